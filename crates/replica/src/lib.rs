@@ -21,6 +21,7 @@
 //! - `docs/decisions/0060-members-are-told-apart-by-incarnation.md`
 //! - `docs/decisions/0061-members-links-have-an-address-of-their-own.md`
 //! - `docs/decisions/0070-time-goes-on-evenly.md`
+//! - `docs/decisions/0071-states-are-compared-at-an-entry.md`
 
 #![forbid(unsafe_code)]
 
