@@ -163,7 +163,7 @@ fn snapshots_are_made_and_received_in_space_that_was_set_aside() {
     let sent = sent();
     let disk = empty();
     let full = || {
-        // Whatever else needs space gets none.
+        // The next request for space is refused.
         disk.plan(Fault {
             on: OpKind::Write,
             nth: disk.count(OpKind::Write),

@@ -2,6 +2,7 @@
 //! numbers, malformed messages, memory, times and texts.
 
 mod clients;
+mod connections;
 mod load;
 mod malformed;
 mod memory;

@@ -5,7 +5,6 @@ use std::num::NonZeroUsize;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use kumiki_sql::catalogue::Place;
 use kumiki_sql::meter::PageMeter;
@@ -69,7 +68,7 @@ impl Drop for Served {
     }
 }
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         listen: "127.0.0.1:0".parse().unwrap(),
         password: None,
@@ -83,7 +82,7 @@ fn options() -> Options {
 
 const NATIONS: &str = "select n_nationkey, n_name from nation where n_nationkey < 2 order by 1";
 /// What takes long, and gives no row on the way.
-const LONG: &str = "select a.l_orderkey from lineitem a, lineitem b \
+pub(crate) const LONG: &str = "select a.l_orderkey from lineitem a, lineitem b \
                     where a.l_tax * b.l_tax + a.l_extendedprice * b.l_extendedprice < 0";
 
 #[test]
@@ -126,15 +125,15 @@ fn the_simple_protocol_answers_several_statements() {
 }
 
 /// Messages of the extended protocol: a statement, a portal of it by name, and so many rows of that.
-fn parse(client: &mut Client, sql: &str) {
+pub(crate) fn parse(client: &mut Client, sql: &str) {
     client.send(b'P', &[&b"\0"[..], sql.as_bytes(), b"\0\0\0"].concat());
 }
 
-fn bind(client: &mut Client, portal: &str) {
+pub(crate) fn bind(client: &mut Client, portal: &str) {
     client.send(b'B', &[portal.as_bytes(), &[0; 8]].concat());
 }
 
-fn execute(client: &mut Client, portal: &str, most: i32) {
+pub(crate) fn execute(client: &mut Client, portal: &str, most: i32) {
     let rows = [portal.as_bytes(), b"\0", &most.to_be_bytes()].concat();
     client.send(b'E', &rows);
 }
@@ -217,6 +216,55 @@ impl Store for Changing {
     ) -> Option<Arc<dyn Site>> {
         self.store.site(table, placement, meter)
     }
+}
+
+#[test]
+fn cursors_give_rows_in_parts() {
+    let served = Served::start(|_| ());
+    let mut client = Client::connect(served.address);
+    let declare = "declare c cursor for select n_nationkey from nation order by n_nationkey";
+    assert_eq!(client.ask(declare).error().0, "25P01");
+    assert_eq!(client.ask("begin").tags(), ["BEGIN"]);
+    assert_eq!(client.ask(declare).tags(), ["DECLARE CURSOR"]);
+    assert_eq!(client.ask("fetch c").rows(), [["0"]]);
+    let fetched = client.ask("fetch forward 3 from \"c\"");
+    assert_eq!(fetched.rows(), [["1"], ["2"], ["3"]]);
+    assert_eq!(fetched.tags(), ["FETCH 3"]);
+    assert_eq!(client.ask("move 2 in C").tags(), ["MOVE 2"]);
+    // By the extended protocol too, and in binary form.
+    let fetched = client.prepared("fetch 2 from c", &[], true, 0);
+    let cells: Vec<_> = fetched
+        .0
+        .iter()
+        .filter(|message| message.0 == b'D')
+        .map(Message::cells)
+        .collect();
+    let number = |number: i64| vec![Some(number.to_be_bytes().to_vec())];
+    assert_eq!(cells, [number(6), number(7)]);
+    assert_eq!(client.ask("fetch all from c").rows().len(), 17);
+    assert_eq!(client.ask("fetch 5 from c").tags(), ["FETCH 0"]);
+    assert_eq!(client.ask("close c").tags(), ["CLOSE CURSOR"]);
+    assert_eq!(client.ask("fetch c").error().0, "34000");
+    client.ask("rollback");
+    // One that is held outlives its transaction, the other one does not.
+    client.ask("begin");
+    client.ask(declare);
+    let held = "declare held cursor with hold for select r_name from region order by r_name";
+    assert_eq!(client.ask(held).tags(), ["DECLARE CURSOR"]);
+    assert_eq!(client.ask(held).error().0, "42P03");
+    client.ask("rollback");
+    client.ask(held);
+    assert_eq!(client.ask("fetch held").rows(), [["AFRICA"]]);
+    assert_eq!(client.ask("fetch c").error().0, "34000");
+    assert_eq!(client.ask("fetch backward 1 from held").error().0, "55000");
+    assert_eq!(client.ask("close all").tags(), ["CLOSE CURSOR ALL"]);
+    assert_eq!(client.ask("fetch held").error().0, "34000");
+    // Parameters of the query are those of the declaration.
+    client.ask("begin");
+    let declared = "declare p cursor for select n_name from nation where n_nationkey = $1";
+    let declared = client.prepared(declared, &["7"], false, 0);
+    assert_eq!(declared.tags(), ["DECLARE CURSOR"]);
+    assert_eq!(client.ask("fetch all p").rows(), [["GERMANY"]]);
 }
 
 #[test]
@@ -454,348 +502,18 @@ fn errors_have_states_and_end_nothing() {
     assert_eq!(client.ask("select 1").rows(), [["1"]]);
 }
 
-#[test]
-fn a_query_can_be_cancelled() {
-    // Those that are cancelled have their places until their operators give way.
-    let served = Served::start(|options| options.queries = NonZeroUsize::new(4).unwrap());
-    for extended in [false, true] {
-        let mut client = Client::connect(served.address);
-        let (address, pid, key) = (served.address, client.pid, client.key);
-        let canceller = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(500));
-            Client::cancel(address, pid, key);
-        });
-        let begun = Instant::now();
-        let answer = match extended {
-            true => client.prepared(LONG, &[], false, 0),
-            false => client.ask(LONG),
-        };
-        assert_eq!(answer.error().0, "57014");
-        // Its operators do not give way for much longer than this.
-        assert!(begun.elapsed() < Duration::from_secs(10));
-        canceller.join().unwrap();
-        assert_eq!(client.ask("select 1").rows(), [["1"]]);
-    }
-}
-
-#[test]
-fn a_statement_ends_when_its_time_is_over() {
-    // A statement that has ended keeps its place until its operators give way.
-    let served = Served::start(|options| options.queries = NonZeroUsize::new(4).unwrap());
-    let mut client = Client::connect(served.address);
-    client.ask("set statement_timeout = '3s'").tags();
-    assert_eq!(client.ask("show statement_timeout").rows(), [["3s"]]);
-    // It is a part of the rows that has this time, not the client between parts.
-    client.ask("begin");
-    parse(&mut client, "select l_orderkey from lineitem");
-    bind(&mut client, "slow");
-    for pause in [Duration::from_millis(3200), Duration::ZERO] {
-        execute(&mut client, "slow", 2);
-        client.send(b'S', b"");
-        assert_eq!(client.until_ready().rows().len(), 2);
-        std::thread::sleep(pause);
-    }
-    client.ask("commit");
-    for extended in [false, true] {
-        let begun = Instant::now();
-        let answer = match extended {
-            true => client.prepared(LONG, &[], false, 0),
-            false => client.ask(LONG),
-        };
-        let (state, text) = answer.error();
-        assert_eq!(state, "57014");
-        assert!(text.contains("statement timeout"), "{text}");
-        assert!(begun.elapsed() < Duration::from_secs(60));
-    }
-    // Others have as long as they want.
-    let mut other = Client::connect(served.address);
-    assert_eq!(other.ask("show statement_timeout").rows(), [["0"]]);
-    client.ask("reset statement_timeout").tags();
-    assert_eq!(client.ask("show statement_timeout").rows(), [["0"]]);
-    assert_eq!(client.ask("select 1").rows(), [["1"]]);
-}
-
-#[test]
-fn a_long_query_holds_up_nobody() {
-    let served = Served::start(|_| ());
-    let mut busy = Client::connect(served.address);
-    let (address, pid, key) = (served.address, busy.pid, busy.key);
-    let asked = std::thread::spawn(move || busy.ask(LONG).error().0.clone());
-    std::thread::sleep(Duration::from_millis(500));
-    let begun = Instant::now();
-    for _ in 0..3 {
-        let mut client = Client::connect(served.address);
-        assert_eq!(client.ask("select count(*) from region").rows(), [["5"]]);
-    }
-    assert!(begun.elapsed() < Duration::from_secs(10));
-    assert!(!asked.is_finished(), "the long query is over already");
-    Client::cancel(address, pid, key);
-    assert_eq!(asked.join().unwrap(), "57014");
-}
-
-#[test]
-fn statements_of_one_message_do_not_wait_for_each_other_s_places() {
-    let served = Served::start(|options| options.queries = NonZeroUsize::MIN);
-    let mut client = Client::connect(served.address);
-    let begun = Instant::now();
-    let all = client.ask("select l_tax from lineitem; select count(*) from region; select 1");
-    assert_eq!(all.tags()[1..], ["SELECT 1", "SELECT 1"]);
-    assert!(begun.elapsed() < Duration::from_secs(20));
-    // The second of them can be cancelled, too.
-    let (address, pid, key) = (served.address, client.pid, client.key);
-    let canceller = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(500));
-        Client::cancel(address, pid, key);
-    });
-    let (state, _) = client.ask(&format!("select 1; {LONG}; select 1")).error();
-    assert_eq!(state, "57014");
-    canceller.join().unwrap();
-}
-
-#[test]
-fn a_query_whose_rows_nobody_takes_gives_its_place_to_others() {
-    let served = Served::start(|options| {
-        options.queries = NonZeroUsize::MIN;
-        options.patience = Some(Duration::from_millis(300));
-    });
-    let mut slow = Client::connect(served.address);
-    let sql = "select l_orderkey from lineitem, nation";
-    parse(&mut slow, sql);
-    bind(&mut slow, "");
-    execute(&mut slow, "", 3);
-    slow.send(b'H', b"");
-    // Three rows, and word that there are more.
-    while slow.receive().expect("it answers").0 != b's' {}
-    let begun = Instant::now();
-    let mut other = Client::connect(served.address);
-    assert_eq!(other.ask("select count(*) from region").rows(), [["5"]]);
-    assert!(begun.elapsed() < Duration::from_secs(20));
-    // What had come before is there still, and then there is an error, no end.
-    execute(&mut slow, "", 0);
-    slow.send(b'S', b"");
-    let answer = slow.until_ready();
-    assert!(answer.tags().is_empty(), "{:?}", answer.tags());
-    let (_, what) = answer.error();
-    assert!(what.contains("nobody has taken"), "{what}");
-}
-
-#[test]
-fn a_password_is_asked_for_and_public_addresses_need_one() {
-    let served = Served::start(|options| options.password = Some("secret".to_owned()));
-    let mut client = Client::greet(served.address);
-    let asked = client.receive().unwrap();
-    assert_eq!(asked.0, b'R');
-    assert_eq!(asked.1[..4], 10u32.to_be_bytes(), "by SASL");
-    assert!(asked.1[4..].starts_with(b"SCRAM-SHA-256\0"));
-    // A query before that is answered by nothing but the end.
-    client.wait_for(Duration::from_secs(2));
-    client.send(b'Q', b"select 1\0");
-    let rest = client.until_ready();
-    assert!(
-        rest.0.iter().all(|message| message.0 != b'D'),
-        "{:?}",
-        rest.0
-    );
-
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let shared = Shared::new(Catalogue::default(), Settings::default()).unwrap();
-    let public = Options {
-        listen: "0.0.0.0:0".parse().unwrap(),
-        ..options()
-    };
-    let refused = runtime.block_on(Server::bind(&public, shared.clone()));
-    assert!(refused.is_err_and(|text| text.contains("--password-file")));
-    let insecure = Options {
-        insecure: true,
-        ..public
-    };
-    assert!(runtime.block_on(Server::bind(&insecure, shared)).is_ok());
-}
-
-#[test]
-fn more_connections_than_allowed_are_closed() {
-    let served = Served::start(|options| options.connections = NonZeroUsize::MIN);
-    let mut first = Client::connect(served.address);
-    let mut second = Client::greet(served.address);
-    let (state, what) = second.until_ready().error();
-    assert!(state == "53300" && what.contains("--connections"), "{what}");
-    assert_eq!(second.receive(), None);
-    assert_eq!(first.ask("select 1").rows(), [["1"]]);
-}
-
-/// Connections that say nothing take no place from clients, and the oldest of them give way.
-#[test]
-fn clients_that_have_not_authenticated_have_places_of_their_own() {
-    let served = Served::start(|options| {
-        options.connections = NonZeroUsize::MIN;
-        options.password = Some("right".to_owned());
-    });
-    let mut silent: Vec<Client> = (0..70).map(|_| Client::open(served.address)).collect();
-    assert_eq!(silent[0].receive(), None, "the oldest is closed");
-    let psql = psql_by(&served, "sslmode=disable", "right", &["select 1"]);
-    if let Some(psql) = psql {
-        assert!(psql.status.success(), "{}", text(&psql.stderr));
-    }
-    silent[69].wait_for(Duration::from_millis(100));
-    let begun = Instant::now();
-    assert_eq!(silent[69].receive(), None);
-    assert!(
-        begun.elapsed() >= Duration::from_millis(100),
-        "the newest stays"
-    );
-}
-
-#[test]
-fn clients_see_and_end_what_others_do() {
-    let served = Served::start(|options| options.queries = NonZeroUsize::new(4).unwrap());
-    let mut admin = Client::connect(served.address);
-    let own = admin.ask("select pg_backend_pid()").rows();
-    assert_eq!(own, [[admin.pid.to_string()]]);
-    let shown = "select pid, datname, usename, client_addr, state, query from pg_stat_activity \
-                 where pid = pg_backend_pid() and backend_start <= query_start";
-    let row = [
-        &*admin.pid.to_string(),
-        "kumiki",
-        "tester",
-        "127.0.0.1",
-        "active",
-        shown,
-    ];
-    assert_eq!(admin.ask(shown).rows(), [row]);
-    assert_eq!(
-        admin
-            .ask("select count(*) from pg_catalog.pg_stat_activity")
-            .rows(),
-        [["1"]]
-    );
-    for function in ["pg_cancel_backend", "pg_terminate_backend"] {
-        let mut other = Client::connect(served.address);
-        let pid = other.pid;
-        other.ask("begin");
-        let idle = format!("select state, query from pg_stat_activity where pid = {pid}");
-        assert_eq!(admin.ask(&idle).rows(), [["idle in transaction", "begin"]]);
-        let asked = std::thread::spawn(move || {
-            let answer = other.ask(LONG);
-            (answer.error().0, other)
-        });
-        testkit::eventually("the query is shown", || {
-            admin.ask(&idle).rows() == [["active", LONG]]
-        });
-        // Rows of the view are arguments as well.
-        let end = format!(
-            "select {function}(pid) from pg_stat_activity where state = 'active' and pid <> pg_backend_pid()"
-        );
-        assert_eq!(admin.ask(&end).rows(), [["t"]]);
-        let (state, mut other) = asked.join().unwrap();
-        if function == "pg_cancel_backend" {
-            assert_eq!(state, "57014");
-            assert_eq!(other.ask("rollback").tags(), ["ROLLBACK"]);
-        } else {
-            assert_eq!(state, "57P01");
-            assert_eq!(other.receive(), None, "its connection is closed");
-        }
-        let gone = format!("select {function}(2147483647)");
-        assert_eq!(admin.ask(&gone).rows(), [["f"]]);
-    }
-    testkit::eventually("clients that have gone are not shown", || {
-        admin.ask("select count(*) from pg_stat_activity").rows() == [["1"]]
-    });
-    // An idle client is told as well.
-    let mut idle = Client::connect(served.address);
-    let end = format!("select pg_terminate_backend({}, 100)", idle.pid);
-    assert_eq!(admin.ask(&end).rows(), [["t"]]);
-    assert_eq!(
-        idle.receive().map(|message| message.field(b'C')),
-        Some("57P01".to_owned())
-    );
-}
-
-#[test]
-fn cursors_give_rows_in_parts() {
-    let served = Served::start(|_| ());
-    let mut client = Client::connect(served.address);
-    let declare = "declare c cursor for select n_nationkey from nation order by n_nationkey";
-    assert_eq!(client.ask(declare).error().0, "25P01");
-    assert_eq!(client.ask("begin").tags(), ["BEGIN"]);
-    assert_eq!(client.ask(declare).tags(), ["DECLARE CURSOR"]);
-    assert_eq!(client.ask("fetch c").rows(), [["0"]]);
-    let fetched = client.ask("fetch forward 3 from \"c\"");
-    assert_eq!(fetched.rows(), [["1"], ["2"], ["3"]]);
-    assert_eq!(fetched.tags(), ["FETCH 3"]);
-    assert_eq!(client.ask("move 2 in C").tags(), ["MOVE 2"]);
-    // By the extended protocol too, and in binary form.
-    let fetched = client.prepared("fetch 2 from c", &[], true, 0);
-    let cells: Vec<_> = fetched
-        .0
-        .iter()
-        .filter(|message| message.0 == b'D')
-        .map(Message::cells)
-        .collect();
-    let number = |number: i64| vec![Some(number.to_be_bytes().to_vec())];
-    assert_eq!(cells, [number(6), number(7)]);
-    assert_eq!(client.ask("fetch all from c").rows().len(), 17);
-    assert_eq!(client.ask("fetch 5 from c").tags(), ["FETCH 0"]);
-    assert_eq!(client.ask("close c").tags(), ["CLOSE CURSOR"]);
-    assert_eq!(client.ask("fetch c").error().0, "34000");
-    client.ask("rollback");
-    // One that is held outlives its transaction, the other one does not.
-    client.ask("begin");
-    client.ask(declare);
-    let held = "declare held cursor with hold for select r_name from region order by r_name";
-    assert_eq!(client.ask(held).tags(), ["DECLARE CURSOR"]);
-    assert_eq!(client.ask(held).error().0, "42P03");
-    client.ask("rollback");
-    client.ask(held);
-    assert_eq!(client.ask("fetch held").rows(), [["AFRICA"]]);
-    assert_eq!(client.ask("fetch c").error().0, "34000");
-    assert_eq!(client.ask("fetch backward 1 from held").error().0, "55000");
-    assert_eq!(client.ask("close all").tags(), ["CLOSE CURSOR ALL"]);
-    assert_eq!(client.ask("fetch held").error().0, "34000");
-    // Parameters of the query are those of the declaration.
-    client.ask("begin");
-    let declared = "declare p cursor for select n_name from nation where n_nationkey = $1";
-    let declared = client.prepared(declared, &["7"], false, 0);
-    assert_eq!(declared.tags(), ["DECLARE CURSOR"]);
-    assert_eq!(client.ask("fetch all p").rows(), [["GERMANY"]]);
-}
-
-#[test]
-fn nonsense_closes_its_own_connection_alone() {
-    let served = Served::start(|_| ());
-    let mut good = Client::connect(served.address);
-    for body in [&[0xff; 64][..], b"", &[0; 8]] {
-        let mut client = Client::connect(served.address);
-        client.send(b'B', body);
-        client.send(b'S', b"");
-        while client.receive().is_some_and(|message| message.0 != b'Z') {}
-    }
-    let deep = format!("select {}1{}", "(".repeat(5_000), ")".repeat(5_000));
-    assert!(!good.ask(&deep).error().1.is_empty());
-    let long = format!("select 1{}", " + 1".repeat(900));
-    assert_eq!(good.ask(&long).rows(), [["901"]]);
-    let too_long = format!("select 1{}", " + 1".repeat(100_000));
-    assert_eq!(good.ask(&too_long).error().0, "54001");
-    // So it is where something stands before that hides the end of a text.
-    for hidden in [
-        "select e'\\'', 1{}",
-        "select $$'$$, 1{}",
-        "copy (select 1{}) to stdout",
-    ] {
-        let hidden = hidden.replace("{}", &" + 1".repeat(100_000));
-        assert_eq!(good.ask(&hidden).error().0, "54001");
-    }
-    let unions = format!("select 1{}", " except select 1".repeat(100_000));
-    assert_eq!(good.ask(&unions).error().0, "54001");
-    assert_eq!(good.ask("select 1").rows(), [["1"]]);
-}
-
 /// What psql says to some of its commands; `None` if it is not there, and need not be.
 pub(crate) fn psql(served: &Served, password: &str, commands: &[&str]) -> Option<Output> {
     psql_by(served, "sslmode=disable", password, commands)
 }
 
 /// The same, with what is said of TLS.
-fn psql_by(served: &Served, mode: &str, password: &str, commands: &[&str]) -> Option<Output> {
+pub(crate) fn psql_by(
+    served: &Served,
+    mode: &str,
+    password: &str,
+    commands: &[&str],
+) -> Option<Output> {
     let program = peers::program(Group::Postgres, "psql")?;
     let port = served.address.port();
     let place = format!("host=127.0.0.1 port={port} user=tester dbname=kumiki {mode}");
