@@ -1,6 +1,9 @@
 //! What a proxy needs of a cluster of replicated partitions: who leads them, as any node tells it,
 //! and nodes that send single keys away and take everything else.
 
+use std::time::Duration;
+
+use crate::support::process::{proxy, start_server};
 use crate::support::replicas::Replicas;
 use crate::support::words::text;
 use testkit::{Client, Frame, eventually};
@@ -159,4 +162,33 @@ fn single_keys_are_sent_to_leaders_and_all_else_is_taken_by_anybody() {
             );
         }
     }
+}
+
+/// A proxy that was stopped, as by a pause of its machine, gives nodes their whole time from when it goes
+/// on: `INCR` could not be sent again.
+#[test]
+fn a_pause_of_the_proxy_is_not_taken_for_a_silence_of_nodes() {
+    let node = start_server(&[] as &[&str]);
+    let nodes = node.address.to_string();
+    let proxy = proxy(&[
+        "--redis",
+        &nodes,
+        "--timeout",
+        "2s",
+        "--network-threads",
+        "1",
+    ]);
+    let mut client = Client::connect(proxy.address);
+    assert_eq!(client.told("INCR k"), "1");
+    node.pause();
+    client.send(&["INCR", "k"]);
+    // It reaches the node's socket.
+    std::thread::sleep(Duration::from_millis(300));
+    proxy.pause();
+    std::thread::sleep(Duration::from_secs(3));
+    proxy.resume();
+    std::thread::sleep(Duration::from_millis(300));
+    node.resume();
+    assert_eq!(client.reply().shown(), "2");
+    assert_eq!(client.told("GET k"), "2");
 }

@@ -26,6 +26,8 @@ const TICK: Duration = Duration::from_millis(20);
 const SILENCE_REPORT: Duration = Duration::from_millis(200);
 /// The same, when nothing waits.
 const IDLE_TICK: Duration = Duration::from_millis(500);
+/// The thread was stopped, with its process or its machine, when it looks at its connections so late.
+const INTERRUPTED: Duration = Duration::from_secs(1);
 /// A connection that nobody has needed for so long is closed, where connections are shared.
 const UNNEEDED: Duration = Duration::from_secs(300);
 /// The same, for one that its only client has released: long enough that a loop of `WATCH` and `EXEC` does
@@ -61,6 +63,8 @@ pub(crate) struct Back<N: Network, W: Wire> {
     ready: Vec<usize>,
     replies: Vec<Reply>,
     ticked: Duration,
+    /// Since when the thread has run without interruption.
+    running_since: Duration,
     /// When a silence was reported the last time.
     silence_reported: Duration,
     /// Nodes that had a connection when connections were looked at the last time.
@@ -91,6 +95,7 @@ impl<N: Network, W: Wire> Back<N, W> {
             ready: Vec::new(),
             replies: Vec::new(),
             ticked: Duration::ZERO,
+            running_since: Duration::ZERO,
             silence_reported: Duration::ZERO,
             seen: Vec::new(),
             figures,
@@ -224,6 +229,9 @@ impl<N: Network, W: Wire> Back<N, W> {
     }
 
     fn tick(&mut self, network: &mut N, arena: &mut Arena, now: Duration) {
+        if now >= self.ticked + INTERRUPTED {
+            self.running_since = now;
+        }
         self.ticked = now;
         let mut around = Surroundings {
             network,
@@ -239,7 +247,7 @@ impl<N: Network, W: Wire> Back<N, W> {
         for (_, link) in &mut self.links {
             let node = self.nodes.figures(link.node);
             link.hint(node.hints.load(Ordering::Relaxed), &mut around);
-            link.tick(node.replaced(), &mut around);
+            link.tick(node.replaced(), self.running_since, &mut around);
             link.go_on(&mut around);
             if link.is_unneeded(UNNEEDED, now) {
                 unneeded.push((link.node, link.lane));
@@ -253,7 +261,8 @@ impl<N: Network, W: Wire> Back<N, W> {
             now.under_way += link.under_way();
             now.connections += usize::from(link.is_up());
             now.awaited += usize::from(link.is_awaited());
-            now.silent += usize::from(link.is_silent(self.ticked, &self.limits));
+            now.silent +=
+                usize::from(link.is_silent(self.ticked, self.running_since, &self.limits));
         }
         if in_hand.values().any(|now| now.silent > 0)
             && now >= self.silence_reported + SILENCE_REPORT

@@ -7,7 +7,8 @@
 //! 2. A query that has not been put into a pack has not been sent: it may be given to another
 //!    connection. One that has may have been executed.
 //! 3. A node that does not answer within the limit has its connection closed, and everything that
-//!    is under way given up.
+//!    is under way given up. Time in which this thread did not run, because the machine or the process was
+//!    stopped, is not counted.
 //! 4. The same holds for a silent node as soon as other nodes have replaced it.
 //! 5. Where connections are shared, one that is lost is made again even if nothing waits for it: so
 //!    it is seen that a node is back, and no request has to find out.
@@ -392,18 +393,31 @@ impl<N: Network, W: Wire> Link<N, W> {
         }
     }
 
-    /// Returns `true` if nothing comes from the node although it was asked something.
-    pub(crate) fn is_silent(&self, now: Duration, limits: &LinkLimits) -> bool {
+    /// Returns `true` if nothing comes from the node although it was asked something. The thread has run
+    /// without interruption since `running_since`.
+    pub(crate) fn is_silent(
+        &self,
+        now: Duration,
+        running_since: Duration,
+        limits: &LinkLimits,
+    ) -> bool {
         let oldest = match &self.state {
             State::Up { .. } => self.wire.as_ref().and_then(Wire::oldest),
             _ => None,
         };
-        oldest.is_some_and(|oldest| now >= oldest.max(self.heard) + SILENCE.min(limits.timeout / 2))
+        let silence = SILENCE.min(limits.timeout / 2);
+        oldest.is_some_and(|oldest| now >= oldest.max(self.heard).max(running_since) + silence)
     }
 
     /// Looks at how long everything takes. To be called now and then. Other nodes replaced this one at the
-    /// time `replaced`, if they did.
-    pub(crate) fn tick(&mut self, replaced: Option<Duration>, around: &mut Surroundings<'_, N, W>) {
+    /// time `replaced`, if they did. The thread has run without interruption since `running_since`: what
+    /// nodes owe is counted from then at the earliest.
+    pub(crate) fn tick(
+        &mut self,
+        replaced: Option<Duration>,
+        running_since: Duration,
+        around: &mut Surroundings<'_, N, W>,
+    ) {
         let timeout = around.limits.timeout;
         match &self.state {
             State::Down { .. } => {
@@ -412,19 +426,22 @@ impl<N: Network, W: Wire> Link<N, W> {
                 }
             }
             State::Connecting { since, .. } => {
-                if around.now >= *since + timeout {
+                if around.now >= running_since.max(*since) + timeout {
                     self.fail(Why::Unreachable("no answer".to_owned()), around);
                 }
             }
             State::Up { .. } => {
                 let wire = self.wire.as_mut().expect("it is connected");
                 let (replies, pace) = (&mut *around.replies, &mut self.pace);
-                wire.give_up_late(around.now, timeout, &mut |query, why| {
-                    pace.answered();
-                    replies.push(failed(query, Failure::Lost(why)));
-                });
+                if around.now >= running_since + timeout {
+                    wire.give_up_late(around.now, timeout, &mut |query, why| {
+                        pace.answered();
+                        replies.push(failed(query, Failure::Lost(why)));
+                    });
+                }
                 let oldest = wire.oldest();
-                let silent = |oldest: Duration| around.now >= oldest.max(self.heard) + timeout;
+                let heard = self.heard.max(running_since);
+                let silent = |oldest: Duration| around.now >= oldest.max(heard) + timeout;
                 // What was put a little later was on its way when the node was replaced.
                 let is_replaced = |oldest: Duration| {
                     replaced.is_some_and(|replaced| oldest.max(self.heard) < replaced + SILENCE)
@@ -433,7 +450,7 @@ impl<N: Network, W: Wire> Link<N, W> {
                     self.fail(Why::Silent(timeout), around);
                 } else if let Some(oldest) = oldest
                     && is_replaced(oldest)
-                    && self.is_silent(around.now, around.limits)
+                    && self.is_silent(around.now, running_since, around.limits)
                 {
                     let silence = around.now.saturating_sub(oldest.max(self.heard));
                     self.fail(Why::Silent(silence), around);
@@ -444,7 +461,7 @@ impl<N: Network, W: Wire> Link<N, W> {
         }
         // What waits for a node that takes nothing has waited long enough, too.
         while let Some(query) = self.waiting.front()
-            && around.now >= query.since + timeout
+            && around.now >= query.since.max(running_since) + timeout
         {
             let query = self.waiting.pop_front().expect("just seen");
             around
