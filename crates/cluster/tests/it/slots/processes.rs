@@ -20,6 +20,8 @@ use crate::slots::support::version;
 /// Tells the test below to publish, in this directory.
 const PLAY: &str = "KUMIKI_TEST_PUBLISHER_IN";
 const ATTEMPTS: u64 = 1_000_000;
+/// How long the publisher runs at most; the reader ends before.
+const LONGEST: Duration = Duration::from_secs(300);
 const KEYS: usize = 3;
 /// Words that a reader takes of a slot: enough for all values.
 const SLOT: u32 = 512;
@@ -172,7 +174,7 @@ fn plays_a_publisher_if_told_to() {
     for address in &addresses {
         tell(&address.to_bytes());
     }
-    let until = Instant::now() + Duration::from_secs(300);
+    let until = Instant::now() + LONGEST;
     let mut random = fastrand::Rng::with_seed(5);
     for number in (50..).take_while(|_| Instant::now() < until) {
         let at = random.usize(..KEYS);
@@ -228,9 +230,9 @@ fn no_torn_read_is_believed_while_another_process_publishes() {
     let mut reader = Reader::new();
     let mut last = publisher.acknowledged();
     let (mut attempts, mut found, mut torn) = (0, 0, 0);
-    let until = Instant::now() + Duration::from_secs(60);
-    // On a busy machine a million of them may all fall between two publications.
-    while attempts < ATTEMPTS || (found < 1000 || torn < 1000) && Instant::now() < until {
+    // On a busy machine a million of them may all fall between two publications, or take minutes.
+    let until = Instant::now() + LONGEST / 2;
+    while (attempts < ATTEMPTS || found < 1000 || torn < 1000) && Instant::now() < until {
         for (at, least) in publisher.acknowledged().into_iter().enumerate() {
             last[at] = last[at].max(least);
         }
