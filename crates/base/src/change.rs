@@ -1,6 +1,6 @@
 //! What a transaction did, as redo logs keep it.
 
-use crate::ids::TransactionId;
+use crate::ids::{Tid, TransactionId};
 use crate::transaction::Kind;
 
 /// What a transaction over several partitions leaves with each version that it writes, and every
@@ -110,7 +110,8 @@ pub mod siblings {
 }
 
 /// What a transaction did to one key, or to all of them. Applying the change of the greatest TID
-/// for each key, in any order, gives the state after all of them.
+/// for each key, in any order, gives the state after all of them; an [`Edit`](Change::Edit) is
+/// applied to the version that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
     /// The key has this value now.
@@ -127,6 +128,18 @@ pub enum Change<'a> {
         deadline: Option<u64>,
         /// Of a transaction over several partitions.
         origin: Option<Origin<'a>>,
+    },
+    /// A part of the key's value has changed, and nothing else of it. The key has no origin.
+    Edit {
+        /// The key.
+        key: &'a [u8],
+        /// The transaction that wrote the version which is changed.
+        base: Tid,
+        /// Where in the value `bytes` are now. The value is as long as is needed for that, with zeros
+        /// between its former end and the offset.
+        offset: usize,
+        /// The new bytes.
+        bytes: &'a [u8],
     },
     /// The key is gone.
     Delete {
@@ -147,7 +160,9 @@ impl<'a> Change<'a> {
     #[must_use]
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
-            Change::Put { key, .. } | Change::Delete { key, .. } => Some(key),
+            Change::Put { key, .. } | Change::Edit { key, .. } | Change::Delete { key, .. } => {
+                Some(key)
+            }
             Change::Flush { .. } => None,
         }
     }

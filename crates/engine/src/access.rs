@@ -20,7 +20,7 @@ pub(crate) struct View {
     /// The version, if the key is there: not deleted, flushed or expired.
     pub(crate) live: Option<VersionRef>,
     /// The TID of what is there, or of what made it absent, as far as it is known.
-    tid: Tid,
+    pub(crate) tid: Tid,
 }
 
 impl View {

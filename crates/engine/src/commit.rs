@@ -30,7 +30,7 @@ use base::{Abort, Epoch, Tid, TransactionId};
 
 use crate::engine::{KeyCount, Place};
 use crate::garbage::{Bag, Garbage};
-use crate::log::{Changes, RedoLog, Write};
+use crate::log::{Changes, Edit, RedoLog, Write};
 use crate::record::{RecordRef, VersionRef};
 use crate::word::{HELD, LOCK, QUEUED, Seen};
 use crate::worker::{Stop, Worker};
@@ -72,7 +72,12 @@ impl<L: RedoLog> Worker<L> {
                 self.state.wrote = tid;
                 self.publish(writes, &locked, tid);
                 Place::count(&self.place().commits, 1);
-                self.append(writes, tid)
+                let mut edits = std::mem::take(&mut self.state.edits);
+                edits.sort_unstable_by_key(|edit| edit.record);
+                let stamp_ms = self.engine.epochs.stamp_ms(tid.epoch());
+                let handed = self.hand_over(writes, &edits, tid, stamp_ms);
+                self.state.edits = edits;
+                handed
             }
             Err(stop) => {
                 for (write, seen) in writes.iter().zip(&locked) {
@@ -310,17 +315,25 @@ impl<L: RedoLog> Worker<L> {
     }
 
     pub(crate) fn append(&mut self, writes: &[Write], tid: Tid) -> Result<(), Stop> {
-        self.hand_over(writes, tid, self.engine.epochs.stamp_ms(tid.epoch()))
+        let stamp_ms = self.engine.epochs.stamp_ms(tid.epoch());
+        self.hand_over(writes, &[], tid, stamp_ms)
     }
 
     /// Hands changes to the log that are to be published by the applier.
     pub(crate) fn append_staged(&mut self, writes: &[Write]) -> Result<(), Stop> {
-        self.hand_over(writes, Tid::ZERO, self.state.time_ms)
+        self.hand_over(writes, &[], Tid::ZERO, self.state.time_ms)
     }
 
-    fn hand_over(&mut self, writes: &[Write], tid: Tid, stamp_ms: u64) -> Result<(), Stop> {
+    fn hand_over(
+        &mut self,
+        writes: &[Write],
+        edits: &[Edit],
+        tid: Tid,
+        stamp_ms: u64,
+    ) -> Result<(), Stop> {
         let changes = Changes {
             writes,
+            edits,
             generation: self.engine.generation,
         };
         let logged = self.log.append(tid, stamp_ms, changes);

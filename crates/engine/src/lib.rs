@@ -55,6 +55,7 @@
 //! - `docs/decisions/0054-an-entry-seizes-holds.md`
 //! - `docs/decisions/0055-two-times-of-expiry.md`
 //! - `docs/decisions/0070-time-goes-on-evenly.md`
+//! - `docs/decisions/0072-parts-of-long-values-are-logged.md`
 
 #![deny(unsafe_code)]
 
@@ -64,6 +65,7 @@ mod blame;
 mod commit;
 pub mod decide;
 mod driven;
+mod edits;
 pub mod engine;
 pub mod epoch;
 mod floors;

@@ -8,6 +8,8 @@ use crate::record::{RecordRef, VersionRef};
 #[derive(Clone, Copy)]
 pub struct Changes<'a> {
     pub(crate) writes: &'a [Write],
+    /// Those of the writes that change a part of a value, in the order of their records.
+    pub(crate) edits: &'a [Edit],
     pub(crate) generation: RecordRef,
 }
 
@@ -16,6 +18,17 @@ pub struct Changes<'a> {
 pub(crate) struct Write {
     pub(crate) record: RecordRef,
     pub(crate) version: VersionRef,
+}
+
+/// A write that changes a part of a value: the log gets that part instead of the value.
+#[derive(Clone, Copy)]
+pub(crate) struct Edit {
+    pub(crate) record: RecordRef,
+    /// The version that is changed.
+    pub(crate) base: Tid,
+    /// What is new of the value: from here on so many bytes.
+    pub(crate) offset: usize,
+    pub(crate) length: usize,
 }
 
 impl<'a> Changes<'a> {
@@ -27,10 +40,25 @@ impl<'a> Changes<'a> {
 
     /// The changes, in no particular order; a key appears once.
     pub fn iter(&self) -> impl Iterator<Item = Change<'a>> + use<'a> {
-        let generation = self.generation;
+        let Changes {
+            edits, generation, ..
+        } = *self;
+        let edit_of = move |record| {
+            let at = edits.binary_search_by_key(&record, |edit: &Edit| edit.record);
+            at.ok().map(|at| edits[at])
+        };
         self.writes.iter().map(move |write| {
             let version = write.version;
-            if write.record == generation {
+            if !edits.is_empty()
+                && let Some(edit) = edit_of(write.record)
+            {
+                Change::Edit {
+                    key: write.record.key(),
+                    base: edit.base,
+                    offset: edit.offset,
+                    bytes: &version.value()[edit.offset..][..edit.length],
+                }
+            } else if write.record == generation {
                 Change::Flush {
                     generation: version.generation(),
                 }

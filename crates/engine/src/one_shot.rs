@@ -1,11 +1,13 @@
 //! Executing one-shot transactions: each operation in terms of reads and writes.
 
+use std::ops::Range;
+
 use base::number::{add_decimal, parse_int};
 use base::transaction::{ExpireWhen, Expiry, Kind, Observed, OpError, When};
 use base::{Abort, Op, Reply};
 
 use crate::access::{Put, View};
-use crate::log::RedoLog;
+use crate::log::{Edit, RedoLog};
 use crate::lookaside::KeyHash;
 use crate::record::VersionRef;
 use crate::system::is_reserved;
@@ -15,6 +17,10 @@ use crate::worker::{Stop, Worker};
 pub struct Committed<'w, L: RedoLog> {
     worker: &'w mut Worker<L>,
 }
+
+/// A change of a part of a value is logged as that part if the log becomes shorter by so many bytes. Below
+/// that, recovery would do more than the log saves.
+const EDIT_SAVES: usize = 4096;
 
 /// Time that stands still for longer has stalled: epochs last for a few milliseconds without that. So a
 /// key's remaining time is never answered as longer than it was given.
@@ -245,7 +251,8 @@ impl<L: RedoLog> Worker<L> {
             Op::Append { key, value } => {
                 let view = self.read(hash, key);
                 let old = view.string()?.unwrap_or(b"");
-                self.put_string(hash, key, &[old, value], view.deadline())?;
+                let new = old.len()..old.len() + value.len();
+                self.edit_string(hash, key, view, new, &[old, value])?;
                 Ok(int(old.len() + value.len()))
             }
             Op::SetRange { key, offset, value } => {
@@ -261,7 +268,8 @@ impl<L: RedoLog> Worker<L> {
                 let head = &old[..old.len().min(offset)];
                 let gap = vec![0; offset - head.len()];
                 let tail = old.get(end..).unwrap_or(b"");
-                self.put_string(hash, key, &[head, &gap, value, tail], view.deadline())?;
+                let parts = [head, &gap, value, tail];
+                self.edit_string(hash, key, view, offset..end, &parts)?;
                 Ok(int(end.max(old.len())))
             }
             _ => unreachable!("not a setting operation"),
@@ -336,6 +344,32 @@ impl<L: RedoLog> Worker<L> {
                 deadline,
             }),
         ))
+    }
+
+    /// Writes `parts`, one behind the other. They are the value of `view` but for the bytes `new`, and for
+    /// zeros between its end and those.
+    fn edit_string(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        view: View,
+        new: Range<usize>,
+        parts: &[&[u8]],
+    ) -> Result<(), OpError> {
+        let writes = self.state.writes.len();
+        let version = self.put_string(hash, key, parts, view.deadline())?;
+        // What the transaction itself has written before is in no log.
+        let is_first = self.state.writes.len() > writes;
+        let saves = version.value().len() - new.len() >= EDIT_SAVES;
+        if is_first && saves && view.live.is_some() && version.origin().is_none() {
+            self.state.edits.push(Edit {
+                record: self.state.writes[writes].record,
+                base: view.tid,
+                offset: new.start,
+                length: new.len(),
+            });
+        }
+        Ok(())
     }
 
     fn add(&mut self, hash: KeyHash, key: &[u8], delta: i64) -> Result<Reply<'static>, OpError> {

@@ -1,6 +1,8 @@
 //! Filling an engine from a log or a checkpoint.
 //!
-//! Changes may come in any order and from several threads: for each key the greatest TID wins.
+//! Changes may come in any order and from several threads: for each key the greatest TID wins. Edits of
+//! parts of values are kept until the end, and are applied then in the order of their TIDs to the version
+//! that they name (module `edits`).
 //! Tombstones stay until the janitor, who works after the recovery, takes them away.
 //!
 //! System records are restored like any other. At the end, what was prepared takes its holds
@@ -13,6 +15,7 @@ use base::transaction::Holder;
 use base::{Change, Epoch, Origin, Tid, Timestamp, TransactionId};
 use hashbrown::HashMap;
 
+use crate::edits::Edits;
 use crate::engine::{Engine, KeyCount, Place, generation_after};
 use crate::garbage::Garbage;
 use crate::holds::Prepared;
@@ -27,10 +30,11 @@ use crate::worker::Worker;
 
 /// Restores changes; one for each thread. Give it to [`Engine::finish_restore`] at the end.
 pub struct Restorer {
-    worker: Worker<NoLog>,
+    pub(crate) worker: Worker<NoLog>,
     /// Keys of each generation: found minus replaced.
     keys: HashMap<u16, KeyCount>,
     recent: Recent,
+    pub(crate) edits: Edits,
 }
 
 impl Engine {
@@ -42,13 +46,23 @@ impl Engine {
             worker,
             keys: HashMap::new(),
             recent: Recent::default(),
+            edits: Edits::default(),
         })
     }
 
     /// Ends a restoration: the next transaction commits in an epoch above `newest`, the greatest
     /// epoch that was ever used, and at a time not before `stamp_ms`. Call
     /// [`Engine::restore_prepared`] next.
-    pub fn finish_restore(&self, restorers: Vec<Restorer>, newest: Epoch, stamp_ms: u64) {
+    ///
+    /// # Errors
+    /// Of which key an edit changes a version that is not there, said for people: the log is damaged.
+    pub fn finish_restore(
+        &self,
+        mut restorers: Vec<Restorer>,
+        newest: Epoch,
+        stamp_ms: u64,
+    ) -> Result<(), String> {
+        Edits::apply(&mut restorers)?;
         let generation = RecordRef::version(self.generation.word().load()).generation();
         self.generation_now
             .store(u64::from(generation), Ordering::Release);
@@ -68,6 +82,7 @@ impl Engine {
             unique: 0,
         });
         self.epochs.resume(newest.next(), stamp_ms);
+        Ok(())
     }
 }
 
@@ -77,6 +92,16 @@ impl Restorer {
         self.worker.refresh();
         let engine = Arc::clone(&self.worker.engine);
         let _pinned = Pinned::new(&engine, self.worker.place);
+        if let Change::Edit {
+            key,
+            base,
+            offset,
+            bytes,
+        } = *change
+        {
+            let record = self.worker.record_of(key);
+            return self.edits.keep(record, (tid, base), offset, bytes);
+        }
         let write = self.worker.write_of(change, &mut self.recent);
         // Another one of its key may have left before the restart.
         if let Some(origin) = write.version.origin() {
@@ -85,7 +110,7 @@ impl Restorer {
         self.install(tid, write.record, write.version);
     }
 
-    fn install(&mut self, tid: Tid, record: RecordRef, new: VersionRef) {
+    pub(crate) fn install(&mut self, tid: Tid, record: RecordRef, new: VersionRef) {
         let seen = loop {
             if let Ok(seen) = record.word().lock() {
                 break seen;
@@ -303,6 +328,7 @@ impl<L: RedoLog> Worker<L> {
                     version: VersionRef::new(generation, Some(content), origin),
                 }
             }
+            Change::Edit { .. } => unreachable!("only a restorer meets edits"),
             Change::Delete { key, origin } => Write {
                 record: self.record_of(key),
                 version: VersionRef::new(0, None, recent.share(origins, origin)),

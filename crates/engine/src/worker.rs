@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 
 use crate::engine::{Engine, Place};
 use crate::garbage::Garbage;
-use crate::log::{RedoLog, Write};
+use crate::log::{Edit, RedoLog, Write};
 use crate::lookaside::KeyHash;
 use crate::memory::MemoryCheck;
 use crate::origin::OwnedOrigin;
@@ -68,6 +68,8 @@ pub(crate) struct State {
     pub(crate) missing_ends: Vec<usize>,
     pub(crate) scans: Vec<ScanRead>,
     pub(crate) writes: Vec<Write>,
+    /// Which of them change a part of a long value.
+    pub(crate) edits: Vec<Edit>,
     /// What its versions carry, if it is one over several partitions.
     pub(crate) origin: Option<Arc<OwnedOrigin>>,
     /// Whether it has given holds back, so that those who met them must hear of it.
@@ -276,6 +278,7 @@ impl<L: RedoLog> Worker<L> {
             write.version.free_unpublished();
             forsake(&self.engine, write.record);
         }
+        state.edits.clear();
         state.reads.clear();
         state.missing.clear();
         state.missing_ends.clear();
@@ -305,6 +308,9 @@ impl<L: RedoLog> Worker<L> {
         if let Some(at) = self.own_write(record) {
             let old = std::mem::replace(&mut self.state.writes[at].version, version);
             self.state.discarded.push(old);
+            if !self.state.edits.is_empty() {
+                self.state.edits.retain(|edit| edit.record != record);
+            }
             return;
         }
         let state = &mut self.state;

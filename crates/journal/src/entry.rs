@@ -17,11 +17,16 @@
 //! | 4 | flush | generation 2 |
 //! | 5 | origin, before version 4 | timestamp 8, length 4, siblings; the number is 0 |
 //! | 6 | origin | timestamp 8, number 8, length 4, siblings |
+//! | 7 | edit | key length 4, base 8, offset 4, length 4, key, bytes |
 //!
 //! An *origin* is that of the puts and deletes behind it in its transaction, up to the next origin;
 //! one whose timestamp is 0 has no siblings, and says that those behind it have none. So a
 //! transaction over several partitions writes its siblings once, whatever else it writes. Its last
-//! entry is a change. For the bytes of siblings see `base::change::siblings`.
+//! entry is a change.
+//!
+//! An *edit* changes a part of a long value: of the version that the transaction `base` wrote, the bytes
+//! from the offset on are these now; between the value's former end and the offset there are zeros.
+//! Type, generation and deadline stay, and there is no origin. For the bytes of siblings see `base::change::siblings`.
 
 mod read;
 #[cfg(test)]
@@ -44,6 +49,7 @@ const DELETE: u8 = 3;
 const FLUSH: u8 = 4;
 const OLD_ORIGIN: u8 = 5;
 const ORIGIN: u8 = 6;
+const EDIT: u8 = 7;
 /// Bytes of a transaction before its entries.
 pub(crate) const FRAME: usize = 12;
 
@@ -69,7 +75,7 @@ pub struct EntryWriter<'b> {
 
 impl EntryWriter<'_> {
     /// Bytes that an entry takes besides its key and value, at most. For size hints.
-    pub const OVERHEAD: usize = 20;
+    pub const OVERHEAD: usize = 21;
     /// Bytes that an origin takes besides its siblings.
     pub const ORIGIN_OVERHEAD: usize = 21;
 
@@ -87,6 +93,15 @@ impl EntryWriter<'_> {
             } => {
                 self.origin(origin);
                 self.put_raw((key, value), kind, generation, deadline);
+            }
+            Change::Edit {
+                key,
+                base,
+                offset,
+                bytes,
+            } => {
+                self.origin(None);
+                self.edit_raw(key, base, offset, bytes);
             }
             Change::Delete { key, origin } => {
                 self.origin(origin);
@@ -125,6 +140,19 @@ impl EntryWriter<'_> {
         put_head(self.buf, (key, value.len()), kind, generation, deadline);
         self.buf.extend_from_slice(key);
         self.buf.extend_from_slice(value);
+        self.entries += 1;
+    }
+
+    fn edit_raw(&mut self, key: &[u8], base: Tid, offset: usize, bytes: &[u8]) {
+        self.buf.push(EDIT);
+        self.buf
+            .extend_from_slice(&(key.len() as u32).to_le_bytes());
+        self.buf.extend_from_slice(&base.to_bits().to_le_bytes());
+        self.buf.extend_from_slice(&(offset as u32).to_le_bytes());
+        self.buf
+            .extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        self.buf.extend_from_slice(key);
+        self.buf.extend_from_slice(bytes);
         self.entries += 1;
     }
 
@@ -197,7 +225,7 @@ fn put_head(
     generation: u16,
     deadline: Option<u64>,
 ) {
-    let mut head = [0; EntryWriter::OVERHEAD];
+    let mut head = [0; 20];
     head[0] = if deadline.is_some() {
         PUT_DEADLINE
     } else {

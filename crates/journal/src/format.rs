@@ -11,7 +11,7 @@
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `KUMIKILG` |
-//! | 8 | 4 | version | of this format: 4; version 1 has zeros for `first` and `pad`, neither 1 nor 2 has origins, and those of 3 have no number |
+//! | 8 | 4 | version | of this format: 5; version 1 has zeros for `first` and `pad`, neither 1 nor 2 has origins, those of 3 have no number, and 4 has no edits |
 //! | 12 | 4 | log | number of the log |
 //! | 16 | 4 | segment | number of the segment within the log, from 0 without gaps |
 //! | 20 | 4 | run | number of the run: each start of a journal begins a new one |
@@ -51,7 +51,7 @@
 
 use base::Epoch;
 
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 /// The first version. Those since then differ only in what was always zero, or never there, before.
 const OLDEST_VERSION: u32 = 1;
 pub(crate) const SEGMENT_HEADER: usize = 80;

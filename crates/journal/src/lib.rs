@@ -49,6 +49,7 @@
 //! - `docs/decisions/0015-a-partitions-own-state-is-records.md`
 //! - `docs/decisions/0021-versions-carry-their-origin.md`
 //! - `docs/decisions/0045-a-replicas-log-is-not-the-journal.md`
+//! - `docs/decisions/0072-parts-of-long-values-are-logged.md`
 
 #![forbid(unsafe_code)]
 

@@ -24,13 +24,13 @@ pub enum OpenError {
         /// Why.
         source: journal::RecoverError,
     },
-    /// What is known of a transaction over several partitions cannot be understood.
+    /// An entry of the log cannot be understood, or lacks what it builds on.
     #[error(
         "cannot recover the data directory {}: {reason}; the log is damaged, or was written by \
          another version of the program: open it with that version, or restore it from a backup",
         dir.display()
     )]
-    SystemRecord {
+    Damaged {
         /// The directory.
         dir: PathBuf,
         /// Which, and why.

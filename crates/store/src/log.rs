@@ -45,7 +45,7 @@ impl RedoLog for Log {
 fn origin_of<'a>(change: &Change<'a>) -> Option<Origin<'a>> {
     match *change {
         Change::Put { origin, .. } | Change::Delete { origin, .. } => origin,
-        Change::Flush { .. } => None,
+        Change::Edit { .. } | Change::Flush { .. } => None,
     }
 }
 
@@ -53,6 +53,7 @@ fn size(change: Change<'_>) -> usize {
     EntryWriter::OVERHEAD
         + match change {
             Change::Put { key, value, .. } => key.len() + value.len(),
+            Change::Edit { key, bytes, .. } => key.len() + bytes.len(),
             Change::Delete { key, .. } => key.len(),
             Change::Flush { .. } => 0,
         }

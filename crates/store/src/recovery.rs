@@ -43,10 +43,15 @@ pub(crate) fn recover(
             }
         })?;
     let restorers = restorers.into_iter().map(Mutex::into_inner).collect();
-    engine.finish_restore(restorers, recovered.newest, recovered.stamp_ms);
+    engine
+        .finish_restore(restorers, recovered.newest, recovered.stamp_ms)
+        .map_err(|reason| OpenError::Damaged {
+            dir: dir.to_owned(),
+            reason,
+        })?;
     let prepared = engine
         .restore_prepared()
-        .map_err(|reason| OpenError::SystemRecord {
+        .map_err(|reason| OpenError::Damaged {
             dir: dir.to_owned(),
             reason,
         })?;

@@ -41,6 +41,12 @@ enum OwnedChange {
         deadline: Option<u64>,
         origin: Option<(TransactionId, Box<[u8]>)>,
     },
+    Edit {
+        key: Box<[u8]>,
+        base: Tid,
+        offset: usize,
+        bytes: Box<[u8]>,
+    },
     Delete {
         key: Box<[u8]>,
         origin: Option<(TransactionId, Box<[u8]>)>,
@@ -150,7 +156,7 @@ impl Entry {
             OwnedChange::Put { origin, .. } | OwnedChange::Delete { origin, .. } => {
                 origin.as_ref().map(|(_, siblings)| &**siblings)
             }
-            OwnedChange::Flush { .. } => None,
+            OwnedChange::Edit { .. } | OwnedChange::Flush { .. } => None,
         }
     }
 }
@@ -159,7 +165,9 @@ impl OwnedChange {
     /// The key; a flush has none.
     fn key(&self) -> Option<&[u8]> {
         match self {
-            OwnedChange::Put { key, .. } | OwnedChange::Delete { key, .. } => Some(key),
+            OwnedChange::Put { key, .. }
+            | OwnedChange::Edit { key, .. }
+            | OwnedChange::Delete { key, .. } => Some(key),
             OwnedChange::Flush { .. } => None,
         }
     }
@@ -181,6 +189,17 @@ impl OwnedChange {
                 generation,
                 deadline,
                 origin: origin.as_ref().map(own),
+            },
+            Change::Edit {
+                key,
+                base,
+                offset,
+                bytes,
+            } => OwnedChange::Edit {
+                key: key.into(),
+                base,
+                offset,
+                bytes: bytes.into(),
             },
             Change::Delete { key, origin } => OwnedChange::Delete {
                 key: key.into(),
@@ -210,6 +229,17 @@ impl OwnedChange {
                 generation: *generation,
                 deadline: *deadline,
                 origin: lend(origin),
+            },
+            OwnedChange::Edit {
+                key,
+                base,
+                offset,
+                bytes,
+            } => Change::Edit {
+                key,
+                base: *base,
+                offset: *offset,
+                bytes,
             },
             OwnedChange::Delete { key, origin } => Change::Delete {
                 key,

@@ -47,7 +47,7 @@ impl Partition {
         book.borrow()
             .replay(|tid, change| restorer.apply(tid, change));
         let stamp_ms = book.borrow().stamp_ms();
-        engine.finish_restore(vec![restorer], newest, stamp_ms);
+        engine.finish_restore(vec![restorer], newest, stamp_ms)?;
         engine.restore_prepared()?;
         let worker = engine
             .worker(|_| Pen(Rc::clone(book)))

@@ -2,6 +2,7 @@
 
 mod driven;
 mod driven_threads;
+mod edits;
 mod guards;
 mod holds;
 mod ignored_holds;

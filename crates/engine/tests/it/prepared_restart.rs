@@ -116,7 +116,8 @@ fn damaged_system_records_are_named() {
     }
     again
         .engine
-        .finish_restore(vec![restorer], entries[0].0.epoch(), 1_000);
+        .finish_restore(vec![restorer], entries[0].0.epoch(), 1_000)
+        .unwrap();
     let error = again.engine.restore_prepared().unwrap_err();
     assert!(
         error.contains("cannot be understood: it ends too early"),

@@ -28,6 +28,12 @@ pub(crate) enum Logged {
         deadline: Option<u64>,
         origin: Option<(TransactionId, Vec<u8>)>,
     },
+    Edit {
+        key: Vec<u8>,
+        base: Tid,
+        offset: usize,
+        bytes: Vec<u8>,
+    },
     Delete {
         key: Vec<u8>,
         origin: Option<(TransactionId, Vec<u8>)>,
@@ -81,6 +87,17 @@ pub(crate) fn owned(change: &Change<'_>) -> Logged {
             deadline,
             origin: own(origin),
         },
+        Change::Edit {
+            key,
+            base,
+            offset,
+            bytes,
+        } => Logged::Edit {
+            key: key.to_vec(),
+            base,
+            offset,
+            bytes: bytes.to_vec(),
+        },
         Change::Delete { key, origin } => Logged::Delete {
             key: key.to_vec(),
             origin: own(origin),
@@ -114,6 +131,17 @@ pub(crate) fn borrowed(logged: &Logged) -> Change<'_> {
             generation: *generation,
             deadline: *deadline,
             origin: of(origin),
+        },
+        Logged::Edit {
+            key,
+            base,
+            offset,
+            bytes,
+        } => Change::Edit {
+            key,
+            base: *base,
+            offset: *offset,
+            bytes,
         },
         Logged::Delete { key, origin } => Change::Delete {
             key,
@@ -176,7 +204,9 @@ impl World {
                 newest = newest.max(tid.epoch());
                 apply(&mut restorer, *tid, changes);
             }
-            engine.finish_restore(vec![restorer], newest, now_ms);
+            engine
+                .finish_restore(vec![restorer], newest, now_ms)
+                .unwrap();
             engine.restore_prepared().unwrap();
         })
     }

@@ -4,7 +4,7 @@ use base::change::{Origin, SYSTEM_GENERATION, siblings};
 use base::transaction::Kind;
 use base::{Change, Epoch, Tid, Timestamp, TransactionId};
 
-use super::{DELETE, Entry, FLUSH, OLD_ORIGIN, ORIGIN, PUT, PUT_DEADLINE};
+use super::{DELETE, EDIT, Entry, FLUSH, OLD_ORIGIN, ORIGIN, PUT, PUT_DEADLINE};
 use crate::checkpoint::View;
 
 /// Hands every entry of a payload to `apply`, and says how many there were.
@@ -125,6 +125,10 @@ impl<'a> Iterator for ChangeReader<'a> {
         if change.is_err() {
             self.rest.bytes = &[];
         }
+        let change = match change {
+            Ok(Change::Edit { .. }) => Err("an edit, which only a journal's logs have"),
+            other => other,
+        };
         Some(change.map_err(|what| (at, what)))
     }
 }
@@ -193,6 +197,18 @@ impl<'a> Rest<'a> {
                     generation,
                     deadline,
                     origin,
+                })
+            }
+            EDIT if origin.is_some() => Err("an edit with an origin"),
+            EDIT => {
+                let key = self.u32()? as usize;
+                let base = Tid::from_bits(self.u64()?);
+                let (offset, length) = (self.u32()? as usize, self.u32()? as usize);
+                Ok(Change::Edit {
+                    key: self.take(key)?,
+                    base,
+                    offset,
+                    bytes: self.take(length)?,
                 })
             }
             DELETE => {

@@ -59,6 +59,12 @@ fn sample() -> (Vec<u8>, Vec<Change<'static>>) {
             key: b"other",
             origin: origin(8, b""),
         },
+        Change::Edit {
+            key: b"long",
+            base: Tid::new(Epoch(2), 9),
+            offset: 70_000,
+            bytes: b"part",
+        },
         Change::Delete {
             key: b"last",
             origin: None,
@@ -83,7 +89,7 @@ fn entries_come_back_as_they_went() {
         assert_eq!(entry.change, changes[seen]);
         seen += 1;
     });
-    assert_eq!((n, seen), (Ok(8), 8));
+    assert_eq!((n, seen), (Ok(9), 9));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod database;
+mod edits;
 mod guards;
 mod histories;
 mod participant;

@@ -468,7 +468,7 @@ fn a_damaged_system_record_is_named_and_nothing_is_opened() {
     drop((worker, db));
     overwrite_system_records(&disk);
     let error = Db::open(on(&disk)).err().expect("it is refused");
-    assert!(matches!(error, OpenError::SystemRecord { .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error:?}");
     let text = error.to_string();
     for word in ["system record", "/db", "backup"] {
         assert!(text.contains(word), "{word}: {text}");
@@ -503,7 +503,9 @@ fn overwrite_system_records(disk: &FaultDisk) {
         clock: Arc::new(ManualClock::new(NOW_MS)),
         limits: base::limits::Limits::default(),
     });
-    engine.finish_restore(Vec::new(), recovered.newest, recovered.stamp_ms);
+    engine
+        .finish_restore(Vec::new(), recovered.newest, recovered.stamp_ms)
+        .unwrap();
     let options = journal::Options::default();
     let journal = journal::Journal::start(disk, dir, options, engine.epochs(), &recovered).unwrap();
     let epoch = base::epochs::EpochClock::current(&*engine.epochs());
