@@ -77,7 +77,7 @@ impl Client {
     pub(crate) fn open(address: SocketAddr) -> Client {
         let socket = TcpStream::connect(address).unwrap();
         socket
-            .set_read_timeout(Some(Duration::from_secs(60)))
+            .set_read_timeout(Some(Duration::from_secs(600)))
             .unwrap();
         Client {
             socket,
