@@ -141,7 +141,7 @@ mod tests {
             "off",
             "info",
             "trace",
-            "warn,kumiki_proxy::machine=debug,a=off",
+            "warn,kumiki_proxy::runtime=debug,a=off",
         ] {
             let levels: Levels = text.parse().expect(text);
             assert_eq!(levels.to_string(), text);

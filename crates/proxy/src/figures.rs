@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::machine::link::LinkFigures;
-use crate::machine::query::NodeIndex;
 use crate::nodes::Nodes;
+use crate::runtime::link::LinkFigures;
+use crate::runtime::query::NodeIndex;
 
 /// Of one node, over all connections to it.
 #[derive(Debug, Default)]
@@ -52,14 +52,14 @@ impl Now {
 
 /// Of a thread with nodes.
 #[derive(Debug)]
-pub(crate) struct BackFigures {
+pub(crate) struct BackendFigures {
     thread: usize,
     nodes: Arc<Nodes>,
 }
 
-impl BackFigures {
-    pub(crate) fn new(thread: usize, nodes: Arc<Nodes>) -> BackFigures {
-        BackFigures { thread, nodes }
+impl BackendFigures {
+    pub(crate) fn new(thread: usize, nodes: Arc<Nodes>) -> BackendFigures {
+        BackendFigures { thread, nodes }
     }
 
     /// What one connection did since the last time; what all of this thread's connections to the
@@ -116,7 +116,7 @@ impl NodeFigures {
 
 /// Of a thread with clients.
 #[derive(Debug)]
-pub(crate) struct FrontFigures {
+pub(crate) struct FrontendFigures {
     all: Arc<Clients>,
     pub(crate) clients: AtomicUsize,
     pub(crate) queries: AtomicU64,
@@ -145,9 +145,9 @@ impl Clients {
     }
 }
 
-impl FrontFigures {
-    pub(crate) fn new(all: Arc<Clients>) -> FrontFigures {
-        FrontFigures {
+impl FrontendFigures {
+    pub(crate) fn new(all: Arc<Clients>) -> FrontendFigures {
+        FrontendFigures {
             all,
             clients: AtomicUsize::new(0),
             queries: AtomicU64::new(0),

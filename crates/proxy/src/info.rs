@@ -9,8 +9,8 @@ use std::time::Instant;
 use admin::about::{self, Build};
 
 use crate::config::Config;
-use crate::figures::{Clients, FrontFigures};
-use crate::locks::desk::LockDesk;
+use crate::figures::{Clients, FrontendFigures};
+use crate::locks::lock_service::LockService;
 use crate::nodes::Nodes;
 use crate::redis::Kind;
 
@@ -24,10 +24,10 @@ pub(crate) struct About {
     aggregation_threads: usize,
     pub(crate) queue: usize,
     pub(crate) clients_limit: usize,
-    pub(crate) locks: Option<Arc<LockDesk>>,
+    pub(crate) locks: Option<Arc<LockService>>,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) clients: Arc<Clients>,
-    pub(crate) fronts: Vec<Arc<FrontFigures>>,
+    pub(crate) fronts: Vec<Arc<FrontendFigures>>,
 }
 
 impl About {
@@ -37,11 +37,11 @@ impl About {
         address: SocketAddr,
         started: Instant,
         nodes: Arc<Nodes>,
-        locks: Option<Arc<LockDesk>>,
+        locks: Option<Arc<LockService>>,
     ) -> Arc<About> {
         let clients = Arc::new(Clients::default());
-        let fronts =
-            (0..config.network_threads).map(|_| Arc::new(FrontFigures::new(Arc::clone(&clients))));
+        let fronts = (0..config.network_threads)
+            .map(|_| Arc::new(FrontendFigures::new(Arc::clone(&clients))));
         Arc::new(About {
             kind,
             build: config.build,
@@ -58,7 +58,7 @@ impl About {
         })
     }
 
-    pub(crate) fn front(&self, thread: usize) -> Arc<FrontFigures> {
+    pub(crate) fn front(&self, thread: usize) -> Arc<FrontendFigures> {
         Arc::clone(&self.fronts[thread])
     }
 
@@ -126,7 +126,8 @@ impl About {
     }
 
     fn stats(&self) -> String {
-        let sum = |of: fn(&FrontFigures) -> u64| self.fronts.iter().map(|one| of(one)).sum::<u64>();
+        let sum =
+            |of: fn(&FrontendFigures) -> u64| self.fronts.iter().map(|one| of(one)).sum::<u64>();
         format!(
             "queries:{}\nreplies:{}\nfailed_queries:{}\ntotal_net_input_bytes:{}\n\
              total_net_output_bytes:{}\n",

@@ -7,7 +7,7 @@
 //! | `tls` | the same, encrypted |
 //! | `threads` | the threads, and what connects them |
 //! | [`queue`] | the queues between threads |
-//! | `machine` | what carries requests and replies, whatever their protocol |
+//! | `runtime` | what carries requests and replies, whatever their protocol |
 //! | [`locks`] | locks with leases and tokens, which no node is asked about |
 //! | `redis` | RESP: one server in front of Kumiki, Redis Cluster or Redis servers |
 //! | `cassandra` | CQL: the one node in front of a Cassandra cluster |
@@ -24,12 +24,12 @@ pub mod config;
 mod figures;
 mod info;
 pub mod locks;
-mod machine;
 mod metrics;
 pub mod net;
 mod nodes;
 pub mod queue;
 mod redis;
+mod runtime;
 mod seeds;
 mod threads;
 mod tls;
@@ -45,11 +45,11 @@ pub use redis::Kind;
 pub use seeds::{LookUp, NodeAddress};
 
 use crate::info::About;
-use crate::machine::bell::Bell;
-use crate::machine::thread::{Stopping, Watch};
 use crate::net::Network;
-use crate::nodes::Duties;
+use crate::nodes::NodeRoles;
 use crate::queue::Queues;
+use crate::runtime::thread::{Stopping, Watch};
+use crate::runtime::thread_waker::ThreadWaker;
 use crate::threads::{Configured, Given, Parts};
 use crate::tls::Setup;
 
@@ -63,7 +63,7 @@ pub struct Running {
     keepers: Vec<JoinHandle<()>>,
     release: Box<dyn Fn() + Send + Sync>,
     about: Arc<About>,
-    duties: Arc<dyn Duties>,
+    duties: Arc<dyn NodeRoles>,
     /// Goes on until everything else has ended, to say that it is stopping.
     admin: Option<Admin>,
 }
@@ -80,7 +80,7 @@ pub struct ThreadLost;
 #[derive(Clone)]
 pub struct Stopper {
     stopping: Arc<Stopping>,
-    bells: Vec<Arc<Bell>>,
+    wakers: Vec<Arc<ThreadWaker>>,
 }
 
 impl Stopper {
@@ -88,8 +88,8 @@ impl Stopper {
     /// Returns at once.
     pub fn stop(&self) {
         self.stopping.begun.store(true, Ordering::SeqCst);
-        for bell in &self.bells {
-            bell.ring();
+        for waker in &self.wakers {
+            waker.wake();
         }
     }
 }
@@ -133,8 +133,8 @@ impl Running {
         if let Some(locks) = &self.about.locks {
             locks.stop();
         }
-        for keeper in self.keepers {
-            if keeper.join().is_err() {
+        for refresher in self.keepers {
+            if refresher.join().is_err() {
                 tracing::error!("a keeper of the proxy has panicked");
             }
         }
@@ -153,12 +153,12 @@ impl Running {
             front: false,
             stays: false,
         };
-        let keeper = builder.spawn(move || {
+        let refresher = builder.spawn(move || {
             let _watch = watch;
             work();
         });
-        let keeper = keeper.map_err(|error| StartError::Thread { error })?;
-        self.keepers.push(keeper);
+        let refresher = refresher.map_err(|error| StartError::Thread { error })?;
+        self.keepers.push(refresher);
         Ok(())
     }
 }
@@ -230,10 +230,10 @@ fn start_of<P: Parts>(config: &Config, admin: Option<Admin>) -> Result<Running, 
         Nodes::Cassandra(seeds) => cassandra::start::<P>(config, tls, seeds),
     }?;
     if let Some(admin) = &admin {
-        admin.attach(Arc::new(metrics::Told {
+        admin.attach(Arc::new(metrics::ProxySubject {
             about: Arc::clone(&running.about),
             duties: Arc::clone(&running.duties),
-            bells: running.stopper.bells.clone(),
+            wakers: running.stopper.wakers.clone(),
             stopping: Arc::clone(&running.stopper.stopping),
         }));
     }

@@ -15,13 +15,13 @@ use admin::about;
 use admin::exposition::{self, Family, Kind, Samples};
 use admin::process::{self, Process};
 
-use crate::figures::{FrontFigures, NodeFigures, Now};
+use crate::figures::{FrontendFigures, NodeFigures, Now};
 use crate::info::About;
-use crate::locks::desk::LockDesk;
-use crate::machine::bell::Bell;
-use crate::machine::query::NodeIndex;
-use crate::machine::thread::Stopping;
-use crate::nodes::{Duties, Needed};
+use crate::locks::lock_service::LockService;
+use crate::nodes::{Needed, NodeRoles};
+use crate::runtime::query::NodeIndex;
+use crate::runtime::thread::Stopping;
+use crate::runtime::thread_waker::ThreadWaker;
 
 /// How long a node without a connection may take to accept one, when health is asked for.
 const REACH: Duration = Duration::from_secs(1);
@@ -31,15 +31,15 @@ const TRIED: usize = 16;
 const FIRST_CLASS: Duration = Duration::from_micros(1);
 
 /// What is told of.
-pub(crate) struct Told {
+pub(crate) struct ProxySubject {
     pub(crate) about: Arc<About>,
-    pub(crate) duties: Arc<dyn Duties>,
+    pub(crate) duties: Arc<dyn NodeRoles>,
     /// Of all threads, those with clients first.
-    pub(crate) bells: Vec<Arc<Bell>>,
+    pub(crate) wakers: Vec<Arc<ThreadWaker>>,
     pub(crate) stopping: Arc<Stopping>,
 }
 
-impl admin::Subject for Told {
+impl admin::Subject for ProxySubject {
     fn metrics(&self) -> String {
         let figures = Figures::now(self);
         let own = exposition::text(families(), |family, samples| {
@@ -114,13 +114,13 @@ struct Node {
 
 /// All figures at one moment. Each is exact by itself; they are read one after another.
 struct Figures<'a> {
-    told: &'a Told,
+    told: &'a ProxySubject,
     nodes: Vec<Node>,
     locks: Option<crate::locks::Figures>,
 }
 
 impl Figures<'_> {
-    fn now(told: &Told) -> Figures<'_> {
+    fn now(told: &ProxySubject) -> Figures<'_> {
         let nodes = told.about.nodes.all().into_iter().enumerate();
         let nodes = nodes.map(|(index, (address, figures))| Node {
             name: address.to_string(),
@@ -131,7 +131,7 @@ impl Figures<'_> {
         Figures {
             told,
             nodes: nodes.collect(),
-            locks: told.about.locks.as_deref().map(LockDesk::figures),
+            locks: told.about.locks.as_deref().map(LockService::figures),
         }
     }
 
@@ -141,7 +141,7 @@ impl Figures<'_> {
         }
     }
 
-    fn of_threads(&self, out: &mut Samples<'_>, value: impl Fn(&FrontFigures) -> u64) {
+    fn of_threads(&self, out: &mut Samples<'_>, value: impl Fn(&FrontendFigures) -> u64) {
         for (index, front) in self.told.about.fronts.iter().enumerate() {
             out.labelled(&[("thread", &index.to_string())], value(front));
         }
@@ -275,8 +275,8 @@ const FAMILIES: &[Family<Fill>] = &[
         Kind::Counter,
         "Times that a sleeping thread was woken by another one; threads with clients come first.",
         |f, out| {
-            for (index, bell) in f.told.bells.iter().enumerate() {
-                out.labelled(&[("thread", &index.to_string())], bell.rung() as u64);
+            for (index, waker) in f.told.wakers.iter().enumerate() {
+                out.labelled(&[("thread", &index.to_string())], waker.rung() as u64);
             }
         },
     ),

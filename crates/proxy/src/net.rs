@@ -26,7 +26,7 @@ pub use uring::{Uring, UringListener, UringStream};
 
 /// Something has happened to a stream or a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Happened {
+pub struct SocketEvent {
     /// The number under which it was made known.
     pub token: usize,
     /// There is something to read or to accept, or the peer has ended.
@@ -124,7 +124,11 @@ pub trait Network: Send + Sized + 'static {
     ///
     /// # Errors
     /// Those of the system.
-    fn wait(&mut self, happened: &mut Vec<Happened>, timeout: Option<Duration>) -> io::Result<()>;
+    fn wait(
+        &mut self,
+        happened: &mut Vec<SocketEvent>,
+        timeout: Option<Duration>,
+    ) -> io::Result<()>;
 }
 
 /// Events taken at a time.
@@ -228,7 +232,11 @@ impl Network for Sockets {
         }
     }
 
-    fn wait(&mut self, happened: &mut Vec<Happened>, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(
+        &mut self,
+        happened: &mut Vec<SocketEvent>,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
         match self.poll.poll(&mut self.events, timeout) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
@@ -236,7 +244,7 @@ impl Network for Sockets {
         let events = self.events.iter().filter(|event| event.token() != WAKER);
         happened.extend(events.map(|event| {
             let ended = event.is_read_closed() || event.is_error();
-            Happened {
+            SocketEvent {
                 token: event.token().0,
                 readable: event.is_readable() || ended,
                 writable: event.is_writable() || event.is_error(),

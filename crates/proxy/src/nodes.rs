@@ -8,12 +8,12 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::RwLock;
 
 use crate::figures::NodeFigures;
-use crate::machine::query::NodeIndex;
+use crate::runtime::query::NodeIndex;
 
 /// All nodes that were ever known; each keeps its place.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
-    known: RwLock<Known>,
+    known: RwLock<KnownNodes>,
     on_silence: OnceLock<OnSilence>,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Debug for OnSilence {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownNodes {
     nodes: Vec<(SocketAddr, Arc<NodeFigures>)>,
     places: HashMap<SocketAddr, NodeIndex>,
 }
@@ -94,7 +94,7 @@ impl Nodes {
 }
 
 /// What the nodes are there for, as it is known now.
-pub(crate) trait Duties: Send + Sync + 'static {
+pub(crate) trait NodeRoles: Send + Sync + 'static {
     /// How many slots a node has; 0 where keys are not spread by slots.
     fn slots(&self, node: NodeIndex) -> usize;
 
@@ -102,7 +102,7 @@ pub(crate) trait Duties: Send + Sync + 'static {
     fn needed(&self) -> Needed;
 }
 
-/// See [`Duties::needed`].
+/// See [`NodeRoles::needed`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Needed {
     /// Each of them keeps what no other does.

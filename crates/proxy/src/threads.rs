@@ -15,21 +15,21 @@ use budget::newcomers::places_of_thread;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::config::{Config, Limits, Stack, StartError};
-use crate::figures::BackFigures;
+use crate::figures::BackendFigures;
 use crate::info::About;
-use crate::locks::desk::LockDesk;
-use crate::machine::back::{Back, Door};
-use crate::machine::bell::Bell;
-use crate::machine::face::Face;
-use crate::machine::front::Front;
-use crate::machine::link::LinkLimits;
-use crate::machine::outbox::{Hatch, Outbox, Shares};
-use crate::machine::thread::{LISTENER, Stopping, Thread, Watch};
-use crate::machine::wire::Wire;
+use crate::locks::lock_service::LockService;
 use crate::net::{Network, Sockets, Uring};
-use crate::nodes::{Duties, Nodes};
+use crate::nodes::{NodeRoles, Nodes};
 use crate::queue::{LockFree, Queues};
 use crate::redis::Kind;
+use crate::runtime::backend::{Backend, FrontendQueues};
+use crate::runtime::frontend::Frontend;
+use crate::runtime::link::LinkLimits;
+use crate::runtime::outbox::{BackendQueues, Outbox, Shares};
+use crate::runtime::protocol::ClientProtocol;
+use crate::runtime::thread::{LISTENER, Stopping, Thread, Watch};
+use crate::runtime::thread_waker::ThreadWaker;
+use crate::runtime::wire::Wire;
 use crate::tls::{Setup, Tls};
 use crate::{Running, Stopper};
 
@@ -55,10 +55,10 @@ pub(crate) type Threads = (Vec<JoinHandle<()>>, Stopper);
 /// Which network and which queues a proxy's threads have.
 pub(crate) trait Parts {
     /// Starts the threads.
-    fn spawn<F: Face, W: Wire>(
+    fn spawn<F: ClientProtocol, W: Wire>(
         ground: Ground,
         config: &Config,
-        face: impl Fn() -> F,
+        protocol: impl Fn() -> F,
         options: &Arc<W::Options>,
     ) -> std::io::Result<Threads>;
 }
@@ -67,17 +67,19 @@ pub(crate) trait Parts {
 pub(crate) struct Configured;
 
 impl Parts for Configured {
-    fn spawn<F: Face, W: Wire>(
+    fn spawn<F: ClientProtocol, W: Wire>(
         ground: Ground,
         config: &Config,
-        face: impl Fn() -> F,
+        protocol: impl Fn() -> F,
         options: &Arc<W::Options>,
     ) -> std::io::Result<Threads> {
         match to_be_had(config.network, Uring::open) {
             Stack::Sockets => {
-                Given::<Sockets, LockFree>::spawn::<F, W>(ground, config, face, options)
+                Given::<Sockets, LockFree>::spawn::<F, W>(ground, config, protocol, options)
             }
-            Stack::Uring => Given::<Uring, LockFree>::spawn::<F, W>(ground, config, face, options),
+            Stack::Uring => {
+                Given::<Uring, LockFree>::spawn::<F, W>(ground, config, protocol, options)
+            }
         }
     }
 }
@@ -86,17 +88,18 @@ impl Parts for Configured {
 pub(crate) struct Given<N, Q>(PhantomData<(N, Q)>);
 
 impl<N: Network, Q: Queues> Parts for Given<N, Q> {
-    fn spawn<F: Face, W: Wire>(
+    fn spawn<F: ClientProtocol, W: Wire>(
         ground: Ground,
         config: &Config,
-        face: impl Fn() -> F,
+        protocol: impl Fn() -> F,
         options: &Arc<W::Options>,
     ) -> std::io::Result<Threads> {
         let tls = ground.tls.clone();
         match tls.is_plain() {
-            true => ground.spawn::<F, W, N, Q>(config, face, options, N::open),
-            false => ground
-                .spawn::<F, W, _, Q>(config, face, options, || Ok(Tls::around(N::open()?, &tls))),
+            true => ground.spawn::<F, W, N, Q>(config, protocol, options, N::open),
+            false => ground.spawn::<F, W, _, Q>(config, protocol, options, || {
+                Ok(Tls::around(N::open()?, &tls))
+            }),
         }
     }
 }
@@ -115,7 +118,10 @@ impl Ground {
         let address = listeners[0].local_addr().map_err(failed)?;
         let started = Instant::now();
         let locks = match &config.locks {
-            Some(options) => Some(Arc::new(LockDesk::start(options, config.network_threads)?)),
+            Some(options) => Some(Arc::new(LockService::start(
+                options,
+                config.network_threads,
+            )?)),
             None => None,
         };
         let about = About::new(config, kind, address, started, Arc::clone(&nodes), locks);
@@ -131,15 +137,15 @@ impl Ground {
     }
 
     /// Starts the threads of a proxy whose clients and nodes speak one protocol.
-    pub(crate) fn start<P: Parts, F: Face, W: Wire>(
+    pub(crate) fn start<P: Parts, F: ClientProtocol, W: Wire>(
         self,
         config: &Config,
-        face: impl Fn() -> F,
+        protocol: impl Fn() -> F,
         options: &Arc<W::Options>,
-        duties: Arc<dyn Duties>,
+        duties: Arc<dyn NodeRoles>,
     ) -> Result<Running, StartError> {
         let (address, kind, about) = (self.address, self.kind, Arc::clone(&self.about));
-        let started = P::spawn::<F, W>(self, config, face, options);
+        let started = P::spawn::<F, W>(self, config, protocol, options);
         let (threads, stopper) = started.map_err(|error| StartError::Thread { error })?;
         Ok(Running {
             address,
@@ -154,10 +160,10 @@ impl Ground {
         })
     }
 
-    fn spawn<F: Face, W: Wire, N: Network, Q: Queues>(
+    fn spawn<F: ClientProtocol, W: Wire, N: Network, Q: Queues>(
         self,
         config: &Config,
-        face: impl Fn() -> F,
+        protocol: impl Fn() -> F,
         options: &Arc<W::Options>,
         open: impl Fn() -> std::io::Result<N>,
     ) -> std::io::Result<Threads> {
@@ -169,20 +175,20 @@ impl Ground {
             ..Stopping::default()
         });
         let mut networks = Vec::new();
-        let mut bells = Vec::new();
+        let mut wakers = Vec::new();
         for _ in 0..count {
             let mut network = open()?;
-            bells.push(Arc::new(Bell::new(network.waker()?)));
+            wakers.push(Arc::new(ThreadWaker::new(network.waker()?)));
             networks.push(network);
         }
-        let (fronts, backs) = bells.split_at(config.network_threads);
+        let (fronts, backs) = wakers.split_at(config.network_threads);
         if let Some(locks) = &self.about.locks {
-            for (thread, bell) in fronts.iter().enumerate() {
-                locks.set_bell(thread, bell);
+            for (thread, waker) in fronts.iter().enumerate() {
+                locks.set_bell(thread, waker);
             }
         }
         let backs = if inline { fronts } else { backs };
-        let mut queues = Queued::new::<Q>(fronts, backs, inline);
+        let mut queues = ThreadQueues::new::<Q>(fronts, backs, inline);
         let limits = LinkLimits {
             packs: config.packs_under_way(),
             pack_count: config.pack_count,
@@ -192,7 +198,7 @@ impl Ground {
             health: config.health,
         };
         let shares = |mine| Shares {
-            backs: if inline { 1 } else { backs.len() },
+            backends: if inline { 1 } else { backs.len() },
             for_each_node: if inline {
                 1
             } else {
@@ -200,11 +206,11 @@ impl Ground {
             },
             mine,
         };
-        let room = (config.queue / config.network_threads).max(1) as u32;
+        let inflight = (config.queue / config.network_threads).max(1) as u32;
         let mut listeners = self.listeners.into_iter();
         let stopper = Stopper {
             stopping: Arc::clone(&stopping),
-            bells: bells.clone(),
+            wakers: wakers.clone(),
         };
         let budget = Budget::new(config.limits.in_flight);
         let client_limits = Limits {
@@ -219,16 +225,16 @@ impl Ground {
         for (index, mut network) in networks.into_iter().enumerate() {
             let front = match listeners.next() {
                 None => None,
-                Some(listener) => Some(Front::new(
+                Some(listener) => Some(Frontend::new(
                     index as u16,
-                    face(),
+                    protocol(),
                     client_limits,
                     Arc::clone(&budget),
                     network.listen(listener, LISTENER)?,
                     Outbox::new(
-                        std::mem::take(&mut queues.hatches[index]),
+                        std::mem::take(&mut queues.of_frontends[index]),
                         shares(index),
-                        room,
+                        inflight,
                     ),
                     self.about.front(index),
                 )),
@@ -238,19 +244,19 @@ impl Ground {
                 (false, back) => back,
             };
             let back = back.map(|back| {
-                Back::new(
+                Backend::new(
                     Arc::clone(options),
                     limits,
                     Arc::clone(&self.nodes),
-                    std::mem::take(&mut queues.doors[back]),
-                    Arc::new(BackFigures::new(back, Arc::clone(&self.nodes))),
+                    std::mem::take(&mut queues.of_backends[back]),
+                    Arc::new(BackendFigures::new(back, Arc::clone(&self.nodes))),
                 )
             });
             let thread = Thread::<N, F, W> {
                 network,
                 front,
                 back,
-                bell: Arc::clone(&bells[index]),
+                waker: Arc::clone(&wakers[index]),
                 started: self.started,
                 stopping: Arc::clone(&stopping),
             };
@@ -278,35 +284,39 @@ impl Ground {
 }
 
 /// The queues between threads with clients and threads with nodes.
-struct Queued {
-    hatches: Vec<Vec<Hatch>>,
-    doors: Vec<Vec<Door>>,
+struct ThreadQueues {
+    of_frontends: Vec<Vec<BackendQueues>>,
+    of_backends: Vec<Vec<FrontendQueues>>,
 }
 
-impl Queued {
+impl ThreadQueues {
     /// `inline`: each thread has both, and passes to itself.
-    fn new<Q: Queues>(fronts: &[Arc<Bell>], backs: &[Arc<Bell>], inline: bool) -> Queued {
-        let mut queues = Queued {
-            hatches: fronts.iter().map(|_| Vec::new()).collect(),
-            doors: backs.iter().map(|_| Vec::new()).collect(),
+    fn new<Q: Queues>(
+        fronts: &[Arc<ThreadWaker>],
+        backs: &[Arc<ThreadWaker>],
+        inline: bool,
+    ) -> ThreadQueues {
+        let mut queues = ThreadQueues {
+            of_frontends: fronts.iter().map(|_| Vec::new()).collect(),
+            of_backends: backs.iter().map(|_| Vec::new()).collect(),
         };
-        for (front, front_bell) in fronts.iter().enumerate() {
-            for (back, back_bell) in backs.iter().enumerate() {
+        for (front, front_waker) in fronts.iter().enumerate() {
+            for (back, back_waker) in backs.iter().enumerate() {
                 if inline && front != back {
                     continue;
                 }
                 let (orders, taken_orders) = Q::queue(QUEUE);
                 let (replies, taken_replies) = Q::queue(QUEUE);
-                queues.hatches[front].push(Hatch {
+                queues.of_frontends[front].push(BackendQueues {
                     orders,
                     replies: taken_replies,
-                    bell: Arc::clone(back_bell),
+                    waker: Arc::clone(back_waker),
                 });
-                queues.doors[back].push(Door {
+                queues.of_backends[back].push(FrontendQueues {
                     front: front as u16,
                     orders: taken_orders,
                     replies,
-                    bell: Arc::clone(front_bell),
+                    waker: Arc::clone(front_waker),
                 });
             }
         }
@@ -371,9 +381,9 @@ mod tests {
     use super::*;
     use crate::ThreadLost;
     use crate::cassandra::wire::CqlWire;
-    use crate::machine::face::{Desk, Progress};
-    use crate::machine::query::{ClientId, NodeIndex, Reply};
     use crate::nodes::Needed;
+    use crate::runtime::protocol::{Progress, RequestContext};
+    use crate::runtime::query::{ClientId, NodeIndex, Reply};
 
     #[test]
     fn a_kernel_that_refuses_io_uring_is_asked_for_sockets() {
@@ -387,19 +397,24 @@ mod tests {
     /// Panics at what the first client says.
     struct Fragile;
 
-    impl Face for Fragile {
+    impl ClientProtocol for Fragile {
         type Client = ();
 
         fn admit(&mut self, _: ClientId, _: SocketAddr) {}
 
-        fn read(&mut self, (): &mut (), input: &mut BytesMut, _: &mut Desk<'_>) -> Progress {
+        fn read(
+            &mut self,
+            (): &mut (),
+            input: &mut BytesMut,
+            _: &mut RequestContext<'_>,
+        ) -> Progress {
             assert!(input.is_empty(), "by the test");
             Progress::Done
         }
 
-        fn reply(&mut self, (): &mut (), _: Reply, _: &mut Desk<'_>) {}
+        fn reply(&mut self, (): &mut (), _: Reply, _: &mut RequestContext<'_>) {}
 
-        fn gone(&mut self, (): &mut (), _: &mut Desk<'_>) {}
+        fn gone(&mut self, (): &mut (), _: &mut RequestContext<'_>) {}
 
         fn refresh(&mut self, _: Duration) {}
 
@@ -410,7 +425,7 @@ mod tests {
 
     struct Idle;
 
-    impl Duties for Idle {
+    impl NodeRoles for Idle {
         fn slots(&self, _: NodeIndex) -> usize {
             0
         }

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use cql::response::ErrorBody;
 use cql::{Compression, Direction, Framing, Header, Limits, Response, StreamId, Unpacker, Version};
 
+use super::connection_key::{self, ConnectionKeys, ConnectionProperties};
 use super::credentials::Credential;
-use super::frames::Gathered;
-use super::lane::{self, LaneName, Lanes};
-use super::lock_table::Asked;
-use crate::locks::letters::{MOST_ASKED, Question};
-use crate::machine::query::{ClientId, Lane, NodeIndex, Query};
+use super::frames::EnvelopeBatch;
+use super::lock_table::PendingLockRequest;
+use crate::locks::pending_requests::{MOST_ASKED, PendingRequest};
+use crate::runtime::query::{ClientId, ConnectionKey, NodeIndex, Query};
 
 /// How far a client has come in saying who it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,8 +27,8 @@ pub(crate) enum Step {
 
 /// A reply that is held back until nodes agree.
 #[derive(Debug)]
-pub(crate) struct Held {
-    /// What [`State::want_agreement`](super::keeper::State::want_agreement) has given.
+pub(crate) struct HeldReply {
+    /// What [`State::want_agreement`](super::topology_refresher::State::want_agreement) has given.
     pub(crate) number: u64,
     pub(crate) stream: StreamId,
     pub(crate) envelope: Bytes,
@@ -36,7 +36,7 @@ pub(crate) struct Held {
 
 /// A request that waits for its statement to be prepared.
 #[derive(Debug)]
-pub(crate) struct Parked {
+pub(crate) struct ParkedRequest {
     pub(crate) query: Query,
     /// The statement's id.
     pub(crate) id: Bytes,
@@ -62,20 +62,20 @@ pub(crate) struct Client {
     /// Whether it is told of changes of the schema.
     pub(crate) registered: bool,
     /// By the number that they were given.
-    pub(crate) parked: HashMap<u32, Parked>,
+    pub(crate) parked: HashMap<u32, ParkedRequest>,
     parked_ever: u32,
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: Vec<HeldReply>,
     /// What it has asked of the locks, by the number of the question.
-    pub(crate) asked: BTreeMap<u64, Question<Asked>>,
+    pub(crate) asked: BTreeMap<u64, PendingRequest<PendingLockRequest>>,
     asked_ever: u64,
     /// The connection on which it says who it is.
-    pub(crate) login: Option<(NodeIndex, Lane)>,
+    pub(crate) login: Option<(NodeIndex, ConnectionKey)>,
     pub(crate) framing: Framing,
     /// What it has asked for; bodies and frames may be compressed so from then on.
     pub(crate) compression: Option<Compression>,
-    pub(crate) gathered: Gathered,
+    pub(crate) gathered: EnvelopeBatch,
     suspect: bool,
-    lane: Option<Lane>,
+    connection_key: Option<ConnectionKey>,
 }
 
 impl Client {
@@ -100,28 +100,37 @@ impl Client {
             login: None,
             framing: Framing::Plain,
             compression: None,
-            gathered: Gathered::default(),
+            gathered: EnvelopeBatch::default(),
             suspect: false,
-            lane: None,
+            connection_key: None,
         }
     }
 
-    /// The lane that it shares with those who agree with it in everything.
-    pub(crate) fn lane(&mut self, lanes: &Lanes, connections: u8) -> Lane {
-        if let Some(lane) = self.lane {
-            return lane;
+    /// The connection key that it shares with those who agree with it in everything.
+    pub(crate) fn connection_key(
+        &mut self,
+        connection_keys: &ConnectionKeys,
+        connections: u8,
+    ) -> ConnectionKey {
+        if let Some(connection_key) = self.connection_key {
+            return connection_key;
         }
-        let lane = lanes.lane(&self.lane_name(self.keyspace.clone(), connections));
-        self.lane = Some(lane);
-        lane
+        let connection_key =
+            connection_keys.connection_key(&self.lane_name(self.keyspace.clone(), connections));
+        self.connection_key = Some(connection_key);
+        connection_key
     }
 
-    /// The name of its lane, had it this keyspace.
-    pub(crate) fn lane_name(&self, keyspace: Option<Arc<str>>, connections: u8) -> LaneName {
-        LaneName {
+    /// The name of its connection key, had it this keyspace.
+    pub(crate) fn lane_name(
+        &self,
+        keyspace: Option<Arc<str>>,
+        connections: u8,
+    ) -> ConnectionProperties {
+        ConnectionProperties {
             version: self.version,
             index: match self.suspect {
-                true => lane::OF_SUSPECTS,
+                true => connection_key::OF_SUSPECTS,
                 false => (self.id.number % u32::from(connections.max(1))) as u8,
             },
             keyspace,
@@ -132,13 +141,13 @@ impl Client {
     /// From now on it uses this keyspace.
     pub(crate) fn uses(&mut self, keyspace: &str) {
         self.keyspace = Some(keyspace.into());
-        self.lane = None;
+        self.connection_key = None;
     }
 
     /// From now on nodes know who it is.
     pub(crate) fn is(&mut self, credential: Credential) {
         self.credential = Some(credential);
-        self.lane = None;
+        self.connection_key = None;
     }
 
     /// From now on it can send requests, within these limits.
@@ -152,7 +161,7 @@ impl Client {
     /// requests in a row.
     pub(crate) fn becomes_suspect(&mut self) {
         self.suspect = true;
-        self.lane = None;
+        self.connection_key = None;
     }
 
     /// Whether [`Client::becomes_suspect`] was said of it. What becomes of the connections that it shares
@@ -185,7 +194,7 @@ impl Client {
     }
 
     /// Parks a request; its number.
-    pub(crate) fn park(&mut self, parked: Parked) -> u32 {
+    pub(crate) fn park(&mut self, parked: ParkedRequest) -> u32 {
         self.parked_ever = self.parked_ever.wrapping_add(1);
         self.parked.insert(self.parked_ever, parked);
         self.parked_ever

@@ -17,8 +17,8 @@ use cql::notation::Reader;
 use cql::request::Request;
 use cql::{Event, EventKind, Response, Value};
 
-use super::asked::Asked;
-use super::keeper::State;
+use super::control_connection::ControlConnection;
+use super::topology_refresher::State;
 use crate::seeds::Seeds;
 
 /// How often the listener looks whether it is to stop.
@@ -38,7 +38,7 @@ struct Schema {
 
 impl Schema {
     /// Looks at a node's schema; what has changed since the last time.
-    fn look(&mut self, asked: &mut Asked) -> Result<Vec<Bytes>, String> {
+    fn look(&mut self, asked: &mut ControlConnection) -> Result<Vec<Bytes>, String> {
         let table = asked.query("SELECT schema_version FROM system.local WHERE key = 'local'")?;
         let row = table.rows.first();
         let version = row.and_then(|row| table.value(row, "schema_version"));
@@ -102,7 +102,7 @@ pub(crate) fn listen(state: &State, seeds: &Seeds) {
 }
 
 fn listen_to(state: &State, address: SocketAddr, schema: &mut Schema) -> Result<(), String> {
-    let mut asked = Asked::connect(address, &state.options)?;
+    let mut asked = ControlConnection::connect(address, &state.options)?;
     let register = Request::Register(EventKind::ALL.to_vec());
     asked.ask(register, |response| match response {
         Response::Ready => Ok(()),

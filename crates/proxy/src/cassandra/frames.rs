@@ -6,7 +6,7 @@ use cql::{
     StreamId, Unpacker, Version, set_stream,
 };
 
-use crate::machine::pack::Pack;
+use crate::runtime::out_batch::OutBatch;
 
 /// Takes whole envelopes from the start of `input`; `None` when more input is needed. They are
 /// shared with the input, and not copied, unless one came in several frames.
@@ -79,12 +79,12 @@ pub(crate) fn body(envelope: &Bytes) -> Bytes {
 
 /// Envelopes that are to leave together, in as few frames as can be.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct EnvelopeBatch {
     envelopes: Vec<(StreamId, Bytes)>,
     len: usize,
 }
 
-impl Gathered {
+impl EnvelopeBatch {
     /// Puts an envelope behind the others; it leaves with this stream.
     pub(crate) fn put(&mut self, stream: StreamId, envelope: Bytes) {
         self.len += envelope.len();
@@ -101,7 +101,7 @@ impl Gathered {
         &mut self,
         framing: Framing,
         compression: Option<Compression>,
-        pack: &mut Pack,
+        pack: &mut OutBatch,
     ) {
         if self.envelopes.is_empty() {
             return;

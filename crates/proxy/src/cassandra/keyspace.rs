@@ -5,15 +5,15 @@ use cql::response::INVALID;
 use cql::{Flags, Header, Response, ResponseMessage, ResultBody, StreamId};
 
 use super::client::Client;
-use super::face::{CqlFace, Done, Task};
+use super::protocol::{CqlProtocol, Done, Task};
 use super::route::{Route, envelope};
 use super::wire::plain_query;
-use crate::machine::face::{Desk, Progress};
+use crate::runtime::protocol::{Progress, RequestContext};
 
 /// No keyspace has a longer name, in bytes: nodes need not be asked.
 const LONGEST_NAME: usize = 256;
 
-impl CqlFace {
+impl CqlProtocol {
     /// A connection that many clients share uses no keyspace for one of them. It is seen whether
     /// there is one, and the client's requests take connections from then on that use it.
     pub(crate) fn use_keyspace(
@@ -22,14 +22,14 @@ impl CqlFace {
         header: Header,
         bytes: Bytes,
         keyspace: &str,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) -> Done {
         if keyspace.len() > LONGEST_NAME {
             let text = "a keyspace with so long a name does not exist";
             client.refuse(header.stream, INVALID, text);
             return Done::Taken;
         }
-        let Some(node) = self.any_node(desk) else {
+        let Some(node) = self.any_node(context) else {
             return Done::Not(header, bytes, Progress::AwaitsRoom);
         };
         let text = format!(
@@ -50,8 +50,8 @@ impl CqlFace {
             ..Route::default()
         };
         keyspace.clone_into(&mut client.wanted_keyspace);
-        let errand = self.errand(client, Task::Use.sequence(header.stream), node, route);
-        desk.send(errand, question.into());
+        let dispatch = self.dispatch(client, Task::Use.sequence(header.stream), node, route);
+        context.send(dispatch, question.into());
         Done::Taken
     }
 

@@ -41,7 +41,7 @@ use foldhash::fast::FixedState;
 use super::frames::header_of;
 use super::prepared::Statement;
 use super::route::envelope;
-use crate::machine::query::{NodeIndex, Query};
+use crate::runtime::query::{NodeIndex, Query};
 
 /// The most writes of a batch. Nodes warn of batches over more partitions than ten.
 pub(crate) const MOST: usize = 10;
@@ -80,7 +80,7 @@ pub(crate) fn may_merge(query: &Query) -> bool {
 }
 
 /// What is to be sent.
-pub(crate) enum Parcel {
+pub(crate) enum Outgoing {
     Alone(Query),
     /// A batch, which is the request of all of these.
     Together(Vec<Query>, Bytes),
@@ -88,7 +88,7 @@ pub(crate) enum Parcel {
 
 /// In what writes must agree.
 #[derive(PartialEq, Eq)]
-struct Manner {
+struct BatchTraits {
     place: u32,
     consistency: Consistency,
     serial_consistency: Option<Consistency>,
@@ -98,7 +98,7 @@ struct Manner {
 }
 
 struct Group {
-    manner: Manner,
+    traits: BatchTraits,
     queries: Vec<Query>,
     bytes: usize,
 }
@@ -108,9 +108,9 @@ fn execute_of(query: &Query) -> Option<Execute<'_>> {
     Execute::decode(&envelope(header, &query.bytes)).ok()
 }
 
-fn manner(query: &Query) -> Option<Manner> {
+fn traits(query: &Query) -> Option<BatchTraits> {
     let parameters = execute_of(query)?.parameters;
-    Some(Manner {
+    Some(BatchTraits {
         place: query.part >> KEY_BITS,
         consistency: parameters.consistency,
         serial_consistency: parameters.serial_consistency,
@@ -121,18 +121,18 @@ fn manner(query: &Query) -> Option<Manner> {
 }
 
 impl Group {
-    fn takes(&self, manner: &Manner, query: &Query) -> bool {
+    fn takes(&self, traits: &BatchTraits, query: &Query) -> bool {
         self.queries.len() < MOST
             && self.bytes + query.bytes.len() <= BYTES
-            && self.manner == *manner
+            && self.traits == *traits
             && self.queries.iter().all(|one| one.part != query.part)
     }
 
-    fn parcel(mut self, version: Version) -> Parcel {
+    fn parcel(mut self, version: Version) -> Outgoing {
         if self.queries.len() == 1
             && let Some(query) = self.queries.pop()
         {
-            return Parcel::Alone(query);
+            return Outgoing::Alone(query);
         }
         let executes: Vec<Execute<'_>> = self.queries.iter().filter_map(execute_of).collect();
         let statements = executes.iter().map(|execute| BatchStatement {
@@ -143,42 +143,42 @@ impl Group {
             kind: BatchKind::Unlogged,
             statements: statements.collect(),
             parameters: Parameters {
-                consistency: self.manner.consistency,
+                consistency: self.traits.consistency,
                 values: BoundValues::none(version),
                 skip_metadata: false,
                 page_size: None,
                 paging_state: None,
-                serial_consistency: self.manner.serial_consistency,
-                timestamp: self.manner.timestamp,
-                keyspace: self.manner.keyspace.as_deref(),
-                now_in_seconds: self.manner.now_in_seconds,
+                serial_consistency: self.traits.serial_consistency,
+                timestamp: self.traits.timestamp,
+                keyspace: self.traits.keyspace.as_deref(),
+                now_in_seconds: self.traits.now_in_seconds,
             },
         };
         let mut bytes = Vec::new();
         let message = Request::Batch(batch).into_message();
         message.write(&mut bytes, version, StreamId(0), Flags::default());
-        Parcel::Together(self.queries, bytes.into())
+        Outgoing::Together(self.queries, bytes.into())
     }
 }
 
 /// Puts writes together, in the order in which they came, as far as they agree.
-pub(crate) fn parcels(queries: Vec<Query>, version: Version) -> Vec<Parcel> {
+pub(crate) fn parcels(queries: Vec<Query>, version: Version) -> Vec<Outgoing> {
     let mut groups: Vec<Group> = Vec::new();
     let mut parcels = Vec::new();
     for query in queries {
-        let Some(manner) = manner(&query) else {
+        let Some(traits) = traits(&query) else {
             // The node says what is wrong with it.
-            parcels.push(Parcel::Alone(query));
+            parcels.push(Outgoing::Alone(query));
             continue;
         };
         let bytes = query.bytes.len();
-        match groups.iter_mut().find(|group| group.takes(&manner, &query)) {
+        match groups.iter_mut().find(|group| group.takes(&traits, &query)) {
             Some(group) => {
                 group.bytes += bytes;
                 group.queries.push(query);
             }
             None => groups.push(Group {
-                manner,
+                traits,
                 queries: vec![query],
                 bytes,
             }),
@@ -189,7 +189,7 @@ pub(crate) fn parcels(queries: Vec<Query>, version: Version) -> Vec<Parcel> {
 }
 
 /// What the answer to a batch means for its writes.
-pub(crate) enum Meaning {
+pub(crate) enum BatchOutcome {
     /// This is the answer to each.
     Each(Bytes),
     /// Nothing has happened, perhaps because of one: each is to be sent by itself.
@@ -197,18 +197,18 @@ pub(crate) enum Meaning {
 }
 
 /// What an answer means. What nodes warn of is not passed on: it is about the batch.
-pub(crate) fn meaning(whole: Envelope<'_>, bytes: &Bytes) -> Meaning {
+pub(crate) fn meaning(whole: Envelope<'_>, bytes: &Bytes) -> BatchOutcome {
     let version = whole.header.version;
     let each = |response: Response<'_>| {
         let mut out = Vec::new();
         response.write(&mut out, version, StreamId(0));
-        Meaning::Each(out.into())
+        BatchOutcome::Each(out.into())
     };
     if whole.header.opcode == Opcode::Result {
         return each(Response::Result(ResultBody::Void));
     }
     if whole.header.opcode != Opcode::Error {
-        return Meaning::Each(bytes.clone());
+        return BatchOutcome::Each(bytes.clone());
     }
     match peek_error_code(&whole) {
         Ok(
@@ -216,9 +216,9 @@ pub(crate) fn meaning(whole: Envelope<'_>, bytes: &Bytes) -> Meaning {
             | WRITE_FAILURE,
         ) => match ResponseMessage::decode(whole).map(|message| message.response) {
             Ok(Response::Error(error)) => each(Response::Error(of_one(error))),
-            _ => Meaning::Each(bytes.clone()),
+            _ => BatchOutcome::Each(bytes.clone()),
         },
-        _ => Meaning::Again,
+        _ => BatchOutcome::Again,
     }
 }
 

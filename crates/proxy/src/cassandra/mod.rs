@@ -4,26 +4,26 @@
 //! |---|---|
 //! | [`frames`] | envelopes as they come and as they leave |
 //! | [`wire`] | a connection to a node |
-//! | [`lane`] | what connections to a node differ in |
-//! | [`face`] | what a thread knows for its clients, and in what steps it serves them |
+//! | [`connection_key`] | what connections to a node differ in |
+//! | [`protocol`] | what a thread knows for its clients, and in what steps it serves them |
 //! | [`requests`] | what clients ask, and which node gets it |
 //! | [`replies`] | what nodes answer, and what becomes of what none has answered |
 //! | [`keyspace`] | `USE` |
 //! | [`preparing`] | nodes are told of statements that they do not know |
 //! | [`client`] | what is remembered of a client |
-//! | [`greet`] | how a client begins: versions, options, who it is |
+//! | [`handshake`] | how a client begins: versions, options, who it is |
 //! | [`route`] | where a request goes |
-//! | [`avoided`] | nodes that have failed, and are asked nothing |
+//! | [`suspect_nodes`] | nodes that have failed, and are asked nothing |
 //! | [`prepared`] | statements that nodes have prepared, for all clients |
-//! | [`again`] | what is tried again, and what is told instead |
+//! | [`retry_policy`] | what is tried again, and what is told instead |
 //! | [`system`] | `system.local` and `system.peers`: the proxy as the one node |
 //! | [`lock_table`] | tables that are locks, which the proxy keeps |
 //! | [`merge`] | writes of several clients as one batch, if that is wanted |
-//! | [`ring`] | which node keeps which key |
+//! | [`token_ring`] | which node keeps which key |
 //! | [`topology`] | what nodes tell of themselves and of each other |
-//! | [`keeper`] | asks them for it, and again when it may have changed |
+//! | [`topology_refresher`] | asks them for it, and again when it may have changed |
 //! | [`events`] | what nodes tell without having been asked |
-//! | [`asked`] | a connection for a few questions |
+//! | [`control_connection`] | a connection for a few questions |
 //! | [`credentials`] | who clients are |
 //!
 //! Guarantees:
@@ -37,36 +37,36 @@
 //! 4. A change of the schema is answered, and clients are told of it, when all nodes that live have
 //!    it, or ten seconds later: what comes next may go to any of them.
 
-pub(crate) mod again;
-pub(crate) mod asked;
-pub(crate) mod avoided;
 pub(crate) mod client;
+pub(crate) mod connection_key;
+pub(crate) mod control_connection;
 pub(crate) mod credentials;
 pub(crate) mod events;
-pub(crate) mod face;
 pub(crate) mod frames;
-pub(crate) mod greet;
-pub(crate) mod keeper;
+pub(crate) mod handshake;
 pub(crate) mod keyspace;
-pub(crate) mod lane;
 pub(crate) mod lock_table;
 pub(crate) mod merge;
 pub(crate) mod prepared;
 pub(crate) mod preparing;
+pub(crate) mod protocol;
 pub(crate) mod replies;
 pub(crate) mod requests;
-pub(crate) mod ring;
+pub(crate) mod retry_policy;
 pub(crate) mod route;
+pub(crate) mod suspect_nodes;
 pub(crate) mod system;
+pub(crate) mod token_ring;
 pub(crate) mod topology;
+pub(crate) mod topology_refresher;
 pub(crate) mod wire;
 
 use std::sync::Arc;
 
 use self::credentials::Credential;
-use self::face::CqlFace;
-use self::keeper::{Setting, State};
 use self::lock_table::Keeping;
+use self::protocol::CqlProtocol;
+use self::topology_refresher::{RefresherOptions, State};
 use self::wire::{CqlWire, Options};
 use crate::Running;
 use crate::config::{Config, StartError};
@@ -107,7 +107,7 @@ pub(crate) fn start<P: Parts>(
         return Err(StartError::OpenNodes { listen });
     }
     let ground = Ground::new(config, Kind::Cassandra, nodes, tls)?;
-    let setting = Setting {
+    let setting = RefresherOptions {
         nodes: Arc::clone(&ground.nodes),
         options: Arc::clone(&options),
         limits: config.limits,
@@ -118,13 +118,14 @@ pub(crate) fn start<P: Parts>(
         merge_writes: config.merge_writes,
         keeping: Keeping {
             tables: config.lock_tables.clone(),
-            desk: ground.about.locks.clone(),
+            context: ground.about.locks.clone(),
         },
     };
     let state = Arc::new(State::new(setting, nature, known));
-    let face = || CqlFace::new(Arc::clone(&state));
-    let mut running = ground.start::<P, CqlFace, CqlWire>(config, face, &options, state.clone())?;
-    state.set_bells(running.stopper.bells.clone());
+    let protocol = || CqlProtocol::new(Arc::clone(&state));
+    let mut running =
+        ground.start::<P, CqlProtocol, CqlWire>(config, protocol, &options, state.clone())?;
+    state.set_bells(running.stopper.wakers.clone());
     let (kept, near) = (Arc::clone(&state), Arc::clone(&seeds));
     running.keep("keeper", move || kept.keep(&near))?;
     let (heard, near) = (Arc::clone(&state), seeds);

@@ -17,7 +17,7 @@ use cql::statement::{StatementKind, Summary, is_idempotent};
 use cql::{Version, request};
 use parking_lot::RwLock;
 
-use super::route::Pace;
+use super::route::ReplyTimeLimit;
 use super::system;
 
 /// The most statements of one version that are remembered.
@@ -49,7 +49,7 @@ pub(crate) struct Statement {
     pub(crate) conditional: bool,
     /// The proxy answers it itself.
     pub(crate) here: bool,
-    pub(crate) pace: Pace,
+    pub(crate) pace: ReplyTimeLimit,
     /// It is a write that can be merged with others.
     pub(crate) merges: bool,
 }
@@ -93,7 +93,7 @@ impl Statement {
             reads: kind == Some(StatementKind::Select),
             conditional: summary.as_ref().is_some_and(|summary| summary.conditional),
             here: system::answers(prepare.text, connection_keyspace.as_deref()),
-            pace: Pace::of(kind),
+            pace: ReplyTimeLimit::of(kind),
             merges: merges(prepare.text, summary.as_ref()),
             connection_keyspace,
         }
@@ -182,7 +182,7 @@ mod tests {
             reads: true,
             conditional: false,
             here: false,
-            pace: Pace::Rows,
+            pace: ReplyTimeLimit::Rows,
             merges: false,
         }
     }

@@ -7,16 +7,16 @@ use cql::request::{Request, RequestMessage};
 use cql::response::{ErrorBody, ErrorKind};
 use cql::{Direction, Header, Opcode, Response, ResponseMessage, ResultBody, Version};
 
-use super::client::{Client, Parked};
-use super::face::{CqlFace, Task};
+use super::client::{Client, ParkedRequest};
+use super::connection_key::KeyMeaning;
 use super::frames::header_of;
-use super::lane::Meaning;
 use super::prepared::Statement;
-use super::route::{Pace, envelope};
-use crate::machine::face::{Desk, Errand};
-use crate::machine::query::Query;
+use super::protocol::{CqlProtocol, Task};
+use super::route::{ReplyTimeLimit, envelope};
+use crate::runtime::protocol::{Dispatch, RequestContext};
+use crate::runtime::query::Query;
 
-impl CqlFace {
+impl CqlProtocol {
     /// A node has prepared a statement for a client.
     pub(crate) fn remember(&self, query: &Query, header: Header, bytes: &Bytes) {
         let Some((id, statement)) = self.statement_of(query, header, bytes) else {
@@ -39,9 +39,14 @@ impl CqlFace {
             return None;
         }
         let message = ResponseMessage::decode(whole).ok()?;
-        let keyspace = match self.state.options.lanes.meaning(query.lane) {
-            Meaning::Shared(name) => name.keyspace,
-            Meaning::Login(_) => None,
+        let keyspace = match self
+            .state
+            .options
+            .connection_keys
+            .meaning(query.connection_key)
+        {
+            KeyMeaning::Shared(name) => name.keyspace,
+            KeyMeaning::Login(_) => None,
         };
         let (Request::Prepare(prepare), Response::Result(ResultBody::Prepared(result))) =
             (request.request, message.response)
@@ -61,7 +66,7 @@ impl CqlFace {
         query: Query,
         header: Header,
         bytes: Bytes,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) {
         let (_, stream) = Task::of(query.sequence);
         let id = match ResponseMessage::decode(envelope(header, &bytes)).map(|it| it.response) {
@@ -76,18 +81,18 @@ impl CqlFace {
         };
         let connections = self.state.setting.connections;
         let name = client.lane_name(statement.connection_keyspace.clone(), connections);
-        let errand = Errand {
+        let dispatch = Dispatch {
             sequence: Task::PrepareAgain.sequence(stream),
             part: 0,
             node: query.node,
-            lane: self.state.options.lanes.lane(&name),
+            connection_key: self.state.options.connection_keys.connection_key(&name),
             replies: 1,
             safe: true,
-            route: Pace::Rows.timeouts(),
+            route: ReplyTimeLimit::Rows.timeouts(),
             connection: None,
         };
-        let part = client.park(Parked { query, id });
-        desk.send(Errand { part, ..errand }, statement.request.clone());
+        let part = client.park(ParkedRequest { query, id });
+        context.send(Dispatch { part, ..dispatch }, statement.request.clone());
     }
 
     /// A node has been told of a statement that it did not know.
@@ -97,9 +102,9 @@ impl CqlFace {
         query: &Query,
         header: Header,
         bytes: Bytes,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) {
-        let Some(Parked { query: parked, id }) = client.parked.remove(&query.part) else {
+        let Some(ParkedRequest { query: parked, id }) = client.parked.remove(&query.part) else {
             return;
         };
         let (_, stream) = Task::of(parked.sequence);
@@ -119,6 +124,6 @@ impl CqlFace {
             return client.answer(stream, Response::Error(error));
         }
         let node = parked.node;
-        desk.send_again(parked, node, Duration::ZERO);
+        context.send_again(parked, node, Duration::ZERO);
     }
 }

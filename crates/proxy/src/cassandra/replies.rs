@@ -7,31 +7,31 @@ use cql::response::{
 };
 use cql::{Direction, Opcode, Response};
 
-use super::again;
-use super::client::{Client, Held};
-use super::face::{CqlFace, Task};
+use super::client::{Client, HeldReply};
 use super::frames::header_of;
+use super::protocol::{CqlProtocol, Task};
+use super::retry_policy;
 use super::route::{self, envelope};
-use crate::machine::face::Desk;
-use crate::machine::query::{Failure, NodeIndex, Query, Why};
+use crate::runtime::protocol::RequestContext;
+use crate::runtime::query::{Failure, NodeError, NodeIndex, Query};
 
 /// How often a request is repeated because a node does not know its statements: once for each that
 /// a batch may well have.
 const PREPARES: u32 = 256;
 
-impl CqlFace {
+impl CqlProtocol {
     /// A node has answered.
     pub(crate) fn answered(
         &mut self,
         client: &mut Client,
         query: Query,
         bytes: Bytes,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) {
         let (task, stream) = Task::of(query.sequence);
         let Some(header) = header_of(&bytes, Direction::Response) else {
-            let why = Why::Nonsense("a reply without a header".to_owned());
-            return self.failed(client, query, &Failure::Lost(why), desk);
+            let why = NodeError::Nonsense("a reply without a header".to_owned());
+            return self.failed(client, query, &Failure::Lost(why), context);
         };
         let whole = envelope(header, &bytes);
         let is_error = header.opcode == Opcode::Error;
@@ -39,20 +39,20 @@ impl CqlFace {
             self.avoided.has_answered(query.node);
         }
         match (task, header.opcode) {
-            (Task::Login, _) => self.logged_in(client, &query, header, bytes, desk),
+            (Task::Login, _) => self.logged_in(client, &query, header, bytes, context),
             (Task::Use, _) => self.used(client, stream, header, bytes),
-            (Task::PrepareAgain, _) => self.prepared_again(client, &query, header, bytes, desk),
+            (Task::PrepareAgain, _) => self.prepared_again(client, &query, header, bytes, context),
             (Task::Prepare, Opcode::Result) => {
                 self.remember(&query, header, &bytes);
                 client.gathered.put(stream, bytes);
             }
             (_, Opcode::Error) => match peek_error_code(&whole) {
                 Ok(UNPREPARED) if query.retries < PREPARES => {
-                    self.prepare_for(client, query, header, bytes, desk);
+                    self.prepare_for(client, query, header, bytes, context);
                 }
                 Ok(IS_BOOTSTRAPPING) => {
-                    let why = Why::Unreachable("it is just coming".to_owned());
-                    self.failed(client, query, &Failure::Unsent(why), desk);
+                    let why = NodeError::Unreachable("it is just coming".to_owned());
+                    self.failed(client, query, &Failure::Unsent(why), context);
                 }
                 Ok(PROTOCOL_ERROR) => {
                     client.becomes_suspect();
@@ -61,8 +61,8 @@ impl CqlFace {
                 _ => client.gathered.put(stream, bytes),
             },
             (_, Opcode::Result) if peek_result_kind(&whole) == Ok(ResultKind::SchemaChange) => {
-                *desk.under_way += 1;
-                client.held.push(Held {
+                *context.under_way += 1;
+                client.held.push(HeldReply {
                     number: self.state.want_agreement(),
                     stream,
                     envelope: bytes,
@@ -78,51 +78,51 @@ impl CqlFace {
         client: &mut Client,
         query: Query,
         failure: &Failure,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) {
         let (Failure::Unsent(why) | Failure::Lost(why)) = failure;
         let node_serves = match why {
-            Why::Refused(_) | Why::Lacks(_) | Why::Spoilt(_) => true,
-            Why::Unanswered(_) | Why::HungUp | Why::Stopping => true,
+            NodeError::Refused(_) | NodeError::Lacks(_) | NodeError::Spoilt(_) => true,
+            NodeError::Unanswered(_) | NodeError::HungUp | NodeError::Stopping => true,
             // Of two requests that it could not read, perhaps. If it is dead, others notice.
-            Why::Closed(_) => client.is_suspect(),
-            Why::Unreachable(_) | Why::Silent(_) => false,
-            Why::Unready(_) | Why::Nonsense(_) => false,
+            NodeError::Closed(_) => client.is_suspect(),
+            NodeError::Unreachable(_) | NodeError::Silent(_) => false,
+            NodeError::Unready(_) | NodeError::Nonsense(_) => false,
         };
         if !node_serves {
-            self.avoided.has_failed(query.node, desk.now);
+            self.avoided.has_failed(query.node, context.now);
             self.state.ask_for_news();
         }
         let (task, stream) = Task::of(query.sequence);
         if task == Task::PrepareAgain {
             // The request itself was not executed.
             if let Some(parked) = client.parked.remove(&query.part) {
-                self.failed(client, parked.query, &Failure::Unsent(why.clone()), desk);
+                self.failed(client, parked.query, &Failure::Unsent(why.clone()), context);
             }
             return;
         }
         let count = self.known.map.nodes().len();
         let patience = self.state.setting.patience;
-        if again::may_repeat(&query, failure)
-            && let Some(pause) = again::pause(&query, failure, count, desk.now, patience)
+        if retry_policy::may_repeat(&query, failure)
+            && let Some(pause) = retry_policy::pause(&query, failure, count, context.now, patience)
         {
             let node = match why {
-                Why::Lacks(_) => self.next_node(&query),
-                _ => self.other_node(&query, desk),
+                NodeError::Lacks(_) => self.next_node(&query),
+                _ => self.other_node(&query, context),
             };
             if task == Task::Login {
-                self.end_login(client, desk);
-                self.begin_login(client, node, query.lane);
+                self.end_login(client, context);
+                self.begin_login(client, node, query.connection_key);
             }
-            return desk.send_again(query, node, pause);
+            return context.send_again(query, node, pause);
         }
         if matches!(task, Task::Use | Task::Login) {
             client.alone = false;
         }
         if task == Task::Login {
-            self.end_login(client, desk);
+            self.end_login(client, context);
         }
-        let words = again::words(
+        let words = retry_policy::words(
             &query,
             failure,
             self.state.setting.nodes.address(query.node),
@@ -132,7 +132,7 @@ impl CqlFace {
         };
         let whole = envelope(header, &query.bytes);
         let conditional = route::is_conditional(&self.state.prepared, &whole);
-        let told = again::told(&query, failure, &whole, conditional, &words);
+        let told = retry_policy::told(&query, failure, &whole, conditional, &words);
         client.answer(stream, Response::Error(told));
     }
 
@@ -145,7 +145,7 @@ impl CqlFace {
     }
 
     /// Where a query that failed is to go now: another replica of its key, or any node.
-    fn other_node(&mut self, query: &Query, desk: &mut Desk<'_>) -> NodeIndex {
+    fn other_node(&mut self, query: &Query, context: &mut RequestContext<'_>) -> NodeIndex {
         self.replicas.clear();
         if let Some(header) = header_of(&query.bytes, Direction::Request)
             && header.opcode == Opcode::Execute
@@ -155,7 +155,7 @@ impl CqlFace {
             let statement = statement.as_deref();
             route::of_execute(&self.known.map, statement, &execute, &mut self.replicas);
         }
-        let (avoided, now) = (&self.avoided, desk.now);
+        let (avoided, now) = (&self.avoided, context.now);
         let is_other = |node: &NodeIndex| *node != query.node;
         self.replicas
             .retain(|node| is_other(node) && !avoided.avoids(*node, now));
@@ -165,6 +165,6 @@ impl CqlFace {
         }
         self.turn = self.turn.wrapping_add(1);
         let (nodes, turn) = (&self.replicas, self.turn);
-        route::choose(nodes, false, turn, &self.avoided, desk).unwrap_or(query.node)
+        route::choose(nodes, false, turn, &self.avoided, context).unwrap_or(query.node)
     }
 }

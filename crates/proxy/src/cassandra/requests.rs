@@ -9,13 +9,13 @@ use cql::{
 };
 
 use super::client::Client;
-use super::face::{CqlFace, Done, Task};
 use super::lock_table::Said;
 use super::merge;
+use super::protocol::{CqlProtocol, Done, Task};
 use super::route::{self, Route, envelope};
 use super::system::{self, Proxies};
-use crate::machine::face::{Desk, Errand, Progress};
-use crate::machine::query::NodeIndex;
+use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
+use crate::runtime::query::NodeIndex;
 
 /// Refuses a request with the one timestamp that nodes cannot read; whether it did. They count what
 /// they cannot read by connection, and this one is shared. Where a page ended is the nodes' own
@@ -35,14 +35,14 @@ fn refuse_unreadable(client: &mut Client, stream: StreamId, parameters: &Paramet
     is_refused
 }
 
-impl CqlFace {
+impl CqlProtocol {
     /// A request of a client that nodes know, as far as they want to.
     pub(crate) fn request(
         &mut self,
         client: &mut Client,
         header: Header,
         bytes: Bytes,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) -> Done {
         let stream = header.stream;
         if header.version != client.version {
@@ -56,10 +56,10 @@ impl CqlFace {
             return Done::Last;
         }
         let done = match header.opcode {
-            Opcode::Execute => self.execute(client, header, bytes, desk),
-            Opcode::Query => self.query(client, header, bytes, desk),
-            Opcode::Batch => self.batch(client, header, bytes, desk),
-            Opcode::Prepare => self.prepare(client, header, bytes, desk),
+            Opcode::Execute => self.execute(client, header, bytes, context),
+            Opcode::Query => self.query(client, header, bytes, context),
+            Opcode::Batch => self.batch(client, header, bytes, context),
+            Opcode::Prepare => self.prepare(client, header, bytes, context),
             Opcode::Register => self.register(client, header, &bytes),
             Opcode::Options => {
                 self.supported(client, stream);
@@ -96,7 +96,7 @@ impl CqlFace {
         client: &mut Client,
         header: Header,
         bytes: Bytes,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) -> Result<Done, Malformed> {
         let execute = Execute::decode(&envelope(header, &bytes))?;
         if refuse_unreadable(client, header.stream, &execute.parameters) {
@@ -105,7 +105,7 @@ impl CqlFace {
         let statement = self.state.prepared.get(header.version, execute.id);
         let statement = statement.as_deref();
         if statement.is_none() && self.keeps_lock_tables() {
-            CqlFace::not_prepared(client, header.stream, execute.id);
+            CqlProtocol::not_prepared(client, header.stream, execute.id);
             return Ok(Done::Taken);
         }
         if let Some(statement) = statement
@@ -125,7 +125,7 @@ impl CqlFace {
                     // Nodes tell the columns of conditional statements each time.
                     skip_metadata: false,
                 };
-                self.lock(client, said, desk);
+                self.lock(client, said, context);
                 return Ok(Done::Taken);
             }
             if self.answer_here(
@@ -145,7 +145,7 @@ impl CqlFace {
         {
             route.merge = merge::mark(header, statement, &execute, &self.replicas);
         }
-        Ok(self.send(client, header, bytes, Task::Request, route, desk))
+        Ok(self.send(client, header, bytes, Task::Request, route, context))
     }
 
     fn query(
@@ -153,7 +153,7 @@ impl CqlFace {
         client: &mut Client,
         header: Header,
         bytes: Bytes,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) -> Result<Done, Malformed> {
         let query = CqlQuery::decode(&envelope(header, &bytes))?;
         if refuse_unreadable(client, header.stream, &query.parameters) {
@@ -162,7 +162,7 @@ impl CqlFace {
         let summary = Summary::of(query.text).ok();
         if let Some(keyspace) = summary.as_ref().and_then(|it| it.keyspace.as_deref()) {
             let keyspace = keyspace.to_owned();
-            return Ok(self.use_keyspace(client, header, bytes, &keyspace, desk));
+            return Ok(self.use_keyspace(client, header, bytes, &keyspace, context));
         }
         let own = client.keyspace.clone();
         let current = query.parameters.keyspace.or(own.as_deref());
@@ -178,7 +178,7 @@ impl CqlFace {
                 values: &values,
                 skip_metadata: skip,
             };
-            self.lock(client, said, desk);
+            self.lock(client, said, context);
             return Ok(Done::Taken);
         }
         if system::answers(query.text, current)
@@ -188,7 +188,7 @@ impl CqlFace {
         }
         self.replicas.clear();
         let route = route::of_text(summary.as_ref(), current);
-        Ok(self.send(client, header, bytes, Task::Request, route, desk))
+        Ok(self.send(client, header, bytes, Task::Request, route, context))
     }
 
     /// Answers a read of a table that the proxy answers itself; whether it did.
@@ -222,7 +222,7 @@ impl CqlFace {
         client: &mut Client,
         header: Header,
         bytes: Bytes,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) -> Result<Done, Malformed> {
         let Request::Batch(batch) = RequestMessage::decode(envelope(header, &bytes))?.request
         else {
@@ -241,7 +241,7 @@ impl CqlFace {
         }
         let (map, prepared) = (&self.known.map, &self.state.prepared);
         let route = route::of_batch(map, prepared, header.version, &batch, &mut self.replicas);
-        Ok(self.send(client, header, bytes, Task::Request, route, desk))
+        Ok(self.send(client, header, bytes, Task::Request, route, context))
     }
 
     fn prepare(
@@ -249,7 +249,7 @@ impl CqlFace {
         client: &mut Client,
         header: Header,
         bytes: Bytes,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) -> Result<Done, Malformed> {
         let message = RequestMessage::decode(envelope(header, &bytes))?;
         if let Request::Prepare(prepare) = message.request {
@@ -269,30 +269,30 @@ impl CqlFace {
             ..Route::default()
         };
         self.replicas.clear();
-        Ok(self.send(client, header, bytes, Task::Prepare, route, desk))
+        Ok(self.send(client, header, bytes, Task::Prepare, route, context))
     }
 
     /// A node that can be asked anything.
-    pub(crate) fn any_node(&mut self, desk: &mut Desk<'_>) -> Option<NodeIndex> {
+    pub(crate) fn any_node(&mut self, context: &mut RequestContext<'_>) -> Option<NodeIndex> {
         self.turn = self.turn.wrapping_add(1);
         let nodes = self.known.map.nodes();
-        route::choose(nodes, false, self.turn, &self.avoided, desk)
+        route::choose(nodes, false, self.turn, &self.avoided, context)
     }
 
-    /// An errand on the lane that the client shares with others.
-    pub(crate) fn errand(
+    /// An dispatch on the connection key that the client shares with others.
+    pub(crate) fn dispatch(
         &self,
         client: &mut Client,
         sequence: u64,
         node: NodeIndex,
         route: Route,
-    ) -> Errand {
+    ) -> Dispatch {
         let connections = self.state.setting.connections;
-        Errand {
+        Dispatch {
             sequence,
             part: route.merge,
             node,
-            lane: client.lane(&self.state.options.lanes, connections),
+            connection_key: client.connection_key(&self.state.options.connection_keys, connections),
             replies: 1,
             safe: route.reads,
             route: route.pace.timeouts(),
@@ -308,7 +308,7 @@ impl CqlFace {
         bytes: Bytes,
         task: Task,
         route: Route,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) -> Done {
         let nodes = self.known.map.nodes();
         if route.of_node {
@@ -318,17 +318,17 @@ impl CqlFace {
         }
         let serial = route.of_node || route.serial && !self.replicas.is_empty();
         // Where no replica lives, any node says so at once.
-        let is_avoided = |node: &NodeIndex| self.avoided.avoids(*node, desk.now);
+        let is_avoided = |node: &NodeIndex| self.avoided.avoids(*node, context.now);
         let nodes = match self.replicas.iter().all(is_avoided) {
             true => nodes,
             false => &self.replicas,
         };
         self.turn = self.turn.wrapping_add(1);
-        let Some(node) = route::choose(nodes, serial, self.turn, &self.avoided, desk) else {
+        let Some(node) = route::choose(nodes, serial, self.turn, &self.avoided, context) else {
             return Done::Not(header, bytes, Progress::AwaitsRoom);
         };
-        let errand = self.errand(client, task.sequence(header.stream), node, route);
-        desk.send(errand, bytes);
+        let dispatch = self.dispatch(client, task.sequence(header.stream), node, route);
+        context.send(dispatch, bytes);
         Done::Taken
     }
 }

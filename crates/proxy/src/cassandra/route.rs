@@ -6,11 +6,11 @@ use cql::statement::{StatementKind, Summary};
 use cql::token::{Token, named_partition_key, partition_key};
 use cql::{BoundValues, Consistency, Envelope, HEADER_LEN, Header, Opcode, Version};
 
-use super::avoided::Avoided;
 use super::prepared::{Prepared, Statement};
-use super::ring::Map;
-use crate::machine::face::Desk;
-use crate::machine::query::NodeIndex;
+use super::suspect_nodes::SuspectNodes;
+use super::token_ring::Map;
+use crate::runtime::protocol::RequestContext;
+use crate::runtime::query::NodeIndex;
 
 /// What is to be known of a request to send it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,14 +22,14 @@ pub(crate) struct Route {
     pub(crate) serial: bool,
     /// It is about what nodes tell of themselves: one client asks one node.
     pub(crate) of_node: bool,
-    pub(crate) pace: Pace,
+    pub(crate) pace: ReplyTimeLimit,
     /// With what it may be merged; see [`super::merge`].
     pub(crate) merge: u32,
 }
 
 /// How long a request may take at a node that lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Pace {
+pub(crate) enum ReplyTimeLimit {
     /// It reads or writes rows. Nodes give up after at most ten seconds, if they are not told
     /// otherwise.
     #[default]
@@ -38,12 +38,12 @@ pub(crate) enum Pace {
     Schema,
 }
 
-impl Pace {
+impl ReplyTimeLimit {
     /// That of a statement; of what is not understood, the longer one.
-    pub(crate) fn of(kind: Option<StatementKind>) -> Pace {
+    pub(crate) fn of(kind: Option<StatementKind>) -> ReplyTimeLimit {
         match kind {
-            None | Some(StatementKind::Truncate | StatementKind::Other) => Pace::Schema,
-            Some(_) => Pace::Rows,
+            None | Some(StatementKind::Truncate | StatementKind::Other) => ReplyTimeLimit::Schema,
+            Some(_) => ReplyTimeLimit::Rows,
         }
     }
 
@@ -51,8 +51,8 @@ impl Pace {
     /// [`Query::route`](crate::machine::query::Query::route).
     pub(crate) fn timeouts(self) -> u32 {
         match self {
-            Pace::Rows => 3,
-            Pace::Schema => 15,
+            ReplyTimeLimit::Rows => 3,
+            ReplyTimeLimit::Schema => 15,
         }
     }
 }
@@ -112,7 +112,7 @@ pub(crate) fn of_execute(
 
 /// The route of a text.
 pub(crate) fn of_text(summary: Option<&Summary<'_>>, current: Option<&str>) -> Route {
-    let pace = Pace::of(summary.map(|summary| summary.kind));
+    let pace = ReplyTimeLimit::of(summary.map(|summary| summary.kind));
     let Some(summary) = summary else {
         return Route {
             pace,
@@ -200,25 +200,25 @@ pub(crate) fn choose(
     nodes: &[NodeIndex],
     serial: bool,
     turn: usize,
-    avoided: &Avoided,
-    desk: &mut Desk<'_>,
+    avoided: &SuspectNodes,
+    context: &mut RequestContext<'_>,
 ) -> Option<NodeIndex> {
-    let lives = |node: &NodeIndex| !avoided.avoids(*node, desk.now);
+    let lives = |node: &NodeIndex| !avoided.avoids(*node, context.now);
     let (first, start) = match serial {
         true => (nodes.iter().copied().find(lives), 0),
         false => (None, turn % nodes.len().max(1)),
     };
     if let Some(first) = first {
-        return desk.has_room(first).then_some(first);
+        return context.has_room(first).then_some(first);
     }
     let any_lives = nodes.iter().any(lives);
     let (before, from) = nodes.split_at(start);
     let mut best: Option<(u32, NodeIndex)> = None;
     for &node in from.iter().chain(before) {
-        if any_lives && avoided.avoids(node, desk.now) || !desk.has_room(node) {
+        if any_lives && avoided.avoids(node, context.now) || !context.has_room(node) {
             continue;
         }
-        let load = desk.load(node);
+        let load = context.load(node);
         if best.is_none_or(|(least, _)| load < least) {
             best = Some((load, node));
         }
@@ -255,7 +255,7 @@ mod tests {
             reads: true,
             conditional: false,
             here: false,
-            pace: Pace::Rows,
+            pace: ReplyTimeLimit::Rows,
             merges: false,
         }
     }
@@ -295,15 +295,15 @@ mod tests {
     fn what_may_take_long_has_more_time() {
         let pace = |text| of_text(Summary::of(text).ok().as_ref(), None).pace;
         for text in ["TRUNCATE t", "CREATE TABLE t (k int PRIMARY KEY)", "'"] {
-            assert_eq!(pace(text), Pace::Schema, "{text}");
+            assert_eq!(pace(text), ReplyTimeLimit::Schema, "{text}");
         }
         for text in [
             "SELECT * FROM t",
             "INSERT INTO t (k) VALUES (1)",
             "BEGIN BATCH APPLY BATCH",
         ] {
-            assert_eq!(pace(text), Pace::Rows, "{text}");
+            assert_eq!(pace(text), ReplyTimeLimit::Rows, "{text}");
         }
-        assert!(Pace::Rows.timeouts() < Pace::Schema.timeouts());
+        assert!(ReplyTimeLimit::Rows.timeouts() < ReplyTimeLimit::Schema.timeouts());
     }
 }

@@ -24,8 +24,8 @@ use cql::statement::{Select, Selection, SystemTable, Term};
 use cql::token::Token;
 use cql::{Bound, BoundValues, DataType, Value};
 
-use super::asked::Table;
-use super::topology::Known;
+use super::control_connection::Table;
+use super::topology::Topology;
 
 /// The longest name of a result's column, in bytes.
 const LONGEST_NAME: usize = 256;
@@ -81,7 +81,7 @@ pub(crate) fn answer(
     text: &str,
     current: Option<&str>,
     values: &BoundValues<'_>,
-    known: &Known,
+    known: &Topology,
     proxies: Proxies<'_>,
 ) -> Option<Result<RowsBuilder, Refused>> {
     let select = Select::parse(text).ok()?;
@@ -178,7 +178,7 @@ fn value(term: &Term<'_>, data_type: &DataType, values: &BoundValues<'_>) -> Opt
 }
 
 /// The row of `system.local`.
-fn local(known: &Known, proxies: Proxies<'_>) -> Option<Vec<Value>> {
+fn local(known: &Topology, proxies: Proxies<'_>) -> Option<Vec<Value>> {
     let row = known.local.rows.first()?;
     let columns = known.local.columns.0.iter();
     let one = Proxy::new(known, proxies, 0);
@@ -192,7 +192,7 @@ fn local(known: &Known, proxies: Proxies<'_>) -> Option<Vec<Value>> {
 }
 
 /// The rows of `system.peers` or `system.peers_v2`: the other proxies.
-fn peers(known: &Known, table: &Table, proxies: Proxies<'_>) -> Vec<Vec<Value>> {
+fn peers(known: &Topology, table: &Table, proxies: Proxies<'_>) -> Vec<Vec<Value>> {
     let (local, no_row) = (&known.local, Vec::new());
     let row = local.rows.first().unwrap_or(&no_row);
     let one = |at| {
@@ -218,7 +218,7 @@ struct Proxy<'a> {
 impl<'a> Proxy<'a> {
     /// The proxy at this place: zero is this one. Each takes its part of the tokens by the order of
     /// addresses, which all proxies see alike.
-    fn new(known: &'a Known, proxies: Proxies<'_>, at: usize) -> Proxy<'a> {
+    fn new(known: &'a Topology, proxies: Proxies<'_>, at: usize) -> Proxy<'a> {
         let mut all: Vec<SocketAddr> = proxies.others.to_vec();
         all.insert(0, proxies.this);
         let address = all[at];
@@ -273,7 +273,7 @@ mod tests {
 
     const TEXT_SET: fn() -> DataType = || DataType::Set(Box::new(DataType::Text));
 
-    fn known() -> Known {
+    fn known() -> Topology {
         let local = Columns::of_table(
             "system",
             "local",
@@ -295,7 +295,7 @@ mod tests {
             ],
         );
         let node: IpAddr = [127, 0, 0, 9].into();
-        Known {
+        Topology {
             local: Table {
                 columns: local,
                 rows: vec![vec![
@@ -311,7 +311,7 @@ mod tests {
                 rows: Vec::new(),
             },
             tokens: vec!["1".to_owned(), "2".to_owned(), "3".to_owned()],
-            ..Known::default()
+            ..Topology::default()
         }
     }
 

@@ -6,17 +6,17 @@ use cql::request::Request;
 use cql::ring::{Replication, Ring, RingNode};
 use cql::{Response, Value, Version};
 
-use super::asked::{Asked, Table};
+use super::control_connection::{ControlConnection, Table};
 use super::lock_table::schema;
-use super::ring::Map;
+use super::token_ring::Map;
 use super::wire::Options;
 use crate::config::LockTable;
-use crate::machine::query::NodeIndex;
 use crate::nodes::Nodes;
+use crate::runtime::query::NodeIndex;
 
 /// What was found out.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct Topology {
     pub(crate) map: Map,
     /// `system.local` of the node that was asked.
     pub(crate) local: Table,
@@ -25,12 +25,12 @@ pub(crate) struct Known {
     pub(crate) peers_v2: Option<Table>,
     /// All tokens of the ring, in order.
     pub(crate) tokens: Vec<String>,
-    pub(crate) lock_tables: Vec<schema::Known>,
+    pub(crate) lock_tables: Vec<schema::LockTableSchema>,
 }
 
 /// What the nodes are, which does not change.
 #[derive(Clone, Debug)]
-pub(crate) struct Nature {
+pub(crate) struct ClusterProperties {
     /// The class by which they find out who clients are, if they want to know it.
     pub(crate) authenticator: Option<String>,
     /// The newest version that they speak.
@@ -46,11 +46,11 @@ pub(crate) fn discover(
     lock_tables: &[LockTable],
     options: &Options,
     nodes: &Nodes,
-) -> Result<(Nature, Known), Vec<String>> {
+) -> Result<(ClusterProperties, Topology), Vec<String>> {
     let mut tried = Vec::new();
     for &address in addresses {
-        let found = Asked::connect(address, options).and_then(|mut asked| {
-            let nature = Nature {
+        let found = ControlConnection::connect(address, options).and_then(|mut asked| {
+            let nature = ClusterProperties {
                 authenticator: asked.authenticator.clone(),
                 newest: newest(&mut asked)?,
             };
@@ -58,7 +58,7 @@ pub(crate) fn discover(
             let known = topology(&mut asked, address, nodes)?;
             Ok((
                 nature,
-                Known {
+                Topology {
                     lock_tables,
                     ..known
                 },
@@ -73,7 +73,7 @@ pub(crate) fn discover(
 }
 
 /// The newest version that a node speaks, of those that the proxy does.
-fn newest(asked: &mut Asked) -> Result<Version, String> {
+fn newest(asked: &mut ControlConnection) -> Result<Version, String> {
     asked.ask(Request::Options, |response| {
         let Response::Supported(options) = response else {
             return Err(format!("answers OPTIONS by {:?}", response.opcode()));
@@ -92,10 +92,10 @@ fn newest(asked: &mut Asked) -> Result<Version, String> {
 
 /// What a node tells of itself, of the others, and of keyspaces.
 pub(super) fn topology(
-    asked: &mut Asked,
+    asked: &mut ControlConnection,
     address: SocketAddr,
     nodes: &Nodes,
-) -> Result<Known, String> {
+) -> Result<Topology, String> {
     let local = asked.query("SELECT * FROM system.local WHERE key = 'local'")?;
     let peers = asked.query("SELECT * FROM system.peers")?;
     let peers_v2 = asked.query("SELECT * FROM system.peers_v2").ok();
@@ -129,7 +129,7 @@ pub(super) fn topology(
         rows: Vec::new(),
         ..table
     };
-    Ok(Known {
+    Ok(Topology {
         map,
         tokens: tokens.iter().map(|token| token.0.to_string()).collect(),
         peers: without_rows(peers),

@@ -1,6 +1,6 @@
 //! A connection to a node that speaks CQL: replies come in any order, each with its stream.
 //!
-//! A connection begins with STARTUP and, as its lane wants it, says who it is and uses a keyspace;
+//! A connection begins with STARTUP and, as its connection key wants it, says who it is and uses a keyspace;
 //! queries wait for that. What a node says meanwhile is told clients only where all nodes would say
 //! the same: that a password is wrong, or, if all of them have said it, that there is no keyspace.
 //! Anything else is the node's own affair, and another one is asked.
@@ -25,16 +25,16 @@ use cql::{
 };
 use slab::Slab;
 
+use super::connection_key::{ConnectionKeys, KeyMeaning};
 use super::credentials::Credential;
-use super::frames::{self, Gathered};
-use super::lane::{Lanes, Meaning};
-use super::merge::{self, Parcel};
-use crate::machine::pack::Pack;
-use crate::machine::query::{Answer, Lane, Query, Why};
-use crate::machine::wire::{Broken, Wire};
+use super::frames::{self, EnvelopeBatch};
+use super::merge::{self, Outgoing};
+use crate::runtime::out_batch::OutBatch;
+use crate::runtime::query::{Answer, ConnectionKey, NodeError, Query};
+use crate::runtime::wire::{Wire, WireError};
 use crate::tls::ToNodes;
 
-/// Bytes gathered for one pack, after which nothing is added: about a frame.
+/// Bytes gathered for one batch, after which nothing is added: about a frame.
 const MOST: usize = 64 * 1024;
 
 /// How the message begins by which a node says that it could not find out whether a password is
@@ -44,7 +44,7 @@ const CANNOT_JUDGE: &str = "Unable to perform authentication";
 /// How connections to nodes are set up.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    pub(crate) lanes: Lanes,
+    pub(crate) connection_keys: ConnectionKeys,
     /// Who the proxy itself is, when it asks nodes about themselves.
     pub(crate) own: Option<Credential>,
     /// How to speak with nodes; `None`: without TLS.
@@ -79,7 +79,7 @@ enum Greeting {
 /// See the module's page.
 pub(crate) struct CqlWire {
     version: Version,
-    meaning: Meaning,
+    meaning: KeyMeaning,
     greeting: Greeting,
     framing: Framing,
     unpacker: Unpacker,
@@ -93,7 +93,7 @@ pub(crate) struct CqlWire {
     merged: usize,
     /// Since when there are too many of those.
     spent: Option<Duration>,
-    gathered: Gathered,
+    gathered: EnvelopeBatch,
     /// When the request of the proxy's own was put that is not answered.
     asked: Option<Duration>,
 }
@@ -102,11 +102,16 @@ impl Wire for CqlWire {
     type Options = Options;
     const SHARED: bool = true;
 
-    fn open(options: &Options, lane: Lane, _: &mut Pack, now: Duration) -> CqlWire {
-        let meaning = options.lanes.meaning(lane);
+    fn open(
+        options: &Options,
+        connection_key: ConnectionKey,
+        _: &mut OutBatch,
+        now: Duration,
+    ) -> CqlWire {
+        let meaning = options.connection_keys.meaning(connection_key);
         let version = match &meaning {
-            Meaning::Shared(name) => name.version,
-            Meaning::Login(version) => *version,
+            KeyMeaning::Shared(name) => name.version,
+            KeyMeaning::Login(version) => *version,
         };
         let mut wire = CqlWire {
             version,
@@ -120,7 +125,7 @@ impl Wire for CqlWire {
             put: now,
             merged: 0,
             spent: None,
-            gathered: Gathered::default(),
+            gathered: EnvelopeBatch::default(),
             asked: Some(now),
         };
         wire.say(Request::Startup(startup()));
@@ -138,7 +143,7 @@ impl Wire for CqlWire {
         self.greeting == Greeting::Over
     }
 
-    fn put(&mut self, query: Query, _: &mut Pack, now: Duration) {
+    fn put(&mut self, query: Query, _: &mut OutBatch, now: Duration) {
         if merge::may_merge(&query) {
             self.put = now;
             return self.writes.push(query);
@@ -146,7 +151,7 @@ impl Wire for CqlWire {
         self.put_alone(query, now);
     }
 
-    fn seal(&mut self, pack: &mut Pack) {
+    fn seal(&mut self, pack: &mut OutBatch) {
         self.put_writes();
         self.gathered.seal(self.framing, None, pack);
     }
@@ -155,7 +160,7 @@ impl Wire for CqlWire {
         self.asked.is_none() && self.flights.len() < StreamId::COUNT
     }
 
-    fn ask_for_life(&mut self, _: &mut Pack, now: Duration) {
+    fn ask_for_life(&mut self, _: &mut OutBatch, now: Duration) {
         self.asked = Some(now);
         self.say(Request::Options);
     }
@@ -164,8 +169,8 @@ impl Wire for CqlWire {
         &mut self,
         input: &mut BytesMut,
         told: &mut dyn FnMut(Query, Answer),
-    ) -> Result<(), Broken> {
-        let nonsense = |error: cql::StreamError| Broken::Nonsense(error.to_string());
+    ) -> Result<(), WireError> {
+        let nonsense = |error: cql::StreamError| WireError::Nonsense(error.to_string());
         while let Some(mut envelopes) = frames::take(&mut self.unpacker, input).map_err(nonsense)? {
             while let Some((header, envelope)) = frames::next(&mut envelopes, Direction::Response) {
                 self.one(header, envelope, told)?;
@@ -186,7 +191,7 @@ impl Wire for CqlWire {
         &mut self,
         now: Duration,
         timeout: Duration,
-        given_up: &mut dyn FnMut(Query, Why),
+        given_up: &mut dyn FnMut(Query, NodeError),
     ) {
         for (_, flight) in &mut self.flights {
             let (first, since) = match flight {
@@ -200,11 +205,11 @@ impl Wire for CqlWire {
             }
             self.forgotten += 1;
             match std::mem::replace(flight, Flight::Forgotten) {
-                Flight::Query(query, _) => given_up(query, Why::Unanswered(limit)),
+                Flight::Query(query, _) => given_up(query, NodeError::Unanswered(limit)),
                 Flight::Merged(queries, _) => {
                     self.merged -= queries.len() - 1;
                     for query in queries {
-                        given_up(query, Why::Unanswered(limit));
+                        given_up(query, NodeError::Unanswered(limit));
                     }
                 }
                 Flight::Own | Flight::Forgotten => {}
@@ -264,7 +269,7 @@ impl CqlWire {
         header: Header,
         envelope: Bytes,
         told: &mut dyn FnMut(Query, Answer),
-    ) -> Result<(), Broken> {
+    ) -> Result<(), WireError> {
         if header.stream == StreamId::EVENTS {
             return Ok(());
         }
@@ -274,7 +279,7 @@ impl CqlWire {
                 "a reply on stream {}, which nobody waits for",
                 header.stream
             );
-            return Err(Broken::Nonsense(what));
+            return Err(WireError::Nonsense(what));
         };
         let body = &envelope[HEADER_LEN..];
         if let Flight::Own = flight {
@@ -297,7 +302,7 @@ impl CqlWire {
             _ => self.came_late(),
         }
         match spoilt {
-            true => Err(Broken::Spoilt("it uses another keyspace".to_owned())),
+            true => Err(WireError::Spoilt("it uses another keyspace".to_owned())),
             false => Ok(()),
         }
     }
@@ -317,8 +322,8 @@ impl CqlWire {
         let now = self.put;
         for parcel in merge::parcels(std::mem::take(&mut self.writes), self.version) {
             match parcel {
-                Parcel::Alone(query) => self.put_alone(query, now),
-                Parcel::Together(queries, batch) => {
+                Outgoing::Alone(query) => self.put_alone(query, now),
+                Outgoing::Together(queries, batch) => {
                     self.merged += queries.len() - 1;
                     let stream = self.flights.insert(Flight::Merged(queries, now));
                     self.gathered.put(StreamId(stream as i16), batch);
@@ -339,7 +344,7 @@ impl CqlWire {
         self.merged -= queries.len() - 1;
         let body = &envelope[HEADER_LEN..];
         match merge::meaning(Envelope { header, body }, envelope) {
-            merge::Meaning::Each(bytes) => {
+            merge::BatchOutcome::Each(bytes) => {
                 for query in queries {
                     let answer = Answer {
                         bytes: bytes.clone(),
@@ -348,7 +353,7 @@ impl CqlWire {
                     told(query, answer);
                 }
             }
-            merge::Meaning::Again => {
+            merge::BatchOutcome::Again => {
                 for query in queries {
                     self.put_alone(query, since);
                 }
@@ -365,7 +370,7 @@ impl CqlWire {
     }
 
     /// A reply to a request of the proxy's own.
-    fn greeted(&mut self, envelope: Envelope<'_>) -> Result<(), Broken> {
+    fn greeted(&mut self, envelope: Envelope<'_>) -> Result<(), WireError> {
         if self.greeting == Greeting::Over {
             // The node lives, whatever it says.
             self.asked = None;
@@ -373,7 +378,7 @@ impl CqlWire {
         }
         let message = ResponseMessage::decode(envelope);
         let response = message
-            .map_err(|error| Broken::Nonsense(error.to_string()))?
+            .map_err(|error| WireError::Nonsense(error.to_string()))?
             .response;
         if let Response::Error(error) = response {
             return Err(self.not_greeted(error.kind.code(), error.message));
@@ -391,38 +396,41 @@ impl CqlWire {
                 self.is_over();
                 Ok(())
             }
-            (_, other) => Err(Broken::Unready(format!("it answers {:?}", other.opcode()))),
+            (_, other) => Err(WireError::Unready(format!(
+                "it answers {:?}",
+                other.opcode()
+            ))),
         }
     }
 
     /// What an error in the greeting means.
-    fn not_greeted(&self, code: i32, message: &str) -> Broken {
+    fn not_greeted(&self, code: i32, message: &str) -> WireError {
         // Nodes that cannot read their own table of users say so by the same code.
         let is_judged = !message.starts_with(CANNOT_JUDGE);
         match (self.greeting, code) {
             (Greeting::Login, AUTHENTICATION_ERROR) if is_judged => {
-                Broken::Refused(message.to_owned())
+                WireError::Refused(message.to_owned())
             }
-            (Greeting::Keyspace, INVALID) => Broken::Lacks(message.to_owned()),
-            _ => Broken::Unready(format!("{message} ({code:#06x})")),
+            (Greeting::Keyspace, INVALID) => WireError::Lacks(message.to_owned()),
+            _ => WireError::Unready(format!("{message} ({code:#06x})")),
         }
     }
 
     /// The next step of the greeting, after one that the node has accepted.
-    fn go_on(&mut self, asks_who: bool) -> Result<(), Broken> {
+    fn go_on(&mut self, asks_who: bool) -> Result<(), WireError> {
         let name = match (&self.meaning, asks_who) {
-            (Meaning::Login(_), true) => {
+            (KeyMeaning::Login(_), true) => {
                 self.is_over();
                 return Ok(());
             }
-            (Meaning::Login(_), false) => {
-                return Err(Broken::Unready("it asks for no password".to_owned()));
+            (KeyMeaning::Login(_), false) => {
+                return Err(WireError::Unready("it asks for no password".to_owned()));
             }
-            (Meaning::Shared(name), _) => name.clone(),
+            (KeyMeaning::Shared(name), _) => name.clone(),
         };
         if asks_who {
             let Some(credential) = &name.credential else {
-                return Err(Broken::Unready("it asks for a password".to_owned()));
+                return Err(WireError::Unready("it asks for a password".to_owned()));
             };
             self.greeting = Greeting::Login;
             self.say(Request::AuthResponse(Some(credential.token())));

@@ -3,28 +3,28 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | `desk` | what threads with clients ask: requests, cancellations |
+//! | `context` | what threads with clients ask: requests, cancellations |
 //! | `figures` | what has happened, as `INFO locks` and monitoring tell it |
 //! | `memory` | a table in memory: carried out at once, on the thread that asks |
 //! | `kept` | a table that something durable keeps: transactions, and threads that execute them |
 //! | `ledger_file` | what of a table in memory is durable |
-//! | `letters` | which client's request each of a thread's letters answers |
+//! | `lock_replies` | which client's request each of a thread's lock replies answers |
 //! | `mail` | answers that come later, on their way to the threads that have the clients |
 //! | `clock` | the clocks that leases are measured by |
 //!
 //! Invariants:
-//! 1. A request is answered once: at once, or by one letter to the thread that asked.
-//! 2. A letter of a request that was cancelled finds nobody, and is dropped.
+//! 1. A request is answered once: at once, or by one lock reply to the thread that asked.
+//! 2. A lock reply of a request that was cancelled finds nobody, and is dropped.
 //! 3. No thread waits for a disk or for a node while it holds what threads with clients need.
 
 pub(crate) mod clock;
-pub(crate) mod desk;
 mod figures;
-mod kept;
 mod ledger_file;
-pub(crate) mod letters;
-pub(crate) mod mail;
-mod memory;
+pub(crate) mod lock_service;
+pub(crate) mod mailboxes;
+mod memory_table;
+mod partition_table;
+pub(crate) mod pending_requests;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -28,7 +28,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use uring::{Done, Ring, Waker};
 
 use super::buffered::{LINGER, LOOK, MOST};
-use super::{Happened, Network, Wake};
+use super::{Network, SocketEvent, Wake};
 use line::{Line, mark};
 
 /// From this length on (in bytes) what is written is not copied.
@@ -52,7 +52,7 @@ pub struct Uring {
     /// Lines that are closed and not sent yet.
     lingering: Vec<usize>,
     /// To be told by the next wait.
-    told: Vec<Happened>,
+    told: Vec<SocketEvent>,
     done: Vec<Done>,
     /// The last wait did not ask the kernel.
     spared: bool,
@@ -297,7 +297,11 @@ impl Network for Uring {
         })
     }
 
-    fn wait(&mut self, happened: &mut Vec<Happened>, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(
+        &mut self,
+        happened: &mut Vec<SocketEvent>,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
         // Who does not want to wait has something to do: every other time that goes first, and what
         // it writes leaves together with what is written already.
         if timeout == Some(Duration::ZERO) && !std::mem::replace(&mut self.spared, true) {

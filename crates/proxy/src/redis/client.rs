@@ -7,14 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use resp::{Parser, Protocol, Writer};
 
-use super::block::{Block, Watches};
 use super::commands::LockCommand;
-use super::join::Join;
-use super::lock::Telling;
+use super::lock::CommandQuery;
+use super::multi_block::{Block, Watches};
+use super::reply_merge::ReplyMerge;
 use super::route::Cursors;
-use crate::locks::letters::Question;
-use crate::machine::pack::Pack;
-use crate::machine::query::ClientId;
+use crate::locks::pending_requests::PendingRequest;
+use crate::runtime::out_batch::OutBatch;
+use crate::runtime::query::ClientId;
 
 /// A command whose reply has not left.
 #[derive(Debug)]
@@ -22,13 +22,13 @@ pub(crate) enum Pending {
     /// The node's reply is the client's.
     Waiting,
     /// Several nodes' replies make the client's.
-    Join(Box<Join>),
+    Merging(Box<ReplyMerge>),
     /// One step of a `SCAN` over all nodes.
     Scan(Cursors),
     /// A `WATCH`: the keys' versions come, or the number of the connection that watches.
     Watch(Vec<Bytes>),
     /// A `COMMAND`: the proxy's commands about locks are added.
-    Commands(Telling),
+    Commands(CommandQuery),
     /// Its reply waits for those before it.
     Ready(Bytes),
 }
@@ -67,11 +67,11 @@ pub(crate) struct Client {
     pub(crate) waits: bool,
     /// It has, or had, a connection of its own to some node.
     pub(crate) own_lanes: Vec<(
-        crate::machine::query::NodeIndex,
-        crate::machine::query::Lane,
+        crate::runtime::query::NodeIndex,
+        crate::runtime::query::ConnectionKey,
     )>,
     /// What it has asked of the locks, by the number of the request.
-    pub(crate) asked: BTreeMap<u64, Question<LockCommand>>,
+    pub(crate) asked: BTreeMap<u64, PendingRequest<LockCommand>>,
     pending: VecDeque<Pending>,
     /// How many of `pending` have no reply.
     unready: usize,
@@ -146,7 +146,7 @@ impl Client {
     }
 
     /// Answers the next command at once, behind the replies of those before it.
-    pub(crate) fn answer(&mut self, out: &mut Pack, reply: Bytes) {
+    pub(crate) fn answer(&mut self, out: &mut OutBatch, reply: Bytes) {
         if self.pending.is_empty() {
             self.first += 1;
             out.put(&reply);
@@ -162,7 +162,7 @@ impl Client {
     }
 
     /// As [`Client::answer`], for a reply that `write` makes.
-    pub(crate) fn answer_with(&mut self, out: &mut Pack, write: impl FnOnce(&mut Writer<'_>)) {
+    pub(crate) fn answer_with(&mut self, out: &mut OutBatch, write: impl FnOnce(&mut Writer<'_>)) {
         if self.pending.is_empty() {
             self.first += 1;
             return out.put_with(|bytes| write(&mut Writer::new(bytes, self.protocol)));
@@ -173,12 +173,12 @@ impl Client {
     }
 
     /// Refuses the next command, with a text that begins with its code.
-    pub(crate) fn refuse(&mut self, out: &mut Pack, text: &str) {
+    pub(crate) fn refuse(&mut self, out: &mut OutBatch, text: &str) {
         self.answer_with(out, |writer| writer.error(text));
     }
 
     /// A command has its reply.
-    pub(crate) fn settle(&mut self, out: &mut Pack, sequence: u64, reply: Bytes) {
+    pub(crate) fn settle(&mut self, out: &mut OutBatch, sequence: u64, reply: Bytes) {
         if sequence == self.first {
             out.put(&reply);
             self.unready -= usize::from(self.pending.pop_front().is_some());
@@ -218,7 +218,7 @@ mod tests {
             };
             let address = SocketAddr::from(([127, 0, 0, 1], 1));
             let mut client = Client::new(id, address, Duration::ZERO, true);
-            let mut out = Pack::default();
+            let mut out = OutBatch::default();
             let (mut open, mut sent) = (Vec::new(), 0);
             while sent < 100 || !open.is_empty() {
                 let number: u64 = sent;

@@ -141,7 +141,7 @@ impl Commands {
         self.0.get(&*lower)
     }
 
-    /// The command that these arguments call, in any case of letters; of a command of two words
+    /// The command that these arguments call, in any case of lock replies; of a command of two words
     /// that one.
     pub(crate) fn find(&self, args: Args<'_>) -> Option<&Command> {
         let command = self.find_name(args.get(0)?)?;

@@ -30,19 +30,19 @@
 //! released before what was written under it has arrived. Commands about locks that follow each
 //! other do not wait for each other; on one key they are carried out in their order.
 
+mod command_docs;
 mod encoding;
-mod telling;
 
 use bytes::Bytes;
 use resp::Args;
 
 use super::client::{Client, Pending};
 use super::commands::{Command, LockCommand};
-use super::face::{Done, RespFace};
-use crate::locks::letters::{Aim, MOST_ASKED, Question};
-use crate::machine::face::{Desk, Ended, Letter, Progress};
+use super::protocol::{Done, RedisProtocol};
+use crate::locks::pending_requests::{MOST_ASKED, PendingRequest, WhenAbandoned};
+use crate::runtime::protocol::{Ended, LockReply, Progress, RequestContext};
+pub(crate) use command_docs::{CommandQuery, telling, told};
 use encoding::{SYNTAX, encode, read, usage, write};
-pub(crate) use telling::{Telling, telling, told};
 
 /// Commands that the proxy has whatever the nodes have, and how many arguments they take.
 pub(crate) const COMMANDS: &[(&str, i64, LockCommand)] = &[
@@ -56,7 +56,7 @@ pub(crate) const COMMANDS: &[(&str, i64, LockCommand)] = &[
 pub(crate) const NO_GUARD: &str = "these nodes compare no tokens, so that locks are advisory \
     before them: compare the token where the data is, for example in a script";
 
-impl RespFace {
+impl RedisProtocol {
     /// Carries out a command about locks, outside of a block.
     pub(crate) fn lock(
         &mut self,
@@ -64,10 +64,13 @@ impl RespFace {
         command: &Command,
         kind: LockCommand,
         args: Args<'_>,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) -> Done {
         let Some(locks) = &self.state.locks else {
-            client.refuse(desk.out, "ERR this proxy keeps no locks: its log says why");
+            client.refuse(
+                context.out,
+                "ERR this proxy keeps no locks: its log says why",
+            );
             return Done::Taken;
         };
         if !client.has_asked_locks_alone() {
@@ -84,47 +87,52 @@ impl RespFace {
                     SYNTAX => format!("ERR {SYNTAX}, as {}", usage(command)),
                     text => format!("ERR {text}"),
                 };
-                client.refuse(desk.out, &text);
+                client.refuse(context.out, &text);
                 return Done::Taken;
             }
         };
         let key = args.at(1);
         match locks.ask(client.id.thread, key, &request) {
-            Ok(outcome) => client.answer_with(desk.out, |writer| write(&outcome, kind, writer)),
+            Ok(outcome) => client.answer_with(context.out, |writer| write(&outcome, kind, writer)),
             Err(ticket) => {
                 let sequence = client.expect(Pending::Waiting);
-                let question = Question::new(ticket, key, Aim::of(&request), kind);
-                self.letters.expect(client.id, sequence, &question);
+                let question = PendingRequest::new(ticket, key, WhenAbandoned::of(&request), kind);
+                self.lock_replies.expect(client.id, sequence, &question);
                 client.asked.insert(sequence, question);
-                desk.wait_for_letter();
+                context.wait_for_lock_reply();
             }
         }
         Done::Taken
     }
 
     /// The locks have answered a request.
-    pub(crate) fn deliver_letter(&self, client: &mut Client, letter: Letter, desk: &mut Desk<'_>) {
-        let Some(question) = client.asked.remove(&letter.sequence) else {
+    pub(crate) fn deliver_letter(
+        &self,
+        client: &mut Client,
+        lock_reply: LockReply,
+        context: &mut RequestContext<'_>,
+    ) {
+        let Some(question) = client.asked.remove(&lock_reply.sequence) else {
             return;
         };
-        let reply = encode(&letter.outcome, question.about, client.protocol);
-        client.settle(desk.out, letter.sequence, reply);
+        let reply = encode(&lock_reply.outcome, question.about, client.protocol);
+        client.settle(context.out, lock_reply.sequence, reply);
     }
 
     /// Cancels the client's requests that wait for others. Whether there were any. Those that have
-    /// just been answered stay: their letters tell what has become of them.
+    /// just been answered stay: their lock replies tell what has become of them.
     pub(crate) fn give_up_locks(
         &mut self,
         client: &mut Client,
         why: Ended,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) -> bool {
         let Some(locks) = &self.state.locks else {
             return false;
         };
-        let letters = &mut self.letters;
+        let lock_replies = &mut self.lock_replies;
         let cancelled = client.asked.extract_if(.., |_, question| {
-            question.aim == Aim::HoldsLater && letters.cancel(locks, question)
+            question.aim == WhenAbandoned::HoldsLater && lock_replies.cancel(locks, question)
         });
         let cancelled: Vec<u64> = cancelled.map(|(sequence, _)| sequence).collect();
         let text = match why {
@@ -132,9 +140,9 @@ impl RespFace {
             Ended::Proxy => "LOCKSTOPPING the proxy is stopping; ask another one",
         };
         for &sequence in &cancelled {
-            desk.forget_letter();
+            context.forget_lock_reply();
             let reply = Bytes::from(format!("-{text}\r\n"));
-            client.settle(desk.out, sequence, reply);
+            client.settle(context.out, sequence, reply);
         }
         !cancelled.is_empty()
     }
@@ -145,7 +153,7 @@ impl RespFace {
             return;
         };
         for question in std::mem::take(&mut client.asked).into_values() {
-            self.letters.forget(locks, &question);
+            self.lock_replies.forget(locks, &question);
         }
     }
 }

@@ -3,19 +3,19 @@
 //! | module | concept |
 //! |---|---|
 //! | [`wire`] | a connection to a node |
-//! | [`face`] | what clients send, and where it goes |
+//! | [`protocol`] | what clients send, and where it goes |
 //! | [`replies`] | what nodes answer, and what becomes of what none has answered |
 //! | [`transactions`] | what clients put into blocks, and what becomes of blocks |
 //! | [`client`] | what is remembered of a client; its replies in their order |
 //! | [`commands`] | which commands there are, and where their keys stand: as the nodes say it |
 //! | [`route`] | where a command goes |
-//! | [`join`] | one reply of several |
-//! | [`block`] | a block, and what is watched |
-//! | [`again`] | what is tried again, and what is told instead |
-//! | [`local`] | commands that the proxy answers |
+//! | [`reply_merge`] | one reply of several |
+//! | [`multi_block`] | a block, and what is watched |
+//! | [`retry_policy`] | what is tried again, and what is told instead |
+//! | [`local_commands`] | commands that the proxy answers |
 //! | [`lock`] | commands about locks |
-//! | [`map`] | which node has which slot |
-//! | [`keeper`] | finds that out, and keeps it so |
+//! | [`slot_map`] | which node has which slot |
+//! | [`topology_refresher`] | finds that out, and keeps it so |
 //!
 //! Guarantees:
 //! 1. A client's replies have the order of its commands. Commands on one key are executed in their
@@ -28,25 +28,25 @@
 //! 3. What was not sent, and what changes nothing, is tried again for a while when a node fails.
 //!    Everything else whose reply was lost is answered with `-UNKNOWN`.
 
-pub(crate) mod again;
-pub(crate) mod block;
 pub(crate) mod client;
 pub(crate) mod commands;
-pub(crate) mod face;
-pub(crate) mod join;
-pub(crate) mod keeper;
-pub(crate) mod local;
+pub(crate) mod local_commands;
 pub(crate) mod lock;
-pub(crate) mod map;
+pub(crate) mod multi_block;
+pub(crate) mod protocol;
 pub(crate) mod replies;
+pub(crate) mod reply_merge;
+pub(crate) mod retry_policy;
 pub(crate) mod route;
+pub(crate) mod slot_map;
+pub(crate) mod topology_refresher;
 pub(crate) mod transactions;
 pub(crate) mod wire;
 
 use std::sync::Arc;
 
-use self::face::RespFace;
-use self::keeper::{Setting, State};
+use self::protocol::RedisProtocol;
+use self::topology_refresher::{RefresherOptions, State};
 use self::wire::{Options, RespWire};
 use crate::Running;
 use crate::config::{Config, StartError};
@@ -83,16 +83,16 @@ pub(crate) fn start<P: Parts>(
     });
     let nodes = Arc::new(Nodes::default());
     let seeds = Seeds::look_up(seeds).map_err(|tried| StartError::NoNode { tried })?;
-    let found = keeper::discover(&seeds, kumiki, &options, &nodes);
+    let found = topology_refresher::discover(&seeds, kumiki, &options, &nodes);
     let (kind, known) = found.map_err(|tried| StartError::NoNode { tried })?;
     let ground = Ground::new(config, kind, nodes, tls)?;
     let about = Arc::clone(&ground.about);
-    let setting = Setting {
+    let setting = RefresherOptions {
         nodes: Arc::clone(&ground.nodes),
         started: ground.started,
         limits: config.limits,
         password: config.password.clone(),
-        lanes: config.connections.max(1),
+        connection_keys: config.connections.max(1),
         patience: config.patience,
         locks: about.locks.clone(),
         clients: Arc::clone(&about.clients),
@@ -105,9 +105,9 @@ pub(crate) fn start<P: Parts>(
             state.ask_for_news();
         }
     });
-    let face = || RespFace::new(Arc::clone(&state));
+    let protocol = || RedisProtocol::new(Arc::clone(&state));
     let mut running =
-        ground.start::<P, RespFace, RespWire>(config, face, &options, state.clone())?;
+        ground.start::<P, RedisProtocol, RespWire>(config, protocol, &options, state.clone())?;
     let kept = Arc::clone(&state);
     running.keep("keeper", move || kept.keep(&seeds, &options))?;
     running.release = Box::new(move || state.stop());

@@ -5,28 +5,28 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::again::{self, Hint};
 use super::client::{Client, Pending};
-use super::face::RespFace;
-use super::wire::LaneName;
+use super::protocol::RedisProtocol;
+use super::retry_policy::{self, RetryHint};
+use super::wire::ConnectionProperties;
 use super::{Kind, lock, route};
-use crate::machine::face::Desk;
-use crate::machine::query::{Failure, NodeIndex, Query};
+use crate::runtime::protocol::RequestContext;
+use crate::runtime::query::{Failure, NodeIndex, Query};
 
 /// What goes before a command that another node is to execute although the slot is not its own yet.
 const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
-impl RespFace {
+impl RedisProtocol {
     /// Whether an error is what it looks like. Scripts and functions answer with what their authors
     /// like, and servers that know of no others have no reason to name one. What a script answers
     /// is followed once, to a node that is known and that looks itself whether it has the slot; it
     /// is not given twice to a node that may have executed it.
-    pub(super) fn believes(&self, query: &Query, hint: Hint) -> bool {
+    pub(super) fn believes(&self, query: &Query, hint: RetryHint) -> bool {
         let script = route::is_script(query.route);
         match hint {
-            Hint::Later => !script || query.safe,
+            RetryHint::Later => !script || query.safe,
             _ if self.state.kind == Kind::RedisServers => false,
-            Hint::Moved { slot, to } | Hint::Ask { slot, to } => {
+            RetryHint::Moved { slot, to } | RetryHint::Ask { slot, to } => {
                 let other = |to| {
                     self.known_node(Some(to))
                         .is_some_and(|node| node != query.node)
@@ -39,7 +39,7 @@ impl RespFace {
         }
     }
 
-    /// The node at an address, if the keeper has heard of it from the nodes. The proxy gives its
+    /// The node at an address, if the refresher has heard of it from the nodes. The proxy gives its
     /// password to no other.
     fn known_node(&self, to: Option<SocketAddr>) -> Option<NodeIndex> {
         let to = to?;
@@ -53,7 +53,7 @@ impl RespFace {
         query: &Query,
         bytes: Bytes,
         connection: u64,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) {
         let protocol = client.protocol;
         let kumiki = self.state.kind == Kind::Kumiki;
@@ -61,7 +61,7 @@ impl RespFace {
             None | Some(Pending::Waiting | Pending::Ready(_)) => bytes,
             Some(Pending::Scan(cursors)) => route::scanned(&bytes, *cursors),
             Some(Pending::Commands(telling)) => lock::told(&bytes, telling, protocol),
-            Some(Pending::Join(join)) => match join.add(query.part, bytes, protocol) {
+            Some(Pending::Merging(join)) => match join.add(query.part, bytes, protocol) {
                 Some(whole) => whole,
                 None => return,
             },
@@ -69,21 +69,21 @@ impl RespFace {
                 let keys = std::mem::take(keys);
                 client.watches.note(&keys);
                 if kumiki {
-                    let versions = super::join::elements(&bytes);
+                    let versions = super::reply_merge::elements(&bytes);
                     let versions = versions.iter().map(|one| Bytes::copy_from_slice(bulk(one)));
                     client
                         .watches
                         .versions
                         .extend(keys.into_iter().zip(versions));
                 } else {
-                    client.watches.own = Some((query.node, query.lane, connection));
+                    client.watches.own = Some((query.node, query.connection_key, connection));
                 }
                 Bytes::from_static(b"+OK\r\n")
             }
             Some(Pending::Watch(_)) => bytes,
         };
-        client.settle(desk.out, query.sequence, reply);
-        release_own(client, query, desk);
+        client.settle(context.out, query.sequence, reply);
+        release_own(client, query, context);
     }
 
     /// A node has said that another one is to be asked, or that it is to be asked again.
@@ -91,15 +91,15 @@ impl RespFace {
         &mut self,
         client: &mut Client,
         query: Query,
-        hint: Hint,
+        hint: RetryHint,
         error: Bytes,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) {
         let query = plain(query);
         let own = query.connection.is_some();
-        let Some(pause) = again::pause(&query, desk.now, self.state.patience) else {
-            let refused = again::refused(&error, self.state.nodes.address(query.node));
-            return self.settle(client, &query, refused, 0, desk);
+        let Some(pause) = retry_policy::pause(&query, context.now, self.state.patience) else {
+            let refused = retry_policy::refused(&error, self.state.nodes.address(query.node));
+            return self.settle(client, &query, refused, 0, context);
         };
         // What the client sends from now on must not overtake what is sent again.
         client.alone = true;
@@ -108,9 +108,9 @@ impl RespFace {
             _ if own => {
                 self.state.ask_for_news();
                 let reply = lost_watch(client, &query);
-                self.settle_failed(client, &query, reply, desk);
+                self.settle_failed(client, &query, reply, context);
             }
-            Hint::Moved { slot, to }
+            RetryHint::Moved { slot, to }
                 if let Some(node) = self.known_node(to)
                     && route::slot_of(query.route).is_none_or(|own| own == slot) =>
             {
@@ -124,9 +124,9 @@ impl RespFace {
                 } else {
                     pause
                 };
-                send_again(client, query, node, pause, desk);
+                send_again(client, query, node, pause, context);
             }
-            Hint::Ask { to, .. }
+            RetryHint::Ask { to, .. }
                 if let Some(node) = self.known_node(to)
                     && query.replies == 1 =>
             {
@@ -137,12 +137,12 @@ impl RespFace {
                     replies: 2,
                     ..query
                 };
-                send_again(client, asking, node, Duration::ZERO, desk);
+                send_again(client, asking, node, Duration::ZERO, context);
             }
-            Hint::Moved { .. } | Hint::Ask { .. } | Hint::Later => {
+            RetryHint::Moved { .. } | RetryHint::Ask { .. } | RetryHint::Later => {
                 self.state.ask_for_news();
                 let node = self.node_again(client, &query);
-                send_again(client, query, node, pause, desk);
+                send_again(client, query, node, pause, context);
             }
         }
     }
@@ -167,7 +167,7 @@ impl RespFace {
         client: &mut Client,
         query: Query,
         failure: &Failure,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) {
         let query = plain(query);
         self.state.ask_for_news();
@@ -176,19 +176,22 @@ impl RespFace {
             let lost = matches!(failure, Failure::Unsent(_)) || query.safe;
             if lost {
                 let reply = lost_watch(client, &query);
-                return self.settle_failed(client, &query, reply, desk);
+                return self.settle_failed(client, &query, reply, context);
             }
         }
-        let pause = again::pause(&query, desk.now, self.state.patience);
+        let pause = retry_policy::pause(&query, context.now, self.state.patience);
         match pause {
-            Some(pause) if query.connection.is_none() && again::may_repeat(&query, failure) => {
+            Some(pause)
+                if query.connection.is_none() && retry_policy::may_repeat(&query, failure) =>
+            {
                 client.alone = true;
                 let node = self.node_again(client, &query);
-                send_again(client, query, node, pause, desk);
+                send_again(client, query, node, pause, context);
             }
             _ => {
-                let told = again::told(failure, query.safe, self.state.nodes.address(query.node));
-                self.settle_failed(client, &query, told, desk);
+                let told =
+                    retry_policy::told(failure, query.safe, self.state.nodes.address(query.node));
+                self.settle_failed(client, &query, told, context);
             }
         }
     }
@@ -198,36 +201,42 @@ impl RespFace {
         client: &mut Client,
         query: &Query,
         reply: Bytes,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) {
         match client.pending(query.sequence) {
-            Some(Pending::Join(_)) => self.settle(client, query, reply, 0, desk),
-            _ => client.settle(desk.out, query.sequence, reply),
+            Some(Pending::Merging(_)) => self.settle(client, query, reply, 0, context),
+            _ => client.settle(context.out, query.sequence, reply),
         }
-        release_own(client, query, desk);
+        release_own(client, query, context);
     }
 }
 
 /// A connection of the client's own is one more for the node: it does not stay, unless it watches.
-fn release_own(client: &Client, query: &Query, desk: &mut Desk<'_>) {
-    let watches = |(node, lane, _)| (node, lane) == (query.node, query.lane);
-    if LaneName::of(query.lane).own.is_some() && !client.watches.own.is_some_and(watches) {
-        desk.release(query.node, query.lane);
+fn release_own(client: &Client, query: &Query, context: &mut RequestContext<'_>) {
+    let watches =
+        |(node, connection_key, _)| (node, connection_key) == (query.node, query.connection_key);
+    if ConnectionProperties::of(query.connection_key).own.is_some()
+        && !client.watches.own.is_some_and(watches)
+    {
+        context.release(query.node, query.connection_key);
     }
 }
 
-/// Sends a query once more. A lane of the client's own is then one to that node, too, so that it is
+/// Sends a query once more. A connection key of the client's own is then one to that node, too, so that it is
 /// closed when the client goes.
 fn send_again(
     client: &mut Client,
     query: Query,
     node: NodeIndex,
     pause: Duration,
-    desk: &mut Desk<'_>,
+    context: &mut RequestContext<'_>,
 ) {
     // What is sent again keeps its order, although some of it was tried more often.
-    let waits = client.last_again.is_some_and(|last| last >= desk.now);
-    let due = client.last_again.unwrap_or_default().max(desk.now + pause);
+    let waits = client.last_again.is_some_and(|last| last >= context.now);
+    let due = client
+        .last_again
+        .unwrap_or_default()
+        .max(context.now + pause);
     if waits || !pause.is_zero() {
         client.last_again = Some(due);
     }
@@ -237,12 +246,14 @@ fn send_again(
     } else {
         Duration::ZERO
     };
-    let pause = due.saturating_sub(desk.now).max(least);
-    let own = (node, query.lane);
-    if LaneName::of(query.lane).own.is_some() && !client.own_lanes.contains(&own) {
+    let pause = due.saturating_sub(context.now).max(least);
+    let own = (node, query.connection_key);
+    if ConnectionProperties::of(query.connection_key).own.is_some()
+        && !client.own_lanes.contains(&own)
+    {
         client.own_lanes.push(own);
     }
-    desk.send_again(query, node, pause);
+    context.send_again(query, node, pause);
 }
 
 /// A query as it was before another node was asked.

@@ -9,9 +9,9 @@ use resp::command::write_command;
 
 use super::Kind;
 use super::commands::{Command, Everywhere, Special, Split};
-use super::join::Rule;
-use super::map::Map;
-use crate::machine::query::NodeIndex;
+use super::reply_merge::Rule;
+use super::slot_map::Map;
+use crate::runtime::query::NodeIndex;
 
 /// Where a command goes.
 #[derive(Debug, PartialEq)]
@@ -139,7 +139,7 @@ fn everywhere(map: &Map, how: Everywhere, args: Args<'_>) -> Way {
         Everywhere::First => Rule::First,
         Everywhere::Scan => return scan(map, args),
     };
-    let bytes = super::block::encode(args);
+    let bytes = super::multi_block::encode(args);
     let parts = nodes.iter().map(|&node| Part {
         node,
         route: 0,
@@ -186,7 +186,7 @@ fn scan(map: &Map, args: Args<'_>) -> Way {
 
 /// The reply of one node to a step of `SCAN`, with the cursor for the next step.
 pub(crate) fn scanned(reply: &Bytes, cursors: Cursors) -> Bytes {
-    let elements = super::join::elements(reply);
+    let elements = super::reply_merge::elements(reply);
     let &[cursor, keys] = &elements[..] else {
         return reply.clone();
     };

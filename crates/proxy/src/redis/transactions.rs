@@ -4,20 +4,25 @@ use bytes::Bytes;
 use cluster::slot;
 use resp::Args;
 
-use super::block::{self, Block};
 use super::client::{Client, Pending};
 use super::commands::{Command, LockCommand, Special};
-use super::face::{Done, RespFace};
-use super::{Kind, local, route};
-use crate::machine::face::{Desk, Errand, Progress};
+use super::multi_block::{self, Block};
+use super::protocol::{Done, RedisProtocol};
+use super::{Kind, local_commands, route};
+use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
 
-impl RespFace {
+impl RedisProtocol {
     /// Refuses a command; the block that it stands in, if there is one, cannot be executed.
-    pub(super) fn refuse_in(&self, client: &mut Client, text: &str, desk: &mut Desk<'_>) {
+    pub(super) fn refuse_in(
+        &self,
+        client: &mut Client,
+        text: &str,
+        context: &mut RequestContext<'_>,
+    ) {
         if let Some(block) = &mut client.block {
             block.failed = true;
         }
-        client.answer_with(desk.out, |writer| writer.error_bytes(text.as_bytes()));
+        client.answer_with(context.out, |writer| writer.error_bytes(text.as_bytes()));
     }
 
     /// Puts a command into the client's block.
@@ -27,11 +32,11 @@ impl RespFace {
         command: &Command,
         args: Args<'_>,
         bytes: &[u8],
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) {
         let refused = match command.special {
             Special::Refused(why) => Some(why),
-            Special::Local if !local::goes_into_block(&command.name) => {
+            Special::Local if !local_commands::goes_into_block(&command.name) => {
                 Some("it is about the connection: give it outside of the block")
             }
             Special::Everywhere(_) if self.map.all().len() > 1 => {
@@ -45,7 +50,7 @@ impl RespFace {
         };
         if let Some(why) = refused {
             let text = format!("ERR {} is not allowed in a block: {why}", command.name);
-            return self.refuse_in(client, &text, desk);
+            return self.refuse_in(client, &text, context);
         }
         let keys = command.keys(args);
         let slots = keys.iter().map(|&at| slot::of(args.at(at)));
@@ -56,16 +61,16 @@ impl RespFace {
         };
         let held = block.bytes() + watched + bytes.len();
         if block.len() >= limits.block_commands || held > limits.block_bytes {
-            return self.refuse_in(client, "ERR the block is too large", desk);
+            return self.refuse_in(client, "ERR the block is too large", context);
         }
         let is_guard = command.special == Special::Lock(LockCommand::Guard);
         if is_guard && block.guards < block.len() {
             let text = "ERR LOCK.GUARD must come first in a block, before what it guards";
-            return self.refuse_in(client, text, desk);
+            return self.refuse_in(client, text, context);
         }
         block.guards += usize::from(is_guard);
         block.push(Bytes::copy_from_slice(bytes), slots, !command.read_only);
-        client.answer(desk.out, Bytes::from_static(b"+QUEUED\r\n"));
+        client.answer(context.out, Bytes::from_static(b"+QUEUED\r\n"));
     }
 
     pub(super) fn block_command(
@@ -73,70 +78,80 @@ impl RespFace {
         client: &mut Client,
         command: &Command,
         args: Args<'_>,
-        desk: &mut Desk<'_>,
+        context: &mut RequestContext<'_>,
     ) -> Done {
         match &*command.name {
             "multi" if client.block.is_some() => {
-                client.refuse(desk.out, "ERR MULTI calls can not be nested");
+                client.refuse(context.out, "ERR MULTI calls can not be nested");
             }
             "multi" => {
                 client.block = Some(Block::default());
-                client.answer(desk.out, Bytes::from_static(b"+OK\r\n"));
+                client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
             }
-            "exec" => return self.exec(client, desk),
+            "exec" => return self.exec(client, context),
             "discard" => match client.block.take() {
-                None => client.refuse(desk.out, "ERR DISCARD without MULTI"),
+                None => client.refuse(context.out, "ERR DISCARD without MULTI"),
                 Some(_) => {
-                    self.unwatch(client, desk);
-                    client.answer(desk.out, Bytes::from_static(b"+OK\r\n"));
+                    self.unwatch(client, context);
+                    client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
                 }
             },
             "watch" if client.block.is_some() => {
-                client.refuse(desk.out, "ERR WATCH inside MULTI is not allowed");
+                client.refuse(context.out, "ERR WATCH inside MULTI is not allowed");
             }
-            "watch" => return self.watch(client, args, desk),
+            "watch" => return self.watch(client, args, context),
             // In a block it is executed with the others, after which nothing is watched.
             _ if client.block.is_some() => {
-                let bytes = block::encode(args);
-                self.queue(client, command, args, &bytes, desk);
+                let bytes = multi_block::encode(args);
+                self.queue(client, command, args, &bytes, context);
             }
             _ => {
                 if !client.is_idle() {
                     client.alone = true;
                     return Done::Not(Progress::AwaitsReply);
                 }
-                self.unwatch(client, desk);
-                client.answer(desk.out, Bytes::from_static(b"+OK\r\n"));
+                self.unwatch(client, context);
+                client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
             }
         }
         Done::Taken
     }
 
     /// Forgets what the client watches.
-    pub(crate) fn unwatch(&self, client: &mut Client, desk: &mut Desk<'_>) {
-        if let Some((node, lane, _)) = client.watches.own {
+    pub(crate) fn unwatch(&self, client: &mut Client, context: &mut RequestContext<'_>) {
+        if let Some((node, connection_key, _)) = client.watches.own {
             // The connection watches no more once it is closed.
-            desk.hang_up(node, lane);
-            client.own_lanes.retain(|own| *own != (node, lane));
+            context.hang_up(node, connection_key);
+            client
+                .own_lanes
+                .retain(|own| *own != (node, connection_key));
         }
         client.watches.clear();
     }
 
-    fn watch(&mut self, client: &mut Client, args: Args<'_>, desk: &mut Desk<'_>) -> Done {
+    fn watch(
+        &mut self,
+        client: &mut Client,
+        args: Args<'_>,
+        context: &mut RequestContext<'_>,
+    ) -> Done {
         if !client.is_idle() {
             client.alone = true;
             return Done::Not(Progress::AwaitsReply);
         }
         let keys = client.watches.new_ones(args.iter().skip(1));
         let Some(first) = keys.first() else {
-            client.answer(desk.out, Bytes::from_static(b"+OK\r\n"));
+            client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
             return Done::Taken;
         };
         let limits = &self.state.limits;
         if client.watches.len() + keys.len() > limits.block_commands
-            || client.watches.bytes() + block::bytes_of(&keys) > limits.block_bytes
+            || client.watches.bytes() + multi_block::bytes_of(&keys) > limits.block_bytes
         {
-            client.refuse(desk.out, "ERR too much is watched: EXEC or UNWATCH first");
+            client.refuse(
+                context.out,
+                "ERR too much is watched: EXEC or UNWATCH first",
+            );
             return Done::Taken;
         }
         let mut slots = client.watches.slots.clone();
@@ -144,7 +159,7 @@ impl RespFace {
         slots.sort_unstable();
         slots.dedup();
         if !route::go_together(self.state.kind, &self.map, &slots) {
-            client.refuse(desk.out, route::CROSS_SLOT);
+            client.refuse(context.out, route::CROSS_SLOT);
             return Done::Taken;
         }
         let first = slot::of(first);
@@ -152,10 +167,10 @@ impl RespFace {
         if client.watches.own.is_some_and(|own| own.0 != node) {
             // The slot has moved since: what is watched at the other node may change unseen.
             client.watches.lost = true;
-            client.answer(desk.out, Bytes::from_static(b"+OK\r\n"));
+            client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
             return Done::Taken;
         }
-        if !desk.has_room(node) {
+        if !context.has_room(node) {
             return Done::Not(Progress::AwaitsRoom);
         }
         let kumiki = self.state.kind == Kind::Kumiki;
@@ -164,36 +179,36 @@ impl RespFace {
         words.extend(keys.iter().map(|key| &key[..]));
         let mut bytes = Vec::new();
         resp::command::write_command(&mut bytes, &words);
-        let lane = match kumiki {
-            true => self.lane(client),
+        let connection_key = match kumiki {
+            true => self.connection_key(client),
             false => self.own_lane(client, node),
         };
         let route = route::route(first);
         client.alone = true;
-        let errand = Errand {
+        let dispatch = Dispatch {
             sequence: client.expect(Pending::Watch(keys)),
             part: 0,
             node,
-            lane,
+            connection_key,
             replies: 1,
             safe: kumiki,
             route,
             connection: client.watches.own.map(|own| own.2),
         };
-        desk.send(errand, bytes.into());
+        context.send(dispatch, bytes.into());
         Done::Taken
     }
 
-    fn exec(&mut self, client: &mut Client, desk: &mut Desk<'_>) -> Done {
+    fn exec(&mut self, client: &mut Client, context: &mut RequestContext<'_>) -> Done {
         let Some(block) = &client.block else {
-            client.refuse(desk.out, "ERR EXEC without MULTI");
+            client.refuse(context.out, "ERR EXEC without MULTI");
             return Done::Taken;
         };
         if block.failed {
             client.block = None;
-            self.unwatch(client, desk);
+            self.unwatch(client, context);
             let text = "EXECABORT Transaction discarded because of previous errors.";
-            client.refuse(desk.out, text);
+            client.refuse(context.out, text);
             return Done::Taken;
         }
         let mut slots = client.watches.slots.clone();
@@ -205,8 +220,8 @@ impl RespFace {
         );
         if !route::go_together(self.state.kind, &self.map, &slots) {
             client.block = None;
-            self.unwatch(client, desk);
-            client.refuse(desk.out, route::CROSS_SLOT);
+            self.unwatch(client, context);
+            client.refuse(context.out, route::CROSS_SLOT);
             return Done::Taken;
         }
         let watches = !client.watches.is_empty();
@@ -221,34 +236,36 @@ impl RespFace {
             client.alone = true;
             return Done::Not(Progress::AwaitsReply);
         }
-        if !desk.has_room(node) {
+        if !context.has_room(node) {
             return Done::Not(Progress::AwaitsRoom);
         }
         let block = client.block.take().expect("just seen");
         if client.watches.lost {
-            self.unwatch(client, desk);
-            client.answer_with(desk.out, |writer| writer.null_array());
+            self.unwatch(client, context);
+            client.answer_with(context.out, |writer| writer.null_array());
             return Done::Taken;
         }
         let watches = std::mem::take(&mut client.watches);
         if block.is_empty() && watches.is_empty() {
-            client.answer(desk.out, Bytes::from_static(b"*0\r\n"));
+            client.answer(context.out, Bytes::from_static(b"*0\r\n"));
             return Done::Taken;
         }
         // A connection of the client's own is another one than that which what follows takes.
         client.alone = elsewhere || watches.own.is_some();
         let (bytes, replies) = block.encode(&watches.versions);
-        let errand = Errand {
+        let dispatch = Dispatch {
             sequence: client.expect(Pending::Waiting),
             part: 0,
             node,
-            lane: watches.own.map_or_else(|| self.lane(client), |own| own.1),
+            connection_key: watches
+                .own
+                .map_or_else(|| self.connection_key(client), |own| own.1),
             replies,
             safe: !block.changes && watches.own.is_none(),
             route: slots.first().map_or(0, |&slot| route::route(slot)),
             connection: watches.own.map(|own| own.2),
         };
-        desk.send(errand, bytes);
+        context.send(dispatch, bytes);
         Done::Taken
     }
 }

@@ -8,9 +8,9 @@ use bytes::{Bytes, BytesMut};
 use resp::ReplyParser;
 use resp::command::write_command;
 
-use crate::machine::pack::Pack;
-use crate::machine::query::{Answer, ClientId, Lane, Query};
-use crate::machine::wire::{Broken, Wire};
+use crate::runtime::out_batch::OutBatch;
+use crate::runtime::query::{Answer, ClientId, ConnectionKey, Query};
+use crate::runtime::wire::{Wire, WireError};
 use crate::tls::ToNodes;
 
 /// How connections to nodes are set up.
@@ -24,7 +24,7 @@ pub(crate) struct Options {
     pub(crate) tls: Option<Arc<ToNodes>>,
 }
 
-/// What the number of a lane says.
+/// What the number of a connection key says.
 ///
 /// | bits | meaning |
 /// |---|---|
@@ -33,32 +33,32 @@ pub(crate) struct Options {
 /// | 9 | it is one client's own |
 /// | 10…25, 26…57 | that client: its thread, its number |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LaneName {
+pub(crate) struct ConnectionProperties {
     pub(crate) resp3: bool,
     pub(crate) index: u8,
     pub(crate) own: Option<(u16, u32)>,
 }
 
-impl LaneName {
-    /// A lane of this client alone.
-    pub(crate) fn of_client(resp3: bool, id: ClientId) -> LaneName {
-        LaneName {
+impl ConnectionProperties {
+    /// A connection key of this client alone.
+    pub(crate) fn of_client(resp3: bool, id: ClientId) -> ConnectionProperties {
+        ConnectionProperties {
             resp3,
             index: 0,
             own: Some((id.thread, id.number)),
         }
     }
 
-    pub(crate) fn lane(self) -> Lane {
+    pub(crate) fn connection_key(self) -> ConnectionKey {
         let own = self.own.map_or(0, |(thread, number)| {
             1 << 9 | u64::from(thread) << 10 | u64::from(number) << 26
         });
-        Lane(u64::from(self.resp3) | u64::from(self.index) << 1 | own)
+        ConnectionKey(u64::from(self.resp3) | u64::from(self.index) << 1 | own)
     }
 
-    pub(crate) fn of(lane: Lane) -> LaneName {
-        let bits = lane.0;
-        LaneName {
+    pub(crate) fn of(connection_key: ConnectionKey) -> ConnectionProperties {
+        let bits = connection_key.0;
+        ConnectionProperties {
             resp3: bits & 1 == 1,
             index: (bits >> 1) as u8,
             own: (bits >> 9 & 1 == 1).then_some(((bits >> 10) as u16, (bits >> 26) as u32)),
@@ -89,8 +89,13 @@ pub(crate) struct RespWire {
 impl Wire for RespWire {
     type Options = Options;
 
-    fn open(options: &Options, lane: Lane, pack: &mut Pack, now: Duration) -> RespWire {
-        let name = LaneName::of(lane);
+    fn open(
+        options: &Options,
+        connection_key: ConnectionKey,
+        pack: &mut OutBatch,
+        now: Duration,
+    ) -> RespWire {
+        let name = ConnectionProperties::of(connection_key);
         let mut wire = RespWire {
             flights: VecDeque::new(),
             parser: ReplyParser::new(),
@@ -120,7 +125,7 @@ impl Wire for RespWire {
         self.greeting == 0
     }
 
-    fn put(&mut self, query: Query, pack: &mut Pack, now: Duration) {
+    fn put(&mut self, query: Query, pack: &mut OutBatch, now: Duration) {
         pack.put(&query.bytes);
         self.flights.push_back(Flight {
             missing: query.replies,
@@ -130,9 +135,9 @@ impl Wire for RespWire {
         });
     }
 
-    fn seal(&mut self, _: &mut Pack) {}
+    fn seal(&mut self, _: &mut OutBatch) {}
 
-    fn ask_for_life(&mut self, pack: &mut Pack, now: Duration) {
+    fn ask_for_life(&mut self, pack: &mut OutBatch, now: Duration) {
         self.put_own(&[b"PING"], pack, now);
     }
 
@@ -140,12 +145,12 @@ impl Wire for RespWire {
         &mut self,
         input: &mut BytesMut,
         told: &mut dyn FnMut(Query, Answer),
-    ) -> Result<(), Broken> {
+    ) -> Result<(), WireError> {
         loop {
             let end = match self.parser.parse(input) {
                 Ok(None) => return Ok(()),
                 Ok(Some(end)) => end,
-                Err(error) => return Err(Broken::Nonsense(error.to_string())),
+                Err(error) => return Err(WireError::Nonsense(error.to_string())),
             };
             let bytes = input.split_to(end).freeze();
             if bytes[0] == b'>' {
@@ -154,7 +159,7 @@ impl Wire for RespWire {
             }
             let Some(flight) = self.flights.front_mut() else {
                 let what = "a reply that nobody has asked for";
-                return Err(Broken::Nonsense(what.to_owned()));
+                return Err(WireError::Nonsense(what.to_owned()));
             };
             flight.missing -= 1;
             if flight.missing > 0 {
@@ -198,7 +203,7 @@ impl Wire for RespWire {
 }
 
 impl RespWire {
-    fn put_own(&mut self, request: &[&[u8]], pack: &mut Pack, now: Duration) {
+    fn put_own(&mut self, request: &[&[u8]], pack: &mut OutBatch, now: Duration) {
         pack.put_with(|out| write_command(out, request));
         self.flights.push_back(Flight {
             query: None,
@@ -209,14 +214,14 @@ impl RespWire {
     }
 
     /// A reply to a request of the proxy's own.
-    fn greeted(&mut self, reply: &[u8]) -> Result<(), Broken> {
+    fn greeted(&mut self, reply: &[u8]) -> Result<(), WireError> {
         if self.greeting == 0 {
             // The node lives, whatever it says.
             return Ok(());
         }
         self.greeting -= 1;
         match reply {
-            [b'-', text @ ..] => Err(Broken::Refused(
+            [b'-', text @ ..] => Err(WireError::Refused(
                 String::from_utf8_lossy(text).trim_end().to_owned(),
             )),
             _ => Ok(()),
@@ -227,7 +232,7 @@ impl RespWire {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::query::NodeIndex;
+    use crate::runtime::query::NodeIndex;
 
     fn query(sequence: u64, replies: u32) -> Query {
         Query {
@@ -239,7 +244,7 @@ mod tests {
             sequence,
             part: 0,
             node: NodeIndex(0),
-            lane: Lane(0),
+            connection_key: ConnectionKey(0),
             bytes: Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"),
             connection: None,
             replies,
@@ -251,7 +256,7 @@ mod tests {
         }
     }
 
-    fn received(wire: &mut RespWire, bytes: &[u8]) -> Result<Vec<(u64, Vec<u8>, bool)>, Broken> {
+    fn received(wire: &mut RespWire, bytes: &[u8]) -> Result<Vec<(u64, Vec<u8>, bool)>, WireError> {
         let mut all = Vec::new();
         let mut input = BytesMut::new();
         for byte in bytes {
@@ -267,8 +272,13 @@ mod tests {
 
     #[test]
     fn replies_find_their_queries_in_any_pieces() {
-        let mut pack = Pack::default();
-        let mut wire = RespWire::open(&Options::default(), Lane(0), &mut pack, Duration::ZERO);
+        let mut pack = OutBatch::default();
+        let mut wire = RespWire::open(
+            &Options::default(),
+            ConnectionKey(0),
+            &mut pack,
+            Duration::ZERO,
+        );
         for (sequence, replies) in [(1, 1), (2, 3), (3, 2), (4, 1)] {
             wire.put(query(sequence, replies), &mut pack, Duration::ZERO);
         }
@@ -293,14 +303,14 @@ mod tests {
             password: Some("secret".to_owned()),
             tls: None,
         };
-        let mut pack = Pack::default();
-        let mut wire = RespWire::open(&options, Lane(0), &mut pack, Duration::ZERO);
+        let mut pack = OutBatch::default();
+        let mut wire = RespWire::open(&options, ConnectionKey(0), &mut pack, Duration::ZERO);
         assert!(!wire.has_room() && !pack.is_empty());
         assert_eq!(received(&mut wire, b"+OK\r\n"), Ok(vec![]));
         assert!(wire.has_room());
-        let mut wire = RespWire::open(&options, Lane(1), &mut pack, Duration::ZERO);
+        let mut wire = RespWire::open(&options, ConnectionKey(1), &mut pack, Duration::ZERO);
         let refused = received(&mut wire, b"-WRONGPASS no\r\n");
-        assert_eq!(refused, Err(Broken::Refused("WRONGPASS no".to_owned())));
+        assert_eq!(refused, Err(WireError::Refused("WRONGPASS no".to_owned())));
     }
 
     #[test]
@@ -310,13 +320,13 @@ mod tests {
             thread: 7,
             number: u32::MAX,
         };
-        let shared = LaneName {
+        let shared = ConnectionProperties {
             resp3: true,
             index: 200,
             own: None,
         };
-        for name in [shared, LaneName::of_client(false, id)] {
-            assert_eq!(LaneName::of(name.lane()), name);
+        for name in [shared, ConnectionProperties::of_client(false, id)] {
+            assert_eq!(ConnectionProperties::of(name.connection_key()), name);
         }
     }
 }

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use rustls::{ClientConnection, ServerConfig, ServerConnection};
 use slab::Slab;
 
-use crate::net::{Happened, Network};
+use crate::net::{Network, SocketEvent};
 use session::{Around, Phase, Session};
 
 pub(crate) use blocking::Blocking;
@@ -69,8 +69,8 @@ pub(crate) struct Tls<N: Network> {
     /// To be looked at without anything having happened.
     fresh: Vec<usize>,
     /// To be told by the next wait.
-    told: Vec<Happened>,
-    raw: Vec<Happened>,
+    told: Vec<SocketEvent>,
+    raw: Vec<SocketEvent>,
     /// Memory for ciphertext, if nobody has it.
     spare: Vec<u8>,
     logged: Option<Instant>,
@@ -123,7 +123,7 @@ impl<N: Network> Tls<N> {
 
     /// Goes on with a session, to which `happened` has happened, and notes what its owner is to be
     /// told.
-    fn go_on(&mut self, key: usize, happened: Happened) {
+    fn go_on(&mut self, key: usize, happened: SocketEvent) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -141,12 +141,12 @@ impl<N: Network> Tls<N> {
         let told = match done {
             Ok(open) if open && was_open => {
                 let waits = self.sessions[key].has_ciphertext();
-                Happened {
+                SocketEvent {
                     writable: happened.writable && !waits,
                     ..happened
                 }
             }
-            Ok(true) => Happened {
+            Ok(true) => SocketEvent {
                 token: 0,
                 readable: true,
                 writable: true,
@@ -156,7 +156,7 @@ impl<N: Network> Tls<N> {
             Err(error) => {
                 self.log_failure(key, &error);
                 self.sessions[key].fail(error);
-                Happened {
+                SocketEvent {
                     token: 0,
                     readable: true,
                     writable: true,
@@ -167,7 +167,7 @@ impl<N: Network> Tls<N> {
         if let Some(token) = token
             && (told.readable || told.writable || told.ended)
         {
-            self.told.push(Happened { token, ..told });
+            self.told.push(SocketEvent { token, ..told });
         }
     }
 
@@ -213,7 +213,7 @@ impl<N: Network> Tls<N> {
             self.log_failure(key, &error);
             self.sessions[key].fail(error);
             if let Some(token) = self.sessions[key].token {
-                self.told.push(Happened {
+                self.told.push(SocketEvent {
                     token,
                     readable: true,
                     writable: true,
@@ -312,7 +312,7 @@ impl<N: Network> Network for Tls<N> {
                 if let (Ok(1..), true, Some(token)) = (&result, session.has_ended(), session.token)
                 {
                     // Whoever got less than there was room for does not ask again by itself.
-                    self.told.push(Happened {
+                    self.told.push(SocketEvent {
                         token,
                         readable: true,
                         writable: false,
@@ -350,9 +350,13 @@ impl<N: Network> Network for Tls<N> {
         }
     }
 
-    fn wait(&mut self, happened: &mut Vec<Happened>, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(
+        &mut self,
+        happened: &mut Vec<SocketEvent>,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
         for key in std::mem::take(&mut self.fresh) {
-            let nothing = Happened {
+            let nothing = SocketEvent {
                 token: 0,
                 readable: false,
                 writable: false,

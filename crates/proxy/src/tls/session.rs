@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use rustls::{AlertDescription, CertificateError, Connection, InvalidMessage};
 
 use super::MOST_WAITING;
-use crate::net::{Happened, Network};
+use crate::net::{Network, SocketEvent};
 
 /// Bytes of ciphertext read at a time.
 const READ: usize = 64 * 1024;
@@ -79,7 +79,7 @@ impl<S: Send> Session<S> {
         }
     }
 
-    pub(super) fn note(&mut self, happened: Happened) {
+    pub(super) fn note(&mut self, happened: SocketEvent) {
         self.drained &= !(happened.readable || happened.ended);
         self.ended |= happened.ended;
     }

@@ -17,9 +17,9 @@
 //! Invariants:
 //! 1. Nothing that writes to such a table reaches a node. A statement whose text the proxy does not
 //!    know is not executed: its client is told to prepare it again.
-//! 2. A request is answered once: at once, or when its letter comes.
-//! 3. What waits for letters is bounded: of a connection that has asked so much, nothing more about
-//!    such a table is carried out until a letter has come.
+//! 2. A request is answered once: at once, or when its lock reply comes.
+//! 3. What waits for lock replies is bounded: of a connection that has asked so much, nothing more about
+//!    such a table is carried out until a lock reply has come.
 
 mod reading;
 pub(crate) mod row;
@@ -36,22 +36,22 @@ use cql::statement::lock::SUPPORTED;
 use cql::statement::{LockStatement, Summary, TableName};
 use cql::{BoundValues, Consistency, Response, ResultBody, StreamId, Version};
 
-use self::schema::Known;
+use self::schema::LockTableSchema;
 use self::step::{Judged, Step};
 use super::client::Client;
-use super::face::CqlFace;
+use super::protocol::CqlProtocol;
 use crate::config::LockTable;
 use crate::locks::Outcome;
-use crate::locks::desk::LockDesk;
-use crate::locks::letters::Question;
-use crate::machine::face::{Desk, Letter};
+use crate::locks::lock_service::LockService;
+use crate::locks::pending_requests::PendingRequest;
+use crate::runtime::protocol::{LockReply, RequestContext};
 
 /// The locks, and which tables they are.
 #[derive(Default)]
 pub(crate) struct Keeping {
     pub(crate) tables: Vec<LockTable>,
     /// `None`: the proxy keeps none.
-    pub(crate) desk: Option<Arc<LockDesk>>,
+    pub(crate) context: Option<Arc<LockService>>,
 }
 
 /// A statement as it came: where it is answered, and how.
@@ -65,9 +65,9 @@ pub(crate) struct Said<'a> {
     pub(crate) skip_metadata: bool,
 }
 
-/// What a client is to be told of: a statement whose answer comes as a letter.
+/// What a client is to be told of: a statement whose answer comes as a lock reply.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingLockRequest {
     stream: StreamId,
     step: Arc<Step>,
     skip_metadata: bool,
@@ -99,7 +99,7 @@ impl LockTable {
     }
 }
 
-impl CqlFace {
+impl CqlProtocol {
     /// Whether there are tables of locks.
     pub(crate) fn keeps_lock_tables(&self) -> bool {
         !self.state.setting.keeping.tables.is_empty()
@@ -151,12 +151,17 @@ impl CqlFace {
     }
 
     /// Carries out a statement about a table of locks; its answer may come later.
-    pub(crate) fn lock(&mut self, client: &mut Client, said: Said<'_>, desk: &mut Desk<'_>) {
+    pub(crate) fn lock(
+        &mut self,
+        client: &mut Client,
+        said: Said<'_>,
+        context: &mut RequestContext<'_>,
+    ) {
         let step = match self.step(said) {
             Ok(step) => Arc::new(step),
             Err(what) => return client.refuse(said.stream, INVALID, &what),
         };
-        let Some(locks) = &self.state.setting.keeping.desk else {
+        let Some(locks) = &self.state.setting.keeping.context else {
             return client.refuse(said.stream, INVALID, "this proxy keeps no locks");
         };
         let change = {
@@ -171,16 +176,16 @@ impl CqlFace {
             Ok(outcome) => tell(client, said.stream, &step, said.skip_metadata, &outcome),
             Err(ticket) => {
                 let (aim, name) = (step.aim(), step.lock.clone());
-                let about = Asked {
+                let about = PendingLockRequest {
                     stream: said.stream,
                     step,
                     skip_metadata: said.skip_metadata,
                 };
-                let question = Question::new(ticket, &name, aim, about);
+                let question = PendingRequest::new(ticket, &name, aim, about);
                 let sequence = client.next_question();
-                self.letters.expect(client.id, sequence, &question);
+                self.lock_replies.expect(client.id, sequence, &question);
                 client.asked.insert(sequence, question);
-                desk.wait_for_letter();
+                context.wait_for_lock_reply();
             }
         }
     }
@@ -188,7 +193,7 @@ impl CqlFace {
     /// What a statement asks for.
     fn step(&self, said: Said<'_>) -> Result<Step, String> {
         let statement = LockStatement::parse(said.text).map_err(|error| error.to_string())?;
-        let is_it = |known: &&Known| known.name.is(&statement.table, said.current);
+        let is_it = |known: &&LockTableSchema| known.name.is(&statement.table, said.current);
         let Some(known) = self.known.lock_tables.iter().find(is_it) else {
             return Err(format!("{SUPPORTED}: {} is none", statement.table));
         };
@@ -208,22 +213,22 @@ impl CqlFace {
     }
 
     /// The locks have answered a statement.
-    pub(crate) fn deliver_letter(client: &mut Client, letter: &Letter) {
-        let Some(question) = client.asked.remove(&letter.sequence) else {
+    pub(crate) fn deliver_letter(client: &mut Client, lock_reply: &LockReply) {
+        let Some(question) = client.asked.remove(&lock_reply.sequence) else {
             return;
         };
         let asked = question.about;
         let (stream, skip) = (asked.stream, asked.skip_metadata);
-        tell(client, stream, &asked.step, skip, &letter.outcome);
+        tell(client, stream, &asked.step, skip, &lock_reply.outcome);
     }
 
     /// Forgets what a client that has gone asked for.
     pub(crate) fn forget_locks(&mut self, client: &mut Client) {
-        let Some(locks) = &self.state.setting.keeping.desk else {
+        let Some(locks) = &self.state.setting.keeping.context else {
             return;
         };
         for question in std::mem::take(&mut client.asked).into_values() {
-            self.letters.forget(locks, &question);
+            self.lock_replies.forget(locks, &question);
         }
     }
 }

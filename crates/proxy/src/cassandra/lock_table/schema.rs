@@ -7,7 +7,7 @@ use cql::request::{Prepare, Request};
 use cql::response::{ColumnSpec, Columns};
 use cql::{DataType, Response, ResultBody, Value};
 
-use super::super::asked::{Asked, Table};
+use super::super::control_connection::{ControlConnection, Table};
 use super::super::wire::quoted;
 use crate::config::LockTable;
 
@@ -31,7 +31,7 @@ const TYPES: [DataType; 14] = [
 
 /// A table of locks, and what the nodes say of it.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Known {
+pub(crate) struct LockTableSchema {
     pub(crate) name: LockTable,
     /// Otherwise what is wrong with it, as a client is told.
     pub(crate) schema: Result<Arc<Schema>, String>,
@@ -70,7 +70,10 @@ impl Schema {
 ///
 /// # Errors
 /// The node does not answer.
-pub(crate) fn ask(asked: &mut Asked, tables: &[LockTable]) -> Result<Vec<Known>, String> {
+pub(crate) fn ask(
+    asked: &mut ControlConnection,
+    tables: &[LockTable],
+) -> Result<Vec<LockTableSchema>, String> {
     let mut all = Vec::new();
     for name in tables {
         let schema = one(asked, name)?.map(Arc::new);
@@ -78,12 +81,12 @@ pub(crate) fn ask(asked: &mut Asked, tables: &[LockTable]) -> Result<Vec<Known>,
             tracing::debug!("{name} keeps no locks: {what}");
         }
         let name = name.clone();
-        all.push(Known { name, schema });
+        all.push(LockTableSchema { name, schema });
     }
     Ok(all)
 }
 
-fn one(asked: &mut Asked, name: &LockTable) -> Result<Result<Schema, String>, String> {
+fn one(asked: &mut ControlConnection, name: &LockTable) -> Result<Result<Schema, String>, String> {
     let text = |text: &str| text.replace('\'', "''");
     let of_it = format!(
         "WHERE keyspace_name = '{}' AND table_name = '{}'",

@@ -23,7 +23,7 @@ use cql::{BoundValues, DataType, Value};
 use super::reading::{Must, Reading, Set};
 use super::row::{Mixed, Row};
 use super::schema::Schema;
-use crate::locks::letters::Aim;
+use crate::locks::pending_requests::WhenAbandoned;
 
 /// With what the names of locks of CQL begin, which no client of RESP will choose by chance.
 const PREFIX: &[u8] = b"\0cql\0";
@@ -133,10 +133,10 @@ impl Step {
 
     /// What becomes of it when its client has gone. Who would make a row where there is none would
     /// hold a lock for nobody; what changes a row that there must be, or deletes it, may free one.
-    pub(crate) fn aim(&self) -> Aim {
+    pub(crate) fn aim(&self) -> WhenAbandoned {
         match self.judge(None) {
-            Judged::Applied(Verdict::Set { .. }) => Aim::Holds,
-            _ => Aim::Other,
+            Judged::Applied(Verdict::Set { .. }) => WhenAbandoned::Holds,
+            _ => WhenAbandoned::Other,
         }
     }
 

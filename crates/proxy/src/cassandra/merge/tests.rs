@@ -6,7 +6,7 @@ use cql::{Bound, HEADER_LEN, Limits, ValueList};
 use std::time::Duration;
 
 use super::*;
-use crate::machine::query::{ClientId, Lane};
+use crate::runtime::query::{ClientId, ConnectionKey};
 
 /// An EXECUTE.
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ fn query(number: u64, write: Write, version: Version) -> Query {
         sequence: number,
         part: write.part,
         node: NodeIndex(0),
-        lane: Lane(0),
+        connection_key: ConnectionKey(0),
         bytes: bytes.into(),
         connection: None,
         replies: 1,
@@ -66,8 +66,8 @@ fn together(writes: &[Write], version: Version) -> Vec<Vec<u64>> {
     let mut all: Vec<Vec<u64>> = Vec::new();
     for parcel in parcels(queries.collect(), version) {
         let queries = match parcel {
-            Parcel::Alone(query) => vec![query],
-            Parcel::Together(queries, batch) => {
+            Outgoing::Alone(query) => vec![query],
+            Outgoing::Together(queries, batch) => {
                 check(&queries, &batch);
                 queries
             }
@@ -200,8 +200,8 @@ fn meaning_of(response: Response<'_>) -> Option<Vec<u8>> {
     let header = header_of(&bytes, Direction::Response).expect("an envelope");
     let body = &bytes[HEADER_LEN..];
     match meaning(Envelope { header, body }, &bytes) {
-        Meaning::Each(bytes) => Some(bytes.to_vec()),
-        Meaning::Again => None,
+        BatchOutcome::Each(bytes) => Some(bytes.to_vec()),
+        BatchOutcome::Again => None,
     }
 }
 

@@ -3,9 +3,9 @@
 use cql::response::{ErrorBody, INVALID};
 use cql::{Packer, RequestMessage};
 
-use super::super::lane::{LaneName, login};
+use super::super::connection_key::{ConnectionProperties, login};
 use super::*;
-use crate::machine::query::{ClientId, NodeIndex};
+use crate::runtime::query::{ClientId, NodeIndex};
 
 const CLIENT: ClientId = ClientId {
     place: 0,
@@ -34,7 +34,7 @@ impl Node {
 
     /// Takes what the wire has to say.
     fn hear(&mut self, wire: &mut CqlWire) {
-        let mut pack = Pack::default();
+        let mut pack = OutBatch::default();
         wire.seal(&mut pack);
         let mut input = BytesMut::from(&pack.bytes()[..]);
         while let Some(mut some) = frames::take(&mut self.unpacker, &mut input).expect("CQL") {
@@ -60,7 +60,7 @@ impl Node {
     }
 
     /// Answers the only request that there is.
-    fn answer(&mut self, wire: &mut CqlWire, response: Response<'_>) -> Result<(), Broken> {
+    fn answer(&mut self, wire: &mut CqlWire, response: Response<'_>) -> Result<(), WireError> {
         let (stream, ..) = self.asked.pop().expect("a request");
         let bytes = self.say(vec![(stream, response)]);
         wire.receive(&mut BytesMut::from(&bytes[..]), &mut |_, _| {
@@ -76,14 +76,19 @@ impl Node {
     }
 }
 
-fn open(name: &LaneName) -> CqlWire {
+fn open(name: &ConnectionProperties) -> CqlWire {
     let options = Options::default();
-    let lane = options.lanes.lane(name);
-    CqlWire::open(&options, lane, &mut Pack::default(), Duration::ZERO)
+    let connection_key = options.connection_keys.connection_key(name);
+    CqlWire::open(
+        &options,
+        connection_key,
+        &mut OutBatch::default(),
+        Duration::ZERO,
+    )
 }
 
-fn name(version: Version) -> LaneName {
-    LaneName {
+fn name(version: Version) -> ConnectionProperties {
+    ConnectionProperties {
         version,
         index: 0,
         keyspace: None,
@@ -111,7 +116,7 @@ fn query(number: u64, version: Version, text: &str) -> Query {
         sequence: number,
         part: 0,
         node: NodeIndex(0),
-        lane: Lane(0),
+        connection_key: ConnectionKey(0),
         bytes: bytes.into(),
         connection: None,
         replies: 1,
@@ -150,7 +155,7 @@ fn replies_find_their_queries_in_any_order_and_any_pieces() {
                         let filling = "x".repeat(random.usize(..most));
                         let text = format!("{put} {filling}");
                         let query = query(put, version, &text);
-                        wire.put(query, &mut Pack::default(), Duration::ZERO);
+                        wire.put(query, &mut OutBatch::default(), Duration::ZERO);
                         put += 1;
                     }
                 }
@@ -200,7 +205,7 @@ fn streams_run_out_and_come_back() {
             node.hear(&mut wire);
         }
         let query = query(number, Version::V4, "x");
-        wire.put(query, &mut Pack::default(), Duration::ZERO);
+        wire.put(query, &mut OutBatch::default(), Duration::ZERO);
     }
     node.hear(&mut wire);
     assert!(!wire.has_room() && !wire.may_ask());
@@ -215,7 +220,7 @@ fn streams_run_out_and_come_back() {
     assert!(wire.has_room());
     wire.put(
         query(1, Version::V4, "y"),
-        &mut Pack::default(),
+        &mut OutBatch::default(),
         Duration::ZERO,
     );
     node.hear(&mut wire);
@@ -254,7 +259,7 @@ fn a_lane_says_who_it_is_and_uses_its_keyspace_first() {
 fn errors_in_the_greeting_are_told_apart() {
     let error = |code, text| Response::Error(ErrorBody::plain(code, text));
     let greeted = |steps: usize, code: i32, text: &'static str| {
-        let name = LaneName {
+        let name = ConnectionProperties {
             keyspace: Some("app".into()),
             credential: Some(Credential::of_password("user", "secret")),
             ..name(Version::V4)
@@ -284,9 +289,13 @@ fn errors_in_the_greeting_are_told_apart() {
         (2, starting, "later", false, false),
     ] {
         let broken = greeted(steps, code, text);
-        let unready = matches!(broken, Broken::Unready(_));
-        assert_eq!(matches!(broken, Broken::Refused(_)), refused, "{broken:?}");
-        assert_eq!(matches!(broken, Broken::Lacks(_)), lacks, "{broken:?}");
+        let unready = matches!(broken, WireError::Unready(_));
+        assert_eq!(
+            matches!(broken, WireError::Refused(_)),
+            refused,
+            "{broken:?}"
+        );
+        assert_eq!(matches!(broken, WireError::Lacks(_)), lacks, "{broken:?}");
         assert_eq!(unready, !refused && !lacks, "{broken:?}");
     }
 }
@@ -298,13 +307,13 @@ fn a_node_that_refuses_the_proxy_is_believed() {
     let refused = node.answer(&mut wire, Response::Authenticate("x"));
     assert_eq!(
         refused,
-        Err(Broken::Unready("it asks for a password".to_owned()))
+        Err(WireError::Unready("it asks for a password".to_owned()))
     );
-    let lane = login(Version::V5, CLIENT);
+    let connection_key = login(Version::V5, CLIENT);
     let mut wire = CqlWire::open(
         &Options::default(),
-        lane,
-        &mut Pack::default(),
+        connection_key,
+        &mut OutBatch::default(),
         Duration::ZERO,
     );
     let mut node = Node::new(Version::V5);
@@ -318,7 +327,7 @@ fn a_connection_with_another_keyspace_or_a_strange_reply_is_given_up() {
     let (mut wire, mut node) = welcome(Version::V5);
     wire.put(
         query(5, Version::V5, "x"),
-        &mut Pack::default(),
+        &mut OutBatch::default(),
         Duration::ZERO,
     );
     node.hear(&mut wire);
@@ -329,12 +338,12 @@ fn a_connection_with_another_keyspace_or_a_strange_reply_is_given_up() {
     let received = wire.receive(&mut BytesMut::from(&bytes[..]), &mut |query, _| {
         told.push(query.sequence);
     });
-    assert!(matches!(received, Err(Broken::Spoilt(_))));
+    assert!(matches!(received, Err(WireError::Spoilt(_))));
     assert_eq!(told, [5]);
     let (mut wire, node) = welcome(Version::V4);
     let bytes = node.say(vec![(StreamId(9), Response::Ready)]);
     let received = wire.receive(&mut BytesMut::from(&bytes[..]), &mut |_, _| {});
-    assert!(matches!(received, Err(Broken::Nonsense(_))));
+    assert!(matches!(received, Err(WireError::Nonsense(_))));
 }
 
 #[test]
@@ -342,11 +351,11 @@ fn a_node_is_asked_whether_it_lives_while_requests_take_their_time() {
     let (mut wire, mut node) = welcome(Version::V5);
     wire.put(
         query(1, Version::V5, "slow"),
-        &mut Pack::default(),
+        &mut OutBatch::default(),
         Duration::ZERO,
     );
     assert!(wire.may_ask() && wire.oldest().is_none());
-    wire.ask_for_life(&mut Pack::default(), Duration::from_secs(3));
+    wire.ask_for_life(&mut OutBatch::default(), Duration::from_secs(3));
     assert_eq!(wire.oldest(), Some(Duration::from_secs(3)));
     assert!(!wire.may_ask());
     node.hear(&mut wire);
@@ -364,7 +373,7 @@ fn a_late_reply_is_nobodys_and_frees_its_stream() {
     for version in [Version::V4, Version::V5] {
         let (mut wire, mut node) = welcome(version);
         let put = |wire: &mut CqlWire, number, now| {
-            wire.put(query(number, version, "x"), &mut Pack::default(), now);
+            wire.put(query(number, version, "x"), &mut OutBatch::default(), now);
         };
         put(&mut wire, 1, second);
         put(&mut wire, 2, 2 * second);
@@ -382,7 +391,7 @@ fn a_late_reply_is_nobodys_and_frees_its_stream() {
             []
         );
         let told = given_up(&mut wire, 4 * second);
-        assert_eq!(told, [(1, Why::Unanswered(3 * second))]);
+        assert_eq!(told, [(1, NodeError::Unanswered(3 * second))]);
         assert_eq!((wire.under_way(), wire.flights.len()), (1, 2));
         // The stream is not given to another request before its reply has come.
         put(&mut wire, 3, 4 * second);
@@ -412,7 +421,7 @@ fn a_connection_that_answers_too_little_is_given_up() {
             node.hear(&mut wire);
         }
         let query = query(number, Version::V4, "x");
-        wire.put(query, &mut Pack::default(), Duration::ZERO);
+        wire.put(query, &mut OutBatch::default(), Duration::ZERO);
     }
     node.hear(&mut wire);
     let (stream, ..) = node.asked[0];
@@ -445,7 +454,11 @@ fn write(key: u32, version: Version) -> Query {
 fn with_a_batch(version: Version) -> (CqlWire, Node, StreamId) {
     let (mut wire, mut node) = welcome(version);
     for key in 0..3 {
-        wire.put(write(key, version), &mut Pack::default(), Duration::ZERO);
+        wire.put(
+            write(key, version),
+            &mut OutBatch::default(),
+            Duration::ZERO,
+        );
     }
     assert_eq!(wire.under_way(), 3);
     node.hear(&mut wire);
@@ -497,7 +510,11 @@ fn writes_of_a_batch_that_is_refused_are_sent_one_by_one() {
 #[test]
 fn merged_writes_are_given_up_each() {
     let (mut wire, ..) = with_a_batch(Version::V4);
-    wire.put(write(9, Version::V4), &mut Pack::default(), Duration::ZERO);
+    wire.put(
+        write(9, Version::V4),
+        &mut OutBatch::default(),
+        Duration::ZERO,
+    );
     let mut given_up = Vec::new();
     wire.abandon(&mut |query| given_up.push(query.sequence));
     assert_eq!(given_up, [0, 1, 2, 9]);

@@ -9,7 +9,7 @@ use uring::{Done, Finish};
 
 use super::line::{Line, mark};
 use super::{LISTENERS, Uring, is_passing};
-use crate::net::Happened;
+use crate::net::SocketEvent;
 use crate::net::buffered::{Failure, LINGER, MOST};
 
 impl Uring {
@@ -200,8 +200,8 @@ impl Uring {
     }
 }
 
-fn event(token: usize, readable: bool, writable: bool, ended: bool) -> Happened {
-    Happened {
+fn event(token: usize, readable: bool, writable: bool, ended: bool) -> SocketEvent {
+    SocketEvent {
         token,
         readable,
         writable,

@@ -89,7 +89,7 @@ pub(super) fn moving_keys(name: &str) -> Option<Keys> {
     }
 }
 
-/// Whether an argument is this word, in any case of letters.
+/// Whether an argument is this word, in any case of lock replies.
 fn is(args: Args<'_>, at: usize, word: &[u8]) -> bool {
     args.get(at)
         .is_some_and(|arg| arg.eq_ignore_ascii_case(word))

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use kumiki_proxy::net::{Happened, Network, Wake};
+use kumiki_proxy::net::{Network, SocketEvent, Wake};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const LISTENER: usize = 7;
@@ -15,8 +15,8 @@ const STREAM: usize = 11;
 fn await_event<N: Network>(
     network: &mut N,
     token: usize,
-    wanted: impl Fn(&Happened) -> bool,
-) -> Happened {
+    wanted: impl Fn(&SocketEvent) -> bool,
+) -> SocketEvent {
     let begin = Instant::now();
     let mut happened = Vec::new();
     while begin.elapsed() < PATIENCE {

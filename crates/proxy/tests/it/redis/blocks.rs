@@ -11,8 +11,8 @@ fn what_was_watched_and_changed_is_not_executed() {
     };
     let servers = [Redis::start(&program, &[]), Redis::start(&program, &[])];
     let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
-    for machine in machines() {
-        let proxy = Proxy::start(machine, &addresses);
+    for runtime in machines() {
+        let proxy = Proxy::start(runtime, &addresses);
         let mut one = connect(proxy.address);
         let mut two = connect(proxy.address);
         one.told("SET a 1");
@@ -64,8 +64,8 @@ fn watched_blocks_of_many_clients_do_not_lose_updates() {
         return;
     };
     let server = Redis::start(&program, &[]);
-    for machine in machines() {
-        let proxy = Proxy::start(machine, &[server.address]);
+    for runtime in machines() {
+        let proxy = Proxy::start(runtime, &[server.address]);
         connect(proxy.address).told("SET sum 0");
         std::thread::scope(|scope| {
             for _ in 0..CLIENTS {
@@ -119,8 +119,8 @@ fn a_client_that_goes_waits_no_more() {
         return;
     };
     let server = Redis::start(&program, &[]);
-    for machine in machines() {
-        let proxy = Proxy::start(machine, &[server.address]);
+    for runtime in machines() {
+        let proxy = Proxy::start(runtime, &[server.address]);
         let mut direct = connect(server.address);
         let mut waits = connect(proxy.address);
         waits.send(&["BLPOP", "list", "0"]);
@@ -145,9 +145,9 @@ fn a_connection_of_a_clients_own_does_not_stay() {
     let Some(program) = redis_server() else {
         return;
     };
-    for machine in machines() {
+    for runtime in machines() {
         let server = Redis::start(&program, &[]);
-        let proxy = Proxy::start(machine, &[server.address]);
+        let proxy = Proxy::start(runtime, &[server.address]);
         let mut direct = connect(server.address);
         let mut figure = |section: &str, name: &str| -> usize {
             let told = direct.told(&format!("INFO {section}"));
@@ -160,7 +160,7 @@ fn a_connection_of_a_clients_own_does_not_stay() {
         for client in &mut clients {
             assert_eq!(client.told("SET a 0"), "+OK");
         }
-        // The keeper asks now and then, on a connection that it closes.
+        // The refresher asks now and then, on a connection that it closes.
         let shared = figure("clients", "connected_clients") + 1;
         let mut watches = connect(proxy.address);
         assert_eq!(watches.told("WATCH w"), "+OK");

@@ -83,8 +83,8 @@ fn two_servers_answer_as_one() {
     let servers = [Redis::start(&program, &[]), Redis::start(&program, &[])];
     let alone = Redis::start(&program, &[]);
     let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
-    for machine in machines() {
-        let proxy = Proxy::start(machine, &addresses);
+    for runtime in machines() {
+        let proxy = Proxy::start(runtime, &addresses);
         assert_eq!(proxy.running().kind(), kumiki_proxy::Kind::RedisServers);
         for protocol in ["2", "3"] {
             let mut one = connect(alone.address);
@@ -164,8 +164,8 @@ fn large_values_pass_whole() {
         return;
     };
     let server = Redis::start(&program, &[]);
-    for machine in machines() {
-        let proxy = Proxy::start(machine, &[server.address]);
+    for runtime in machines() {
+        let proxy = Proxy::start(runtime, &[server.address]);
         let mut client = connect(proxy.address);
         for len in [1, 4095, 4096, 100_000, 10_000_000] {
             let value = "x".repeat(len);

@@ -81,8 +81,8 @@ fn replies_do_not_cross_clients() {
     };
     let servers = [Redis::start(&program, &[]), Redis::start(&program, &[])];
     let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
-    for machine in machines() {
-        let proxy = Proxy::start(machine, &addresses);
+    for runtime in machines() {
+        let proxy = Proxy::start(runtime, &addresses);
         let count = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for number in 0..16 {
@@ -103,10 +103,10 @@ fn replies_do_not_cross_clients_while_nodes_die() {
     let steady = Redis::start(&program, &[]);
     let mut victim = Redis::start(&program, &[]);
     let addresses = [steady.address, victim.address];
-    for machine in machines() {
+    for runtime in machines() {
         let proxy = Proxy::start(
             |config| {
-                machine(config);
+                runtime(config);
                 config.timeout = std::time::Duration::from_millis(300);
                 config.patience = std::time::Duration::from_millis(600);
             },

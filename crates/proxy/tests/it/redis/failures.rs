@@ -26,10 +26,10 @@ fn a_node_that_stands_still_holds_up_only_its_own_keys() {
     let servers = [Redis::start(&program, &[]), Redis::start(&program, &[])];
     let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
     let [near, far] = keys();
-    for machine in machines() {
+    for runtime in machines() {
         let proxy = Proxy::start(
             |config| {
-                machine(config);
+                runtime(config);
                 config.timeout = Duration::from_secs(1);
                 config.patience = Duration::from_secs(1);
                 // Little, so that it is full at once.
@@ -187,8 +187,8 @@ fn a_stopping_proxy_answers_what_it_has_received() {
         return;
     };
     let server = Redis::start(&program, &[]);
-    for machine in machines() {
-        let proxy = Proxy::start(machine, &[server.address]);
+    for runtime in machines() {
+        let proxy = Proxy::start(runtime, &[server.address]);
         let mut client = connect(proxy.address);
         assert_eq!(client.told("SET a 1"), "+OK");
         client.send(&["EVAL", "for i=1,3000000 do end return 7", "1", "a"]);
@@ -208,9 +208,9 @@ fn clients_that_take_no_replies_are_closed_before_they_take_all_memory() {
         return;
     };
     let server = Redis::start(&program, &[]);
-    for machine in machines() {
+    for runtime in machines() {
         let bounded = |config: &mut kumiki_proxy::Config| {
-            machine(config);
+            runtime(config);
             config.limits.in_flight = 64 << 20;
         };
         let proxy = Proxy::start(bounded, &[server.address]);

@@ -88,10 +88,10 @@ fn clients_that_say_nothing_take_no_place_from_others() {
     };
     let server = Redis::start(&program, &[]);
     let password = Some("secret");
-    for machine in machines() {
+    for runtime in machines() {
         let proxy = Proxy::start(
             |config| {
-                machine(config);
+                runtime(config);
                 config.password = password.map(str::to_owned);
                 config.limits.clients = 20;
                 config.limits.greeting = PATIENCE;
@@ -119,10 +119,10 @@ fn who_does_not_say_the_password_is_turned_out() {
     };
     let server = Redis::start(&program, &[]);
     let password = Some("secret");
-    for machine in machines() {
+    for runtime in machines() {
         let proxy = Proxy::start(
             |config| {
-                machine(config);
+                runtime(config);
                 config.password = password.map(str::to_owned);
                 config.limits.greeting = LIMIT;
             },
@@ -169,10 +169,10 @@ fn who_stops_in_the_middle_of_a_request_is_turned_out() {
         return;
     };
     let server = Redis::start(&program, &[]);
-    for machine in machines() {
+    for runtime in machines() {
         let proxy = Proxy::start(
             |config| {
-                machine(config);
+                runtime(config);
                 config.limits.stall = LIMIT;
             },
             &[server.address],

@@ -45,11 +45,11 @@ fn threads_and_connections_pass_locks_on() {
         return;
     };
     let redis = Redis::start(&program, &[]);
-    for machine in machines() {
+    for runtime in machines() {
         let directory = tempfile::tempdir().expect("a directory");
         let proxy = Proxy::start(
             |config| {
-                machine(config);
+                runtime(config);
                 in_memory(config, directory.path());
             },
             &[redis.address],
@@ -138,11 +138,11 @@ fn who_has_ended_does_not_wait() {
         return;
     };
     let redis = Redis::start(&program, &[]);
-    for machine in machines() {
+    for runtime in machines() {
         let directory = tempfile::tempdir().expect("a directory");
         let proxy = Proxy::start(
             |config| {
-                machine(config);
+                runtime(config);
                 in_memory(config, directory.path());
             },
             &[redis.address],
@@ -190,11 +190,11 @@ fn a_connection_that_waits_holds_up_itself_alone() {
         return;
     };
     let redis = Redis::start(&program, &[]);
-    for machine in machines() {
+    for runtime in machines() {
         let directory = tempfile::tempdir().expect("a directory");
         let proxy = Proxy::start(
             |config| {
-                machine(config);
+                runtime(config);
                 in_memory(config, directory.path());
             },
             &[redis.address],
@@ -256,10 +256,10 @@ fn a_proxy_that_stops_lets_waiters_go_and_remembers_that_nothing_is_held() {
     let redis = Redis::start(&program, &[]);
     let directory = tempfile::tempdir().expect("a directory");
     let mut last = 0;
-    for machine in machines() {
+    for runtime in machines() {
         let start = || {
             let change = |config: &mut Config| {
-                machine(config);
+                runtime(config);
                 in_memory(config, directory.path());
             };
             Proxy::start(change, &[redis.address])

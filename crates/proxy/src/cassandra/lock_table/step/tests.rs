@@ -30,30 +30,36 @@ fn who_makes_a_row_would_hold_a_lock() {
     for (text, aim) in [
         (
             "INSERT INTO app.locks (name) VALUES ('a') IF NOT EXISTS USING TTL 9",
-            Aim::Holds,
+            WhenAbandoned::Holds,
         ),
         (
             "UPDATE app.locks SET owner = 'b' WHERE name = 'a' IF owner = null",
-            Aim::Holds,
+            WhenAbandoned::Holds,
         ),
         (
             "UPDATE app.locks SET owner = null WHERE name = 'a' IF owner = null",
-            Aim::Other,
+            WhenAbandoned::Other,
         ),
         (
             "UPDATE app.locks SET owner = 'c' WHERE name = 'a' IF owner = 'b'",
-            Aim::Other,
+            WhenAbandoned::Other,
         ),
         (
             "UPDATE app.locks SET note = 'n' WHERE name = 'a' IF EXISTS",
-            Aim::Other,
+            WhenAbandoned::Other,
         ),
-        ("DELETE FROM app.locks WHERE name = 'a'", Aim::Other),
+        (
+            "DELETE FROM app.locks WHERE name = 'a'",
+            WhenAbandoned::Other,
+        ),
         (
             "DELETE FROM app.locks WHERE name = 'a' IF owner = null",
-            Aim::Other,
+            WhenAbandoned::Other,
         ),
-        ("SELECT * FROM app.locks WHERE name = 'a'", Aim::Other),
+        (
+            "SELECT * FROM app.locks WHERE name = 'a'",
+            WhenAbandoned::Other,
+        ),
     ] {
         assert_eq!(step(text).aim(), aim, "{text}");
     }

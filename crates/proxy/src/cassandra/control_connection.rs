@@ -1,0 +1,217 @@
+//! A connection to a node for a few questions, one after the other. It waits for each answer.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind as Failed, Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use cql::request::Request;
+use cql::response::{Columns, ErrorKind};
+use cql::{
+    Direction, Envelope, Flags, HEADER_LEN, Header, Limits, Response, ResponseMessage, ResultBody,
+    StreamId, Unpacker, Value, Version,
+};
+
+use super::credentials::Credential;
+use super::frames;
+use super::wire::{Options, plain_query, startup};
+use crate::tls::Blocking;
+
+/// How long a node may take to answer, from the first byte of the question to the last one of the
+/// answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// See the module's page.
+pub(crate) struct ControlConnection {
+    stream: Blocking,
+    unpacker: Unpacker,
+    input: BytesMut,
+    envelopes: Bytes,
+    /// What was told while an answer was awaited.
+    events: VecDeque<Bytes>,
+    /// The class by which nodes find out who clients are, if they want to know it.
+    pub(crate) authenticator: Option<String>,
+}
+
+/// Rows of an answer.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) columns: Columns,
+    pub(crate) rows: Vec<Vec<Value>>,
+}
+
+impl Table {
+    /// The value of a row's column.
+    pub(crate) fn value<'a>(&self, row: &'a [Value], name: &str) -> Option<&'a Value> {
+        row.get(self.columns.position(name)?)
+    }
+
+    /// The text of a row's column.
+    pub(crate) fn text<'a>(&self, row: &'a [Value], name: &str) -> Option<&'a str> {
+        match self.value(row, name)? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl ControlConnection {
+    /// Connects, and says who the proxy is.
+    ///
+    /// # Errors
+    /// What is wrong with the node.
+    pub(crate) fn connect(
+        address: SocketAddr,
+        options: &Options,
+    ) -> Result<ControlConnection, String> {
+        let failed = |error: std::io::Error| format!("cannot be reached ({error})");
+        let stream =
+            Blocking::connect(address, options.tls.as_deref(), PATIENCE).map_err(failed)?;
+        let mut asked = ControlConnection {
+            stream,
+            unpacker: Unpacker::new(Direction::Response, Limits::default()),
+            input: BytesMut::new(),
+            envelopes: Bytes::new(),
+            events: VecDeque::new(),
+            authenticator: None,
+        };
+        asked.greet(options.own.as_ref())?;
+        Ok(asked)
+    }
+
+    fn greet(&mut self, own: Option<&Credential>) -> Result<(), String> {
+        let class = self.ask(Request::Startup(startup()), |response| match response {
+            Response::Ready => Ok(None),
+            Response::Authenticate(class) => Ok(Some(class.to_owned())),
+            other => Err(format!("refuses the proxy: {}", words(&other))),
+        })?;
+        if class.is_some() {
+            let Some(own) = own else {
+                let how = "give --node-user and --node-password";
+                return Err(format!("wants to know who the proxy is: {how}"));
+            };
+            let answer = Request::AuthResponse(Some(own.token()));
+            self.ask(answer, |response| match response {
+                Response::AuthSuccess(_) => Ok(()),
+                other => Err(format!("refuses the proxy: {}", words(&other))),
+            })?;
+        }
+        self.authenticator = class;
+        Ok(())
+    }
+
+    /// One request and what `read` makes of its answer.
+    ///
+    /// # Errors
+    /// The node does not answer, or `read` says so.
+    pub(crate) fn ask<T>(
+        &mut self,
+        request: Request<'_>,
+        read: impl FnOnce(Response<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let mut out = Vec::new();
+        let message = request.into_message();
+        message.write(&mut out, Version::V4, StreamId(0), Flags::default());
+        let failed = |error: std::io::Error| format!("does not answer ({error})");
+        let deadline = Instant::now() + PATIENCE;
+        self.stream.write_all(&out).map_err(failed)?;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(failed(Failed::TimedOut.into()));
+            }
+            self.stream.set_read_timeout(left).map_err(failed)?;
+            let Some((header, envelope)) = self.receive().map_err(failed)? else {
+                continue;
+            };
+            if header.stream == StreamId::EVENTS {
+                self.events.push_back(frames::body(&envelope));
+                continue;
+            }
+            return read(decode(header, &envelope)?);
+        }
+    }
+
+    /// The rows of a query.
+    ///
+    /// # Errors
+    /// The node does not answer with rows.
+    pub(crate) fn query(&mut self, text: &str) -> Result<Table, String> {
+        self.ask(plain_query(text, Version::V4), |response| {
+            let Response::Result(ResultBody::Rows(rows)) = response else {
+                return Err(format!("refuses {text:?}: {}", words(&response)));
+            };
+            let columns = rows.metadata.columns.clone().unwrap_or_default();
+            let decoded = rows.iter().map(|row| {
+                let values = columns.0.iter().zip(row);
+                values
+                    .map(|(column, value)| Value::decode(&column.data_type, value))
+                    .collect::<Result<Vec<Value>, _>>()
+            });
+            let decoded = decoded.collect::<Result<Vec<_>, _>>();
+            let rows = decoded.map_err(|error| format!("answers {text:?} wrongly: {error}"))?;
+            Ok(Table { columns, rows })
+        })
+    }
+
+    /// The body of the next event; `None` if none comes within `patience`.
+    ///
+    /// # Errors
+    /// The connection is of no use any more.
+    pub(crate) fn event(&mut self, patience: Duration) -> std::io::Result<Option<Bytes>> {
+        if let Some(event) = self.events.pop_front() {
+            return Ok(Some(event));
+        }
+        self.stream.set_read_timeout(patience)?;
+        match self.receive() {
+            Ok(Some((header, envelope))) if header.stream == StreamId::EVENTS => {
+                Ok(Some(frames::body(&envelope)))
+            }
+            Ok(_) => Ok(None),
+            Err(error) if [Failed::WouldBlock, Failed::TimedOut].contains(&error.kind()) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next envelope, or `None` after a read that brought no whole one.
+    fn receive(&mut self) -> std::io::Result<Option<(Header, Bytes)>> {
+        if let Some(next) = frames::next(&mut self.envelopes, Direction::Response) {
+            return Ok(Some(next));
+        }
+        if let Some(envelopes) = frames::take(&mut self.unpacker, &mut self.input)
+            .map_err(|error| std::io::Error::new(Failed::InvalidData, error))?
+        {
+            self.envelopes = envelopes;
+            return Ok(frames::next(&mut self.envelopes, Direction::Response));
+        }
+        let mut piece = vec![0; 16 * 1024];
+        match self.stream.read(&mut piece)? {
+            0 => Err(Failed::UnexpectedEof.into()),
+            count => {
+                self.input.extend_from_slice(&piece[..count]);
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn decode(header: Header, envelope: &Bytes) -> Result<Response<'_>, String> {
+    let body = &envelope[HEADER_LEN..];
+    let message = ResponseMessage::decode(Envelope { header, body });
+    let message = message.map_err(|error| format!("does not speak CQL: {error}"))?;
+    Ok(message.response)
+}
+
+/// What a response says in words.
+fn words(response: &Response<'_>) -> String {
+    match response {
+        Response::Error(error) => match error.kind {
+            ErrorKind::Plain(_) => error.message.to_owned(),
+            _ => format!("{} ({:#06x})", error.message, error.kind.code()),
+        },
+        other => format!("{:?}", other.opcode()),
+    }
+}

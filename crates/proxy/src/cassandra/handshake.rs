@@ -1,0 +1,296 @@
+//! How a client begins: it asks for options, names a version, and says who it is if nodes want to
+//! know that.
+//!
+//! A client that wants a version or a compression that there is not is refused by an error from
+//! which drivers see that they can try an older version, or none.
+
+use bytes::{Bytes, BytesMut};
+use cql::request::{Request, RequestMessage};
+use cql::response::PROTOCOL_ERROR;
+use cql::{
+    Compression, Direction, Envelope, EnvelopeError, Framing, HEADER_LEN, Header, Limits, Opcode,
+    Response, StreamError, StreamId, Version,
+};
+
+use super::client::{Client, Step};
+use super::connection_key;
+use super::credentials::Credential;
+use super::frames::{self, header_of};
+use super::protocol::{CqlProtocol, Done, Task};
+use super::route::{ReplyTimeLimit, envelope};
+use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
+use crate::runtime::query::{ConnectionKey, NodeIndex, Query};
+
+/// Clients of one thread that a node may be asked about at a time: each has a connection of its own
+/// to the node for that, and checking passwords is slow on purpose.
+pub(super) const MOST_LOGINS: usize = 64;
+
+/// The next request of a client's input.
+pub(crate) fn next(
+    client: &mut Client,
+    input: &mut BytesMut,
+    limits: &Limits,
+) -> Result<Option<(Header, Bytes)>, StreamError> {
+    if let Some(request) = client.put_back.take() {
+        return Ok(Some(request));
+    }
+    if client.step == Step::New {
+        // What stands behind STARTUP may be in frames.
+        let envelope = Envelope::split(input, Direction::Request, limits)?;
+        let header = envelope.map(|envelope| envelope.header);
+        return Ok(header.map(|header| (header, input.split_to(header.envelope_len()).freeze())));
+    }
+    loop {
+        if let Some(request) = frames::next(&mut client.envelopes, Direction::Request) {
+            return frames::expand(request, client.compression, limits).map(Some);
+        }
+        match frames::take(&mut client.unpacker, input)? {
+            Some(envelopes) => client.envelopes = envelopes,
+            None => return Ok(None),
+        }
+    }
+}
+
+/// The compressions that there are in a version.
+fn compressions(version: Version) -> &'static [&'static str] {
+    match version {
+        Version::V5 => &["lz4"],
+        _ => &["snappy", "lz4"],
+    }
+}
+
+impl CqlProtocol {
+    /// The versions that there are, as drivers look for them.
+    fn versions(&self) -> &'static str {
+        match self.state.nature.newest {
+            Version::V5 => "4/v4, 5/v5",
+            _ => "4/v4",
+        }
+    }
+
+    /// What came is not of the protocol; nothing behind it can be understood.
+    pub(crate) fn not_understood(&self, client: &mut Client, error: StreamError) {
+        let stream = match error {
+            StreamError::Envelope(EnvelopeError::Version(number)) => {
+                return self.no_version(client, number);
+            }
+            StreamError::Envelope(error) => error.stream(),
+            StreamError::Frame(_) | StreamError::Compression(_) => StreamId(0),
+        };
+        client.refuse(stream, PROTOCOL_ERROR, &error.to_string());
+    }
+
+    fn no_version(&self, client: &mut Client, number: u8) {
+        if client.step == Step::New {
+            // A client that knows only newer versions knows this one, too.
+            client.version = self.state.nature.newest;
+        }
+        self.unsupported(client, StreamId(0), number);
+    }
+
+    fn unsupported(&self, client: &mut Client, stream: StreamId, number: u8) {
+        let versions = self.versions();
+        let text = format!(
+            "Invalid or unsupported protocol version ({number}); supported versions are ({versions})"
+        );
+        client.refuse(stream, PROTOCOL_ERROR, &text);
+    }
+
+    /// A request of a client that has not begun.
+    pub(crate) fn begin(&self, client: &mut Client, header: Header, bytes: &Bytes) -> Done {
+        let (stream, version) = (header.stream, header.version);
+        client.version = version;
+        if version == Version::V3 || version > self.state.nature.newest {
+            if version > self.state.nature.newest {
+                client.version = self.state.nature.newest;
+            }
+            self.unsupported(client, stream, version.number());
+            return Done::Last;
+        }
+        let body = &bytes[HEADER_LEN..];
+        let request = match RequestMessage::decode(Envelope { header, body }) {
+            Ok(message) => message.request,
+            Err(error) => {
+                client.refuse(stream, PROTOCOL_ERROR, &error.to_string());
+                return Done::Last;
+            }
+        };
+        match request {
+            Request::Options => {
+                self.supported(client, stream);
+                Done::Taken
+            }
+            Request::Startup(options) => {
+                let compression = options
+                    .iter()
+                    .find(|(name, value)| *name == "COMPRESSION" && !value.is_empty());
+                if let Some((_, name)) = compression {
+                    client.compression = Compression::of_name(&name.to_ascii_lowercase());
+                    if !compressions(version)
+                        .iter()
+                        .any(|one| one.eq_ignore_ascii_case(name))
+                    {
+                        let text = format!("Unknown compression algorithm: {name}");
+                        client.refuse(stream, PROTOCOL_ERROR, &text);
+                        return Done::Last;
+                    }
+                }
+                self.started(client, stream);
+                Done::Taken
+            }
+            other => {
+                let text = format!(
+                    "Unexpected message {:?}, expecting STARTUP or OPTIONS",
+                    other.opcode()
+                );
+                client.refuse(stream, PROTOCOL_ERROR, &text);
+                Done::Last
+            }
+        }
+    }
+
+    fn started(&self, client: &mut Client, stream: StreamId) {
+        client.step = match &self.state.nature.authenticator {
+            Some(class) => {
+                client.answer(stream, Response::Authenticate(class));
+                Step::Unknown
+            }
+            None => {
+                client.answer(stream, Response::Ready);
+                client.is_welcome(self.limits_of(Step::Welcome));
+                Step::Welcome
+            }
+        };
+    }
+
+    /// The answer to STARTUP has been sealed: what follows is in frames.
+    pub(crate) fn frames_follow(client: &mut Client) {
+        if client.step != Step::New
+            && client.version >= Version::V5
+            && client.framing == Framing::Plain
+        {
+            client.framing = match client.compression {
+                Some(_) => Framing::CompressedFrames,
+                None => Framing::Frames,
+            };
+            client.unpacker.expect(client.framing);
+        }
+    }
+
+    /// Answers OPTIONS.
+    pub(crate) fn supported(&self, client: &mut Client, stream: StreamId) {
+        let local = &self.known.local;
+        let row = local.rows.first();
+        let cql = row.and_then(|row| local.text(row, "cql_version"));
+        let options = vec![
+            ("COMPRESSION", compressions(client.version).to_vec()),
+            ("CQL_VERSION", vec![cql.unwrap_or("3.4.5")]),
+            ("PROTOCOL_VERSIONS", self.versions().split(", ").collect()),
+        ];
+        client.answer(stream, Response::Supported(options));
+    }
+
+    /// A request of a client that is to say who it is.
+    pub(crate) fn identify(
+        &mut self,
+        client: &mut Client,
+        header: Header,
+        bytes: Bytes,
+        context: &mut RequestContext<'_>,
+    ) -> Done {
+        match header.opcode {
+            Opcode::Options => {
+                self.supported(client, header.stream);
+                return Done::Taken;
+            }
+            Opcode::AuthResponse => {}
+            other => {
+                let text = format!("Unexpected message {other:?}, expecting AUTH_RESPONSE");
+                client.refuse(header.stream, PROTOCOL_ERROR, &text);
+                return Done::Last;
+            }
+        }
+        if let Err(error) = RequestMessage::decode(envelope(header, &bytes)) {
+            client.refuse(header.stream, PROTOCOL_ERROR, &error.to_string());
+            return Done::Last;
+        }
+        if self.logins >= MOST_LOGINS {
+            return Done::Not(header, bytes, Progress::AwaitsRoom);
+        }
+        let Some(node) = self.any_node(context) else {
+            return Done::Not(header, bytes, Progress::AwaitsRoom);
+        };
+        // A connection of the client's own: on one that others share, nobody says who he is.
+        let connection_key = connection_key::login(client.version, client.id);
+        self.begin_login(client, node, connection_key);
+        client.alone = true;
+        let dispatch = Dispatch {
+            sequence: Task::Login.sequence(header.stream),
+            part: 0,
+            node,
+            connection_key,
+            replies: 1,
+            safe: true,
+            route: ReplyTimeLimit::Rows.timeouts(),
+            connection: None,
+        };
+        context.send(dispatch, bytes);
+        Done::Taken
+    }
+
+    /// A node has answered a client that says who it is.
+    pub(crate) fn logged_in(
+        &mut self,
+        client: &mut Client,
+        query: &Query,
+        header: Header,
+        bytes: Bytes,
+        context: &mut RequestContext<'_>,
+    ) {
+        let (_, stream) = Task::of(query.sequence);
+        client.alone = false;
+        self.end_login(client, context);
+        match header.opcode {
+            Opcode::AuthSuccess => {
+                let request = header_of(&query.bytes, Direction::Request)
+                    .map(|header| RequestMessage::decode(envelope(header, &query.bytes)));
+                if let Some(Ok(message)) = request
+                    && let Request::AuthResponse(token) = message.request
+                {
+                    let class = self.state.nature.authenticator.as_deref();
+                    let token = token.unwrap_or_default();
+                    let credential = Credential::accepted(token, class.unwrap_or_default());
+                    self.state.options.connection_keys.hold(&credential);
+                    client.is(credential);
+                    client.is_welcome(self.limits_of(Step::Welcome));
+                }
+                client.gathered.put(stream, bytes);
+            }
+            Opcode::AuthChallenge => {
+                let text = "the proxy passes on one answer to a node, and the node asks for more: \
+                            use PasswordAuthenticator";
+                client.refuse(stream, cql::response::AUTHENTICATION_ERROR, text);
+            }
+            _ => client.gathered.put(stream, bytes),
+        }
+    }
+
+    /// A client has a connection of its own on which it says who it is.
+    pub(crate) fn begin_login(
+        &mut self,
+        client: &mut Client,
+        node: NodeIndex,
+        connection_key: ConnectionKey,
+    ) {
+        client.login = Some((node, connection_key));
+        self.logins += 1;
+    }
+
+    /// Closes the connection on which a client has said who it is.
+    pub(crate) fn end_login(&mut self, client: &mut Client, context: &mut RequestContext<'_>) {
+        if let Some((node, connection_key)) = client.login.take() {
+            self.logins -= 1;
+            context.hang_up(node, connection_key);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What is tried again, and what clients are told instead.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use cql::request::{BatchKind, Execute, Query as CqlQuery, Request, RequestMessage};
+use cql::response::{
+    AUTHENTICATION_ERROR, ErrorBody, ErrorKind, INVALID, OVERLOADED, SERVER_ERROR,
+};
+use cql::{Consistency, Envelope, Opcode};
+
+use crate::runtime::query::{Failure, NodeError, Query};
+
+/// The first pause before a query is tried again; it doubles up to [`LONGEST_PAUSE`].
+const PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// Whether a query that failed so may be sent again.
+pub(crate) fn may_repeat(query: &Query, failure: &Failure) -> bool {
+    match failure {
+        Failure::Unsent(NodeError::Stopping | NodeError::HungUp | NodeError::Refused(_)) => false,
+        Failure::Unsent(_) => true,
+        Failure::Lost(_) => query.safe,
+    }
+}
+
+/// How long to wait before a query is sent again; `None`: it has been tried for long enough. Each
+/// of `nodes` is tried once without a pause.
+pub(crate) fn pause(
+    query: &Query,
+    failure: &Failure,
+    nodes: usize,
+    now: Duration,
+    patience: Duration,
+) -> Option<Duration> {
+    let round = (query.retries as usize + 1) / nodes.max(1);
+    if round == 0 {
+        return Some(Duration::ZERO);
+    }
+    // What all nodes have said does not become another thing by asking again.
+    let known = matches!(failure, Failure::Unsent(NodeError::Lacks(_)));
+    if known || now >= query.since + patience {
+        return None;
+    }
+    let doubled = PAUSE * 2_u32.pow(round.min(16) as u32);
+    Some(doubled.min(LONGEST_PAUSE))
+}
+
+/// How a request is executed: its consistency, and what a timeout calls it.
+fn manner(envelope: &Envelope<'_>, conditional: bool) -> Option<(Consistency, &'static str)> {
+    let simple = if conditional { "CAS" } else { "SIMPLE" };
+    Some(match envelope.header.opcode {
+        Opcode::Query => {
+            let query = CqlQuery::decode(envelope).ok()?;
+            (query.parameters.consistency, simple)
+        }
+        Opcode::Execute => {
+            let execute = Execute::decode(envelope).ok()?;
+            (execute.parameters.consistency, simple)
+        }
+        Opcode::Batch => {
+            let Request::Batch(batch) = RequestMessage::decode(*envelope).ok()?.request else {
+                return None;
+            };
+            let kind = match batch.kind {
+                _ if conditional => simple,
+                BatchKind::Logged => "BATCH",
+                BatchKind::Unlogged => "UNLOGGED_BATCH",
+                BatchKind::Counter => "COUNTER",
+            };
+            (batch.parameters.consistency, kind)
+        }
+        _ => return None,
+    })
+}
+
+/// What a client is told of a request that failed at a node. `message` is [`words`] of it.
+pub(crate) fn told<'a>(
+    query: &Query,
+    failure: &Failure,
+    envelope: &Envelope<'_>,
+    conditional: bool,
+    message: &'a str,
+) -> ErrorBody<'a> {
+    let manner = manner(envelope, conditional);
+    match (failure, manner) {
+        (Failure::Unsent(NodeError::Refused(_)), _) => {
+            ErrorBody::plain(AUTHENTICATION_ERROR, message)
+        }
+        (Failure::Unsent(NodeError::Lacks(_)), _) => ErrorBody::plain(INVALID, message),
+        (Failure::Unsent(NodeError::Silent(_) | NodeError::Unanswered(_)), _) => {
+            ErrorBody::plain(OVERLOADED, message)
+        }
+        (Failure::Unsent(_), Some((consistency, _))) => ErrorBody {
+            message,
+            kind: ErrorKind::Unavailable {
+                consistency,
+                required: 1,
+                alive: 0,
+            },
+        },
+        (Failure::Unsent(_), None) => ErrorBody::plain(OVERLOADED, message),
+        (Failure::Lost(_), Some((consistency, _))) if query.safe => ErrorBody {
+            message,
+            kind: ErrorKind::ReadTimeout {
+                consistency,
+                received: 0,
+                required: 1,
+                data_present: false,
+            },
+        },
+        (Failure::Lost(_), Some((consistency, write))) => ErrorBody {
+            message,
+            kind: ErrorKind::WriteTimeout {
+                consistency,
+                received: 0,
+                required: 1,
+                write,
+                contentions: None,
+            },
+        },
+        (Failure::Lost(_), None) => ErrorBody::plain(SERVER_ERROR, message),
+    }
+}
+
+/// The same for people.
+pub(crate) fn words(query: &Query, failure: &Failure, node: SocketAddr) -> String {
+    match failure {
+        Failure::Unsent(NodeError::Refused(text) | NodeError::Lacks(text)) => text.clone(),
+        Failure::Unsent(why) => {
+            format!(
+                "node {node} {why}, and no other could be tried; nothing has happened, retry it"
+            )
+        }
+        Failure::Lost(why) if query.safe => {
+            format!("node {node} {why}; nothing has changed, retry it")
+        }
+        Failure::Lost(why) => format!(
+            "node {node} {why}: whether the request took effect is not known; read what it writes \
+             to find out, before it is given again"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::query::{ClientId, ConnectionKey, NodeIndex};
+    use cql::{Flags, Header, StreamId, Version};
+
+    /// A QUERY with consistency QUORUM.
+    const BODY: &[u8] = b"\0\0\0\x01x\0\x04\0";
+
+    fn told_of(failure: &Failure, conditional: bool) -> ErrorBody<'static> {
+        told_of_query(&query(false), failure, conditional)
+    }
+
+    fn query(safe: bool) -> Query {
+        Query {
+            client: ClientId {
+                place: 0,
+                thread: 0,
+                number: 1,
+            },
+            sequence: 0,
+            part: 0,
+            node: NodeIndex(0),
+            connection_key: ConnectionKey(0),
+            bytes: bytes::Bytes::new(),
+            connection: None,
+            replies: 1,
+            waits: false,
+            safe,
+            route: 0,
+            since: Duration::ZERO,
+            retries: 0,
+        }
+    }
+
+    fn told_of_query(query: &Query, failure: &Failure, conditional: bool) -> ErrorBody<'static> {
+        let header = Header {
+            version: Version::V4,
+            flags: Flags::default(),
+            stream: StreamId(1),
+            opcode: Opcode::Query,
+            body_len: BODY.len() as u32,
+        };
+        let envelope = Envelope { header, body: BODY };
+        told(query, failure, &envelope, conditional, "")
+    }
+
+    #[test]
+    fn an_uncertain_outcome_is_a_write_timeout() {
+        let why = NodeError::Closed("end".to_owned());
+        for (conditional, kind) in [(false, "SIMPLE"), (true, "CAS")] {
+            let expected = ErrorKind::WriteTimeout {
+                consistency: Consistency::Quorum,
+                received: 0,
+                required: 1,
+                write: kind,
+                contentions: None,
+            };
+            let told = told_of(&Failure::Lost(why.clone()), conditional);
+            assert_eq!(told.kind, expected);
+        }
+    }
+
+    #[test]
+    fn a_read_that_is_not_answered_is_a_read_timeout() {
+        let failure = Failure::Lost(NodeError::Unanswered(Duration::from_secs(15)));
+        let expected = ErrorKind::ReadTimeout {
+            consistency: Consistency::Quorum,
+            received: 0,
+            required: 1,
+            data_present: false,
+        };
+        let told = told_of_query(&query(true), &failure, false);
+        assert_eq!(told.kind, expected);
+        assert!(matches!(
+            told_of_query(&query(false), &failure, false).kind,
+            ErrorKind::WriteTimeout { received: 0, .. }
+        ));
+    }
+
+    #[test]
+    fn what_was_not_sent_did_not_happen() {
+        let unreachable = Failure::Unsent(NodeError::Unreachable("no".to_owned()));
+        assert!(matches!(
+            told_of(&unreachable, false).kind,
+            ErrorKind::Unavailable { alive: 0, .. }
+        ));
+        let code = |why| told_of(&Failure::Unsent(why), false).kind.code();
+        let lacks = NodeError::Lacks("Keyspace 'x' does not exist".to_owned());
+        assert_eq!(code(lacks), INVALID);
+        let refused = NodeError::Refused("Bad credentials".to_owned());
+        assert_eq!(code(refused), AUTHENTICATION_ERROR);
+    }
+}

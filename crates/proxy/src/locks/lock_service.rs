@@ -1,0 +1,157 @@
+//! What threads with clients ask of the locks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::locks::{Limits, Request, Ticket};
+use crossbeam_utils::CachePadded;
+
+use super::figures::{Counts, Figures};
+use super::mailboxes::Mailboxes;
+use super::memory_table::MemoryTable;
+use super::partition_table::PartitionTable;
+use super::{Keeping, LockStartError, Options, Outcome, clock};
+use crate::runtime::thread_waker::ThreadWaker;
+
+/// The locks of a proxy; all threads with clients share it.
+pub(crate) struct LockService {
+    table: Table,
+    name: &'static str,
+    longest_lease: Duration,
+    mail: Arc<Mailboxes>,
+    counts: Box<[CachePadded<Counts>]>,
+}
+
+enum Table {
+    Memory(MemoryTable),
+    Partition(PartitionTable),
+}
+
+impl LockService {
+    /// Sets up the locks for so many threads with clients.
+    ///
+    /// # Errors
+    /// [`LockStartError`].
+    pub(crate) fn start(options: &Options, threads: usize) -> Result<LockService, LockStartError> {
+        let mail = Arc::new(Mailboxes::new(threads));
+        let limits = Limits {
+            lease: options.longest_lease,
+            ..Limits::default()
+        };
+        let to = Arc::clone(&mail);
+        let (name, table) = match &options.keeping {
+            Keeping::Memory { disk, directory } => {
+                let memory = MemoryTable::start(Arc::clone(disk), directory, limits, to)?;
+                ("memory", Table::Memory(memory))
+            }
+            Keeping::Partition {
+                name,
+                executor,
+                prefix,
+            } => {
+                let kept = PartitionTable::start(Arc::clone(executor), prefix.clone(), limits, to)?;
+                (*name, Table::Partition(kept))
+            }
+        };
+        Ok(LockService {
+            table,
+            name,
+            longest_lease: options.longest_lease,
+            mail,
+            counts: (0..threads).map(|_| CachePadded::default()).collect(),
+        })
+    }
+
+    /// What wakes a thread that has lock replies.
+    pub(crate) fn set_bell(&self, thread: usize, waker: &Arc<ThreadWaker>) {
+        self.mail.set_bell(thread, waker);
+    }
+
+    /// Asks for something on behalf of a client of this thread. Without an outcome there is a ticket,
+    /// and the outcome comes as a lock reply.
+    pub(crate) fn ask(
+        &self,
+        thread: u16,
+        key: &[u8],
+        request: &Request<'_>,
+    ) -> Result<Outcome, Ticket> {
+        let renews = matches!(request, Request::Renew { .. });
+        let ticket = self.mail.ticket(thread, renews);
+        let now = clock::now();
+        let outcome = match &self.table {
+            Table::Memory(memory) => memory.ask(ticket, key, request, now),
+            Table::Partition(kept) => kept.ask(ticket, key, request, now),
+        };
+        let counts = self.of(thread);
+        counts.asked(outcome.is_none());
+        let outcome = outcome.ok_or(ticket)?;
+        counts.answered(renews, &outcome);
+        Ok(outcome)
+    }
+
+    /// Forgets a request of a client that does not wait for it any more: what it would hold, it does
+    /// not. If it says `false` the request has its answer, which is on its way.
+    pub(crate) fn cancel(&self, thread: u16, ticket: Ticket, key: &[u8]) -> bool {
+        let found = match &self.table {
+            Table::Memory(memory) => memory.cancel(ticket, key),
+            Table::Partition(kept) => kept.cancel(ticket, key),
+        };
+        if found {
+            self.of(thread).cancelled();
+        }
+        found
+    }
+
+    /// Whether a thread has lock replies.
+    pub(crate) fn has_lock_replies(&self, thread: u16) -> bool {
+        self.mail.has_some(usize::from(thread))
+    }
+
+    /// Takes a thread's lock replies.
+    pub(crate) fn take_lock_replies(&self, thread: u16, into: &mut Vec<(Ticket, Outcome)>) {
+        let before = into.len();
+        self.mail.take(usize::from(thread), into);
+        for (ticket, outcome) in &into[before..] {
+            self.of(thread)
+                .answered(Mailboxes::renews(*ticket), outcome);
+        }
+    }
+
+    /// Stops: nothing is granted any more. A table in memory that holds nothing remembers that.
+    pub(crate) fn stop(&self) {
+        match &self.table {
+            Table::Memory(memory) => memory.stop(),
+            Table::Partition(kept) => kept.stop(),
+        }
+    }
+
+    fn of(&self, thread: u16) -> &Counts {
+        &self.counts[usize::from(thread)]
+    }
+
+    /// What has happened, and what there is.
+    pub(crate) fn figures(&self) -> Figures {
+        let mut figures = Figures {
+            keeping: self.name,
+            longest_lease: self.longest_lease,
+            ..Figures::default()
+        };
+        self.counts.iter().for_each(|one| one.add_to(&mut figures));
+        match &self.table {
+            Table::Memory(memory) => memory.add_to(&mut figures),
+            Table::Partition(kept) => kept.add_to(&mut figures),
+        }
+        figures
+    }
+
+    /// The lines of `INFO locks`.
+    pub(crate) fn lines(&self) -> String {
+        self.figures().lines()
+    }
+}
+
+impl Drop for LockService {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

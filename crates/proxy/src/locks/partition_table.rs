@@ -1,0 +1,354 @@
+//! A table that a partition keeps: of this process, or of a cluster.
+//!
+//! The table is a machine behind a mutex, which is held for microseconds. What it wants executed
+//! goes to a few threads, which bring the result back to it and take what it wants next; one
+//! thread more calls it when something is due.
+//!
+//! ```text
+//! thread with clients ──request──▶ machine ──transactions──▶ executors ──▶ partition
+//!          ▲                          │ ▲                        │
+//!          └───────lock replies────────────┘ └────────results─────────┘
+//! ```
+//!
+//! Invariants:
+//! 1. The machine is not held while a transaction is executed, nor while lock replies are posted.
+//! 2. The clock is read after a result has come, and before what the machine says is carried out.
+//! 3. A transaction that has waited for a thread as long as it may take is not executed any more:
+//!    the machine has given it up.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ::locks::shared::{self, Command, Operation, Shared, TransactionNumber};
+use ::locks::{Limits, Moment, Request, Ticket};
+use base::transaction::Abort;
+use parking_lot::{Condvar, Mutex};
+
+use super::figures::{Figures, SharedFigures, Times};
+use super::mailboxes::Mailboxes;
+use super::{Execute, LockStartError, Outcome, clock};
+
+/// The longest sleep of the thread that looks after what is due.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// So many may wait for one key: the machine looks at all of them when something happens to it.
+const WAITERS: usize = 1_000;
+/// So long a stop waits for what is under way: what was cancelled is given back, and what was released
+/// becomes free.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// See the module's page.
+pub(crate) struct PartitionTable {
+    inner: Arc<Inner>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Inner {
+    runtime: Mutex<Shared>,
+    executor: Arc<dyn Execute>,
+    mail: Arc<Mailboxes>,
+    jobs: Mutex<Jobs>,
+    has_jobs: Condvar,
+    alarm: Mutex<Alarm>,
+    rings: Condvar,
+    transaction_timeout: Duration,
+    /// How long transactions took.
+    times: Times,
+}
+
+/// A transaction that is to be executed.
+struct Job {
+    number: TransactionNumber,
+    operations: Vec<Operation>,
+    since: Moment,
+}
+
+#[derive(Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    stop: bool,
+}
+
+/// When the machine wants to be called.
+#[derive(Default)]
+struct Alarm {
+    due: Option<Moment>,
+    stop: bool,
+}
+
+/// What a call of the machine has led to.
+struct Orders {
+    answers: Vec<(Ticket, Outcome)>,
+    due: Option<Moment>,
+}
+
+impl PartitionTable {
+    /// A table under `prefix`.
+    ///
+    /// # Errors
+    /// [`LockStartError::Thread`].
+    pub(crate) fn start(
+        executor: Arc<dyn Execute>,
+        prefix: Vec<u8>,
+        limits: Limits,
+        mail: Arc<Mailboxes>,
+    ) -> Result<PartitionTable, LockStartError> {
+        let limits = Limits {
+            waiters: limits.waiters.min(WAITERS),
+            ..limits
+        };
+        let options = shared::Options {
+            limits,
+            prefix,
+            ..shared::Options::default()
+        };
+        let executors = options.transactions;
+        let inner = Arc::new(Inner {
+            transaction_timeout: options.transaction_timeout,
+            // No two lives of proxies have the same number, up to chance.
+            runtime: Mutex::new(Shared::new(options, fastrand::u64(..), clock::now())),
+            executor,
+            mail,
+            jobs: Mutex::default(),
+            has_jobs: Condvar::new(),
+            alarm: Mutex::default(),
+            rings: Condvar::new(),
+            times: Times::default(),
+        });
+        let kept = PartitionTable {
+            inner,
+            threads: Mutex::default(),
+        };
+        for index in 0..executors {
+            kept.spawn(format!("locks-{index}"), Inner::execute_jobs)?;
+        }
+        kept.spawn("locks-alarm".to_owned(), Inner::watch_alarm)?;
+        Ok(kept)
+    }
+
+    fn spawn(&self, name: String, body: fn(&Inner)) -> Result<(), LockStartError> {
+        let inner = Arc::clone(&self.inner);
+        let spawned = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || body(&inner));
+        match spawned {
+            Ok(thread) => {
+                self.threads.lock().push(thread);
+                Ok(())
+            }
+            Err(error) => {
+                self.stop();
+                Err(LockStartError::Thread { error })
+            }
+        }
+    }
+
+    /// Takes a request. `None`: its answer comes as a lock reply.
+    pub(crate) fn ask(
+        &self,
+        ticket: Ticket,
+        key: &[u8],
+        request: &Request<'_>,
+        now: Moment,
+    ) -> Option<Outcome> {
+        let orders = {
+            let mut runtime = self.inner.runtime.lock();
+            if let Err(error) = runtime.request(ticket, key, request, now) {
+                return Some(Err(error));
+            }
+            self.inner.step(&mut runtime)
+        };
+        self.inner.carry_out(orders);
+        None
+    }
+
+    /// Forgets a request. Says whether it was there.
+    pub(crate) fn cancel(&self, ticket: Ticket, key: &[u8]) -> bool {
+        let (found, orders) = {
+            let mut runtime = self.inner.runtime.lock();
+            let found = runtime.cancel(key, ticket, clock::now());
+            (found, self.inner.step(&mut runtime))
+        };
+        self.inner.carry_out(orders);
+        found
+    }
+
+    /// What is known besides what clients were told.
+    pub(crate) fn add_to(&self, figures: &mut Figures) {
+        let (counters, held, open) = {
+            let runtime = self.inner.runtime.lock();
+            (*runtime.counters(), runtime.held(), runtime.open())
+        };
+        figures.held = held as u64;
+        figures.waiting = open as u64;
+        figures.expired = counters.expired + counters.lapsed;
+        figures.kept = self.inner.times.read();
+        figures.shared = Some(SharedFigures {
+            transactions: counters.transactions,
+            takeovers: counters.takeovers,
+            overtaken: counters.overtaken,
+            uncertain: counters.uncertain,
+        });
+    }
+
+    /// Ends the threads, once everything has been carried out that does not wait for others, or could
+    /// not be for some time. Requests that have no answer then get none.
+    pub(crate) fn stop(&self) {
+        let begin = Instant::now();
+        while self.inner.runtime.lock().owed() > 0 && begin.elapsed() < PATIENCE {
+            std::thread::sleep(LOOK);
+        }
+        self.inner.jobs.lock().stop = true;
+        self.inner.has_jobs.notify_all();
+        self.inner.alarm.lock().stop = true;
+        self.inner.rings.notify_all();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the locks has panicked");
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Has the machine do what is due. Its transactions are handed on while it is held, so that
+    /// they keep their order; the rest is for [`Inner::carry_out`].
+    fn step(&self, runtime: &mut Shared) -> Orders {
+        let mut out = Vec::new();
+        let now = clock::now();
+        runtime.step(now, &mut out);
+        let mut answers = Vec::new();
+        for command in out {
+            match command {
+                Command::Transact { number, operations } => {
+                    let job = Job {
+                        number,
+                        operations,
+                        since: now,
+                    };
+                    self.jobs.lock().waiting.push_back(job);
+                    self.has_jobs.notify_one();
+                }
+                Command::Answer { ticket, outcome } => answers.push((ticket, outcome)),
+            }
+        }
+        let due = runtime.next_due();
+        Orders { answers, due }
+    }
+
+    fn carry_out(&self, orders: Orders) {
+        for (ticket, outcome) in orders.answers {
+            self.mail.post(ticket, outcome);
+        }
+        if let Some(due) = orders.due {
+            let mut alarm = self.alarm.lock();
+            // A later one than is needed is found out when it rings: another call may have come
+            // between.
+            if alarm.due.is_none_or(|set| due < set) {
+                alarm.due = Some(due);
+                self.rings.notify_one();
+            }
+        }
+    }
+
+    /// One of the threads that execute transactions.
+    fn execute_jobs(&self) {
+        while let Some(job) = self.next_job() {
+            let late = clock::now().since(job.since) >= self.transaction_timeout;
+            let result = if late {
+                let what = "transactions of locks wait too long".to_owned();
+                Err(Abort::Unavailable { what })
+            } else {
+                let transaction = shared::transaction(&job.operations);
+                let begin = Instant::now();
+                let result = self.executor.execute(&transaction);
+                self.times.record(begin.elapsed());
+                result
+            };
+            let orders = {
+                let mut runtime = self.runtime.lock();
+                runtime.transacted(job.number, result, clock::now());
+                self.step(&mut runtime)
+            };
+            self.carry_out(orders);
+        }
+    }
+
+    fn next_job(&self) -> Option<Job> {
+        let mut jobs = self.jobs.lock();
+        loop {
+            if jobs.stop {
+                return None;
+            }
+            if let Some(job) = jobs.waiting.pop_front() {
+                return Some(job);
+            }
+            self.has_jobs.wait(&mut jobs);
+        }
+    }
+
+    /// The thread that calls the machine when something is due.
+    fn watch_alarm(&self) {
+        loop {
+            {
+                let mut alarm = self.alarm.lock();
+                loop {
+                    if alarm.stop {
+                        return;
+                    }
+                    let left = alarm.due.map_or(IDLE, |due| due.since(clock::now()));
+                    if left.is_zero() {
+                        break;
+                    }
+                    self.rings.wait_for(&mut alarm, left);
+                }
+                alarm.due = None;
+            }
+            let orders = {
+                let mut runtime = self.runtime.lock();
+                self.step(&mut runtime)
+            };
+            self.carry_out(orders);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::partition::OwnedReply;
+    use base::transaction::Transaction;
+
+    use super::*;
+
+    /// It takes its time, and refuses.
+    struct Slow;
+
+    impl Execute for Slow {
+        fn execute(&self, _: &Transaction<'_>) -> Result<Vec<OwnedReply>, Abort> {
+            std::thread::sleep(Duration::from_millis(30));
+            Err(Abort::Cancelled)
+        }
+    }
+
+    #[test]
+    fn what_was_sent_is_carried_out_before_it_stops() {
+        let mail = Arc::new(Mailboxes::new(1));
+        let (prefix, to) = (b"locks/".to_vec(), Arc::clone(&mail));
+        let kept = PartitionTable::start(Arc::new(Slow), prefix, Limits::default(), to);
+        let kept = kept.expect("it starts");
+        for key in 0..12 {
+            let (ticket, owner) = (mail.ticket(0, false), &b"me"[..]);
+            let request = Request::Release { owner };
+            let outcome = kept.ask(ticket, &[key], &request, clock::now());
+            assert_eq!(outcome, None);
+        }
+        kept.stop();
+        let mut lock_replies = Vec::new();
+        mail.take(0, &mut lock_replies);
+        assert_eq!(lock_replies.len(), 12);
+    }
+}

@@ -1,0 +1,267 @@
+//! Who is to get the lock replies of a thread.
+//!
+//! A protocol has one [`PendingRequests`]; its clients keep a [`PendingRequest`] for each request that is answered by
+//! lock reply, under the number by which they know it.
+//!
+//! Invariant: a lock reply finds its client as long as the question has neither been cancelled nor
+//! forgotten, and nobody after that.
+
+use std::collections::HashMap;
+
+use ::locks::{Request, Ticket};
+use bytes::Bytes;
+
+use super::Outcome;
+use super::lock_service::LockService;
+use crate::runtime::protocol::LockReply;
+use crate::runtime::query::ClientId;
+
+/// So many requests of one connection may wait for the locks' answer; its next one waits for one of
+/// them.
+pub(crate) const MOST_ASKED: usize = 256;
+
+/// The lock replies of one thread.
+#[derive(Default)]
+pub(crate) struct PendingRequests {
+    /// The thread, once it has had a client.
+    thread: Option<u16>,
+    /// The client, and which of its requests.
+    asked: HashMap<Ticket, (ClientId, u64), foldhash::fast::RandomState>,
+    taken: Vec<(Ticket, Outcome)>,
+}
+
+/// A request whose answer comes as a lock reply.
+#[derive(Debug)]
+pub(crate) struct PendingRequest<T> {
+    ticket: Ticket,
+    key: Bytes,
+    pub(crate) aim: WhenAbandoned,
+    /// What the protocol has to know for the answer.
+    pub(crate) about: T,
+}
+
+/// What becomes of a request when nobody waits for its answer any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WhenAbandoned {
+    /// It is to hold the lock, as soon as others do not: it is cancelled.
+    HoldsLater,
+    /// It is to hold the lock, if nobody else does: it is cancelled.
+    Holds,
+    /// It frees the lock, or asks about it: it is carried out.
+    Other,
+}
+
+impl WhenAbandoned {
+    /// What a request of a client is for. Whoever asks for a change knows what that is for.
+    pub(crate) fn of(request: &Request<'_>) -> WhenAbandoned {
+        match request {
+            Request::Acquire { wait, .. } if !wait.is_zero() => WhenAbandoned::HoldsLater,
+            Request::Acquire { .. } => WhenAbandoned::Holds,
+            Request::Renew { .. } | Request::Release { .. } => WhenAbandoned::Other,
+            Request::Info | Request::Change(_) => WhenAbandoned::Other,
+        }
+    }
+}
+
+impl<T> PendingRequest<T> {
+    /// A request for `key` that has this ticket.
+    pub(crate) fn new(
+        ticket: Ticket,
+        key: &[u8],
+        aim: WhenAbandoned,
+        about: T,
+    ) -> PendingRequest<T> {
+        PendingRequest {
+            ticket,
+            key: Bytes::copy_from_slice(key),
+            aim,
+            about,
+        }
+    }
+}
+
+impl PendingRequests {
+    /// The thread has a client.
+    pub(crate) fn are_of(&mut self, thread: u16) {
+        self.thread = Some(thread);
+    }
+
+    /// A client's request of this number is answered by lock reply.
+    pub(crate) fn expect<T>(
+        &mut self,
+        client: ClientId,
+        sequence: u64,
+        question: &PendingRequest<T>,
+    ) {
+        self.asked.insert(question.ticket, (client, sequence));
+    }
+
+    /// Whether there are some.
+    pub(crate) fn has_some(&self, context: Option<&LockService>) -> bool {
+        match (context, self.thread) {
+            (Some(context), Some(thread)) => context.has_lock_replies(thread),
+            _ => false,
+        }
+    }
+
+    /// Takes them, each with whom it is for.
+    pub(crate) fn collect(&mut self, context: Option<&LockService>, into: &mut Vec<LockReply>) {
+        let (Some(context), Some(thread)) = (context, self.thread) else {
+            return;
+        };
+        if !context.has_lock_replies(thread) {
+            return;
+        }
+        context.take_lock_replies(thread, &mut self.taken);
+        for (ticket, outcome) in self.taken.drain(..) {
+            // Whoever has given up is not there any more.
+            if let Some((client, sequence)) = self.asked.remove(&ticket) {
+                into.push(LockReply {
+                    client,
+                    sequence,
+                    outcome,
+                });
+            }
+        }
+    }
+
+    /// Cancels a request: it grants nothing, and no lock reply comes. If it says `false` the request has
+    /// been answered meanwhile, and the lock reply is on its way.
+    pub(crate) fn cancel<T>(
+        &mut self,
+        context: &LockService,
+        question: &PendingRequest<T>,
+    ) -> bool {
+        let Some(&(client, _)) = self.asked.get(&question.ticket) else {
+            return false;
+        };
+        let found = context.cancel(client.thread, question.ticket, &question.key);
+        if found {
+            self.asked.remove(&question.ticket);
+        }
+        found
+    }
+
+    /// Forgets a request of a client that has gone. What would hold a lock is cancelled; if it has
+    /// been granted already, that ends with its lease. Everything else is carried out: a lock whose
+    /// release has been sent is free.
+    pub(crate) fn forget<T>(&mut self, context: &LockService, question: &PendingRequest<T>) {
+        if question.aim != WhenAbandoned::Other {
+            self.cancel(context, question);
+        }
+        self.asked.remove(&question.ticket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use ::locks::{Answer, Lease};
+    use base::partition::OwnedReply;
+    use base::transaction::{Abort, Transaction};
+    use disk::RealDisk;
+
+    use super::*;
+    use crate::locks::{Execute, Keeping, Options};
+
+    const CLIENT: ClientId = ClientId {
+        place: 3,
+        thread: 0,
+        number: 7,
+    };
+
+    fn acquire(owner: &[u8], wait_s: u64) -> Request<'_> {
+        Request::Acquire {
+            owner,
+            lease: Lease::For(Duration::from_secs(5)),
+            wait: Duration::from_secs(wait_s),
+        }
+    }
+
+    fn context(keeping: Keeping) -> LockService {
+        let options = Options {
+            keeping,
+            longest_lease: Duration::from_secs(60),
+        };
+        LockService::start(&options, 1).expect("it starts")
+    }
+
+    /// Asks for what is answered by lock reply.
+    fn ask(
+        context: &LockService,
+        lock_replies: &mut PendingRequests,
+        request: &Request<'_>,
+    ) -> PendingRequest<u8> {
+        let ticket = context.ask(0, b"k", request).expect_err("it waits");
+        let question = PendingRequest::new(ticket, b"k", WhenAbandoned::of(request), 9);
+        lock_replies.expect(CLIENT, 5, &question);
+        question
+    }
+
+    #[test]
+    fn who_is_granted_a_lock_before_it_gives_up_is_told_so() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let context = context(Keeping::Memory {
+            disk: Arc::new(RealDisk),
+            directory: directory.path().to_owned(),
+        });
+        let mut lock_replies = PendingRequests::default();
+        lock_replies.are_of(0);
+        for is_granted_before in [false, true] {
+            let held = context.ask(0, b"k", &acquire(b"a", 0)).expect("at once");
+            assert!(matches!(held, Ok(Answer::Granted { .. })), "{held:?}");
+            let question = ask(&context, &mut lock_replies, &acquire(b"b", 30));
+            let release = |owner| context.ask(0, b"k", &Request::Release { owner });
+            if is_granted_before {
+                assert_eq!(release(b"a"), Ok(Ok(Answer::Released)));
+            }
+            assert_eq!(lock_replies.cancel(&context, &question), !is_granted_before);
+            let mut found = Vec::new();
+            lock_replies.collect(Some(&context), &mut found);
+            assert_eq!(found.len(), usize::from(is_granted_before));
+            for lock_reply in found {
+                assert_eq!((lock_reply.client, lock_reply.sequence), (CLIENT, 5));
+                assert!(matches!(lock_reply.outcome, Ok(Answer::Granted { .. })));
+            }
+            let holder: &[u8] = if is_granted_before { b"b" } else { b"a" };
+            assert_eq!(release(holder), Ok(Ok(Answer::Released)));
+        }
+        assert_eq!(context.figures().cancelled, 1);
+    }
+
+    /// It never answers in time.
+    struct Slow;
+
+    impl Execute for Slow {
+        fn execute(&self, _: &Transaction<'_>) -> Result<Vec<OwnedReply>, Abort> {
+            std::thread::sleep(Duration::from_millis(100));
+            Err(Abort::Cancelled)
+        }
+    }
+
+    #[test]
+    fn a_release_is_carried_out_though_its_client_has_gone() {
+        let context = context(Keeping::Partition {
+            name: "slow",
+            executor: Arc::new(Slow),
+            prefix: b"locks/".to_vec(),
+        });
+        let mut lock_replies = PendingRequests::default();
+        lock_replies.are_of(0);
+        let owner = &b"me"[..];
+        let (release, acquires) = (Request::Release { owner }, acquire(owner, 0));
+        for (request, cancelled) in [(release, 0), (acquires, 1)] {
+            let question = ask(&context, &mut lock_replies, &request);
+            lock_replies.forget(&context, &question);
+            assert_eq!(context.figures().cancelled, cancelled);
+        }
+        context.stop();
+        // The answer to the release finds nobody.
+        let mut found = Vec::new();
+        assert!(lock_replies.has_some(Some(&context)));
+        lock_replies.collect(Some(&context), &mut found);
+        assert!(found.is_empty() && !lock_replies.has_some(Some(&context)));
+    }
+}

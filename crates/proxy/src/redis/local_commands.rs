@@ -1,0 +1,299 @@
+//! Commands that the proxy answers: those about the connection, and about itself.
+
+use admin::about::REDIS_VERSION;
+use bytes::Bytes;
+use resp::{Args, Protocol, Writer};
+
+use super::client::Client;
+use super::commands::Command;
+use super::protocol::Done;
+use super::topology_refresher::State;
+use crate::runtime::protocol::{Progress, RequestContext};
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+/// Whether a client may give it before it has authenticated.
+pub(crate) fn before_authentication(name: &str) -> bool {
+    matches!(name, "auth" | "hello" | "quit" | "reset")
+}
+
+/// Whether it runs at once even in a block.
+pub(crate) fn leaves_block(name: &str) -> bool {
+    matches!(name, "quit" | "reset")
+}
+
+/// Whether it may stand in a block, where a node executes it.
+pub(crate) fn goes_into_block(name: &str) -> bool {
+    matches!(name, "ping" | "echo")
+}
+
+/// At most 128 bytes of an argument, for an error.
+fn shown(arg: &[u8]) -> String {
+    String::from_utf8_lossy(&arg[..arg.len().min(128)]).into_owned()
+}
+
+/// Returns the error for a command whose second word no node knows.
+pub(crate) fn unknown_subcommand(name: &str, args: Args<'_>) -> String {
+    let word = shown(args.at(1));
+    let name = name.to_ascii_uppercase();
+    format!("ERR unknown subcommand '{word}'. Try {name} HELP.")
+}
+
+/// What is told of a command that no node knows.
+pub(crate) fn unknown(args: Args<'_>) -> String {
+    let mut text = format!(
+        "ERR unknown command '{}', with args beginning with: ",
+        shown(args.at(0))
+    );
+    for arg in args.iter().skip(1) {
+        if text.len() > 256 {
+            break;
+        }
+        text.push_str(&format!("'{}' ", shown(arg)));
+    }
+    text
+}
+
+/// Answers a command.
+pub(crate) fn run(
+    state: &State,
+    client: &mut Client,
+    command: &Command,
+    args: Args<'_>,
+    context: &mut RequestContext<'_>,
+) -> Done {
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, client.protocol);
+    let word = command.name.split('|').next().unwrap_or_default();
+    match word {
+        "ping" => match args.get(1) {
+            None => writer.status("PONG"),
+            Some(_) if args.len() > 2 => writer.error(&wrong_number("ping")),
+            Some(text) => writer.bulk(text),
+        },
+        "echo" => match args.get(1) {
+            Some(text) => writer.bulk(text),
+            None => writer.error(&wrong_number("echo")),
+        },
+        "select" if args.get(1) == Some(b"0") => writer.ok(),
+        // The connection is closed, because many clients go on after the error: in database 0.
+        "select" => {
+            writer.error("ERR SELECT is not allowed: the proxy has database 0 alone");
+            client.answer(context.out, out.into());
+            return Done::Last;
+        }
+        "readonly" | "readwrite" | "asking" => writer.ok(),
+        "cluster" => writer.error("ERR This instance has cluster support disabled"),
+        "info" => {
+            let text = state.info(args.get(1).unwrap_or_default());
+            writer.verbatim(b"txt", text.as_bytes());
+        }
+        // What is under way is answered as it was asked for.
+        "hello" if changes_protocol(client, args) && !client.is_idle() => {
+            client.alone = true;
+            return Done::Not(Progress::AwaitsReply);
+        }
+        "auth" => auth(state, client, args, &mut out),
+        "hello" => hello(state, client, args, &mut out),
+        "client" => about_client(state, client, args, &mut out),
+        "reset" => {
+            if !client.is_idle() {
+                client.alone = true;
+                return Done::Not(Progress::AwaitsReply);
+            }
+            client.block = None;
+            for (node, connection_key) in client.own_lanes.drain(..) {
+                context.hang_up(node, connection_key);
+            }
+            client.watches.clear();
+            client.protocol = Protocol::Resp2;
+            client.authenticated = state.password.is_none();
+            client.name = Bytes::new();
+            out.extend_from_slice(b"+RESET\r\n");
+        }
+        "quit" => {
+            client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
+            return Done::Last;
+        }
+        _ => writer.error(&unknown(args)),
+    }
+    client.answer(context.out, out.into());
+    Done::Taken
+}
+
+fn wrong_number(name: &str) -> String {
+    format!("ERR wrong number of arguments for '{name}' command")
+}
+
+/// Returns `true` if the user's name and password are right, and counts the attempt otherwise. There is
+/// one user.
+fn is_user(state: &State, user: &[u8], password: &[u8]) -> bool {
+    let expected = state.password.as_deref().map(str::as_bytes);
+    let right = user == b"default" && expected.is_none_or(|expected| same(expected, password));
+    if !right {
+        state.note_wrong_password();
+    }
+    right
+}
+
+/// Whether texts are the same, in a time that does not tell where they differ.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    let differ = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
+    differ == 0 && a.len() == b.len()
+}
+
+fn auth(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
+    let mut writer = Writer::new(out, client.protocol);
+    let (user, password): (&[u8], &[u8]) = match (args.get(1), args.get(2), args.len()) {
+        (Some(password), None, 2) => (b"default", password),
+        (Some(user), Some(password), 3) => (user, password),
+        _ => return writer.error(&wrong_number("auth")),
+    };
+    if state.password.is_none() && args.len() == 2 {
+        return writer.error(
+            "ERR AUTH <password> called without any password configured for the default user. Are \
+             you sure your configuration is correct?",
+        );
+    }
+    match is_user(state, user, password) {
+        true => {
+            client.is_known();
+            writer.ok();
+        }
+        false => writer.error(WRONG_PASSWORD),
+    }
+}
+
+fn hello(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
+    let error = say_hello(state, client, args).err();
+    let mut writer = Writer::new(out, client.protocol);
+    if let Some(text) = error {
+        return writer.error_bytes(text.as_bytes());
+    }
+    let protocol = writer.protocol().number();
+    writer.map(7);
+    for (name, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+        writer.bulk(name.as_bytes());
+        writer.bulk(value.as_bytes());
+    }
+    for (name, value) in [("proto", protocol), ("id", id(client))] {
+        writer.bulk(name.as_bytes());
+        writer.int(value);
+    }
+    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+        writer.bulk(name.as_bytes());
+        writer.bulk(value.as_bytes());
+    }
+    writer.bulk(b"modules");
+    writer.array(0);
+}
+
+/// Whether a `HELLO` asks for another version of the protocol than the client's.
+fn changes_protocol(client: &Client, args: Args<'_>) -> bool {
+    args.get(1)
+        .is_some_and(|version| version != client.protocol.number().to_string().as_bytes())
+}
+
+fn say_hello(state: &State, client: &mut Client, args: Args<'_>) -> Result<(), String> {
+    let protocol = match args.get(1) {
+        None => client.protocol,
+        Some(b"2") => Protocol::Resp2,
+        Some(b"3") => Protocol::Resp3,
+        Some(_) => return Err("NOPROTO unsupported protocol version".to_owned()),
+    };
+    let mut at = 2;
+    while let Some(option) = args.get(at) {
+        let rest = args.len() - at - 1;
+        if option.eq_ignore_ascii_case(b"auth") && rest >= 2 {
+            if !is_user(state, args.at(at + 1), args.at(at + 2)) {
+                return Err(WRONG_PASSWORD.to_owned());
+            }
+            client.is_known();
+            at += 3;
+        } else if option.eq_ignore_ascii_case(b"setname") && rest >= 1 {
+            client.name = name(args.at(at + 1))?;
+            at += 2;
+        } else {
+            let option = String::from_utf8_lossy(&option[..option.len().min(128)]);
+            return Err(format!("ERR Syntax error in HELLO option '{option}'"));
+        }
+    }
+    if !client.authenticated {
+        return Err(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise \
+                    the HELLO AUTH <user> <pass> option can be used to authenticate the client and \
+                    select the RESP protocol version at the same time"
+                .to_owned(),
+        );
+    }
+    // A connection that watches goes on in the version that it was made with.
+    client.watches.lost |= client.protocol != protocol && client.watches.own.is_some();
+    client.protocol = protocol;
+    Ok(())
+}
+
+/// A name for a connection: printable, without blanks.
+fn name(name: &[u8]) -> Result<Bytes, String> {
+    match name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        true => Ok(Bytes::copy_from_slice(name)),
+        false => Err(
+            "ERR Client names cannot contain spaces, newlines or special characters.".to_owned(),
+        ),
+    }
+}
+
+/// A number for the connection, which no other has.
+fn id(client: &Client) -> i64 {
+    i64::from(client.id.thread) << 32 | i64::from(client.id.number)
+}
+
+fn about_client(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
+    let protocol = client.protocol;
+    let mut writer = Writer::new(out, protocol);
+    let sub = args.get(1).unwrap_or_default().to_ascii_lowercase();
+    match (&sub[..], args.len()) {
+        (b"id", 2) => writer.int(id(client)),
+        (b"getname", 2) if client.name.is_empty() => writer.null(),
+        (b"getname", 2) => writer.bulk(&client.name),
+        (b"setname", 3) => match name(args.at(2)) {
+            Ok(name) => {
+                client.name = name;
+                writer.ok();
+            }
+            Err(text) => writer.error(&text),
+        },
+        (b"setinfo", 4) => {
+            let at = usize::from(args.at(2).eq_ignore_ascii_case(b"lib-ver"));
+            match name(args.at(3)) {
+                Ok(text) => {
+                    client.library[at] = text;
+                    writer.ok();
+                }
+                Err(text) => writer.error(&text),
+            }
+        }
+        (b"info" | b"list", 2) => {
+            let age = state
+                .started
+                .elapsed()
+                .saturating_sub(client.since)
+                .as_secs();
+            let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+            let line = format!(
+                "id={} addr={} name={} age={age} db=0 resp={} lib-name={} lib-ver={}\n",
+                id(client),
+                client.address,
+                text(&client.name),
+                protocol.number(),
+                text(&client.library[0]),
+                text(&client.library[1]),
+            );
+            writer.verbatim(b"txt", line.as_bytes());
+        }
+        (b"no-evict" | b"no-touch", 3) => writer.ok(),
+        _ => writer.error(
+            "ERR the proxy has CLIENT ID, GETNAME, SETNAME, SETINFO, INFO, LIST (of this \
+             connection), NO-EVICT and NO-TOUCH",
+        ),
+    }
+}

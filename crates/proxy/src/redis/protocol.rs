@@ -1,0 +1,449 @@
+//! What clients send, and where it goes.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use cluster::slot;
+use resp::{Args, Span};
+
+use super::client::{Client, Pending};
+use super::commands::{Command, Commands, Special};
+use super::multi_block;
+use super::reply_merge::{ReplyMerge, Rule};
+use super::retry_policy;
+use super::route::{self, Part, Way};
+use super::slot_map::Map;
+use super::topology_refresher::State;
+use super::wire::ConnectionProperties;
+use super::{local_commands, lock};
+use crate::locks::pending_requests::PendingRequests;
+use crate::runtime::inflight_budget::Counts;
+use crate::runtime::protocol::{
+    ClientProtocol, Dispatch, Ended, LockReply, Progress, RequestContext,
+};
+use crate::runtime::query::{ClientId, ConnectionKey, NodeIndex, Reply};
+
+/// See the module's page.
+pub(crate) struct RedisProtocol {
+    pub(crate) state: Arc<State>,
+    commands: Arc<Commands>,
+    pub(super) map: Map,
+    version: u64,
+    /// The map differs from the refresher's, since the refresher had looked so often.
+    learned: Option<u64>,
+    spans: Vec<Span>,
+    /// From the locks.
+    pub(super) lock_replies: PendingRequests,
+}
+
+/// What became of one command.
+pub(crate) enum Done {
+    /// It is answered, or on its way.
+    Taken,
+    /// It is to be looked at again.
+    Not(Progress),
+    /// It is answered, and nothing behind it is.
+    Last,
+}
+
+impl ClientProtocol for RedisProtocol {
+    type Client = Client;
+
+    fn admit(&mut self, id: ClientId, address: SocketAddr) -> Client {
+        let free = self.state.password.is_none();
+        self.lock_replies.are_of(id.thread);
+        Client::new(id, address, self.state.started.elapsed(), free)
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        let asks = self.state.password.is_some();
+        asks.then_some(self.state.limits.greeting)
+    }
+
+    fn has_begun(&self, client: &Client) -> bool {
+        client.begun
+    }
+
+    fn read(
+        &mut self,
+        client: &mut Client,
+        input: &mut BytesMut,
+        context: &mut RequestContext<'_>,
+    ) -> Progress {
+        let commands = Arc::clone(&self.commands);
+        loop {
+            let is_full = client.held() > self.state.limits.unordered;
+            if is_full || client.alone && !client.is_idle() {
+                return Progress::AwaitsReply;
+            }
+            let limits = resp::Limits {
+                unauthenticated: !client.authenticated,
+                ..self.state.limits.request
+            };
+            let end = match client.parser.parse(input, &limits) {
+                Ok(Some(end)) => end,
+                Ok(None) => return Progress::Done,
+                Err(error) => {
+                    let mut text = b"ERR ".to_vec();
+                    error.write_text(&mut text);
+                    client.answer_with(context.out, |writer| writer.error_bytes(&text));
+                    return Progress::Close;
+                }
+            };
+            self.spans.clear();
+            self.spans.extend_from_slice(client.parser.spans());
+            if self.spans.is_empty() {
+                let _ = input.split_to(end);
+                continue;
+            }
+            let spans = std::mem::take(&mut self.spans);
+            let done = if input[0] != b'*' {
+                // Nodes are given lists of bytes alone. What stands behind the line is copied only
+                // if the command has to wait: the parser has changed the line.
+                let (mut list, spans) = multi_block::list_of(Args::new(input, &spans));
+                let whole = list.len();
+                let done = self.command(&commands, client, &mut list, &spans, whole, context);
+                input.advance(end);
+                if let Done::Not(_) = done {
+                    list.extend_from_slice(input);
+                    *input = list;
+                }
+                done
+            } else {
+                self.command(&commands, client, input, &spans, end, context)
+            };
+            self.spans = spans;
+            match done {
+                Done::Taken => {}
+                Done::Not(progress) => return progress,
+                Done::Last => return Progress::Close,
+            }
+        }
+    }
+
+    fn reply(&mut self, client: &mut Client, reply: Reply, context: &mut RequestContext<'_>) {
+        let query = reply.query;
+        match reply.result {
+            Ok(answer) => {
+                match retry_policy::hint(&answer).filter(|hint| self.believes(&query, *hint)) {
+                    Some(hint) => self.redirect(client, query, hint, answer.bytes, context),
+                    None => self.settle(client, &query, answer.bytes, reply.connection, context),
+                }
+            }
+            Err(failure) => self.failed(client, query, &failure, context),
+        }
+    }
+
+    fn may_wait_for_ever(&self, client: &Client) -> bool {
+        client.waits && !client.is_idle()
+    }
+
+    fn gone(&mut self, client: &mut Client, context: &mut RequestContext<'_>) {
+        for (node, connection_key) in client.own_lanes.drain(..) {
+            context.hang_up(node, connection_key);
+        }
+        self.forget_locks(client);
+    }
+
+    fn collect(&mut self, into: &mut Vec<LockReply>) {
+        self.lock_replies.collect(self.state.locks.as_deref(), into);
+    }
+
+    fn has_lock_replies(&self) -> bool {
+        self.lock_replies.has_some(self.state.locks.as_deref())
+    }
+
+    fn deliver(
+        &mut self,
+        client: &mut Client,
+        lock_reply: LockReply,
+        context: &mut RequestContext<'_>,
+    ) {
+        self.deliver_letter(client, lock_reply, context);
+    }
+
+    fn ended(&mut self, client: &mut Client, why: Ended, context: &mut RequestContext<'_>) -> bool {
+        self.give_up_locks(client, why, context)
+    }
+
+    fn refresh(&mut self, _: Duration) {
+        let version = self.state.version.load(Ordering::Acquire);
+        // What one query has taught is right until the nodes have been asked again.
+        let old = self
+            .learned
+            .is_some_and(|looks| self.state.looks.load(Ordering::Acquire) != looks);
+        if version != self.version || old {
+            let known = self.state.known();
+            self.version = version;
+            self.learned = None;
+            self.commands = Arc::clone(&known.commands);
+            self.map = (*known.map).clone();
+        }
+    }
+
+    fn refusal(&self) -> &'static [u8] {
+        b"-ERR max number of clients reached\r\n"
+    }
+}
+
+impl RedisProtocol {
+    pub(crate) fn new(state: Arc<State>) -> RedisProtocol {
+        let known = state.known();
+        RedisProtocol {
+            version: state.version.load(Ordering::Acquire),
+            commands: Arc::clone(&known.commands),
+            map: (*known.map).clone(),
+            learned: None,
+            state,
+            spans: Vec::new(),
+            lock_replies: PendingRequests::default(),
+        }
+    }
+
+    /// A node has told that another one has this slot.
+    pub(super) fn learn(&mut self, slot: u16, node: NodeIndex) {
+        self.map.moved(slot, node);
+        self.learned = Some(self.state.looks.load(Ordering::Acquire));
+    }
+
+    /// One whole command, at the start of the input.
+    fn command(
+        &mut self,
+        commands: &Commands,
+        client: &mut Client,
+        input: &mut BytesMut,
+        spans: &[Span],
+        end: usize,
+        context: &mut RequestContext<'_>,
+    ) -> Done {
+        let args = Args::new(input, spans);
+        let Some(command) = commands.find(args) else {
+            let text = local_commands::unknown(args);
+            self.refuse_in(client, &text, context);
+            let _ = input.split_to(end);
+            return Done::Taken;
+        };
+        if command.lacks(args) {
+            let text = local_commands::unknown_subcommand(&command.name, args);
+            self.refuse_in(client, &text, context);
+            let _ = input.split_to(end);
+            return Done::Taken;
+        }
+        if !command.takes(args.len()) {
+            let text = format!(
+                "ERR wrong number of arguments for '{}' command",
+                command.name
+            );
+            self.refuse_in(client, &text, context);
+            let _ = input.split_to(end);
+            return Done::Taken;
+        }
+        if !client.authenticated && !local_commands::before_authentication(&command.name) {
+            client.refuse(context.out, "NOAUTH Authentication required.");
+            let _ = input.split_to(end);
+            return Done::Taken;
+        }
+        // What stands behind a request to the locks waits for its answer.
+        if !client.asked.is_empty() && !matches!(command.special, Special::Lock(_)) {
+            client.alone = true;
+            return self.not_yet(client, Progress::AwaitsReply);
+        }
+        let done = match command.special {
+            Special::Block => self.block_command(client, command, args, context),
+            _ if client.block.is_some() && !local_commands::leaves_block(&command.name) => {
+                self.queue(client, command, args, &input[..end], context);
+                Done::Taken
+            }
+            Special::Lock(kind) => self.lock(client, command, kind, args, context),
+            Special::Local => local_commands::run(&self.state, client, command, args, context),
+            // By far the most frequent, without looking at anything else.
+            Special::None if let Some(key) = command.only_key(args.len()) => {
+                let slot = slot::of(args.at(key));
+                let node = self.map.of_slot(slot);
+                if !context.has_room(node) {
+                    return self.not_yet(client, Progress::AwaitsRoom);
+                }
+                let bytes = input.split_to(end).freeze();
+                let dispatch = self.dispatch(client, command, node, route::route(slot));
+                context.send(dispatch, bytes);
+                return Done::Taken;
+            }
+            _ => self.send(client, command, args, &input[..end], context),
+        };
+        match done {
+            Done::Not(progress) => self.not_yet(client, progress),
+            done => {
+                let _ = input.split_to(end);
+                done
+            }
+        }
+    }
+
+    /// The command stays in the input.
+    fn not_yet(&self, client: &mut Client, progress: Progress) -> Done {
+        client.parser.reset();
+        Done::Not(progress)
+    }
+
+    /// The dispatch of a command that one node answers.
+    fn dispatch(
+        &self,
+        client: &mut Client,
+        command: &Command,
+        node: NodeIndex,
+        route: u32,
+    ) -> Dispatch {
+        Dispatch {
+            sequence: client.expect(Pending::Waiting),
+            part: 0,
+            node,
+            connection_key: self.connection_key(client),
+            replies: 1,
+            safe: command.read_only,
+            route: route::marked(route, command),
+            connection: None,
+        }
+    }
+
+    /// The connection key that a client shares with others. Always the same one, so that its commands on one
+    /// key keep their order.
+    pub(super) fn connection_key(&self, client: &Client) -> ConnectionKey {
+        let name = ConnectionProperties {
+            resp3: client.protocol == resp::Protocol::Resp3,
+            index: (client.id.number % u32::from(self.state.connection_keys)) as u8,
+            own: None,
+        };
+        name.connection_key()
+    }
+
+    /// A command that goes to nodes, any but the simplest.
+    fn send(
+        &mut self,
+        client: &mut Client,
+        command: &Command,
+        args: Args<'_>,
+        bytes: &[u8],
+        context: &mut RequestContext<'_>,
+    ) -> Done {
+        let any = client.id.number as usize;
+        match route::way(self.state.kind, &self.map, command, args, any) {
+            Way::Refused(text) => {
+                let code = text.split(' ').next().unwrap_or_default();
+                let coded = code.bytes().all(|byte| byte.is_ascii_uppercase());
+                let text = if coded {
+                    text.to_owned()
+                } else {
+                    format!("ERR {text}")
+                };
+                client.refuse(context.out, &text);
+            }
+            Way::One { node, route } => {
+                if !context.has_room(node) {
+                    return Done::Not(Progress::AwaitsRoom);
+                }
+                let dispatch = self.dispatch(client, command, node, route);
+                if self.state.locks.is_some()
+                    && let Some(telling) = lock::telling(command, args)
+                    && let Some(pending) = client.pending(dispatch.sequence)
+                {
+                    *pending = Pending::Commands(telling);
+                }
+                context.send(dispatch, Bytes::copy_from_slice(bytes));
+            }
+            Way::Alone { node, route } => {
+                if !client.is_idle() {
+                    client.alone = true;
+                    return Done::Not(Progress::AwaitsReply);
+                }
+                if !context.has_room(node) {
+                    return Done::Not(Progress::AwaitsRoom);
+                }
+                client.alone = true;
+                let dispatch = self.dispatch(client, command, node, route);
+                context.send(dispatch, Bytes::copy_from_slice(bytes));
+            }
+            Way::Own { node, route } => {
+                if !client.is_idle() {
+                    client.alone = true;
+                    return Done::Not(Progress::AwaitsReply);
+                }
+                (client.alone, client.waits) = (true, true);
+                let mut dispatch = self.dispatch(client, command, node, route);
+                dispatch.connection_key = self.own_lane(client, node);
+                dispatch.safe = false;
+                context.send_waiting(dispatch, Bytes::copy_from_slice(bytes));
+            }
+            Way::Parts { parts, rule } => {
+                if !have_room(&parts, context) {
+                    return Done::Not(Progress::AwaitsRoom);
+                }
+                self.send_parts(client, command, parts, rule, context);
+            }
+            Way::Scan { cursors, part } => {
+                if !context.has_room(part.node) {
+                    return Done::Not(Progress::AwaitsRoom);
+                }
+                let mut dispatch = self.dispatch(client, command, part.node, 0);
+                if let Some(pending) = client.pending(dispatch.sequence) {
+                    *pending = Pending::Scan(cursors);
+                }
+                dispatch.safe = true;
+                context.send(dispatch, part.bytes);
+            }
+        }
+        Done::Taken
+    }
+
+    fn send_parts(
+        &mut self,
+        client: &mut Client,
+        command: &Command,
+        parts: Vec<Part>,
+        rule: Rule,
+        context: &mut RequestContext<'_>,
+    ) {
+        let connection_key = self.connection_key(client);
+        let join = ReplyMerge::new(rule, command.read_only, parts.len());
+        let sequence = client.expect(Pending::Merging(Box::new(join)));
+        for (part, piece) in parts.into_iter().enumerate() {
+            let dispatch = Dispatch {
+                sequence,
+                part: part as u32,
+                node: piece.node,
+                connection_key,
+                replies: 1,
+                safe: command.read_only,
+                route: piece.route,
+                connection: None,
+            };
+            context.send(dispatch, piece.bytes);
+        }
+    }
+
+    /// A connection key of the client alone.
+    pub(super) fn own_lane(&self, client: &mut Client, node: NodeIndex) -> ConnectionKey {
+        let resp3 = client.protocol == resp::Protocol::Resp3;
+        let connection_key = ConnectionProperties::of_client(resp3, client.id).connection_key();
+        if !client.own_lanes.contains(&(node, connection_key)) {
+            client.own_lanes.push((node, connection_key));
+        }
+        connection_key
+    }
+}
+
+/// Whether every node has room for all its parts.
+fn have_room(parts: &[Part], context: &mut RequestContext<'_>) -> bool {
+    let mut counts: BTreeMap<NodeIndex, u32> = BTreeMap::new();
+    for part in parts {
+        *counts.entry(part.node).or_default() += 1;
+    }
+    let counts: Counts = counts.into_iter().collect();
+    context.has_room_for_all(&counts)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,364 @@
+//! Whatever clients send and nodes answer, a protocol goes on: nothing panics, and a client whose
+//! queries have all been answered has all its replies.
+
+use super::super::Kind;
+use super::super::commands::tests::some;
+use super::super::topology_refresher::{ClusterMetadata, RefresherOptions};
+use super::*;
+use crate::nodes::Nodes;
+use crate::runtime::inflight_budget::InflightBudget;
+use crate::runtime::out_batch::OutBatch;
+use crate::runtime::query::{Answer, BackendCommand, Failure, NodeError, Query};
+
+const ID: ClientId = ClientId {
+    place: 0,
+    thread: 0,
+    number: 1,
+};
+
+/// Before two nodes.
+fn state(kind: Kind) -> Arc<State> {
+    let nodes = Arc::new(Nodes::default());
+    let addresses = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    let places = addresses.map(|address| nodes.place(address));
+    let setting = RefresherOptions {
+        nodes,
+        started: std::time::Instant::now(),
+        limits: crate::config::Limits::default(),
+        password: None,
+        connection_keys: 1,
+        patience: Duration::from_secs(1),
+        locks: None,
+        about: Box::new(|_| String::new()),
+        clients: Arc::default(),
+    };
+    let known = ClusterMetadata {
+        commands: Arc::new(some()),
+        map: Arc::new(Map::even(&places)),
+        addresses: Arc::new(addresses.into_iter().collect()),
+    };
+    Arc::new(State::new(setting, kind, known))
+}
+
+/// A client before a protocol, and what has been made of what it sent.
+struct Stage {
+    protocol: RedisProtocol,
+    client: Client,
+    input: BytesMut,
+    out: OutBatch,
+    orders: Vec<BackendCommand>,
+    later: Vec<(Duration, Query)>,
+    inflight: InflightBudget,
+    under_way: u32,
+    now: Duration,
+}
+
+impl Stage {
+    fn new(kind: Kind) -> Stage {
+        let mut protocol = RedisProtocol::new(state(kind));
+        let client = protocol.admit(ID, SocketAddr::from(([127, 0, 0, 1], 9)));
+        Stage {
+            protocol,
+            client,
+            input: BytesMut::new(),
+            out: OutBatch::default(),
+            orders: Vec::new(),
+            later: Vec::new(),
+            inflight: InflightBudget::new(64),
+            under_way: 0,
+            now: Duration::ZERO,
+        }
+    }
+
+    fn with<T>(
+        &mut self,
+        act: impl FnOnce(&mut RedisProtocol, &mut Client, &mut BytesMut, &mut RequestContext<'_>) -> T,
+    ) -> T {
+        let mut context = RequestContext {
+            id: ID,
+            now: self.now,
+            out: &mut self.out,
+            orders: &mut self.orders,
+            later: &mut self.later,
+            inflight: &mut self.inflight,
+            under_way: &mut self.under_way,
+        };
+        act(
+            &mut self.protocol,
+            &mut self.client,
+            &mut self.input,
+            &mut context,
+        )
+    }
+
+    fn send(&mut self, words: &[&[u8]]) -> Progress {
+        let mut request = Vec::new();
+        resp::command::write_command(&mut request, words);
+        self.input.extend_from_slice(&request);
+        self.read()
+    }
+
+    fn read(&mut self) -> Progress {
+        self.with(|protocol, client, input, context| protocol.read(client, input, context))
+    }
+
+    /// Takes what is with the nodes.
+    fn take(&mut self) -> Vec<Query> {
+        let waited = self.later.drain(..).map(|(due, query)| {
+            self.now = self.now.max(due);
+            self.inflight.take(&query);
+            query
+        });
+        let waited: Vec<Query> = waited.collect();
+        let sent = self.orders.drain(..).filter_map(|order| match order {
+            BackendCommand::Send(query) => Some(query),
+            BackendCommand::HangUp(..) | BackendCommand::Release(..) => None,
+        });
+        sent.chain(waited).collect()
+    }
+
+    fn answer(&mut self, query: Query, result: Result<Answer, Failure>) {
+        self.inflight.give_back(&query);
+        self.under_way -= 1;
+        let connection = query.connection.unwrap_or(1);
+        let reply = Reply {
+            query,
+            connection,
+            result,
+        };
+        self.with(|protocol, client, _, context| protocol.reply(client, reply, context));
+    }
+}
+
+fn plain(bytes: &'static [u8]) -> Result<Answer, Failure> {
+    Ok(Answer {
+        bytes: Bytes::from_static(bytes),
+        earlier_error: None,
+    })
+}
+
+/// Any reply, fitting or not.
+fn any_reply(random: &mut fastrand::Rng) -> Result<Answer, Failure> {
+    const REPLIES: &[&[u8]] = &[
+        b"+OK\r\n",
+        b":1\r\n",
+        b"$-1\r\n",
+        b"$1\r\na\r\n",
+        b"*-1\r\n",
+        b"*0\r\n",
+        b"*2\r\n$1\r\n7\r\n*1\r\n$1\r\na\r\n",
+        b"-ERR no\r\n",
+        b"-MOVED 12182 127.0.0.1:1\r\n",
+        b"-MOVED 5061 127.0.0.1:2\r\n",
+        b"-MOVED 65535 127.0.0.1:2\r\n",
+        b"-MOVED 12182 127.0.0.1:3\r\n",
+        b"-MOVED 12182 name:1\r\n",
+        b"-ASK 12182 127.0.0.1:1\r\n",
+        b"-ASK 5061 127.0.0.1:2\r\n",
+        b"-TRYAGAIN\r\n",
+        b"-\r\n",
+        b"_\r\n",
+    ];
+    let why = NodeError::Closed("a test".to_owned());
+    match random.u8(..12) {
+        0 => Err(Failure::Lost(why)),
+        1 => Err(Failure::Unsent(why)),
+        2 => Ok(Answer {
+            bytes: Bytes::from_static(b"-EXECABORT\r\n"),
+            earlier_error: Some(Bytes::from_static(b"-MOVED 12182 127.0.0.1:1\r\n")),
+        }),
+        _ => plain(REPLIES[random.usize(..REPLIES.len())]),
+    }
+}
+
+#[test]
+fn nothing_that_is_sent_or_answered_breaks_a_face() {
+    const NAMES: &[&str] = &[
+        "get",
+        "set",
+        "mget",
+        "mset",
+        "msetnx",
+        "del",
+        "dbsize",
+        "keys",
+        "scan",
+        "time",
+        "ping",
+        "eval",
+        "xread",
+        "xreadgroup",
+        "zunionstore",
+        "blpop",
+        "publish",
+        "save",
+        "bf.add",
+        "script",
+        "sort",
+        "georadius",
+        "object",
+        "hello",
+        "client",
+        "auth",
+        "select",
+        "reset",
+        "info",
+        "echo",
+        "multi",
+        "exec",
+        "discard",
+        "watch",
+        "unwatch",
+        "lock.acquire",
+        "lock.info",
+        "nosuch",
+    ];
+    const WORDS: &[&[u8]] = &[
+        b"foo",
+        b"bar",
+        b"",
+        b"0",
+        b"1",
+        b"2",
+        b"99999999999",
+        b"-1",
+        b"streams",
+        b"store",
+        b"get",
+        b"load",
+        b"help",
+        b"3",
+        b"\r\n",
+        b"encoding",
+    ];
+    for seed in 0..600 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let kind = [Kind::Kumiki, Kind::RedisCluster, Kind::RedisServers][seed as usize % 3];
+        let mut stage = Stage::new(kind);
+        for _ in 0..random.usize(1..60) {
+            let name = NAMES[random.usize(..NAMES.len())];
+            let count = random.usize(..7);
+            let mut words = vec![name.as_bytes()];
+            words.extend((0..count).map(|_| WORDS[random.usize(..WORDS.len())]));
+            stage.send(&words);
+            if random.bool() {
+                for query in stage.take() {
+                    let reply = any_reply(&mut random);
+                    stage.answer(query, reply);
+                }
+            }
+        }
+        // Whatever waits goes on once its turn has come.
+        for _ in 0..10_000 {
+            stage.read();
+            let queries = stage.take();
+            // What a refused SELECT ends is read here all the same.
+            if queries.is_empty() && stage.client.is_idle() && stage.input.is_empty() {
+                break;
+            }
+            for query in queries {
+                stage.answer(query, plain(b"+OK\r\n"));
+            }
+        }
+        assert!(stage.client.is_idle(), "seed {seed}");
+        assert!(stage.input.is_empty(), "seed {seed}");
+        assert_eq!(stage.under_way, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_watch_does_not_outlive_its_slot_at_a_node() {
+    let mut stage = Stage::new(Kind::RedisCluster);
+    stage.send(&[b"WATCH", b"foo"]);
+    let query = stage.take().remove(0);
+    let here = query.node;
+    stage.answer(query, plain(b"+OK\r\n"));
+    // The slot moves, as another client's command shows.
+    let there = NodeIndex(1 - here.0);
+    stage.protocol.learn(12182, there);
+    stage.send(&[b"WATCH", b"{foo}1"]);
+    assert!(stage.take().is_empty(), "no connection watches both");
+    stage.send(&[b"MULTI"]);
+    stage.send(&[b"SET", b"foo", b"1"]);
+    stage.send(&[b"EXEC"]);
+    assert_eq!(stage.out.text(), "+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n*-1\r\n");
+}
+
+#[test]
+fn a_block_on_a_connection_of_its_own_is_not_overtaken() {
+    let mut stage = Stage::new(Kind::RedisCluster);
+    stage.send(&[b"WATCH", b"foo"]);
+    let query = stage.take().remove(0);
+    stage.answer(query, plain(b"+OK\r\n"));
+    for words in [&[&b"MULTI"[..]][..], &[b"SET", b"foo", b"1"], &[b"EXEC"]] {
+        stage.send(words);
+    }
+    assert_eq!(stage.send(&[b"GET", b"foo"]), Progress::AwaitsReply);
+    let block = stage.take().remove(0);
+    stage.answer(block, plain(b"*1\r\n+OK\r\n"));
+    assert_eq!(stage.read(), Progress::Done);
+    assert_eq!(stage.take().len(), 1);
+}
+
+#[test]
+fn what_one_query_has_taught_is_forgotten_when_the_nodes_have_told() {
+    let mut stage = Stage::new(Kind::RedisCluster);
+    let kept = stage.protocol.map.of_slot(12182);
+    stage.protocol.learn(12182, NodeIndex(1 - kept.0));
+    stage.protocol.refresh(Duration::ZERO);
+    assert_ne!(stage.protocol.map.of_slot(12182), kept);
+    stage.protocol.state.looks.fetch_add(1, Ordering::SeqCst);
+    stage.protocol.refresh(Duration::ZERO);
+    assert_eq!(stage.protocol.map.of_slot(12182), kept);
+}
+
+#[test]
+fn a_failed_watch_leaves_nothing_and_watched_keys_are_bounded() {
+    let mut stage = Stage::new(Kind::Kumiki);
+    stage.send(&[b"WATCH", b"foo"]);
+    let query = stage.take().remove(0);
+    stage.answer(query, plain(b"-ERR no\r\n"));
+    assert!(stage.client.watches.is_empty() && stage.client.watches.slots.is_empty());
+    for _ in 0..2 {
+        stage.send(&[b"WATCH", b"foo", b"foo"]);
+        for query in stage.take() {
+            assert_eq!(query.bytes, "*2\r\n$13\r\nWATCH.VERSION\r\n$3\r\nfoo\r\n");
+            stage.answer(query, plain(b"*1\r\n$1\r\n7\r\n"));
+        }
+    }
+    assert_eq!(stage.client.watches.versions.len(), 1);
+    let most = stage.protocol.state.limits.block_commands;
+    let keys: Vec<String> = (0..most).map(|number| number.to_string()).collect();
+    let mut words: Vec<&[u8]> = vec![b"WATCH"];
+    words.extend(keys.iter().map(String::as_bytes));
+    stage.send(&words);
+    assert!(stage.take().is_empty());
+    assert!(stage.out.text().contains("too much is watched"));
+}
+
+#[test]
+fn lines_of_words_are_commands_and_leave_what_is_behind_them() {
+    let mut stage = Stage::new(Kind::RedisServers);
+    stage
+        .input
+        .extend_from_slice(b"PING\r\nSET foo \"a b\"\r\nGET foo\r\nGE");
+    assert_eq!(stage.read(), Progress::Done);
+    assert_eq!(&stage.input[..], b"GE");
+    let sent: Vec<Bytes> = stage.take().into_iter().map(|query| query.bytes).collect();
+    assert_eq!(
+        sent,
+        [
+            "*3\r\n$3\r\nSET\r\n$3\r\nfoo\r\n$3\r\na b\r\n",
+            "*2\r\n$3\r\nGET\r\n$3\r\nfoo\r\n"
+        ]
+    );
+    // One that has to wait is the same when its turn comes.
+    stage.input.clear();
+    stage.send(&[b"GET", b"foo"]);
+    stage.input.extend_from_slice(b"WATCH \"f o\"\r\nPING\r\n");
+    assert_eq!(stage.read(), Progress::AwaitsReply);
+    assert_eq!(
+        &stage.input[..],
+        b"*2\r\n$5\r\nWATCH\r\n$3\r\nf o\r\nPING\r\n"
+    );
+}

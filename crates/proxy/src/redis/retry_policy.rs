@@ -1,0 +1,185 @@
+//! What is tried again, and what clients are told instead.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::runtime::query::{Answer, Failure, Query};
+
+/// The first pause before a query is tried again; it doubles up to [`LONGEST_PAUSE`].
+const PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// What a node's error asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RetryHint {
+    /// The slot is another node's, for good; which, if it is told as an address.
+    Moved { slot: u16, to: Option<SocketAddr> },
+    /// The key is another node's, this once.
+    Ask { slot: u16, to: Option<SocketAddr> },
+    /// The node cannot do it for now; nothing has happened.
+    Later,
+}
+
+/// What the answer asks for, if it is such an error.
+pub(crate) fn hint(answer: &Answer) -> Option<RetryHint> {
+    let error = match &answer.earlier_error {
+        // A block whose commands were refused says why before it says that it is not executed.
+        Some(error) if answer.bytes.first() == Some(&b'-') => error,
+        _ => &answer.bytes,
+    };
+    if error.first() != Some(&b'-') {
+        return None;
+    }
+    let text = std::str::from_utf8(error).ok()?;
+    let mut words = text[1..].split_ascii_whitespace();
+    let code = words.next()?;
+    match code {
+        "MOVED" | "ASK" => {
+            let slot = words.next()?.parse().ok()?;
+            let to = address(words.next()?);
+            Some(match code {
+                "MOVED" => RetryHint::Moved { slot, to },
+                _ => RetryHint::Ask { slot, to },
+            })
+        }
+        "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" => Some(RetryHint::Later),
+        _ => None,
+    }
+}
+
+/// An address as nodes write it: an IPv6 address has no brackets.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Some(SocketAddr::new(host.parse().ok()?, port.parse().ok()?))
+}
+
+/// Whether a query that failed so may be sent again.
+pub(crate) fn may_repeat(query: &Query, failure: &Failure) -> bool {
+    match failure {
+        Failure::Unsent(_) => true,
+        Failure::Lost(_) => query.safe,
+    }
+}
+
+/// How long to wait before a query is sent again; `None`: it has been tried for long enough.
+pub(crate) fn pause(query: &Query, now: Duration, patience: Duration) -> Option<Duration> {
+    if now >= query.since + patience {
+        return None;
+    }
+    let doubled = PAUSE * 2_u32.pow(query.retries.min(16));
+    Some(doubled.min(LONGEST_PAUSE))
+}
+
+/// What follows behind an error after which a command may simply be given again.
+pub(crate) const NOTHING: &str = "; nothing has happened, retry it";
+/// How an error begins after which nobody knows.
+pub(crate) const UNKNOWN: &str = "-UNKNOWN ";
+
+/// The code of errors after which a command may be given again. Clients of a single server know it, and do that by
+/// themselves; those of clusters have another meaning for them.
+const UNAVAILABLE: &str = "LOADING";
+
+/// Returns the error for a query that failed at a node. One that changes nothing has no outcome that could be
+/// unknown.
+pub(crate) fn told(failure: &Failure, safe: bool, node: SocketAddr) -> Bytes {
+    let text = match failure {
+        Failure::Lost(why) if safe => {
+            format!("-{UNAVAILABLE} node {node} {why}{NOTHING}\r\n")
+        }
+        Failure::Unsent(why) => {
+            format!("-{UNAVAILABLE} node {node} {why}{NOTHING}\r\n")
+        }
+        Failure::Lost(why) => format!(
+            "{UNKNOWN}node {node} {why}: whether the command took effect is not known; read what \
+             it writes to find out, before it is given again\r\n"
+        ),
+    };
+    text.into()
+}
+
+/// Returns the error for a query that a node has refused for so long that it is not tried again. The node's own
+/// error may be one of clusters (`MOVED`), which a client of a single server does not understand.
+pub(crate) fn refused(error: &[u8], node: SocketAddr) -> Bytes {
+    let error = String::from_utf8_lossy(error);
+    let error = error.strip_prefix('-').unwrap_or(&error).trim_end();
+    format!("-{UNAVAILABLE} node {node} answers '{error}'{NOTHING}\r\n").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::query::NodeError;
+
+    fn answer(bytes: &'static str, earlier: Option<&'static str>) -> Answer {
+        Answer {
+            bytes: bytes.into(),
+            earlier_error: earlier.map(Bytes::from),
+        }
+    }
+
+    #[test]
+    fn errors_say_where_to_go() {
+        let to: Option<SocketAddr> = "127.0.0.1:7001".parse().ok();
+        let moved = Some(RetryHint::Moved { slot: 3999, to });
+        assert_eq!(hint(&answer("-MOVED 3999 127.0.0.1:7001\r\n", None)), moved);
+        assert_eq!(
+            hint(&answer("-ASK 1 127.0.0.1:7001\r\n", None)),
+            Some(RetryHint::Ask { slot: 1, to })
+        );
+        assert_eq!(
+            hint(&answer("-TRYAGAIN a\r\n", None)),
+            Some(RetryHint::Later)
+        );
+        let block = answer(
+            "-EXECABORT Transaction discarded\r\n",
+            Some("-MOVED 3999 127.0.0.1:7001\r\n"),
+        );
+        assert_eq!(hint(&block), moved);
+        // Some nodes tell hosts' names, or nothing, and IPv6 addresses without brackets.
+        for (told, to) in [
+            ("-MOVED 1 node.example:7001\r\n", None),
+            ("-MOVED 1 :7001\r\n", None),
+            ("-MOVED 1 ::1:7001\r\n", "[::1]:7001".parse().ok()),
+        ] {
+            let moved = Some(RetryHint::Moved { slot: 1, to });
+            assert_eq!(hint(&answer(told, None)), moved, "{told}");
+        }
+        for other in [
+            "-ERR x\r\n",
+            "-MOVED\r\n",
+            "-MOVED x y\r\n",
+            "+MOVED 1 1\r\n",
+            "$-1\r\n",
+        ] {
+            assert_eq!(hint(&answer(other, None)), None, "{other}");
+        }
+        // A block that was executed is not given again for what one of its commands answered.
+        assert_eq!(
+            hint(&answer("*1\r\n+OK\r\n", Some("-MOVED 1 127.0.0.1:1\r\n"))),
+            None
+        );
+    }
+
+    #[test]
+    fn who_is_told_what() {
+        let node = SocketAddr::from(([127, 0, 0, 1], 7000));
+        let why = NodeError::Closed("end of the connection".to_owned());
+        for (failure, safe) in [
+            (Failure::Unsent(why.clone()), false),
+            (Failure::Lost(why.clone()), true),
+        ] {
+            let nothing = told(&failure, safe, node);
+            assert!(nothing.starts_with(b"-LOADING node 127.0.0.1:7000 has closed"));
+            assert!(nothing.ends_with(b"; nothing has happened, retry it\r\n"));
+        }
+        let lost = told(&Failure::Lost(why), false, node);
+        assert!(lost.starts_with(b"-UNKNOWN node 127.0.0.1:7000 has closed"));
+        assert_eq!(
+            refused(b"-MOVED 1 127.0.0.1:7001\r\n", node),
+            "-LOADING node 127.0.0.1:7000 answers 'MOVED 1 127.0.0.1:7001'; nothing has happened, retry it\r\n"
+        );
+    }
+}

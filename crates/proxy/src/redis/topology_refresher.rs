@@ -1,0 +1,532 @@
+//! Finds out what the nodes are and which has which slot, and keeps that true.
+//!
+//! A thread of its own asks: at the start, when something shows that what is known is old, and now
+//! and then. Threads with clients look at a version in each turn, and take what is new.
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use base::log_limit::LogLimit;
+use bytes::{Bytes, BytesMut};
+use parking_lot::{Condvar, Mutex, RwLock};
+use resp::command::write_command;
+use resp::{ReplyParser, Value};
+
+use super::Kind;
+use super::commands::Commands;
+use super::slot_map::Map;
+use super::wire::Options;
+use crate::config::Limits;
+use crate::figures::Clients;
+use crate::locks::lock_service::LockService;
+use crate::nodes::{Needed, NodeRoles, Nodes};
+use crate::runtime::query::NodeIndex;
+use crate::seeds::Seeds;
+use crate::tls::Blocking;
+
+/// How often the nodes are asked without a reason.
+const ROUTINE: Duration = Duration::from_secs(10);
+/// The least time between two times that they are asked.
+const REST: Duration = Duration::from_millis(50);
+/// How long one node may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long is waited at the start for a node that loads its data.
+const LOADING: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What was found out.
+#[derive(Clone, Debug)]
+pub(crate) struct ClusterMetadata {
+    pub(crate) commands: Arc<Commands>,
+    pub(crate) map: Arc<Map>,
+    /// All nodes of which a node has told, those without slots included, and those that were given
+    /// to the proxy. No others are believed in.
+    pub(crate) addresses: Arc<HashSet<SocketAddr>>,
+}
+
+/// Writes the text of `INFO`, of one section or (empty) of all.
+pub(crate) type InfoWriter = Box<dyn Fn(&[u8]) -> String + Send + Sync>;
+
+/// What all threads with clients share.
+pub(crate) struct State {
+    pub(crate) kind: Kind,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) started: Instant,
+    pub(crate) limits: Limits,
+    pub(crate) password: Option<String>,
+    /// Connections to a node that clients share.
+    pub(crate) connection_keys: u8,
+    /// How long a query is tried again for.
+    pub(crate) patience: Duration,
+    /// The locks, if the proxy keeps any.
+    pub(crate) locks: Option<Arc<LockService>>,
+    /// Grows with what is known.
+    pub(crate) version: AtomicU64,
+    /// How often the nodes have told which has which slot.
+    pub(crate) looks: AtomicU64,
+    known: RwLock<ClusterMetadata>,
+    /// Writes the text of `INFO`.
+    pub(crate) about: InfoWriter,
+    clients: Arc<Clients>,
+    /// Log lines that clients have caused, by what they say.
+    log_limit: Mutex<LogLimit<&'static str>>,
+    news: RefreshSignal,
+}
+
+/// How the refresher is woken.
+#[derive(Debug, Default)]
+struct RefreshSignal {
+    wanted: Mutex<bool>,
+    woken: Condvar,
+    stopping: AtomicBool,
+}
+
+/// What a [`State`] is made of, besides what was found out.
+pub(crate) struct RefresherOptions {
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) started: Instant,
+    pub(crate) limits: Limits,
+    pub(crate) password: Option<String>,
+    pub(crate) connection_keys: u8,
+    pub(crate) patience: Duration,
+    pub(crate) locks: Option<Arc<LockService>>,
+    pub(crate) about: InfoWriter,
+    pub(crate) clients: Arc<Clients>,
+}
+
+/// Clients cause a log line of each kind once in this time at most.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+impl State {
+    pub(crate) fn new(setting: RefresherOptions, kind: Kind, known: ClusterMetadata) -> State {
+        State {
+            kind,
+            nodes: setting.nodes,
+            started: setting.started,
+            limits: setting.limits,
+            password: setting.password,
+            connection_keys: setting.connection_keys,
+            patience: setting.patience,
+            locks: setting.locks,
+            about: setting.about,
+            clients: setting.clients,
+            log_limit: Mutex::new(LogLimit::new(LOG_INTERVAL)),
+            version: AtomicU64::new(0),
+            looks: AtomicU64::new(0),
+            known: RwLock::new(known),
+            news: RefreshSignal::default(),
+        }
+    }
+
+    /// Counts a client's wrong name or password, and logs it at a limited rate.
+    pub(crate) fn note_wrong_password(&self) {
+        self.clients.refuse_password();
+        let text = "a client gave a wrong name or password";
+        let now = self.started.elapsed();
+        if let Some(left_out) = self.log_limit.lock().count(text, now) {
+            tracing::warn!("{text}{left_out}");
+        }
+    }
+
+    pub(crate) fn known(&self) -> ClusterMetadata {
+        self.known.read().clone()
+    }
+
+    /// Whether there is a node at this address.
+    pub(crate) fn knows(&self, address: SocketAddr) -> bool {
+        self.known.read().addresses.contains(&address)
+    }
+
+    /// The text of `INFO`, of one section or (empty) of all.
+    pub(crate) fn info(&self, section: &[u8]) -> String {
+        (self.about)(section)
+    }
+
+    /// Something shows that what is known is old.
+    pub(crate) fn ask_for_news(&self) {
+        let mut wanted = self.news.wanted.lock();
+        if !std::mem::replace(&mut *wanted, true) {
+            self.news.woken.notify_one();
+        }
+    }
+
+    /// Ends the refresher.
+    pub(crate) fn stop(&self) {
+        self.news.stopping.store(true, Ordering::SeqCst);
+        self.ask_for_news();
+    }
+
+    /// Keeps what is known true, until it is stopped.
+    pub(crate) fn keep(&self, seeds: &Seeds, options: &Options) {
+        while !self.news.stopping.load(Ordering::SeqCst) {
+            {
+                let mut wanted = self.news.wanted.lock();
+                if !*wanted {
+                    self.news.woken.wait_for(&mut wanted, ROUTINE);
+                }
+                *wanted = false;
+            }
+            if self.news.stopping.load(Ordering::SeqCst) {
+                return;
+            }
+            let found = match self.kind {
+                Kind::RedisServers => Ok(servers(&seeds.look_up_again(), &self.nodes)),
+                _ => self.look(&seeds.look_up_again(), options),
+            };
+            match found {
+                Ok(found) => self.learn(found),
+                Err(tried) => {
+                    tracing::warn!("no node tells which has which slot: {}", tried.join("; "));
+                }
+            }
+            std::thread::sleep(REST);
+        }
+    }
+
+    fn learn(&self, (mut map, addresses): SlotOwners) {
+        let mut known = self.known.write();
+        map.follow(&known.map);
+        known.addresses = Arc::new(addresses);
+        if *known.map != map {
+            tracing::info!(nodes = map.all().len(), "slots have moved");
+            let before = std::mem::replace(&mut known.map, Arc::new(map));
+            self.version.fetch_add(1, Ordering::Release);
+            // Queries are given up at a silent node when threads with clients can see where they go instead.
+            for &node in before.all() {
+                if known.map.replaces(&before, node) {
+                    self.nodes
+                        .figures(node)
+                        .set_replaced(self.started.elapsed());
+                }
+            }
+        }
+        drop(known);
+        self.looks.fetch_add(1, Ordering::Release);
+    }
+
+    /// Asks one node after the other until one tells: those that have slots first, those that are silent last.
+    fn look(&self, seeds: &[SocketAddr], options: &Options) -> Result<SlotOwners, Vec<String>> {
+        let map = Arc::clone(&self.known.read().map);
+        let with_slots = map.all().iter().map(|&node| self.nodes.address(node));
+        let mut addresses: Vec<SocketAddr> = Vec::new();
+        for address in with_slots.chain(seeds.iter().copied()) {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        // A node that is asked while it is silent keeps the others waiting.
+        addresses.sort_by_key(|&address| self.nodes.is_silent(address));
+        let mut tried = Vec::new();
+        for address in addresses {
+            let asked = NodeConnection::connect(address, options)
+                .and_then(|mut asked| slots(&mut asked, address, &self.nodes));
+            match asked {
+                Ok(Some((map, mut addresses))) => {
+                    addresses.extend(seeds);
+                    return Ok((map, addresses));
+                }
+                Ok(None) => tried.push(format!("{address} is of no cluster")),
+                Err(what) => tried.push(format!("{address} {what}")),
+            }
+        }
+        Err(tried)
+    }
+}
+
+impl NodeRoles for State {
+    fn slots(&self, node: NodeIndex) -> usize {
+        self.known().map.count_of(node)
+    }
+
+    fn needed(&self) -> Needed {
+        Needed::Each(self.known().map.all().to_vec())
+    }
+}
+
+/// Finds out what the nodes at these addresses are.
+///
+/// # Errors
+/// What is wrong with each of them.
+pub(crate) fn discover(
+    seeds: &Seeds,
+    kumiki: bool,
+    options: &Options,
+    nodes: &Nodes,
+) -> Result<(Kind, ClusterMetadata), Vec<String>> {
+    let until = Instant::now() + LOADING;
+    loop {
+        let found = try_discover(&seeds.look_up_again(), kumiki, options, nodes);
+        match found {
+            Err(tried) if tried.iter().any(|what| what.contains("LOADING")) => {
+                if Instant::now() >= until {
+                    return Err(tried);
+                }
+                tracing::info!(
+                    "waiting for a node that loads its data: {}",
+                    tried.join("; ")
+                );
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            found => return found,
+        }
+    }
+}
+
+fn try_discover(
+    addresses: &[SocketAddr],
+    kumiki: bool,
+    options: &Options,
+    nodes: &Nodes,
+) -> Result<(Kind, ClusterMetadata), Vec<String>> {
+    let mut tried = Vec::new();
+    for &address in addresses {
+        let found = NodeConnection::connect(address, options).and_then(|mut asked| {
+            let commands = Arc::new(Commands::read(&asked.ask(&[b"COMMAND"])?)?);
+            let told = slots(&mut asked, address, nodes)?;
+            Ok((commands, told))
+        });
+        match found {
+            Ok((commands, Some((map, mut told)))) => {
+                let kind = if kumiki {
+                    Kind::Kumiki
+                } else {
+                    Kind::RedisCluster
+                };
+                told.extend(addresses);
+                let known = ClusterMetadata {
+                    commands,
+                    map: Arc::new(map),
+                    addresses: Arc::new(told),
+                };
+                return Ok((kind, known));
+            }
+            Ok((commands, None)) => {
+                let kind = if kumiki {
+                    Kind::Kumiki
+                } else {
+                    Kind::RedisServers
+                };
+                let (map, told) = servers(addresses, nodes);
+                let known = ClusterMetadata {
+                    commands,
+                    map: Arc::new(map),
+                    addresses: Arc::new(told),
+                };
+                return Ok((kind, known));
+            }
+            Err(what) => tried.push(format!("  {address} {what}")),
+        }
+    }
+    Err(tried)
+}
+
+/// Which node has which slot, and where there are nodes.
+type SlotOwners = (Map, HashSet<SocketAddr>);
+
+/// Servers that do not know of each other share the slots evenly.
+fn servers(addresses: &[SocketAddr], nodes: &Nodes) -> SlotOwners {
+    let places: Vec<NodeIndex> = addresses
+        .iter()
+        .map(|&address| nodes.place(address))
+        .collect();
+    (Map::even(&places), addresses.iter().copied().collect())
+}
+
+/// What one node tells of all; `None` if it is of no cluster.
+fn slots(
+    asked: &mut NodeConnection,
+    address: SocketAddr,
+    nodes: &Nodes,
+) -> Result<Option<SlotOwners>, String> {
+    let reply = asked.ask(&[b"CLUSTER", b"SLOTS"])?;
+    let list = match Value::decode(&reply).map_err(|error| error.to_string())? {
+        Value::Array(list) => list,
+        Value::Error(text) if has_no_cluster(&text) => return Ok(None),
+        Value::Error(text) => {
+            let text = String::from_utf8_lossy(&text);
+            return Err(format!("does not tell which node has which slot: {text}"));
+        }
+        _ => return Err("does not tell which node has which slot".to_owned()),
+    };
+    if list.is_empty() {
+        return Err("knows no node that has slots; is the cluster made?".to_owned());
+    }
+    let (mut ranges, mut told) = (Vec::new(), HashSet::from([address]));
+    for one in &list {
+        let (first, last, master) = range(one, address)
+            .ok_or_else(|| "tells of slots without telling whose they are".to_owned())?;
+        told.insert(master);
+        ranges.push((first, last, nodes.place(master)));
+    }
+    // Nodes that have no slots yet may be named by those that give them some.
+    if let Ok(reply) = asked.ask(&[b"CLUSTER", b"NODES"])
+        && let Ok(Value::Bulk(text) | Value::Verbatim { text, .. }) = Value::decode(&reply)
+    {
+        let text = String::from_utf8_lossy(&text).into_owned();
+        told.extend(text.lines().filter_map(|line| listed(line, address)));
+    }
+    Ok(Some((Map::new(&ranges, nodes.place(address)), told)))
+}
+
+/// Whether this error of a node says that it is of no cluster. Others (it loads its data, its user may not ask)
+/// say nothing about that.
+fn has_no_cluster(error: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(error).to_ascii_lowercase();
+    text.contains("cluster support disabled") || text.starts_with("err unknown command")
+}
+
+/// One element of the reply to `CLUSTER SLOTS`: the first slot, the last, and whose they are.
+fn range(range: &Value, asked: SocketAddr) -> Option<(u16, u16, SocketAddr)> {
+    let Value::Array(fields) = range else {
+        return None;
+    };
+    let [
+        Value::Int(first),
+        Value::Int(last),
+        Value::Array(master),
+        ..,
+    ] = &fields[..]
+    else {
+        return None;
+    };
+    let port = match master.get(1)? {
+        Value::Int(port) => u16::try_from(*port).ok()?,
+        _ => return None,
+    };
+    let host = match master.first()? {
+        Value::Bulk(host) => std::str::from_utf8(host).ok()?,
+        _ => "",
+    };
+    let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
+    Some((first, last, place(host, port, asked)?))
+}
+
+/// Where the node of a line of the reply to `CLUSTER NODES` is: behind its id stands
+/// `host:port@port`, and after a comma its name.
+fn listed(line: &str, asked: SocketAddr) -> Option<SocketAddr> {
+    let text = line.split(' ').nth(1)?.split(['@', ',']).next()?;
+    let (host, port) = text.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|&port| port != 0)?;
+    place(host, port, asked)
+}
+
+/// Where a node is, as another tells it. Without a host, or with one that is not known, it is on the
+/// one that was asked. A name is looked up.
+fn place(host: &str, port: u16, asked: SocketAddr) -> Option<SocketAddr> {
+    if matches!(host, "" | "?") {
+        return Some(SocketAddr::new(asked.ip(), port));
+    }
+    match host.parse() {
+        Ok(host) => Some(SocketAddr::new(host, port)),
+        Err(_) => (host, port).to_socket_addrs().ok()?.next(),
+    }
+}
+
+/// A connection for a few questions.
+struct NodeConnection {
+    stream: Blocking,
+    input: BytesMut,
+}
+
+impl NodeConnection {
+    fn connect(address: SocketAddr, options: &Options) -> Result<NodeConnection, String> {
+        let failed = |error: std::io::Error| format!("cannot be reached ({error})");
+        let stream =
+            Blocking::connect(address, options.tls.as_deref(), PATIENCE).map_err(failed)?;
+        let input = BytesMut::new();
+        let mut asked = NodeConnection { stream, input };
+        if let Some(password) = &options.password {
+            let mut request: Vec<&[u8]> = vec![b"AUTH"];
+            request.extend(options.user.as_deref().map(str::as_bytes));
+            request.push(password.as_bytes());
+            let reply = asked.ask(&request)?;
+            if let [b'-', text @ ..] = &reply[..] {
+                let text = String::from_utf8_lossy(text);
+                return Err(format!("refuses the proxy: {}", text.trim_end()));
+            }
+        }
+        Ok(asked)
+    }
+
+    /// One request and its reply.
+    fn ask(&mut self, request: &[&[u8]]) -> Result<Bytes, String> {
+        let failed = |error: std::io::Error| format!("does not answer ({error})");
+        let mut out = Vec::new();
+        write_command(&mut out, request);
+        self.stream.write_all(&out).map_err(failed)?;
+        let mut parser = ReplyParser::new();
+        let mut piece = vec![0; 16 * 1024];
+        loop {
+            match parser.parse(&self.input) {
+                Ok(Some(end)) => return Ok(self.input.split_to(end).freeze()),
+                Ok(None) => {}
+                Err(error) => return Err(format!("does not speak RESP: {error}")),
+            }
+            match self.stream.read(&mut piece).map_err(failed)? {
+                0 => return Err("closes the connection".to_owned()),
+                count => self.input.extend_from_slice(&piece[..count]),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_that_are_not_about_clusters_say_nothing_about_them() {
+        for (error, has_none) in [
+            ("ERR This instance has cluster support disabled", true),
+            ("ERR unknown command 'CLUSTER'", true),
+            (
+                "ERR unknown command `CLUSTER`, with args beginning with: `SLOTS`, ",
+                true,
+            ),
+            ("LOADING Redis is loading the dataset in memory", false),
+            ("NOAUTH Authentication required.", false),
+            (
+                "NOPERM this user has no permissions to run the 'cluster|slots' command",
+                false,
+            ),
+        ] {
+            assert_eq!(has_no_cluster(error.as_bytes()), has_none, "{error}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_where_others_say() {
+        let asked: SocketAddr = "127.0.0.1:7000".parse().unwrap();
+        let at = |text: &str| text.parse::<SocketAddr>().ok();
+        for (line, address) in [
+            (
+                "id 10.0.0.1:7001@17001 master - 0 0 1 connected 0-99",
+                at("10.0.0.1:7001"),
+            ),
+            (
+                "id 10.0.0.1:7001@17001,node.example slave x",
+                at("10.0.0.1:7001"),
+            ),
+            ("id ::1:7001@17001 master", at("[::1]:7001")),
+            ("id :7002@17002 myself,master", at("127.0.0.1:7002")),
+            ("id 10.0.0.1:0@0 noaddr", None),
+            ("", None),
+        ] {
+            assert_eq!(listed(line, asked), address, "{line}");
+        }
+        let told = |text: &[u8]| range(&Value::decode(text).unwrap(), asked);
+        let none = told(b"*3\r\n:0\r\n:9\r\n*2\r\n$-1\r\n:7001\r\n");
+        assert_eq!(none, at("127.0.0.1:7001").map(|at| (0, 9, at)));
+        let name = told(b"*3\r\n:0\r\n:9\r\n*2\r\n$9\r\nlocalhost\r\n:7001\r\n");
+        assert_eq!(
+            name.map(|told| (told.2.ip().is_loopback(), told.2.port())),
+            Some((true, 7001))
+        );
+        assert_eq!(told(b"*2\r\n:0\r\n:9\r\n"), None);
+    }
+}

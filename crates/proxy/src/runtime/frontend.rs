@@ -1,0 +1,451 @@
+//! A thread's clients: reads their requests, hands queries to the threads that have the nodes, and
+//! writes the replies.
+//!
+//! Invariants:
+//! 1. A reply is given to the connection that its query came from, or to nobody: names of
+//!    connections are never used twice.
+//! 2. A connection whose next request has no room with its node is not read from; the others are.
+//!    What the proxy holds for a node is bounded by the room that it gives.
+//! 3. A connection whose client takes no replies is not read from beyond the soft limit of its
+//!    output, and closed beyond the hard one.
+//! 4. A connection is closed whose client does not say who it is in time, or stops in the middle of a
+//!    request; one that waits between requests may wait for ever. Clients that have not said who they are have
+//!    few places, of which the oldest gives way to the next.
+
+mod admission;
+mod connection;
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::log_limit::LogLimit;
+use base::size::Size;
+use budget::Budget;
+use budget::newcomers::Newcomers;
+use bytes::BytesMut;
+use slab::Slab;
+
+use super::arena::Arena;
+use super::deadlines::Deadlines;
+use super::outbox::Outbox;
+use super::protocol::{ClientProtocol, Ended, LockReply, Progress};
+use super::query::Reply;
+use super::wait_queue::WaitQueue;
+use crate::config::Limits;
+use crate::figures::FrontendFigures;
+use crate::net::{Network, SocketEvent};
+use admission::due;
+use connection::{Connection, list};
+
+/// A piece of a request of at most so many bytes is copied, so that it keeps nothing else.
+const SMALL: usize = 4096;
+/// Replies taken from one queue in a turn, so that requests get their turn, too.
+const TAKEN: usize = 1024;
+
+/// Clients cause a log line of each kind once in this time at most, in each thread.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// See the module's page.
+pub(crate) struct Frontend<N: Network, F: ClientProtocol> {
+    thread: u16,
+    protocol: F,
+    limits: Limits,
+    /// What connections of all threads hold of requests and replies.
+    budget: Arc<Budget>,
+    listener: Option<N::Listener>,
+    accepting: bool,
+    accept_from: Duration,
+    connections: Slab<Connection<N::Stream, F::Client>>,
+    accepted: u32,
+    outbox: Outbox,
+    ready: Vec<usize>,
+    touched: Vec<usize>,
+    wait_queue: WaitQueue,
+    lock_replies: Vec<LockReply>,
+    /// Clients that have not said who they are, where they must.
+    newcomers: Newcomers<usize>,
+    /// Who may not have begun, or not have gone on with a request.
+    deadlines: Deadlines,
+    stopping: bool,
+    /// Log lines that clients have caused, by what they say.
+    log_limit: LogLimit<&'static str>,
+    figures: Arc<FrontendFigures>,
+}
+
+impl<N: Network, F: ClientProtocol> Frontend<N, F> {
+    pub(crate) fn new(
+        thread: u16,
+        protocol: F,
+        limits: Limits,
+        budget: Arc<Budget>,
+        listener: N::Listener,
+        outbox: Outbox,
+        figures: Arc<FrontendFigures>,
+    ) -> Frontend<N, F> {
+        Frontend {
+            thread,
+            protocol,
+            limits,
+            budget,
+            listener: Some(listener),
+            accepting: false,
+            accept_from: Duration::ZERO,
+            connections: Slab::new(),
+            accepted: 0,
+            outbox,
+            ready: Vec::new(),
+            touched: Vec::new(),
+            wait_queue: WaitQueue::default(),
+            lock_replies: Vec::new(),
+            newcomers: Newcomers::new(limits.newcomers, limits.greeting),
+            deadlines: Deadlines::default(),
+            stopping: false,
+            log_limit: LogLimit::new(LOG_INTERVAL),
+            figures,
+        }
+    }
+
+    /// The listener has connections.
+    pub(crate) fn note_listener(&mut self) {
+        self.accepting = true;
+    }
+
+    /// Something has happened to a client's connection.
+    pub(crate) fn note(&mut self, place: usize, happened: SocketEvent, now: Duration) {
+        let Some(connection) = self.connections.get_mut(place) else {
+            return;
+        };
+        connection.ended |= happened.ended;
+        if happened.ended {
+            self.give_up_waiting(place, Ended::Client, now);
+        }
+        let Some(connection) = self.connections.get_mut(place) else {
+            return;
+        };
+        if connection.ended && self.protocol.may_wait_for_ever(&connection.client) {
+            // Nobody waits any more for what may never happen.
+            connection.dead = true;
+            list(&mut self.touched, &mut connection.in_touched, place);
+        }
+        if happened.readable {
+            connection.readable = true;
+            list(&mut self.ready, &mut connection.in_ready, place);
+        }
+        if happened.writable && connection.full {
+            connection.full = false;
+            list(&mut self.touched, &mut connection.in_touched, place);
+        }
+    }
+
+    /// Takes replies, reads requests, hands on queries, writes. Whether there is more to do at once.
+    pub(crate) fn turn(&mut self, network: &mut N, arena: &mut Arena, now: Duration) -> bool {
+        let news = self.protocol.has_news();
+        self.protocol.refresh(now);
+        if news {
+            self.tell(now);
+        }
+        if self.accepting && now >= self.accept_from {
+            self.accept(network, now);
+        }
+        self.turn_out(now);
+        let more = self.take_replies(now);
+        self.take_lock_replies(now);
+        let connections = &self.connections;
+        self.outbox.send_what_waited(now, |client| {
+            let connection = connections.get(client.place as usize);
+            connection.is_some_and(|connection| connection.id == client)
+        });
+        let mut ready = std::mem::take(&mut self.ready);
+        for place in ready.drain(..) {
+            self.serve(place, network, arena, now);
+        }
+        self.ready.append(&mut ready);
+        self.wait_queue.settle(&mut self.outbox.inflight);
+        self.outbox.hand_on();
+        self.write(network, now);
+        // Who was closed may have left connections of its own.
+        self.outbox.hand_on();
+        self.figures.set_clients(self.connections.len());
+        // Writing may have made room for the replies to what comes next.
+        more || !self.ready.is_empty() || self.wait_queue.has_freed()
+    }
+
+    /// Tells all clients what there is to be told.
+    fn tell(&mut self, now: Duration) {
+        for (place, connection) in &mut self.connections {
+            let (client, _, mut context) = connection.at_desk(&mut self.outbox, now);
+            self.protocol.tell(client, &mut context);
+            list(&mut self.touched, &mut connection.in_touched, place);
+        }
+    }
+
+    fn take_replies(&mut self, now: Duration) -> bool {
+        let mut more = false;
+        for back in 0..self.outbox.backends() {
+            let mut taken = 0;
+            while taken < TAKEN
+                && let Some(reply) = self.outbox.reply(back)
+            {
+                taken += 1;
+                self.give(reply, now);
+            }
+            more |= taken == TAKEN;
+        }
+        let (connections, ready) = (&mut self.connections, &mut self.ready);
+        self.wait_queue.wake(&mut self.outbox.inflight, |place| {
+            if let Some(connection) = connections.get_mut(place) {
+                list(ready, &mut connection.in_ready, place);
+            }
+        });
+        more
+    }
+
+    /// Gives a reply to the client that waits for it.
+    fn give(&mut self, reply: Reply, now: Duration) {
+        self.outbox.inflight.give_back(&reply.query);
+        self.wait_queue.freed(reply.query.node);
+        let id = reply.query.client;
+        let place = id.place as usize;
+        let Some(connection) = self.connections.get_mut(place).filter(|it| it.id == id) else {
+            return;
+        };
+        connection.under_way -= 1;
+        self.figures
+            .answered(now.saturating_sub(reply.query.since), reply.result.is_ok());
+        let (client, _, mut context) = connection.at_desk(&mut self.outbox, now);
+        self.protocol.reply(client, reply, &mut context);
+        list(&mut self.touched, &mut connection.in_touched, place);
+        if connection.progress == Progress::AwaitsReply {
+            list(&mut self.ready, &mut connection.in_ready, place);
+        }
+    }
+
+    /// Gives clients what came from elsewhere than nodes.
+    fn take_lock_replies(&mut self, now: Duration) {
+        let mut lock_replies = std::mem::take(&mut self.lock_replies);
+        self.protocol.collect(&mut lock_replies);
+        for lock_reply in lock_replies.drain(..) {
+            let id = lock_reply.client;
+            let place = id.place as usize;
+            let Some(connection) = self.connections.get_mut(place).filter(|it| it.id == id) else {
+                continue;
+            };
+            let (client, _, mut context) = connection.at_desk(&mut self.outbox, now);
+            context.forget_lock_reply();
+            self.protocol.deliver(client, lock_reply, &mut context);
+            list(&mut self.touched, &mut connection.in_touched, place);
+            if connection.progress == Progress::AwaitsReply {
+                list(&mut self.ready, &mut connection.in_ready, place);
+            }
+        }
+        self.lock_replies = lock_replies;
+    }
+
+    /// Has the protocol give up what the client waits for without end.
+    fn give_up_waiting(&mut self, place: usize, why: Ended, now: Duration) {
+        let Some(connection) = self.connections.get_mut(place) else {
+            return;
+        };
+        let (client, _, mut context) = connection.at_desk(&mut self.outbox, now);
+        self.protocol.ended(client, why, &mut context);
+        list(&mut self.touched, &mut connection.in_touched, place);
+        if connection.progress == Progress::AwaitsReply {
+            list(&mut self.ready, &mut connection.in_ready, place);
+        }
+    }
+
+    /// Gives a connection its turn: one read, and what can be made of it.
+    fn serve(&mut self, place: usize, network: &mut N, arena: &mut Arena, now: Duration) {
+        let Some(connection) = self.connections.get_mut(place) else {
+            return;
+        };
+        connection.in_ready = false;
+        if connection.dead || connection.progress == Progress::Close || self.stopping {
+            return list(&mut self.touched, &mut connection.in_touched, place);
+        }
+        if connection.out.len() > self.protocol.unread() {
+            // It goes on when its client has taken some.
+            return;
+        }
+        let mut has_come = false;
+        if connection.progress == Progress::Done && connection.readable {
+            let network = &mut *network;
+            let stream = &mut connection.stream;
+            match arena.receive(|room| network.read(stream, room)) {
+                Ok(received) if received.bytes.is_empty() => {
+                    connection.readable = false;
+                    connection.finished = true;
+                }
+                Ok(received) => {
+                    has_come = true;
+                    connection.readable = received.filled || connection.ended;
+                    self.figures.received(received.bytes.len());
+                    if connection.input.is_empty() {
+                        connection.input = received.bytes;
+                    } else {
+                        connection.input.extend_from_slice(&received.bytes);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    connection.readable = false;
+                    return;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    // The client is gone; nobody is left to answer.
+                    connection.dead = true;
+                    return list(&mut self.touched, &mut connection.in_touched, place);
+                }
+            }
+        }
+        let ended = connection.ended;
+        self.wait_queue.begin(place, &mut self.outbox.inflight);
+        let (client, input, mut context) = connection.at_desk(&mut self.outbox, now);
+        let before = context.orders.len();
+        let progress = self.protocol.read(client, input, &mut context);
+        // What it sent before it ended is carried out, but waits for nobody.
+        let given_up = ended && self.protocol.ended(client, Ended::Client, &mut context);
+        self.figures.asked(context.orders.len() - before);
+        connection.progress = progress;
+        if let Some(newcomer) = connection.newcomer
+            && self.protocol.has_begun(&connection.client)
+        {
+            self.newcomers.leave(newcomer);
+            connection.newcomer = None;
+        }
+        if given_up && progress == Progress::AwaitsReply {
+            // The reply that it waits for may have been this one.
+            list(&mut self.ready, &mut connection.in_ready, place);
+        }
+        if connection.input.is_empty() {
+            // Gives back the memory that it shares with others.
+            connection.input = BytesMut::new();
+        } else if connection.input.len() <= SMALL && connection.input.capacity() > SMALL {
+            // A piece of a request that may be long in coming does not keep a whole block.
+            connection.input = BytesMut::from(&connection.input[..]);
+        } else if connection.input.len() > self.limits.query_buffer {
+            let text = "a client is closed: its input exceeds the limit";
+            if let Some(left_out) = self.log_limit.count(text, now) {
+                tracing::warn!("{text}{left_out}");
+            }
+            connection.dead = true;
+        }
+        let waits = connection.progress == Progress::AwaitsRoom;
+        self.wait_queue.end(place, waits, &mut self.outbox.inflight);
+        let is_midway = connection.progress == Progress::Done
+            && self
+                .protocol
+                .is_midway(&connection.client, &connection.input);
+        let before = connection.midway.filter(|_| !has_come);
+        connection.midway = is_midway.then(|| before.unwrap_or(now));
+        if let Some(due) = due(&self.protocol, &self.limits, connection) {
+            self.deadlines.set(place, due);
+        }
+        if connection.progress == Progress::Done && connection.readable {
+            list(&mut self.ready, &mut connection.in_ready, place);
+        }
+        list(&mut self.touched, &mut connection.in_touched, place);
+    }
+
+    /// Writes replies, and closes what is to be closed.
+    fn write(&mut self, network: &mut N, now: Duration) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for place in touched.drain(..) {
+            let Some(connection) = self.connections.get_mut(place) else {
+                continue;
+            };
+            connection.in_touched = false;
+            self.protocol
+                .seal(&mut connection.client, &mut connection.out);
+            let before = connection.out.len();
+            if !connection.dead && !connection.full && before > 0 {
+                match connection.out.write(network, &mut connection.stream) {
+                    Ok(everything) => connection.full = !everything,
+                    Err(_) => connection.dead = true,
+                }
+                self.figures.sent(before - connection.out.len());
+            }
+            let len = connection.out.len();
+            connection.dead |= len > self.limits.output;
+            let unread = self.protocol.unread();
+            if before > unread && len <= unread {
+                list(&mut self.ready, &mut connection.in_ready, place);
+            }
+            if connection.share.set(len + connection.input.len()).is_err() {
+                let limit = Size(self.budget.limit());
+                if let Some(left_out) = self.log_limit.count("client memory", now) {
+                    tracing::warn!(
+                        "a client is closed: with {} of requests and of replies that it has not taken, all \
+                         clients together would hold more than {limit} (--max-client-memory){left_out}",
+                        Size(len as u64)
+                    );
+                }
+                connection.dead = true;
+            }
+            let idle = connection.under_way == 0 && len == 0;
+            let ends = match connection.progress {
+                Progress::Close => idle,
+                Progress::Done => idle && (connection.finished || self.stopping),
+                Progress::AwaitsReply | Progress::AwaitsRoom => idle && self.stopping,
+            };
+            if connection.dead || ends {
+                self.close(place, network, now);
+            }
+        }
+        self.touched = touched;
+    }
+
+    /// Whether there is something to take: asked before sleeping.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.protocol.has_lock_replies() || self.protocol.has_news() || self.outbox.has_replies()
+    }
+
+    /// How long the thread may sleep; `None`: until something happens.
+    pub(crate) fn timeout(&self, now: Duration) -> Option<Duration> {
+        let accepting = self.accepting.then_some(self.accept_from);
+        let due = [self.outbox.due(now), accepting, self.deadlines.next()];
+        let due = due.into_iter().flatten().min()?;
+        Some(due.saturating_sub(now))
+    }
+
+    /// Accepts nothing more, answers what was read, and closes.
+    pub(crate) fn begin_stop(&mut self, now: Duration) {
+        self.listener = None;
+        if !std::mem::replace(&mut self.stopping, true) {
+            let places: Vec<usize> = self.connections.iter().map(|(place, _)| place).collect();
+            for place in places {
+                self.give_up_waiting(place, Ended::Proxy, now);
+            }
+        }
+        for (place, connection) in &mut self.connections {
+            list(&mut self.touched, &mut connection.in_touched, place);
+        }
+    }
+
+    /// Whether all connections are closed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// Closes everything.
+    pub(crate) fn stop(&mut self, network: &mut N, now: Duration) {
+        let places: Vec<usize> = self.connections.iter().map(|(place, _)| place).collect();
+        for place in places {
+            self.close(place, network, now);
+        }
+    }
+
+    fn close(&mut self, place: usize, network: &mut N, now: Duration) {
+        let mut connection = self.connections.remove(place);
+        let (client, _, mut context) = connection.at_desk(&mut self.outbox, now);
+        self.protocol.gone(client, &mut context);
+        self.wait_queue.gone(place, &mut self.outbox.inflight);
+        self.deadlines.remove(place);
+        if let Some(newcomer) = connection.newcomer {
+            self.newcomers.leave(newcomer);
+        }
+        self.figures.dismiss();
+        network.close(connection.stream);
+    }
+}

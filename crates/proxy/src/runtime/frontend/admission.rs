@@ -1,0 +1,143 @@
+//! Who comes, and who has come and does not begin, or does not go on.
+
+use budget::Share;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::Frontend;
+use super::connection::{Connection, list};
+use crate::config::Limits;
+use crate::net::Network;
+use crate::runtime::protocol::ClientProtocol;
+use crate::runtime::query::ClientId;
+use crate::runtime::thread::client_token;
+
+/// Connections accepted in one turn.
+const ACCEPTS: usize = 128;
+/// When the system has no descriptor left, accepting is tried again after this.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+impl<N: Network, F: ClientProtocol> Frontend<N, F> {
+    /// Accepts some of those who have connected.
+    pub(super) fn accept(&mut self, network: &mut N, now: Duration) {
+        for _ in 0..ACCEPTS {
+            let Some(listener) = &self.listener else {
+                self.accepting = false;
+                return;
+            };
+            match network.accept(listener) {
+                Ok((stream, address)) => self.admit(network, stream, address, now),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.accepting = false;
+                    return;
+                }
+                Err(error) if is_of_the_client(&error) => {}
+                Err(error) => {
+                    if let Some(left_out) = self.log_limit.count("accept", now) {
+                        tracing::warn!(%error, "cannot accept a connection; trying again{left_out}");
+                    }
+                    self.accept_from = now + ACCEPT_PAUSE;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Closes connections of clients that have not gone on in time.
+    pub(super) fn turn_out(&mut self, now: Duration) {
+        while let Some(place) = self.deadlines.take(now) {
+            let Some(connection) = self.connections.get_mut(place) else {
+                continue;
+            };
+            let Some(due) = due(&self.protocol, &self.limits, connection) else {
+                continue;
+            };
+            // What has come of who takes no replies may not have been read.
+            let unread = connection.readable || connection.out.len() > self.protocol.unread();
+            if due > now {
+                self.deadlines.set(place, due);
+            } else if unread && self.protocol.has_begun(&connection.client) {
+                self.deadlines.set(place, now + self.limits.stall);
+            } else {
+                tracing::debug!("a client is closed: it has not gone on in time");
+                self.figures.turn_out();
+                connection.dead = true;
+                list(&mut self.touched, &mut connection.in_touched, place);
+            }
+        }
+    }
+
+    fn admit(
+        &mut self,
+        network: &mut N,
+        mut stream: N::Stream,
+        address: SocketAddr,
+        now: Duration,
+    ) {
+        if !self.figures.admit(self.limits.clients) {
+            let refusal = [std::io::IoSlice::new(self.protocol.refusal())];
+            let _ = network.write(&mut stream, &refusal);
+            return network.close(stream);
+        }
+        let entry = self.connections.vacant_entry();
+        let place = entry.key();
+        if let Err(error) = network.watch(&mut stream, client_token(place)) {
+            tracing::warn!(%error, "cannot watch a connection");
+            self.figures.dismiss();
+            return network.close(stream);
+        }
+        self.accepted = self.accepted.wrapping_add(1);
+        let id = ClientId {
+            place: place as u32,
+            thread: self.thread,
+            number: self.accepted,
+        };
+        let client = self.protocol.admit(id, address);
+        let share = Share::new(&self.budget);
+        let connection = entry.insert(Connection::new(id, stream, client, now, share));
+        self.ready.push(place);
+        if let Some(patience) = self.protocol.patience() {
+            self.deadlines.set(place, now + patience);
+            let (newcomer, evicted) = self.newcomers.admit(place, now);
+            connection.newcomer = Some(newcomer);
+            if let Some(oldest) = evicted {
+                self.turn_out_newcomer(oldest);
+            }
+        }
+    }
+
+    /// Closes the connection of a client that has not said who it is: a newer one has got its place.
+    fn turn_out_newcomer(&mut self, place: usize) {
+        let Some(connection) = self.connections.get_mut(place) else {
+            return;
+        };
+        tracing::debug!("a client is closed that has not said who it is: newer ones have come");
+        self.figures.turn_out();
+        connection.newcomer = None;
+        connection.dead = true;
+        list(&mut self.touched, &mut connection.in_touched, place);
+    }
+}
+
+/// Whether accepting failed because of the one connection that was next.
+fn is_of_the_client(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
+    )
+}
+
+/// By when a client must have gone on; `None`: whenever it likes.
+pub(super) fn due<F: ClientProtocol, S>(
+    protocol: &F,
+    limits: &Limits,
+    connection: &Connection<S, F::Client>,
+) -> Option<Duration> {
+    match protocol.has_begun(&connection.client) {
+        true => connection.midway.map(|since| since + limits.stall),
+        false => protocol
+            .patience()
+            .map(|patience| connection.since + patience),
+    }
+}

@@ -1,0 +1,101 @@
+//! A client's connection.
+
+use std::time::Duration;
+
+use budget::Share;
+use budget::newcomers::Place;
+use bytes::BytesMut;
+
+use crate::runtime::out_batch::OutBatch;
+use crate::runtime::outbox::Outbox;
+use crate::runtime::protocol::{Progress, RequestContext};
+use crate::runtime::query::ClientId;
+
+/// See the module's page.
+pub(super) struct Connection<S, C> {
+    pub(super) id: ClientId,
+    pub(super) stream: S,
+    pub(super) client: C,
+    pub(super) input: BytesMut,
+    pub(super) out: OutBatch,
+    pub(super) under_way: u32,
+    /// When it was accepted.
+    pub(super) since: Duration,
+    /// When the last piece came of a request that is not whole yet.
+    pub(super) midway: Option<Duration>,
+    /// The socket has more to read.
+    pub(super) readable: bool,
+    /// The client will send nothing more: that was told once, and is to be read behind the rest.
+    pub(super) ended: bool,
+    /// Everything that it sent has been read.
+    pub(super) finished: bool,
+    /// The socket takes no more for now.
+    pub(super) full: bool,
+    pub(super) progress: Progress,
+    /// Broken: to be closed at once.
+    pub(super) dead: bool,
+    pub(super) in_ready: bool,
+    pub(super) in_touched: bool,
+    /// Its place among the clients that have not said who they are, while it is one of them.
+    pub(super) newcomer: Option<Place>,
+    /// What it holds of the memory that all connections share.
+    pub(super) share: Share,
+}
+
+impl<S, C> Connection<S, C> {
+    /// One that has just been accepted: what came before it was watched may not be told of, so that
+    /// it is on the list of those to be read.
+    pub(super) fn new(
+        id: ClientId,
+        stream: S,
+        client: C,
+        now: Duration,
+        share: Share,
+    ) -> Connection<S, C> {
+        Connection {
+            id,
+            stream,
+            client,
+            input: BytesMut::new(),
+            out: OutBatch::default(),
+            under_way: 0,
+            since: now,
+            midway: None,
+            readable: true,
+            ended: false,
+            finished: false,
+            full: false,
+            progress: Progress::Done,
+            dead: false,
+            in_ready: true,
+            in_touched: false,
+            newcomer: None,
+            share,
+        }
+    }
+
+    /// The client, what it has sent, and where what is made of it is left.
+    pub(super) fn at_desk<'a>(
+        &'a mut self,
+        outbox: &'a mut Outbox,
+        now: Duration,
+    ) -> (&'a mut C, &'a mut BytesMut, RequestContext<'a>) {
+        let context = RequestContext {
+            id: self.id,
+            now,
+            out: &mut self.out,
+            orders: &mut outbox.orders,
+            later: &mut outbox.later,
+            inflight: &mut outbox.inflight,
+            under_way: &mut self.under_way,
+        };
+        (&mut self.client, &mut self.input, context)
+    }
+}
+
+/// Puts a connection on a list, once.
+pub(super) fn list(list: &mut Vec<usize>, listed: &mut bool, place: usize) {
+    if !std::mem::replace(listed, true) {
+        list.push(place);
+    }
+}

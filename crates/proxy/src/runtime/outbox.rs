@@ -1,0 +1,172 @@
+//! What a thread with clients has for threads with nodes: queries to be sent now, and those that are
+//! to be sent later.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::inflight_budget::InflightBudget;
+use super::query::{BackendCommand, ClientId, NodeIndex, Query, Reply};
+use super::thread_waker::ThreadWaker;
+use crate::queue::{Consumer, Producer};
+
+/// A full queue is tried again after this.
+const RETRY: Duration = Duration::from_micros(100);
+
+/// A queue to and one from a thread with nodes.
+pub(crate) struct BackendQueues {
+    pub(crate) orders: Producer<BackendCommand>,
+    pub(crate) replies: Consumer<Reply>,
+    pub(crate) waker: Arc<ThreadWaker>,
+}
+
+struct BackendPeer {
+    queues: BackendQueues,
+    /// Queries for which the queue had no room.
+    late: VecDeque<BackendCommand>,
+    /// Something was put since its waker was rung.
+    told: bool,
+}
+
+/// A query that is to be sent later; the earliest first.
+struct Later(Duration, u64, Query);
+
+impl PartialEq for Later {
+    fn eq(&self, other: &Later) -> bool {
+        (self.0, self.1) == (other.0, other.1)
+    }
+}
+impl Eq for Later {}
+impl PartialOrd for Later {
+    fn partial_cmp(&self, other: &Later) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Later {
+    fn cmp(&self, other: &Later) -> std::cmp::Ordering {
+        (self.0, self.1).cmp(&(other.0, other.1))
+    }
+}
+
+/// Which of the threads with nodes has which.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shares {
+    /// Threads with nodes that this thread knows.
+    pub(crate) backends: usize,
+    /// How many of them share a node.
+    pub(crate) for_each_node: usize,
+    /// Which of those that share a node this thread takes.
+    pub(crate) mine: usize,
+}
+
+impl Shares {
+    fn back_of(self, node: NodeIndex) -> usize {
+        (node.0 as usize * self.for_each_node + self.mine % self.for_each_node) % self.backends
+    }
+}
+
+/// See the module's page.
+pub(crate) struct Outbox {
+    pub(crate) inflight: InflightBudget,
+    /// Filled while requests are read and replies given; emptied by [`Outbox::hand_on`].
+    pub(crate) orders: Vec<BackendCommand>,
+    pub(crate) later: Vec<(Duration, Query)>,
+    backends: Vec<BackendPeer>,
+    shares: Shares,
+    waiting: BinaryHeap<Reverse<Later>>,
+    waited: u64,
+}
+
+impl Outbox {
+    /// `room`: queries that may be with one node.
+    pub(crate) fn new(queues: Vec<BackendQueues>, shares: Shares, inflight: u32) -> Outbox {
+        let backends = queues.into_iter().map(|queues| BackendPeer {
+            queues,
+            late: VecDeque::new(),
+            told: false,
+        });
+        Outbox {
+            inflight: InflightBudget::new(inflight),
+            orders: Vec::new(),
+            later: Vec::new(),
+            backends: backends.collect(),
+            shares,
+            waiting: BinaryHeap::new(),
+            waited: 0,
+        }
+    }
+
+    /// Threads with nodes.
+    pub(crate) fn backends(&self) -> usize {
+        self.backends.len()
+    }
+
+    /// The next reply from one of them.
+    pub(crate) fn reply(&mut self, backend: usize) -> Option<Reply> {
+        self.backends[backend].queues.replies.take()
+    }
+
+    /// Whether there are replies.
+    pub(crate) fn has_replies(&self) -> bool {
+        self.backends
+            .iter()
+            .any(|backend| backend.queues.replies.count() > 0)
+    }
+
+    /// Sends what has waited for its time, unless nobody waits for it any more.
+    pub(crate) fn send_what_waited(&mut self, now: Duration, lives: impl Fn(ClientId) -> bool) {
+        while let Some(Reverse(Later(due, ..))) = self.waiting.peek()
+            && *due <= now
+        {
+            let Some(Reverse(Later(_, _, query))) = self.waiting.pop() else {
+                return;
+            };
+            if lives(query.client) {
+                self.inflight.take(&query);
+                self.orders.push(BackendCommand::Send(query));
+            }
+        }
+    }
+
+    /// Puts the queries into the rings.
+    pub(crate) fn hand_on(&mut self) {
+        for (due, query) in self.later.drain(..) {
+            self.waited += 1;
+            self.waiting.push(Reverse(Later(due, self.waited, query)));
+        }
+        for order in self.orders.drain(..) {
+            let node = match &order {
+                BackendCommand::Send(query) => query.node,
+                BackendCommand::HangUp(node, _) | BackendCommand::Release(node, _) => *node,
+            };
+            let backend = &mut self.backends[self.shares.back_of(node)];
+            backend.told = true;
+            if !backend.late.is_empty() {
+                backend.late.push_back(order);
+            } else if let Err(order) = backend.queues.orders.put(order) {
+                backend.late.push_back(order);
+            }
+        }
+        for backend in &mut self.backends {
+            while let Some(order) = backend.late.pop_front() {
+                if let Err(order) = backend.queues.orders.put(order) {
+                    backend.late.push_front(order);
+                    break;
+                }
+                backend.told = true;
+            }
+            if std::mem::take(&mut backend.told) {
+                backend.queues.waker.wake();
+            }
+        }
+    }
+
+    /// When there is something to do at the latest; `None`: when something happens.
+    pub(crate) fn due(&self, now: Duration) -> Option<Duration> {
+        if self.backends.iter().any(|backend| !backend.late.is_empty()) {
+            return Some(now + RETRY);
+        }
+        self.waiting.peek().map(|Reverse(Later(due, ..))| *due)
+    }
+}

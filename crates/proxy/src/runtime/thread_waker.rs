@@ -1,0 +1,108 @@
+//! The waker that wakes a thread for which another one has put something into a [queue](crate::queue).
+//!
+//! Invariant: a thread that has put something rings the other's waker before it sleeps. A thread that is
+//! about to sleep says so, and then looks at its queues once more: no wake-up is lost.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+
+use crossbeam_utils::CachePadded;
+
+use crate::net::Wake;
+
+/// Wakes a thread that sleeps, and costs little while it does not.
+pub(crate) struct ThreadWaker {
+    asleep: CachePadded<AtomicBool>,
+    /// How often it was needed.
+    rung: AtomicUsize,
+    waker: Box<dyn Wake>,
+}
+
+impl ThreadWaker {
+    pub(crate) fn new(waker: impl Wake) -> ThreadWaker {
+        ThreadWaker {
+            asleep: CachePadded::new(AtomicBool::new(false)),
+            rung: AtomicUsize::new(0),
+            waker: Box::new(waker),
+        }
+    }
+
+    /// The thread has something to take.
+    pub(crate) fn wake(&self) {
+        // What was put is visible before it is asked whether the thread sleeps.
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
+            self.rung.fetch_add(1, Ordering::Relaxed);
+            self.waker.wake();
+        }
+    }
+
+    /// The thread is about to sleep, if there is nothing to take afterwards.
+    pub(crate) fn falls_asleep(&self) {
+        self.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The thread does not sleep.
+    pub(crate) fn is_awake(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// How often the thread was woken by others.
+    pub(crate) fn rung(&self) -> usize {
+        self.rung.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::{LockFree, Queues};
+    use std::sync::mpsc::{self, Sender};
+    use std::time::Duration;
+
+    struct Told(Sender<()>);
+
+    impl Wake for Told {
+        fn wake(&self) {
+            self.0.send(()).expect("it listens");
+        }
+    }
+
+    #[test]
+    fn everything_arrives_in_order_and_nobody_sleeps_through_it() {
+        const COUNT: u32 = 200_000;
+        let (mut producer, mut consumer) = LockFree::queue(64);
+        let (tell, told) = mpsc::channel();
+        let waker = ThreadWaker::new(Told(tell));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..COUNT {
+                    while producer.put(number).is_err() {
+                        waker.wake();
+                        std::thread::yield_now();
+                    }
+                    if number % 7 == 0 || number + 1 == COUNT {
+                        waker.wake();
+                    }
+                }
+            });
+            let mut expected = 0;
+            while expected < COUNT {
+                while let Some(number) = consumer.take() {
+                    assert_eq!(number, expected);
+                    expected += 1;
+                }
+                if expected == COUNT {
+                    break;
+                }
+                waker.falls_asleep();
+                if consumer.count() > 0 {
+                    waker.is_awake();
+                    continue;
+                }
+                let woken = told.recv_timeout(Duration::from_secs(20));
+                woken.expect("a wake-up was lost");
+            }
+        });
+    }
+}

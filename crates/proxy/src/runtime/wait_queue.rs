@@ -1,0 +1,210 @@
+//! Connections whose next request has no room with its node, in the order in which they came.
+//!
+//! Invariants:
+//! 1. Whoever waits for a node is woken when the node has room for the request, and no more of them
+//!    than there is room for: a node that is slow costs those that ask for others nothing.
+//! 2. For those who were woken the room is kept until they have been served. Who comes while others
+//!    wait goes behind them. So nobody is overtaken again and again.
+//! 3. A request that needs several nodes at once might find each of them free, and never all. Those
+//!    requests stand in a line, and for the first in it what it has got of some nodes is kept until it
+//!    has got the others. It is at most half of a node's room, and of one request for each thread:
+//!    while one of its nodes is slow, the others' clients have the other half.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use foldhash::fast::RandomState;
+
+use super::inflight_budget::{Counts, InflightBudget};
+use super::query::NodeIndex;
+
+/// Who waits for a node, and for how much of its room.
+#[derive(Debug)]
+struct Waiter {
+    place: usize,
+    wanted: u32,
+}
+
+/// See the module's page.
+#[derive(Debug, Default)]
+pub(crate) struct WaitQueue {
+    /// By node. Who is not in `waits` any more with this node has gone.
+    queues: Vec<VecDeque<Waiter>>,
+    /// The node that each waits for, by place.
+    waits: HashMap<usize, NodeIndex, RandomState>,
+    /// Those that wait for something else than a node, which a reply may bring.
+    others: VecDeque<usize>,
+    /// Nodes that have room again, perhaps.
+    freed: Vec<NodeIndex>,
+    /// Something has come back.
+    answered: bool,
+    /// What is kept for those who have been woken and not yet served, by place.
+    granted: HashMap<usize, (NodeIndex, u32), RandomState>,
+    /// Those whose requests need several nodes, in the order in which they came, by their tickets.
+    line: BTreeMap<u64, usize>,
+    tickets: HashMap<usize, u64, RandomState>,
+    last_ticket: u64,
+    /// What is kept for the first in the line.
+    claim: Counts,
+}
+
+impl WaitQueue {
+    /// A node has answered.
+    pub(crate) fn freed(&mut self, node: NodeIndex) {
+        self.answered = true;
+        self.look_at(node);
+    }
+
+    /// Whoever waits for the node may have room now.
+    fn look_at(&mut self, node: NodeIndex) {
+        let queue = self.queues.get(node.0 as usize);
+        let awaited = queue.is_some_and(|queue| !queue.is_empty());
+        if awaited && !self.freed.contains(&node) {
+            self.freed.push(node);
+        }
+    }
+
+    /// Has `wake` woken those for whom there is room, which is kept for them. A node is looked at again
+    /// in the next turn as long as somebody was woken and others wait: who was woken may have gone, or
+    /// may not have needed it.
+    pub(crate) fn wake(&mut self, inflight: &mut InflightBudget, mut wake: impl FnMut(usize)) {
+        if std::mem::take(&mut self.answered) {
+            self.others.drain(..).for_each(&mut wake);
+        }
+        let (queues, waits, granted) = (&mut self.queues, &mut self.waits, &mut self.granted);
+        self.freed.retain(|&node| {
+            let queue = &mut queues[node.0 as usize];
+            let mut woken = false;
+            while let Some(&Waiter { place, wanted }) = queue.front() {
+                if waits.get(&place) == Some(&node) {
+                    if inflight.free(node) < wanted {
+                        // The node's next reply will tell, or who has kept the room.
+                        break;
+                    }
+                    waits.remove(&place);
+                    inflight.keep(node, wanted);
+                    granted.insert(place, (node, wanted));
+                    wake(place);
+                    woken = true;
+                }
+                queue.pop_front();
+            }
+            inflight.set_awaited(node, !queue.is_empty());
+            woken && !queue.is_empty()
+        });
+    }
+
+    /// Whether somebody is to be woken in the next turn.
+    pub(crate) fn has_freed(&self) -> bool {
+        !self.freed.is_empty()
+    }
+
+    fn first_in_line(&self) -> Option<usize> {
+        self.line.first_key_value().map(|(_, &place)| place)
+    }
+
+    /// A connection is about to be served: what is kept for it is its own.
+    pub(crate) fn begin(&mut self, place: usize, inflight: &mut InflightBudget) {
+        let mut own = Counts::new();
+        if !self.granted.is_empty() {
+            own.extend(self.granted.remove(&place));
+        }
+        if !self.claim.is_empty() && self.first_in_line() == Some(place) {
+            own.append(&mut self.claim);
+        }
+        inflight.begin(own);
+    }
+
+    /// It has been served. With `waits` its next request waits: for the room that it lacks, or until
+    /// anything comes back.
+    pub(crate) fn end(&mut self, place: usize, waits: bool, inflight: &mut InflightBudget) {
+        let (lack, rest) = inflight.end();
+        let lack = lack.filter(|_| waits);
+        if !lack.as_ref().is_some_and(|lack| lack.several) {
+            self.leave_line(place);
+        }
+        match lack {
+            Some(lack) => {
+                if lack.several {
+                    self.join_line(place);
+                    if self.first_in_line() == Some(place) {
+                        for &(node, count) in &lack.beside {
+                            inflight.keep(node, count);
+                        }
+                        self.claim = lack.beside;
+                    }
+                }
+                self.park(place, lack.node, lack.wanted, inflight);
+            }
+            None => {
+                if !self.waits.is_empty() {
+                    self.waits.remove(&place);
+                }
+                if waits {
+                    self.others.push_back(place);
+                }
+            }
+        }
+        for (node, _) in rest {
+            self.look_at(node);
+        }
+    }
+
+    fn park(&mut self, place: usize, node: NodeIndex, wanted: u32, inflight: &mut InflightBudget) {
+        let at = node.0 as usize;
+        if at >= self.queues.len() {
+            self.queues.resize_with(at + 1, VecDeque::new);
+        }
+        // Who waits there already keeps its place.
+        if self.waits.insert(place, node) != Some(node) {
+            self.queues[at].push_back(Waiter { place, wanted });
+        }
+        inflight.set_awaited(node, true);
+    }
+
+    fn join_line(&mut self, place: usize) {
+        let next = self.last_ticket + 1;
+        let ticket = *self.tickets.entry(place).or_insert(next);
+        if ticket == next {
+            self.last_ticket = next;
+            self.line.insert(ticket, place);
+        }
+    }
+
+    fn leave_line(&mut self, place: usize) {
+        if !self.tickets.is_empty()
+            && let Some(ticket) = self.tickets.remove(&place)
+        {
+            self.line.remove(&ticket);
+        }
+    }
+
+    /// All have been served: what was kept for those who have not is for others.
+    pub(crate) fn settle(&mut self, inflight: &mut InflightBudget) {
+        if self.granted.is_empty() {
+            return;
+        }
+        for (_, (node, count)) in std::mem::take(&mut self.granted) {
+            inflight.release(node, count);
+            self.look_at(node);
+        }
+    }
+
+    /// A connection is gone.
+    pub(crate) fn gone(&mut self, place: usize, inflight: &mut InflightBudget) {
+        if let Some(node) = self.waits.remove(&place) {
+            self.look_at(node);
+        }
+        let mut kept: Counts = self.granted.remove(&place).into_iter().collect();
+        if self.first_in_line() == Some(place) {
+            kept.append(&mut self.claim);
+        }
+        self.leave_line(place);
+        for (node, count) in kept {
+            inflight.release(node, count);
+            self.look_at(node);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
