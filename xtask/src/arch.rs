@@ -5,6 +5,11 @@
 //! |---|---|---|
 //! | tiers | `\| tier \| crate \|` | every crate is there; each uses only crates of lower tiers |
 //! | unsafe code | `\| crate \| module \|` | the word `unsafe` stands in these files alone; other crates forbid it |
+//! | cycles | `\| cycles \| crates \|` | the longest cycle of modules in a crate has so many (module `modules`) |
+//!
+//! No module lies in a file `mod.rs`, and as many names are those of several types as the page says.
+
+mod modules;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,10 +20,25 @@ use anyhow::{Context, Result, bail};
 use crate::build;
 use crate::links;
 use crate::workspace::{Crate, Workspace, files};
+use modules::Modules;
 
 /// A crate's place: a number, or outside of the order (`–`), as developers' tools are, which may use
 /// each other.
 type Tier = Option<u32>;
+
+/// Prints which modules of a crate's longest cycle use which.
+///
+/// # Errors
+/// If there is no such crate, or a file of it cannot be read or parsed.
+pub fn print_cycle(name: &str) -> Result<()> {
+    let workspace = Workspace::read()?;
+    let one = workspace.crates().find(|one| one.name == name);
+    let one = one.with_context(|| format!("no crate has the name {name}"))?;
+    for (from, to) in Modules::read(&one.dir)?.uses_in_longest_cycle() {
+        println!("{from} uses {to}");
+    }
+    Ok(())
+}
 
 /// Checks the workspace that this was built from.
 ///
@@ -30,6 +50,8 @@ pub fn check() -> Result<()> {
     let crates: Vec<Crate> = Workspace::read()?.crates().cloned().collect();
     let mut complaints = check_tiers(&page, &crates)?;
     complaints.extend(check_unsafe(&page, &crates)?);
+    complaints.extend(check_cycles(&page, &crates)?);
+    complaints.extend(check_names(&page, &crates)?);
     complaints.extend(links::check(build::root_path())?);
     if !complaints.is_empty() {
         bail!(
@@ -117,7 +139,68 @@ fn check_unsafe(page: &str, crates: &[Crate]) -> Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// Whether the keyword `unsafe` opens a block, function, trait or implementation. Comments and
+/// Prints the longest cycle of each crate. Returns complaints about crates whose longest cycle is not the one that
+/// the page says, and about files `mod.rs`.
+fn check_cycles(page: &str, crates: &[Crate]) -> Result<Vec<String>> {
+    let mut said: BTreeMap<String, usize> = BTreeMap::new();
+    for row in table(page, &["cycles", "crate"])? {
+        let most = row[0].parse().ok();
+        let most = most.with_context(|| format!("'{}' is no number of modules", row[0]))?;
+        for name in row[1].split(", ") {
+            said.insert(name.trim_matches('`').to_owned(), most);
+        }
+    }
+    let mut complaints = Vec::new();
+    for one in crates {
+        let cycles = Modules::read(&one.dir)?.cycles();
+        let longest = cycles.first().map_or(0, Vec::len);
+        let said = said.get(&one.name).copied().unwrap_or(0);
+        if longest > said {
+            complaints.push(format!(
+                "{} has a cycle of {longest} modules, and ARCHITECTURE.md allows {said}: {}",
+                one.name,
+                cycles[0].join(", ")
+            ));
+        } else if longest < said {
+            complaints.push(format!(
+                "the longest cycle of {} has {longest} modules: ARCHITECTURE.md must not allow {said}",
+                one.name
+            ));
+        }
+        let files = files(&one.dir, "rs")?;
+        let old = files.iter().filter(|file| file.ends_with("mod.rs"));
+        complaints.extend(old.map(|file| {
+            let file = file.display();
+            format!("{file}: a module lies in a file of its name, beside its directory")
+        }));
+    }
+    Ok(complaints)
+}
+
+/// Returns a complaint if the names that several types have are more, or fewer, than the page says.
+fn check_names(page: &str, crates: &[Crate]) -> Result<Vec<String>> {
+    let mut lines = page.lines();
+    let said = lines.find_map(|line| line.strip_prefix("Names of several types: "));
+    let said: Option<usize> = said.and_then(|said| said.split('.').next()?.parse().ok());
+    let said = said.context("ARCHITECTURE.md has no line \"Names of several types: N.\"")?;
+    let found = modules::duplicates(crates)?;
+    if found.len() == said {
+        return Ok(Vec::new());
+    }
+    let mut most: Vec<_> = found.iter().collect();
+    most.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
+    let lines = most.iter().take(20);
+    let lines: Vec<String> = lines
+        .map(|(name, places)| format!("    {name}: {}", places.join(", ")))
+        .collect();
+    Ok(vec![format!(
+        "{} names are those of several types, and ARCHITECTURE.md says {said}; the most frequent:\n{}",
+        found.len(),
+        lines.join("\n")
+    )])
+}
+
+/// Returns `true` if the keyword `unsafe` opens a block, function, trait or implementation. Comments and
 /// names that contain the word do not count.
 fn has_unsafe(text: &str) -> bool {
     let code = text

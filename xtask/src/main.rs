@@ -64,7 +64,11 @@ enum Task {
         groups: Vec<peers::Group>,
     },
     /// Compare ARCHITECTURE.md with the crates.
-    Arch,
+    Arch {
+        /// Print instead which modules of this crate's longest cycle use which.
+        #[arg(long, value_name = "CRATE")]
+        cycle: Option<String>,
+    },
     /// Measure the headline figures of two commits or binaries by turns, and judge the newer one.
     Pairs(pairs::Options),
     /// Run the tests over real verbs, in a small machine that has an RDMA device.
@@ -97,7 +101,8 @@ fn run(task: Task) -> Result<()> {
         Task::Nightly { part } => nightly::run(part),
         Task::Peers { groups } if groups.is_empty() => peers::install(peers::Group::ALL),
         Task::Peers { groups } => peers::install(&groups),
-        Task::Arch => arch::check(),
+        Task::Arch { cycle: Some(name) } => arch::print_cycle(&name),
+        Task::Arch { cycle: None } => arch::check(),
         Task::Pairs(options) => pairs::run(&options),
         Task::Rdma { filter } => rdma::run(filter.as_deref()),
         Task::Harness(line) => ci::harness::run(&line),

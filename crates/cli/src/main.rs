@@ -11,6 +11,7 @@
 
 mod ask;
 mod bench;
+mod build;
 mod check;
 mod cli;
 mod cluster_command;
@@ -37,16 +38,10 @@ mod sql_command;
 
 use std::process::ExitCode;
 
-use admin::{Build, LogLevel};
+use admin::LogLevel;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// What the servers' figures tell of this program.
-const BUILD: Build = Build {
-    commit: buildinfo::COMMIT,
-    profile: buildinfo::PROFILE,
-};
 
 fn main() -> ExitCode {
     let cli::Cli { command, log_level } = cli::Cli::of_process();

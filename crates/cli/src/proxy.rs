@@ -14,7 +14,7 @@ use proxy::{
     Admin, Config, Kind, LockTable, NodeAddress, Nodes, Running, Stack, TlsClients, TlsNodes,
 };
 
-use crate::BUILD;
+use crate::build::BUILD;
 use crate::cli::{parse_address, parse_password, parse_time};
 use crate::locks::{LockOptions, Locks};
 use crate::logging::Log;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use server::{Admin, Config, Membership, Partition, Running, Starting};
 use store::{CheckpointOptions, Db, Options, RecoveryProgress, RecoveryReport};
 
-use crate::BUILD;
+use crate::build::BUILD;
 use crate::cli::{Durability, Serve};
 use crate::logging::Log;
 use crate::signals::{self, Reread, stop_on};

@@ -6,8 +6,10 @@
 #![allow(dead_code, unreachable_pub)]
 
 // The model compiles the very files, over atomics of loom's.
-#[path = "../src/ring/mod.rs"]
-mod ring;
+#[path = "../src"]
+mod source {
+    pub(crate) mod ring;
+}
 
 /// What the ring takes its atomics from.
 mod sync {
@@ -37,7 +39,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread;
 use memory::{Remote, RemoteError, Words};
-use ring::{CONTROL, RING_MIN, Rings, Until};
+use source::ring::{CONTROL, RING_MIN, Rings, Until};
 
 #[derive(Clone)]
 struct Mailbox(Arc<Vec<AtomicU64>>);

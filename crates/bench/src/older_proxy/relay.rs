@@ -10,7 +10,7 @@ use std::time::Instant;
 use bytes::{Buf, BytesMut};
 use mio::net::{TcpListener, TcpStream};
 use proxy::net::buffered::{Failure, LINGER, LOOK, MOST};
-use proxy::net::{Happened, Network, Sockets};
+use proxy::net::{SocketEvent, Network, Sockets};
 use slab::Slab;
 
 use super::shared::{Line, Order, Queue, Shared};
@@ -27,7 +27,7 @@ pub(super) struct Relay {
     listeners: Slab<(TcpListener, Arc<Queue>)>,
     connections: Slab<Connection>,
     /// To be told to the proxy thread.
-    news: Vec<Happened>,
+    news: Vec<SocketEvent>,
     stopping: bool,
 }
 
@@ -133,7 +133,7 @@ impl Relay {
     }
 
     fn tell(&mut self, token: usize, readable: bool, writable: bool, ended: bool) {
-        self.news.push(Happened {
+        self.news.push(SocketEvent {
             token,
             readable,
             writable,
@@ -214,7 +214,7 @@ impl Relay {
         }
     }
 
-    fn note(&mut self, event: Happened) {
+    fn note(&mut self, event: SocketEvent) {
         let Some(place) = event.token.checked_sub(FIRST) else {
             let queue = self.listeners.get(event.token);
             if let Some(queue) = queue.map(|(_, queue)| Arc::clone(queue)) {

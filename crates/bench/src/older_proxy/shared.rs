@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
 use parking_lot::{Condvar, Mutex};
 use proxy::net::buffered::Failure;
-use proxy::net::{Happened, Wake};
+use proxy::net::{SocketEvent, Wake};
 
 /// What both threads share.
 pub(super) struct Shared {
@@ -25,7 +25,7 @@ pub(super) struct Mail {
     /// To the network's thread.
     pub(super) orders: Vec<Order>,
     /// To the proxy thread, by its numbers.
-    pub(super) happened: HashMap<usize, Happened, foldhash::fast::RandomState>,
+    pub(super) happened: HashMap<usize, SocketEvent, foldhash::fast::RandomState>,
     /// The proxy thread is to be woken for another reason.
     pub(super) woken: bool,
 }

@@ -5,9 +5,9 @@ use testkit::files::tables_are_in;
 #[test]
 fn messages_are_documented() {
     let modules = [
-        "codec/mod.rs",
+        "codec.rs",
         "codec/roll.rs",
-        "../../base/src/codec/mod.rs",
+        "../../base/src/codec.rs",
         "../../base/src/codec/ops.rs",
         "../../base/src/codec/replies.rs",
         "../../base/src/codec/versions.rs",
@@ -20,6 +20,6 @@ fn the_file_is_documented() {
     tables_are_in(
         env!("CARGO_MANIFEST_DIR"),
         "cluster-file.md",
-        &["topology/mod.rs"],
+        &["topology.rs"],
     );
 }

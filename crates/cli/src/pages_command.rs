@@ -2,7 +2,7 @@
 
 mod check;
 mod export;
-#[cfg_attr(not(feature = "sql"), path = "without_files.rs")]
+#[cfg_attr(not(feature = "sql"), path = "pages_command/without_files.rs")]
 mod files;
 mod interrupt;
 mod list;

@@ -19,7 +19,7 @@ use crate::table;
 use chart::escape;
 use findings::Finding;
 
-const STYLE: &str = include_str!("style.css");
+const STYLE: &str = include_str!("report/style.css");
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
