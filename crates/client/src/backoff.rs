@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 const FIRST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// Attempts at something, until a time.
+/// Counts the attempts of a call, and their deadline.
 pub(crate) struct Backoff {
     pub(crate) deadline: Instant,
     pub(crate) attempts: u32,
@@ -19,8 +19,8 @@ impl Backoff {
         }
     }
 
-    /// Pauses before the next attempt: longer each time, and by chance, so that those who got in
-    /// each other's way do not do so again. Returns false when the time is up.
+    /// Pauses before the next attempt. The pauses grow and are random, so that clients that got in each
+    /// other's way do not do so again. Returns `false` if no time is left.
     pub(crate) fn pause(&mut self) -> bool {
         self.attempts += 1;
         let longest = LONGEST.min(FIRST * (1 << (self.attempts - 1).min(10)));

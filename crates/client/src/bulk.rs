@@ -1,11 +1,11 @@
-//! Bulks: many transactions in one message, each executed by itself (paper 5, section 3.1.3). Where one
-//! failure is to fail all, they are one transaction: [`Client::execute`].
+//! Bulks: many transactions in one message, each executed by itself (paper 5, section 3.1.3).
+//! Transactions that must fail together are one transaction: [`Client::execute`].
 //!
 //! | what comes back of a transaction | then |
 //! |---|---|
 //! | replies | done |
 //! | it is known not to have happened, and may succeed | sent again by itself, as [`Client::execute`] does |
-//! | nobody knows | reads: again by itself; writes: [`Error::Unknown`] |
+//! | the outcome is unknown | reads: again by itself; writes: [`Error::Unknown`] |
 //! | any other abort | [`Error::Aborted`] |
 
 use std::collections::BTreeMap;
@@ -21,24 +21,23 @@ use crate::error::Error;
 use crate::map::{Known, Route, route};
 use crate::pool::Failure;
 
-/// What became of a transaction.
+/// Outcome of a transaction.
 type Outcome = Result<Vec<OwnedReply>, Error>;
 
-/// What is known of one after the bulk was sent.
+/// What the client knows of a transaction after it sent the bulk.
 enum Told {
     Done(Outcome),
-    /// It has not happened, or does no harm if it happens again.
+    /// The transaction has not happened, or does no harm if it happens again.
     Again,
 }
 
 impl Client {
-    /// Executes many transactions, each by itself: what becomes of one says nothing of the others,
-    /// and in which order they happen nobody says. The outcomes have their order. Those of one
-    /// partition are one message to it and share the costs of the way; transactions over several
-    /// partitions are sent one by one.
+    /// Executes many transactions, each by itself: the outcome of one says nothing about the others, and
+    /// their order is not defined. Returns the outcomes in the order of `transactions`. The transactions
+    /// of one partition travel in one message; transactions over several partitions are sent one by one.
     ///
-    /// Unlike those of [`Client::execute`], they are not numbered: writes whose answer is lost are
-    /// [`Error::Unknown`]. All of it takes no longer than [`crate::Options::timeout`].
+    /// Unlike the transactions of [`Client::execute`], these are not numbered: a write whose answer is
+    /// lost returns [`Error::Unknown`]. The call takes no longer than [`crate::Options::timeout`].
     pub fn execute_each(&self, transactions: &[Vec<Op<'_>>]) -> Vec<Outcome> {
         let deadline = Instant::now() + self.options.timeout;
         let known = self.map.current();
@@ -58,7 +57,7 @@ impl Client {
         transactions.iter().zip(told).map(finish).collect()
     }
 
-    /// What came back of each.
+    /// Sends the transactions to their partition in one message. Returns the answer to each.
     fn send_bulk(
         &self,
         known: &Arc<Known>,
@@ -73,7 +72,7 @@ impl Client {
         match self.ask(known, (node, partition), request, deadline) {
             Ok(Answer::Each(outcomes)) if outcomes.len() == count => outcomes,
             Ok(Answer::Aborted(abort)) => all(abort),
-            // By itself each of them may be short enough, and is told more if it is not.
+            // Each of them alone may be short enough; if it is not, its own error says more.
             Err(Failure::NotSent(_) | Failure::TooLong(_) | Failure::Refused(_)) => {
                 all(Abort::Elsewhere { leader: None })
             }
@@ -85,7 +84,7 @@ impl Client {
     }
 }
 
-/// The transactions' places, by the partition that has all of their keys.
+/// Returns the transactions' places, by the partition that has all of their keys.
 fn by_partition(known: &Known, transactions: &[Vec<Op<'_>>]) -> BTreeMap<PartitionId, Vec<usize>> {
     let mut places: BTreeMap<PartitionId, Vec<usize>> = BTreeMap::new();
     for (place, ops) in transactions.iter().enumerate() {
@@ -94,7 +93,7 @@ fn by_partition(known: &Known, transactions: &[Vec<Op<'_>>]) -> BTreeMap<Partiti
             places.entry(partition).or_default().push(place);
         }
     }
-    // What is alone gains nothing by it, and loses its number.
+    // A transaction that is alone gains nothing in a bulk, and would lose its number.
     places.retain(|_, places| places.len() > 1);
     places
 }

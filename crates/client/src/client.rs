@@ -1,4 +1,4 @@
-//! The client, and what it offers for single keys and several.
+//! The client, and its calls for single keys and several.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,17 +23,18 @@ pub struct Client {
     pub(crate) pool: Pool,
     pub(crate) sessions: Sessions,
     pub(crate) reads: Counters,
-    /// There if messages travel through memory: then more may be read there.
+    /// Published memory of nodes. `None` if [`Options::one_sided`] is off or messages travel over TCP.
     pub(crate) one_sided: Option<OneSided>,
 }
 
 impl Client {
-    /// Asks one of these nodes what the cluster is. One is enough; the more there are, the fewer
-    /// must be alive. They are addresses for nodes and Rust clients, not for Redis clients.
+    /// Connects to a cluster: asks these nodes for the cluster's file until one answers. One address is
+    /// enough; with more of them, fewer nodes must be alive. They are addresses for nodes and Rust
+    /// clients, not for Redis clients.
     ///
     /// # Errors
-    /// None of them answers, or they do not take this client, or there is no RDMA device where one
-    /// is asked for; see [`Error`].
+    /// Returns an error if no node answers, if the nodes do not accept this client, or if the transport
+    /// needs an RDMA device and there is none; see [`Error`].
     pub fn connect(
         addresses: impl IntoIterator<Item = SocketAddr>,
         options: Options,
@@ -53,19 +54,19 @@ impl Client {
         })
     }
 
-    /// The cluster's file, as it was last heard of.
+    /// Returns the cluster's file that this client received last.
     #[must_use]
     pub fn topology(&self) -> Arc<Topology> {
         Arc::clone(&self.map.current().topology)
     }
 
-    /// Connections to a node: how many are kept, and how many are in use.
+    /// Returns how many connections to a node are idle, and how many are in use.
     #[must_use]
     pub fn connections(&self, node: NodeId) -> (usize, usize) {
         self.pool.count(node)
     }
 
-    /// The value of a key, if it is there.
+    /// Returns the value of a key, or `None` if the key is absent.
     ///
     /// # Errors
     /// See [`Error`].
@@ -73,7 +74,7 @@ impl Client {
         value(0, self.one(Op::Get { key })?)
     }
 
-    /// Sets a key, whatever was there, for good.
+    /// Sets a key that does not expire. An earlier value is replaced.
     ///
     /// # Errors
     /// See [`Error`].
@@ -81,7 +82,7 @@ impl Client {
         self.one(Op::put(key, value)).map(drop)
     }
 
-    /// Deletes a key. Returns whether it was there.
+    /// Deletes a key. Returns `true` if it was there.
     ///
     /// # Errors
     /// See [`Error`].
@@ -89,7 +90,7 @@ impl Client {
         Ok(number(self.one(Op::Delete { key })?)? != 0)
     }
 
-    /// Adds to the value, a decimal number; absent counts as 0. Returns the sum.
+    /// Adds to the value, a decimal number; an absent key counts as 0. Returns the sum.
     ///
     /// # Errors
     /// See [`Error`].
@@ -97,7 +98,7 @@ impl Client {
         number(self.one(Op::Add { key, delta })?)
     }
 
-    /// The values of keys, as of one moment; of one that is absent or no string, none.
+    /// Returns the values of keys, as of one moment; `None` for a key that is absent or no string.
     ///
     /// # Errors
     /// See [`Error`].
@@ -107,7 +108,7 @@ impl Client {
         replies.map(|(at, reply)| value(at, reply)).collect()
     }
 
-    /// Sets keys, all at once.
+    /// Sets several keys atomically.
     ///
     /// # Errors
     /// See [`Error`].
@@ -132,7 +133,7 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// Whether an operation has failed by itself.
+/// Returns an error if an operation has failed by itself.
 pub(crate) fn check(replies: &[OwnedReply]) -> Result<(), Error> {
     let failed = replies.iter().enumerate().find_map(|(op, reply)| {
         let OwnedReply::Error(error) = *reply else {
@@ -143,7 +144,7 @@ pub(crate) fn check(replies: &[OwnedReply]) -> Result<(), Error> {
     failed.map_or(Ok(()), Err)
 }
 
-/// The value that a reply is.
+/// Returns the value that a reply holds.
 pub(crate) fn value(op: usize, reply: OwnedReply) -> Result<Option<Vec<u8>>, Error> {
     match reply {
         OwnedReply::Bytes(bytes) => Ok(Some(bytes)),
@@ -160,7 +161,8 @@ fn number(reply: OwnedReply) -> Result<i64, Error> {
     }
 }
 
-/// The operation was executed, but its reply is of another kind than it has.
+/// Returns the error for an operation that was executed, but whose reply is of another kind than its
+/// own.
 pub(crate) fn unexpected(reply: &OwnedReply) -> Error {
     let why = format!("it was executed, and its reply is {reply:?}");
     Error::Unknown { why }

@@ -12,34 +12,34 @@ pub enum Error {
         "no node can be reached: {why}; look whether the cluster runs and the addresses are right"
     )]
     Unreachable {
-        /// What each address said.
+        /// What happened at each address.
         why: String,
     },
     /// The transport that was chosen needs an RDMA device, and none can be used. Nothing has happened.
     #[error("{why}")]
     Device {
-        /// Why not, and what to do.
+        /// Why none can be used, and what to do.
         why: String,
     },
     /// A node and this client do not fit together: another secret, version or program. Nothing has
-    /// happened, and nothing will until that is changed.
+    /// happened, and each further call fails until that is changed.
     #[error("a node does not take this client: {why}")]
     Refused {
-        /// By which, and what to do.
+        /// Which node refuses the client, and what to do.
         why: String,
     },
     /// The call's time is up. Nothing has happened; trying again later may help.
     #[error("gave up after {attempts} attempts, without any effect: {why}")]
     TimedOut {
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
-        /// What was in the way the last time.
+        /// Why the last attempt failed.
         why: String,
     },
-    /// The transaction was sent, and it is not known whether it took effect. It was not repeated,
-    /// since it might then take effect twice; or, where partitions are replicated, it was sent again
-    /// until the call's time was up. Read what it writes to find out, or write it such that a second
-    /// time does no harm: with a `Check` or a key of its own.
+    /// The transaction was sent, and it is not known whether it took effect. It was not repeated, since
+    /// it might then take effect twice; or, where partitions are replicated, it was sent again until the
+    /// call's time was up. Read what it writes to find out, or write the transaction such that a second
+    /// execution does no harm: with a `Check` or a key of its own.
     #[error(
         "it is not known whether the transaction took effect: {why}; read what it writes before \
          you repeat it"
@@ -55,23 +55,23 @@ pub enum Error {
     /// An operation failed by itself. The others of its transaction have taken effect.
     #[error("operation {op} failed: {error}")]
     Operation {
-        /// Its index.
+        /// The operation's index.
         op: usize,
-        /// Why.
+        /// Why it failed.
         error: OpError,
     },
-    /// A node has answered, but not the question. The transaction had nothing to write.
+    /// A node has answered another question. The transaction had nothing to write.
     #[error("node {node} answered what was not asked: {what}")]
     Answer {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// What it said.
+        /// Its answer.
         what: String,
     },
-    /// The transaction, or the answer, is longer than messages may be. Split it.
+    /// The transaction, or the answer, is longer than the longest message. Split it.
     #[error("{why}; split the transaction")]
     TooLong {
-        /// What is how long.
+        /// Which of them is too long, and its length.
         why: String,
     },
     /// The closure of a transaction gave up, with this reason. Nothing has happened.
@@ -80,25 +80,26 @@ pub enum Error {
 }
 
 impl Error {
-    /// For closures of transactions that give up.
+    /// Returns the error with which the closure of a transaction gives up.
     #[must_use]
     pub fn cancelled(why: impl Into<String>) -> Error {
         Error::Cancelled(why.into())
     }
 
-    /// Whether nothing has happened and the same call may succeed later.
+    /// Returns `true` if nothing has happened and the same call may succeed later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::Unreachable { .. } | Error::TimedOut { .. })
     }
 
-    /// Whether a guard's token was stale: nothing has happened, and the lock must be acquired again.
+    /// Returns `true` if a guard's token was stale: nothing has happened, and the lock must be acquired
+    /// again.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         matches!(self, Error::Aborted(Abort::Stale { .. }))
     }
 
-    /// Whether it is not known if the transaction took effect.
+    /// Returns `true` if it is not known whether the transaction took effect.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         matches!(

@@ -1,7 +1,7 @@
-//! One transaction: where it goes, and what is done when that fails.
+//! One transaction: where it is sent, and what the client does when that fails.
 //!
-//! One that writes, and whose keys are all of one replicated partition, is *numbered*: it has a
-//! number in a session there, so that it may be sent again.
+//! A transaction that writes, and whose keys are all in one replicated partition, is *numbered*: it has
+//! a number in a session there, so that it can be sent again.
 //!
 //! | what comes back | reads only | writes | writes, numbered |
 //! |---|---|---|---|
@@ -15,9 +15,8 @@
 //! | a stale token (`Stale`) | – | [`Error::Aborted`] | [`Error::Aborted`] |
 //! | any other abort | [`Error::Aborted`] | [`Error::Aborted`] | [`Error::Aborted`]; [`Error::Unknown`] if in doubt |
 //!
-//! A numbered transaction is *in doubt* from when an answer did not come until it gets replies. An
-//! abort does not end that: what was sent first may still be under way, and aborts are not
-//! remembered.
+//! A numbered transaction is *in doubt* from the time when an answer did not come until it gets replies.
+//! An abort does not end that: the first message may still be under way, and aborts are not remembered.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,21 +36,21 @@ use crate::pool::Failure;
 /// Why an attempt is followed by another.
 pub(crate) struct Again {
     pub(crate) why: String,
-    /// Whether a newer file may help.
+    /// A newer file may help.
     pub(crate) stale: bool,
 }
 
-/// What an attempt has come to.
+/// Result of an attempt.
 type Attempted<T> = Result<Result<T, Again>, Error>;
 
-/// A transaction that is to be executed.
+/// A transaction to be executed.
 struct Call<'c> {
     ops: &'c [Op<'c>],
-    /// By this node, if that was said.
+    /// The node that the caller chose, if it chose one.
     at: Option<NodeId>,
-    /// Whether what is only read is held, too.
+    /// Keys that are only read are held, too.
     holds: bool,
-    /// Of one that reads, or writes, several read-atomic keys: by which algorithm.
+    /// The algorithm, for a transaction that only reads or only writes several read-atomic keys.
     ramp: Option<Algorithm>,
     reads: bool,
     deadline: Instant,
@@ -63,7 +62,7 @@ struct Call<'c> {
 struct Numbered {
     partition: PartitionId,
     of: Sequenced,
-    /// It may have been executed.
+    /// The transaction may have been executed.
     doubt: bool,
 }
 
@@ -90,8 +89,8 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// When an answer is not waited for any more. A transaction that may not be sent again is waited
-    /// for as long as there is time.
+    /// Returns the time at which the client stops waiting for an answer. For a transaction that may not
+    /// be sent again, that is the deadline of the call.
     fn patience(&self, client: &Client) -> Instant {
         if self.reads || self.numbered.is_some() {
             let answer = Instant::now() + client.options.answer_within;
@@ -103,16 +102,16 @@ impl<'c> Call<'c> {
 }
 
 impl Client {
-    /// Executes a transaction over any keys, atomically; the replies have the order of the
-    /// operations. Operations without a key (`Count`, `Scan`, `Flush`) are executed by the
-    /// partition that the transaction is sent to: that of most of its keys, and the first without
-    /// any; see [`Client::execute_at`].
+    /// Executes a transaction over any keys, atomically. Returns the replies in the order of the
+    /// operations. Operations without a key (`Count`, `Scan`, `Flush`) are executed by the partition to
+    /// which the transaction is sent: that of most of its keys, or the first one if it has no keys; see
+    /// [`Client::execute_at`].
     ///
-    /// Guards (`Guard`) are executed by every partition that takes part; the time (`Now`) can be asked
-    /// for where the keys are of one partition.
+    /// Guards (`Guard`) are executed by every participant. The time (`Now`) is only available to
+    /// transactions whose keys are all in one partition.
     ///
-    /// An operation that failed by itself has [`OwnedReply::Error`] in its place, and the others
-    /// have taken effect.
+    /// An operation that failed by itself has [`OwnedReply::Error`] in its place, and the others have
+    /// taken effect.
     ///
     /// # Errors
     /// See [`Error`].
@@ -120,7 +119,7 @@ impl Client {
         self.execute_until(ops, Instant::now() + self.options.timeout)
     }
 
-    /// As [`Client::execute`], by this node, whatever the keys.
+    /// As [`Client::execute`], but sends the transaction to this node, wherever its keys are.
     ///
     /// # Errors
     /// See [`Error`].
@@ -132,9 +131,9 @@ impl Client {
         })
     }
 
-    /// As [`Client::execute`], by strict two-phase locking: where several partitions take part,
-    /// what is only read is held until the transaction is decided, instead of being validated.
-    /// Others wait for it meanwhile. It is there to be compared with (paper 1's S2PL), and not for
+    /// As [`Client::execute`], with strict two-phase locking: where several partitions take part, keys
+    /// that are only read are held until the transaction is decided, instead of being validated. Other
+    /// transactions wait for them meanwhile. This is for comparisons (paper 1's S2PL), and not for
     /// read-atomic keys.
     ///
     /// # Errors
@@ -178,7 +177,7 @@ impl Client {
         outcome
     }
 
-    /// Tries until there is an outcome, or the time is up.
+    /// Repeats the attempt until there is an outcome, or the time is up.
     fn go_on(&self, call: &mut Call<'_>) -> Result<Vec<OwnedReply>, Error> {
         let mut backoff = Backoff::until(call.deadline);
         loop {
@@ -242,7 +241,7 @@ impl Client {
         }
     }
 
-    /// A session that is free, with its next number.
+    /// Returns a free session with its next number; opens one if there is none.
     fn session(
         &self,
         known: &Arc<Known>,
@@ -254,7 +253,8 @@ impl Client {
         }
         let node = known.find(partition);
         let patience = deadline.min(Instant::now() + self.options.answer_within);
-        // One that is opened and not heard of does no harm, as a read does not.
+        // An opened session that this client does not learn of does no harm, so it is asked for like a
+        // read.
         match self.ask(known, (node, partition), Request::OpenSession, patience) {
             Ok(Answer::Session(session)) => Ok(Ok(Sequenced {
                 session,
@@ -264,7 +264,8 @@ impl Client {
         }
     }
 
-    /// Asks a node something of a partition, and notes what that says of who leads it.
+    /// Sends a node a request about a partition, and notes what the answer says about the partition's
+    /// leader.
     pub(crate) fn ask(
         &self,
         known: &Known,
@@ -275,7 +276,7 @@ impl Client {
         let coordinated = matches!(request, Request::Coordinate { .. } | Request::Ramp { .. });
         let to = known.way_to(node)?;
         let answer = self.pool.ask(to, request, patience);
-        // What one who coordinates answers is said of other partitions, too.
+        // A coordinator's answer may be about other partitions.
         if !coordinated || answer.is_err() {
             known.learn(of, node, &answer);
         }
@@ -310,8 +311,8 @@ impl Client {
                         .for_each(|of| self.sessions.forget(of));
                     return again(abort.to_string(), false);
                 }
-                // Tokens do not become valid again: what was sent first is refused, too, if it was
-                // not executed. And if it was, that would have been answered.
+                // A token does not become valid again: a message that was sent earlier is refused, too,
+                // if it was not executed. If it was executed, the answer would say so.
                 stale @ Abort::Stale { .. } => return Err(Error::Aborted(stale)),
                 abort => Error::Aborted(abort),
             },
@@ -335,7 +336,7 @@ impl Client {
     }
 }
 
-/// What an attempt has come to that changes nothing, and was not answered as it should be.
+/// Judges the answer to an attempt that changes nothing, and that was not answered as expected.
 pub(crate) fn judge_other(answer: Result<Answer, Failure>, node: NodeId) -> Result<Again, Error> {
     judge(answer, 0, node, true).map(|judged| match judged {
         Ok(_) => Again {
@@ -346,7 +347,7 @@ pub(crate) fn judge_other(answer: Result<Answer, Failure>, node: NodeId) -> Resu
     })
 }
 
-/// What an attempt without a number has come to; see the module's table.
+/// Judges the answer to an attempt without a number; see the module's table.
 fn judge(
     answer: Result<Answer, Failure>,
     count: usize,
@@ -373,7 +374,7 @@ fn judge(
         Err(Failure::Refused(why)) => Err(Error::Refused { why }),
         Err(Failure::Lost(why)) if reads => again(why, true),
         Err(Failure::Lost(why)) => unknown(why),
-        // Its partition has stopped: another node may serve.
+        // The node's partition has stopped: another node may serve.
         Ok(Answer::Failed(why)) if reads => again(why, true),
         Ok(other) if reads => Err(Error::Answer {
             node,
@@ -383,7 +384,7 @@ fn judge(
     }
 }
 
-/// An answer to something else.
+/// Describes an answer to something else.
 fn said(answer: Answer) -> String {
     match answer {
         Answer::Failed(what) => what,

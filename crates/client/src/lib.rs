@@ -41,16 +41,16 @@
 //! | `error` `options` | what can go wrong; how a client is set up |
 //!
 //! Guarantees:
-//! 1. A client is used from any number of threads; each call has a connection for itself meanwhile.
-//! 2. What is known not to have happened is tried again until the call's time is up, with growing
-//!    pauses; reads also when it is not known.
-//! 3. No transaction takes effect twice. One that writes, all in one replicated partition, has a number
-//!    there: while its outcome is not known it is sent again with that number, to whoever leads, until
-//!    the call's time is up. Any other that writes is not repeated when its outcome is not known. In
-//!    the end the caller is told so: [`Error::Unknown`].
+//! 1. Any number of threads can use a client; each call has a connection for itself while it runs.
+//! 2. A call that is known not to have happened is tried again until its time is up, with growing
+//!    pauses; a read also when its outcome is not known.
+//! 3. No transaction takes effect twice. One that writes, and whose keys are all in one replicated
+//!    partition, has a number there: while its outcome is not known, it is sent again with that number,
+//!    to the partition's current leader, until the call's time is up. Any other transaction that writes
+//!    is not repeated when its outcome is not known. In the end the call returns [`Error::Unknown`].
 //! 4. No call takes longer than its time, [`Options::timeout`].
 //!
-//! It knows nothing of servers' insides: it speaks [`cluster::message`] over [`fabric`].
+//! The crate does not depend on the server: it sends [`cluster::message`] over [`fabric`].
 //!
 //! Decisions that bind this crate:
 //!

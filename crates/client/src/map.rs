@@ -1,4 +1,5 @@
-//! The cluster's file, as nodes have it: which keys are where; and who leads, as far as was learnt.
+//! The cluster's file as the nodes have it: which keys are where; and the leaders, as far as the client
+//! has learnt them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,22 +13,22 @@ use parking_lot::{Mutex, RwLock};
 use crate::error::Error;
 use crate::pool::{Failure, Pool};
 
-/// See the module's description.
+/// The cluster's file and the leaders, as this client knows them.
 pub(crate) struct Map {
     known: RwLock<Arc<Known>>,
-    /// Where nodes were said to be.
+    /// The addresses that the caller gave.
     seeds: Vec<SocketAddr>,
-    /// Held by the one who asks for a newer file.
+    /// Held by the thread that asks for a newer file.
     asking: Mutex<()>,
 }
 
-/// The file, and who leads its partitions.
+/// The file, and the leaders of its partitions.
 pub(crate) struct Known {
     pub(crate) topology: Arc<Topology>,
     pub(crate) leaders: Arc<Leaders>,
 }
 
-/// No node: this client is none.
+/// The id of no node: this client is not a node.
 const NOBODY: NodeId = NodeId(0);
 
 impl Known {
@@ -38,12 +39,12 @@ impl Known {
         }
     }
 
-    /// Whom to ask for a partition.
+    /// Returns the node to ask for a partition.
     pub(crate) fn find(&self, of: PartitionId) -> NodeId {
         self.leaders.find(of, NOBODY)
     }
 
-    /// How a node is reached, and the fingerprint that it must have.
+    /// Returns a node's id and address, and the fingerprint that its file must have.
     pub(crate) fn way_to(&self, node: NodeId) -> Result<(NodeId, SocketAddr, u64), Failure> {
         let Some(info) = self.topology.node(node) else {
             let why = format!("the cluster has no node {node}");
@@ -52,7 +53,7 @@ impl Known {
         Ok((node, info.fabric, self.topology.fingerprint()))
     }
 
-    /// Notes what a node's answer says of who leads a partition.
+    /// Notes what a node's answer says about the leader of a partition.
     pub(crate) fn learn(&self, of: PartitionId, node: NodeId, answer: &Result<Answer, Failure>) {
         match answer {
             Err(Failure::TooLong(_)) => {}
@@ -60,20 +61,20 @@ impl Known {
             Ok(Answer::Aborted(Abort::Elsewhere { leader })) => {
                 self.leaders.redirect(of, node, *leader);
             }
-            // That says nothing of who leads now.
+            // This says nothing about the current leader.
             Ok(Answer::Aborted(Abort::Unknown { .. })) => {}
-            // Whatever ails it, another one may do better.
+            // Another node may be able to serve.
             Ok(Answer::Failed(_)) => self.leaders.doubt(of, node),
             Ok(_) => self.leaders.served(of, node),
         }
     }
 }
 
-/// Where a transaction goes.
+/// Where a transaction is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) partition: PartitionId,
-    /// Whether its keys are of several partitions, so that the node must coordinate.
+    /// Its keys are in several partitions, so that the node must coordinate.
     pub(crate) several: bool,
 }
 
@@ -92,18 +93,18 @@ impl Map {
         })
     }
 
-    /// The file as it was last heard of, and who leads.
+    /// Returns the file that was received last, and the leaders.
     pub(crate) fn current(&self) -> Arc<Known> {
         Arc::clone(&self.known.read())
     }
 
-    /// Asks for a newer file than this. If nobody answers it stays as it is.
+    /// Asks for a newer file than this. The file stays as it is if no node answers.
     pub(crate) fn refresh(&self, old: &Arc<Known>, pool: &Pool, deadline: Instant) {
         let Some(_asking) = self.asking.try_lock_until(deadline) else {
             return;
         };
         if !Arc::ptr_eq(&self.current(), old) {
-            // Somebody else has asked meanwhile.
+            // Another thread has asked meanwhile.
             return;
         }
         let topology = &old.topology;
@@ -160,9 +161,9 @@ fn ask(pool: &Pool, addresses: &[SocketAddr], deadline: Instant) -> Result<Topol
     }
 }
 
-/// Where these operations go: to the partition of most of their keys, since those need not travel
-/// further; to any of those if there are several, so that all coordinate alike. Operations without a
-/// key go along.
+/// Returns where these operations are sent: to the partition of most of their keys, since those need not
+/// travel further; to a random one of several such partitions, so that all nodes coordinate alike.
+/// Operations without a key go along.
 pub(crate) fn route(topology: &Topology, ops: &[Op<'_>]) -> Route {
     let mut counts: Vec<(PartitionId, usize)> = Vec::new();
     for key in ops.iter().filter_map(Op::key) {

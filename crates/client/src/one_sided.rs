@@ -1,18 +1,18 @@
-//! Reads of newest versions that nodes have published, without the nodes (paper 1, section 3.2;
-//! GET\*): where their memory is, and which key is where in it.
+//! Reads of the newest versions that nodes have published, without the nodes' help (paper 1, section
+//! 3.2; GET\*): keeps the addresses of keys in the nodes' memory.
 //!
 //! | part | holds |
 //! |---|---|
 //! | `places` | for keys, the node and the address that it has told; bounded |
 //! | `nodes` | for each node its region, once or more: a thread that reads has one by itself |
 //!
-//! A region is memory of this machine, or is read through an RDMA device; which of them is tried
-//! follows from the transport. A reader through a device has a queue pair, and a connection to the
-//! node, whose end tells of the node's sooner than the device does.
+//! A region is memory of this machine, or is read through an RDMA device; the transport determines which
+//! of them is tried. A reader through a device has a queue pair, and a connection to the node: the end
+//! of the connection shows sooner than the device does that the node is gone.
 //!
-//! A key without an address, or whose slot is not to be believed, is asked for by a message, whose
-//! answer brings an address. What is read is a version like any other; the algorithm above does not
-//! know where it came from.
+//! A key without an address, or whose slot is not valid, is asked for by a message, and the answer
+//! brings an address. The version that is read is like any other; the read algorithm does not know where
+//! it came from.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,17 +35,17 @@ use crate::pool::{Failure, Pool};
 
 /// Parts of the list of places, each with a lock.
 const PARTS: usize = 16;
-/// Keys whose places are known, at most. Beyond, those of a part are forgotten.
+/// Most keys whose places are kept. At the limit, all places of a part are forgotten.
 const PLACES: usize = 1 << 20;
-/// After so long a node that has not answered is asked for its region again.
+/// Time after which a node that has not answered is asked for its region again.
 const SILENT: Duration = Duration::from_millis(100);
-/// After so long a node that had no region within reach is asked again.
+/// Time after which a node that had no region within reach is asked again.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// For keys, the node and the address that it has told.
 type Places = HashMap<Vec<u8>, (NodeId, Address)>;
 
-/// See the module's description.
+/// The regions of nodes, and the places of keys in them.
 pub(crate) struct OneSided {
     places: [Mutex<Places>; PARTS],
     nodes: Mutex<BTreeMap<NodeId, Node>>,
@@ -57,29 +57,29 @@ pub(crate) struct OneSided {
     missed: AtomicU64,
 }
 
-/// What there is of a node.
+/// What is known of a node.
 #[derive(Default)]
 struct Node {
-    /// It has no region within reach, or has not answered when it was asked: until when it is not asked
-    /// again.
+    /// Set if the node has no region within reach, or has not answered: it is not asked again before
+    /// this time.
     none_until: Option<Instant>,
     free: Vec<Opened>,
 }
 
-/// A node's region, for one thread at a time.
+/// A node's region, opened for one thread at a time.
 struct Opened {
     memory: Box<dyn RemoteMemory + Send>,
     reader: Reader,
 }
 
-/// This machine's clock, which counts the time for which it is suspended: nanoseconds.
+/// Returns this machine's clock, in nanoseconds; it goes on while the machine is suspended.
 fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     (time.tv_sec as u64).saturating_mul(1_000_000_000) + time.tv_nsec as u64
 }
 
 impl OneSided {
-    /// Reads by the ways that a transport has.
+    /// Creates the list for a transport, whose kinds of memory it uses.
     pub(crate) fn new(transport: Transport, verbs: Option<Domain>) -> OneSided {
         OneSided {
             places: Default::default(),
@@ -97,7 +97,7 @@ impl OneSided {
         }
     }
 
-    /// How many keys were read in memory, and for how many a node had to be asked.
+    /// Returns how many keys were read in memory, and for how many a node had to be asked.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (of(&self.found), of(&self.missed))
@@ -108,7 +108,7 @@ impl OneSided {
         &self.places[usize::from(hash) % PARTS]
     }
 
-    /// Where a node has told that a key is; `None`: nowhere.
+    /// Notes where a node has told that a key is; `None` means that it has no slot.
     pub(crate) fn learn(&self, node: NodeId, key: &[u8], address: Option<Address>) {
         let mut part = self.part(key).lock();
         match address {
@@ -127,8 +127,8 @@ impl OneSided {
         }
     }
 
-    /// Forgets what a node has told in an earlier life: all of it at once, or the first read of each of
-    /// these keys would have the region opened anew.
+    /// Forgets all that a node has told in an earlier life. Otherwise the first read of each of these
+    /// keys would open the region anew.
     fn forget(&self, node: NodeId, incarnation: u64) {
         for part in &self.places {
             let is_other = |(of, address): &(NodeId, Address)| {
@@ -138,8 +138,8 @@ impl OneSided {
         }
     }
 
-    /// Reads what the first round of a read asks, as far as places are known. The answers, with the
-    /// places of keys in the read.
+    /// Reads the keys of a read's first round whose places are known. Returns the answers, with the
+    /// keys' places in the read.
     pub(crate) fn read(
         &self,
         known: &Known,
@@ -152,7 +152,7 @@ impl OneSided {
         for (at, ask) in reading.asks() {
             let key = ask.key();
             let place = self.part(key).lock().get(key).copied();
-            // Whoever leads the partition now has the truth.
+            // Only the current leader of the partition has the newest version.
             let leader = known.find(known.topology.partition_of(key));
             match place.filter(|(node, _)| *node == leader) {
                 Some((node, address)) => {
@@ -184,7 +184,7 @@ impl OneSided {
         found
     }
 
-    /// Takes what was begun. Returns how many keys were not found.
+    /// Finishes reads that were begun. Returns how many keys were not found.
     fn finish(
         &self,
         node: NodeId,
@@ -221,14 +221,14 @@ impl OneSided {
             let mut nodes = self.nodes.lock();
             nodes.entry(node).or_default().free.push(opened);
         } else {
-            // It is opened anew, and its clock asked for.
+            // The region is opened anew, and the node is asked for its clock.
             let mut nodes = self.nodes.lock();
             nodes.remove(&node);
         }
         asks.len() - count
     }
 
-    /// A node's region, opened if need be.
+    /// Returns a node's region, and opens it if need be.
     fn open(&self, known: &Known, pool: &Pool, node: NodeId, deadline: Instant) -> Option<Opened> {
         {
             let mut nodes = self.nodes.lock();
@@ -244,7 +244,7 @@ impl OneSided {
             }
         }
         let mut again = AGAIN;
-        // Others wait to be read meanwhile.
+        // Other nodes' keys are still to be read, so this may take a part of the time only.
         let begun = Instant::now();
         let deadline = begun + deadline.saturating_duration_since(begun) / 4;
         for kind in self.kinds {
@@ -262,10 +262,10 @@ impl OneSided {
         None
     }
 
-    /// A node's region, if it is within reach by memory of this kind.
+    /// Returns a node's region, if memory of this kind reaches it.
     ///
     /// # Errors
-    /// The node has not answered.
+    /// Returns an error if the node has not answered.
     fn enter(
         &self,
         kind: Kind,
@@ -313,7 +313,8 @@ impl OneSided {
 }
 
 impl Opened {
-    /// The owner's clock has shown this, at this time of one's own or later.
+    /// Creates a reader of a region. The owner's clock showed `at_owner` when this machine's clock
+    /// showed `at_mine` or later.
     fn new(memory: Box<dyn RemoteMemory + Send>, at_owner: u64, at_mine: u64) -> Opened {
         let mut reader = Reader::new();
         reader.learn(OwnersClock { at_owner, at_mine });
@@ -321,7 +322,7 @@ impl Opened {
     }
 }
 
-/// What a node has told of its region: the grant for it, and its clock.
+/// Returns what a node has told of its region: the grant for it, and its clock.
 fn told(kind: Kind, answer: Answer) -> Result<Option<(Grant, u64)>, Failure> {
     let Answer::Region(region) = answer else {
         let why = "the answer to another question".to_owned();

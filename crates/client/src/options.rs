@@ -12,13 +12,13 @@ use crate::error::Error;
 /// Who runs [`Client::get_all`](crate::Client::get_all).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
-    /// The client: it asks each partition itself. One way to each and back, and the least work for
-    /// the nodes; the client has a message for each partition.
+    /// The client: it asks each partition itself. One round trip to each, and the least work for the
+    /// nodes; the client has a message for each partition.
     #[default]
     Direct,
-    /// A node that leads one of the partitions: one message to it and one back. The nodes' messages to
-    /// each other are those of many clients at a time, so that all together cost less; but an answer
-    /// has gone two ways.
+    /// A node that leads one of the partitions: one message to it and one back. The nodes combine the
+    /// messages of many clients, so that all clients together cost less; but an answer takes two round
+    /// trips.
     ByNode,
 }
 
@@ -28,35 +28,37 @@ pub struct Options {
     /// The secret of the cluster's clients, which `kumiki cluster client-secret` prints, or that of its
     /// nodes.
     pub secret: Secret,
-    /// How long a call may take, with all that it tries.
+    /// The longest time that a call may take, with all its attempts.
     pub timeout: Duration,
-    /// How long one request may take before it is sent again, elsewhere maybe. A transaction that
-    /// writes and must not be sent again, because it is not one of a single replicated partition,
-    /// waits as long as the call may take: giving up earlier would only leave its outcome unknown.
+    /// Time after which a request without an answer is sent again, possibly to another node. A
+    /// transaction that writes and must not be sent again, because it is not one of a single replicated
+    /// partition, waits as long as the call may take: giving up earlier would only leave its outcome
+    /// unknown.
     pub answer_within: Duration,
-    /// How long connecting to a node may take.
+    /// The longest time that connecting to a node may take.
     pub connect_within: Duration,
-    /// Connections to one node at a time, at most; a call that finds none free waits.
+    /// Largest number of connections to one node; a call that finds none free waits.
     pub connections_per_node: usize,
-    /// Connections that were not used for so long are closed.
+    /// Time after which an unused connection is closed.
     pub idle_after: Duration,
     /// Who runs reads of several read-atomic keys.
     pub reads: Reads,
-    /// Bytes of the longest message, in either direction.
+    /// Longest message in either direction, in bytes.
     pub message: usize,
-    /// Whether [`Client::get_all`](crate::Client::get_all) reads what nodes have published in memory
-    /// without asking them, where messages travel through memory.
+    /// [`Client::get_all`](crate::Client::get_all) reads the versions that nodes have published in
+    /// memory without asking the nodes, where messages travel through memory.
     pub one_sided: bool,
-    /// How messages travel. Nodes take part in ways through memory if they were started so.
+    /// How messages travel. A node takes messages through memory only if it was started with that
+    /// option.
     pub transport: Transport,
-    /// How an RDMA device is chosen and used. It is opened by [`Transport::Verbs`], and by
-    /// [`Transport::Auto`] if there is one.
+    /// How an RDMA device is chosen and used. [`Transport::Verbs`] opens one; [`Transport::Auto`] does
+    /// if there is one.
     pub rdma: VerbsOptions,
 }
 
 impl Options {
-    /// 10 s for a call, 3 s for an answer, 2 s for connecting, 32 connections to a node, closed
-    /// after 30 s, direct reads, messages to 1 GiB, over TCP, any RDMA device.
+    /// Returns the defaults: 10 s for a call, 3 s for an answer, 2 s for connecting, 32 connections to a
+    /// node, closed after 30 s, direct reads, messages to 1 GiB, over TCP, any RDMA device.
     #[must_use]
     pub fn new(secret: impl AsRef<[u8]>) -> Options {
         Options {
@@ -74,7 +76,7 @@ impl Options {
         }
     }
 
-    /// Opens the RDMA device that the transport needs, or can make use of.
+    /// Opens the RDMA device that the transport needs, or can use.
     pub(crate) fn device(&self) -> Result<Option<Domain>, Error> {
         match self.transport {
             Transport::Tcp | Transport::Shm => Ok(None),

@@ -1,11 +1,10 @@
 //! Connections to nodes, kept for the next calls.
 //!
 //! Invariants:
-//! 1. A connection is given to one call at a time, and comes back only if every request on it was
-//!    answered.
-//! 2. There are never more to a node than the bound; who finds none free waits.
-//! 3. One that was kept is looked at before it is given away: a node that was restarted has closed
-//!    it.
+//! 1. A connection is given to one call at a time, and returns to the pool only if every request on it
+//!    was answered.
+//! 2. The number of connections to a node never exceeds the bound; a call that finds none free waits.
+//! 3. A kept connection is tested before it is used again: a node that was restarted has closed it.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -21,7 +20,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::options::Options;
 
-/// A connection, and how many requests it has carried.
+/// A connection, and the number of requests that were sent on it.
 pub(crate) struct Connection {
     caller: Caller,
     requests: u64,
@@ -31,17 +30,17 @@ pub(crate) struct Connection {
 /// Why a request has no answer.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The node has not got it, nor will it. Another try may help, with a newer file maybe.
+    /// The node has not received it and will not. Another attempt may help, possibly with a newer file.
     NotSent(String),
     /// It is too long to be sent.
     TooLong(String),
-    /// The node does not take this client.
+    /// The node does not accept this client.
     Refused(String),
-    /// It was sent; whether it was served is not known.
+    /// It was sent; it is not known whether it was served.
     Lost(String),
 }
 
-/// See the module's description.
+/// The connections of a client.
 pub(crate) struct Pool {
     places: Mutex<HashMap<NodeId, Place>>,
     freed: Condvar,
@@ -50,17 +49,17 @@ pub(crate) struct Pool {
     caller: CallerOptions,
 }
 
-/// What there is of a node.
+/// Connections to a node.
 #[derive(Default)]
 struct Place {
-    /// Those that are free, the least recently used in front, with the time of that use.
+    /// Free connections, the least recently used in front, with the time of that use.
     free: VecDeque<(Instant, SocketAddr, Connection)>,
-    /// Those that are used.
+    /// Number of connections in use.
     used: usize,
 }
 
 impl Pool {
-    /// Connections that go by this RDMA device, where the transport says so.
+    /// Creates a pool whose connections use this RDMA device, if the transport says so.
     pub(crate) fn new(options: &Options, verbs: Option<&Domain>) -> Pool {
         let mut caller = CallerOptions::new(options.secret.clone());
         caller.limits.handshake = options.connect_within;
@@ -76,7 +75,8 @@ impl Pool {
         }
     }
 
-    /// Asks a node something. `cluster` is the fingerprint that it must have.
+    /// Sends a node a request and waits for the answer. `cluster` is the fingerprint that the node's
+    /// file must have.
     pub(crate) fn ask(
         &self,
         to: (NodeId, SocketAddr, u64),
@@ -86,9 +86,9 @@ impl Pool {
         self.send(to, request, deadline)?.receive(deadline)
     }
 
-    /// As [`Pool::ask`], without waiting for the answer. Who asks several nodes before it waits asks
-    /// them in the order of their numbers, and none twice: it has a connection of each meanwhile,
-    /// and others may wait for those.
+    /// As [`Pool::ask`], without waiting for the answer. A caller that asks several nodes before it
+    /// waits must ask them in the order of their numbers, and none twice: it holds a connection to each
+    /// meanwhile, and other callers may wait for those.
     pub(crate) fn send(
         &self,
         (node, address, cluster): (NodeId, SocketAddr, u64),
@@ -119,7 +119,7 @@ impl Pool {
         }
     }
 
-    /// Asks whoever is at an address something, on a connection of its own.
+    /// Sends a request to the node at an address, on a new connection.
     pub(crate) fn ask_anyone(
         &self,
         address: SocketAddr,
@@ -132,7 +132,7 @@ impl Pool {
         Ok((connection.caller.node(), answer))
     }
 
-    /// Asks a node something on a connection of its own, which stays the asker's.
+    /// Sends a node a request on a new connection, which the caller keeps.
     pub(crate) fn ask_apart(
         &self,
         (node, address, cluster): (NodeId, SocketAddr, u64),
@@ -168,11 +168,11 @@ impl Pool {
         })
     }
 
-    /// A connection that was used before and still can be.
+    /// Returns a connection that was used before and still can be.
     fn take_free(&self, node: NodeId, address: SocketAddr) -> Option<Connection> {
         loop {
-            // The most recently used, so that the others grow old. It is looked at, and closed if
-            // need be, while others have the lock: that takes system calls.
+            // The most recently used one, so that the others grow old. It is tested, and closed if need
+            // be, while other threads can have the lock: that takes system calls.
             let (since, at, connection) = self.places.lock().get_mut(&node)?.free.pop_back()?;
             let usable = at == address && since.elapsed() < self.idle_after;
             if usable && connection.caller.is_quiet() {
@@ -200,7 +200,7 @@ impl Pool {
         drop(old);
     }
 
-    /// How many connections there are to a node, free ones and used ones.
+    /// Returns how many connections to a node are free, and how many are in use.
     pub(crate) fn count(&self, node: NodeId) -> (usize, usize) {
         let places = self.places.lock();
         places
@@ -209,8 +209,8 @@ impl Pool {
     }
 }
 
-/// The right to use a connection to a node; given back when dropped, with a connection that can be
-/// used again if there is one.
+/// The right to use a connection to a node. It is given back when dropped, with a connection if one can
+/// be used again.
 struct Lent<'a> {
     pool: &'a Pool,
     node: NodeId,
@@ -250,7 +250,7 @@ fn connect(
     }
     options.limits.handshake = options.limits.handshake.min(left);
     let caller = Caller::connect(address, &options).map_err(|error| {
-        // Another file of the cluster may help against these.
+        // A newer file of the cluster may help against these.
         let stale = matches!(
             &error,
             CallError::Refused { refused, .. } if matches!(refused.code, Code::Cluster | Code::Node)
@@ -269,8 +269,8 @@ fn connect(
 }
 
 impl Connection {
-    /// Whether the node at the other end is there still, as far as is known here, when all requests
-    /// were answered.
+    /// Returns `true` if the connection is still open, as far as is known here. All requests on it must
+    /// have been answered.
     pub(crate) fn lasts(&self) -> bool {
         self.caller.is_quiet()
     }

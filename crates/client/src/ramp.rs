@@ -1,12 +1,12 @@
-//! Read-atomic keys (paper 1; RAMP): several of them are read, or written, such that whoever reads sees
-//! all or nothing of what was written together, and nobody waits for anybody.
+//! Read-atomic keys (paper 1; RAMP): several of them are read, or written, such that a reader sees all
+//! or nothing of what was written together, and no transaction waits for another.
 //!
 //! | | who does it |
 //! |---|---|
 //! | a read | the client, unless [`Reads::ByNode`] says otherwise: it asks the partitions of the keys, all at once, and asks those again that lag behind the others; see [`cluster::ramp`] |
 //! | a write | a node that leads one of the partitions; it coordinates |
 //!
-//! What was answered in a round is not asked again when another partition does not answer.
+//! An answer from an earlier attempt of a round is kept when another partition does not answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,31 +29,31 @@ use crate::one_sided::OneSided;
 use crate::options::Reads;
 use crate::pool::{Failure, Sent};
 
-/// How long it takes at most to read what has come.
+/// Longest time for reading an answer that has already arrived.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
-/// What a client's [`Client::get_all`] have cost so far.
+/// Costs of a client's [`Client::get_all`] so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadCounts {
     /// Calls that have ended with values.
     pub reads: u64,
-    /// Those of them that took more than one round.
+    /// Calls among them that took more than one round.
     pub several_rounds: u64,
     /// Rounds of all calls.
     pub rounds: u64,
-    /// How often a call began again, because it was too slow for what is kept.
+    /// Number of times that a call began again, because it took longer than old versions are kept.
     pub restarts: u64,
     /// Versions that were not there although others tell of them: a partition has lost what it had
     /// acknowledged.
     pub lost: u64,
-    /// Keys whose newest version was read in memory that a node has published it in.
+    /// Keys whose newest version was read in the memory of the node that has published it.
     pub in_memory: u64,
-    /// Keys for which a node had to be asked although some may be read in memory.
+    /// Keys for which a node had to be asked although some could be read in memory.
     pub asked: u64,
 }
 
-/// [`ReadCounts`] as they grow.
+/// The counters behind [`ReadCounts`].
 #[derive(Default)]
 pub(crate) struct Counters {
     reads: AtomicU64,
@@ -79,7 +79,7 @@ impl Counters {
     }
 }
 
-/// One partition's part of a round: the places of its keys, and how they are asked for.
+/// One partition's part of a round: the places of its keys, and the request that was sent.
 struct Part<'a> {
     partition: PartitionId,
     node: NodeId,
@@ -88,13 +88,12 @@ struct Part<'a> {
 }
 
 impl Client {
-    /// The values of read-atomic keys; of one that is absent or no string, none. Of what was written
-    /// by one [`Client::put_all`], or another command that only writes, all is seen or nothing, and
-    /// no value is older than what was acknowledged before the call.
+    /// Returns the values of read-atomic keys; `None` for one that is absent or no string. Of what one
+    /// [`Client::put_all`] has written, or another command that only writes, the call sees all or
+    /// nothing, and no value is older than what was acknowledged before the call.
     ///
-    /// What is written by one algorithm can be read by any. [`Algorithm::Fast`] and
-    /// [`Algorithm::Hybrid`] read alike: one round trip, or two if a writer is met.
-    /// [`Algorithm::Small`] takes two.
+    /// Any algorithm can read what any other has written. [`Algorithm::Fast`] and [`Algorithm::Hybrid`]
+    /// read alike: one round trip, or two if a write is under way. [`Algorithm::Small`] takes two.
     ///
     /// # Errors
     /// See [`Error`]; [`Abort::Unsupported`] if a key is not read atomic.
@@ -149,10 +148,10 @@ impl Client {
         Ok(strings(replies))
     }
 
-    /// Sets read-atomic keys for good, or deletes them where there is no value: [`Client::get_all`]
-    /// sees all of it or nothing. Of a key that comes repeatedly the last one counts. Writers do not
-    /// wait for each other: of two that write the same keys at one time, each key ends with the
-    /// value of the same one, whatever they had read before.
+    /// Sets read-atomic keys that do not expire, or deletes those without a value: [`Client::get_all`]
+    /// sees all of it or nothing. Of a key that occurs repeatedly the last value counts. Writers do not
+    /// wait for each other: of two that write the same keys at one time, the same one determines each
+    /// key's value.
     ///
     /// # Errors
     /// See [`Error`]; [`Abort::Unsupported`] if a key is not read atomic.
@@ -179,8 +178,8 @@ impl Client {
         check(&replies)
     }
 
-    /// What this client's [`Client::get_all`] have cost so far; those that nodes have run are in their
-    /// figures instead.
+    /// Returns the costs of this client's [`Client::get_all`] so far. Reads that nodes have run are in
+    /// the nodes' own figures.
     #[must_use]
     pub fn read_counts(&self) -> ReadCounts {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -197,7 +196,7 @@ impl Client {
         }
     }
 
-    /// Checks that keys are read atomic.
+    /// Returns an error if a key is not read atomic.
     fn check_declared(&self, keys: &[&[u8]], deadline: Instant) -> Result<(), Error> {
         let find = |known: &Known| {
             let declared = known.topology.read_atomic();
@@ -207,7 +206,7 @@ impl Client {
         if find(&known).is_none() {
             return Ok(());
         }
-        // Another file may declare it.
+        // A newer file may declare it.
         self.map.refresh(&known, &self.pool, deadline);
         find(&self.map.current()).map_or(Ok(()), |key| {
             let key = key.escape_ascii();
@@ -219,8 +218,8 @@ impl Client {
         })
     }
 
-    /// Asks the partitions what is to be asked, all at once, and waits for all of them. `Again` if
-    /// one of them has not answered.
+    /// Asks all partitions at once, and waits for all of them. Returns `Again` if one of them has not
+    /// answered.
     fn round(
         &self,
         known: &Arc<Known>,
@@ -243,7 +242,7 @@ impl Client {
         let parts = self.send_asks(known, reading, one_sided.is_some(), patience);
         let (mut last, mut failed) = (Step::Wait, None);
         for part in parts {
-            // What has come while others were waited for is there, and read at once.
+            // An answer that arrived while the client waited for others can be read at once.
             let patience = deadline.min(patience.max(Instant::now() + AT_ONCE));
             let answer = part.sent.and_then(|sent| sent.receive(patience));
             known.learn(part.partition, part.node, &answer);
@@ -273,7 +272,7 @@ impl Client {
             }
         }
         Ok(match failed {
-            // What it would have answered is not asked any more if the round is over.
+            // If the round is over, the missing answer is not needed any more.
             Some(again) if last == Step::Wait => Err(again),
             _ => Ok(last),
         })
@@ -307,7 +306,7 @@ impl Client {
     }
 }
 
-/// The values of those that are strings.
+/// Returns the values of those replies that are strings.
 fn strings(replies: Vec<OwnedReply>) -> Vec<Option<Vec<u8>>> {
     let value = |reply: OwnedReply| match reply {
         OwnedReply::Bytes(bytes) => Some(bytes),
@@ -316,7 +315,7 @@ fn strings(replies: Vec<OwnedReply>) -> Vec<Option<Vec<u8>>> {
     replies.into_iter().map(value).collect()
 }
 
-/// The request for a part of a round. If slots are to be `located`, it asks for newest versions.
+/// Returns the request for a part of a round. If slots are to be `located`, it asks for newest versions.
 fn request(asks: Vec<Ask<'_>>, located: bool) -> Request<'_> {
     match located {
         true => Request::Locate {

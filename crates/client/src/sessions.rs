@@ -3,9 +3,9 @@
 //! A transaction that has a number in a session can be sent again: the partition executes it once.
 //!
 //! Invariants:
-//! 1. A session has one transaction under way at a time: whoever takes one has it alone.
+//! 1. A session has one transaction under way at a time: the call that takes a session has it alone.
 //! 2. No number is used twice for different transactions.
-//! 3. A session comes back only if it is known what its last transaction came to.
+//! 3. A session is given back only if the outcome of its last transaction is known.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,19 +14,19 @@ use base::PartitionId;
 use base::participant::Sequenced;
 use parking_lot::Mutex;
 
-/// One that was not used for so long is not used again: partitions forget sessions that are silent
-/// for twice as long, and asking in vain costs a round trip.
+/// A session that was not used for so long is not used again: partitions forget sessions that are silent
+/// for twice as long, and a request to a forgotten session costs a round trip.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// See the module's description.
+/// The free sessions of a client.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    /// Those that are free, with their last numbers and when they were used, the latest at the end.
+    /// Free sessions, with their last numbers and when they were used, the latest at the end.
     free: Mutex<HashMap<PartitionId, Vec<(Instant, Sequenced)>>>,
 }
 
 impl Sessions {
-    /// A session that is free, with its next number.
+    /// Returns a free session, with its next number.
     pub(crate) fn take(&self, of: PartitionId) -> Option<Sequenced> {
         let mut free = self.free.lock();
         let here = free.get_mut(&of)?;
@@ -48,7 +48,7 @@ impl Sessions {
         free.entry(of).or_default().push((Instant::now(), last));
     }
 
-    /// A partition has forgotten a session; others were not heard of for longer.
+    /// Notes that a partition has forgotten a session; the free ones were not used for longer.
     pub(crate) fn forget(&self, of: PartitionId) {
         self.free.lock().remove(&of);
     }

@@ -1,8 +1,8 @@
-//! Transactions in steps: reads, then writes, on condition that the reads hold.
+//! Transactions in steps: reads, then writes, on the condition that the values read are unchanged.
 //!
-//! A read asks for a value and its version; writes wait in the client. The commit is one
-//! transaction: a `Check` for each version that was read, then the writes. If a check fails,
-//! everything begins anew.
+//! A read asks for a value and its version; writes are kept in the client. The commit is one
+//! transaction: a `Check` for each version that was read, then the writes. If a check fails, everything
+//! begins anew.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -17,31 +17,31 @@ use crate::backoff::Backoff;
 use crate::client::{Client, check, unexpected, value};
 use crate::error::Error;
 
-/// What the closure of [`Client::transact`] reads and writes.
+/// The transaction that the closure of [`Client::transact`] reads and writes by.
 pub struct Txn<'a> {
     client: &'a Client,
     deadline: Instant,
-    /// What was read: with its version.
+    /// Values that were read, with their versions.
     reads: BTreeMap<Vec<u8>, (Version, Option<Vec<u8>>)>,
-    /// How many reads that was; what one read has seen is of one moment.
+    /// Number of reads; the values of one read are of one moment.
     moments: u32,
-    /// Tokens of locks, that none is to have seen greater ones of.
+    /// Tokens of locks: the transaction takes effect only if no greater token has been seen.
     guards: BTreeMap<Vec<u8>, u64>,
-    /// What is to be written; `None` deletes.
+    /// Values to be written; `None` deletes the key.
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
 impl Client {
-    /// Runs a transaction in steps. The closure reads and writes by its [`Txn`]; when it returns
-    /// `Ok`, all that it wrote takes effect at once, if all that it read is still so. Else it is run
+    /// Runs a transaction in steps. The closure reads and writes through its [`Txn`]; when it returns
+    /// `Ok`, all its writes take effect at once if all that it read is unchanged. Otherwise it is run
     /// again, until the call's time is up.
     ///
-    /// What the closure reads may be of several moments; that is found out only at the end, and
-    /// then the closure is run again, also if it gave up by [`Error::cancelled`]. So it should do
+    /// The values that the closure reads may be of several moments; that is found only at the end, and
+    /// then the closure is run again, also if it gave up with [`Error::cancelled`]. So it should do
     /// nothing that cannot be undone, and not loop on what it reads.
     ///
     /// # Errors
-    /// See [`Error`]; those of the closure are passed on, and then nothing has happened.
+    /// See [`Error`]; an error of the closure is returned to the caller, and then nothing has happened.
     pub fn transact<T>(
         &self,
         mut body: impl FnMut(&mut Txn<'_>) -> Result<T, Error>,
@@ -60,7 +60,7 @@ impl Client {
             let outcome = body(&mut txn);
             match &outcome {
                 Ok(_) => {}
-                // It may have come to that by reads of several moments.
+                // Reads of several moments may have caused this error.
                 Err(Error::Cancelled(_) | Error::Operation { .. }) => {
                     txn.writes.clear();
                     txn.guards.clear();
@@ -70,7 +70,7 @@ impl Client {
             match txn.commit() {
                 Ok(()) => return outcome,
                 Err(Error::Aborted(Abort::Precondition { .. })) => {}
-                // What the closure has to say matters more than that it could not be validated.
+                // The closure's own error matters more than a failed validation.
                 Err(error) => return outcome.and(Err(error)),
             }
             if !backoff.pause() {
@@ -84,7 +84,8 @@ impl Client {
 }
 
 impl Txn<'_> {
-    /// The value of a key, if it is there: what this transaction has written, or has read before.
+    /// Returns the value of a key: what this transaction has written or read before, or the stored
+    /// value. `None` if the key is absent.
     ///
     /// # Errors
     /// See [`Error`]; pass it on.
@@ -93,8 +94,8 @@ impl Txn<'_> {
         Ok(values.remove(0))
     }
 
-    /// The values of keys, as [`Txn::get`]; those that were not read before are of one moment, and
-    /// cost one round trip.
+    /// Returns the values of keys, as [`Txn::get`]; those that were not read before are of one moment,
+    /// and cost one round trip.
     ///
     /// # Errors
     /// See [`Error`]; pass it on.
@@ -133,10 +134,11 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Sets a key when the transaction commits, whatever is there, for good.
+    /// Sets a key when the transaction commits. The key does not expire, and an earlier value is
+    /// replaced.
     ///
     /// # Errors
-    /// The key or the value is longer than any store takes.
+    /// Returns an error if the key or the value is longer than any store takes.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         if key.len() > Limits::MAX_KEY || value.len() > Limits::MAX_VALUE {
             let error = OpError::TooLong;
@@ -154,16 +156,16 @@ impl Txn<'_> {
         self.writes.insert(key.to_vec(), None);
     }
 
-    /// Has the transaction take effect only if no partition of its keys has seen a greater token of
-    /// the lock; each has seen this one then. Of several tokens of one lock the least counts. If one
-    /// is stale, the call ends with [`Abort::Stale`]. The lock's name is no key.
+    /// Makes the transaction take effect only if no partition of its keys has seen a greater token of
+    /// the lock; each partition has seen this one then. Of several tokens of one lock the least counts.
+    /// If one is stale, the call ends with [`Abort::Stale`]. The lock's name is not a key.
     pub fn guard(&mut self, lock: &[u8], token: u64) {
         let least = self.guards.entry(lock.to_vec()).or_insert(token);
         *least = token.min(*least);
     }
 
     fn commit(self) -> Result<(), Error> {
-        // What one read has seen was so at that moment.
+        // The values of one read were current at one moment.
         if self.writes.is_empty() && self.guards.is_empty() && self.moments <= 1 {
             return Ok(());
         }

@@ -7,7 +7,7 @@
 //! | way | what it does |
 //! |---|---|
 //! | copy | `memcpy` of the values alone: the limit |
-//! | words | the same words that a reader asks for, one atomic load each |
+//! | words | the words that a reader asks for, one atomic load each |
 //! | checked | a read by `Reader`: those, the header, checksums, keys |
 //! | owned | the same, with a copy of each value, as a client hands it out |
 //! | publish | the owner's side: a write is noted, and its version published |
@@ -25,7 +25,7 @@ use kumiki_cluster::ramp::slots::{Address, Ask, Options, Reader, Slots};
 
 /// Keys of one transaction.
 const KEYS: usize = 8;
-/// Keys that there are: their slots are larger than the processor's caches near it.
+/// Number of keys: their slots are larger than the processor's nearest caches.
 const STORED: usize = 1_000;
 const TURNS: usize = 40;
 
@@ -64,7 +64,7 @@ impl RemoteMemory for Mapped {
     }
 }
 
-/// Everything that is measured.
+/// State of the measurement.
 struct Bench {
     slots: Slots,
     mapped: Mapped,
@@ -81,7 +81,7 @@ impl Bench {
     fn new(value: usize) -> Bench {
         let memory = Shared((0..8 << 20).map(|_| AtomicU64::new(0)).collect());
         let options = Options {
-            // A turn of the benchmark on a busy machine is no read that was stopped.
+            // A turn of the benchmark on a busy machine must not count as a read that was stopped.
             grace: Duration::from_secs(3600),
             ..Options::new(1)
         };
@@ -126,7 +126,7 @@ impl Bench {
         published.expect("there is room")
     }
 
-    /// The keys of the next transaction: anywhere, and the same for all ways.
+    /// Returns the keys of the next transaction: anywhere, and the same for all ways.
     fn next(&mut self) -> [usize; KEYS] {
         std::array::from_fn(|_| {
             self.at = (self.at + 389) % STORED;

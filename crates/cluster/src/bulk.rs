@@ -1,5 +1,5 @@
-//! Bulks: transactions that come and are answered together, each of which is executed by itself
-//! (paper 5, section 3.1.3; where one failure is to fail all, they are one transaction).
+//! Bulks: transactions that come and are answered together, each of which is executed by itself (paper
+//! 5, section 3.1.3; transactions that must fail together are one transaction).
 
 use base::participant::Participant;
 use base::partition::OwnedReply;
@@ -9,12 +9,12 @@ use crate::due::{Due, Haste};
 use crate::message::Answer;
 use crate::node::{Asker, Node};
 
-/// What became of a transaction, and the epoch until which that waits.
+/// Outcome of a transaction, and the epoch for which its answer waits.
 pub(crate) type Outcome = (Epoch, Result<Vec<OwnedReply>, Abort>);
 
 impl<C> Node<C> {
-    /// Executes them one after the other, and answers when all is known. Nothing waits for holds:
-    /// whoever meets one is told so, and may send it by itself.
+    /// Executes the transactions one after the other, and answers when all outcomes are known. None of
+    /// them waits for holds: one that meets a hold is answered so, and its client may send it by itself.
     pub(crate) fn execute_each(
         &mut self,
         partition: &mut impl Participant,
@@ -47,14 +47,14 @@ impl<C> Node<C> {
     }
 }
 
-/// What is said of a bulk of whose epochs all are durable or lost. They may be of several
-/// leaderships: each is asked about.
+/// Returns the answer for a bulk all of whose epochs are durable or lost. They may be of several
+/// leaderships: each is looked up.
 pub(crate) fn told(outcomes: Vec<Outcome>, partition: &impl Participant) -> Answer {
     let known = |(epoch, outcome): Outcome| match outcome {
         Ok(_) if partition.is_lost(epoch) => Err(Abort::Unknown {
             what: "the node that was asked has ceased to lead the partition".to_owned(),
         }),
-        // What it shows is not sure; it can be tried again.
+        // What the abort shows may be lost; the transaction can be tried again.
         Err(_) if partition.is_lost(epoch) => Err(Abort::Elsewhere { leader: None }),
         outcome => outcome,
     };

@@ -1,14 +1,14 @@
-//! A hybrid clock: it follows the machine's time, never goes back, and never behind what was heard
-//! of others.
+//! A hybrid clock: it follows the machine's time, never goes back, and never falls behind the points
+//! that it has received from other nodes.
 //!
 //! Invariants:
 //! 1. Each point that [`HybridClock::next`] gives is above all points given or witnessed before.
-//! 2. What is witnessed takes the clock at most [`BOUND_MS`] ahead of the machine's time, so that
-//!    one node whose clock is wrong does not take the whole cluster into the future.
+//! 2. Witnessed points take the clock at most [`BOUND_MS`] ahead of the machine's time, so that one node
+//!    whose clock is wrong does not take the whole cluster into the future.
 
 use base::Timestamp;
 
-/// How far ahead of this machine's time others may take the clock, in milliseconds.
+/// How far ahead of this machine's time other nodes may take the clock, in milliseconds.
 pub const BOUND_MS: u64 = 10_000;
 
 /// A clock of one node.
@@ -16,7 +16,7 @@ pub const BOUND_MS: u64 = 10_000;
 pub struct HybridClock {
     /// The greatest point that was given or witnessed.
     last: Timestamp,
-    /// Whether the last witness was too far ahead, so that it is said once for each time it begins.
+    /// The last witness was too far ahead, so that the warning is logged once for each time it begins.
     has_warned: bool,
 }
 
@@ -27,12 +27,12 @@ pub struct HybridClock {
      check the time on both"
 )]
 pub struct TooFarAhead {
-    /// How far, in milliseconds.
+    /// How far ahead it is, in milliseconds.
     pub ahead_ms: u64,
 }
 
 impl HybridClock {
-    /// A clock that goes on from `last`, such as the greatest point known before a restart.
+    /// Returns a clock that goes on from `last`, such as the greatest point known before a restart.
     #[must_use]
     pub fn after(last: Timestamp) -> HybridClock {
         HybridClock {
@@ -41,22 +41,23 @@ impl HybridClock {
         }
     }
 
-    /// The next point, `physical_ms` being the machine's time in milliseconds since the Unix epoch.
+    /// Returns the next point; `physical_ms` is the machine's time in milliseconds since the Unix epoch.
     pub fn next(&mut self, physical_ms: u64) -> Timestamp {
         self.last = Timestamp::at_ms(physical_ms).max(self.last.next());
         self.last
     }
 
-    /// The greatest point that was given or witnessed.
+    /// Returns the greatest point that was given or witnessed.
     #[must_use]
     pub fn last(&self) -> Timestamp {
         self.last
     }
 
-    /// Learns of a point that another node gave.
+    /// Takes over a point that another node gave.
     ///
     /// # Errors
-    /// [`TooFarAhead`]: nothing was learned. It is logged, once until a point is taken over again.
+    /// [`TooFarAhead`]: the clock is unchanged. The error is logged once, until a point is taken over
+    /// again.
     pub fn witness(&mut self, other: Timestamp, physical_ms: u64) -> Result<(), TooFarAhead> {
         let ahead_ms = other.ms().saturating_sub(physical_ms);
         if ahead_ms > BOUND_MS {
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_only_grow_whatever_the_machine_says() {
+    fn points_only_grow_also_if_the_machine_s_clock_goes_back() {
         let mut clock = HybridClock::default();
         let times = [1000, 1000, 1001, 5, 5, 1001, 1002, 0];
         let points: Vec<_> = times.iter().map(|&ms| clock.next(ms)).collect();

@@ -44,7 +44,7 @@
 //! | 64 | notice: abort | id |
 //! | 65 | notice: forget | id |
 //!
-//! What bodies are made of:
+//! Elements of bodies:
 //!
 //! | name | encoding |
 //! |---|---|
@@ -59,9 +59,9 @@
 //! | roll | see `roll` |
 //!
 //! Invariants:
-//! 1. One message has one encoding: what is decoded and encoded again is the same bytes.
-//! 2. Decoding panics for no input, and what it allocates is bounded by the length of its input: a
-//!    count of more things than bytes follow is refused.
+//! 1. One message has one encoding: decoding and encoding it again gives the same bytes.
+//! 2. Decoding never panics, and what it allocates is bounded by the length of its input: a count of
+//!    more things than bytes follow is refused.
 //! 3. Operations borrow their keys and values from the input.
 
 mod roll;
@@ -140,10 +140,10 @@ pub fn encode(message: &Message<'_>, to: &mut Vec<u8>) {
     }
 }
 
-/// Reads a message, which is all of `bytes`.
+/// Decodes a message, which is all of `bytes`.
 ///
 /// # Errors
-/// What is wrong with them.
+/// [`Malformed`] says what is wrong with the bytes.
 pub fn decode(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
     let mut from = Reader::new(bytes);
     let version = from.u8()?;
@@ -168,7 +168,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
     Ok(message)
 }
 
-/// By their numbers.
+/// Each list has its values in the order of their numbers.
 const ISOLATIONS: [Isolation; 2] = [Isolation::Serializable, Isolation::ReadAtomic];
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::Fast, Algorithm::Small, Algorithm::Hybrid];
 

@@ -1,4 +1,4 @@
-//! What a node does for its callers: transactions over any partitions.
+//! A node's work for its callers: transactions over any partitions.
 //!
 //! | the operations are | way |
 //! |---|---|
@@ -6,16 +6,15 @@
 //! | of several, and none writes | read everywhere, then checked for changes (module `reading`) |
 //! | of several | two-phase commit (module `two_phase`) |
 //! | on read-atomic keys, and they read | read in rounds (module `ramp::rounds`), also if all are of one partition |
-//! | of several, and they write such keys | two-phase commit that holds nothing; the caller is told when all have committed |
+//! | of several, and they write such keys | two-phase commit that holds nothing; the caller is answered when all have committed |
 //!
-//! Guards (`Op::Guard`) have no partition of their own: each that takes part executes them. A
-//! transaction of several partitions has no time of its own that it could tell (`Op::Now`), and is
-//! refused if it asks for it.
+//! Guards (`Op::Guard`) have no partition of their own: each participant executes them. A transaction of
+//! several partitions has no time of its own, so `Op::Now` is refused in it.
 //!
 //! Invariants:
-//! 1. A caller is told once.
-//! 2. "Nothing has happened" is said only when that is durable: after a vote against, or the home's
-//!    consent.
+//! 1. A caller is answered once.
+//! 2. The answer "nothing has happened" is given only when that is durable: after a vote against, or the
+//!    home's consent.
 //! 3. Another attempt begins only when the last one cannot commit any more.
 
 use std::cmp::Reverse;
@@ -35,10 +34,10 @@ use crate::wires::Lost;
 /// A transaction under way.
 pub(crate) struct Coordination<C> {
     pub(crate) caller: Caller<C>,
-    /// The operations, encoded; nothing for [`Manner::Reading`], which knows what it wants.
+    /// The operations, encoded; empty for [`Manner::Reading`], which has the keys itself.
     pub(crate) ops: Vec<u8>,
-    /// The partition of each operation, or of each key for [`Manner::Reading`]; `None` of what is
-    /// executed wherever the others are.
+    /// The partition of each operation, or of each key for [`Manner::Reading`]; `None` for an operation
+    /// that each participant executes.
     pub(crate) places: Vec<Option<PartitionId>>,
     pub(crate) read_only: bool,
     pub(crate) manner: Manner,
@@ -49,34 +48,34 @@ pub(crate) struct Coordination<C> {
     pub(crate) attempt_begun: Duration,
     pub(crate) stage: Stage,
     pub(crate) parts: Vec<Part>,
-    /// Answers that are missing.
+    /// Number of missing answers.
     pub(crate) missing: usize,
-    /// Of a validated read: whether the own part was read at once, before any other.
+    /// Of a validated read: the own part was read at once, before any other.
     pub(crate) own_first: bool,
 }
 
-/// What a caller wants beside its operations.
+/// What a caller wants besides its operations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wish {
     None,
-    /// What is only read is held, too.
+    /// Keys that are only read are held, too.
     Holds,
-    /// They are to read or to write read-atomic keys, by this algorithm.
+    /// The operations must read or write read-atomic keys, by this algorithm.
     Ramp(Algorithm),
 }
 
 /// How a transaction of several partitions is executed.
 pub(crate) enum Manner {
     Serializable,
-    /// With holds also for what is only read.
+    /// With holds also for keys that are only read.
     Holding,
     /// It writes read-atomic keys.
     Writing(Algorithm),
-    /// It reads such.
+    /// It reads read-atomic keys.
     Reading(Box<Reading>),
 }
 
-/// How far it is.
+/// Progress of a transaction.
 #[derive(Clone, Debug)]
 pub(crate) enum Stage {
     /// Before an attempt.
@@ -92,7 +91,7 @@ pub(crate) enum Stage {
     Preparing {
         id: TransactionId,
     },
-    /// The home is asked to abort, because of this; again from this time on.
+    /// The home is asked to abort, for this reason; again from this time on.
     Abandoning {
         id: TransactionId,
         why: Abort,
@@ -100,7 +99,7 @@ pub(crate) enum Stage {
     },
 }
 
-/// What of a transaction is of one partition.
+/// The part of a transaction that belongs to one partition.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) of: PartitionId,
@@ -114,16 +113,16 @@ pub(crate) struct Part {
 /// Pauses between attempts double from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_micros(300);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// The least pause while nobody is known to lead a partition.
+/// The least pause while no node is known to lead a partition.
 const LEADERLESS_PAUSE: Duration = Duration::from_millis(5);
-/// So many attempts follow each other at once when a timestamp was overtaken.
+/// Number of attempts that follow each other at once when a timestamp was overtaken.
 const HASTY_ATTEMPTS: u32 = 4;
-/// How far a timestamp goes beyond one that has overtaken it, in points of the clock, for each time
-/// that it was overtaken; and how often that grows. It stays far below a millisecond: clocks that
-/// overtake each other must not leave the time of day behind.
+/// How far a timestamp goes beyond one that has overtaken it, in points of the clock, for each time that
+/// it was overtaken; and how often that grows. It stays far below a millisecond, so that clocks that
+/// overtake each other do not leave the time of day behind.
 const LEAP: u64 = 64;
 const LEAPS: u64 = 64;
-/// A validated read that fails so often takes holds instead.
+/// A validated read that fails this often takes holds instead.
 pub(crate) const READ_ATTEMPTS: u32 = 8;
 
 impl<C> Node<C> {
@@ -175,7 +174,7 @@ impl<C> Node<C> {
         self.attempt(partition, number);
     }
 
-    /// The partition of each operation, as in [`Coordination::places`].
+    /// Returns the partition of each operation, as in [`Coordination::places`].
     fn places(&self, ops: &[Op<'_>]) -> Result<Vec<Option<PartitionId>>, Abort> {
         check_guards(ops)?;
         let along = !ops.iter().all(Op::goes_along);
@@ -197,7 +196,7 @@ impl<C> Node<C> {
         Ok(places)
     }
 
-    /// How operations are executed. What is refused does not depend on where keys lie.
+    /// Returns how operations are executed. Refusals do not depend on where keys lie.
     fn manner(&self, ops: &[Op<'_>], wish: Wish) -> Result<Manner, Refusal> {
         let declared = self.topology.read_atomic();
         let way = classify(declared, ops)?;
@@ -276,7 +275,7 @@ impl<C> Node<C> {
         c.ops = bytes;
     }
 
-    /// The coordination, if this attempt is its current one.
+    /// Returns the coordination, if this attempt is its current one.
     pub(crate) fn current(
         &mut self,
         (number, attempt): (u64, u32),
@@ -285,7 +284,7 @@ impl<C> Node<C> {
         (coordination.attempt == attempt).then_some(coordination)
     }
 
-    /// Another node has executed the whole transaction, or this one has.
+    /// Handles the answer of the partition that executed the whole transaction.
     pub(crate) fn on_forwarded(
         &mut self,
         partition: &mut impl Participant,
@@ -321,8 +320,8 @@ impl<C> Node<C> {
         }
     }
 
-    /// What a caller is told if nothing has happened because a partition did not answer. Another of
-    /// its nodes may, if it has others.
+    /// Returns the abort for a caller if nothing has happened because a partition did not answer. If the
+    /// partition has other nodes, one of them may answer.
     pub(crate) fn unreached(&self, of: PartitionId, what: String) -> Abort {
         if self.leaders.is_replicated(of) {
             let leader = self.leaders.leader(of);
@@ -342,7 +341,7 @@ impl<C> Node<C> {
         self.finish(partition, c.caller, Err(Abort::Unknown { what }));
     }
 
-    /// Nothing has happened: tries again if that may help, or tells the caller.
+    /// Ends an attempt without effect: tries again if that may help, or answers the caller.
     pub(crate) fn again_or_end(
         &mut self,
         partition: &mut impl Participant,
@@ -354,8 +353,8 @@ impl<C> Node<C> {
         let mut abort = abort;
         let again = match &abort {
             Abort::Overtaken { newest } => {
-                // A little more each time, so that a clock which is behind catches up with one that
-                // goes on.
+                // A little more each time, so that a clock which is behind catches up with one that goes
+                // on.
                 let beyond = Timestamp(newest.0 + LEAP * u64::from(c.attempt - 1).min(LEAPS));
                 let witnessed = self.clock.witness(beyond, partition.time_ms());
                 if let Err(error) = &witnessed {
@@ -381,7 +380,7 @@ impl<C> Node<C> {
         };
         let longest = LONGEST_PAUSE.min(FIRST_PAUSE * (1 << (c.attempt - 1).min(10)));
         let pause = match abort {
-            // Nobody has to end first.
+            // No other transaction has to end first.
             Abort::Overtaken { .. } if c.attempt <= HASTY_ATTEMPTS => Duration::ZERO,
             _ => longest.mul_f64(0.5 + self.random.f64() / 2.0),
         };
@@ -389,11 +388,11 @@ impl<C> Node<C> {
             .push(Reverse((self.now + pause.max(least), number)));
     }
 
-    /// Gives up what has waited for too long.
+    /// Gives up attempts that have waited for too long.
     pub(crate) fn sweep_coordinations(&mut self, partition: &mut impl Participant) {
         let (now, limits) = (self.now, self.timeouts);
         let late = |c: &Coordination<C>| {
-            // Whoever is asked may wait for holds by itself.
+            // The node that was asked may itself wait for holds.
             let patience = limits.answer + limits.hold;
             !matches!(c.stage, Stage::Paused) && c.attempt_begun + patience <= now
         };
@@ -429,7 +428,7 @@ fn placeless() -> Abort {
     Abort::Unavailable { what }
 }
 
-/// The operations by partition, in their order.
+/// Divides the operations by partition, in their order.
 fn divide(places: &[Option<PartitionId>]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for place in places.iter().flatten() {
@@ -450,7 +449,7 @@ fn divide(places: &[Option<PartitionId>]) -> Vec<Part> {
     parts
 }
 
-/// The parts' replies in the order of the operations.
+/// Returns the parts' replies in the order of the operations.
 pub(crate) fn together(count: usize, parts: Vec<Part>) -> Vec<OwnedReply> {
     let mut replies: Vec<OwnedReply> = vec![OwnedReply::Nil; count];
     for part in parts {
@@ -462,7 +461,7 @@ pub(crate) fn together(count: usize, parts: Vec<Part>) -> Vec<OwnedReply> {
     replies
 }
 
-/// An abort of a part, in terms of the whole transaction.
+/// Translates the abort of a part into one of the whole transaction.
 pub(crate) fn whole(abort: Abort, part: &Part) -> Abort {
     match abort {
         Abort::Precondition { op } => Abort::Precondition {

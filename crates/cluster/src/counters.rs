@@ -1,13 +1,13 @@
-//! What has happened at a node.
+//! Counters of a node.
 
-/// Since the start.
+/// Counters since the start of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Transactions over other partitions that took effect.
     pub committed: u64,
-    /// Those that did not.
+    /// Transactions over other partitions that did not.
     pub aborted: u64,
-    /// Those whose outcome their caller was not told.
+    /// Transactions whose outcome their caller did not learn.
     pub unknown: u64,
     /// Attempts beyond the first.
     pub retried: u64,
@@ -17,7 +17,7 @@ pub struct Counters {
     pub died: u64,
     /// Requests that waited for holds.
     pub waited: u64,
-    /// Those of them that were to commit a read-atomic write.
+    /// Requests among them that were to commit a read-atomic write.
     pub commits_waited: u64,
     /// Reads over several partitions whose versions had to be compared once more.
     pub compared: u64,
@@ -31,18 +31,19 @@ pub struct Counters {
     pub redirected: u64,
     /// Answers that could not be given because the leadership ended before they were durable.
     pub lost: u64,
-    /// Attempts that were refused because somebody asked before they came.
+    /// Attempts that were refused because a node asked for their outcome before they came.
     pub refused: u64,
     /// Read-atomic reads over several partitions that were begun.
     pub ramp_reads: u64,
-    /// Those of them that needed a second round, and more.
+    /// Reads among them that needed a second round, and more.
     pub ramp_second_rounds: u64,
-    /// How often they began again, because versions were replaced long ago or could not be had.
+    /// Number of times that they began again, because versions were replaced long ago or could not be
+    /// had.
     pub ramp_restarts: u64,
-    /// Versions that must have been there and were not: lost by a partition.
+    /// Versions that should have been there and were not: lost by a partition.
     pub ramp_lost: u64,
     /// Read-atomic writes over several partitions that were begun.
     pub ramp_writes: u64,
-    /// Attempts of them at whose keys there were newer versions.
+    /// Attempts of them that found newer versions of their keys.
     pub ramp_overtaken: u64,
 }

@@ -1,4 +1,4 @@
-//! Answers that wait until what they tell is durable.
+//! Answers that wait until their content is durable.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,46 +11,46 @@ use crate::message::Answer;
 use crate::node::{Asker, Node};
 use crate::ramp::published::Located;
 
-/// Whether somebody waits for an answer.
+/// How urgent an answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Haste {
-    /// A sync is asked for.
+    /// A sync is requested.
     Soon,
-    /// Syncs that others need will do, or those of an idle log. An acknowledgement of a commit,
-    /// after which only notes are forgotten, is not worth a sync.
+    /// Syncs that others need will do, or those of an idle log. An acknowledgement of a commit, after
+    /// which only notes are forgotten, is not worth a sync.
     Leisure,
 }
 
-/// What somebody waits for.
+/// An answer that waits.
 #[derive(Debug)]
 pub(crate) enum Due {
     /// This answer.
     Answer(Answer),
-    /// Versions, which are published then.
+    /// Versions, which are published when they are durable.
     Located(Located),
-    /// The id of a session, which the partition has under this number then.
+    /// The id of a session, which the partition then has under this number.
     Session(u64),
-    /// These answers, each of which waits for an epoch of its own.
+    /// These answers, each of which waits for its own epoch.
     Each(Vec<Outcome>),
 }
 
-/// For so long answers that can wait do so.
+/// Time for which answers without haste wait.
 const LEISURE: Duration = Duration::from_millis(100);
 
-/// See the module's description.
+/// The answers that wait.
 #[derive(Default)]
 pub(crate) struct Dues {
-    /// By the epoch that each waits for, and in the order in which they came.
+    /// The answers by the epoch for which each waits, and in the order in which they came.
     waiting: BTreeMap<(Epoch, u64), (Asker, Due)>,
     sequence: u64,
-    /// The newest epoch that is asked for; zero if none is.
+    /// The newest epoch that is requested; zero if none is.
     until: Epoch,
-    /// The newest epoch of those that can wait, and since when there are any.
+    /// The newest epoch of the answers without haste, and since when there are any.
     leisure: Option<(Epoch, Duration)>,
 }
 
 impl Dues {
-    /// Has an answer wait for `epoch`.
+    /// Lets an answer wait for `epoch`.
     pub(crate) fn push(&mut self, epoch: Epoch, haste: Haste, due: (Asker, Due), now: Duration) {
         match haste {
             Haste::Soon => self.until = self.until.max(epoch),
@@ -63,8 +63,8 @@ impl Dues {
         self.waiting.insert((epoch, self.sequence), due);
     }
 
-    /// The next answer that waits for nothing any more: because its epoch is durable, or because it
-    /// is lost, which is said.
+    /// Takes the next answer that need not wait any more. The flag is `true` if its epoch was lost, and
+    /// `false` if that is durable.
     pub(crate) fn pop(
         &mut self,
         durable: Epoch,
@@ -84,7 +84,7 @@ impl Dues {
         None
     }
 
-    /// Asks for what has waited long enough.
+    /// Requests the epoch of answers without haste that have waited long enough.
     pub(crate) fn hurry(&mut self, now: Duration) {
         if let Some((epoch, since)) = self.leisure
             && since + LEISURE <= now
@@ -93,7 +93,7 @@ impl Dues {
         }
     }
 
-    /// The epoch that is asked for.
+    /// Returns the epoch that is requested.
     pub(crate) fn wants(&self) -> Option<Epoch> {
         let wanted = !self.waiting.is_empty() && self.until > Epoch::ZERO;
         wanted.then_some(self.until)
@@ -105,12 +105,12 @@ impl Dues {
 }
 
 impl<C> Node<C> {
-    /// Delivers the answers that have become durable, and others in place of those that are lost.
+    /// Delivers the answers that have become durable, and replaces those whose epoch was lost.
     pub(crate) fn deliver_due(&mut self, partition: &impl Participant) {
         if self.due.is_empty() {
             return;
         }
-        // Before it is asked what is lost, which is known before later epochs become durable.
+        // Read before `is_lost`: a lost epoch is known as lost before later epochs become durable.
         let durable = partition.durable();
         let is_lost = |epoch| partition.is_lost(epoch);
         while let Some((asker, due, is_lost)) = self.due.pop(durable, is_lost) {
@@ -125,12 +125,12 @@ impl<C> Node<C> {
         }
     }
 
-    /// What is said instead of an answer of which it will never be known whether it holds.
+    /// Returns the answer in place of one whose epoch was lost, so that its content may not hold.
     fn lost_answer(&mut self, partition: &impl Participant, due: &Due) -> Answer {
         self.counters.lost += 1;
         match (partition.failed(), due) {
             (Some(reason), _) => Answer::Failed(reason),
-            // Whatever it was, nothing has happened, or nothing that matters.
+            // For each of these, nothing has happened, or nothing that matters.
             (
                 None,
                 Due::Answer(Answer::Read { .. } | Answer::Versions(_) | Answer::Aborted(_))
@@ -164,7 +164,7 @@ impl<C> Node<C> {
         }
     }
 
-    /// The same for what is published then.
+    /// As [`Node::answer`], for versions that are published then.
     pub(crate) fn answer_located(
         &mut self,
         partition: &impl Participant,
@@ -193,7 +193,7 @@ fn opened(partition: &impl Participant, number: u64) -> Answer {
     match partition.opened(number) {
         Some(Ok(session)) => Answer::Session(session),
         Some(Err(abort)) => Answer::Aborted(abort),
-        // It was lost since it was asked.
+        // It was lost since it was asked for.
         None => Answer::Aborted(Abort::Elsewhere { leader: None }),
     }
 }
@@ -213,7 +213,7 @@ mod tests {
         kept
     }
 
-    /// The answers that leave because their epochs are durable, and those because they are lost.
+    /// Returns the answers that leave because their epochs are durable, and those whose epochs are lost.
     fn popped_and_lost(
         dues: &mut Dues,
         durable: u64,

@@ -1,4 +1,4 @@
-//! What a participant says and does about the end of attempts.
+//! A participant's part in the end of attempts.
 
 use base::participant::{Participant, State};
 use base::{Abort, Epoch, PartitionId, TransactionId};
@@ -9,13 +9,13 @@ use crate::node::Node;
 use crate::participation::REFUSAL_MS;
 
 impl<C> Node<C> {
-    /// The coordinator, or the home, says that the attempt has aborted.
+    /// Aborts an attempt, as the coordinator or the home says.
     pub(crate) fn on_abort(&mut self, partition: &mut impl Participant, id: TransactionId) {
         self.drop_parked(id);
         match partition.abort(id) {
             // Its preparation is on its way into the log.
             Err(Abort::Held { .. }) => self.undoing.push(id),
-            // Its leader is told by its home, when it asks.
+            // Its leader learns it from the home, when it asks.
             Ok(_) | Err(Abort::Elsewhere { .. }) => {}
             Err(error) => {
                 tracing::warn!(%id, %error, "cannot undo a prepared transaction; trying again later");
@@ -23,17 +23,17 @@ impl<C> Node<C> {
         }
     }
 
-    /// Holds were given back: what is on its way into the log may have arrived.
+    /// Aborts the attempts that were on their way into the log, now that holds were given back.
     pub(crate) fn retry_undoing(&mut self, partition: &mut impl Participant) {
         for id in std::mem::take(&mut self.undoing) {
             self.on_abort(partition, id);
         }
     }
 
-    /// Nobody will ask for the attempt any more.
+    /// Forgets an attempt: no node will ask for it any more.
     pub(crate) fn on_forget(&mut self, partition: &mut impl Participant, id: TransactionId) {
         match partition.forget(id) {
-            // Its keeper asks when it finds it again.
+            // The keeper asks when it finds the attempt again.
             Ok(()) | Err(Abort::Elsewhere { .. } | Abort::Held { .. }) => {}
             Err(error) => {
                 tracing::warn!(%id, %error, "cannot forget a committed transaction; trying again later");
@@ -41,7 +41,7 @@ impl<C> Node<C> {
         }
     }
 
-    /// What became of an attempt whose home this is.
+    /// Returns the outcome of an attempt whose home this is.
     pub(crate) fn outcome(
         &mut self,
         partition: &mut impl Participant,
@@ -89,7 +89,7 @@ impl<C> Node<C> {
         }
     }
 
-    /// Who takes part in a prepared or committed attempt.
+    /// Returns the participants of a prepared or committed attempt.
     pub(crate) fn roll(&self, id: TransactionId, note: &[u8]) -> Option<Roll> {
         let roll = codec::decode_roll(note).map_err(|error| error.to_string());
         let roll = roll.and_then(|roll| match self.stranger(&roll) {
@@ -105,7 +105,7 @@ impl<C> Node<C> {
         roll.ok()
     }
 
-    /// What is wrong with a roll: a partition that the cluster's file does not have.
+    /// Returns what is wrong with a roll: a partition that the cluster's file does not have.
     pub(crate) fn stranger(&self, roll: &Roll) -> Option<String> {
         let known = |of: &&PartitionId| self.topology.partition(**of).is_none();
         let stranger = roll.participants.iter().find(known)?;

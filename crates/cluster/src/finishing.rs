@@ -11,36 +11,36 @@ use crate::message::{Answer, Notice, Request};
 use crate::node::{Caller, Node, Purpose};
 use crate::wires::Lost;
 
-/// A caller that is told when all participants have committed.
+/// A caller that is answered when all participants have committed.
 pub(crate) struct Awaiting<C> {
     pub(crate) caller: Caller<C>,
     pub(crate) replies: Vec<OwnedReply>,
-    /// When it is told that they have not.
+    /// When it gets the answer that they have not.
     pub(crate) until: Duration,
 }
 
 /// A committed attempt whose participants have not all acknowledged.
 pub(crate) struct Finishing<C> {
-    /// Its caller, if that is told no earlier.
+    /// Its caller, if it has not been answered before.
     pub(crate) awaiting: Option<Awaiting<C>>,
     participants: Vec<PartitionId>,
-    /// Those that have not acknowledged, and when they are asked again.
+    /// Participants that have not acknowledged, and when they are asked again.
     missing: Vec<(PartitionId, Duration)>,
-    /// Whether this node's own partition has not committed durably, so that nobody is asked.
+    /// This node's own partition has not committed durably, so that no other participant is asked yet.
     own_first: bool,
     in_stead: bool,
-    /// Nobody forgets before.
+    /// The participants forget no earlier.
     forget_from: Duration,
     until: Duration,
 }
 
 impl<C> Finishing<C> {
-    /// Whether a caller waits for it.
+    /// Returns `true` if a caller waits for it.
     pub(crate) fn is_awaited(&self) -> bool {
         self.awaiting.is_some()
     }
 
-    /// Whether it is finished for a coordinator that did not; that can go on after a restart.
+    /// Returns `true` if it is finished in the stead of its coordinator; that can go on after a restart.
     pub(crate) fn is_in_stead(&self) -> bool {
         self.in_stead
     }
@@ -48,17 +48,18 @@ impl<C> Finishing<C> {
 
 /// Acknowledgements, and the home's consent, are asked for again after this time.
 pub(crate) const AGAIN: Duration = Duration::from_millis(500);
-/// They are after this one if another node is to be asked, or after that if none is known to lead.
+/// They are asked for again after `SOON` if another node leads, or after `LEADERLESS` if none is known
+/// to lead.
 const SOON: Duration = Duration::from_millis(20);
 const LEADERLESS: Duration = Duration::from_millis(100);
-/// After this time the home's keeper is relied upon.
+/// After this time the attempt is left to the home's keeper.
 const FINISHING: Duration = Duration::from_secs(30);
 
 impl<C> Node<C> {
-    /// Steps 4 to 6 for an attempt that has committed. In the stead of a coordinator that may not
-    /// know, others are told only once the commit is durable here, as this node's answer to itself
-    /// will say, and forgetting begins not before `in_stead_until`: until then the coordinator may
-    /// ask to abandon the attempt.
+    /// Carries out steps 4 to 6 for an attempt that has committed. In the stead of a coordinator that
+    /// may not know, other participants are asked only once the commit is durable here, as this node's
+    /// answer to itself will say, and forgetting does not begin before `in_stead_until`: until then the
+    /// coordinator may ask to abandon the attempt.
     pub(crate) fn finish_commit(
         &mut self,
         id: TransactionId,
@@ -67,7 +68,7 @@ impl<C> Node<C> {
     ) {
         let forget_from = in_stead_until.unwrap_or(self.now);
         let missing = participants.iter().map(|of| (*of, self.now));
-        // This node may have come to lead the home of an attempt of its own.
+        // This node may have become the leader of the home of an attempt of its own.
         let before = self.finishing.remove(&id);
         let finishing = Finishing {
             awaiting: before.and_then(|before| before.awaiting),
@@ -81,7 +82,7 @@ impl<C> Node<C> {
         self.finishing.insert(id, finishing);
     }
 
-    /// Asks those that have not acknowledged, and are to be asked by now.
+    /// Asks the participants that have not acknowledged and whose time has come.
     pub(crate) fn ask_to_commit(&mut self, partition: &mut impl Participant, id: TransactionId) {
         let finishing = self.finishing.get_mut(&id).expect("it is finishing");
         if finishing.own_first {
@@ -102,7 +103,7 @@ impl<C> Node<C> {
         }
     }
 
-    /// Step 6.
+    /// Carries out step 6.
     fn forget_all(&mut self, partition: &mut impl Participant, id: TransactionId) {
         let finishing = self.finishing.remove(&id).expect("it is finishing");
         for of in finishing.participants {
@@ -110,7 +111,7 @@ impl<C> Node<C> {
         }
     }
 
-    /// A participant has committed, durably.
+    /// Handles the answer of a participant that was asked to commit.
     pub(crate) fn on_acknowledged(
         &mut self,
         partition: &mut impl Participant,
@@ -126,7 +127,7 @@ impl<C> Node<C> {
                 // It is this node's own attempt, which has committed: the next leader is asked.
                 finishing.own_first = false;
             } else if finishing.own_first {
-                // Whoever leads this partition next finds whether it has committed, and goes on.
+                // The next leader of this partition finds whether it has committed, and goes on.
                 self.finishing.remove(&id);
             } else if let Some(again_at) = self.sooner(of, answer) {
                 let finishing = self.finishing.get_mut(&id).expect("it is finishing");
@@ -156,8 +157,8 @@ impl<C> Node<C> {
         }
     }
 
-    /// When to ask a partition again that has not answered what it was asked, if that is before it
-    /// would be asked anyway: because it is led by another node, or will be.
+    /// Returns when to ask a partition again that has not answered, if that is earlier than planned:
+    /// because another node leads it, or will.
     pub(crate) fn sooner(
         &self,
         of: PartitionId,
@@ -173,7 +174,7 @@ impl<C> Node<C> {
         may_move.then_some(self.now + pause)
     }
 
-    /// Asks for acknowledgements that have not come.
+    /// Asks again for acknowledgements that have not come.
     pub(crate) fn sweep_finishing(&mut self, partition: &mut impl Participant) {
         self.sweep_awaiting(partition);
         let now = self.now;
@@ -195,8 +196,8 @@ impl<C> Node<C> {
         }
     }
 
-    /// Tells callers of participants that do not say that they have committed. They will, and are
-    /// asked on.
+    /// Answers callers that have waited too long for participants to acknowledge. The participants will
+    /// commit, and are asked on.
     fn sweep_awaiting(&mut self, partition: &mut impl Participant) {
         let now = self.now;
         let is_over = |awaiting: &mut Awaiting<C>| awaiting.until <= now;

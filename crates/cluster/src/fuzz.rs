@@ -1,4 +1,4 @@
-//! Entry points for fuzzing what reads bytes of others. They panic when a promise is broken.
+//! Entry points for fuzzing the readers of other processes' bytes. They panic when a promise is broken.
 
 use crate::codec;
 use crate::slot::SLOTS;
@@ -7,7 +7,7 @@ use crate::topology::Topology;
 /// Reads `bytes` as a message, as operations and as a roll.
 ///
 /// # Panics
-/// If a decoder panics, or what it accepts is encoded in another way.
+/// If a decoder panics, or what it accepts has another encoding.
 pub fn fuzz_messages(bytes: &[u8]) {
     let mut again = Vec::new();
     if let Ok(message) = codec::decode(bytes) {

@@ -1,13 +1,13 @@
-//! Who leads each partition, as far as this process knows.
+//! The leader of each partition, as far as this process knows.
 //!
-//! A partition of one node is led by it. Of a replicated one the file only says who may lead; who
-//! does is learnt: from the member in this process, from nodes that serve what they are asked, and
-//! from those that name another one. While nothing is known, and when who was believed to lead cannot be reached, the
-//! members are asked in turn, so that a search ends.
+//! A partition of one node is led by it. Of a replicated partition the file only says which nodes may
+//! lead. The process learns the leader from its own member, from nodes that serve requests, and from
+//! nodes that name another one. While no leader is known, and when the supposed one cannot be reached,
+//! the members are asked in turn, so that a search ends.
 //!
-//! Concurrency: all threads of a process share one. Each partition's knowledge is one atomic word
-//! that hints at a place to ask; whoever is asked in error says so. So no order between words
-//! matters, and all accesses are relaxed.
+//! Concurrency: all threads of a process share one. Each partition's knowledge is one atomic word that
+//! hints at a node to ask; a node that is asked in error says so. So no order between words matters, and
+//! all accesses are relaxed.
 
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
@@ -15,10 +15,10 @@ use base::{NodeId, PartitionId};
 
 use crate::topology::Topology;
 
-/// See the module's description.
+/// The leaders of all partitions, as far as they are known.
 #[derive(Debug)]
 pub struct Leaders {
-    /// By the partitions' ids.
+    /// The partitions, in the order of their ids.
     places: Vec<Place>,
 }
 
@@ -26,16 +26,16 @@ pub struct Leaders {
 struct Place {
     of: PartitionId,
     nodes: Vec<NodeId>,
-    /// The leader's id; 0 while nobody is known to lead. Nodes have ids from 1 on.
+    /// The leader's id; 0 while none is known. Nodes have ids from 1 on.
     leader: AtomicU16,
-    /// The member to be asked next while nobody is known.
+    /// The member to be asked next while no leader is known.
     next: AtomicUsize,
 }
 
 const NOBODY: u16 = 0;
 
 impl Leaders {
-    /// Of replicated partitions nothing is known yet.
+    /// Creates the list; no leader of a replicated partition is known yet.
     #[must_use]
     pub fn new(topology: &Topology) -> Leaders {
         let place = |one: &crate::topology::PartitionInfo| Place {
@@ -57,18 +57,18 @@ impl Leaders {
         &self.places[at.expect("a partition of this cluster")]
     }
 
-    /// Who is believed to lead a partition.
+    /// Returns the node that is believed to lead a partition.
     ///
     /// # Panics
-    /// If the cluster's file has no such partition, as all of these.
+    /// If the cluster's file has no such partition. The other methods panic, too.
     #[must_use]
     pub fn leader(&self, of: PartitionId) -> Option<NodeId> {
         let leader = self.place(of).leader.load(Ordering::Relaxed);
         (leader != NOBODY).then_some(NodeId(leader))
     }
 
-    /// Notes who leads a partition, or that nobody is known to. What cannot be is not believed: a
-    /// partition of one node is led by that, and others by one of their nodes.
+    /// Notes the leader of a partition, or that none is known. Impossible news are ignored: a partition
+    /// of one node is led by that node, and others by one of their nodes.
     pub fn learn(&self, of: PartitionId, leader: Option<NodeId>) {
         let place = self.place(of);
         let may_lead = leader.is_none_or(|leader| place.nodes.contains(&leader));
@@ -78,7 +78,7 @@ impl Leaders {
         }
     }
 
-    /// Notes what a node that was asked in vain has said of the leader.
+    /// Notes what a node that does not lead has said of the leader.
     pub fn redirect(&self, of: PartitionId, asked: NodeId, leader: Option<NodeId>) {
         match leader {
             Some(leader) => self.learn(of, Some(leader)),
@@ -86,7 +86,7 @@ impl Leaders {
         }
     }
 
-    /// Notes that a node has served something of a partition. If another one is believed to lead, that
+    /// Notes that a node has served a request to a partition. If another node is believed to lead, that
     /// may be newer.
     pub fn served(&self, of: PartitionId, node: NodeId) {
         if self.leader(of).is_none() {
@@ -101,14 +101,14 @@ impl Leaders {
         }
     }
 
-    /// Whether several nodes may lead a partition.
+    /// Returns `true` if several nodes may lead a partition.
     #[must_use]
     pub fn is_replicated(&self, of: PartitionId) -> bool {
         self.place(of).nodes.len() > 1
     }
 
-    /// Whom to ask for a partition: its leader, or the next one to try. `me` knows that it does not
-    /// lead, and is not asked if there are others.
+    /// Returns the node to ask for a partition: its leader, or the next one to try. `me` knows that it
+    /// does not lead, and is not returned if there are others.
     #[must_use]
     pub fn find(&self, of: PartitionId, me: NodeId) -> NodeId {
         if let Some(leader) = self.leader(of).filter(|leader| *leader != me) {

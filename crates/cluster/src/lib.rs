@@ -2,25 +2,25 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | [`slot`], [`topology`] | which partition holds a key, and which node a partition |
-//! | [`leaders`] | which of its nodes leads a replicated partition, as far as is known |
-//! | [`message`] | what nodes and clients say to each other |
+//! | [`slot`], [`topology`] | the partition of a key, and the nodes of a partition |
+//! | [`leaders`] | the node that leads a replicated partition, as far as is known |
+//! | [`message`] | messages between nodes and clients |
 //! | [`codec`] | messages as bytes |
 //! | [`clock`] | timestamps |
 //! | [`node`] | a node: the protocol, its invariants, events in and messages out |
 //! | `coordination`, `two_phase`, `reading` | transactions of its callers, over any partitions |
 //! | `finishing` | how what has committed is committed everywhere |
 //! | [`ramp`] | read-atomic transactions: algorithms, readers, what is refused |
-//! | `participation`, `parked`, `fates` | what it does for coordinators: serving requests; those that wait for holds; the end of attempts |
+//! | `participation`, `parked`, `fates` | a node's work for coordinators: serving requests; those that wait for holds; the end of attempts |
 //! | `bulk` | transactions that come together, each executed by itself |
-//! | `resolution` | what becomes of attempts that nobody decides |
-//! | `places` | asking partitions where they are led |
-//! | `options`, `counters` | how a node is set up; what has happened there |
-//! | `due` | answers that wait until what they tell is durable |
+//! | `resolution` | attempts that no coordinator decides |
+//! | `places` | requests to partitions, at the nodes that lead them |
+//! | `options`, `counters` | how a node is set up; its counters |
+//! | `due` | answers that wait until their content is durable |
 //! | `wires` | its links to other nodes |
 //! | `simulation` | whole clusters in virtual time, with faults (a cargo feature) |
 //!
-//! It knows neither RESP nor how a partition keeps its data.
+//! The crate does not depend on RESP, nor on how a partition keeps its data.
 //!
 //! Decisions that bind this crate:
 //!

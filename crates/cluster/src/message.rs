@@ -1,4 +1,4 @@
-//! What nodes and clients say to each other.
+//! Messages between nodes and clients.
 
 use base::participant::{Isolation, Sequenced, State};
 use base::partition::OwnedReply;
@@ -13,14 +13,14 @@ use crate::ramp::slots::Address;
 pub enum Message<'a> {
     /// Asks for something; the answer carries the same number.
     Request {
-        /// Chosen by who asks; not used twice on a link.
+        /// Chosen by the sender; not used twice on a link.
         number: u64,
-        /// What is asked.
+        /// The request.
         request: Request<'a>,
     },
     /// Answers a request.
     Reply {
-        /// The request's.
+        /// The number of the request.
         number: u64,
         /// The answer.
         reply: Answer,
@@ -30,7 +30,7 @@ pub enum Message<'a> {
 }
 
 impl Message<'_> {
-    /// Whether a client may send it: transactions, and questions about the cluster.
+    /// Returns `true` if a client may send the message: transactions, and questions about the cluster.
     #[must_use]
     pub fn may_come_from_a_client(&self) -> bool {
         let Message::Request { request, .. } = self else {
@@ -52,9 +52,8 @@ impl Message<'_> {
     }
 }
 
-/// What can be asked. Any of them may be asked again after a link broke, except
-/// [`Request::Execute`] and [`Request::Each`] with writes, [`Request::Coordinate`] and
-/// [`Request::Ramp`].
+/// A request. Any of them may be sent again after a link broke, except [`Request::Execute`] and
+/// [`Request::Each`] with writes, [`Request::Coordinate`] and [`Request::Ramp`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request<'a> {
     /// Executes a transaction of the node's own partition. Answered by `Replies` or `Aborted`.
@@ -63,31 +62,31 @@ pub enum Request<'a> {
         ops: Vec<Op<'a>>,
     },
     /// Opens a session at the node's own partition, which is replicated. Answered by `Session` or
-    /// `Aborted`. A session that nobody has heard of is forgotten by itself.
+    /// `Aborted`. The partition forgets a session that is not used.
     OpenSession,
-    /// As `Execute`, however often it is asked: a transaction with a number is executed once.
+    /// As `Execute`, but for a transaction with a number: it is executed once, however often it is sent.
     Once {
         /// The session, and the number.
         of: Sequenced,
         /// The operations.
         ops: Vec<Op<'a>>,
     },
-    /// Executes transactions of the node's own partition, each by itself: what becomes of one says
-    /// nothing of the others. Answered by `Each`.
+    /// Executes transactions of the node's own partition, each by itself: the outcome of one says
+    /// nothing about the others. Answered by `Each`.
     Each {
         /// The operations of each.
         transactions: Vec<Vec<Op<'a>>>,
     },
-    /// Reads of the node's own partition what a transaction over several reads. Answered by `Read`
-    /// or `Aborted`.
+    /// Reads this partition's part of a transaction that reads from several. Answered by `Read` or
+    /// `Aborted`.
     Read {
         /// The operations; none writes.
         ops: Vec<Op<'a>>,
     },
-    /// Executes a transaction of any partitions; the node coordinates. Answered as `Execute`.
+    /// Executes a transaction over any partitions; the node coordinates. Answered as `Execute`.
     Coordinate {
-        /// Whether what is only read is held, too (strict two-phase locking as in paper 1), instead of
-        /// being validated. With read-atomic keys it is not allowed.
+        /// Keys that are only read are held, too (strict two-phase locking as in paper 1), instead of
+        /// being validated. Not allowed with read-atomic keys.
         holds: bool,
         /// The operations.
         ops: Vec<Op<'a>>,
@@ -98,53 +97,54 @@ pub enum Request<'a> {
         id: TransactionId,
         /// When the transaction began.
         age: Timestamp,
-        /// Who decides; see [`Roll`].
+        /// The participants, and the one that decides; see [`Roll`].
         roll: Roll,
         /// The keys that the transaction writes; see [`base::change::siblings`].
         siblings: &'a [u8],
-        /// How others are kept apart from it.
+        /// How it is isolated from other transactions.
         isolation: Isolation,
         /// This partition's operations.
         ops: Vec<Op<'a>>,
     },
-    /// Commits what is prepared. Answered by `Done`, also if it is committed or forgotten.
+    /// Commits a prepared attempt. Answered by `Done`, also if it is committed already or forgotten.
     Commit {
         /// The attempt.
         id: TransactionId,
-        /// Whether somebody waits for the answer: then a sync is worth it.
+        /// A caller waits for the answer: then the participant syncs for it.
         awaited: bool,
     },
-    /// Looks at versions of read-atomic keys of the node's own partition. Answered by `Versions` or
+    /// Reads versions of read-atomic keys of the node's own partition. Answered by `Versions` or
     /// `Aborted`.
     Versions {
-        /// What is asked, each by itself.
+        /// The questions, each by itself.
         asks: Vec<Ask<'a>>,
     },
-    /// As `Versions`: looks at the newest version of each key, and has it published if the node
-    /// does that. Answered by `Located` or `Aborted`.
+    /// As `Versions`: reads the newest version of each key, and has it published if the node publishes
+    /// versions. Answered by `Located` or `Aborted`.
     Locate {
         /// The keys.
         keys: Vec<&'a [u8]>,
     },
-    /// Asks where the node publishes versions. Answered by `Region`.
+    /// Asks for the region in which the node publishes versions. Answered by `Region`.
     Region {
-        /// By what the asker would reach it: nothing, for memory of one machine; else what the kind
-        /// of memory needs of him (see [`Door`](crate::ramp::Door)).
+        /// What the node needs to give the sender access: nothing, for memory of one machine; otherwise
+        /// it depends on the kind of memory (see [`Door`](crate::ramp::Door)).
         offer: &'a [u8],
     },
-    /// As `Coordinate`: the operations read read-atomic keys, or write them, and do nothing else.
+    /// As `Coordinate`: the operations only read read-atomic keys, or only write them.
     Ramp {
-        /// How they are read, or what versions tell of those that were written with them.
+        /// The algorithm of the read, or the one that determines what versions tell of the keys that
+        /// were written with them.
         algorithm: Algorithm,
         /// The operations.
         ops: Vec<Op<'a>>,
     },
-    /// Asks for the state; an attempt that is unknown is refused first. Answered by `State`.
+    /// Asks for the attempt's state; an unknown attempt is refused first. Answered by `State`.
     Vote {
         /// The attempt.
         id: TransactionId,
     },
-    /// Asks the attempt's home what became of it; an attempt that is unknown there is refused first.
+    /// Asks the attempt's home for its outcome; an attempt that is unknown there is refused first.
     /// Answered by `Fate`.
     Outcome {
         /// The attempt.
@@ -164,12 +164,12 @@ pub enum Request<'a> {
     Topology,
 }
 
-/// What answers can be.
+/// An answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// The transaction took effect, or is prepared; the replies in the order of the operations.
     Replies(Vec<OwnedReply>),
-    /// What was read.
+    /// The result of a read.
     Read {
         /// An epoch that had finished before this was answered; see
         /// [`base::participant::Participant::finished`].
@@ -178,46 +178,47 @@ pub enum Answer {
         /// key's version.
         replies: Vec<OwnedReply>,
     },
-    /// What was found, for each ask.
+    /// The version that was found, for each ask.
     Versions(Vec<OwnedFound>),
-    /// What was found, for each key, and where its slot is, if it has one.
+    /// The version that was found, for each key, and the address of its slot, if it has one.
     Located {
-        /// What was found.
+        /// The versions.
         founds: Vec<OwnedFound>,
-        /// As many.
+        /// The addresses, one for each key.
         addresses: Vec<Option<Address>>,
     },
-    /// Where the node publishes versions, if it does and the asker can reach it so.
+    /// The region in which the node publishes versions, if it does and the sender can reach it.
     Region(Option<RegionInfo>),
     /// The id of a session that was opened.
     Session(u64),
-    /// What became of each transaction, in their order.
+    /// The outcome of each transaction, in their order.
     Each(Vec<Result<Vec<OwnedReply>, Abort>>),
-    /// Nothing has happened, because of this.
+    /// Nothing has happened, for this reason.
     Aborted(Abort),
     /// It is done.
     Done,
     /// An attempt's state.
     State(State),
-    /// What became of an attempt.
+    /// An attempt's outcome.
     Fate(Fate),
-    /// The cluster's file, as it is.
+    /// The cluster's file.
     Topology(String),
-    /// The request could not be served; said for people.
+    /// The request could not be served; the text is for people.
     Failed(String),
 }
 
-/// What a peer needs to read slots.
+/// What a peer needs in order to read slots.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RegionInfo {
-    /// For the region, as its kind of memory encodes it. Whoever has it reads all that is published.
+    /// The grant for the region, as its kind of memory encodes it. It gives access to all that is
+    /// published.
     pub grant: Vec<u8>,
     /// The node's clock, in nanoseconds; see [`OwnersClock`](crate::ramp::slots::OwnersClock).
     pub clock: u64,
 }
 
 impl std::fmt::Debug for RegionInfo {
-    /// Without the grant.
+    /// Formats the region without the grant.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RegionInfo")
             .field("clock", &self.clock)
@@ -225,18 +226,18 @@ impl std::fmt::Debug for RegionInfo {
     }
 }
 
-/// What becomes of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It has committed, or will.
     Committed,
-    /// It has not, and will not.
+    /// It has not committed, and will not.
     Aborted,
     /// It is not decided; ask again.
     Open,
 }
 
-/// What needs no answer.
+/// A message that needs no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The attempt has aborted.
@@ -244,14 +245,14 @@ pub enum Notice {
         /// The attempt.
         id: TransactionId,
     },
-    /// Everybody has committed the attempt; nobody will ask for it.
+    /// All participants have committed the attempt; no node will ask for it.
     Forget {
         /// The attempt.
         id: TransactionId,
     },
 }
 
-/// Who takes part in an attempt. Kept with each prepared part, as the participant's note.
+/// The participants of an attempt. Kept with each prepared part, as the participant's note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roll {
     /// The participant whose state decides; one of `participants`.

@@ -1,5 +1,5 @@
-//! A node of a cluster, as one thread of it sees it: coordinator of its callers' transactions,
-//! participant in those of others. No I/O and no clock: events go in, messages come out.
+//! A node of a cluster, or one thread of it: coordinator of its callers' transactions, participant in
+//! those of other nodes. It does no I/O and has no clock: events go in, messages come out.
 //!
 //! The protocol is two-phase commit over strict two-phase locking, with presumed abort and an
 //! implicit commit point:
@@ -25,30 +25,30 @@
 //! | home | committed for long, not told to forget | steps 4 to 6 in the coordinator's stead |
 //!
 //! Invariants:
-//! 1. A vote for yes, an acknowledgement, a refusal and an answer to `Abandon` leave only when what
-//!    they tell is durable. So the commit point survives every crash, and there is one sync on the
-//!    way to it.
+//! 1. A vote for yes, an acknowledgement, a refusal and an answer to `Abandon` are sent only when their
+//!    content is durable. So the commit point survives every crash, and there is one sync on the way to
+//!    it.
 //! 2. A participant leaves the prepared state only by a decision: the coordinator's, which has all
 //!    votes or one against; or the home's.
-//! 3. The home's own part decides between `Abandon` and the home's own resolution: whichever changes
-//!    its state first. A coordinator that has asked to abandon counts no more votes.
-//! 4. A committed part is remembered until all participants have committed, durably. So "unknown" at
-//!    the home means aborted.
+//! 3. Between `Abandon` and the home's own resolution, the home's own part decides: the one that changes
+//!    its state first wins. A coordinator that has asked to abandon counts no more votes.
+//! 4. A committed part is remembered until all participants have committed, durably. So "unknown" at the
+//!    home means aborted.
 //! 5. An older transaction waits for a younger one's holds, a younger one does not wait (wait-die):
-//!    no circle of waiting transactions. A transaction keeps its age when it is tried again, so that
+//!    transactions never wait in a circle. A transaction keeps its age when it is tried again, so that
 //!    each becomes the oldest at last.
 //!
 //! Transactions that write several read-atomic keys (module [`ramp`](crate::ramp)) are committed in the
-//! same way, with three differences: participants hold nothing, so that nobody waits for anybody;
-//! a participant refuses what has a timestamp below that of a key's newest version; and the caller is
-//! told at step 6, when all participants show what was written, so that whoever reads one of the
-//! keys by itself afterwards sees it.
+//! same way, with three differences: participants hold nothing, so that no transaction waits for
+//! another; a participant refuses a timestamp below that of a key's newest version; and the caller is
+//! answered at step 6, when all participants show what was written, so that a later read of one of the
+//! keys alone sees it.
 //!
-//! A partition is wherever it is led: its participant's state is the same at whichever of its nodes.
-//! What comes to another one is answered [`Abort::Elsewhere`], and asked again where the leader is.
-//! Who loses the leadership does not know what becomes of what was not durable yet: then a vote
-//! counts as one that did not come, anything else is asked again. A new leader goes on with what its
-//! predecessor has prepared, as a restarted node does.
+//! A partition is where its leader is: its participant's state is the same at each of its nodes. A
+//! request to another node is answered [`Abort::Elsewhere`], and sent again to the leader. A node that
+//! loses the leadership does not know what becomes of writes that were not durable yet: then a missing
+//! vote counts as one that did not come, and anything else is asked again. A new leader goes on with
+//! what its predecessor has prepared, as a restarted node does.
 
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -77,7 +77,7 @@ use crate::wires::{Lost, Numbered, Wires};
 /// The outcome of a caller's transaction, which may be shown.
 #[derive(Debug)]
 pub struct Finished<C> {
-    /// Who began it.
+    /// The caller.
     pub caller: C,
     /// The replies in the order of the operations, or why there are none.
     pub outcome: Result<Vec<OwnedReply>, Abort>,
@@ -88,15 +88,15 @@ pub struct Finished<C> {
 /// What a node waits for. [`Node::turn`] is due when any of it has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
-    /// This epoch to become durable.
+    /// It waits for this epoch to become durable.
     pub epoch: Option<Epoch>,
-    /// This time.
+    /// It waits for this time.
     pub wake_at: Option<Duration>,
-    /// Holds to be given back.
+    /// It waits for holds to be given back.
     pub holds: bool,
 }
 
-/// Who is to be answered.
+/// The receiver of an answer.
 #[derive(Debug)]
 pub(crate) enum Asker {
     /// This node itself.
@@ -105,13 +105,13 @@ pub(crate) enum Asker {
     Remote { link: Link, number: u64 },
 }
 
-/// Who began a transaction.
+/// The sender of a transaction.
 pub(crate) enum Caller<C> {
     Own(C),
     Remote { link: Link, number: u64 },
 }
 
-/// Why something was asked of a partition: what to do with the answer.
+/// The reason for a request to a partition: what to do with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A transaction of one other partition.
@@ -122,7 +122,7 @@ pub(crate) enum Purpose {
         attempt: u32,
         part: usize,
     },
-    /// The second.
+    /// The second round of a validated read.
     Confirm {
         coordination: u64,
         attempt: u32,
@@ -153,14 +153,14 @@ pub(crate) enum Purpose {
     Inquire { id: TransactionId },
 }
 
-/// See the module's description.
+/// A node, or one thread of it; see the module's description.
 pub struct Node<C> {
     pub(crate) topology: Arc<Topology>,
     pub(crate) leaders: Arc<Leaders>,
     pub(crate) me: NodeId,
     /// The partition that this node holds, alone or with others.
     pub(crate) own: Option<PartitionId>,
-    /// The leadership of it, or who has it instead, when that was last looked at.
+    /// The number of its leadership, or the node that leads instead, at the last look.
     pub(crate) led: Option<Result<u64, Option<NodeId>>>,
     pub(crate) unique: u64,
     pub(crate) timeouts: Timeouts,
@@ -173,34 +173,35 @@ pub struct Node<C> {
     /// Links that lead to clients.
     clients: HashSet<Link>,
     pub(crate) due: Dues,
-    /// Answers that have come and were not looked at.
+    /// Answers that have come and were not handled yet.
     pub(crate) answers: VecDeque<(Purpose, Result<Answer, Lost>)>,
     pub(crate) coordinations: Numbered<Coordination<C>>,
     pub(crate) next_coordination: u64,
-    /// Coordinations that pause before another attempt, by when it begins.
+    /// Coordinations that pause before another attempt, by the time at which it begins.
     pub(crate) paused: BinaryHeap<std::cmp::Reverse<(Duration, u64)>>,
     /// Committed attempts that wait for acknowledgements.
     pub(crate) finishing: HashMap<TransactionId, Finishing<C>>,
     pub(crate) parked: Vec<Parked>,
-    /// Attempts that have aborted while something of them was on its way into the log.
+    /// Attempts that have aborted while a part of them was on its way into the log.
     pub(crate) undoing: Vec<TransactionId>,
     pub(crate) waiting: Waiting,
-    /// [`Participant::releases`] when the parked were last looked at.
+    /// The value of [`Participant::releases`] when the parked requests were last tried.
     pub(crate) releases: u64,
     pub(crate) keeper: Option<Keeper>,
-    /// Whether it has said that a version was lost.
+    /// It has warned that a version was lost.
     pub(crate) has_warned: bool,
     finished: Vec<Finished<C>>,
     next_sweep: Duration,
     pub(crate) counters: Counters,
 }
 
-/// How often time-outs are looked at.
+/// Interval at which time-outs are checked.
 const SWEEP: Duration = Duration::from_millis(20);
 
 impl<C> Node<C> {
-    /// A node at time `now`. Times count from any fixed moment. Its first [`Node::turn`] takes what
-    /// the partition has prepared for what a restart has left over: it comes before anything else.
+    /// Creates a node at time `now`. Times count from any fixed moment. The first [`Node::turn`] comes
+    /// before anything else: it takes all that the partition has prepared for what a restart has left
+    /// over.
     #[must_use]
     pub fn new(options: NodeOptions, now: Duration) -> Node<C> {
         let own = options.topology.partition_at(options.me);
@@ -237,14 +238,14 @@ impl<C> Node<C> {
         }
     }
 
-    /// The partition of a key.
+    /// Returns the partition of a key.
     #[must_use]
     pub fn partition_of(&self, key: &[u8]) -> PartitionId {
         self.topology.partition_of(key)
     }
 
-    /// Runs a transaction of any partitions; its [`Finished`] will come. Operations without a key
-    /// are of this node's own partition.
+    /// Runs a transaction over any partitions; [`Node::finished`] returns its outcome later. Operations
+    /// without a key are executed by this node's own partition.
     pub fn begin(
         &mut self,
         partition: &mut impl Participant,
@@ -257,7 +258,7 @@ impl<C> Node<C> {
         self.work(partition);
     }
 
-    /// Something has happened on a link.
+    /// Handles an event of a link.
     pub fn event(
         &mut self,
         partition: &mut impl Participant,
@@ -319,7 +320,8 @@ impl<C> Node<C> {
         }
     }
 
-    /// Goes on with whatever can: what has become durable, holds that were given back, time.
+    /// Continues all work that can go on: because epochs have become durable, holds were given back, or
+    /// time has passed.
     pub fn turn(&mut self, partition: &mut impl Participant, now: Duration) {
         self.now = now;
         self.deliver_due(partition);
@@ -401,19 +403,19 @@ impl<C> Node<C> {
         }
     }
 
-    /// Makes links that are needed, and sends what is to be sent.
+    /// Connects the links that are needed, and sends the messages that wait.
     pub fn pump(&mut self, fabric: &mut impl Messages) {
         let lost = self.wires.pump(fabric, self.now);
         self.answers
             .extend(lost.into_iter().map(|(purpose, lost)| (purpose, Err(lost))));
     }
 
-    /// The outcomes since the last call.
+    /// Returns the outcomes since the last call.
     pub fn finished(&mut self) -> impl Iterator<Item = Finished<C>> + '_ {
         self.finished.drain(..)
     }
 
-    /// What it waits for.
+    /// Returns what the node waits for.
     #[must_use]
     pub fn wants(&self) -> Wants {
         let busy = !self.coordinations.is_empty()
@@ -421,7 +423,7 @@ impl<C> Node<C> {
             || !self.finishing.is_empty()
             || !self.due.is_empty()
             || self.wires.is_dialling();
-        // The keeper looks when time-outs are looked at.
+        // The keeper looks when time-outs are checked.
         let keeper = self.keeper.as_ref().map(Keeper::next);
         let keeper = keeper.map(|at| at.max(self.next_sweep));
         let paused = self.paused.peek().map(|std::cmp::Reverse((at, _))| *at);
@@ -443,20 +445,20 @@ impl<C> Node<C> {
         }
     }
 
-    /// What has happened.
+    /// Returns the node's counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Transactions under way that this node coordinates, and requests that wait for holds.
+    /// Returns how many transactions this node coordinates, and how many requests wait for holds.
     #[must_use]
     pub fn under_way(&self) -> (usize, usize) {
         let awaited = self.finishing.values().filter(|f| f.is_awaited()).count();
         (self.coordinations.len() + awaited, self.parked.len())
     }
 
-    /// Whether nothing is under way that others wait for.
+    /// Returns `true` if nothing is under way for which others wait.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.coordinations.is_empty()
@@ -466,13 +468,13 @@ impl<C> Node<C> {
             && self.finishing.values().all(Finishing::is_in_stead)
     }
 
-    /// Nodes to which there is a link.
+    /// Returns how many nodes have a link.
     #[must_use]
     pub fn links_up(&self) -> usize {
         self.wires.links_up()
     }
 
-    /// Tells the caller.
+    /// Answers the caller.
     pub(crate) fn finish(
         &mut self,
         partition: &impl Participant,

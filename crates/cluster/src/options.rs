@@ -10,7 +10,7 @@ use crate::parked::Waiting;
 use crate::ramp::{Algorithm, Published};
 use crate::topology::Topology;
 
-/// How long what is waited for.
+/// Time limits of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// For another node's answer. Then the attempt is given up.
@@ -20,11 +20,11 @@ pub struct Timeouts {
     /// For a transaction, all its attempts together. An outcome that is not known by then is
     /// reported as such.
     pub transaction: Duration,
-    /// For a node that cannot be reached, before the caller is told.
+    /// For a node that cannot be reached, before the caller gets an error.
     pub unreachable: Duration,
-    /// After being prepared for so long without a word, a participant asks.
+    /// After being prepared for this long without a decision, a participant asks.
     pub doubt: Duration,
-    /// After being committed for so long without being told to forget, a participant asks.
+    /// After being committed for this long without a notice to forget, a participant asks.
     pub forget: Duration,
 }
 
@@ -46,21 +46,21 @@ impl Default for Timeouts {
 pub struct NodeOptions {
     /// The cluster.
     pub topology: Arc<Topology>,
-    /// Which node of it.
+    /// The node's id.
     pub me: NodeId,
     /// A number that no other [`Node`](crate::Node) of the cluster has or had: random.
     pub unique: u64,
-    /// Whether it resolves attempts that nobody decides: one [`Node`](crate::Node) of each process does.
+    /// It resolves attempts that no coordinator decides: one [`Node`](crate::Node) of each process does.
     pub keeper: bool,
-    /// What the [`Node`](crate::Node)s of one process share.
+    /// State that the [`Node`](crate::Node)s of one process share.
     pub waiting: Waiting,
-    /// Who leads which partition: the same for all [`Node`](crate::Node)s of one process.
+    /// The leaders of partitions: the same for all [`Node`](crate::Node)s of one process.
     pub leaders: Arc<Leaders>,
-    /// See there.
+    /// Time limits.
     pub timeouts: Timeouts,
     /// How its own callers' transactions of read-atomic keys are executed.
     pub ramp: Algorithm,
-    /// Where newest versions of read-atomic keys are published, if they are; of a partition that this
-    /// node holds alone.
+    /// Where the newest versions of read-atomic keys are published, if they are; only for a partition
+    /// that this node holds alone.
     pub published: Option<Arc<Published>>,
 }

@@ -1,7 +1,7 @@
 //! Requests that wait for holds, and are tried again when some are given back.
 //!
 //! Invariant: a prepare waits only if its transaction is older than the holder of what it needs, and
-//! than every other prepare that waits for a key of its own: the others are told to give way.
+//! than every other prepare that waits for one of the same keys: the others have to give way.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +17,8 @@ use crate::finishing::AGAIN;
 use crate::message::Answer;
 use crate::node::{Asker, Node};
 
-/// A numbered transaction waits for holds no longer than this; its client waits for longer, and asks
-/// again.
+/// The longest time for which a numbered transaction waits for holds; its client waits for longer, and
+/// asks again.
 const ONCE: Duration = Duration::from_secs(2);
 
 /// A request that waits for holds.
@@ -28,12 +28,11 @@ pub(crate) struct Parked {
     ops: Vec<u8>,
     until: Duration,
     what: Parking,
-    /// Who holds what it needs.
+    /// The holder of what it needs.
     by: Holder,
 }
 
-/// The attempts that wait to be prepared, at all threads of a process: shared by its
-/// [`Node`]s.
+/// The attempts that wait to be prepared, at all threads of a process: shared by its [`Node`]s.
 #[derive(Clone, Debug, Default)]
 pub struct Waiting(Arc<Mutex<HashSet<TransactionId>>>);
 
@@ -61,7 +60,7 @@ impl Waiting {
     }
 }
 
-/// What it asks for.
+/// What a parked request asks for.
 pub(crate) enum Parking {
     Execute,
     Once(Sequenced),
@@ -77,7 +76,7 @@ pub(crate) struct ParkedPrepare {
 }
 
 impl Parked {
-    /// Who wants to be prepared, if that is what it waits for.
+    /// Returns the holder of the prepare, if it waits to be prepared.
     fn prepared(&self) -> Option<Holder> {
         match &self.what {
             Parking::Prepare(prepare) => Some(prepare.holder),
@@ -87,7 +86,7 @@ impl Parked {
 }
 
 impl<C> Node<C> {
-    /// An older prepare that waits for a key which this one wants, too.
+    /// Returns an older prepare that waits for a key which this one needs, too.
     pub(crate) fn waits_ahead(&self, holder: Holder, ops: &[Op<'_>]) -> Option<Holder> {
         let waiting = self.parked.iter().filter_map(|parked| {
             let other = parked.prepared()?;
@@ -110,10 +109,10 @@ impl<C> Node<C> {
         if let Parking::Prepare(prepare) = &what {
             self.waiting.add(prepare.holder.id);
         }
-        // Whoever may ask again soon is answered before it takes this node for dead.
+        // An asker that may ask again soon must get an answer before it takes this node for dead.
         let patience = match &what {
             Parking::Once(_) => self.timeouts.hold.min(ONCE),
-            // Its coordinator asks again after that: it is not to wait here twice.
+            // Its coordinator asks again after that: it must not wait here twice.
             Parking::Commit { .. } => self.timeouts.hold.min(AGAIN),
             _ => self.timeouts.hold,
         };
@@ -128,7 +127,7 @@ impl<C> Node<C> {
         });
     }
 
-    /// Tries everything that waits for holds once more, the oldest prepares first.
+    /// Tries again all requests that wait for holds, the oldest prepares first.
     pub(crate) fn retry_parked(&mut self, partition: &mut impl Participant) {
         let mut parked = std::mem::take(&mut self.parked);
         self.waiting.leave(&parked);
@@ -173,7 +172,7 @@ impl<C> Node<C> {
         }
     }
 
-    /// Answers those that have waited for too long.
+    /// Answers the requests that have waited for too long.
     pub(crate) fn sweep_parked(&mut self) {
         let now = self.now;
         let over: Vec<Parked> = self
@@ -187,7 +186,7 @@ impl<C> Node<C> {
         }
     }
 
-    /// Whoever asked on this link is gone.
+    /// Drops the requests that came on a link that is down.
     pub(crate) fn leave(&mut self, link: Link) {
         let of_it = |parked: &mut Parked| matches!(parked.asker, Asker::Remote { link: on, .. } if on == link);
         let gone: Vec<Parked> = self.parked.extract_if(.., of_it).collect();

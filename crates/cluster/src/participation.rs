@@ -1,4 +1,4 @@
-//! What a node does for coordinators, its own included: serving what they ask of its partition.
+//! A node's work for coordinators, its own included: it serves their requests to its partition.
 //!
 //! Invariant: a request is answered once, unless its link goes down or its coordinator aborts it.
 
@@ -17,15 +17,15 @@ use crate::node::{Asker, Node};
 use crate::parked::{ParkedPrepare, Parking};
 use crate::ramp;
 
-/// A prepare whose timestamp is so far behind the partition's time is refused. So refusals need
-/// not be remembered for ever.
+/// A prepare whose timestamp is this far behind the partition's time is refused. So refusals need not be
+/// remembered for ever.
 pub(crate) const OLDEST_PREPARE_MS: u64 = 30_000;
-/// For how long a refusal is remembered: longer than a prepare can still come.
+/// How long a refusal is remembered: longer than a prepare can still come.
 pub(crate) const REFUSAL_MS: u64 = 2 * OLDEST_PREPARE_MS;
 
-/// Keys and ids that can be asked for at a time.
+/// Most keys and ids in a request.
 const MOST_ASKED: usize = 1 << 20;
-/// Bytes of values that are read at a time.
+/// Most bytes of values that one request reads.
 const MOST_READ: usize = 1 << 29;
 
 impl<C> Node<C> {
@@ -79,7 +79,7 @@ impl<C> Node<C> {
                 let region = self.region(offer);
                 self.deliver(asker, region);
             }
-            // Whoever waits for holds is not undecided for want of a coordinator.
+            // An attempt that waits for holds is undecided, but not because its coordinator is gone.
             Request::Vote { id } if self.waiting.has(id) => {
                 let what = "it waits for keys that another transaction holds".to_owned();
                 self.deliver(asker, Answer::Failed(what));
@@ -109,7 +109,7 @@ impl<C> Node<C> {
             Request::Inquire { id } => {
                 let leadership = partition.leadership();
                 let (state, epoch) = partition.state(id);
-                // What another thread has noticed in between may have made it mean nothing.
+                // The leadership may have changed in between; then the state means nothing.
                 match partition.leads() {
                     Ok(()) if partition.leadership() == leadership => {
                         let when = (epoch, Haste::Soon);
@@ -122,14 +122,14 @@ impl<C> Node<C> {
                 let text = self.topology.text_for_clients();
                 self.deliver(asker, Answer::Topology(text));
             }
-            // Only peers ask for it, and `Node::message` takes it from them.
+            // Only peers send these, and `Node::message` handles them.
             Request::Coordinate { .. } | Request::Ramp { .. } => {
                 unreachable!("a node does not ask itself to coordinate")
             }
         }
     }
 
-    /// Why an attempt cannot be prepared, whatever its operations.
+    /// Returns why an attempt cannot be prepared, for reasons that do not depend on its operations.
     fn unfit(&self, roll: &Roll, siblings: &[u8]) -> Option<String> {
         let own = self.own.is_some_and(|own| roll.participants.contains(&own));
         if !own {
@@ -153,7 +153,7 @@ impl<C> Node<C> {
         }
     }
 
-    /// Says that this node does not lead its partition.
+    /// Answers that this node does not lead its partition.
     pub(crate) fn redirect(&mut self, asker: Asker, leader: Option<NodeId>) {
         self.counters.redirected += 1;
         self.deliver(asker, Answer::Aborted(Abort::Elsewhere { leader }));
@@ -174,7 +174,7 @@ impl<C> Node<C> {
                 let haste = if awaited { Haste::Soon } else { Haste::Leisure };
                 self.answer(partition, asker, Answer::Done, (epoch, haste));
             }
-            // Another transaction is just changing what this one is to change.
+            // Another transaction is just changing what this one must change.
             Err(Abort::Held { by }) if awaited => {
                 self.counters.commits_waited += 1;
                 self.park(asker, &[], Parking::Commit { id, awaited }, by);
@@ -183,7 +183,7 @@ impl<C> Node<C> {
         }
     }
 
-    /// Looks at versions of read-atomic keys.
+    /// Reads versions of read-atomic keys.
     pub(crate) fn look_at_versions(
         &self,
         partition: &mut impl Participant,
@@ -278,7 +278,7 @@ impl<C> Node<C> {
         }
     }
 
-    /// Reads, with the versions of the keys.
+    /// Reads, and returns the versions of the keys.
     pub(crate) fn read(&mut self, partition: &mut impl Participant, asker: Asker, ops: &[Op<'_>]) {
         let writes = |op: &Op<'_>| !op.is_read_only();
         if ops.iter().any(writes) {
@@ -307,13 +307,13 @@ impl<C> Node<C> {
         self.answer(partition, asker, answer, (epoch, Haste::Soon));
     }
 
-    /// Why operations cannot be executed here: a key belongs to another partition. Whoever sent
-    /// them has another file.
+    /// Returns why operations cannot be executed here: a key belongs to another partition. Their sender
+    /// has another file.
     fn misplaced(&self, ops: &[Op<'_>]) -> Option<Abort> {
         self.misplaced_key(ops.iter().filter_map(Op::key))
     }
 
-    /// As [`Node::misplaced`], or because they are refused wherever their keys lie.
+    /// As [`Node::misplaced`], and also why operations are refused wherever their keys lie.
     pub(crate) fn unfit_ops(&self, ops: &[Op<'_>]) -> Option<Abort> {
         let refusal = ramp::classify(self.topology.read_atomic(), ops).err();
         let refusal = refusal.map(Abort::from).or_else(|| check_guards(ops).err());
@@ -335,7 +335,7 @@ impl<C> Node<C> {
     ) {
         let Holder { id, age } = prepare.holder;
         if let Err(error) = self.clock.witness(id.timestamp, partition.time_ms()) {
-            // Its keys could not be written by others until their clocks had caught up.
+            // Other transactions could not write its keys until their clocks had caught up.
             let what = error.to_string();
             return self.deliver(asker, Answer::Aborted(Abort::Unavailable { what }));
         }
@@ -381,7 +381,7 @@ impl<C> Node<C> {
     }
 }
 
-/// Bytes of a version's value.
+/// Returns the bytes of a version's value.
 fn length(found: &Found<'_>) -> usize {
     match found {
         Found::Version(version) => version.content.map_or(0, |content| content.value.len()),
@@ -389,7 +389,8 @@ fn length(found: &Found<'_>) -> usize {
     }
 }
 
-/// Why nothing was done: as it is if whoever asked may ask again, here or elsewhere.
+/// Returns the answer when nothing was done: the abort itself if the sender may try again, here or
+/// elsewhere.
 fn not_done(abort: Abort) -> Answer {
     match abort {
         Abort::Elsewhere { .. } | Abort::Held { .. } | Abort::Unknown { .. } => {
@@ -399,13 +400,11 @@ fn not_done(abort: Abort) -> Answer {
     }
 }
 
-/// What an answer promises or shows of the partition. Those that something was in the way show
-/// nothing.
-/// Commits what is prepared here and was asked for by its id: another partition shows it, so that its transaction
-/// has committed. Otherwise a later read of the key alone could be older than this one. Returns the epoch that
-/// must be durable before anyone is told.
+/// Commits versions that are prepared here and were asked for by their ids: another partition shows
+/// them, so their transactions have committed. Otherwise a later read of the key alone could be older
+/// than this one. Returns the epoch that must be durable before the answer is sent.
 ///
-/// A commit that another transaction is in the way of is left to the coordinator.
+/// A commit that another transaction blocks is left to the coordinator.
 fn commit_what_others_show(
     partition: &mut impl Participant,
     asks: &[Ask<'_>],
@@ -426,6 +425,8 @@ fn commit_what_others_show(
     epoch
 }
 
+/// Returns the epoch that an answer promises or shows. An answer that a request was blocked shows
+/// nothing.
 fn shown(answer: &Answer, partition: &impl Participant) -> Epoch {
     match answer {
         Answer::Aborted(abort) if abort.shows() || *abort == Abort::Forgotten => {

@@ -1,4 +1,4 @@
-//! Where partitions are led: asking them and telling them something, here or elsewhere.
+//! Requests and notices to partitions, which are led here or at other nodes.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::node::{Asker, Node, Purpose};
 use crate::resolution::Keeper;
 
 impl<C> Node<C> {
-    /// Looks whether this node has begun or ceased to lead its partition. Returns whether it has.
+    /// Checks if this node has begun or ceased to lead its partition. Returns `true` if it has.
     pub(crate) fn see_who_leads(&mut self, partition: &impl Participant) -> bool {
         let Some(own) = self.own else {
             return false;
@@ -33,12 +33,12 @@ impl<C> Node<C> {
         true
     }
 
-    /// Whether a partition is this node's own, and led here.
+    /// Returns `true` if a partition is this node's own, and led here.
     fn is_here(&self, partition: &impl Participant, of: PartitionId) -> bool {
         Some(of) == self.own && partition.leads().is_ok()
     }
 
-    /// Asks a partition, which may be this node's own.
+    /// Sends a request to a partition, which may be this node's own.
     pub(crate) fn ask(
         &mut self,
         partition: &mut impl Participant,
@@ -54,7 +54,7 @@ impl<C> Node<C> {
         }
     }
 
-    /// Tells a partition something that needs no answer.
+    /// Sends a partition a notice, which needs no answer.
     pub(crate) fn tell(
         &mut self,
         partition: &mut impl Participant,
@@ -64,7 +64,7 @@ impl<C> Node<C> {
         if !self.is_here(partition, to) {
             let node = self.leaders.find(to, self.me);
             return match notice {
-                // Nobody waits for it.
+                // No node waits for it.
                 Notice::Forget { .. } => self.wires.tell_at_leisure(node, notice, self.now),
                 Notice::Abort { .. } => self.wires.tell(node, notice),
             };

@@ -1,19 +1,19 @@
-//! Read-atomic transactions (paper 1, section 2.2; RAMP): of what a transaction wrote, whoever reads
-//! sees all or nothing, without locks.
+//! Read-atomic transactions (paper 1, section 2.2; RAMP): a reader sees all or nothing of what a
+//! transaction wrote, without locks.
 //!
 //! | module | what |
 //! |---|---|
 //! | `classify` | which transactions are read atomic, and which are refused |
 //! | [`filter`] | the filter of RAMP-Hybrid |
 //! | [`reading`] | a read, step by step |
-//! | [`slots`] | what others read without the server |
-//! | `want` | what a read's operations want to know of their keys |
+//! | [`slots`] | published versions that other processes read without the server |
+//! | `want` | the question of each of a read's operations |
 //! | `published` | where the slots of a node's keys are |
 //! | `rounds` | reads of a node's callers |
 //!
-//! A write is a two-phase commit that holds nothing: each participant keeps its part beside the
-//! newest versions and makes it the newest only when all have it. A reader that meets one part as the
-//! newest version somewhere, and not yet elsewhere, asks there for the part that is kept.
+//! A write is a two-phase commit that holds nothing: each participant keeps its part beside the newest
+//! versions, and makes it the newest only when all have it. A reader that finds one part as the newest
+//! version at one partition, and not yet at another, asks the other for the part that it keeps.
 
 mod classify;
 pub mod filter;
@@ -32,24 +32,24 @@ pub use classify::{Refusal, Way, classify, one_way};
 pub use published::{Door, Published};
 pub use reading::{Reading, Step};
 
-/// What a version tells of the keys that were written with it, and how often is asked for it.
+/// What a version tells of the keys that were written with it, and how many rounds a read takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Algorithm {
     /// RAMP-Fast: all keys. A read needs one round, two if it meets a writer.
     #[default]
     Fast,
-    /// RAMP-Small: nothing. A read needs two rounds, always.
+    /// RAMP-Small: nothing. A read always needs two rounds.
     Small,
-    /// RAMP-Hybrid: a filter of a fixed size. A read needs one round, two if it meets a writer or
-    /// the filter has a key in error.
+    /// RAMP-Hybrid: a filter of a fixed size. A read needs one round, two if it meets a writer or the
+    /// filter has a key in error.
     Hybrid,
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Algorithm; 3] = [Algorithm::Fast, Algorithm::Small, Algorithm::Hybrid];
 
-    /// As options and results name it.
+    /// Returns the name that options and results use.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -80,8 +80,8 @@ impl FromStr for Algorithm {
     }
 }
 
-/// What each version is to tell of the keys that are written; see [`base::change::siblings`]. They
-/// may come in any order and repeatedly.
+/// Returns what each version tells of the keys that are written; see [`base::change::siblings`]. The
+/// keys may come in any order and repeatedly.
 #[must_use]
 pub fn siblings<'k>(algorithm: Algorithm, keys: impl IntoIterator<Item = &'k [u8]>) -> Vec<u8> {
     match algorithm {

@@ -1,11 +1,11 @@
-//! Reads over several partitions without holds: each part is read together with the versions of
-//! its keys.
+//! Reads over several partitions without holds: each part is read together with the versions of its
+//! keys.
 //!
-//! **One round is enough** if every version that was read is of an epoch that its partition had
-//! finished before the read began, as the coordinator knows from what that partition has said
-//! before. Then each value was current from that moment until it was read, so that all of them were
-//! current at that moment. This is the common case: what was written before the last message came.
-//! An absence may be due to an expiry or a flush, which leave no version, and does not qualify.
+//! **One round is enough** if every version that was read is of an epoch that its partition had finished
+//! before the read began, as the coordinator knows from an earlier answer of that partition. Then each
+//! value was current from that moment until it was read, so that all of them were current at that
+//! moment. This is the common case: the values were written before the last message came. An absence may
+//! be due to an expiry or a flush, which leave no version, and does not qualify.
 //!
 //! **Otherwise** the versions are compared once more. Every value was current from its reading to its
 //! comparison; all readings come before all comparisons, so that there is a moment in between at
@@ -13,9 +13,9 @@
 //! read before and compared after the other one is read, which then needs no comparison; unless
 //! the own part had to wait for holds, and may have been read last.
 //!
-//! At that moment the read stands in the serial order: after everything that was acknowledged
-//! before it began. A transaction over several partitions is never seen in part: what is prepared
-//! is held wherever it is not yet committed, and a read waits for it there.
+//! At that moment the read stands in the serial order: after everything that was acknowledged before it
+//! began. A transaction over several partitions is never seen in part: its prepared writes are held
+//! wherever it is not yet committed, and a read waits for it there.
 
 use base::participant::Participant;
 use base::partition::OwnedReply;
@@ -27,12 +27,12 @@ use crate::message::{Answer, Request};
 use crate::node::{Node, Purpose};
 use crate::wires::Lost;
 
-/// The keys of a part, as often as they are read.
+/// Returns the keys of a part, as often as they are read.
 fn keys<'o>(part: &Part, ops: &[Op<'o>]) -> Vec<&'o [u8]> {
     part.ops.iter().filter_map(|&op| ops[op].key()).collect()
 }
 
-/// The versions that were read with a part.
+/// Returns the versions that were read with a part.
 fn versions(part: &Part) -> impl Iterator<Item = Version> {
     let replies = part.replies.as_deref().unwrap_or_default();
     let behind = part.ops.len().min(replies.len());
@@ -42,7 +42,7 @@ fn versions(part: &Part) -> impl Iterator<Item = Version> {
     })
 }
 
-/// Whether all that a part has read was there when the attempt began.
+/// Returns `true` if all that a part has read was there when the attempt began.
 fn was_there(part: &Part) -> bool {
     let there = |version: Version| {
         let tid = Tid::from_bits(version.to_bits());
@@ -52,7 +52,7 @@ fn was_there(part: &Part) -> bool {
 }
 
 impl<C> Node<C> {
-    /// The first round.
+    /// Begins the first round.
     pub(crate) fn collect(
         &mut self,
         partition: &mut impl Participant,
@@ -83,12 +83,12 @@ impl<C> Node<C> {
             };
             self.ask(partition, part.of, request, purpose);
         }
-        // Others are asked when this node sends, the own partition at once, unless it has to wait or
-        // is led elsewhere.
+        // Other partitions are asked when this node sends; the own partition is read at once, unless the
+        // read has to wait or another node leads.
         c.own_first = is_led && self.parked.len() == parked;
     }
 
-    /// A part has been read.
+    /// Handles the result of reading a part.
     pub(crate) fn on_collected(
         &mut self,
         partition: &mut impl Participant,
@@ -119,7 +119,7 @@ impl<C> Node<C> {
         }
     }
 
-    /// The second round.
+    /// Begins the second round.
     fn confirm(&mut self, partition: &mut impl Participant, (number, attempt): (u64, u32)) {
         let mut c = self.coordinations.remove(&number).expect("it is current");
         let bytes = std::mem::take(&mut c.ops);
@@ -150,7 +150,7 @@ impl<C> Node<C> {
         self.coordinations.insert(number, c);
     }
 
-    /// A part has been compared.
+    /// Handles the result of comparing a part.
     pub(crate) fn on_confirmed(
         &mut self,
         partition: &mut impl Participant,
@@ -171,7 +171,7 @@ impl<C> Node<C> {
                     self.finish_read(partition, which.0);
                 }
             }
-            // Something has changed meanwhile.
+            // A key has changed meanwhile.
             Ok(Answer::Aborted(Abort::Precondition { .. })) => {
                 let attempts = c.attempt;
                 self.again_or_end(partition, which.0, Abort::Conflict { attempts });
@@ -191,7 +191,7 @@ impl<C> Node<C> {
         self.finish(partition, c.caller, Ok(replies));
     }
 
-    /// A part was not read, for this reason; a read can be tried again in any case.
+    /// Handles a part that was not read; a read can be tried again in any case.
     pub(crate) fn read_again(
         &mut self,
         partition: &mut impl Participant,

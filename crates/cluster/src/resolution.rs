@@ -1,4 +1,4 @@
-//! Attempts that nobody decides: their coordinator is gone, or a decision was lost.
+//! Attempts that no coordinator decides: it is gone, or its decision was lost.
 //!
 //! | an attempt here | this partition is | does |
 //! |---|---|---|
@@ -18,14 +18,14 @@ use crate::message::{Answer, Fate, Notice, Request};
 use crate::node::{Asker, Node, Purpose};
 use crate::wires::Lost;
 
-/// Looks after what is undecided; see the module's description.
+/// Decides attempts that stay undecided; see the module's description.
 pub(crate) struct Keeper {
     next: Duration,
-    /// Whether it has looked since the start, or since this node leads. What a restart has brought
-    /// back is in doubt at once; what another leader has left is so soon, because its coordinators
-    /// have to find this node first, and know more.
+    /// It has looked since the start, or since this node leads. Attempts that a restart has brought back
+    /// are in doubt at once; those that another leader has left are so a while later, because their
+    /// coordinators have to find this node first, and know more.
     looked: bool,
-    /// Since when attempts have been in their state.
+    /// When attempts were first seen in their present state.
     noticed: BTreeMap<TransactionId, (bool, Duration)>,
     resolving: HashMap<TransactionId, Resolution>,
 }
@@ -47,14 +47,14 @@ impl Keeper {
         }
     }
 
-    /// When it looks again.
+    /// Returns when it looks again.
     pub(crate) fn next(&self) -> Duration {
         self.next
     }
 }
 
 impl<C> Node<C> {
-    /// Looks for attempts that are undecided for too long.
+    /// Looks for attempts that have been undecided for too long.
     pub(crate) fn keep(&mut self, partition: &mut impl Participant) {
         let now = self.now;
         let Some(keeper) = &mut self.keeper else {
@@ -64,7 +64,7 @@ impl<C> Node<C> {
             return;
         }
         if partition.leads().is_err() {
-            // Another one is made when this node leads again.
+            // A new keeper is made when this node leads again.
             return keeper.next = now + self.timeouts.doubt;
         }
         keeper.next = now + self.timeouts.doubt / 4;
@@ -119,7 +119,7 @@ impl<C> Node<C> {
                 Ok((State::Committed(_), epoch)) => {
                     self.finish_in_stead(partition, id, roll.participants, epoch);
                 }
-                // The next look sees what it is now.
+                // The next look sees its present state.
                 Ok(_) => {}
                 Err(error) => later(id, &error),
             },
@@ -168,7 +168,7 @@ impl<C> Node<C> {
         }
     }
 
-    /// A participant has said what it knows.
+    /// Handles a participant's vote.
     pub(crate) fn on_resolver_vote(
         &mut self,
         partition: &mut impl Participant,
@@ -196,12 +196,12 @@ impl<C> Node<C> {
                 let resolution = keeper.resolving.remove(&id).expect("it was there");
                 self.resolve_abort(partition, id, resolution.participants);
             }
-            // It cannot be told yet: the next look takes another vote.
+            // The participant cannot tell yet: the next look takes another vote.
             _ => drop(keeper.resolving.remove(&id)),
         }
     }
 
-    /// All were prepared: commits, unless the coordinator has had it aborted meanwhile.
+    /// Commits an attempt that all have prepared, unless the coordinator has had it aborted meanwhile.
     fn resolve_commit(
         &mut self,
         partition: &mut impl Participant,
@@ -213,16 +213,16 @@ impl<C> Node<C> {
                 self.counters.resolved_committed += 1;
                 self.finish_in_stead(partition, id, participants, epoch);
             }
-            // Somebody else has decided, and tells the others.
+            // Another thread or the coordinator has decided, and tells the participants.
             Ok(_) => {}
             Err(error) => later(id, &error),
         }
     }
 
     /// Finishes an attempt that has committed here in `epoch`, in its coordinator's stead. The
-    /// coordinator may live and not know; as long as it may still ask to abandon the attempt, this
-    /// home must not have forgotten it. If the epoch is lost, nobody has been told, and whoever leads
-    /// next decides anew.
+    /// coordinator may still run and not know of it; as long as it may ask to abandon the attempt, this
+    /// home must not have forgotten it. If the epoch is lost, no other node has heard of the decision,
+    /// and the next leader decides anew.
     fn finish_in_stead(
         &mut self,
         partition: &mut impl Participant,
@@ -240,7 +240,7 @@ impl<C> Node<C> {
         self.answer(partition, asker, Answer::Done, when);
     }
 
-    /// One will never be prepared.
+    /// Aborts an attempt that a participant will never prepare.
     fn resolve_abort(
         &mut self,
         partition: &mut impl Participant,
@@ -261,7 +261,7 @@ impl<C> Node<C> {
         }
     }
 
-    /// The home has said what became of an attempt that is prepared here.
+    /// Handles the home's answer about an attempt that is prepared here.
     pub(crate) fn on_outcome(
         &mut self,
         partition: &mut impl Participant,
@@ -279,7 +279,7 @@ impl<C> Node<C> {
         }
     }
 
-    /// The home has said whether it still knows an attempt that has committed here.
+    /// Handles the home's answer whether it still knows an attempt that has committed here.
     pub(crate) fn on_inquired(
         &mut self,
         partition: &mut impl Participant,
@@ -292,10 +292,10 @@ impl<C> Node<C> {
     }
 }
 
-/// A decision cannot be recorded now; the next look tries again.
+/// Logs that a decision cannot be recorded now; the next look tries again.
 fn later(id: TransactionId, why: &Abort) {
     match why {
-        // Its leader looks after it, or something of it is on its way into the log.
+        // Its leader looks after it, or a part of it is on its way into the log.
         Abort::Elsewhere { .. } | Abort::Held { .. } => {}
         why => tracing::warn!(%id, %why, "cannot record a decision; trying again later"),
     }

@@ -10,22 +10,22 @@
 //! ordinary ones beside them.
 //!
 //! Every run is judged:
-//! 1. What clients saw is strictly serializable, and money is neither made nor lost. A last read of
-//!    everything belongs to it, so that what was acknowledged is still there.
-//!    Of read-atomic keys, what clients saw is read atomic, and each key by itself is linearizable.
+//! 1. The results that clients saw are strictly serializable, and money is neither made nor lost. A last
+//!    read of everything is part of the history, so that all that was acknowledged must still be there.
+//!    For read-atomic keys, the results are read atomic, and each key by itself is linearizable.
 //! 2. Some time after the faults nothing is left over: no attempt, no hold, no waiting request, no
 //!    client without an answer.
 //! 3. Without faults most transactions take effect.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `plan` | what a seed decides beforehand |
-//! | `world` | what happens next |
+//! | `plan` | the parameters that a seed determines |
+//! | `world` | the events |
 //! | `machine`, `partition`, `book` | nodes, their engines and logs |
 //! | `group`, `member` | partitions that several nodes hold, as a model of consensus |
 //! | `client`, `job`, `keys` | transactions |
-//! | `scatter` | those of read-atomic keys |
-//! | `faults` | what goes wrong |
+//! | `scatter` | transactions of read-atomic keys |
+//! | `faults` | the faults |
 //! | `tap` | listens to what nodes send |
 //! | `finale`, `doubt`, `chronicle` | the judgement |
 //! | `reached` | the points that runs should reach |
@@ -53,17 +53,17 @@ use ::simulation::catch;
 pub use chronicle::Counts;
 pub use reached::Point;
 
-/// What clients do.
+/// The transactions of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
     /// Transactions of ordinary keys.
     TwoPhaseCommit,
-    /// Of read-atomic keys, too.
+    /// Transactions of read-atomic keys, too.
     Ramp,
 }
 
 impl Scenario {
-    /// As people type it.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

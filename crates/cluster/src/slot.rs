@@ -1,8 +1,8 @@
-//! From key to slot, exactly as Redis Cluster does it.
+//! The slot of a key, exactly as Redis Cluster computes it.
 //!
-//! A key's slot is the CRC16 of its *tag*, modulo 16,384. The tag is what stands between the first
-//! `{` and the first `}` behind it, if that is not empty; else it is the whole key. Keys that share
-//! a tag share a slot.
+//! A key's slot is the CRC16 of its *tag*, modulo 16,384. The tag is the text between the first `{` and
+//! the first `}` behind it, if that is not empty; otherwise it is the whole key. Keys that share a tag
+//! share a slot.
 //!
 //! | key | tag |
 //! |---|---|
@@ -15,16 +15,16 @@
 //!
 //! The CRC is XMODEM's: polynomial 0x1021, begins with 0, neither reflected nor inverted.
 
-/// How many slots there are.
+/// Number of slots.
 pub const SLOTS: u16 = 16_384;
 
-/// The slot of a key.
+/// Returns the slot of a key.
 #[must_use]
 pub fn of(key: &[u8]) -> u16 {
     crc16(tag(key)) % SLOTS
 }
 
-/// The part of a key that decides on its slot.
+/// Returns the part of a key that determines its slot.
 #[must_use]
 pub fn tag(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else {
@@ -37,7 +37,7 @@ pub fn tag(key: &[u8]) -> &[u8] {
     }
 }
 
-/// CRC16 as XMODEM computes it.
+/// Returns the CRC16 as XMODEM computes it.
 #[must_use]
 pub fn crc16(bytes: &[u8]) -> u16 {
     let (chunks, rest) = bytes.as_chunks::<4>();
@@ -82,7 +82,7 @@ const fn tables() -> [[u16; 256]; 4] {
 mod tests {
     use super::*;
 
-    /// The definition, a bit at a time.
+    /// Computes the CRC by its definition, a bit at a time.
     fn crc16_by_bits(bytes: &[u8]) -> u16 {
         bytes.iter().fold(0, |crc, &byte| {
             (0..8).fold(crc ^ u16::from(byte) << 8, |crc: u16, _| {

@@ -1,4 +1,4 @@
-//! The cluster's file: which nodes there are, and which of them holds which slots.
+//! The cluster's file: the nodes, and the slots that each of them holds.
 //!
 //! | key | where | type | meaning |
 //! |---|---|---|---|
@@ -22,7 +22,7 @@
 //! 1. Each slot belongs to exactly one partition.
 //! 2. Each partition is on one node of the file, or on three or more; a node holds at most one
 //!    partition.
-//! 3. No two addresses of the file are the same, of whatever kind.
+//! 3. No two addresses of the file are the same, of any kind.
 //! 4. Without a secret, in the file or beside it, all addresses are loopback ones.
 //! 5. A node of a replicated partition has an address for that.
 //! 6. None of the texts of `read_atomic` is empty, or comes twice.
@@ -57,7 +57,7 @@ pub struct NodeInfo {
     pub client: SocketAddr,
     /// Where nodes and Rust clients connect.
     pub fabric: SocketAddr,
-    /// Where the nodes connect that hold the same partition; some where it is replicated.
+    /// Where the nodes connect that hold the same partition; present if that is replicated.
     pub replica: Option<SocketAddr>,
 }
 
@@ -72,21 +72,21 @@ pub struct PartitionInfo {
     pub nodes: Vec<NodeId>,
 }
 
-/// What a cluster's file says.
+/// The content of a cluster's file.
 #[derive(Clone)]
 pub struct Topology {
     text: String,
     name: Option<String>,
     secret: SecretPlace,
     client_secret: SecretPlace,
-    /// By id.
+    /// In the order of their ids.
     nodes: Vec<NodeInfo>,
-    /// By id.
+    /// In the order of their ids.
     partitions: Vec<PartitionInfo>,
     read_atomic: ReadAtomic,
-    /// For each slot its partition.
+    /// The partition of each slot.
     owners: Box<[PartitionId]>,
-    /// See [`Topology::fingerprint`]: it takes time to compute, and clients want it for each message.
+    /// See [`Topology::fingerprint`]: it takes time to compute, and clients need it for each message.
     fingerprint: u64,
 }
 
@@ -105,22 +105,22 @@ pub enum LoadError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Why it cannot be used.
         error: std::io::Error,
         /// What to do.
         advice: &'static str,
     },
-    /// It has mistakes.
+    /// The file has mistakes.
     #[error(transparent)]
     Mistakes(#[from] Mistakes),
 }
 
 impl Topology {
-    /// Reads the text of a cluster's file, which `file_name` names in messages. Files that hold secrets
-    /// are not opened; see [`Topology::load`].
+    /// Parses the text of a cluster's file; messages name it `file_name`. Files that hold secrets are
+    /// not opened; see [`Topology::load`].
     ///
     /// # Errors
-    /// All [`Mistakes`] of the text; only those of TOML's grammar if there are such.
+    /// Returns all [`Mistakes`] of the text; only those of TOML's grammar if there are any.
     pub fn parse(text: &str, file_name: &str) -> Result<Topology, Mistakes> {
         let mut found = Vec::new();
         let draft = read::read(text, &mut found);
@@ -147,19 +147,19 @@ impl Topology {
         Ok(topology)
     }
 
-    /// The cluster's name, if the file gives one.
+    /// Returns the cluster's name, if the file gives one.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The partition that holds a key.
+    /// Returns the partition that holds a key.
     #[must_use]
     pub fn partition_of(&self, key: &[u8]) -> PartitionId {
         self.partition_of_slot(slot::of(key))
     }
 
-    /// The partition that holds a slot.
+    /// Returns the partition that holds a slot.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -168,8 +168,8 @@ impl Topology {
         self.owners[usize::from(slot)]
     }
 
-    /// A node that holds a partition. Of a replicated one it is the first, and no more than a hint:
-    /// who leads it is not in the file; see [`Leaders`](crate::Leaders).
+    /// Returns a node that holds a partition. For a replicated partition it is the first one, and only a
+    /// hint: the file does not say which node leads; see [`Leaders`](crate::Leaders).
     ///
     /// # Panics
     /// If the file has no such partition.
@@ -178,7 +178,7 @@ impl Topology {
         self.nodes_of(partition)[0]
     }
 
-    /// The nodes that hold a partition, by id.
+    /// Returns the nodes that hold a partition, by id.
     ///
     /// # Panics
     /// If the file has no such partition.
@@ -188,7 +188,7 @@ impl Topology {
         &partition.expect("a partition of this cluster").nodes
     }
 
-    /// Whether several nodes hold a partition.
+    /// Returns `true` if several nodes hold a partition.
     ///
     /// # Panics
     /// If the file has no such partition.
@@ -197,58 +197,58 @@ impl Topology {
         self.nodes_of(partition).len() > 1
     }
 
-    /// The partition on a node, if it holds one.
+    /// Returns the partition that a node holds, if it holds one.
     #[must_use]
     pub fn partition_at(&self, node: NodeId) -> Option<PartitionId> {
         let holds = |partition: &&PartitionInfo| partition.nodes.contains(&node);
         Some(self.partitions.iter().find(holds)?.id)
     }
 
-    /// The nodes, by id.
+    /// Returns the nodes, by id.
     #[must_use]
     pub fn nodes(&self) -> &[NodeInfo] {
         &self.nodes
     }
 
-    /// The partitions, by id.
+    /// Returns the partitions, by id.
     #[must_use]
     pub fn partitions(&self) -> &[PartitionInfo] {
         &self.partitions
     }
 
-    /// A node, if the file has it.
+    /// Returns a node, if the file has it.
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&NodeInfo> {
         let at = self.nodes.binary_search_by_key(&id, |node| node.id);
         at.ok().map(|at| &self.nodes[at])
     }
 
-    /// A partition, if the file has it.
+    /// Returns a partition, if the file has it.
     #[must_use]
     pub fn partition(&self, id: PartitionId) -> Option<&PartitionInfo> {
         let at = self.partitions.binary_search_by_key(&id, |one| one.id);
         at.ok().map(|at| &self.partitions[at])
     }
 
-    /// Which keys are read atomic.
+    /// Returns the prefixes of read-atomic keys.
     #[must_use]
     pub fn read_atomic(&self) -> &ReadAtomic {
         &self.read_atomic
     }
 
-    /// The file as it is, comments and secret included.
+    /// Returns the text of the file, comments and secret included.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The secret that nodes share.
+    /// Returns the secret that nodes share.
     #[must_use]
     pub fn secret(&self) -> Option<&str> {
         self.secret.text.as_deref()
     }
 
-    /// The secret that Rust clients prove to nodes: that of the file, or one that follows from
+    /// Returns the secret that Rust clients prove to nodes: that of the file, or one that follows from
     /// [`Topology::secret`].
     #[must_use]
     pub fn client_secret(&self) -> Option<String> {
@@ -256,15 +256,16 @@ impl Topology {
         self.client_secret.text.clone().or_else(derived)
     }
 
-    /// The file that holds the secret, as it is written; relative to the cluster's file.
+    /// Returns the path of the file that holds the secret, as it is written; relative to the cluster's
+    /// file.
     #[must_use]
     pub fn secret_file(&self) -> Option<&Path> {
         self.secret.file.as_deref()
     }
 
-    /// A number that differs, as good as surely, if another file gives a slot to another partition
-    /// or a partition to another node, or has other keys read atomic. Addresses, the secret, comments
-    /// and the order in which things are written do not matter to it.
+    /// Returns a number that differs, with near certainty, if another file gives a slot to another
+    /// partition or a partition to another node, or has other keys read atomic. It does not depend on
+    /// addresses, the secret, comments, or the order in which things are written.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
@@ -319,7 +320,7 @@ impl SecretPlace {
 }
 
 impl std::fmt::Debug for Topology {
-    /// Without the secrets.
+    /// Formats the topology without the secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Topology")
             .field("nodes", &self.nodes)

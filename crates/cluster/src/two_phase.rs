@@ -12,7 +12,7 @@ use crate::ramp::{self, Algorithm};
 use crate::wires::Lost;
 
 impl<C> Node<C> {
-    /// Step 1 of the protocol.
+    /// Carries out step 1 of the protocol.
     pub(crate) fn prepare_all(
         &mut self,
         partition: &mut impl Participant,
@@ -35,7 +35,7 @@ impl<C> Node<C> {
         if isolation == Isolation::ReadAtomic {
             self.counters.ramp_writes += u64::from(c.attempt == 1);
         }
-        // The own part first: what it is against costs the others nothing.
+        // The own part is prepared first: if it fails, the other partitions have no work.
         c.parts.sort_by_key(|part| Some(part.of) != self.own);
         let roll = Roll {
             home: home(self.own, &c.parts),
@@ -60,14 +60,14 @@ impl<C> Node<C> {
             if let Some((last, Ok(Answer::Aborted(_)))) = self.answers.back()
                 && *last == purpose
             {
-                // The own part is against it: the others need not be bothered.
+                // The own part votes against: the other partitions need not be asked.
                 c.parts.truncate(at + 1);
                 break;
             }
         }
     }
 
-    /// A participant has voted.
+    /// Handles a participant's vote.
     pub(crate) fn on_vote(
         &mut self,
         partition: &mut impl Participant,
@@ -89,7 +89,7 @@ impl<C> Node<C> {
                     self.commit_all(partition, which.0, id);
                 }
             }
-            // It was not told whether the vote is durable: as good as lost.
+            // The participant does not know whether its vote is durable: as good as lost.
             Ok(Answer::Aborted(Abort::Unknown { what })) => {
                 let why = self.unreached_part(which.0, part, what);
                 self.abandon_home(partition, which.0, why);
@@ -101,7 +101,7 @@ impl<C> Node<C> {
                 self.counters.ramp_overtaken += u64::from(overtaken && is_ramp);
                 self.abort_all(partition, which.0, Some(part), id, abort);
             }
-            // What was never sent is as good as a vote against.
+            // A request that was never sent is as good as a vote against.
             Err(Lost { sent: false, why }) => {
                 let abort = self.unreached_part(which.0, part, why);
                 self.abort_all(partition, which.0, Some(part), id, abort);
@@ -122,7 +122,7 @@ impl<C> Node<C> {
         self.unreached(of, what)
     }
 
-    /// Step 3 and 4: every part is prepared, durably.
+    /// Carries out steps 3 and 4: every part is prepared, durably.
     fn commit_all(&mut self, partition: &mut impl Participant, number: u64, id: TransactionId) {
         let c = self.coordinations.remove(&number).expect("it is current");
         let participants: Vec<_> = c.parts.iter().map(|part| part.of).collect();
@@ -144,7 +144,7 @@ impl<C> Node<C> {
         self.ask_to_commit(partition, id);
     }
 
-    /// A participant has voted against, or was never asked: nobody can commit.
+    /// Aborts an attempt that cannot commit: a participant has voted against, or was never asked.
     fn abort_all(
         &mut self,
         partition: &mut impl Participant,
@@ -165,7 +165,8 @@ impl<C> Node<C> {
         self.again_or_end(partition, number, abort);
     }
 
-    /// A vote is lost, or does not come: the home may have seen all of them, and decides.
+    /// Asks the home to abort the attempt, because a vote is lost, or does not come: the home may have
+    /// seen all of them, and decides.
     pub(crate) fn abandon_home(
         &mut self,
         partition: &mut impl Participant,
@@ -199,7 +200,7 @@ impl<C> Node<C> {
         self.ask(partition, home, Request::Abandon { id }, purpose);
     }
 
-    /// The home has answered.
+    /// Handles the home's answer.
     pub(crate) fn on_abandoned(
         &mut self,
         partition: &mut impl Participant,
@@ -226,7 +227,7 @@ impl<C> Node<C> {
                 let what = format!("{}: the replies of the transaction are lost", reason(&why));
                 self.finish(partition, c.caller, Err(Abort::Unknown { what }));
             }
-            // Its log has failed: what it will find after a restart cannot be told.
+            // Its log has failed: only a restart will show the outcome.
             Ok(Answer::Failed(what)) => self.end_unknown(partition, which.0, what),
             // The sweep asks again, or gives up.
             other => {
@@ -263,13 +264,13 @@ impl<C> Node<C> {
     }
 }
 
-/// The participant that decides.
+/// Returns the participant that decides.
 fn home(own: Option<PartitionId>, parts: &[Part]) -> PartitionId {
     let own = parts.iter().find(|part| Some(part.of) == own);
     own.unwrap_or(&parts[0]).of
 }
 
-/// Why an attempt was given up, without saying what became of it.
+/// Returns why an attempt was given up, without its outcome.
 fn reason(why: &Abort) -> String {
     match why {
         Abort::Unavailable { what } => what.clone(),

@@ -1,8 +1,8 @@
-//! Links to other nodes, what was asked on them, and what waits to be sent.
+//! Links to other nodes, the requests that were sent on them, and the messages that wait to be sent.
 //!
 //! Invariants:
-//! 1. Each question is answered, or reported as lost, once.
-//! 2. A question that was lost is reported as sent if it could have arrived.
+//! 1. Each request is answered, or reported as lost, once.
+//! 2. A request that was lost is reported as sent if it could have arrived.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -18,25 +18,25 @@ use crate::leaders::Leaders;
 use crate::message::{Answer, Message, Notice, Request};
 use crate::node::Purpose;
 
-/// By numbers that were given here, so that nobody can choose them.
+/// A map by numbers that this node chose, so that no other machine can choose them.
 pub(crate) type Numbered<V> = HashMap<u64, V, foldhash::fast::RandomState>;
 
-/// Why there is no answer.
+/// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
-    /// Whether the question may have arrived.
+    /// The request may have arrived.
     pub(crate) sent: bool,
-    /// Said for people.
+    /// The reason, for people.
     pub(crate) why: String,
 }
 
-/// What was asked.
+/// A request without an answer.
 struct Asked {
     to: NodeId,
-    /// For which partition.
+    /// The partition that it is for.
     of: PartitionId,
     purpose: Purpose,
-    /// The link that it was given to.
+    /// The link on which it was sent.
     on: Option<Link>,
 }
 
@@ -45,14 +45,14 @@ struct Asked {
 struct Wire {
     link: Option<Link>,
     up: bool,
-    /// What waits for the link: its number if it is a question, its bytes.
+    /// Messages that wait for the link: the number, for a request, and the bytes.
     waiting: VecDeque<(Option<u64>, Vec<u8>)>,
-    /// After a failure: not before this time.
+    /// After a failure: no attempt to connect before this time.
     dial_at: Duration,
     failures: u32,
 }
 
-/// What a link had no room for.
+/// Messages for which a link had no room.
 #[derive(Default)]
 struct Backlog {
     messages: Vec<Vec<u8>>,
@@ -60,7 +60,7 @@ struct Backlog {
 }
 
 impl Backlog {
-    /// Returns how many bytes wait.
+    /// Adds a message. Returns how many bytes wait.
     fn push(&mut self, message: &[u8]) -> usize {
         self.messages.push(message.to_vec());
         self.bytes += message.len();
@@ -68,30 +68,30 @@ impl Backlog {
     }
 }
 
-/// See the module's description.
+/// The links to other nodes, and their messages.
 pub(crate) struct Wires {
-    /// Learns from answers, and from questions that are lost.
+    /// Learns from answers, and from requests that are lost.
     leaders: Arc<Leaders>,
     /// In order, so that one schedule gives one outcome.
     nodes: BTreeMap<NodeId, Wire>,
     asked: Numbered<Asked>,
     next: u64,
-    /// What is to be sent: on which link, and where in `bytes`.
+    /// Messages to be sent: the link, and the place in `bytes`.
     outbox: Vec<(Link, Range<usize>)>,
     bytes: Vec<u8>,
-    /// What links had no room for.
+    /// Messages for which links had no room.
     backlog: HashMap<Link, Backlog>,
-    /// What has time, and until when it has.
+    /// Notices that can wait, and the time until which they can.
     leisurely: Vec<(NodeId, Notice)>,
     leisure_until: Option<Duration>,
     closing: Vec<Link>,
-    /// For each node an epoch that it has said to have finished, on the link that is up.
+    /// For each node an epoch that has finished there, as the node has said on the link that is up.
     finished: BTreeMap<NodeId, Epoch>,
 }
 
-/// A link whose peer lets more bytes wait is closed.
+/// A link on which more bytes wait is closed.
 const BACKLOG: usize = 256 << 20;
-/// What has time is sent after this one.
+/// Notices that can wait are sent after this time.
 const LEISURE: Duration = Duration::from_millis(2);
 /// Pauses between attempts to reach a node.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -114,7 +114,7 @@ impl Wires {
         }
     }
 
-    /// Asks a node something of a partition.
+    /// Sends a node a request for a partition.
     pub(crate) fn ask(
         &mut self,
         (to, of): (NodeId, PartitionId),
@@ -133,23 +133,24 @@ impl Wires {
         self.asked.insert(number, asked);
     }
 
-    /// Tells a node; in vain if it cannot be reached.
+    /// Sends a node a notice, which is lost if the node cannot be reached.
     pub(crate) fn tell(&mut self, to: NodeId, notice: Notice) {
         self.put(to, None, &Message::Notice(notice));
     }
 
-    /// As [`Wires::tell`], together with something else for that node, if there is before long.
+    /// As [`Wires::tell`], but together with another message to that node, if there is one soon.
     pub(crate) fn tell_at_leisure(&mut self, to: NodeId, notice: Notice, now: Duration) {
         self.leisurely.push((to, notice));
         self.leisure_until.get_or_insert(now + LEISURE);
     }
 
-    /// When something has to be sent, if nothing happens before.
+    /// Returns when a notice must be sent, if nothing happens before.
     pub(crate) fn due(&self) -> Option<Duration> {
         self.leisure_until
     }
 
-    /// Puts what has time behind what is sent to the same node anyway, or all of it when it is time.
+    /// Sends the notices that can wait to nodes that get other messages anyway, or all of them when it
+    /// is time.
     fn put_leisurely(&mut self, now: Duration) {
         let Some(until) = self.leisure_until else {
             return;
@@ -170,7 +171,7 @@ impl Wires {
         }
     }
 
-    /// Answers on the link from which was asked.
+    /// Answers on the link on which the request came.
     pub(crate) fn reply(&mut self, link: Link, number: u64, reply: Answer) {
         let from = self.bytes.len();
         codec::encode(&Message::Reply { number, reply }, &mut self.bytes);
@@ -191,7 +192,7 @@ impl Wires {
         None
     }
 
-    /// A link is there.
+    /// Notes that a link is up, and sends the messages that wait for it.
     pub(crate) fn up(&mut self, link: Link) {
         let Some(wire) = self.nodes.values_mut().find(|wire| wire.link == Some(link)) else {
             return;
@@ -208,7 +209,7 @@ impl Wires {
         }
     }
 
-    /// A link has room again.
+    /// Notes that a link has room again.
     pub(crate) fn drained(&mut self, link: Link) {
         let mut first = Vec::new();
         for bytes in self.backlog.remove(&link).unwrap_or_default().messages {
@@ -216,11 +217,11 @@ impl Wires {
             self.bytes.extend_from_slice(&bytes);
             first.push((link, from..self.bytes.len()));
         }
-        // Before what was put behind it since.
+        // Before the messages that were put behind them since.
         self.outbox.splice(0..0, first);
     }
 
-    /// A link is gone. Returns the questions that are lost with it.
+    /// Notes that a link is down. Returns the requests that are lost with it.
     pub(crate) fn down(&mut self, link: Link, why: &str, now: Duration) -> Vec<(Purpose, Lost)> {
         self.backlog.remove(&link);
         self.outbox.retain(|(on, _)| *on != link);
@@ -254,7 +255,7 @@ impl Wires {
         self.lose(gone, &format!("node {node} cannot be reached: {why}"))
     }
 
-    /// Takes questions off the list, in the order in which they were asked.
+    /// Takes requests off the list, in the order in which they were sent.
     fn lose(&mut self, mut numbers: Vec<u64>, why: &str) -> Vec<(Purpose, Lost)> {
         numbers.sort_unstable();
         let lost = numbers
@@ -269,7 +270,7 @@ impl Wires {
         .collect()
     }
 
-    /// The purpose of a question that is answered. `None`: nobody waits for it any more.
+    /// Returns the purpose of a request that is answered. `None` if the answer is not awaited any more.
     pub(crate) fn answered(&mut self, link: Link, number: u64, answer: &Answer) -> Option<Purpose> {
         let Entry::Occupied(asked) = self.asked.entry(number) else {
             return None;
@@ -282,7 +283,7 @@ impl Wires {
             Answer::Aborted(Abort::Elsewhere { leader }) => {
                 self.leaders.redirect(asked.of, asked.to, *leader);
             }
-            // That says nothing of who leads now.
+            // This says nothing about the current leader.
             Answer::Aborted(Abort::Unknown { .. }) | Answer::Failed(_) => {}
             _ => self.leaders.served(asked.of, asked.to),
         }
@@ -292,17 +293,17 @@ impl Wires {
         Some(asked.purpose)
     }
 
-    /// An epoch that a node has said to have finished.
+    /// Returns an epoch that a node has said to have finished.
     pub(crate) fn finished(&self, node: NodeId) -> Epoch {
         self.finished.get(&node).copied().unwrap_or_default()
     }
 
-    /// Gives up a link whose peer talks nonsense.
+    /// Gives up a link whose peer sends malformed messages.
     pub(crate) fn hang_up(&mut self, link: Link) {
         self.closing.push(link);
     }
 
-    /// Dials, sends, closes. Returns the questions that could not be sent.
+    /// Connects, sends and closes. Returns the requests that could not be sent.
     pub(crate) fn pump(
         &mut self,
         fabric: &mut impl Messages,
@@ -315,7 +316,7 @@ impl Wires {
             }
         }
         let mut lost = Vec::new();
-        // What is too long is answered for, which is sent, too.
+        // A message that is too long is replaced by an answer, which is sent, too.
         for _ in 0..2 {
             for (link, bytes) in self.send_all(fabric) {
                 lost.extend(self.answer_for(link, &bytes));
@@ -327,7 +328,7 @@ impl Wires {
         lost
     }
 
-    /// Gives what is to be sent to the links. Returns what is longer than messages may be.
+    /// Gives all messages to the links. Returns those that are longer than allowed.
     fn send_all(&mut self, fabric: &mut impl Messages) -> Vec<(Link, Vec<u8>)> {
         let mut too_long = Vec::new();
         for (link, range) in self.outbox.drain(..) {
@@ -344,7 +345,7 @@ impl Wires {
                 Err(SendError::Full) => {
                     self.backlog.entry(link).or_default().push(bytes);
                 }
-                // Its end will be told; what was asked is lost then.
+                // The end of the link will be reported; its requests are lost then.
                 Err(SendError::Down) => {}
                 Err(SendError::TooLong) => too_long.push((link, bytes.to_vec())),
             }
@@ -353,7 +354,7 @@ impl Wires {
         too_long
     }
 
-    /// Answers for a message that cannot be sent.
+    /// Answers in place of a message that cannot be sent.
     fn answer_for(&mut self, link: Link, bytes: &[u8]) -> Option<(Purpose, Lost)> {
         match codec::decode(bytes) {
             Ok(Message::Request { number, .. }) => {
@@ -370,12 +371,12 @@ impl Wires {
         }
     }
 
-    /// Whether nothing waits to be sent.
+    /// Returns `true` if nothing waits to be sent.
     pub(crate) fn is_empty(&self) -> bool {
         self.outbox.is_empty() && self.backlog.is_empty()
     }
 
-    /// Whether a node is to be reached.
+    /// Returns `true` if a node must be connected.
     pub(crate) fn is_dialling(&self) -> bool {
         self.nodes
             .values()

@@ -19,15 +19,15 @@ use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
 use sync::{AtomicU64, Ordering};
 
-/// One key: where its versions are (`newest`), and its slot.
+/// One key: its newest version (`newest`), and its slot.
 struct Key {
     gate: Gate,
-    /// Whether it has a slot.
+    /// The key has a slot.
     part: Mutex<bool>,
     /// State, version, checksum.
     slot: [AtomicU64; 3],
     newest: AtomicU64,
-    /// The greatest version whose writer was told.
+    /// The greatest version whose writer got its answer.
     acknowledged: AtomicU64,
 }
 
@@ -36,7 +36,7 @@ fn checksum(state: u64, version: u64) -> u64 {
 }
 
 impl Key {
-    /// A key of version 1, published already if it has a slot.
+    /// Creates a key of version 1, published already if it has a slot.
     fn new(has_slot: bool) -> Arc<Key> {
         let key = Key {
             gate: Gate::default(),
@@ -83,7 +83,7 @@ impl Key {
         }
     }
 
-    /// The slot is taken away.
+    /// Takes the slot away.
     fn evict(&self) {
         let mut has_slot = self.lock();
         if std::mem::replace(&mut *has_slot, false) {
@@ -92,7 +92,8 @@ impl Key {
         }
     }
 
-    /// What the slot tells, if it is believed: words in an order that helps nobody.
+    /// Reads the slot, and returns its version if it is accepted. The order of the words is the least
+    /// helpful one.
     fn read(&self) -> Option<u64> {
         let version = self.slot[1].load(Ordering::Relaxed);
         let state = self.slot[0].load(Ordering::Relaxed);
@@ -100,7 +101,7 @@ impl Key {
         (state::is_valid(state) && sum == checksum(state, version)).then_some(version)
     }
 
-    /// Reads, and checks that nothing older is told than what was acknowledged.
+    /// Reads the slot, and checks that its version is not older than what was acknowledged.
     fn read_checked(&self) -> Option<u64> {
         let least = self.acknowledged.load(Ordering::Acquire);
         let found = self.read();
@@ -111,11 +112,11 @@ impl Key {
         found
     }
 
-    /// When all have ended: what is believed is the newest version.
+    /// Checks, when all have ended, that an accepted version is the newest.
     fn check_end(&self) {
         let newest = self.newest.load(Ordering::Acquire);
         assert!(self.read().is_none_or(|it| it == newest));
-        // And whoever publishes now is admitted.
+        // A publisher is admitted now.
         self.publish(99);
         assert_eq!(self.read(), Some(newest));
     }
@@ -195,7 +196,7 @@ fn of_several_writers_none_is_overlooked() {
         let key = Key::new(true);
         let writer = spawn(&key, |key| key.write(2));
         let publisher = spawn(&key, |key| key.publish(2));
-        // Aborted: it has no effect.
+        // This one is aborted: it has no effect.
         if key.gate.enter() && *key.lock() {
             state::clear(&key.slot);
         }

@@ -16,7 +16,7 @@ use kumiki::{Abort, Db, Options, Stop, Txn};
 
 const ACCOUNTS: u64 = 10;
 const EACH: i64 = 100;
-/// What all accounts hold together, at each moment.
+/// Sum of all accounts, at each moment.
 pub(crate) const TOTAL: i64 = ACCOUNTS as i64 * EACH;
 const THREADS: u64 = 2;
 const TRANSFERS: u64 = 500;
@@ -34,14 +34,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What was done, and what the accounts hold then.
+/// What the program did, and the sums of the accounts.
 pub(crate) struct Outcome {
     pub(crate) transfers: u64,
     pub(crate) sum: i64,
     pub(crate) recovered: i64,
 }
 
-/// Transfers between accounts in a directory, and adds them up.
+/// Transfers money between the accounts in a directory, and adds them up.
 pub(crate) fn run(directory: &Path) -> Result<Outcome, Box<dyn Error>> {
     let db = Db::open(Options::in_dir(directory))?;
     open_accounts(&db)?;
@@ -60,7 +60,8 @@ pub(crate) fn run(directory: &Path) -> Result<Outcome, Box<dyn Error>> {
     db.close()?;
     drop(db);
 
-    // What was waited for is there when the directory is opened again, also after a crash.
+    // Transfers that the program waited for are there when the directory is opened again, also after a
+    // crash.
     let db = Db::open(Options::in_dir(directory))?;
     let recovered = self::sum(&db)?;
     db.close()?;
@@ -95,7 +96,7 @@ fn open_accounts(db: &Db) -> Result<(), Abort> {
     opened.wait_durable()
 }
 
-/// Transfers between accounts; returns how many transfers moved money.
+/// Transfers money between accounts. Returns how many transfers moved money.
 fn transfer(db: &Db, thread: u64) -> Result<u64, Abort> {
     let mut moved = 0;
     let mut last = None;
@@ -123,7 +124,7 @@ fn transfer(db: &Db, thread: u64) -> Result<u64, Abort> {
     }
 }
 
-/// Adds up all accounts, as they are at one moment.
+/// Returns the sum of all accounts, as of one moment.
 fn sum(db: &Db) -> Result<i64, Abort> {
     let sum = db.transact(|txn| {
         let mut sum = 0;

@@ -1,7 +1,7 @@
 //! Kumiki, a distributed transactional key-value store: the embedded database.
 //!
 //! The same store that `kumiki serve` puts behind the Redis protocol runs within a Rust program.
-//! Transactions are closures, serializable, and durable once that has been waited for:
+//! Transactions are closures. They are serializable, and durable once the program has waited for that:
 //!
 //! ```
 //! use kumiki::{Db, Options};
@@ -29,9 +29,9 @@
 //! # }
 //! ```
 //!
-//! Where a program knows its operations beforehand it can hand them over as a list of [`Op`]s to a
-//! [`Worker`], which is faster. With the feature `server`, the function `server::serve` puts the Redis protocol in
-//! front of a [`Db`] that the program has opened.
+//! A program that knows its operations beforehand can hand them over as a list of [`Op`]s to a
+//! [`Worker`], which is faster. With the feature `server`, the function `server::serve` puts the Redis
+//! protocol in front of a [`Db`] that the program has opened.
 
 #![forbid(unsafe_code)]
 

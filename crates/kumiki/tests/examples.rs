@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! Runs the examples.
 
 #[path = "../examples/embedded.rs"]
 #[allow(dead_code)] // The program's own beginning, which prints.

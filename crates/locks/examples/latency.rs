@@ -1,5 +1,5 @@
-//! How long the table in memory takes for a request, the clock's reading included, on one thread
-//! and on several.
+//! Measures the time of a request to the table in memory, including that of reading the clock, on
+//! one thread and on several.
 //!
 //! ```text
 //! cargo run --release -p kumiki-locks --example latency -- [threads]
@@ -46,8 +46,8 @@ fn carry_out(table: &Authority, out: &mut Vec<Command>) {
     }
 }
 
-/// The mean time of each request in the best of all rounds, so that other programs disturb it less.
-/// Each thread has keys of its own.
+/// Returns the mean time of each request in the best of all rounds, so that other programs disturb
+/// it less. Each thread has its own keys.
 fn measure(table: &Authority, thread: usize, begin: Instant) -> [Duration; 4] {
     let keys: Vec<String> = (0..KEYS).map(|key| format!("{thread}:{key}")).collect();
     let owner = b"somebody".as_slice();

@@ -1,22 +1,22 @@
-//! A table in memory that one process alone has: many threads, one table.
+//! A table in the memory of one process: many threads share it.
 //!
 //! Requests are carried out on the caller's thread. Keys are spread over shards, each a hash table
 //! behind a mutex that is held for a few hundred nanoseconds; reading allocates nothing.
 //!
-//! After a restart the table is empty. What is durable is the [`Ledger`] alone: which tokens are
-//! reserved, and how long the longest lease is. The table asks for it to be kept
-//! ([`Command::KeepLedger`]) and is told ([`Authority::ledger_kept`]).
+//! After a restart the table is empty. Only the [`Ledger`] is durable: which tokens are reserved,
+//! and how long the longest lease is. The table asks its driver to keep it
+//! ([`Command::KeepLedger`]), and the driver reports that it has ([`Authority::ledger_kept`]).
 //!
-//! 1. No two of the locks of one key overlap: one is granted when the one before was released, or
-//!    when its lease had ended on the clock of this process, which began to count when the request
-//!    had come, and which leaves a thirty-first part for clocks that run differently.
+//! 1. No two of the locks of one key overlap: one is granted when the one before was released, or when
+//!    its lease had ended on the clock of this process, which began to count when the request had come,
+//!    and which adds a thirty-first part for clocks that run differently.
 //! 2. No token is granted before a ledger that reserves it was kept. A life begins with the tokens
 //!    that are not reserved yet, so that tokens are never repeated; and not before the time of day,
 //!    so that they go on growing when a table is moved here from a shared one.
 //! 3. No lease is granted before a ledger that tells of one as long was kept. A life says nothing
 //!    about locks before the longest lease of the lives before it has passed, unless the last of
 //!    them was stopped when nothing was held.
-//! 4. Whoever waits gets the key in the order of arrival.
+//! 4. Requests that wait get the key in the order of arrival.
 
 mod gate;
 mod ledger;
@@ -39,16 +39,16 @@ use gate::{Gate, Parked, Span};
 pub use ledger::Ledger;
 use shard::{Served, Shard, Turn};
 
-/// What a table asks its driver to do.
+/// A request of a table to its driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Keep this ledger durably in the place of the one before, and tell
+    /// Keep this ledger durably in the place of the one before, and report to
     /// [`Authority::ledger_kept`]. There is one such command at a time; when it is reported as
     /// failed, the ledger must not be kept later.
     KeepLedger(Ledger),
-    /// A request that waited has its answer.
+    /// The answer to a request that waited.
     Answer {
-        /// Which request.
+        /// The request.
         ticket: Ticket,
         /// Its answer.
         outcome: Result<Answer, LockError>,
@@ -60,14 +60,14 @@ pub enum Command {
 pub struct Options {
     /// What clients may ask for.
     pub limits: Limits,
-    /// How many parts the table has; a power of two.
+    /// Number of parts of the table; a power of two.
     pub shards: usize,
-    /// How many tokens are reserved at a time; even.
+    /// Number of tokens that are reserved at a time; even.
     pub block: u64,
     /// Leases up to this length are allowed from the beginning. Longer ones make a restart wait
     /// longer, and the first of them waits for a ledger.
     pub first_bound: Duration,
-    /// How much longer than the longest lease a new life waits, besides a thirty-first part.
+    /// Time that a new life waits besides the longest lease and a thirty-first part of it.
     pub margin: Duration,
 }
 
@@ -83,8 +83,7 @@ impl Default for Options {
     }
 }
 
-/// A table of locks in memory. All calls may come from any thread; `now` is read by the caller
-/// before the call.
+/// A table of locks in memory. Any thread may call it; the caller reads `now` before the call.
 pub struct Authority {
     limits: Limits,
     shards: Box<[Part]>,
@@ -96,25 +95,25 @@ pub struct Authority {
     gate: Gate,
 }
 
-/// A shard on cache lines of its own.
+/// A shard on its own cache lines.
 #[repr(align(128))]
 #[derive(Default)]
 struct Part {
     shard: Mutex<Shard>,
-    /// When something ends next, in microseconds; all ones: nothing.
+    /// When the next lease or wait ends, in microseconds; all ones: none does.
     due_us: AtomicU64,
-    /// How many wait in it. Written with the shard locked.
+    /// Number of requests that wait in the shard. Written with the shard locked.
     waiting: AtomicUsize,
 }
 
 const NOTHING_DUE: u64 = u64::MAX;
 
 impl Authority {
-    /// An empty table. `last` is the ledger that was kept last, if one ever was; `wall_ms` the time
-    /// of day in milliseconds since the Unix epoch.
+    /// Creates an empty table. `last` is the ledger that was kept last, if one ever was; `wall_ms`
+    /// the time of day in milliseconds since the Unix epoch.
     ///
     /// # Panics
-    /// If the options make no sense: shards that are no power of two, blocks that are odd or empty.
+    /// If the number of shards is no power of two, or blocks are odd or empty.
     #[must_use]
     pub fn new(
         options: &Options,
@@ -144,8 +143,8 @@ impl Authority {
         }
     }
 
-    /// Carries out a request. `None`: its answer is a later command. Nobody else may use `ticket`
-    /// until then.
+    /// Carries out a request. Returns `None` if the answer comes as a later command. No other
+    /// request may use `ticket` until then.
     ///
     /// # Errors
     /// [`LockError`] says why nothing was done.
@@ -204,8 +203,8 @@ impl Authority {
         }
     }
 
-    /// Forgets a request for `key` that waits: its client has gone. Says whether it did; if not,
-    /// it has its answer already.
+    /// Forgets a request for `key` that waits: its client has gone. Returns `false` if the request
+    /// does not wait, because it has its answer already.
     pub fn cancel(&self, key: &[u8], ticket: Ticket) -> bool {
         let part = self.part(key);
         let mut shard = part.shard.lock();
@@ -215,10 +214,11 @@ impl Authority {
         found || self.gate.cancel(ticket)
     }
 
-    /// The ledger that was asked for is durable, or it is not and will not be.
+    /// Notes that the ledger in [`Command::KeepLedger`] is durable, or that it is not and will not
+    /// be.
     ///
     /// # Panics
-    /// If none was asked for.
+    /// If no ledger is under way.
     pub fn ledger_kept(&self, kept: Result<(), String>, now: Moment, out: &mut Vec<Command>) {
         let parked = self.gate.kept(kept.is_ok(), now, out);
         for Parked {
@@ -238,8 +238,8 @@ impl Authority {
         }
     }
 
-    /// Ends the leases and waits that have ended. To be called when [`Authority::next_due`] has
-    /// come.
+    /// Ends the leases and waits whose time has come. The driver calls it when
+    /// [`Authority::next_due`] has come.
     pub fn expire(&self, now: Moment, out: &mut Vec<Command>) {
         self.gate.expire(now, out);
         for part in &self.shards {
@@ -251,8 +251,8 @@ impl Authority {
         }
     }
 
-    /// When something ends next. Locks that nobody waits for end without being told, too, when
-    /// somebody asks for them.
+    /// Returns when the next lease or wait ends. A lock for which no request waits also ends without
+    /// this call, when the next request for its key comes.
     #[must_use]
     pub fn next_due(&self) -> Option<Moment> {
         let due = self
@@ -266,8 +266,8 @@ impl Authority {
         due.into_iter().chain(self.gate.next_due()).min()
     }
 
-    /// The locks whose keys begin with `prefix`, in the order of their keys, at most `limit`. It
-    /// looks at every lock: for small tables, or for people.
+    /// Returns the locks whose keys begin with `prefix`, in the order of their keys, at most
+    /// `limit`. It looks at every lock: for small tables, or for people.
     ///
     /// # Errors
     /// [`LockError::Settling`].
@@ -287,26 +287,27 @@ impl Authority {
         Ok(found)
     }
 
-    /// How many locks there are, those that have ended and were not looked at included.
+    /// Returns the number of locks, including those that have ended but were not removed yet.
     #[must_use]
     pub fn locks(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// How many requests wait for others.
+    /// Returns the number of requests that wait for other holders.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// How many locks have ended with their lease, nobody having released them.
+    /// Returns the number of locks that ended with their lease, without a release.
     #[must_use]
     pub fn expired(&self) -> u64 {
         self.expired.load(Ordering::Relaxed)
     }
 
-    /// Stops the table: nothing is granted any more, and whoever waits is told. If nothing is held
-    /// it asks for a ledger that says so, which lets the next life grant at once.
+    /// Stops the table: nothing is granted any more, and requests that wait get
+    /// [`LockError::Stopping`]. If nothing is held, it asks for a ledger that says so, which lets
+    /// the next life grant at once.
     pub fn stop(&self, now: Moment, out: &mut Vec<Command>) {
         self.gate.stop(out);
         let mut clean = true;
@@ -335,21 +336,21 @@ impl Authority {
         }
     }
 
-    /// Keeps what others look at without the shard's lock.
+    /// Stores what other threads read without the shard's lock.
     fn note(&self, part: &Part, shard: &MutexGuard<'_, Shard>) {
         let due = shard.next_due().map_or(NOTHING_DUE, Moment::as_us);
         part.due_us.store(due, Ordering::Release);
         let (now, before) = (shard.waiters(), part.waiting.load(Ordering::Relaxed));
         if now != before {
             part.waiting.store(now, Ordering::Relaxed);
-            // A difference below nothing wraps around, as the sum does then.
+            // A negative difference wraps around, and so does the sum.
             self.waiting
                 .fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         }
     }
 
     fn part(&self, key: &[u8]) -> &Part {
-        // Each shard's table hashes with a key of its own, so that all bits are free here.
+        // Each shard's table hashes with its own key, so all bits can be used here.
         let hash = self.hasher.hash_one(key) as usize;
         &self.shards[hash & (self.shards.len() - 1)]
     }

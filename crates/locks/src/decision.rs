@@ -1,4 +1,4 @@
-//! What a request does to a key, given what is there: the same for every way of keeping a table.
+//! The effect of a request on a key, given the lock that is there: the same for every kind of table.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use crate::error::LockError;
 use crate::limits::Limits;
 use crate::lock::{Answer, Effect, Lease, Lock, Request, Token, Verdict};
 
-/// What is to be done.
+/// What the table must do.
 #[derive(Debug)]
 pub(crate) enum Decision {
     /// Nothing changes.
     Answer(Result<Answer, LockError>),
-    /// Somebody else holds the key; the request may wait.
+    /// Another owner holds the key; the request may wait.
     Wait(Lock),
     /// The key is held from now on.
     Set(Setting),
@@ -19,19 +19,19 @@ pub(crate) enum Decision {
     Remove(Answer),
 }
 
-/// How a key is to be held.
+/// How the key is to be held.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) value: Arc<[u8]>,
     pub(crate) lease: Lease,
-    /// The token stays this one; otherwise a new one is drawn.
+    /// The token to keep; `None`: a new one is drawn.
     pub(crate) token: Option<Token>,
-    /// What a change found; `None` for requests that answer `Granted`.
+    /// The lock that a change found; `None` for requests that answer `Granted`.
     pub(crate) found: Option<Option<Lock>>,
 }
 
 impl Setting {
-    /// The answer to the request, once it has the token and that much of a lease.
+    /// Returns the answer to the request, given the token and the lease that the holder gets.
     pub(crate) fn answer(&self, token: Token, lease: Lease) -> Answer {
         match &self.found {
             None => Answer::Granted { token, lease },
@@ -43,7 +43,8 @@ impl Setting {
     }
 }
 
-/// What `request` does to a key that `lock` tells of. A lock whose lease has ended is none.
+/// Decides what `request` does to a key with this lock. A lock whose lease has ended counts as
+/// `None`.
 pub(crate) fn decide(request: &Request<'_>, lock: Option<Lock>, limits: &Limits) -> Decision {
     match *request {
         Request::Acquire { owner, lease, .. } => match lock {

@@ -1,9 +1,9 @@
-//! Why a request was not carried out, and what its sender may do.
+//! Why a request was not carried out, and what the client can do.
 
 use std::time::Duration;
 
-/// Why a request was not carried out. Only after [`LockError::Uncertain`] something may have
-/// happened.
+/// Why a request was not carried out. Something may have happened only after
+/// [`LockError::Uncertain`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
     /// The key is longer than [`Limits::key`](crate::Limits::key), or empty.
@@ -12,8 +12,8 @@ pub enum LockError {
         /// The longest, in bytes.
         limit: usize,
     },
-    /// The owner is longer than [`Limits::owner`](crate::Limits::owner), or what a change sets than
-    /// [`Limits::value`](crate::Limits::value).
+    /// The owner is longer than [`Limits::owner`](crate::Limits::owner), or the value that a change
+    /// sets is longer than [`Limits::value`](crate::Limits::value).
     #[error("the owner of a lock has at most {limit} bytes")]
     ValueLength {
         /// The longest, in bytes.
@@ -23,10 +23,10 @@ pub enum LockError {
     /// [`Limits::lease`](crate::Limits::lease).
     #[error("a lease lasts from 1 ms to {} ms", limit.as_millis())]
     LeaseLength {
-        /// The longest.
+        /// The longest lease.
         limit: Duration,
     },
-    /// Locks without a lease are not possible in a table that a restart empties.
+    /// A table that a restart empties does not grant locks without a lease.
     #[error("a table in memory keeps no lock without a lease: name one, or keep the table durably")]
     NeedsLease,
     /// The table is full. Try again when locks have ended.
@@ -34,13 +34,14 @@ pub enum LockError {
         "there are {limit} locks already; nothing has happened, try again when some have ended"
     )]
     TooManyLocks {
-        /// How many there may be; or how many there are, if they have as many bytes as they may.
+        /// The largest number of locks; or their present number, if their bytes have reached the
+        /// limit.
         limit: usize,
     },
-    /// Too many wait, for this key or for all. Try again later.
+    /// Too many requests wait, for this key or for all keys. Try again later.
     #[error("{limit} requests wait already; nothing has happened, try again later")]
     TooManyWaiters {
-        /// How many there may be.
+        /// The largest number of requests that may wait.
         limit: usize,
     },
     /// The table has lost its memory in a restart; locks that it has forgotten may still be held.
@@ -51,35 +52,35 @@ pub enum LockError {
         left.as_millis()
     )]
     Settling {
-        /// How long that takes.
+        /// Time until then.
         left: Duration,
     },
     /// The table is being stopped. Ask another proxy, or try again.
     #[error("the table of locks is being stopped; nothing has happened, ask another proxy")]
     Stopping,
-    /// What keeps the table does not answer. Nothing has happened; try again.
+    /// The store of the table does not answer. Nothing has happened; try again.
     #[error("what keeps the locks does not answer ({what}); nothing has happened, try again")]
     Unavailable {
-        /// What was heard of it last.
+        /// The last error.
         what: String,
     },
-    /// What keeps the table stopped answering after it was told to change something. Ask who holds
-    /// the key, or acquire it again as the same owner.
+    /// The store of the table stopped answering after it was asked to change something. Ask who
+    /// holds the key, or acquire it again as the same owner.
     #[error(
         "what keeps the locks stopped answering ({what}): whether this took effect is not known; \
          acquire again as the same owner, or ask who holds the lock"
     )]
     Uncertain {
-        /// What was heard of it last.
+        /// The last error.
         what: String,
     },
-    /// What keeps the table refuses to. It is no use to try again.
+    /// The store of the table refuses the request. Another attempt will fail, too.
     #[error(
         "what keeps the locks refuses this ({what}): nothing has happened, and it is no use to try \
          again before an operator has looked"
     )]
     Refused {
-        /// Why.
+        /// The store's reason.
         what: String,
     },
     /// The key's record is not one of this program. An operator has to look at it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::LockError;
 use crate::lock::{Lease, Request};
 
-/// The shortest lease. Records tell leases in milliseconds.
+/// The shortest lease: records have leases in milliseconds.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Limits on what clients may ask for.
@@ -19,16 +19,16 @@ pub struct Limits {
     pub value: usize,
     /// The longest lease.
     pub lease: Duration,
-    /// How many locks there may be at once (of a shared table: how many keys this proxy may know).
+    /// The largest number of locks (of a shared table: of keys that this proxy may know).
     pub locks: usize,
-    /// How many bytes the keys and values of a table in memory may have together. It takes some
-    /// hundred bytes more for each lock.
+    /// The largest number of bytes of all keys and values of a table in memory together. The table
+    /// takes some hundred bytes more for each lock.
     pub bytes: usize,
-    /// How many requests may wait for one key. Where they travel to a partition, as many again may
-    /// be on their way that wait for nobody else, and as many again that prolong or release locks:
-    /// who holds one can give it up, however many others ask.
+    /// The largest number of requests that wait for one key. In a table that a partition keeps, as
+    /// many again may be under way that wait for no other holder, and as many again that prolong or
+    /// release locks: a holder can give its lock up however many others ask.
     pub waiters: usize,
-    /// The same for all keys together.
+    /// The same limit for all keys together.
     pub all_waiters: usize,
 }
 

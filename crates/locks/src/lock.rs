@@ -1,4 +1,4 @@
-//! What is asked of a table of locks, and what it answers.
+//! Requests to a table of locks, and their answers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::moment::{Moment, by_one_clock};
 
-/// A fencing token. The tokens that are granted for one key grow, whoever grants them.
+/// A fencing token. The tokens that are granted for one key grow, whichever proxy grants them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Token(pub u64);
 
@@ -14,13 +14,13 @@ impl Token {
     /// Low bits that count the tokens of one millisecond.
     pub const COUNTER_BITS: u32 = 20;
 
-    /// The first token of a millisecond since the Unix epoch.
+    /// Returns the first token of a millisecond since the Unix epoch.
     #[must_use]
     pub fn at_ms(ms: u64) -> Token {
         Token(ms << Self::COUNTER_BITS)
     }
 
-    /// The millisecond that a token belongs to.
+    /// Returns the millisecond to which the token belongs.
     #[must_use]
     pub fn ms(self) -> u64 {
         self.0 >> Self::COUNTER_BITS
@@ -34,24 +34,25 @@ impl fmt::Display for Token {
 }
 
 /// Names a request that is not answered at once. The caller chooses it; no two requests that wait
-/// may have the same.
+/// may have the same ticket.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub u64);
 
-/// For how long a lock is held if nobody releases it.
+/// How long a lock is held if it is not released.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Lease {
-    /// So long from the grant. The holder counts from when it *sent* its request, and takes what
-    /// [`Answer::Granted`] tells.
+    /// This time from the grant on. The holder counts from when it *sent* its request, and uses the
+    /// lease in [`Answer::Granted`].
     For(Duration),
     /// Until it is released.
     Endless,
 }
 
 impl Lease {
-    /// What is told of a lease to who asked at `came` and got it at `began`, and counts from when it
-    /// sent its request: it lasts that much longer. The time between counts as it would on the
-    /// slowest clock, so that no holder counts longer than the table does.
+    /// Returns the lease for the answer to a holder whose request came at `came` and was granted at
+    /// `began`. The holder counts from when it sent its request, so the lease lasts that much
+    /// longer. The time between counts as it would on the slowest clock, so that no holder counts
+    /// longer than the table does.
     pub(crate) fn told(self, came: Moment, began: Moment) -> Lease {
         match self {
             Lease::For(time) => Lease::For(time.saturating_add(by_one_clock(began.since(came)))),
@@ -59,7 +60,7 @@ impl Lease {
         }
     }
 
-    /// The longer of the two.
+    /// Returns the longer of the two.
     #[must_use]
     pub fn max(self, other: Lease) -> Lease {
         match (self, other) {
@@ -72,37 +73,37 @@ impl Lease {
 /// A lock as a table has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// The owner, or whatever [`Change`] has set.
+    /// The owner, or the value that a [`Change`] has set.
     pub value: Arc<[u8]>,
     /// The token of the grant.
     pub token: Token,
-    /// How much of the lease is left, at most.
+    /// The most that is left of the lease.
     pub left: Lease,
-    /// How many requests wait for the key here.
+    /// Number of requests that wait for the key at this proxy.
     pub waiters: usize,
 }
 
-/// What becomes of a key.
+/// The decision of a [`Change`] about its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It stays as it is.
+    /// The key stays as it is.
     Keep,
-    /// It is held with this value from now on. The token is a new one, unless the same value was
-    /// there already.
+    /// The key is held with this value from now on. The token is a new one, unless the same value
+    /// was there already.
     Set {
         /// The value.
         value: Vec<u8>,
         /// The lease, which replaces the one before and may be shorter.
         lease: Lease,
     },
-    /// It is free from now on.
+    /// The key is free from now on.
     Remove,
 }
 
-/// What a [`Change`] did to its key.
+/// The effect of a [`Change`] on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing: that was the verdict, or nobody held what was to be removed.
+    /// Nothing: that was the verdict, or the key to be freed was not held.
     Kept,
     /// It set the key, which has this token.
     Set(Token),
@@ -110,16 +111,16 @@ pub enum Effect {
     Removed,
 }
 
-/// A decision about a key that looks at what is there. It may be called several times for one
-/// request, and must depend on its argument alone.
+/// A decision about a key that depends on the lock that is there. It may be called several times for
+/// one request, and must depend on its argument alone.
 #[derive(Clone)]
 pub struct Change(Arc<Decide>);
 
 type Decide = dyn Fn(Option<&Lock>) -> Verdict + Send + Sync;
 
 impl Change {
-    /// A change that `decide` decides. In the table of one authority it is called with a part of
-    /// the table locked, and should be short.
+    /// Creates a change that `decide` decides. A table in memory calls it with a part of the table
+    /// locked, so it should be short.
     pub fn new(decide: impl Fn(Option<&Lock>) -> Verdict + Send + Sync + 'static) -> Change {
         Change(Arc::new(decide))
     }
@@ -135,34 +136,34 @@ impl fmt::Debug for Change {
     }
 }
 
-/// What may be asked about a key.
+/// A request about a key.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
-    /// Holds the key. If `owner` holds it already it gets the same token, and the lease becomes as
-    /// long as the longer of what was left and `lease`. Answers `Granted` or `Held`.
+    /// Acquires the key. If `owner` holds it already, it gets the same token, and the lease becomes
+    /// the longer of what was left and `lease`. Answers `Granted` or `Held`.
     Acquire {
-        /// Who is to hold it.
+        /// The new holder.
         owner: &'a [u8],
-        /// For how long, from the grant on.
+        /// The lease, from the grant on.
         lease: Lease,
-        /// How long to wait, first come first served, while others hold it.
+        /// The longest time to wait, first come first served, while others hold the key.
         wait: Duration,
     },
-    /// Makes the lease at least so long. Answers `Granted` or `NotHeld`.
+    /// Prolongs the lease to at least this one. Answers `Granted` or `NotHeld`.
     Renew {
-        /// Who holds it.
+        /// The holder.
         owner: &'a [u8],
-        /// For how long from now on.
+        /// The lease from now on.
         lease: Lease,
     },
     /// Frees the key. Answers `Released` or `NotHeld`.
     Release {
-        /// Who holds it.
+        /// The holder.
         owner: &'a [u8],
     },
-    /// Who holds the key. Answers `Info`.
+    /// Asks who holds the key. Answers `Info`.
     Info,
-    /// Changes the key as its decision says. Answers `Changed`.
+    /// Changes the key as the decision says. Answers `Changed`.
     Change(&'a Change),
 }
 
@@ -173,21 +174,21 @@ pub enum Answer {
     Granted {
         /// The token.
         token: Token,
-        /// The lock lasts so long from when its holder sent the request: the lease, and for how long
-        /// the request had waited when it began.
+        /// The lease, counted from when the holder sent the request: it includes the time that the
+        /// request had waited when the lease began.
         lease: Lease,
     },
-    /// Somebody else holds the key, and has for as long as the request wanted to wait.
+    /// Another owner holds the key, and has held it for as long as the request could wait.
     Held(Lock),
     /// The key is free.
     Released,
-    /// The owner does not hold the key; somebody else may.
+    /// The owner does not hold the key; another owner may.
     NotHeld(Option<Lock>),
-    /// Who holds the key, if somebody does.
+    /// The lock of the key, if it is held.
     Info(Option<Lock>),
-    /// The change was decided and done.
+    /// The change was decided and carried out.
     Changed {
-        /// What it found.
+        /// The lock that it found.
         found: Option<Lock>,
         /// What it did.
         effect: Effect,

@@ -1,7 +1,7 @@
-//! A model of a replicated partition: what it promises, and no more.
+//! A model of a replicated partition: it keeps what the partition promises, and no more.
 //!
-//! Versions are never reused, and absences have another one after every write, as in the real one.
-//! Its time is that of a wall clock that is set now and then, but never goes back.
+//! Versions are never reused, and an absence has another version after every write, as in the real
+//! partition. The time is that of a wall clock that is set now and then, but never goes back.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -110,7 +110,7 @@ impl Partition {
         }
     }
 
-    /// How many records tell of a lock that is held.
+    /// Returns how many records say that a lock is held.
     pub(crate) fn held(&self) -> usize {
         let records = self.values.values();
         let records = records.filter_map(|value| Record::decode(&value.bytes));

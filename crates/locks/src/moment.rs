@@ -6,39 +6,39 @@ use std::time::Duration;
 
 /// A point on a monotonic clock that goes on while the machine is suspended (`CLOCK_BOOTTIME` on
 /// Linux), in microseconds since a beginning that the caller chooses. Points of different machines
-/// have nothing to do with each other.
+/// cannot be compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Moment(u64);
 
 impl Moment {
-    /// A point so many microseconds after the beginning.
+    /// Returns the point that many microseconds after the beginning.
     #[must_use]
     pub const fn from_us(us: u64) -> Moment {
         Moment(us)
     }
 
-    /// Microseconds since the beginning.
+    /// Returns the microseconds since the beginning.
     #[must_use]
     pub const fn as_us(self) -> u64 {
         self.0
     }
 
-    /// How long it is from `earlier` to this point; zero if it is not later.
+    /// Returns the time from `earlier` to this point; zero if it is not later.
     #[must_use]
     pub fn since(self, earlier: Moment) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// How long to wait until `time` has passed by every clock: a thirty-first part more. Ours may run a
-/// sixty-fourth too fast while another one runs a sixty-fourth too slow, so that 65/63 of the time
-/// have to pass; 32/31 is a little more.
+/// Returns how long to wait until `time` has passed by every clock: a thirty-first part more. Our
+/// clock may run a sixty-fourth too fast while another one runs a sixty-fourth too slow, so that
+/// 65/63 of the time have to pass; 32/31 is a little more.
 pub(crate) fn by_every_clock(time: Duration) -> Duration {
     time + time / 31
 }
 
-/// The time after which it takes `time` until it has passed by every clock: the least for which
-/// [`by_every_clock`] is `time` or more. A lease that is prolonged by less than what is left of it
+/// Returns the least time for which [`by_every_clock`] is `time` or more: waiting until it has
+/// passed by every clock takes `time`. A lease that is prolonged by less than what is left of it
 /// must not lose the margin that it has had.
 pub(crate) fn by_one_clock(time: Duration) -> Duration {
     let ns = (time.as_nanos() * 31).div_ceil(32);
@@ -48,7 +48,7 @@ pub(crate) fn by_one_clock(time: Duration) -> Duration {
 impl Add<Duration> for Moment {
     type Output = Moment;
 
-    /// A sum beyond the clock's end is its end.
+    /// Returns the end of the clock if the sum is beyond it.
     fn add(self, by: Duration) -> Moment {
         let us = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
         Moment(self.0.saturating_add(us))
@@ -86,7 +86,7 @@ mod tests {
             let begin = Moment::default();
             let waited = (begin + by_every_clock(time)).since(begin);
             assert!(waited.as_secs_f64() / here >= time.as_secs_f64() / there);
-            // What has passed on the slowest clock while this has on the fastest.
+            // The time that passes on the slowest clock while this passes on the fastest.
             let passed = by_one_clock(time).as_secs_f64();
             assert!(passed <= time.as_secs_f64() / here * there, "{ms}");
         }

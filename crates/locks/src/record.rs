@@ -14,8 +14,7 @@
 //! key; the key of an era (see [`crate::shared`]) is the prefix, the byte `e`, the incarnation and
 //! the era's number, eight bytes each.
 //!
-//! 1. No two writes of records have the same incarnation and sequence, so that these say which
-//!    write it was.
+//! 1. No two writes of records have the same incarnation and sequence, so these identify the write.
 //! 2. A held record has no expiry in the partition; a released one has.
 
 use std::sync::Arc;
@@ -27,7 +26,7 @@ const FORMAT: u8 = 1;
 const HEADER: usize = 34;
 const ENDLESS: u64 = u64::MAX;
 
-/// Which write of which proxy.
+/// Identifies a write of a proxy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct WriteId {
     pub(crate) incarnation: u64,
@@ -42,14 +41,14 @@ pub(crate) struct Record {
     pub(crate) state: State,
 }
 
-/// Whether a lock is held.
+/// State of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Released,
     Held { value: Arc<[u8]>, lease: Lease },
 }
 
-/// The lease in whole milliseconds, rounded up.
+/// Returns the lease in whole milliseconds, rounded up.
 pub(crate) fn whole_ms(lease: Lease) -> Lease {
     match lease {
         Lease::For(time) => Lease::For(Duration::from_millis(lease_ms(time))),
@@ -79,7 +78,7 @@ impl Record {
         bytes
     }
 
-    /// The record that `bytes` tell of, or `None` if they are not one.
+    /// Decodes a record. Returns `None` if `bytes` are not one.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Record> {
         let (header, value) = bytes.split_at_checked(HEADER)?;
         let number = |at: usize| {
@@ -109,12 +108,12 @@ impl Record {
     }
 }
 
-/// The key of a lock's record.
+/// Returns the key of a lock's record.
 pub(crate) fn record_key(prefix: &[u8], key: &[u8]) -> Vec<u8> {
     [prefix, b"r", key].concat()
 }
 
-/// The key of an era.
+/// Returns the key of an era.
 pub(crate) fn era_key(prefix: &[u8], incarnation: u64, number: u64) -> Vec<u8> {
     [
         prefix,

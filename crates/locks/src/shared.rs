@@ -1,36 +1,35 @@
 //! A table that a partition keeps, for one proxy or for several.
 //!
 //! The record in the partition is the truth (its format: the module `record` of this crate).
-//! Requests become transactions ([`Command::Transact`]); what is waiting when a transaction is
-//! built travels together. The machine does no I/O: requests and results go in, transactions and
+//! Requests become transactions ([`Command::Transact`]); requests that wait when a transaction is
+//! built travel together. The machine does no I/O: requests and results go in, transactions and
 //! answers come out of [`Shared::step`].
 //!
 //! | module | concept |
 //! |---|---|
-//! | `entry` | what a proxy knows of one key, and who asks for it |
-//! | `serving` | requests: what is to be done for them next, and when |
-//! | `flight`, `operation` | how transactions are built of what waits; transactions that own their bytes |
+//! | `entry` | what a proxy knows of one key, and the requests for it |
+//! | `serving` | requests: the next step for each, and its time |
+//! | `flight`, `operation` | how transactions are built of waiting requests; operations that own their bytes |
 //! | `settling`, `failing` | transactions that have committed; and others |
-//! | `reading` | what was read of a key, and who is answered by it |
+//! | `reading` | what a read of a key means, and which requests it answers |
 //! | `era` | how tokens are drawn when there is no record |
-//! | `sweep` | looking at all records |
-//! | `counters` | what has happened |
+//! | `sweep` | scans of all records |
+//! | `counters` | counters of a proxy |
 //!
-//! Nobody believes anybody's clock. How long a lease lasts is measured by each proxy on its own
-//! monotonic clock: by the one that wrote the record from before the record was sent, by every
-//! other one from when it has first seen that very write. A holder counts from when it sent its
-//! request, so that all of them count longer than the holder does; besides they leave a margin for
-//! clocks that run differently.
+//! No proxy relies on another machine's clock. Each proxy measures a lease on its own monotonic
+//! clock: the proxy that wrote the record from before the record was sent, every other one from when
+//! it first saw that very write. A holder counts from when it sent its request, so that all proxies
+//! count longer than the holder does; besides, they leave a margin for clocks that run differently.
 //!
 //! | event | what follows |
 //! |---|---|
-//! | a request for a key of which nothing is known | *create*: put if absent, in the era; and read what is there otherwise |
+//! | a request for a key of which nothing is known | *create*: put if absent, in the era; otherwise read what is there |
 //! | another request | *read* value and version |
 //! | what was read answers the request | the answer |
 //! | it does not | *replace*: check the version, put the record |
 //! | a transaction did not happen | read again, a while later |
-//! | nobody knows whether a transaction happened | read: the record tells by its incarnation and sequence |
-//! | a lease has ended | read, and release what is still the same write |
+//! | the outcome of a transaction is unknown | read: the record shows it by its incarnation and sequence |
+//! | a lease has ended | read, and release the lock if its record is still the same write |
 //!
 //! A lock is released by putting a record that says so and stays for some seconds, so that the
 //! next token is above the last one.
@@ -38,16 +37,16 @@
 //! 1. A record is replaced only by a transaction that checks its version, and created only where
 //!    there is none. So a write that comes late, after its proxy gave it up, has no effect if any
 //!    other write came before, and none at all after its era.
-//! 2. A held record whose lease is not known to have ended for everybody is replaced only for its
-//!    owner, or by a [`Change`](crate::Change) that decides so. An owner's lease never becomes
-//!    shorter but by a change.
+//! 2. A held record whose lease is not known to have ended by every clock is replaced only for its
+//!    owner, or by a [`Change`](crate::Change) that decides so. Only a change makes an owner's lease
+//!    shorter.
 //! 3. Every answer rests on a transaction that was sent after the request had come.
 //! 4. Tokens of a key grow: a record is replaced with a greater token or, for the same holder, the
 //!    same; one that is created has a token of an era that began after the last lock was released.
-//! 5. Who waits for a key at this proxy gets it in the order of arrival. Between proxies there is no
-//!    order.
+//! 5. Requests that wait for a key at this proxy get it in the order of arrival. Between proxies
+//!    there is no order.
 //! 6. Every request is answered by the end of its wait and
-//!    [`Options::request_timeout`], whatever the partition does.
+//!    [`Options::request_timeout`], also if the partition does not answer.
 
 mod counters;
 mod entry;
@@ -84,20 +83,20 @@ use sweep::{Listing, Sweep};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TransactionNumber(pub u64);
 
-/// What a table asks its driver to do.
+/// A request of a table to its driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Execute a transaction in the partition, and tell [`Shared::transacted`] how it ended. What
-    /// does not end in [`Options::transaction_timeout`] counts as unknown.
+    /// Execute a transaction in the partition, and report its result to [`Shared::transacted`]. A
+    /// transaction that takes longer than [`Options::transaction_timeout`] counts as unknown.
     Transact {
-        /// Its name.
+        /// The transaction's number.
         number: TransactionNumber,
         /// Its operations.
         operations: Vec<Operation>,
     },
-    /// A request has its answer.
+    /// The answer to a request.
     Answer {
-        /// Which request.
+        /// The request.
         ticket: Ticket,
         /// Its answer.
         outcome: Result<Answer, LockError>,
@@ -110,23 +109,23 @@ pub enum Command {
 pub struct Options {
     /// What clients may ask for.
     pub limits: Limits,
-    /// With what the table's keys begin in the partition.
+    /// The prefix of the table's keys in the partition.
     pub prefix: Vec<u8>,
-    /// How long to wait after a lease, besides a thirty-first part of it: clocks differ in speed.
+    /// Time to wait after a lease, besides a thirty-first part of it: clocks differ in speed.
     pub margin: Duration,
-    /// How long a request may take that waits for nobody.
+    /// The longest time for a request that waits for no other holder.
     pub request_timeout: Duration,
-    /// How long a transaction may take. Shorter than `request_timeout`, so that requests
-    /// outlive one that is lost.
+    /// The longest time for a transaction. Shorter than `request_timeout`, so that requests outlive
+    /// a transaction that is lost.
     pub transaction_timeout: Duration,
-    /// How many transactions are under way at once.
+    /// Most transactions under way at once.
     pub transactions: usize,
-    /// How many keys a transaction has at most.
+    /// Most keys in a transaction.
     pub batch: usize,
-    /// How often the partition is asked for a key that somebody waits for: at first, doubling up
-    /// to the second.
+    /// Intervals at which the partition is asked for a key that a request waits for: the first one,
+    /// and the longest; they double from one to the other.
     pub poll: (Duration, Duration),
-    /// How often all records are looked at for those whose proxies have gone.
+    /// Interval at which all records are scanned for those whose proxies have gone.
     pub sweep: Duration,
 }
 
@@ -153,27 +152,28 @@ pub struct Shared {
     now: Moment,
     entries: BTreeMap<Arc<[u8]>, Entry>,
     due: BTreeSet<(Moment, Arc<[u8]>)>,
-    /// Keys that wait to be sent. Each is in its phase `Ready`; some have left it since.
+    /// Keys that wait to be sent. Each was in the phase `Ready` when it was added; some have left it
+    /// since.
     ready: VecDeque<Arc<[u8]>>,
     flights: BTreeMap<TransactionNumber, Flight>,
     listings: VecDeque<Listing>,
     era: Era,
     sweep: Sweep,
-    /// Nothing is sent until then, because the partition was in trouble.
+    /// Nothing is sent before this time, because the partition was in trouble.
     pause_until: Moment,
     pause: Duration,
     trouble: String,
-    /// How many writes, requests and transactions there were.
+    /// Numbers of writes, requests and transactions so far.
     writes: u64,
     arrivals: u64,
     transactions: u64,
-    /// How many requests have no answer yet.
+    /// Number of requests that have no answer yet.
     open: usize,
-    /// How many keys are known to be held.
+    /// Number of keys that are known to be held.
     held: usize,
     counters: Counters,
     out: Vec<Command>,
-    /// What the wall clock shows. Only a planted bug sets and reads it.
+    /// The wall clock's time. Only a planted bug sets and reads it.
     wall_ms: u64,
 }
 
@@ -181,8 +181,8 @@ pub struct Shared {
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(200));
 
 impl Shared {
-    /// A proxy's part of the table. No two lives of proxies may have the same `incarnation`: draw
-    /// it at random.
+    /// Creates a proxy's part of the table. No two lives of proxies may have the same `incarnation`:
+    /// draw it at random.
     #[must_use]
     pub fn new(options: Options, incarnation: u64, now: Moment) -> Shared {
         Shared {
@@ -210,11 +210,10 @@ impl Shared {
         }
     }
 
-    /// Takes a request. Its answer is a later command; no other request may use `ticket` until
-    /// then.
+    /// Takes a request. Its answer is a later command; no other request may use `ticket` until then.
     ///
     /// # Errors
-    /// [`LockError`], if it cannot be taken; then there is no command.
+    /// [`LockError`], if the request cannot be taken; then no answer follows.
     pub fn request(
         &mut self,
         ticket: Ticket,
@@ -225,7 +224,7 @@ impl Shared {
         self.tick(now);
         let limits = &self.options.limits;
         limits.check(key, request)?;
-        // Who holds a lock can prolong and release it, however many others ask.
+        // A holder can prolong and release its lock, however many others ask.
         let (share, creates) = match request {
             Request::Acquire { wait, .. } => (if wait.is_zero() { 2 } else { 1 }, true),
             Request::Change(_) => (2, true),
@@ -266,8 +265,8 @@ impl Shared {
         });
     }
 
-    /// Forgets a request: its client has gone. What it may have acquired meanwhile is released.
-    /// Says whether it was found; if not, it has its answer already.
+    /// Forgets a request: its client has gone. If it has acquired the lock meanwhile, that is
+    /// released. Returns `false` if the request was not found, because it has its answer already.
     pub fn cancel(&mut self, key: &[u8], ticket: Ticket, now: Moment) -> bool {
         self.tick(now);
         let Some(entry) = self.entries.get_mut(key) else {
@@ -284,7 +283,7 @@ impl Shared {
         let is_flying =
             matches!(entry.phase, Phase::Flying(Some(arrival)) if arrival == one.arrival);
         if is_flying || !one.attempts.is_empty() {
-            // It stays until it is known what became of it.
+            // It stays until its outcome is known.
             one.cancelled = true;
         } else {
             entry.pending.remove(at);
@@ -294,7 +293,7 @@ impl Shared {
         true
     }
 
-    /// A transaction has ended. `now` must have been read after its result had come.
+    /// Notes that a transaction has ended. `now` must have been read after its result had come.
     pub fn transacted(
         &mut self,
         number: TransactionNumber,
@@ -308,9 +307,9 @@ impl Shared {
         }
     }
 
-    /// Does what is due, and gives out what there is to do. To be called after requests and
-    /// results, once for all that came together, and when [`Shared::next_due`] has come. `now` must
-    /// have been read before the commands are carried out.
+    /// Does what is due, and adds the commands to `out`. To be called after requests and results,
+    /// once for all that came together, and when [`Shared::next_due`] has come. `now` must have been
+    /// read before the commands are carried out.
     pub fn step(&mut self, now: Moment, out: &mut Vec<Command>) {
         self.tick(now);
         self.give_up_flights();
@@ -325,7 +324,7 @@ impl Shared {
         out.append(&mut self.out);
     }
 
-    /// When [`Shared::step`] is to be called again at the latest.
+    /// Returns the latest time for the next call of [`Shared::step`].
     #[must_use]
     pub fn next_due(&self) -> Option<Moment> {
         let timeout = self.options.transaction_timeout;
@@ -334,7 +333,7 @@ impl Shared {
             .values()
             .next()
             .map(|flight| flight.sent + timeout);
-        // What could be sent has been: the rest waits for a result, or for the end of the pause.
+        // All that could be sent has been: the rest waits for a result, or for the end of the pause.
         let resumes = Some(self.pause_until).filter(|at| *at > self.now);
         let sweep = self.sweep.next_due().filter(|at| *at > self.now);
         let listing = self.listings.iter().map(|listing| listing.limit).min();
@@ -343,14 +342,14 @@ impl Shared {
         all.into_iter().flatten().min()
     }
 
-    /// What has happened here.
+    /// Returns this proxy's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// How many keys this proxy knows of, and how many requests it has in hand: those that have no
-    /// answer yet, and its own. It looks at every key.
+    /// Returns how many keys this proxy knows, and how many requests it has in hand: those that have
+    /// no answer yet, and its own. It looks at every key.
     #[must_use]
     pub fn load(&self) -> (usize, usize) {
         let requests = self.entries.values().map(|entry| entry.pending.len());
@@ -360,14 +359,14 @@ impl Shared {
         )
     }
 
-    /// How many requests have no answer yet.
+    /// Returns how many requests have no answer yet.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open
     }
 
-    /// How many requests are to be carried out that wait for no other holder: those of clients, and
-    /// what gives back the locks of clients that have gone. It looks at every key.
+    /// Returns how many requests are to be carried out that wait for no other holder: those of
+    /// clients, and those that release the locks of clients that have gone. It looks at every key.
     #[must_use]
     pub fn owed(&self) -> usize {
         let is_owed = |one: &&Pending| match one.work {
@@ -379,25 +378,26 @@ impl Shared {
         self.entries.values().map(owed).sum()
     }
 
-    /// How many locks this proxy knows to be held, whoever granted them. Those that nobody has
-    /// asked it for are found by sweeps; endless ones are forgotten while nobody asks.
+    /// Returns how many locks this proxy knows to be held, whichever proxy granted them. Sweeps find
+    /// those that no client of this proxy has asked for; endless ones are forgotten while there are
+    /// no requests for them.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Tells what the wall clock shows, which the planted bug believes.
+    /// Sets the wall clock's time, which the planted bug relies on.
     #[cfg(feature = "simulation")]
     pub(crate) fn set_wall_ms(&mut self, wall_ms: u64) {
         self.wall_ms = wall_ms;
     }
 
-    /// Time does not go back, whatever the callers' threads have read.
+    /// Advances the time. It does not go back, even if a caller has read an earlier one.
     fn tick(&mut self, now: Moment) {
         self.now = self.now.max(now);
     }
 
-    /// The shared bytes of a key that has an entry, or new ones.
+    /// Returns the shared bytes of a key that has an entry, or new ones.
     fn key(&self, key: &[u8]) -> Arc<[u8]> {
         self.entries
             .get_key_value(key)

@@ -8,28 +8,28 @@
 //! partition loses its leader, refuses, or cannot tell what it has done, and ledgers are not kept.
 //! Then the faults stop.
 //!
-//! | clock | what depends on it | what happens to it |
+//! | clock | what depends on it | faults of it |
 //! |---|---|---|
-//! | one that counts while the machine is suspended | leases, waits and time-outs, each within one life of a proxy | stands for nobody: it goes on in pauses, and begins anew when the machine does |
+//! | one that counts while the machine is suspended | leases, waits and time-outs, each within one life of a proxy | it never stops: it goes on in pauses, and begins anew when the machine does |
 //! | wall clocks of proxies | where the tokens of a table in memory begin, if no ledger says more | set by seconds and by years, forth and back |
-//! | the wall clock of the partition's leader | the partition's time, which never goes back: tokens, eras, and for how long released records stay | the same |
+//! | the wall clock of the partition's leader | the partition's time, which never goes back: tokens, eras, and the time that released records stay | the same |
 //!
 //! Every run is judged:
 //! 1. No two clients believe at once, each by its own clock, that they hold a key: a client counts
 //!    its lease from when it sent the request that was granted.
-//! 2. A token is not below any that a client had been told before the request was sent, and no two
-//!    owners have the same one.
-//! 3. While a client believes that it holds a key, nobody tells it otherwise: no lock is lost
-//!    before its lease ends.
+//! 2. A token is not below any that a client had got before the request was sent, and no two owners
+//!    have the same one.
+//! 3. While a client believes that it holds a key, no answer says otherwise: no lock is lost before
+//!    its lease ends.
 //! 4. Every request that reaches a proxy is answered in bounded time, and after the faults every
 //!    client gets every key that it waits for.
 //! 5. In the end nothing is left over, in proxies or in the partition.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `plan` | what a seed decides beforehand |
-//! | `world`, `faults` | what happens next, and what goes wrong |
-//! | `proxy`, `client` | who takes part |
+//! | `plan` | the parameters that a seed determines |
+//! | `world`, `faults` | the events and the faults |
+//! | `proxy`, `client` | the participants |
 //! | `judge` | what clients believe |
 //! | `reached` | the points that runs should reach |
 

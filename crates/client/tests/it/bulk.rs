@@ -109,7 +109,7 @@ fn what_has_not_happened_is_sent_again_by_itself() {
     assert_eq!(outcomes[1].as_ref().unwrap(), &[OwnedReply::Int(7)]);
     assert_eq!(outcomes[2].as_ref().unwrap(), &[OwnedReply::Int(1)]);
     assert!(outcomes[3].as_ref().unwrap_err().is_unknown());
-    // A message that nothing came of as a whole is no different.
+    // An answer that refuses the whole message is handled alike.
     cluster.fault(1, Fault::Say(Answer::Aborted(elsewhere)));
     let outcomes = client.execute_each(&keys.map(add));
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");

@@ -1,4 +1,4 @@
-//! Calls: single keys, several keys, and what goes wrong with them.
+//! Calls for single keys and several keys, and their failures.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ fn clients_are_shared_by_threads_and_bound_their_connections() {
         }
     });
     assert_eq!(cluster.data.lock().get(ON_1[0]), Some(&b"400"[..]));
-    // The connection that asked for the file may be closing still.
+    // The connection that asked for the file may not be closed yet.
     let most = cluster.node(1).most_links.load(Ordering::SeqCst);
     assert!((2..=3).contains(&most), "{most}");
     let (free, used) = client.connections(NodeId(1));
@@ -120,7 +120,7 @@ fn writes_are_not_repeated_when_the_answer_is_lost() {
             "{error}"
         );
         assert_eq!(cluster.executed(1) - before, executed, "after {fault:?}");
-        // The next is not hurt by it.
+        // The next call is not affected.
         client.add(ON_1[1], 1).unwrap();
     }
     assert_eq!(cluster.data.lock().get(ON_1[1]), Some(&b"7"[..]));
@@ -153,7 +153,7 @@ fn what_has_not_happened_is_tried_again() {
     }
     assert_eq!(client.add(ON_1[0], 1).unwrap(), 1);
     assert_eq!(cluster.executed(1), 1);
-    // One of them may mean that the file is old.
+    // Either fault may mean that the file is old.
     let asked = [1, 2].map(|id| cluster.node(id).asked.load(Ordering::SeqCst));
     assert_eq!(asked.iter().sum::<usize>(), 2, "{asked:?}");
 }
@@ -204,7 +204,7 @@ fn a_node_that_is_away_is_waited_for() {
     impatient.put(ON_1[0], b"before").unwrap();
     cluster.stop(1);
     let mut most = 0;
-    // A busy machine may not get round to many attempts in the time.
+    // A busy machine may not manage many attempts in the time.
     for _ in 0..20 {
         let begun = Instant::now();
         let error = impatient.put(ON_1[0], b"never").unwrap_err();
@@ -219,7 +219,7 @@ fn a_node_that_is_away_is_waited_for() {
         }
     }
     assert!(most > 3, "{most} attempts");
-    // The others are there.
+    // The other nodes are there.
     impatient.put(ON_2[0], b"v").unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| client.put(ON_1[0], b"after"));
@@ -230,7 +230,7 @@ fn a_node_that_is_away_is_waited_for() {
     assert_eq!(cluster.data.lock().get(ON_1[0]), Some(&b"after"[..]));
 }
 
-/// A connection that a restart has closed is noticed before something is written to it.
+/// A connection that a restart has closed is noticed before a request is written to it.
 #[test]
 fn a_restart_between_calls_leaves_nothing_unknown() {
     let mut cluster = Cluster::new();
@@ -266,7 +266,7 @@ fn another_file_is_asked_for_when_keys_have_moved() {
 }
 
 #[test]
-fn nobody_and_strangers_are_told_apart() {
+fn no_node_and_a_refusal_are_different_errors() {
     let mut cluster = Cluster::new();
     let addresses = cluster.addresses();
     let wrong = Options::new("another secret altogether");
@@ -274,7 +274,7 @@ fn nobody_and_strangers_are_told_apart() {
     assert!(matches!(error, Error::Refused { .. }), "{error}");
     assert!(error.to_string().contains("secret") && !error.is_retryable());
     cluster.stop(1);
-    // One is enough.
+    // One address is enough.
     Client::connect(addresses, Cluster::options()).unwrap();
     cluster.stop(2);
     let error = Client::connect(addresses, Cluster::options()).unwrap_err();

@@ -1,5 +1,5 @@
-//! A small cluster that speaks the protocol and misbehaves when it is told to. Its nodes share one
-//! map of keys; what they add is who is asked, and what is answered.
+//! A small cluster that speaks the protocol and misbehaves on command. Its nodes share one map of keys;
+//! the tests check which node is asked, and what it answers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, TcpListener};
@@ -36,7 +36,7 @@ pub(crate) enum Fault {
     Say(Answer),
     /// Executes it, then answers this.
     SayAfter(Answer),
-    /// Says nothing.
+    /// Sends no answer.
     Silence,
     /// Executes it, forgets all sessions, then closes the link.
     ForgetAfter,
@@ -44,7 +44,7 @@ pub(crate) enum Fault {
     LeadAfter(u16),
 }
 
-/// How a write was asked for that a node was to coordinate.
+/// How the client asked a node to coordinate a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coordinated {
     Serializably { holds: bool },
@@ -63,11 +63,11 @@ pub(crate) struct Data {
     pub(crate) opened: u64,
     /// Versions of read-atomic keys: the newest that is committed, and those that are prepared.
     pub(crate) versions_of: BTreeMap<Vec<u8>, Vec<OwnedVersion>>,
-    /// How writes were asked for that a node was to coordinate.
+    /// How the client asked nodes to coordinate writes.
     pub(crate) coordinated: Vec<Coordinated>,
     /// The greatest token of each lock.
     pub(crate) tokens: BTreeMap<Vec<u8>, u64>,
-    /// Who leads, if the nodes hold a partition together.
+    /// The leader, if the nodes hold a partition together.
     pub(crate) leader: Option<u16>,
 }
 
@@ -107,7 +107,7 @@ impl Data {
         self.sessions.clear();
     }
 
-    /// The replies if it was executed before; `None` if it is to be executed.
+    /// Returns the replies if the transaction was executed before, or `None` if it must be executed.
     fn known(&self, of: Sequenced) -> Result<Option<Vec<OwnedReply>>, Abort> {
         let (sequence, replies) = self.sessions.get(&of.session).ok_or(Abort::Forgotten)?;
         assert!(*sequence <= of.sequence, "numbers grow");
@@ -124,7 +124,7 @@ impl Data {
         }
     }
 
-    /// What there is of a read-atomic key.
+    /// Finds a version of a read-atomic key.
     fn find(&self, ask: &Ask<'_>) -> OwnedFound {
         let versions = self.versions_of.get(ask.key());
         let versions = versions.map_or(&[][..], |versions| versions);
@@ -184,21 +184,21 @@ impl Data {
         self.values.get(key).map(|value| &value[..])
     }
 
-    /// Sets a key behind the clients' backs.
+    /// Sets a key without the clients.
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) {
         self.set(key, Some(value));
     }
 }
 
-/// What a node and its test have in common.
+/// State that a node and its test share.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) faults: Mutex<VecDeque<Fault>>,
     /// Transactions that were executed.
     pub(crate) executed: AtomicUsize,
-    /// How often the file was asked for.
+    /// Number of requests for the file.
     pub(crate) asked: AtomicUsize,
-    /// Links of clients that are up, and the most there were at one time.
+    /// Links of clients that are up, and the largest number at one time.
     pub(crate) links: AtomicUsize,
     pub(crate) most_links: AtomicUsize,
     stop: AtomicBool,
@@ -215,7 +215,7 @@ pub(crate) struct Running {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The text of a file in which node 1 has the slots up to `last`, and node 2 the others.
+/// Returns the text of a file in which node 1 has the slots up to `last`, and node 2 the others.
 pub(crate) fn text(addresses: [SocketAddr; 2], last: u16) -> String {
     let mut text = format!("secret = \"{SECRET}\"\nread_atomic = [\"ra:\"]\n");
     let slots = [format!("0-{last}"), format!("{}-16383", last + 1)];
@@ -230,7 +230,7 @@ pub(crate) fn text(addresses: [SocketAddr; 2], last: u16) -> String {
     text
 }
 
-/// The text of a file in which three nodes hold one partition.
+/// Returns the text of a file in which three nodes hold one partition.
 fn replicated(addresses: &[SocketAddr]) -> String {
     let mut text = format!("secret = \"{SECRET}\"\n");
     for (at, address) in addresses.iter().enumerate() {
@@ -246,7 +246,7 @@ fn replicated(addresses: &[SocketAddr]) -> String {
 /// Two keys of node 1, and two of node 2, while node 1 has the lower half of the slots.
 pub(crate) const ON_1: [&[u8]; 2] = [b"b", b"c"];
 pub(crate) const ON_2: [&[u8]; 2] = [b"a", b"d"];
-/// As these, read-atomic ones.
+/// The same for read-atomic keys.
 pub(crate) const RA_ON_1: [&[u8]; 2] = [b"ra:y", b"ra:x"];
 pub(crate) const RA_ON_2: [&[u8]; 2] = [b"ra:b", b"ra:z"];
 
@@ -255,7 +255,7 @@ impl Cluster {
         Cluster::of(2, |addresses| text([addresses[0], addresses[1]], 8191))
     }
 
-    /// Three nodes that hold a partition together; the first leads.
+    /// Starts three nodes that hold a partition together; the first leads.
     pub(crate) fn replicated() -> Cluster {
         let cluster = Cluster::of(3, replicated);
         cluster.data.lock().leader = Some(1);
@@ -298,7 +298,7 @@ impl Cluster {
         self.nodes.insert(id, Running { shared, thread });
     }
 
-    /// Ends a node, as the end of its process does.
+    /// Stops a node, as the end of its process does.
     pub(crate) fn stop(&mut self, id: u16) {
         drop(self.nodes.remove(&id));
     }
@@ -307,7 +307,7 @@ impl Cluster {
         &self.nodes[&id].shared
     }
 
-    /// Has a node do something else with its next transactions.
+    /// Makes a node do something else with its next transaction.
     pub(crate) fn fault(&self, id: u16, fault: Fault) {
         self.node(id).faults.lock().push_back(fault);
     }
@@ -503,7 +503,7 @@ impl Node {
         answer
     }
 
-    /// One of those that came together.
+    /// Executes one transaction of a bulk.
     fn one_of(&mut self, ops: &[Op<'_>]) -> Result<Vec<OwnedReply>, Abort> {
         match self.execute(ops, false) {
             Answer::Replies(replies) => Ok(replies),

@@ -43,7 +43,7 @@ fn what_was_sent_is_sent_again_until_it_is_answered_and_takes_effect_once() {
 }
 
 #[test]
-fn it_is_sent_to_whoever_leads_then() {
+fn it_is_sent_to_the_current_leader() {
     let mut cluster = Cluster::replicated();
     let client = cluster.client();
     assert_eq!(client.add(KEY, 1).unwrap(), 1);
@@ -52,7 +52,7 @@ fn it_is_sent_to_whoever_leads_then() {
     assert_eq!((cluster.executed(1), cluster.executed(3)), (2, 0));
     assert_eq!(client.get(KEY).unwrap().as_deref(), Some(&b"2"[..]));
     assert_eq!(cluster.executed(3), 1, "reads go there, too");
-    // Nor is a node missed that is away.
+    // A node that is away is not missed, either.
     cluster.data.lock().leader = Some(2);
     cluster.stop(3);
     assert_eq!(client.add(KEY, 1).unwrap(), 3);
@@ -90,7 +90,7 @@ fn an_abort_says_nothing_of_what_was_sent_before() {
     let error = client.add(KEY, 1).unwrap_err();
     assert!(matches!(error, Error::Unknown { .. }), "{error}");
     assert_eq!(client.add(KEY, 1).unwrap(), 1);
-    // An operation that fails is no abort: that is remembered.
+    // An operation that fails is not an abort: its reply is remembered.
     cluster.data.lock().put(KEY, b"text");
     cluster.fault(1, Fault::CloseAfter);
     let error = client.add(KEY, 1).unwrap_err();
@@ -113,7 +113,7 @@ fn what_is_in_doubt_when_the_time_is_up_is_unknown() {
     assert!(matches!(error, Error::Unknown { .. }), "{error}");
     cluster.node(1).faults.lock().clear();
     assert_eq!(value(&cluster), "2");
-    // What was never sent is not.
+    // A transaction that was never sent is not in doubt.
     for id in [1, 2, 3] {
         cluster.stop(id);
     }
@@ -137,12 +137,13 @@ fn threads_have_sessions_of_their_own_meanwhile() {
     assert_eq!(value(&cluster), "200");
     let opened = cluster.data.lock().opened;
     assert!((1..=4).contains(&opened), "{opened}");
-    // What a node is to execute whatever its keys has no number.
+    // A transaction that the caller sends to a node of its choice has no number.
     client.execute_at(NodeId(2), &[Op::put(KEY, b"v")]).unwrap();
     assert_eq!(cluster.data.lock().opened, opened);
 }
 
-/// A stale token is so for ever: whoever is in doubt when it is told knows that nothing has happened.
+/// A stale token stays stale: a caller that is in doubt when it gets this answer knows that nothing has
+/// happened.
 #[test]
 fn a_stale_token_ends_all_doubt() {
     let cluster = Cluster::replicated();
@@ -160,7 +161,7 @@ fn a_stale_token_ends_all_doubt() {
         let error = guarded(4).unwrap_err();
         assert!(error.is_fenced(), "after {fault:?}: {error}");
     }
-    // What was executed is answered, whatever tokens came since.
+    // A transaction that was executed is answered, although the lock's token has grown since.
     cluster.fault(1, Fault::CloseAfter);
     guarded(6).unwrap();
     assert_eq!(value(&cluster), "2");

@@ -22,7 +22,7 @@ fn id(number: u64) -> TransactionId {
     }
 }
 
-/// What transaction `number` has written to both keys.
+/// Returns the version of a key that transaction `number` has written to both.
 fn version(number: u64, algorithm: Algorithm) -> OwnedVersion {
     OwnedVersion {
         id: id(number),
@@ -35,7 +35,7 @@ fn version(number: u64, algorithm: Algorithm) -> OwnedVersion {
     }
 }
 
-/// Transaction 1 is everywhere; transaction 2 is committed at node 2 and prepared at node 1.
+/// Commits transaction 1 at both nodes, and transaction 2 at node 2; at node 1 that is only prepared.
 fn half_committed(cluster: &Cluster, algorithm: Algorithm) {
     let [first, second] = [1, 2].map(|number| version(number, algorithm));
     let mut data = cluster.data.lock();
@@ -64,7 +64,7 @@ fn a_partition_that_lags_is_asked_again() {
         assert_eq!(get(&client, algorithm), both("2"), "{algorithm}");
         let counts = client.read_counts();
         assert_eq!((counts.reads, counts.several_rounds), (nth, nth));
-        // Only small asks again where nothing was missing.
+        // Only [`Algorithm::Small`] asks again where nothing was missing.
         let again = 1 + usize::from(algorithm == Algorithm::Small);
         let after = [1, 2].map(|node| cluster.executed(node));
         assert_eq!(after, [before[0] + 2, before[1] + again], "{algorithm}");
@@ -84,7 +84,7 @@ fn a_node_runs_reads_if_it_is_to() {
         .unwrap();
     cluster.data.lock().coordinated.clear();
     for algorithm in Algorithm::ALL {
-        // What is lost is asked again: it only reads.
+        // A lost request is sent again, since it only reads.
         for node in [1, 2] {
             cluster.fault(node, Fault::CloseAfter);
         }
@@ -102,7 +102,7 @@ fn a_node_runs_reads_if_it_is_to() {
 }
 
 #[test]
-fn one_round_is_enough_where_nobody_writes() {
+fn one_round_is_enough_without_a_writer() {
     let cluster = Cluster::new();
     let client = cluster.client();
     assert_eq!(get(&client, Algorithm::Fast), [None, None]);
@@ -112,7 +112,7 @@ fn one_round_is_enough_where_nobody_writes() {
         data.versions_of.insert(key.to_vec(), versions);
     }
     drop(data);
-    // In the caller's order, and as often as asked.
+    // Values come in the caller's order, also for keys that occur twice.
     let keys = [BOTH[1], RA_ON_2[1], BOTH[0], BOTH[1]];
     let one = Some(b"1".to_vec());
     let values = client.get_all(&keys, Algorithm::Fast).unwrap();
@@ -171,7 +171,7 @@ fn writes_are_coordinated_by_a_node_that_has_one_of_the_keys() {
         assert_eq!(how, Some(Coordinated::By(algorithm)));
     }
     assert_eq!((cluster.executed(1), cluster.executed(2)), (0, 3));
-    // One partition needs no coordinator.
+    // A single partition needs no coordinator.
     let pairs = RA_ON_1.map(|key| (key, value));
     client.put_all(&pairs, Algorithm::Fast).unwrap();
     assert_eq!(cluster.executed(1), 1);

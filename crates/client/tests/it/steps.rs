@@ -76,7 +76,7 @@ fn a_transaction_whose_reads_do_not_hold_begins_anew() {
             runs += 1;
             let first = txn.get(ON_1[0])?;
             if runs < 3 {
-                // Somebody writes what was read.
+                // Another client writes a key that was read.
                 cluster
                     .data
                     .lock()
@@ -92,7 +92,7 @@ fn a_transaction_whose_reads_do_not_hold_begins_anew() {
         let expected = format!("{writes} 2").into_bytes();
         assert_eq!(outcome.unwrap().0, Some(expected));
     }
-    // What is of one moment needs no second look.
+    // Values of one moment need no validation.
     let before = cluster.executed(1) + cluster.executed(2);
     client
         .transact(|txn| txn.get_many(&[ON_1[0], ON_2[0]]))
@@ -117,7 +117,7 @@ fn a_transaction_that_gives_up_has_no_effect() {
         Err(Error::cancelled(format!("{balance} is not enough")))
     });
     let error = outcome.unwrap_err();
-    // It had given up for what was so no more.
+    // The closure had given up because of a value that had changed since.
     assert_eq!(
         (runs, error.to_string()),
         (2, "cancelled: 1 is not enough".to_owned())
@@ -178,7 +178,7 @@ fn a_transaction_gives_up_in_time() {
     options.timeout = Duration::from_millis(300);
     let client = cluster.client_with(options);
     let mut most = 0;
-    // A busy machine may not get round to many attempts in the time.
+    // A busy machine may not manage many attempts in the time.
     for _ in 0..20 {
         let mut runs = 0;
         let outcome = client.transact(|txn| {
@@ -219,7 +219,8 @@ fn a_stale_token_ends_the_call() {
     let text = "the lock 'lock' has been granted with a newer token (5 > 4); acquire it again";
     assert_eq!(error.to_string(), text);
     assert_eq!(client.get(ON_2[0]).unwrap().as_deref(), Some(&b"again"[..]));
-    // One that only reads finds out, too; of several tokens of a lock the least counts.
+    // A transaction that only reads has its tokens checked, too; of several tokens of a lock the least
+    // counts.
     let read = |tokens: &[u64]| {
         client.transact(|txn| {
             tokens.iter().for_each(|token| txn.guard(b"lock", *token));
@@ -229,7 +230,7 @@ fn a_stale_token_ends_the_call() {
     assert!(read(&[6, 3]).unwrap_err().is_fenced());
     assert_eq!(read(&[6]).unwrap().as_deref(), Some(&b"again"[..]));
     assert_eq!(cluster.data.lock().tokens[&b"lock"[..]], 6);
-    // Who gives up leaves no token.
+    // A transaction that gives up leaves no token.
     let gave_up = client.transact(|txn| {
         txn.guard(b"lock", 9);
         txn.get(ON_1[0])?;

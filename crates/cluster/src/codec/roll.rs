@@ -26,10 +26,10 @@ pub fn encode_roll(roll: &Roll, to: &mut Vec<u8>) {
     }
 }
 
-/// Reads a roll, which is all of `bytes`.
+/// Decodes a roll, which is all of `bytes`.
 ///
 /// # Errors
-/// What is wrong with them.
+/// [`Malformed`] says what is wrong with the bytes.
 pub fn decode_roll(bytes: &[u8]) -> Result<Roll, Malformed> {
     let mut from = Reader::new(bytes);
     let roll = read(&mut from)?;

@@ -1,4 +1,4 @@
-//! Which transactions are read atomic. It does not depend on where keys lie, so that a transaction
+//! Which transactions are read atomic. This does not depend on where keys lie, so that a transaction
 //! that is refused on one cluster is refused on all.
 //!
 //! | the keys | the operations | way |
@@ -6,13 +6,14 @@
 //! | one; or none is read atomic | any | ordinary: serializable |
 //! | any | all of them note or compare versions (`WATCH`) | ordinary |
 //! | several, all read atomic | all read | [`Way::Read`] |
-//! | several, all read atomic | all set or delete, whatever was there | [`Way::Write`] |
+//! | several, all read atomic | all set or delete unconditionally | [`Way::Write`] |
 //! | several, all read atomic | others, guards and the time among them | refused |
 //! | some read atomic, some not; or operations on no key beside read-atomic ones | any others | refused |
 //!
-//! Guards and the time have no key, and go along with the others: of one read-atomic key, or with what
-//! notes and compares versions, they are executed as with any key. Transactions of several read-atomic
-//! keys hold nothing, so that a guard would not keep an older holder's writes from coming later.
+//! Guards and the time have no key, and go along with the other operations: with a single read-atomic
+//! key, or with operations that note and compare versions, they are executed as with any key.
+//! Transactions of several read-atomic keys hold nothing, so that a guard would not keep an older
+//! holder's writes from coming later.
 
 use base::transaction::{Expiry, When};
 use base::versions::ReadAtomic;
@@ -32,7 +33,7 @@ pub enum Way {
 /// Why a transaction is not executed, and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Of its keys some are read atomic.
+    /// Some of its keys are read atomic, and some are not.
     #[error(
         "a transaction cannot have read-atomic keys and others: send one for each, or change \
          which keys are declared read atomic"
@@ -44,7 +45,7 @@ pub enum Refusal {
          it writes each by itself"
     )]
     ReadsAndWrites,
-    /// One of its operations is none of those that there are for several keys.
+    /// One of its operations is not available for several keys.
     #[error(
         "a transaction of several read-atomic keys can read, set and delete whole values only: \
          conditions, counters and the like need a transaction of one key"
@@ -56,18 +57,18 @@ pub enum Refusal {
          what has an older token could take effect later; guard transactions of one key, or of others"
     )]
     Guarded,
-    /// It is to be written as read-atomic keys are, which not all of its keys are.
+    /// It must be written as read-atomic keys are, and not all of its keys are read atomic.
     #[error(
         "only keys that are declared read atomic can be written like this: put the beginning of the \
          keys into read_atomic in the cluster's file, or write them as an ordinary transaction"
     )]
     NotCovered,
-    /// It is to read only, or to write only, and does something else.
+    /// It must only read or only write, and does something else.
     #[error(
         "read-atomic keys can be read like this, or be set and deleted whole, and nothing else"
     )]
     NotOneWay,
-    /// It is to hold what it reads.
+    /// It must hold what it reads.
     #[error("a transaction of several read-atomic keys holds nothing: send it as an ordinary one")]
     Holds,
 }
@@ -80,10 +81,10 @@ impl From<Refusal> for Abort {
     }
 }
 
-/// The way of a transaction.
+/// Returns the way of a transaction.
 ///
 /// # Errors
-/// Why there is none.
+/// [`Refusal`] says why it has none.
 pub fn classify(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<Way, Refusal> {
     if read_atomic.is_empty() {
         return Ok(Way::Ordinary);
@@ -99,7 +100,7 @@ pub fn classify(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<Way, Refusal
     }
 }
 
-/// As [`classify`], of operations that have a place.
+/// As [`classify`], for operations that have a place.
 fn classify_placed(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<Way, Refusal> {
     let is_covered = |op: &Op<'_>| op.key().is_some_and(|key| read_atomic.covers(key));
     let covered = ops.iter().filter(|op| is_covered(op)).count();
@@ -125,10 +126,10 @@ fn classify_placed(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<Way, Refu
     }
 }
 
-/// Whether operations only read read-atomic keys, or only write them, whatever was there.
+/// Checks that operations only read read-atomic keys, or only write them unconditionally.
 ///
 /// # Errors
-/// What else they do.
+/// [`Refusal`] says what else they do.
 pub fn one_way(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<(), Refusal> {
     let is_covered = |op: &Op<'_>| op.key().is_some_and(|key| read_atomic.covers(key));
     if !ops.iter().all(is_covered) {
@@ -140,7 +141,7 @@ pub fn one_way(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<(), Refusal> 
     }
 }
 
-/// Whether the operation only looks at what its key holds.
+/// Returns `true` if the operation only reads what its key holds.
 fn reads(op: &Op<'_>) -> bool {
     matches!(
         op,
@@ -153,7 +154,7 @@ fn reads(op: &Op<'_>) -> bool {
     )
 }
 
-/// Whether what the operation leaves does not depend on what was there.
+/// Returns `true` if the result of the operation does not depend on the earlier value.
 fn writes(op: &Op<'_>) -> bool {
     match op {
         Op::Put {
@@ -182,7 +183,7 @@ mod tests {
 
     fn way(ops: &[Op<'_>]) -> Result<Way, Refusal> {
         let declared = ReadAtomic::new([&b"feed:"[..], b"ra:"]);
-        // Nobody else is refused anything, and order does not matter.
+        // Without declared keys nothing is refused; and the order of operations does not matter.
         assert_eq!(classify(&ReadAtomic::default(), ops), Ok(Way::Ordinary));
         let turned: Vec<Op<'_>> = ops.iter().rev().cloned().collect();
         let way = classify(&declared, ops);

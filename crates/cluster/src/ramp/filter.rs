@@ -1,4 +1,4 @@
-//! A Bloom filter of keys: it has all that were put in, and a few others.
+//! A Bloom filter of keys: it has all keys that were put in, and a few others.
 //!
 //! | parameter | value |
 //! |---|---|
@@ -24,7 +24,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 /// Bytes of a filter.
 pub const BYTES: usize = 32;
 
-/// A filter that has these keys.
+/// Returns a filter that has these keys.
 #[must_use]
 pub fn of<'k>(keys: impl IntoIterator<Item = &'k [u8]>) -> [u8; BYTES] {
     let mut filter = [0; BYTES];
@@ -36,7 +36,7 @@ pub fn of<'k>(keys: impl IntoIterator<Item = &'k [u8]>) -> [u8; BYTES] {
     filter
 }
 
-/// Whether a filter has a key. One without bytes has all.
+/// Returns `true` if a filter has a key. A filter without bytes has all keys.
 #[must_use]
 pub fn has(filter: &[u8], key: &[u8]) -> bool {
     filter.is_empty() || bits(key, filter.len()).all(|bit| filter[bit / 8] & 1 << (bit % 8) != 0)
@@ -69,7 +69,7 @@ mod tests {
         assert!(!has(&of([]), b"key"));
     }
 
-    /// Filters on disks were made by earlier releases.
+    /// The bits must not change: filters on disks were made by earlier releases.
     #[test]
     fn the_bits_of_a_key_never_change() {
         let set = |key: &[u8]| bits(key, BYTES).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
-//! Slots of a node's own partition (paper 1, section 3.2; GET\*): whoever asks for keys may want to
-//! know where their slots are, and gets each key published on the way.
+//! Slots of a node's own partition (paper 1, section 3.2; GET\*): a request for keys may ask for the
+//! addresses of their slots, and then has each key published.
 //!
-//! The engine tells of every write when its version becomes the newest one ([`Watcher`]). From then on
-//! the key's slot is not valid. Who asks for the key next has the new version published, as soon as
+//! The engine reports every write when its version becomes the newest one ([`Watcher`]). From then on
+//! the key's slot is not valid. The next request for the key has the new version published, as soon as
 //! that is durable: a key that is written and not read costs its writer a look at a counter.
 
 use std::fmt;
@@ -18,8 +18,8 @@ use crate::node::{Asker, Node};
 
 /// The ways by which peers reach the memory that slots are in.
 pub trait Door: Send + Sync {
-    /// What an asker needs in order to read it, who has offered this (see [`Request::Region`]);
-    /// `None`: he does not reach it so.
+    /// Returns what a peer needs in order to read the memory, given its offer (see [`Request::Region`]);
+    /// `None` if the peer cannot reach it.
     ///
     /// [`Request::Region`]: crate::message::Request::Region
     fn open(&self, offer: &[u8]) -> Option<Vec<u8>>;
@@ -38,7 +38,7 @@ impl fmt::Debug for Published {
     }
 }
 
-/// What was found, and is to be published when it is durable.
+/// Versions that were found, and are published when they are durable.
 #[derive(Debug)]
 pub(crate) struct Located {
     pub(crate) founds: Vec<OwnedFound>,
@@ -46,19 +46,19 @@ pub(crate) struct Located {
 }
 
 impl Published {
-    /// Slots in memory that peers reach through this door.
+    /// Creates slots in memory that peers reach through this door.
     #[must_use]
     pub fn new(slots: Slots, door: Box<dyn Door>) -> Arc<Published> {
         Arc::new(Published { slots, door })
     }
 
-    /// The slots.
+    /// Returns the slots.
     #[must_use]
     pub fn slots(&self) -> &Slots {
         &self.slots
     }
 
-    /// Where a key's slot is, once this version is in it.
+    /// Publishes a version. Returns the address of the key's slot.
     fn publish(
         &self,
         key: &[u8],
@@ -79,7 +79,7 @@ impl Published {
             content: version.content.as_ref().map(|content| content.as_content()),
         };
         let published = ticket.map(|ticket| self.slots.publish(ticket, key, &version));
-        // Who has the address keeps it while somebody writes.
+        // A client that has the address keeps it while the key is written.
         published
             .and_then(Result::ok)
             .or_else(|| self.slots.address(key))
@@ -105,7 +105,7 @@ impl Watcher for Published {
 }
 
 impl<C> Node<C> {
-    /// What a peer needs to read this node's slots, who has offered this.
+    /// Returns what a peer needs in order to read this node's slots, given its offer.
     pub(crate) fn region(&self, offer: &[u8]) -> Answer {
         Answer::Region(self.published.as_ref().and_then(|published| {
             let grant = published.door.open(offer)?;
@@ -114,7 +114,7 @@ impl<C> Node<C> {
         }))
     }
 
-    /// Looks at the newest versions of read-atomic keys, and publishes them.
+    /// Reads the newest versions of read-atomic keys, and publishes them.
     pub(crate) fn locate(
         &mut self,
         partition: &mut impl Participant,
@@ -122,7 +122,8 @@ impl<C> Node<C> {
         keys: &[&[u8]],
     ) {
         let asks: Vec<Ask<'_>> = keys.iter().map(|key| Ask::Newest { key }).collect();
-        // Before they are read, or a version might be published that is not the newest one.
+        // Taken before the versions are read; otherwise a version might be published that is not the
+        // newest one.
         let published = self.published.clone();
         let ticket = |key: &&[u8]| {
             let slots = published.as_ref().map(|published| &published.slots)?;
@@ -137,7 +138,7 @@ impl<C> Node<C> {
         self.answer_located(partition, asker, Located { founds, keys }, epoch);
     }
 
-    /// Publishes what has become durable.
+    /// Publishes versions that have become durable.
     pub(crate) fn located(&self, located: Located) -> Answer {
         let address = |(found, (key, ticket)): (&OwnedFound, (Vec<u8>, Option<Ticket>))| {
             let published = self.published.as_ref()?;

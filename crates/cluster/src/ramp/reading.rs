@@ -1,13 +1,13 @@
-//! A read-atomic read, step by step: what is asked of each key, and what follows from the answers.
-//! It knows neither partitions nor links; a node or a client runs it.
+//! A read-atomic read, step by step: the questions about each key, and what follows from the answers. It
+//! does not depend on partitions or links; a node or a client runs it.
 //!
 //! | algorithm of the reader | first round, all keys | second round |
 //! |---|---|---|
 //! | fast, hybrid | the newest committed version | keys that a version of the first round may have a newer sibling of: that sibling |
 //! | small | the newest committed version's id | all keys: the newest version with any of these ids |
 //!
-//! Versions of one key may be of writers with different algorithms. What the siblings of a version
-//! `v`, read from one key, say of another key whose version is older than `v`:
+//! Versions of one key may come from writers with different algorithms. The siblings of a version `v`,
+//! read from one key, determine what is asked about another key whose version is older than `v`:
 //!
 //! | siblings | the other key | asked in the second round |
 //! |---|---|---|
@@ -15,17 +15,17 @@
 //! | a filter | is in it | `v`, which may be there |
 //! | untold | is any | `v`, which may be there |
 //!
-//! Of the ids that are there the newest decides; older ones than one that is there need not be
-//! asked. What is not there was not written by that transaction, and the version of the first round
-//! stays.
+//! The newest id that is there decides; ids older than one that is certainly there need not be asked
+//! for. If no version is there, that transaction did not write the key, and the version of the first
+//! round stays.
 //!
 //! Invariants:
-//! 1. Of every transaction of which a version is in the result, each key of the read has that version
+//! 1. If the result has a version of a transaction, each key of the read that it wrote has that version
 //!    or a newer one.
 //! 2. Each key's version is not older than the newest that was committed when the read, or its last
 //!    beginning, began.
-//! 3. Versions that were replaced are kept for [`ReadAtomic::KEPT`]. A read that lasts for longer than
-//!    half of it begins again, as does one that is told that a version is gone.
+//! 3. Replaced versions are kept for [`ReadAtomic::KEPT`]. A read that takes longer than half of that
+//!    begins again, and so does one that gets the answer that a version is gone.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -39,12 +39,12 @@ use base::{Op, TransactionId};
 use super::want::Want;
 use super::{Algorithm, filter};
 
-/// What is to be done next.
+/// The next step of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Answers are missing.
     Wait,
-    /// A round has begun: [`Reading::asks`] says what is to be asked.
+    /// A round has begun: [`Reading::asks`] returns its questions.
     Ask,
     /// Everything is read.
     Done,
@@ -52,33 +52,33 @@ pub enum Step {
     GaveUp,
 }
 
-/// What a read has cost.
+/// Costs of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Rounds, those before it began again included.
+    /// Rounds, including those before it began again.
     pub rounds: u32,
     /// Keys that were asked for in second rounds.
     pub second_asks: u32,
-    /// How often it began again.
+    /// Number of times that it began again.
     pub restarts: u32,
-    /// Versions that a transaction has certainly written, and that are not there. That can only be
-    /// after a partition has lost what it had acknowledged.
+    /// Versions that a transaction has certainly written, and that are not there. That happens only if a
+    /// partition has lost what it had acknowledged.
     pub lost: u32,
 }
 
-/// So often a read begins again, at most.
+/// Number of times that a read may begin again.
 const RESTARTS: u32 = 8;
-/// More keys than these are read by RAMP-Fast, which can always be done: each of them would be asked
-/// for the ids of all.
+/// More keys than these are read by RAMP-Fast, which is always possible: otherwise each of them would be
+/// asked for the ids of all.
 const MOST_SMALL: usize = 256;
-/// A read that lasts for longer begins again.
+/// A read that takes longer begins again.
 const LONGEST: Duration = Duration::from_millis(ReadAtomic::KEPT.as_millis() as u64 / 2);
 
-/// See the module's description.
+/// A read-atomic read; see the module's description.
 #[derive(Clone, Debug)]
 pub struct Reading {
     algorithm: Algorithm,
-    /// What is wanted, in the order in which it was asked for, and the place of its key.
+    /// The question of each operation, in the caller's order, and the place of its key.
     wants: Vec<(Want, usize)>,
     keys: Vec<KeyRead>,
     /// The keys' bytes.
@@ -87,7 +87,7 @@ pub struct Reading {
     number: u32,
     stage: Stage,
     missing: usize,
-    /// When the first round began, of those since it last began again.
+    /// When the first round began, since the read last began again.
     begun: Duration,
     has_second_round: bool,
     tally: Tally,
@@ -104,12 +104,12 @@ enum Stage {
 /// What is known of a key.
 #[derive(Clone, Debug)]
 struct KeyRead {
-    /// Where its bytes are.
+    /// The place of its bytes.
     key: Range<usize>,
     version: Option<OwnedVersion>,
-    /// What the second round asks; nothing if it does not.
+    /// The ids that the second round asks for; empty if it does not ask.
     ids: Vec<TransactionId>,
-    /// Whether one of them was certainly written.
+    /// One of them was certainly written.
     is_sure: bool,
     is_answered: bool,
 }
@@ -125,7 +125,7 @@ impl KeyRead {
         }
     }
 
-    /// The version's id; zero if there is none.
+    /// Returns the version's id; zero if there is none.
     fn id(&self) -> TransactionId {
         self.version
             .as_ref()
@@ -134,8 +134,8 @@ impl KeyRead {
 }
 
 impl Reading {
-    /// A read of these keys, which begins `now`; times count from any fixed moment. A key that comes
-    /// repeatedly is read once.
+    /// Creates a read of these keys, which begins `now`; times count from any fixed moment. A key that
+    /// occurs repeatedly is read once.
     #[must_use]
     pub fn new<'k>(
         algorithm: Algorithm,
@@ -146,10 +146,10 @@ impl Reading {
         Reading::of_wants(algorithm, wants, now)
     }
 
-    /// As [`Reading::new`], for who wants to know what operations answer.
+    /// As [`Reading::new`], for a caller that needs the answers of operations.
     ///
     /// # Panics
-    /// If one is none of those that [`Way::Read`](super::Way::Read) consists of.
+    /// If an operation is none of those of [`Way::Read`](super::Way::Read).
     #[must_use]
     pub fn of_ops(algorithm: Algorithm, ops: &[Op<'_>], now: Duration) -> Reading {
         let wants = ops.iter().map(|op| (Want::key_of(op), Want::of(op)));
@@ -199,19 +199,19 @@ impl Reading {
         reading
     }
 
-    /// The number of the round, which answers carry.
+    /// Returns the number of the round, which answers carry.
     #[must_use]
     pub fn round(&self) -> u32 {
         self.number
     }
 
-    /// What it has cost so far.
+    /// Returns the costs so far.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Whether everything is read.
+    /// Returns `true` if everything is read.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.stage == Stage::Done
@@ -221,12 +221,12 @@ impl Reading {
         matches!(self.stage, Stage::Done | Stage::GaveUp)
     }
 
-    /// The keys, each once, in byte order.
+    /// Returns the keys, each once, in byte order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.keys.iter().map(|one| self.key(one))
     }
 
-    /// The key at a place, as [`Reading::asks`] tells it.
+    /// Returns the key at a place that [`Reading::asks`] returned.
     ///
     /// # Panics
     /// If there is none.
@@ -239,7 +239,7 @@ impl Reading {
         &self.text[one.key.clone()]
     }
 
-    /// What this round asks and was not answered, each with the place of its key.
+    /// Returns the questions of this round that were not answered yet, each with the place of its key.
     pub fn asks(&self) -> impl Iterator<Item = (usize, Ask<'_>)> {
         let keys = self.keys.iter().enumerate();
         let open = keys.filter(|(_, one)| !self.is_over() && !one.is_answered);
@@ -257,8 +257,8 @@ impl Reading {
         })
     }
 
-    /// Takes answers of a round, each with the place of its key. Those of earlier rounds, and second
-    /// answers, say nothing.
+    /// Handles answers of a round, each with the place of its key. Answers of earlier rounds, and second
+    /// answers, are ignored.
     pub fn answered(
         &mut self,
         round: u32,
@@ -291,22 +291,23 @@ impl Reading {
         Step::Done
     }
 
-    /// What a key holds, once everything is read; `None`: it is absent.
+    /// Returns what a key holds, once everything is read; `None` if it is absent.
     #[must_use]
     pub fn content(&self, key: &[u8]) -> Option<&OwnedContent> {
         self.version(key)?.content.as_ref()
     }
 
-    /// The version of a key that was read, once everything is; `None`: nothing is known of the key.
+    /// Returns the version of a key that was read, once everything is; `None` if nothing is known of the
+    /// key.
     #[must_use]
     pub fn version(&self, key: &[u8]) -> Option<&OwnedVersion> {
         self.keys[self.place(key)?].version.as_ref()
     }
 
-    /// What was asked for, once everything is read.
+    /// Returns the replies to the operations, once everything is read.
     #[must_use]
     pub fn replies(mut self) -> Vec<OwnedReply> {
-        // Values are moved, unless a key comes repeatedly.
+        // Values are moved, unless a key occurs repeatedly.
         let each_once = self.wants.len() == self.keys.len();
         let reply = |(want, at): (Want, usize)| {
             let version = self.keys[at].version.as_mut();
@@ -325,7 +326,7 @@ impl Reading {
             .ok()
     }
 
-    /// Begins again, without counting it: what was asked cannot be answered.
+    /// Begins again, without counting it: the last round cannot be answered.
     pub fn begin(&mut self, now: Duration) {
         self.begun = now;
         self.next(Stage::First);
@@ -357,7 +358,7 @@ impl Reading {
         Step::Ask
     }
 
-    /// Notes an answer. Returns whether the read can go on.
+    /// Notes an answer. Returns `true` if the read can go on.
     fn take(&mut self, at: usize, found: OwnedFound) -> bool {
         let is_small = self.algorithm == Algorithm::Small;
         let one = &mut self.keys[at];
@@ -373,7 +374,7 @@ impl Reading {
         true
     }
 
-    /// Begins the second round, if there is anything to be asked.
+    /// Begins the second round, if there is a question for it.
     fn second(&mut self, now: Duration) -> Step {
         let was_written = |one: &KeyRead| one.version.is_some();
         if self.algorithm == Algorithm::Small {
@@ -400,7 +401,7 @@ impl Reading {
         Step::Ask
     }
 
-    /// Every key is asked for the newest of the versions of which the first round has told.
+    /// Asks every key for the newest of the versions that the first round has found.
     fn ask_for_all(&mut self) {
         let mut ids: Vec<TransactionId> = self.keys.iter().map(KeyRead::id).collect();
         ids.sort_unstable();
@@ -415,10 +416,10 @@ impl Reading {
         }
     }
 
-    /// Keys of which newer versions must be, or may be, there are asked for these.
+    /// Asks keys for the newer versions that they must have, or may have.
     fn ask_for_siblings(&mut self) {
         let versions = self.keys.iter().filter_map(|one| one.version.as_ref());
-        // One that was written alone tells of nobody.
+        // A version that was written alone names no other key.
         let versions = versions.filter(|version| !version.siblings.is_empty());
         let mut versions: Vec<&OwnedVersion> = versions.collect();
         if versions.is_empty() {
@@ -427,14 +428,14 @@ impl Reading {
         }
         versions.sort_unstable_by_key(|version| version.id);
         versions.dedup_by_key(|version| version.id);
-        // Of those that name keys the newest for each, and all that do not.
+        // For each key the newest version that names it, and all versions that do not name keys.
         let mut named = vec![TransactionId::ZERO; self.keys.len()];
         let mut vague = Vec::new();
         for version in versions {
             match siblings::read(&version.siblings) {
                 Some(Siblings::Keys(keys)) => {
                     let keys = siblings::iter(keys).flatten();
-                    // They come by rising ids.
+                    // They come in the order of their ids.
                     keys.filter_map(|key| self.place(key))
                         .for_each(|at| named[at] = version.id);
                 }
@@ -447,7 +448,7 @@ impl Reading {
             let maybe = vague.iter().filter(|(id, told)| {
                 let has = match told {
                     Some(Siblings::Filter(bits)) => filter::has(bits, self.key(one)),
-                    // What cannot be read may say anything.
+                    // Siblings that cannot be decoded may mean any key.
                     _ => true,
                 };
                 *id > above && has

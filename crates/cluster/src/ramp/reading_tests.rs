@@ -194,7 +194,7 @@ fn what_is_gone_or_late_begins_again_and_at_last_gives_up() {
     assert_eq!(step, Step::GaveUp);
 }
 
-/// A partition for each key: committed versions, oldest first, and prepared ones.
+/// A partition for each key: its committed versions, oldest first, and its prepared ones.
 #[derive(Clone, Debug, Default)]
 struct Cell {
     committed: Vec<OwnedVersion>,
@@ -236,13 +236,13 @@ impl Cell {
     }
 }
 
-/// One schedule so far.
+/// A schedule up to some point.
 #[derive(Clone, Debug)]
 struct World {
     cells: BTreeMap<&'static [u8], Cell>,
     writers: Vec<Writer>,
     reading: Reading,
-    /// What was committed when the read began.
+    /// The versions that were committed when the read began.
     before: Option<BTreeMap<&'static [u8], TransactionId>>,
 }
 
@@ -262,7 +262,7 @@ impl Writer {
     }
 }
 
-/// A message to one key that is handled next.
+/// The message to a key that is handled next.
 #[derive(Clone, Copy)]
 enum Event {
     Write(usize),
@@ -329,7 +329,7 @@ impl World {
         }
     }
 
-    /// Handles what is asked of one key. Returns whether the read is over.
+    /// Handles the question about one key. Returns `true` if the read is over.
     fn read(&mut self, at: usize) -> bool {
         let cells = &self.cells;
         self.before.get_or_insert_with(|| {
@@ -342,7 +342,7 @@ impl World {
         self.reading.answered(round, [(at, answer)], NOW) == Step::Done
     }
 
-    /// Whether the read has seen a transaction in part.
+    /// Returns `true` if the read has seen a transaction in part.
     fn is_fractured(&self) -> bool {
         let seen = |key: &[u8]| {
             let version = self.reading.version(key);
@@ -362,8 +362,8 @@ impl World {
     }
 }
 
-/// Runs every schedule; returns how many states had a read that was over, and how many of these
-/// were fractured.
+/// Runs every schedule. Returns how many states had a read that was over, and how many of these were
+/// fractured.
 fn explore(first: World) -> (usize, usize) {
     let (mut over, mut fractured) = (0, 0);
     let mut seen = HashSet::new();
@@ -392,7 +392,7 @@ fn explore(first: World) -> (usize, usize) {
 const ABC: &[&[u8]] = &[A, B, b"c"];
 
 #[test]
-fn no_schedule_of_two_writers_fractures_a_read_whatever_algorithms_are_mixed() {
+fn no_schedule_of_two_writers_fractures_a_read_with_any_mix_of_algorithms() {
     for first in Algorithm::ALL {
         for second in Algorithm::ALL {
             for reader in Algorithm::ALL {

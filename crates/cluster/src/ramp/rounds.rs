@@ -1,5 +1,5 @@
-//! Reads of a node's callers: each round of a [`Reading`] goes to the partitions of its keys. What is
-//! this node's own is a call.
+//! Reads of a node's callers: each round of a [`Reading`] is sent to the partitions of its keys. For
+//! this node's own partition that is a call.
 
 use base::participant::Participant;
 use base::{Abort, Epoch};
@@ -11,7 +11,7 @@ use crate::node::{Node, Purpose};
 use crate::wires::Lost;
 
 impl<C> Node<C> {
-    /// Asks what the round that has just begun asks. The parts are those of the round, and their
+    /// Sends the questions of the round that has just begun. The parts are those of the round, and their
     /// operations are the places of keys.
     pub(crate) fn ask_round(
         &mut self,
@@ -57,7 +57,7 @@ impl<C> Node<C> {
         c.parts = asked;
     }
 
-    /// A partition has answered a round.
+    /// Handles a partition's answer to a round.
     pub(crate) fn on_versions(
         &mut self,
         partition: &mut impl Participant,

@@ -1,11 +1,11 @@
-//! What the operations of a read want to know of their keys.
+//! The questions of a read's operations about their keys.
 
 use base::partition::OwnedReply;
 use base::transaction::Kind;
 use base::versions::OwnedContent;
 use base::{Op, OpError};
 
-/// One of the operations that [`Way::Read`](super::Way::Read) consists of.
+/// The question of one of the operations of [`Way::Read`](super::Way::Read).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     String,
@@ -17,8 +17,10 @@ pub(crate) enum Want {
 }
 
 impl Want {
+    /// Returns the question of an operation.
+    ///
     /// # Panics
-    /// If it is none of them.
+    /// If it is not one of those of [`Way::Read`](super::Way::Read).
     pub(crate) fn of(op: &Op<'_>) -> Want {
         match op {
             Op::Get { .. } => Want::String,
@@ -31,12 +33,12 @@ impl Want {
         }
     }
 
-    /// The key of an operation that there is a want of.
+    /// Returns the key of an operation that has a question.
     pub(crate) fn key_of<'k>(op: &Op<'k>) -> &'k [u8] {
         op.key().expect("it reads one")
     }
 
-    /// The answer, if the key holds this; `None`: it is absent.
+    /// Returns the reply if the key holds this; `None`: it is absent.
     pub(crate) fn reply(self, content: Option<OwnedContent>) -> OwnedReply {
         let Some(content) = content else {
             return match self {

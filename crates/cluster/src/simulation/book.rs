@@ -1,6 +1,6 @@
 //! A redo log in memory that knows which of its epochs are durable.
 //!
-//! As the journal does, it keeps whole epochs: a crash loses exactly what is of an epoch above the
+//! As the journal does, it keeps whole epochs: a crash loses exactly the entries of epochs above the
 //! durable one.
 
 use std::cell::RefCell;
@@ -13,12 +13,12 @@ use base::{Change, Epoch, Tid, TransactionId};
 use engine::{Changes, RedoLog};
 use fastrand::Rng;
 
-/// What one partition has logged.
+/// The log of one partition.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Book {
     entries: Vec<Entry>,
     pub(super) durable: Epoch,
-    /// The time at which something is logged now.
+    /// The time of an entry that is logged now.
     pub(super) now: Duration,
 }
 
@@ -57,15 +57,15 @@ enum OwnedChange {
 }
 
 impl Book {
-    /// Forgets what was not durable. Returns how many changes that were.
+    /// Forgets entries that were not durable. Returns how many changes were lost.
     pub(super) fn crash(&mut self) -> u64 {
         let (durable, before) = (self.durable, self.entries.len());
         self.entries.retain(|entry| entry.tid.epoch() <= durable);
         (before - self.entries.len()) as u64
     }
 
-    /// A copy with all that is durable, and a random beginning of the rest: whole transactions, in
-    /// their order. Returns how many changes more it has, and how many it lacks.
+    /// Returns a copy with all durable entries, and a random beginning of the rest: whole transactions,
+    /// in their order. Also returns how many further changes it has, and how many it lacks.
     pub(super) fn branch(&self, random: &mut Rng) -> (Book, u64, u64) {
         let open = |entry: &&Entry| entry.tid.epoch() > self.durable;
         let open: Vec<Tid> = self.entries.iter().filter(open).map(|e| e.tid).collect();
@@ -81,7 +81,7 @@ impl Book {
         (branch, open.len() as u64 - lost, lost)
     }
 
-    /// Where a value was put, which nobody else puts.
+    /// Finds where a value was put. Each value is put once.
     pub(super) fn find_put(&self, name: &[u8], wanted: &[u8]) -> Option<Place> {
         let is_it = |entry: &&Entry| {
             matches!(&entry.change, OwnedChange::Put { key, value, .. }
@@ -90,7 +90,7 @@ impl Book {
         self.entries.iter().find(is_it).map(Entry::place)
     }
 
-    /// Where a transaction over several partitions that also wrote `sibling` did something to a key.
+    /// Finds where a transaction over several partitions that also wrote `sibling` changed a key.
     pub(super) fn find_sibling(&self, name: &[u8], sibling: &[u8]) -> Option<Place> {
         let is_it = |entry: &&Entry| {
             let mut siblings = entry
@@ -103,7 +103,7 @@ impl Book {
         self.entries.iter().find(is_it).map(Entry::place)
     }
 
-    /// The value of a key before a transaction.
+    /// Returns the value of a key before a transaction.
     pub(super) fn value_before(&self, name: &[u8], tid: Tid) -> Option<&[u8]> {
         let touches = |entry: &&Entry| {
             let key = entry.change.key();
@@ -122,13 +122,13 @@ impl Book {
         })
     }
 
-    /// The greatest time stamp that it has.
+    /// Returns the greatest time stamp in the log.
     pub(super) fn stamp_ms(&self) -> u64 {
         let stamps = self.entries.iter().map(|entry| entry.stamp_ms);
         stamps.max().unwrap_or(0)
     }
 
-    /// All changes, in the order in which they were logged.
+    /// Applies all changes, in the order in which they were logged.
     pub(super) fn replay(&self, mut apply: impl FnMut(Tid, &Change<'_>)) {
         for entry in &self.entries {
             apply(entry.tid, &entry.change.borrow());
@@ -136,11 +136,11 @@ impl Book {
     }
 }
 
-/// Where something is logged.
+/// The place of an entry in the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) tid: Tid,
-    /// When.
+    /// The time of the entry.
     pub(super) at: Duration,
 }
 
@@ -150,7 +150,7 @@ impl Entry {
         Place { tid, at }
     }
 
-    /// The keys that its transaction wrote, if that was one over several partitions.
+    /// Returns the keys that its transaction wrote, if that was one over several partitions.
     fn siblings(&self) -> Option<&[u8]> {
         match &self.change {
             OwnedChange::Put { origin, .. } | OwnedChange::Delete { origin, .. } => {
@@ -162,7 +162,7 @@ impl Entry {
 }
 
 impl OwnedChange {
-    /// The key; a flush has none.
+    /// Returns the key; a flush has none.
     fn key(&self) -> Option<&[u8]> {
         match self {
             OwnedChange::Put { key, .. }
@@ -252,7 +252,7 @@ impl OwnedChange {
     }
 }
 
-/// The way into a [`Book`] for an engine's worker.
+/// An engine's access to a [`Book`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pen(pub(super) Rc<RefCell<Book>>);
 

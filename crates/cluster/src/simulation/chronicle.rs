@@ -1,4 +1,4 @@
-//! The history of a run, and what every committed audit must have seen.
+//! The history of a run, and its judgement.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use history::{History, Outcome, Verdict};
 
 use super::keys::READ_ATOMIC;
 
-/// How many transactions ended how.
+/// Numbers of transactions, by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Those that took effect.
+    /// Transactions that took effect.
     pub committed: u64,
-    /// Those whose own precondition did not hold.
+    /// Transactions whose own precondition did not hold.
     pub declined: u64,
-    /// Those that did not take effect for another reason.
+    /// Transactions that did not take effect for another reason.
     pub aborted: u64,
-    /// Those of which it is not known.
+    /// Transactions whose outcome is unknown.
     pub unknown: u64,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Chronicle {
 }
 
 impl Chronicle {
-    /// Records a transaction; `ops` as JSON.
+    /// Records a transaction; `ops` are its operations as JSON.
     pub(super) fn record(
         &mut self,
         process: u32,
@@ -75,17 +75,16 @@ impl Chronicle {
         .expect("a string grows");
     }
 
-    /// The history as text, for other checkers.
+    /// Returns the history as text, for other checkers.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether some serial order explains everything of ordinary keys, in which each transaction takes
-    /// effect between its beginning and its end; and whether the rest is read atomic, and linearizable
-    /// key by key.
+    /// Checks that a serial order explains all transactions of ordinary keys, each of which takes effect
+    /// between its beginning and its end; and that the rest is read atomic, and linearizable key by key.
     ///
     /// # Errors
-    /// Why none does.
+    /// Says why no order explains them.
     pub(super) fn judge(&self) -> Result<(), String> {
         let history: History =
             history::json::read(self.text.as_bytes()).map_err(|error| error.to_string())?;

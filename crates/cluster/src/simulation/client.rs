@@ -1,4 +1,4 @@
-//! Clients: each runs one transaction after the other and records what it is told.
+//! Clients: each runs one transaction after the other and records the answers.
 //!
 //! Half of them are attached to nodes, as Redis clients are: a node begins their transactions as its
 //! own caller's. The others are peers in the network and send requests.
@@ -19,10 +19,10 @@ use super::world::{Event, Life, World};
 use crate::codec;
 use crate::message::{Answer, Message, Request};
 
-/// What a client is told.
+/// An answer to a client.
 pub(super) struct Answered(pub(super) Result<Vec<OwnedReply>, Abort>);
 
-/// See the module's description.
+/// A client of the simulation.
 pub(super) struct Client {
     process: u32,
     /// Grows with each transaction, and when the client goes away.
@@ -40,7 +40,7 @@ struct Current {
     node: usize,
     /// The partition of that node.
     own: Option<PartitionId>,
-    /// Whether the node has begun it, and whether it has answered.
+    /// The node has begun it, or has answered it.
     begun: bool,
     heard: bool,
 }
@@ -54,7 +54,7 @@ struct Remote {
 }
 
 impl Client {
-    /// Whether it has nothing more to do.
+    /// Returns `true` if the client has nothing more to do.
     pub(super) fn is_done(&self) -> bool {
         self.left == 0 && self.current.is_none()
     }
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// A client thinks before its next transaction.
+    /// Lets a client think before its next transaction.
     fn pause(&mut self, at: usize) {
         let client = &mut self.clients[at];
         client.life += 1;
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// A client begins a transaction.
+    /// Lets a client begin a transaction.
     pub(super) fn think(&mut self, at: usize, life: Life) {
         if self.clients[at].life != life {
             return;
@@ -139,7 +139,8 @@ impl World {
         }
     }
 
-    /// What lies on one partition is often sent to its owner, as clients do that know the cluster.
+    /// Chooses a node. A transaction of one partition is often sent to its owner, as clients do that
+    /// know the cluster.
     fn choose_node(
         &mut self,
         job: &Job,
@@ -156,7 +157,7 @@ impl World {
         }
     }
 
-    /// The transaction of an attached client arrives.
+    /// Delivers the transaction of an attached client to its node.
     pub(super) fn submit(&mut self, at: usize, life: Life) {
         let client = &mut self.clients[at];
         if client.life != life {
@@ -173,7 +174,7 @@ impl World {
         }
     }
 
-    /// A node has told what became of a transaction.
+    /// Handles a node's answer to a transaction.
     pub(super) fn hear(&mut self, node: usize, ticket: Ticket, answered: Answered) {
         match ticket {
             Ticket::Finale(number) => self.finale_answered(node, number, answered),
@@ -188,7 +189,7 @@ impl World {
         }
     }
 
-    /// A client hears of its transaction.
+    /// Handles the answer to a client's transaction.
     pub(super) fn answered(&mut self, at: usize, life: Life, answered: Answered) {
         if self.clients[at].life != life || self.clients[at].current.is_none() {
             return;
@@ -213,7 +214,7 @@ impl World {
         }
     }
 
-    /// A transaction ends for its client, which records it and goes on.
+    /// Ends a client's transaction: the client records it and goes on.
     fn end(&mut self, at: usize, outcome: Outcome, replies: Option<&[OwnedReply]>) {
         let client = &mut self.clients[at];
         let process = client.process;
@@ -282,7 +283,7 @@ impl World {
         }
     }
 
-    /// A node has crashed: those who were attached to it and waited will not be told.
+    /// Ends the transactions of clients that were attached to a crashed node: they get no answer.
     pub(super) fn lose_clients_of(&mut self, node: usize) {
         for at in 0..self.clients.len() {
             let client = &self.clients[at];
@@ -293,7 +294,7 @@ impl World {
         }
     }
 
-    /// A client goes away, and another one comes in its place.
+    /// Replaces a client that goes away by another one.
     pub(super) fn replace_client(&mut self, at: usize) {
         self.trace
             .note(self.now, format_args!("client {at} goes away"));
@@ -310,7 +311,7 @@ impl World {
         }
     }
 
-    /// A client in the network sends its transaction.
+    /// Sends the transaction of a client in the network.
     fn send(&mut self, at: usize) {
         let client = &self.clients[at];
         let node = client.current.as_ref().expect("it has just begun").node;
@@ -354,7 +355,7 @@ impl World {
         }
     }
 
-    /// Gives a client in the network what has arrived.
+    /// Hands a client in the network the messages that have arrived.
     pub(super) fn receive_client(&mut self, at: usize) {
         let client = &mut self.clients[at];
         let Some(remote) = &mut client.remote else {

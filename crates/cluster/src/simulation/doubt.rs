@@ -1,10 +1,10 @@
-//! Transactions of which their clients do not know all: whether they took effect, or what they
+//! Transactions about which their clients do not know everything: whether they took effect, or what they
 //! replaced.
 //!
 //! The logs tell, once everything has come to rest. A transaction that is there counts as committed,
-//! another one as aborted, so that somebody who has seen it gives it away; what was acknowledged must
-//! be there. What a transaction replaced is taken from the logs, too: a checker need not guess the
-//! order of writes.
+//! another one as aborted, so that a read that has seen it shows the mistake; a transaction that was
+//! acknowledged must be there. What a transaction replaced is taken from the logs, too: a checker need
+//! not guess the order of writes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use super::book::{Book, Place};
 use super::job::{Job, Lines, Step, text_of};
 use super::world::World;
 
-/// A transaction whose client does not know all.
+/// A transaction about which its client does not know everything.
 pub(super) struct Doubt {
     pub(super) process: u32,
     pub(super) start: Duration,
-    /// When its client was told that it took effect, if it was told.
+    /// When its client got the answer that it took effect, if it got one.
     pub(super) told: Option<Duration>,
     /// The partition of the node that coordinated it.
     pub(super) own: Option<PartitionId>,
@@ -35,7 +35,7 @@ struct Found {
 }
 
 impl World {
-    /// Records them.
+    /// Records the transactions in doubt.
     pub(super) fn settle_doubts(&mut self) {
         for doubt in std::mem::take(&mut self.finale.doubts) {
             let found = self.find(&doubt.job);
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// Where a transaction is in the logs: its mark, or the first value that it puts.
+    /// Finds a transaction in the logs, by its mark or the first value that it puts.
     fn find(&self, job: &Job) -> Option<Found> {
         let mark = job.steps.iter().find_map(|step| match step {
             Step::Mark(name, partition) => Some((name.clone(), &b"1"[..], *partition)),
@@ -77,7 +77,7 @@ impl World {
                 _ => None,
             })
         };
-        // Who removes something leaves a mark, which nobody else writes.
+        // A transaction that removes a key leaves a mark, which no other transaction writes.
         let (name, value, partition) = mark.or_else(put)?;
         let place = self.with_book(partition, |book| book.find_put(&name, value))?;
         Some(Found {
@@ -94,7 +94,7 @@ impl World {
         ask(&book.borrow())
     }
 
-    /// The history's operations of a transaction that took effect.
+    /// Returns the history's operations of a transaction that took effect.
     fn retell(&self, doubt: &Doubt, found: &Found) -> String {
         let mut lines = Lines::new(&self.keys);
         let mut touched = BTreeSet::new();
@@ -134,8 +134,8 @@ impl World {
         }
     }
 
-    /// The value of a key before a transaction, which put `put` there or removed it. `None`: the
-    /// transaction has left nothing there.
+    /// Returns the value of a key before a transaction that put `put` there or removed it. Returns
+    /// `None` if the transaction has left nothing there.
     fn before(&self, key: usize, found: &Found, put: Option<&[u8]>) -> Option<Option<i64>> {
         let key = &self.keys.recorded[key];
         let name = key.name.as_bytes();

@@ -1,4 +1,4 @@
-//! What goes wrong by itself, until faults stop.
+//! Faults that come by themselves, until faults stop.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::reached::Point;
 use super::world::{Event, World};
 
 impl World {
-    /// Draws what goes wrong now.
+    /// Draws the faults of this moment.
     pub(super) fn draw_faults(&mut self) {
         if self.is_calm() {
             return;
@@ -99,7 +99,7 @@ impl World {
         self.network.slow(a, b, None);
     }
 
-    /// Faults stop: everything is whole again, and clocks are set right.
+    /// Stops the faults: all nodes and links work again, and clocks are set right.
     pub(super) fn calm(&mut self) {
         self.trace.note(self.now, format_args!("faults stop"));
         self.network.heal();

@@ -21,9 +21,9 @@ use super::job::{Job, Step};
 use super::machine::Ticket;
 use super::world::{Event, World};
 
-/// Within this time after the faults everything has ended.
+/// Everything must have ended within this time after the faults.
 const WITHIN: Duration = Duration::from_secs(90);
-/// Between two looks.
+/// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,18 +34,18 @@ enum Stage {
     /// The next read-atomic key to be read.
     Looking(usize),
     Writing,
-    /// Read-atomic keys are written.
+    /// Writes read-atomic keys.
     Scattering,
     /// The next machine to be flushed.
     Flushing(usize),
     Over,
 }
 
-/// How far it is.
+/// Progress of the finale.
 #[derive(Default)]
 pub(super) struct Finale {
     stage: Stage,
-    /// Whether a transaction is under way, since when, and the number of it.
+    /// Since when a transaction is under way, if one is. `number` counts the transactions.
     asked: Option<Duration>,
     number: u32,
     pub(super) doubts: Vec<Doubt>,
@@ -60,7 +60,7 @@ impl Finale {
 }
 
 impl World {
-    /// Looks whether everything has come to rest; then goes on to the next stage.
+    /// Goes on to the next stage if everything has come to rest.
     pub(super) fn rest(&mut self) {
         if self.now > self.plan.calm + WITHIN {
             let left = self.what_is_left();
@@ -155,7 +155,7 @@ impl World {
         let replies = match answered.0 {
             Ok(replies) => replies,
             Err(abort) => {
-                // Clocks may still be apart: it is tried again.
+                // Clocks may still be apart: the transaction is tried again.
                 return self.trace.note(self.now, format_args!("finale: {abort}"));
             }
         };
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// What was read belongs to the history; the next read follows.
+    /// Adds a read to the history, and begins the next one.
     fn next_read(&mut self, replies: Vec<OwnedReply>) {
         let covered = self.keys.read_atomic;
         let looked = match self.finale.stage {
@@ -215,7 +215,7 @@ impl World {
         };
     }
 
-    /// What has not ended, said for people; nothing if everything has.
+    /// Describes what has not ended; empty if everything has.
     fn what_is_left(&mut self) -> String {
         let busy = self
             .clients
@@ -249,7 +249,7 @@ impl World {
         left.join(", ")
     }
 
-    /// Without faults most transactions take effect.
+    /// Checks that most transactions take effect in a run without faults.
     fn check_progress(&mut self) {
         let counts = self.chronicle.counts;
         let all = counts.committed + counts.aborted + counts.unknown;

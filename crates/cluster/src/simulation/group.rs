@@ -1,9 +1,8 @@
-//! Partitions that several machines hold: who leads them, and what becomes of what a leader has
-//! begun.
+//! Partitions that several machines hold: their leaders, and the fate of what a leader has begun.
 //!
-//! What consensus would agree upon is one [`Book`]. A leader writes into it; when it is replaced, a
-//! branch of the book goes on, with all that was durable and some of what was not, in its order: a
-//! random prefix. The old leader, if it does not know yet, goes on writing where nobody reads.
+//! Consensus is modelled by one [`Book`]. A leader writes into it; when it is replaced, a branch of the
+//! book goes on, with everything that was durable and some of the rest, in its order: a random prefix.
+//! The old leader, if it does not know yet, goes on writing into a book that no machine reads.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,22 +16,22 @@ use super::partition::Partition;
 use super::reached::Point;
 use super::world::{Event, Life, World};
 
-/// See the module's description.
+/// The machines that hold a replicated partition.
 pub(super) struct Group {
     pub(super) of: PartitionId,
-    /// Machines.
+    /// The numbers of the machines.
     members: Vec<usize>,
     pub(super) book: Rc<RefCell<Book>>,
     /// The machine that leads.
     pub(super) leader: Option<usize>,
-    /// Grows with every change.
+    /// Grows with every change of the leader.
     term: u64,
     /// No leader has given a ticket above this one that it has led with to its end.
     newest: Epoch,
 }
 
 impl World {
-    /// The groups of the replicated partitions.
+    /// Returns the groups of the replicated partitions.
     pub(super) fn groups(&self) -> Vec<Group> {
         let partitions = self.topology.partitions().iter();
         let replicated = partitions.filter(|one| self.topology.is_replicated(one.id));
@@ -47,19 +46,20 @@ impl World {
         replicated.map(group).collect()
     }
 
-    /// The group to which a machine belongs.
+    /// Returns the group to which a machine belongs.
     pub(super) fn group_at(&self, at: usize) -> Option<usize> {
         let groups = &mut self.groups.iter();
         groups.position(|group| group.members.contains(&at))
     }
 
-    /// Whether a machine leads its partition, or holds it alone, whatever it believes.
+    /// Returns `true` if a machine leads its partition, or holds it alone. The machine itself may
+    /// believe otherwise.
     pub(super) fn is_leader(&self, at: usize) -> bool {
         let group = self.group_at(at).map(|group| &self.groups[group]);
         group.is_none_or(|group| group.leader == Some(at))
     }
 
-    /// A group's leader is replaced, if it has one.
+    /// Takes the leadership from a group's leader, if it has one.
     pub(super) fn depose(&mut self, number: usize) {
         let group = &mut self.groups[number];
         let Some(at) = group.leader.take() else {
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// A machine learns that it does not lead any more.
+    /// Tells a machine that it does not lead any more.
     pub(super) fn step_down(&mut self, at: usize) {
         let group = self.group_at(at).expect("it is one of several");
         if let Some(running) = &mut self.machines[at].running {
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// One of a group's machines that are up becomes its leader.
+    /// Makes one of a group's machines that are up its leader.
     pub(super) fn elect(&mut self, number: usize, term: u64) {
         let group = &self.groups[number];
         if group.term != term || group.leader.is_some() {
@@ -158,7 +158,7 @@ impl World {
         self.turn(at);
     }
 
-    /// The members of a group will hear who leads it.
+    /// Plans when the members of a group hear of its leader.
     pub(super) fn spread(&mut self, number: usize) {
         let term = self.groups[number].term;
         let pause = self.while_up_to(Duration::from_millis(40));

@@ -1,6 +1,6 @@
-//! Transactions of clients: what they do, as operations, and what their replies say, as history.
+//! Transactions of clients: their operations, and their replies as history.
 //!
-//! | kind | operations | what it catches |
+//! | kind | operations | detects |
 //! |---|---|---|
 //! | observe | get, two to four keys | read skew, stale reads |
 //! | modify | get and put, one to three keys | lost updates |
@@ -24,7 +24,7 @@ use fastrand::Rng;
 use super::keys::{Key, Keys};
 use crate::ramp::Algorithm;
 
-/// In the names of marks, and of no other keys.
+/// Part of the names of marks, and of no other keys.
 pub(super) const MARK: &str = "mark";
 
 /// One step of a transaction. Keys are indexes.
@@ -36,14 +36,14 @@ pub(super) enum Step {
     Delete(usize),
     /// The key must be absent.
     Absent(usize),
-    /// The key must have this version, which was of this value.
+    /// The key must have this version, which had this value.
     Same(usize, Version, Option<i64>),
     Sweep,
     Flush,
     Add(usize, i64),
     Balance(usize),
-    /// A key of its own, on the partition of what is deleted: it tells later whether the
-    /// transaction took effect, which a deletion by itself does not.
+    /// A key of its own, on the partition of the deleted key: it shows later if the transaction took
+    /// effect, which a deletion by itself does not.
     Mark(Vec<u8>, PartitionId),
 }
 
@@ -51,16 +51,16 @@ pub(super) enum Step {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Job {
     pub(super) steps: Vec<Step>,
-    /// Whether what is only read is held, too, if a client asks for it.
+    /// Keys that are only read are held, too, if a client asks for it.
     pub(super) holds: bool,
-    /// Of a write of several read-atomic keys, if a client asks for it.
+    /// For a write of several read-atomic keys, if a client asks for it.
     pub(super) algorithm: Algorithm,
 }
 
-/// What a client has watched: its keys, with versions and values.
+/// The keys that a client has watched, with versions and values.
 pub(super) type Watched = Vec<(usize, Version, Option<i64>)>;
 
-/// What the replies say.
+/// What replies have shown.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// The operations as JSON, without brackets.
@@ -84,7 +84,7 @@ pub(super) struct Draw<'a> {
 type Kind<'a> = fn(&mut Draw<'a>) -> Vec<Step>;
 
 impl<'a> Draw<'a> {
-    /// The next job of a client that has watched keys, or has not.
+    /// Draws the next job of a client that has watched keys, or has not.
     pub(super) fn job(&mut self, watched: &mut Watched) -> Job {
         let steps = self.steps(watched);
         Job {
@@ -181,7 +181,7 @@ impl<'a> Draw<'a> {
         deletes.chain([mark]).collect()
     }
 
-    /// A mark beside a key: the tag gives both one slot.
+    /// Returns a mark beside a key: the tag gives both one slot.
     fn mark(&mut self, beside: usize) -> Step {
         *self.value += 1;
         let Key { name, partition } = &self.keys.recorded[beside];
@@ -233,11 +233,11 @@ impl<'a> Draw<'a> {
     }
 }
 
-/// The most that is transferred at once.
+/// The largest amount that is transferred at once.
 const DEPOSIT_SHARE: i64 = 30;
 
 impl Job {
-    /// The partitions that it needs, if the node that coordinates holds `own`.
+    /// Returns the partitions that it needs, if the node that coordinates holds `own`.
     pub(super) fn partitions(
         &self,
         keys: &Keys,
@@ -262,7 +262,7 @@ impl Job {
         places
     }
 
-    /// Whether it changes nothing.
+    /// Returns `true` if it changes nothing.
     pub(super) fn is_read_only(&self) -> bool {
         self.steps.iter().all(|step| {
             matches!(
@@ -272,7 +272,7 @@ impl Job {
         })
     }
 
-    /// Whether it writes without looking, so that its replies do not tell what it replaced.
+    /// Returns `true` if it writes without reading, so that its replies do not tell what it replaced.
     pub(super) fn is_blind(&self) -> bool {
         self.steps.iter().all(|step| matches!(step, Step::Put(..)))
     }
@@ -320,8 +320,8 @@ impl Job {
         self.steps.iter().map(op).collect()
     }
 
-    /// The history's operations of a transaction that did not take effect, or of which that is not
-    /// known: somebody may see its writes.
+    /// Returns the history's operations of a transaction that did not take effect, or whose outcome is
+    /// unknown: other transactions may see its writes.
     pub(super) fn attempted(&self, keys: &Keys, own: Option<PartitionId>) -> String {
         let mut lines = Lines::new(keys);
         for step in &self.steps {
@@ -337,11 +337,11 @@ impl Job {
         lines.text
     }
 
-    /// What the replies of a transaction that took effect say; the node that coordinated it holds
-    /// `own`.
+    /// Returns what the replies of a transaction that took effect show; the node that coordinated it
+    /// holds `own`.
     ///
     /// # Errors
-    /// What no store may answer.
+    /// Says which reply no store may give.
     pub(super) fn seen(
         &self,
         keys: &Keys,
@@ -394,7 +394,7 @@ fn is_mark(name: &[u8]) -> bool {
     String::from_utf8_lossy(name).contains(MARK)
 }
 
-/// The number that a value is the text of.
+/// Returns the number whose text is this value.
 pub(super) fn text_of(value: &[u8]) -> Option<i64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
@@ -445,7 +445,7 @@ impl<'k> Lines<'k> {
         self.push("delete", key, None);
     }
 
-    /// A scan of a whole partition is a read of each of its keys: all names are known.
+    /// Adds a scan of a whole partition, which is a read of each of its keys: all names are known.
     fn sweep(
         &mut self,
         own: Option<PartitionId>,

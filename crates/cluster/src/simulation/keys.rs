@@ -4,13 +4,13 @@ use base::PartitionId;
 
 use crate::topology::Topology;
 
-/// How read-atomic keys begin.
+/// Prefix of read-atomic keys.
 pub(super) const READ_ATOMIC: &str = "ra:";
 
-/// What each account holds in the beginning.
+/// The amount in each account at the beginning.
 pub(super) const DEPOSIT: i64 = 100;
 
-/// A key and where it lies.
+/// A key and its partition.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub(super) name: String,
@@ -22,9 +22,9 @@ pub(super) struct Key {
 pub(super) struct Keys {
     /// Keys whose values are recorded, each of them unique: first the read-atomic ones.
     pub(super) recorded: Vec<Key>,
-    /// How many are read atomic.
+    /// How many of them are read atomic.
     pub(super) read_atomic: usize,
-    /// Keys of which the sum is conserved.
+    /// Keys whose sum is conserved.
     pub(super) accounts: Vec<Key>,
 }
 
@@ -49,7 +49,7 @@ impl Keys {
     }
 }
 
-/// Names beginning with `prefix` that lie on the partitions in turn.
+/// Returns names with this prefix that lie on the partitions in turn.
 fn spread(topology: &Topology, prefix: &str, count: usize) -> Vec<Key> {
     let partitions = topology.partitions();
     let key = |index: usize| {

@@ -28,22 +28,22 @@ use crate::node::Node;
 use crate::options::NodeOptions;
 use crate::ramp::Algorithm;
 
-/// Who began a transaction at a node: a client and its life, or the finale.
+/// The origin of a transaction at a node: a client and its life, or the finale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ticket {
     Client(usize, Life),
     Finale(u32),
 }
 
-/// A machine: what survives a crash, and what does not.
+/// A machine: the part of it that survives a crash, and the part that does not.
 pub(super) struct Machine {
     pub(super) id: NodeId,
     pub(super) life: Life,
-    /// By how much its clock is ahead.
+    /// How far its clock is ahead.
     pub(super) ahead_ms: i64,
     pub(super) clock: Arc<ManualClock>,
     pub(super) book: Rc<RefCell<Book>>,
-    /// The newest epoch of which the log knows when it is read again.
+    /// The newest epoch that the log knows when it is read again.
     newest: Epoch,
     pub(super) slow_disk: bool,
     pub(super) running: Option<Running>,
@@ -57,11 +57,11 @@ pub(super) struct Running {
     inbox: Inbox,
     pub(super) is_syncing: bool,
     wake_at: Option<Duration>,
-    /// Attempts that it has asked votes for and not decided.
+    /// Attempts for which it has asked votes, and which it has not decided.
     voting: BTreeSet<TransactionId>,
 }
 
-/// What a node is to do.
+/// The next work of a node.
 enum Task<'a> {
     Turn,
     Receive,
@@ -104,7 +104,7 @@ fn note_event(trace: &mut Trace, now: Duration, node: NodeId, link: Link, event:
 }
 
 impl World {
-    /// A machine's process starts.
+    /// Starts a machine's process.
     pub(super) fn start(&mut self, at: usize) {
         let unique = self.random.u64(..);
         let group = self.group_at(at);
@@ -167,7 +167,7 @@ impl World {
         self.do_task(at, &Task::Turn);
     }
 
-    /// Every account gets its deposit.
+    /// Puts the deposit into every account.
     pub(super) fn open_accounts(&mut self) {
         let deposit = DEPOSIT.to_string();
         for machine in &mut self.machines {
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// A machine's process ends without notice.
+    /// Ends a machine's process without notice.
     pub(super) fn crash(&mut self, at: usize) {
         if let (Some(group), true) = (self.group_at(at), self.is_leader(at)) {
             self.depose(group);
@@ -232,7 +232,7 @@ impl World {
         }
     }
 
-    /// Counts what a process has met.
+    /// Counts the points that a process has reached.
     pub(super) fn count(&mut self, running: &Running) {
         let counters = running.node.counters();
         let (held, overtaken) = running.partition.met();
@@ -298,7 +298,7 @@ impl World {
         }
     }
 
-    /// Gives a node what has arrived.
+    /// Hands a node the messages that have arrived.
     pub(super) fn receive_at(&mut self, at: usize) {
         if let Some(running) = &mut self.machines[at].running {
             running.endpoint.receive(&mut running.inbox);
@@ -308,7 +308,7 @@ impl World {
         }
     }
 
-    /// A node begins a transaction. Returns whether there is one.
+    /// Lets a node begin a transaction. Returns `false` if the machine is down.
     pub(super) fn begin(&mut self, at: usize, ops: &[Op<'_>], ticket: Ticket) -> bool {
         let is_up = self.machines[at].running.is_some();
         if is_up {
@@ -317,11 +317,11 @@ impl World {
         is_up
     }
 
-    /// A step of a node: it handles something, goes on with what it can, and sends. It may crash on
+    /// Runs a step of a node: it handles an event, continues what can go on, and sends. It may crash on
     /// the way.
     fn do_task(&mut self, at: usize, task: &Task<'_>) {
         let now = self.now;
-        // Nor does anything go wrong before the accounts are there.
+        // There are no faults before the accounts are there, either.
         let is_safe = self.is_calm() || now.is_zero();
         let faults = if is_safe {
             Faults::default()
@@ -380,7 +380,7 @@ impl World {
         let crashes = tap.left.is_some();
         let finished: Vec<_> = node.finished().collect();
         for finished in finished {
-            // What a node says in the moment of its crash may still arrive.
+            // A message that a node sends in the moment of its crash may still arrive.
             if !crashes || self.random.bool() {
                 self.hear(at, finished.caller, Answered(finished.outcome));
             }
@@ -396,7 +396,7 @@ impl World {
         }
     }
 
-    /// Schedules what a node waits for.
+    /// Schedules the events that a node waits for.
     fn obey(&mut self, at: usize) {
         let now = self.now;
         let machine = &mut self.machines[at];
@@ -421,7 +421,7 @@ impl World {
         }
     }
 
-    /// A sync of a node's log begins, unless one is under way.
+    /// Begins a sync of a node's log, unless one is under way.
     fn sync(&mut self, at: usize) {
         let machine = &mut self.machines[at];
         let (life, slow) = (machine.life, machine.slow_disk);

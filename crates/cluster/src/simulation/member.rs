@@ -1,7 +1,7 @@
 //! A machine's part in a partition: all of it, or that of one of several nodes which hold it.
 //!
-//! Of several the one that leads has an engine; the others know at most who does. An epoch that its
-//! engine has begun is a *ticket* of whoever asked: it resolves when a sync that began later has
+//! Of several nodes, the leader has an engine; the others know at most which node leads. An epoch that
+//! the engine has begun is a *ticket* for the caller: it resolves when a sync that began later has
 //! ended, which stands for a round of consensus. So reads wait, too: a sync ends only for the leader.
 //!
 //! | a leader | does |
@@ -21,30 +21,30 @@ use base::{Abort, Epoch, NodeId, Op, Reply, Timestamp, TransactionId};
 
 use super::partition::Partition;
 
-/// See the module's description.
+/// A machine's part in a partition.
 pub(super) struct Member {
-    /// None where the partition is led by another node.
+    /// `None` if another node leads the partition.
     led: Option<Partition>,
     is_alone: bool,
     clock: Arc<ManualClock>,
-    /// Who leads it instead, as far as is known.
+    /// The node that leads instead, as far as it is known.
     pub(super) leader: Option<NodeId>,
     leadership: u64,
-    /// Tickets that were lost: above the first, up to the second.
+    /// Tickets that were lost: above the first number, up to the second.
     lost: Vec<(Epoch, Epoch)>,
-    /// What was durable when a leadership ended.
+    /// The durable epoch when the last leadership ended.
     durable: Epoch,
-    /// Attempts of which something is on its way into the log, and its ticket.
+    /// Attempts of which a part is on its way into the log, with their tickets.
     staged: BTreeMap<TransactionId, Epoch>,
-    /// How often something has come into the log.
+    /// How many syncs have brought entries into the log.
     arrived: u64,
-    /// What former leaderships have met.
+    /// Counts of former leaderships.
     held: u64,
     overtaken: u64,
 }
 
 impl Member {
-    /// The only node that holds a partition.
+    /// Creates the only node that holds a partition.
     pub(super) fn alone(partition: Partition, clock: &Arc<ManualClock>) -> Member {
         Member {
             led: Some(partition),
@@ -53,7 +53,7 @@ impl Member {
         }
     }
 
-    /// One of several, which does not lead.
+    /// Creates one of several nodes, which does not lead.
     pub(super) fn of_several(clock: &Arc<ManualClock>) -> Member {
         Member {
             led: None,
@@ -70,18 +70,18 @@ impl Member {
         }
     }
 
-    /// It becomes the leader.
+    /// Makes it the leader.
     pub(super) fn lead(&mut self, partition: Partition) {
         self.leadership += 1;
         self.led = Some(partition);
     }
 
-    /// Its newest ticket, if it leads.
+    /// Returns its newest ticket, if it leads.
     pub(super) fn newest(&self) -> Epoch {
         self.led.as_ref().map_or(Epoch::ZERO, Partition::current)
     }
 
-    /// It learns that it does not lead any more.
+    /// Tells it that it does not lead any more.
     pub(super) fn step_down(&mut self) {
         let Some(partition) = self.led.take() else {
             return;
@@ -93,17 +93,17 @@ impl Member {
         self.overtaken += partition.overtaken;
     }
 
-    /// The engine, where it leads or believes so.
+    /// Returns the engine, if it leads or believes so.
     pub(super) fn led(&mut self) -> Option<&mut Partition> {
         self.led.as_mut()
     }
 
-    /// The engine, as the process ends.
+    /// Returns the engine, as the process ends.
     pub(super) fn into_led(self) -> Option<Partition> {
         self.led
     }
 
-    /// A sync has ended.
+    /// Handles the end of a sync.
     pub(super) fn synced(&mut self, epoch: Epoch) {
         if let Some(partition) = &self.led {
             partition.synced(epoch);
@@ -112,7 +112,8 @@ impl Member {
         }
     }
 
-    /// Transactions of this partition alone that met a hold, and prepares that were overtaken.
+    /// Returns how many transactions of this partition alone met a hold, and how many prepares were
+    /// overtaken.
     pub(super) fn met(&self) -> (u64, u64) {
         let led = self.led.as_ref();
         let (held, overtaken) = led.map_or((0, 0), |led| (led.held, led.overtaken));
@@ -125,13 +126,13 @@ impl Member {
         }
     }
 
-    /// What must be durable before an answer that depends on `epoch` is given.
+    /// Returns the epoch that must be durable before an answer that depends on `epoch` is given.
     fn ticket(&self, epoch: Epoch) -> Epoch {
         let current = self.led.as_ref().map(Partition::current);
         current.filter(|_| !self.is_alone).unwrap_or(epoch)
     }
 
-    /// A step of an attempt, which must not overtake another one on its way into the log.
+    /// Runs a step of an attempt, which must not overtake another one on its way into the log.
     fn step<T>(
         &mut self,
         id: TransactionId,

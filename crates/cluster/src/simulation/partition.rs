@@ -18,7 +18,7 @@ use fastrand::Rng;
 use super::book::{Book, Pen};
 use super::keys::READ_ATOMIC;
 
-/// See the module's description.
+/// A partition of the simulation.
 pub(super) struct Partition {
     engine: Arc<Engine>,
     worker: Worker<Pen>,
@@ -31,7 +31,7 @@ pub(super) struct Partition {
 }
 
 impl Partition {
-    /// A partition that goes on from what its book says.
+    /// Opens a partition with the content of its book.
     pub(super) fn open(
         book: &Rc<RefCell<Book>>,
         clock: &Arc<ManualClock>,
@@ -73,32 +73,32 @@ impl Partition {
         self.worker.refresh();
     }
 
-    /// The epoch in which transactions are executed now.
+    /// Returns the epoch in which transactions are executed now.
     pub(super) fn current(&self) -> Epoch {
         self.engine.epochs().current()
     }
 
-    /// Ends the current epoch, and says which epochs a sync that begins now makes durable.
+    /// Ends the current epoch. Returns the last epoch that a sync which begins now makes durable.
     pub(super) fn begin_sync(&self) -> Epoch {
         let epochs = self.engine.epochs();
         epochs.advance(epochs.current());
         epochs.finished()
     }
 
-    /// A sync has ended.
+    /// Handles the end of a sync.
     pub(super) fn synced(&self, epoch: Epoch) {
         let mut book = self.book.borrow_mut();
         book.durable = book.durable.max(epoch);
     }
 
-    /// Takes away what nobody needs any more.
+    /// Removes what is not needed any more.
     pub(super) fn tidy(&mut self) {
         let durable = self.book.borrow().durable;
         self.janitor.tidy(durable, 100);
     }
 
-    /// The process ends. Returns how many changes are lost, and some epoch from which a new life can
-    /// go on: the journal knows at least the durable one, and perhaps later ones that were begun.
+    /// Ends the process. Returns how many changes are lost, and an epoch from which a new life can go
+    /// on: the journal knows at least the durable one, and perhaps later ones that were begun.
     pub(super) fn crash(self, random: &mut Rng) -> (u64, Epoch) {
         let current = self.engine.epochs().current();
         let mut book = self.book.borrow_mut();

@@ -1,4 +1,4 @@
-//! What a seed decides before anything runs: the cluster, its clients, and what will go wrong.
+//! The parameters that a seed determines before anything runs: the cluster, its clients, and its faults.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use crate::options::Timeouts;
 pub(super) struct Plan {
     /// How many nodes hold each partition.
     pub(super) holders: Vec<u16>,
-    /// Whether the last node holds no partition and coordinates only.
+    /// The last node holds no partition and only coordinates.
     pub(super) has_idle_node: bool,
     pub(super) clients: u32,
-    /// Transactions of each client, at most.
+    /// Most transactions of each client.
     pub(super) transactions: u32,
-    /// Read-atomic keys; none where there are only ordinary ones.
+    /// Number of read-atomic keys; 0 in runs with ordinary keys alone.
     pub(super) read_atomic: usize,
-    /// Ordinary keys whose values are recorded.
+    /// Number of ordinary keys whose values are recorded.
     pub(super) keys: usize,
-    /// Accounts whose sum is conserved; none where clients flush.
+    /// Number of accounts whose sum is conserved; 0 if clients flush.
     pub(super) accounts: usize,
     pub(super) flushes: bool,
     /// The longest pause of a client between two transactions.
     pub(super) think: Duration,
-    /// How long a sync takes, at most.
+    /// The longest time for a sync.
     pub(super) sync: Duration,
-    /// How long a message takes, at most.
+    /// The longest time for a message.
     pub(super) delay: Duration,
     /// When faults stop.
     pub(super) calm: Duration,
@@ -37,13 +37,13 @@ pub(super) struct Plan {
     pub(super) timeouts: Timeouts,
 }
 
-/// What goes wrong, and how often: shares of 1000, per step of a node or per tick.
+/// Faults and their frequency: shares of 1000, per step of a node or per tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Faults {
-    /// A node crashes when it has handled something: before it has sent what follows, after that,
-    /// or in the middle.
+    /// A node crashes when it has handled an event: before it has sent the messages that follow, after
+    /// that, or in the middle.
     pub(super) crash_at_step: u32,
-    /// As above, but only after steps of two-phase commit, which are rarer.
+    /// As `crash_at_step`, but only after steps of two-phase commit, which are rarer.
     pub(super) crash_at_protocol: u32,
     /// A node crashes at some moment; per tick.
     pub(super) crash: u32,
@@ -58,14 +58,14 @@ pub(super) struct Faults {
     pub(super) slow_disk: u32,
     /// Messages between two nodes take very long for a while; per tick.
     pub(super) slow_link: u32,
-    /// A node's clock steps, by up to this.
+    /// A node's clock is set forth or back; per tick. The step is at most `clock_step_ms`.
     pub(super) clock_step: u32,
     pub(super) clock_step_ms: i64,
     /// A client goes away in the middle of a transaction.
     pub(super) client: u32,
 }
 
-/// How often faults that come by themselves are drawn.
+/// Interval at which faults that come by themselves are drawn.
 pub(super) const TICK: Duration = Duration::from_millis(5);
 
 impl Plan {
@@ -78,7 +78,7 @@ impl Plan {
         };
         random.shuffle(&mut holders);
         let is_ramp = scenario == Scenario::Ramp;
-        // A flush is of one partition, and nothing that is read atomic.
+        // A flush is of one partition, and of nothing that is read atomic.
         let flushes = random.u8(..4) == 0 && !is_ramp;
         let ms = Duration::from_millis;
         let scale = random.u64(1..=3);
@@ -94,7 +94,7 @@ impl Plan {
             keys: random.usize(3..=9),
             accounts: if flushes { 0 } else { random.usize(2..=5) },
             flushes,
-            // So that there are transactions for as long as there are faults.
+            // So there are transactions for as long as there are faults.
             think: calm * 3 / transactions,
             sync: draw::one_of(random, &[Duration::from_micros(300), ms(2), ms(10)]),
             delay: draw::one_of(random, &[Duration::from_micros(100), ms(1), ms(5)]),
@@ -118,7 +118,7 @@ impl Plan {
 
 impl Faults {
     fn draw(random: &mut Rng) -> Faults {
-        // One run in eight is left in peace: it shows that transactions get through.
+        // One run in eight has no faults: it shows that transactions get through.
         if random.u8(..8) == 0 {
             return Faults::default();
         }
@@ -139,7 +139,7 @@ impl Faults {
         }
     }
 
-    /// Returns `true` if nothing goes wrong.
+    /// Returns `true` if there are no faults.
     pub(super) fn is_none(&self) -> bool {
         let none = Faults {
             clock_step_ms: self.clock_step_ms,

@@ -1,9 +1,9 @@
-//! What runs reach, so that a run without faults does not pass for a correct one.
+//! Points that runs reach, so that a run in which nothing happens does not pass for a correct one.
 
 use super::Scenario;
 
 ::simulation::points! {
-    /// Something that is worth reaching.
+    /// A point that runs should reach.
     pub enum Point {
         CoordinatorCrash => "a coordinator crashed after it had asked for votes",
         ParticipantCrash => "a participant crashed while it was prepared",

@@ -1,6 +1,6 @@
 //! Transactions of read-atomic keys.
 //!
-//! | kind | operations | what it catches |
+//! | kind | operations | detects |
 //! |---|---|---|
 //! | gather | get, two to four keys | fractured reads |
 //! | scatter | put or delete, two to four keys, at least one put | writes that are there in part |
@@ -15,7 +15,7 @@ use super::job::{Draw, Job, Step};
 use super::keys::Keys;
 
 impl Draw<'_> {
-    /// The steps of a transaction of read-atomic keys.
+    /// Draws the steps of a transaction of read-atomic keys.
     pub(super) fn scatter(&mut self) -> Vec<Step> {
         match self.random.u8(..16) {
             0..5 => self.some(2, 4).into_iter().map(Step::Get).collect(),
@@ -57,7 +57,7 @@ impl Draw<'_> {
 }
 
 impl Job {
-    /// The read-atomic keys that it names, each once.
+    /// Returns the read-atomic keys that it names, each once.
     fn read_atomic(&self, keys: &Keys) -> Vec<usize> {
         let named = self.steps.iter().filter_map(|step| match step {
             Step::Get(key) | Step::Put(key, ..) | Step::Delete(key) => Some(*key),
@@ -69,22 +69,22 @@ impl Job {
         named
     }
 
-    /// Whether its keys are read atomic.
+    /// Returns `true` if its keys are read atomic.
     pub(super) fn is_read_atomic(&self, keys: &Keys) -> bool {
         !self.read_atomic(keys).is_empty()
     }
 
-    /// Whether it has several such keys.
+    /// Returns `true` if it has several such keys.
     pub(super) fn is_scattered(&self, keys: &Keys) -> bool {
         self.read_atomic(keys).len() > 1
     }
 
-    /// Whether it writes such keys without looking, one or several.
+    /// Returns `true` if it writes such keys without reading, one or several.
     pub(super) fn is_blind_and_read_atomic(&self, keys: &Keys) -> bool {
         self.is_scattered_write(keys) || self.is_read_atomic(keys) && self.is_blind()
     }
 
-    /// Whether it writes several such keys.
+    /// Returns `true` if it writes several such keys.
     pub(super) fn is_scattered_write(&self, keys: &Keys) -> bool {
         self.is_scattered(keys) && !self.is_read_only()
     }

@@ -13,18 +13,18 @@ use fastrand::Rng;
 use crate::codec;
 use crate::message::{Answer, Message, Notice, Request};
 
-/// What stands between a node and its endpoint while it sends.
+/// Stands between a node and its endpoint while it sends.
 pub(super) struct Tap<'w> {
     pub(super) node: NodeId,
     pub(super) now: Duration,
     pub(super) endpoint: &'w mut Endpoint,
     pub(super) trace: &'w mut Trace,
     pub(super) random: &'w mut Rng,
-    /// Out of 1000 steps of the protocol, after how many the node crashes.
+    /// The share of 1000 protocol steps after which the node crashes.
     pub(super) crash_share: u32,
-    /// Messages that still leave; `None`: all of them.
+    /// Number of messages that still leave; `None`: all of them.
     pub(super) left: Option<usize>,
-    /// Attempts that the node has asked votes for and not decided.
+    /// Attempts for which the node has asked votes, and which it has not decided.
     pub(super) voting: &'w mut BTreeSet<TransactionId>,
 }
 
@@ -59,7 +59,7 @@ impl Tap<'_> {
     }
 }
 
-/// A message in a line for people: keys as texts, without what repeats.
+/// Formats a message as one line for people: keys as texts, without what repeats.
 pub(super) struct Said<'a, 'm>(pub(super) &'a Message<'m>);
 
 impl fmt::Display for Said<'_, '_> {
@@ -109,7 +109,7 @@ impl fmt::Display for Said<'_, '_> {
     }
 }
 
-/// Operations: their names and keys.
+/// Formats operations: their names and keys.
 pub(super) struct SaidOps<'a, 'o>(pub(super) &'a [Op<'o>]);
 
 impl fmt::Display for SaidOps<'_, '_> {

@@ -1,4 +1,4 @@
-//! A cluster, its clients and the network in virtual time: what happens next.
+//! A cluster, its clients and the network in virtual time: the events in their order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,22 +23,22 @@ use crate::topology::Topology;
 /// The machines' time when a run begins.
 pub(super) const BEGIN_MS: u64 = 1_700_000_000_000;
 
-/// Which life of something is meant: what was scheduled in another one does not count.
+/// Number of a life: an event that was scheduled in another life does not count.
 pub(super) type Life = u32;
 
-/// What can happen, besides what the network does.
+/// An event, besides those of the network.
 pub(super) enum Event {
-    /// A node wanted to be woken.
+    /// A node is woken, as it has asked.
     Wake(usize, Life),
     /// A sync of a node's log has ended.
     Synced(usize, Life, Epoch, u64),
     /// A replicated partition gets a leader; the term in which it has none.
     Elect(usize, u64),
-    /// Its members hear of the leader of a term.
+    /// The members of a replicated partition hear of the leader of a term.
     Heard(usize, u64),
     /// A node notices that this leadership of its own has ended.
     Notice(usize, Life, u64),
-    /// A node tidies up, and may sync though nobody waits for it.
+    /// A node tidies up, and may sync although no answer waits for it.
     Idle(usize, Life),
     /// A node that crashed starts again.
     Restart(usize, Life),
@@ -50,7 +50,7 @@ pub(super) enum Event {
     Answer(usize, Life, Answered),
     /// Faults are drawn.
     Tick,
-    /// What separates two nodes ends.
+    /// The separation of two nodes ends.
     Heal(usize, usize),
     /// A node's disk is as fast as before.
     FastDisk(usize),
@@ -58,11 +58,11 @@ pub(super) enum Event {
     FastLink(usize, usize),
     /// Faults stop.
     Calm,
-    /// Looks whether everything has come to rest.
+    /// Checks if everything has come to rest.
     Rest,
 }
 
-/// Everything there is.
+/// The simulated world.
 pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) random: Rng,
@@ -84,7 +84,7 @@ pub(super) struct World {
     queue: EventQueue<Duration, Event>,
 }
 
-/// More events than any run has: one that goes on is stuck.
+/// More events than any run has: a run that exceeds this is stuck.
 const MOST_EVENTS: u64 = 300_000;
 
 impl World {
@@ -129,7 +129,7 @@ impl World {
         world
     }
 
-    /// Runs until everything has come to rest after the faults, or something is wrong.
+    /// Runs until everything has come to rest after the faults, or the run has failed.
     pub(super) fn run(&mut self) {
         self.settle();
         let mut events = 0;
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// Machines start, and everything that comes by itself is scheduled.
+    /// Starts the machines, and schedules the events that come by themselves.
     fn settle(&mut self) {
         self.groups = self.groups();
         for info in self.topology.nodes().to_vec() {
@@ -212,7 +212,7 @@ impl World {
         }
     }
 
-    /// Gives everybody what has arrived.
+    /// Hands all nodes and clients the messages that have arrived.
     fn receive(&mut self) {
         for node in 0..self.machines.len() {
             self.receive_at(node);
@@ -227,7 +227,7 @@ impl World {
         self.queue.push(self.now + delay, event);
     }
 
-    /// A time up to a limit, more often short than long.
+    /// Draws a time up to a limit, more often short than long.
     pub(super) fn while_up_to(&mut self, limit: Duration) -> Duration {
         draw::mostly_short(&mut self.random, limit)
     }
@@ -237,13 +237,13 @@ impl World {
         self.failure.get_or_insert(why);
     }
 
-    /// Whether faults have stopped.
+    /// Returns `true` if faults have stopped.
     pub(super) fn is_calm(&self) -> bool {
         self.now >= self.plan.calm
     }
 }
 
-/// The cluster's file: slots are shared evenly by the partitions, and nodes are numbered in their
+/// Returns the cluster's file: the partitions share the slots evenly, and nodes are numbered in their
 /// order; perhaps there is one more that holds none.
 fn topology(plan: &Plan) -> Topology {
     let count = plan.holders.len() as u32;

@@ -1,4 +1,4 @@
-//! From a draft to a topology: what values must be to each other.
+//! From a draft to a topology: how values must fit together.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use super::read::{At, Draft, NodeDraft, PartitionDraft, SecretDraft};
 use super::{Mistake, NodeInfo, PartitionInfo, SHORTEST_SECRET, SecretPlace, Topology};
 use crate::slot::SLOTS;
 
-/// Notes all mistakes of `draft`; returns the topology if nothing is missing for it.
+/// Notes all mistakes of `draft`. Returns the topology if there are none.
 pub(super) fn check(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Option<Topology> {
     let is_read_whole = found.is_empty();
     let mut checker = Checker { found };
@@ -105,7 +105,7 @@ fn partition(draft: At<PartitionDraft>) -> Option<PartitionInfo> {
     })
 }
 
-/// Puts ranges in order, and those that touch together.
+/// Sorts ranges, and joins those that touch.
 fn join(mut ranges: Vec<RangeInclusive<u16>>) -> Vec<RangeInclusive<u16>> {
     ranges.sort_by_key(|range| *range.start());
     let mut joined: Vec<RangeInclusive<u16>> = Vec::new();
@@ -118,7 +118,7 @@ fn join(mut ranges: Vec<RangeInclusive<u16>>) -> Vec<RangeInclusive<u16>> {
     joined
 }
 
-/// What is said of a secret of this many bytes.
+/// Returns the message for a secret of this many bytes.
 pub(super) fn short_secret(bytes: usize) -> String {
     format!(
         "the secret has {bytes} bytes, which can be guessed: take at least {SHORTEST_SECRET}, such \
@@ -148,7 +148,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Without a secret, notes the first address that others than this machine reach.
+    /// Without a secret, notes the first address that other machines can reach.
     fn open_to_strangers(&mut self, draft: &Draft) {
         if draft.secret.is_given() || draft.client_secret.is_given() {
             return;
@@ -245,7 +245,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Nodes of replicated partitions need an address for the others.
+    /// Checks that nodes of replicated partitions have an address for each other.
     fn replicas(&mut self, draft: &Draft) {
         let lists = draft.partitions.iter().flat_map(|one| &one.value.nodes);
         let replicated = lists.filter(|list| list.value.len() > 2);
@@ -265,7 +265,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The owner of each slot; notes overlaps and gaps.
+    /// Returns the owner of each slot; notes overlaps and gaps.
     fn owners(&mut self, draft: &Draft) -> Option<Box<[PartitionId]>> {
         // For each slot the partition's id and the line; filled in the order of the file.
         let mut owners: Vec<Option<(u16, usize)>> = vec![None; SLOTS.into()];
@@ -275,7 +275,7 @@ impl Checker<'_> {
                 self.claim(&mut owners, range, id);
             }
         }
-        // What could not be read may be what a gap lacks.
+        // A range that could not be read may fill a gap.
         let are_all_known = draft.partitions.iter().all(|one| one.value.has_all_slots);
         if are_all_known && !draft.partitions.is_empty() {
             self.gaps(&owners, draft);
@@ -350,7 +350,7 @@ fn wrong_count(nodes: usize) -> Option<String> {
     Some(what)
 }
 
-/// Ranges of neighbours that are equal, the first of which has the number `from`.
+/// Returns the ranges of equal neighbours; the first item has the number `from`.
 fn runs<T: PartialEq>(
     items: impl Iterator<Item = T>,
     from: u16,

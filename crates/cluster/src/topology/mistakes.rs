@@ -1,8 +1,8 @@
-//! What is wrong with a cluster's file, all of it at once.
+//! The mistakes of a cluster's file, reported all at once.
 
 use std::fmt;
 
-/// Something in a cluster's file that its author has to change.
+/// A mistake in a cluster's file that its author has to correct.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mistake {
     /// The line, from 1 on.
@@ -28,7 +28,7 @@ impl Mistakes {
         }
     }
 
-    /// The mistakes.
+    /// Returns the mistakes.
     #[must_use]
     pub fn all(&self) -> &[Mistake] {
         &self.all
@@ -36,7 +36,7 @@ impl Mistakes {
 }
 
 impl fmt::Display for Mistakes {
-    /// A line for each, as compilers write them: file, line, what is wrong.
+    /// Writes a line for each, as compilers do: file, line, mistake.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, mistake) in self.all.iter().enumerate() {
             let break_line = if index == 0 { "" } else { "\n" };

@@ -17,7 +17,7 @@ pub(super) struct At<T> {
     pub(super) value: T,
 }
 
-/// The file, as far as its values make sense one by one. What does not is `None` or left out, and
+/// The file, with the values that make sense each by itself. Any other value is `None` or left out, and
 /// a mistake was noted.
 #[derive(Default)]
 pub(super) struct Draft {
@@ -48,19 +48,19 @@ pub(super) struct NodeDraft {
     pub(super) client: Option<At<SocketAddr>>,
     pub(super) fabric: Option<At<SocketAddr>>,
     pub(super) replica: Option<At<SocketAddr>>,
-    /// Whether the file says nothing of `replica`.
+    /// The file does not have `replica`.
     pub(super) has_no_replica: bool,
 }
 
 pub(super) struct PartitionDraft {
     pub(super) id: Option<At<u16>>,
     pub(super) slots: Vec<At<RangeInclusive<u16>>>,
-    /// Whether `slots` are all that the file means, as far as could be read.
+    /// `slots` are all that the file gives, as far as it could be read.
     pub(super) has_all_slots: bool,
     pub(super) nodes: Option<At<Vec<At<u16>>>>,
 }
 
-/// Reads `text`. `None`: it is not TOML, and its values cannot be relied on.
+/// Reads `text`. Returns `None` if it is not TOML, so that its values cannot be relied on.
 pub(super) fn read(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader { text, found };
@@ -95,7 +95,7 @@ pub(super) fn read(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
     Some(draft)
 }
 
-/// An address, as it is written.
+/// An example of an address.
 const EXAMPLE: &str = "\"127.0.0.1:7001\"";
 
 type Value<'a> = Spanned<DeValue<'a>>;
@@ -142,7 +142,7 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// The tables of `[[name]]`.
+    /// Reads the tables of `[[name]]`.
     fn tables<T>(
         &mut self,
         value: &Value<'_>,
@@ -322,7 +322,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// A slot, or a range of them.
+/// Parses a slot, or a range of them.
 fn range(word: &str) -> Result<RangeInclusive<u16>, String> {
     let slot = |text: &str| {
         let digits = text.trim();

@@ -1,16 +1,16 @@
-//! Texts of cluster's files.
+//! Writes cluster files.
 
 use base::PartitionId;
 
 use super::{NodeInfo, PartitionInfo, Topology};
 use crate::slot::SLOTS;
 
-/// The text of a cluster's file in which every `replicas` nodes hold a partition, in the order of
-/// `nodes`, and the partitions, numbered from 1 on, have the slots divided evenly among them.
+/// Returns the text of a cluster's file in which every `replicas` nodes hold a partition, in the order
+/// of `nodes`, and the partitions, numbered from 1 on, divide the slots evenly among them.
 ///
 /// # Panics
-/// If there are no nodes, or more than slots; if their number is no multiple of `replicas`; if that
-/// is two; or if there are several, and a node has no address for them.
+/// If there are no nodes, or more than slots; if their number is no multiple of `replicas`; if
+/// `replicas` is 2; or if it is more, and a node has no address for replicas.
 #[must_use]
 pub fn even(nodes: &[NodeInfo], replicas: usize, secret: Option<&str>) -> String {
     assert!(matches!(replicas, 1 | 3..), "{replicas} replicas");
@@ -46,8 +46,8 @@ pub fn even(nodes: &[NodeInfo], replicas: usize, secret: Option<&str>) -> String
 }
 
 impl Topology {
-    /// The text of a cluster's file for clients: which nodes there are, which of them holds what, and
-    /// which keys are read atomic; without secrets and comments.
+    /// Returns the text of the cluster's file for clients: the nodes, what each of them holds, and the
+    /// read-atomic keys; without secrets and comments.
     #[must_use]
     pub fn text_for_clients(&self) -> String {
         let mut text = String::new();
@@ -95,7 +95,7 @@ fn write_partition(text: &mut String, partition: &PartitionInfo) {
     *text += &format!("[[partition]]\nid = {id}\nslots = {slots:?}\nnodes = {nodes:?}\n\n");
 }
 
-/// `text` as a string of TOML.
+/// Returns `text` as a string of TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Messages as bytes: whatever is said arrives, and nothing that arrives does harm.
+//! Messages as bytes: every message arrives as it was sent, and malformed bytes do no harm.
 
 use std::path::Path;
 
@@ -102,7 +102,7 @@ fn rolls_come_back() {
     );
 }
 
-/// What the encoding is, so that it does not change by accident.
+/// Checks the size of an encoding, so that it does not change by accident.
 #[test]
 fn a_small_request_takes_few_bytes() {
     let ops = vec![Op::Get { key: b"a" }, Op::put(b"b", b"12")];
@@ -127,7 +127,7 @@ fn another_version_is_named() {
 
 #[test]
 fn claims_of_many_things_are_refused_before_memory_is_asked_for() {
-    // Replies, of which there are said to be 2^62.
+    // Replies, whose count is given as 2^62.
     let mut bytes = vec![codec::VERSION, 32, 0, 0, 0, 0, 0, 0, 0, 0];
     bytes.extend([0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40]);
     assert_eq!(decode(&bytes).unwrap_err().kind, MalformedKind::Cut);

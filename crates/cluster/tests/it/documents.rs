@@ -1,4 +1,4 @@
-//! Documents say what the modules say that own the formats.
+//! The documents agree with the modules that own the formats.
 
 use testkit::files::tables_are_in;
 

@@ -1,4 +1,4 @@
-//! The protocol, message by message: what is sent, who decides, and what becomes of attempts whose
+//! The protocol, message by message: the messages, the node that decides, and the end of attempts whose
 //! coordinator dies between any two messages.
 
 mod bottle;
@@ -55,7 +55,8 @@ fn is_forget(message: &Message<'_>) -> bool {
     matches!(message, Message::Notice(Notice::Forget { .. }))
 }
 
-/// Nobody holds anything and nobody remembers anything but refusals, once what has time was sent.
+/// Checks that no node holds anything or remembers anything but refusals, after notices that can wait
+/// were sent.
 fn assert_clean(bottle: &mut Bottle) {
     bottle.wait(Duration::from_millis(3));
     for (at, model) in bottle.models.iter().enumerate() {
@@ -72,7 +73,7 @@ fn assert_clean(bottle: &mut Bottle) {
     }
 }
 
-/// Three nodes, and a key of each.
+/// Returns three nodes, and a key of each.
 fn three() -> (Bottle, [String; 3]) {
     let bottle = Bottle::new(3);
     let keys = [0, 1, 2].map(|at| bottle.key(at, "k"));
@@ -138,14 +139,14 @@ fn a_vote_against_ends_the_attempt_everywhere() {
         let aborted = Err(Abort::Precondition { op });
         assert_eq!(bottle.outcome(caller), Some(&aborted));
     }
-    // What the coordinator's own part is against, the others are not asked.
+    // If the coordinator's own part votes against, the others are not asked.
     assert_eq!(bottle.passed, ["2 prepare", "1 reply"]);
     assert_clean(&mut bottle);
 }
 
 #[test]
 fn a_dead_coordinators_attempt_is_decided_by_its_home() {
-    // How far it came before it died: and whether it committed.
+    // How far it came before it died, and the outcome.
     type Stop = fn(&Message<'_>) -> bool;
     let stops: [(Stop, bool); 4] = [
         (is_prepare, false),
@@ -198,7 +199,7 @@ fn a_lost_vote_is_not_taken_for_one_against() {
         ));
         bottle.cut_between(0, 2);
         bottle.wait(Duration::from_secs(6));
-        // It was abandoned and tried again.
+        // The attempt was abandoned and tried again.
         assert!(bottle.outcome(1).expect("told in time").is_ok());
         assert_eq!(bottle.models[2].value(&c), Some("3"));
         let counters = bottle.nodes[0].as_ref().unwrap().counters();
@@ -239,7 +240,7 @@ fn reads_are_validated_without_holds() {
     assert_eq!(bottle.outcome(2), Some(&Ok(vec![bytes("2"), bytes("1")])));
     assert_eq!(bottle.passed, ["2 read", "1 reply"], "one round trip");
     bottle.begin(0, 3, &[get(&b), get(&c)]);
-    // Between the two rounds somebody writes.
+    // Between the two rounds another transaction writes.
     bottle.pass(is_reply);
     bottle.begin(1, 4, &[put(&b, "4")]);
     bottle.wait(Duration::from_secs(1));
@@ -268,7 +269,7 @@ fn what_was_there_before_a_read_began_needs_no_comparison() {
         1,
         "the first one did not know the others' epochs"
     );
-    // What is newer than the last message is compared, and so is what is absent.
+    // Versions that are newer than the last message are compared, and so are absences.
     bottle.begin(1, 5, &[put(&b, "4")]);
     bottle.begin(0, 6, &all);
     bottle.pass_all();
@@ -314,7 +315,7 @@ fn the_older_waits_and_the_younger_gives_way() {
                 .is_ok()
         );
     }
-    // The younger one was later in the end.
+    // The younger one came later in the end.
     assert_eq!(bottle.models[0].value(&a), Some("young"));
     assert_eq!(bottle.models[1].value(&b), Some("young"));
     assert_clean(&mut bottle);
@@ -327,7 +328,7 @@ fn a_transaction_of_one_other_partition_is_executed_there() {
     bottle.pass_all();
     assert!(bottle.outcome(1).unwrap().is_ok());
     assert_eq!(bottle.passed, ["2 execute", "1 reply"]);
-    // If its answer is lost, nobody knows; if it only reads, it is asked again.
+    // If its answer is lost, the outcome is unknown; if it only reads, it is asked again.
     for (caller, op, unknown) in [(2, put(&b, "3"), true), (3, get(&b), false)] {
         bottle.begin(0, caller, &[op]);
         bottle.pass(is_reply);
@@ -364,7 +365,7 @@ fn a_clock_that_is_far_ahead_is_named() {
     let outcome = bottle.outcome(1).expect("told in time").clone();
     let error = outcome.unwrap_err().to_string();
     assert!(error.contains("clock"), "{error}");
-    // It has left nothing that others would stumble over.
+    // It has left nothing that blocks other transactions.
     bottle.begin(1, 2, &[put(&b, "2"), put(&c, "3")]);
     bottle.pass_all();
     assert!(bottle.outcome(2).unwrap().is_ok());

@@ -1,4 +1,4 @@
-//! Whole clusters in virtual time, from 200 seeds; `cargo xtask sim` runs as many as one likes.
+//! Whole clusters in virtual time, from 200 seeds; `cargo xtask sim` runs any number.
 
 #![cfg(feature = "simulation")]
 
@@ -8,10 +8,10 @@ use kumiki_cluster::simulation::{self, Point, Run, Scenario};
 
 const SEEDS: u64 = 200;
 
-/// A planted bug must be found within so many seeds.
+/// A planted bug must be found within this many seeds.
 const PLANTED_SEEDS: u64 = 400;
 
-/// Where the planted bug shows, if there is one.
+/// Returns the scenario in which the planted bug shows, if there is one.
 fn planted() -> Option<Scenario> {
     if planted::is(Bug::OneRound) {
         Some(Scenario::Ramp)
@@ -27,7 +27,7 @@ fn failed(scenario: Scenario, seeds: u64) -> Option<Run> {
     runs.into_iter().find(|run| run.failure.is_some())
 }
 
-/// Runs all seeds, and demands that each of these points is met often, and each other one at all.
+/// Runs all seeds, and checks that each of these points is reached often, and each other one at all.
 fn run_all(scenario: Scenario, often: &[Point]) {
     if let Some(of) = planted() {
         let is_found = of != scenario || failed(scenario, PLANTED_SEEDS).is_some();
@@ -43,7 +43,7 @@ fn run_all(scenario: Scenario, often: &[Point]) {
     let missed = reached.rarer_than(1);
     let missed: Vec<Point> = missed.filter(|point| scenario.has(*point)).collect();
     assert_eq!(missed, [], "no seed has met this:\n{reached}");
-    // What matters most is not met by chance once.
+    // The most important points must be reached more than once.
     for point in often {
         assert!(reached.times(*point) >= 10, "{point:?}:\n{reached}");
     }

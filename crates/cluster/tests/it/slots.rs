@@ -1,10 +1,10 @@
-//! Slots and their readers: what is believed, and what must not be.
+//! Slots and their readers: what they accept, and what they must reject.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | `support` | memory that is read in odd ways, and an owner with a clock of its own |
 //! | `protocol` | one thing at a time: writers, tickets, room |
-//! | `trust` | what the header says: leases, time, revocation, other owners |
+//! | `trust` | the header: leases, time, revocation, other owners |
 //! | `torn` | a million reads of a slot that is being published |
 //! | `processes` | a million reads of slots that another process publishes |
 //! | `reuse` | slots that pass from key to key under readers that are slow, or stopped |

@@ -10,10 +10,10 @@ use kumiki_cluster::message::{Answer, Fate, Message, Notice, RegionInfo, Request
 use kumiki_cluster::ramp::Algorithm;
 use kumiki_cluster::ramp::slots::Address;
 
-/// Where borrowed bytes of a message lie.
+/// The bytes that messages borrow.
 pub(crate) type Bytes = Vec<Vec<u8>>;
 
-/// So many byte strings, most of them short.
+/// Draws this many byte strings, most of them short.
 pub(crate) fn bytes(random: &mut Rng, count: usize) -> Bytes {
     let one = |random: &mut Rng| {
         let len = match random.u8(..10) {
@@ -26,7 +26,7 @@ pub(crate) fn bytes(random: &mut Rng, count: usize) -> Bytes {
     (0..count).map(|_| one(random)).collect()
 }
 
-/// A number of any size.
+/// Draws a number of any size.
 fn number(random: &mut Rng) -> u64 {
     random.u64(..) >> random.u32(..64)
 }
@@ -49,10 +49,10 @@ pub(crate) fn roll(random: &mut Rng) -> Roll {
     Roll { home, participants }
 }
 
-/// How many kinds of operations there are.
+/// Number of kinds of operations.
 pub(crate) const OPS: usize = 25;
 
-/// An operation of the kind with this number.
+/// Draws an operation of the kind with this number.
 pub(crate) fn op<'a>(random: &mut Rng, which: usize, pool: &'a Bytes) -> Op<'a> {
     let mut draw = || &pool[random.usize(..pool.len())][..];
     let (key, value) = (draw(), draw());
@@ -375,7 +375,7 @@ fn request<'a>(random: &mut Rng, pool: &'a Bytes) -> Request<'a> {
     }
 }
 
-/// A message of any kind.
+/// Draws a message of any kind.
 pub(crate) fn message<'a>(random: &mut Rng, pool: &'a Bytes) -> Message<'a> {
     let number = number(random);
     match random.u8(..9) {

@@ -1,4 +1,4 @@
-//! The cluster's file: what it says, and how mistakes are explained.
+//! The cluster's file: its content, and the explanations of mistakes.
 
 use std::path::Path;
 
@@ -31,13 +31,14 @@ slots = "8193-16383, 100-199"
 nodes = [2]
 "#;
 
-/// The mistakes as lines of text.
+/// Returns the mistakes as lines of text.
 fn mistakes(text: &str) -> Vec<String> {
     let error = Topology::parse(text, "cluster.toml").expect_err("there are mistakes");
     error.to_string().lines().map(str::to_owned).collect()
 }
 
-/// `TWO` with `old` replaced has exactly one mistake, on the line of `at`, that says `words`.
+/// Checks that `TWO` with `old` replaced has exactly one mistake, on the line of `at`, that says
+/// `words`.
 #[track_caller]
 fn one_mistake(old: &str, new: &str, at: &str, words: &[&str]) {
     assert!(TWO.contains(old), "{old:?} is not in the file");
@@ -231,7 +232,7 @@ fn a_partition_of_three_nodes_is_replicated() {
     let replica = topology.node(NodeId(3)).unwrap().replica;
     assert_eq!(replica, Some("127.0.0.1:27003".parse().unwrap()));
     assert_eq!(topology.node(NodeId(4)).unwrap().replica, None);
-    // The order in which holders are written means nothing; who holds a partition does.
+    // The order of holders in the file means nothing; the set of holders does.
     let of = |text: &str| Topology::parse(text, "f").unwrap().fingerprint();
     assert_eq!(
         of(REPLICATED),
@@ -512,7 +513,7 @@ fn clients_have_a_secret_of_their_own() {
     }
 }
 
-/// Nodes send it to clients that ask for the cluster's file.
+/// Nodes send this text to clients that ask for the cluster's file.
 #[test]
 fn the_text_for_clients_has_no_secret() {
     let open = TWO.replace("127.0.0.1:7002", "10.0.0.1:7002");

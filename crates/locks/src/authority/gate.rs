@@ -1,18 +1,18 @@
-//! What has to be durable before a lock is granted: the token, and a bound on the lease.
+//! What must be durable before a lock is granted: the token, and a bound on the lease.
 //!
-//! Threads share the gate. Tokens are drawn without a lock; whatever asks for a ledger to be kept,
-//! or waits for one, goes through one mutex. It may be taken with a shard locked, never the other
-//! way round.
+//! Threads share the gate. Tokens are drawn without a lock; a thread that asks for a ledger, or
+//! parks a request until one is kept, takes one mutex. It may be taken with a shard locked, never
+//! the other way round.
 //!
 //! 1. `next <= end`, and a ledger that reserves everything below `end` has been kept.
-//! 2. No lease longer than `bound` is granted, and a ledger that tells of `bound` has been kept. No
-//!    lease that is longer than `least` and may still run, or may still be granted to who waits, ends
-//!    after `long_until`; the bound is lowered to `least` when that has passed.
-//! 3. One ledger is under way at a time, and each says at least what those before it said, but for
-//!    the leases of a life before, once these have ended, and for longer ones that have.
+//! 2. No lease longer than `bound` is granted, and a ledger with `bound` has been kept. No lease
+//!    that is longer than `least` and may still run, or may still be granted to a request that
+//!    waits, ends after `long_until`; the bound is lowered to `least` when that has passed.
+//! 3. One ledger is under way at a time, and each says at least what those before it said, except
+//!    for leases of the life before once these have ended, and for longer leases that have ended.
 //!
-//! Who grants a long lease raises `long_until` before it looks at the bound; who lowers the bound
-//! looks at `long_until` after that. So one of them sees what the other has done.
+//! A thread that grants a long lease raises `long_until` before it reads the bound; a thread that
+//! lowers the bound reads `long_until` after that. So one of them sees what the other has done.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::error::LockError;
 use crate::lock::{Ticket, Token, Wanted};
 use crate::moment::{Moment, by_every_clock};
 
-/// When a request came, and until when it may wait for others.
+/// When a request came, and how long it may wait for others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) came: Moment,
@@ -45,18 +45,19 @@ pub(super) struct Gate {
     next: AtomicU64,
     end: AtomicU64,
     bound_ms: AtomicU64,
-    /// The bound that every ledger tells of.
+    /// The bound in every ledger.
     least_ms: u64,
-    /// The longest lease that anybody may ask for.
+    /// The longest lease that a client may ask for.
     most_ms: u64,
-    /// In microseconds.
+    /// Long leases end before this time; see invariant 2. In microseconds.
     long_until_us: AtomicU64,
-    /// Until then nothing is granted: leases of the life before may still run. In microseconds.
+    /// Before this time nothing is granted: leases of the life before may still run. In
+    /// microseconds.
     opens_us: u64,
     block: u64,
     waiting: usize,
     stopping: AtomicBool,
-    /// No lease of the life before may still run, and the ledger says so, or is about to.
+    /// No lease of the life before still runs, and the ledger says so, or is about to.
     settled: AtomicBool,
     state: Mutex<State>,
 }
@@ -65,7 +66,7 @@ struct State {
     under_way: Option<Ledger>,
     /// The bound that the ledger under way will allow.
     allows_ms: u64,
-    /// The bound that somebody waits for.
+    /// The bound that parked requests need.
     wanted_ms: u64,
     /// The bound of the life before.
     before_ms: u64,
@@ -117,7 +118,7 @@ impl Gate {
         gate
     }
 
-    /// Whether anything may be said about locks.
+    /// Returns an error while leases of the life before may still run.
     pub(super) fn open(&self, now: Moment) -> Result<(), LockError> {
         let left = Moment::from_us(self.opens_us).since(now);
         if left.is_zero() {
@@ -127,7 +128,7 @@ impl Gate {
         }
     }
 
-    /// Whether so long a lease may be granted, now or until `latest`.
+    /// Returns `true` if a lease of this length may be granted, now or until `latest`.
     pub(super) fn admits(&self, lease: Duration, latest: Moment) -> bool {
         if ms(lease) > self.least_ms {
             let ends = (latest + by_every_clock(lease)).as_us();
@@ -136,12 +137,12 @@ impl Gate {
         ms(lease) <= self.bound_ms.load(Ordering::SeqCst)
     }
 
-    /// Whether a ledger that was kept allows so long a lease.
+    /// Returns `true` if a ledger that was kept allows a lease of this length.
     fn allows(&self, lease: Duration) -> bool {
         ms(lease) <= self.bound_ms.load(Ordering::SeqCst)
     }
 
-    /// A token that nobody else gets, unless a block has to be reserved first.
+    /// Draws a token. Returns `None` if a block has to be reserved first.
     pub(super) fn token(&self, now: Moment, out: &mut Vec<Command>) -> Option<Token> {
         let end = self.end.load(Ordering::Acquire);
         let draw = |next| (next < end).then(|| next + 1);
@@ -149,15 +150,15 @@ impl Gate {
             .next
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, draw);
         let token = drawn.ok()?;
-        // The next block is asked for while there is half of one left.
+        // The next block is asked for when half of this one is left.
         if end - token == self.block / 2 {
             self.ask(&mut self.state.lock(), now, out);
         }
         Some(Token(token))
     }
 
-    /// Lets a request wait for a ledger that allows `lease` and has tokens. Gives it back if it can
-    /// be served now.
+    /// Lets a request wait for a ledger that allows `lease` and has tokens. Returns the request if
+    /// it can be served now.
     pub(super) fn park(
         &self,
         parked: Parked,
@@ -170,7 +171,7 @@ impl Gate {
         if self.allows(lease) && has_tokens {
             return Err(parked);
         }
-        // Doubling asks for few ledgers however the leases grow.
+        // Doubling keeps the number of ledgers small however the leases grow.
         let wanted = ms(lease).checked_next_power_of_two().unwrap_or(u64::MAX);
         if !self.allows(lease) {
             state.wanted_ms = state.wanted_ms.max(wanted.min(self.most_ms));
@@ -179,7 +180,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Lets a request wait for the next ledger that is kept, whether or not it has to.
+    /// Lets a request wait for the next ledger that is kept, even if it could be served now.
     pub(super) fn park_in_any_case(&self, parked: Parked, now: Moment, out: &mut Vec<Command>) {
         self.push(&mut self.state.lock(), parked, now, out);
     }
@@ -200,7 +201,7 @@ impl Gate {
         self.ask(state, now, out);
     }
 
-    /// Forgets a request that waits. Says whether it did.
+    /// Forgets a request that waits. Returns `true` if it waited.
     pub(super) fn cancel(&self, ticket: Ticket) -> bool {
         let mut state = self.state.lock();
         let before = state.parked.len();
@@ -208,17 +209,18 @@ impl Gate {
         state.parked.len() < before
     }
 
-    /// The ledger that was asked for was kept, or was not. Gives back the requests that waited.
+    /// Notes that the ledger that is under way was kept, or was not. Returns the requests that
+    /// waited.
     ///
     /// # Panics
-    /// If none was asked for.
+    /// If no ledger is under way.
     pub(super) fn kept(&self, kept: bool, now: Moment, out: &mut Vec<Command>) -> Vec<Parked> {
         let mut state = self.state.lock();
         let ledger = state.under_way.take().expect("a ledger is under way");
         if kept && !ledger.clean {
             self.end.fetch_max(ledger.reserved.0, Ordering::AcqRel);
             self.bound_ms.fetch_max(state.allows_ms, Ordering::SeqCst);
-            // It may have been under way when those of the life before had ended.
+            // It may have been under way when the leases of the life before ended.
             if self.settles().is_none() && ms(ledger.longest) > state.allows_ms {
                 self.ask(&mut state, now, out);
             }
@@ -226,7 +228,7 @@ impl Gate {
         std::mem::take(&mut state.parked)
     }
 
-    /// When the ledger is to say less, if so.
+    /// Returns when the ledger may say less, if it will.
     pub(super) fn next_due(&self) -> Option<Moment> {
         let is_high = self.bound_ms.load(Ordering::SeqCst) > self.least_ms
             && self.state.lock().under_way.is_none();
@@ -234,7 +236,8 @@ impl Gate {
         self.settles().into_iter().chain(lowers).min()
     }
 
-    /// Says less in the ledger, once longer leases have ended: of the life before, or of this one.
+    /// Lets the ledger say less, once longer leases have ended: those of the life before, or of this
+    /// one.
     pub(super) fn expire(&self, now: Moment, out: &mut Vec<Command>) {
         self.settle(now, out);
         self.lower(now, out);
@@ -253,7 +256,7 @@ impl Gate {
         }
         let bound = self.bound_ms.swap(self.least_ms, Ordering::SeqCst);
         if !is_over() {
-            // Somebody was about to grant a long one, and may have done so.
+            // Another thread was about to grant a long lease, and may have done so.
             self.bound_ms.store(bound, Ordering::SeqCst);
             return;
         }
@@ -261,13 +264,14 @@ impl Gate {
         self.ask(&mut state, now, out);
     }
 
-    /// When the leases of the life before will have ended, if the ledger does not say so yet.
+    /// Returns when the leases of the life before will have ended, if the ledger does not say so
+    /// yet.
     fn settles(&self) -> Option<Moment> {
         let settled = self.settled.load(Ordering::Acquire);
         (!settled).then_some(Moment::from_us(self.opens_us))
     }
 
-    /// Says in the ledger that the leases of the life before have ended.
+    /// Lets the ledger say that the leases of the life before have ended.
     fn settle(&self, now: Moment, out: &mut Vec<Command>) {
         if self.settles().is_none_or(|at| at > now) {
             return;
@@ -277,25 +281,26 @@ impl Gate {
         self.ask(&mut state, now, out);
     }
 
-    /// Whether the table is being stopped.
+    /// Returns `true` if the table is being stopped.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// From now on nothing is granted, and what waits for a ledger is told so.
+    /// Stops the gate: nothing is granted from now on, and requests that wait for a ledger get
+    /// [`LockError::Stopping`].
     pub(super) fn stop(&self, out: &mut Vec<Command>) {
         self.stopping.store(true, Ordering::SeqCst);
-        // Who comes later finds the table stopping, under this lock.
+        // Under this lock, a later request finds the table stopping.
         for parked in std::mem::take(&mut self.state.lock().parked) {
             let (ticket, outcome) = (parked.ticket, Err(LockError::Stopping));
             out.push(Command::Answer { ticket, outcome });
         }
     }
 
-    /// Says in the ledger that nothing is held, which must be so for good.
+    /// Lets the ledger say that nothing is held. No lock may be granted after that.
     pub(super) fn stop_clean(&self, out: &mut Vec<Command>) {
         let mut state = self.state.lock();
-        // A ledger that is under way would end after this one; then the stop is not a clean one.
+        // A ledger that is under way would be kept after this one; then the stop is not a clean one.
         if state.under_way.is_none() && self.settles().is_none() {
             let ledger = Ledger {
                 reserved: Token(self.end.load(Ordering::Acquire)),
@@ -333,7 +338,7 @@ impl Gate {
     }
 }
 
-/// Whole milliseconds, rounded up.
+/// Returns whole milliseconds, rounded up.
 fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! What of a table in memory is durable.
+//! The durable part of a table in memory.
 //!
 //! | offset | size | field | |
 //! |---|---|---|---|
@@ -15,7 +15,7 @@ use crate::lock::Token;
 
 const FORMAT: u8 = 1;
 
-/// What of a table in memory is durable.
+/// The durable part of a table in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ledger {
     /// Every token that was ever granted is below it.
@@ -27,7 +27,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The bytes that are to be kept.
+    /// Returns the bytes to be kept.
     #[must_use]
     pub fn encode(&self) -> [u8; 18] {
         let longest = u64::try_from(self.longest.as_millis()).unwrap_or(u64::MAX);
@@ -39,8 +39,8 @@ impl Ledger {
         bytes
     }
 
-    /// The ledger that `bytes` tell of, or `None` if they are not one. Then nothing may be granted:
-    /// nobody knows which tokens are used.
+    /// Decodes a ledger. Returns `None` if `bytes` are not one. Then nothing may be granted: the
+    /// used tokens are unknown.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Ledger> {
         let bytes: &[u8; 18] = bytes.try_into().ok()?;

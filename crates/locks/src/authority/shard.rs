@@ -1,10 +1,10 @@
-//! A part of the table: some keys, who holds them and who waits.
+//! A part of the table: some keys, their holders and the requests that wait.
 //!
-//! 1. A key has an entry if and only if somebody holds it or waits for it.
-//! 2. Somebody waits only while somebody else holds the key.
-//! 3. `due` has one entry for each lock, no later than its end, and one for the end of each wait. A
-//!    lock that was prolonged is put off when its entry comes up, so that prolonging costs nothing.
-//! 4. Time does not go back: whoever comes with an earlier moment is served at the latest one.
+//! 1. A key has an entry if and only if it is held or a request waits for it.
+//! 2. A request waits only while another owner holds the key.
+//! 3. `due` has one entry for each lock, no later than its end, and one for the end of each wait. If
+//!    a lock was prolonged, its entry is put off when it comes up, so that prolonging costs nothing.
+//! 4. Time does not go back: a call with an earlier moment is served at the latest one.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::limits::Limits;
 use crate::lock::{Answer, Lease, Lock, Request, Ticket, Token, Wanted};
 use crate::moment::{Moment, by_every_clock, by_one_clock};
 
-/// What a call has besides the shard.
+/// What a call needs besides the shard.
 pub(super) struct Turn<'a> {
     pub(super) now: Moment,
     pub(super) gate: &'a Gate,
@@ -37,20 +37,20 @@ pub(super) struct Turn<'a> {
     pub(super) out: &'a mut Vec<Command>,
 }
 
-/// What became of a request.
+/// Result of serving a request.
 pub(super) enum Served {
     Now(Result<Answer, LockError>),
-    /// It waits for others.
+    /// The request waits for others.
     Waits,
-    /// It has to wait until a ledger allows such a lease, or has tokens.
+    /// The request has to wait until a ledger allows this lease, or has tokens.
     Parks(Duration),
 }
 
 #[derive(Default)]
 pub(super) struct Shard {
     entries: HashMap<Arc<[u8]>, Entry, RandomState>,
-    /// What ends: the wait of a ticket, or without one the lock of the key. The number tells those
-    /// of one moment apart without a look at their keys.
+    /// What ends, and when: the wait of a ticket, or the lock of the key if there is no ticket. The
+    /// number distinguishes entries of one moment without a look at their keys.
     due: BTreeMap<Due, (Arc<[u8]>, Option<Ticket>)>,
     dues: u64,
     latest: Moment,
@@ -67,7 +67,7 @@ struct Entry {
 struct Held {
     value: Arc<[u8]>,
     token: Token,
-    /// The lease is over then by every clock.
+    /// At this moment the lease is over by every clock.
     ends: Moment,
     due: Due,
 }
@@ -81,7 +81,7 @@ struct Waiter {
 }
 
 impl Entry {
-    /// What the lock of this key counts for.
+    /// Returns the bytes that the lock of this key counts for.
     fn bytes(&self, key: &[u8]) -> usize {
         let held = self.held.as_ref();
         held.map_or(0, |held| key.len() + held.value.len())
@@ -99,12 +99,12 @@ impl Entry {
 }
 
 impl Shard {
-    /// When something ends next.
+    /// Returns when the next lease or wait ends.
     pub(super) fn next_due(&self) -> Option<Moment> {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// How many requests wait here: by invariant 3, what is due besides the locks.
+    /// Returns how many requests wait here: by invariant 3, the entries of `due` that are not locks.
     pub(super) fn waiters(&self) -> usize {
         self.due.len() - self.entries.len()
     }
@@ -113,13 +113,13 @@ impl Shard {
         self.entries.is_empty()
     }
 
-    /// The moment at which a call that came with `now` is served.
+    /// Returns the moment at which a call with `now` is served.
     fn tick(&mut self, now: Moment) -> Moment {
         self.latest = self.latest.max(now);
         self.latest
     }
 
-    /// Ends what has ended.
+    /// Ends the leases and waits whose time has come.
     pub(super) fn expire(&mut self, turn: &mut Turn<'_>) {
         turn.now = self.tick(turn.now);
         while self.next_due().is_some_and(|at| at <= turn.now) {
@@ -142,7 +142,8 @@ impl Shard {
         turn: &mut Turn<'_>,
     ) -> Served {
         turn.now = self.tick(turn.now);
-        // Under the shard's lock: whoever stops the table looks at every shard after it said so.
+        // Under the shard's lock: a thread that stops the table looks at every shard after it said
+        // so.
         if turn.gate.is_stopping() {
             return Served::Now(Err(LockError::Stopping));
         }
@@ -168,11 +169,11 @@ impl Shard {
         }
     }
 
-    /// What is due says that a lock ends. It may have been prolonged since.
+    /// Handles the entry of `due` for a lock. The lock may have been prolonged since.
     fn end_lock(&mut self, key: &Arc<[u8]>, turn: &mut Turn<'_>) {
         let entry = self.entries.get_mut(key).expect("what is due is held");
         let held = entry.held.as_mut().expect("what is due is held");
-        // Waits that end before the lock does come first, even if all of it has passed.
+        // Waits that end before the lock come first, even if both have ended.
         if held.ends > held.due.0 {
             self.dues += 1;
             held.due = (held.ends, self.dues);
@@ -289,7 +290,7 @@ impl Shard {
         });
     }
 
-    /// The key's lock has ended: the next one gets it.
+    /// Frees a key whose lock has ended, and grants it to the next request.
     fn vacate(&mut self, key: &[u8], turn: &mut Turn<'_>) {
         let (key, mut entry) = self.entries.remove_entry(key).expect("it is held");
         self.dismiss_late(&mut entry, turn);
@@ -314,7 +315,8 @@ impl Shard {
         }
     }
 
-    /// The key was held for as long as these waited, but nobody looked: the process stood still.
+    /// Answers requests whose wait has ended, though no call noticed in time: the process stood
+    /// still.
     fn dismiss_late(&mut self, entry: &mut Entry, turn: &mut Turn<'_>) {
         let is_late = |waiter: &Waiter| waiter.span.until <= turn.now;
         if !entry.waiters.iter().any(is_late) {
@@ -333,7 +335,7 @@ impl Shard {
         }
     }
 
-    /// Gives a free key to who waited for it, and to whoever waits with the same owner.
+    /// Grants a free key to the first request, and to all others with the same owner.
     fn grant(
         &mut self,
         key: Arc<[u8]>,
@@ -376,7 +378,7 @@ impl Shard {
         turn.gate.park_in_any_case(parked, turn.now, turn.out);
     }
 
-    /// The wait for a key has ended, and is not due any more.
+    /// Ends a wait whose entry of `due` has been removed.
     fn end_wait(&mut self, key: &[u8], ticket: Ticket, turn: &mut Turn<'_>) {
         if !self.remove_waiter(key, ticket) {
             return;
@@ -401,7 +403,7 @@ impl Shard {
         true
     }
 
-    /// Forgets a request that waits. Says whether it did.
+    /// Forgets a request that waits. Returns `true` if it waited.
     pub(super) fn cancel(&mut self, key: &[u8], ticket: Ticket) -> bool {
         self.remove_waiter(key, ticket)
     }
@@ -435,7 +437,7 @@ impl Shard {
         into.extend(locks);
     }
 
-    /// Panics unless the invariants hold.
+    /// Panics if an invariant does not hold.
     #[cfg(test)]
     pub(super) fn verify(&self) {
         let mut ends = 0;

@@ -1,4 +1,4 @@
-//! Hand-written cases, and threads; [`ledger`] has what is kept, [`model`] random operations.
+//! Hand-written cases, and threads; [`ledger`] has tests of the ledger, [`model`] random operations.
 
 mod ledger;
 mod model;
@@ -54,7 +54,7 @@ impl Kept {
         }
     }
 
-    /// Asks, and returns the ticket; the answer, if there is one, is among the others.
+    /// Sends a request. Returns its ticket; the answer, if there is one, is among `answers`.
     fn ask(&mut self, key: &str, request: &Request<'_>, now: Moment) -> Ticket {
         self.tickets += 1;
         let (ticket, mut out) = (Ticket(self.tickets), Vec::new());
@@ -208,7 +208,8 @@ fn the_lease_of_who_has_waited_begins_with_the_grant() {
     let waiting = table.ask("k", &acquire("b", 100, 3000), at(32));
     table.ask("k", &release("a"), at(32 + 640));
     let told = table.answers[&waiting].clone();
-    // For so long it counts from when it sent the request; it has waited 640 ms by the slowest clock.
+    // The holder counts this lease from when it sent the request, which has waited 640 ms, or 620 ms
+    // by the slowest clock.
     let expected = Lease::For(ms(620 + 100));
     assert!(
         matches!(told, Ok(Answer::Granted { lease, .. }) if lease == expected),
@@ -220,20 +221,20 @@ fn the_lease_of_who_has_waited_begins_with_the_grant() {
 }
 
 #[test]
-fn nobody_is_granted_anything_after_its_wait() {
+fn no_request_is_granted_after_its_wait() {
     let mut table = Kept::new(&small(), None, 0);
     table.ask("k", &acquire("a", 310, 0), at(0));
     let short = table.ask("k", &acquire("b", 5000, 400), at(1));
     let same = table.ask("k", &acquire("c", 5000, 500), at(2));
     let long = table.ask("k", &acquire("c", 5000, 900), at(3));
-    // The process has stood still while the lease ended, and some of those who wait went.
+    // The process has stood still while the lease ended, and so did the waits of some requests.
     table.expire(at(600));
     for late in [short, same] {
         let told = table.answers[&late].clone();
         assert!(matches!(told, Ok(Answer::Held(_))), "{told:?}");
     }
     token(&table.answers[&long]);
-    // The same if somebody else comes first.
+    // The same if another request comes first.
     let mut table = Kept::new(&small(), None, 0);
     table.ask("k", &acquire("a", 310, 0), at(0));
     let short = table.ask("k", &acquire("b", 5000, 400), at(1));
@@ -359,7 +360,7 @@ fn locks_have_so_many_bytes_together() {
     assert_eq!(table.now("k2", &acquire("abc", 1000, 0), at(0)), full);
     let waiting = table.ask("k1", &acquire("ab", 1000, 500), at(0));
     token(&table.now("k2", &acquire("ab", 1000, 0), at(0)));
-    // Who holds a lock may prolong it, and one that takes fewer bytes makes room.
+    // A holder may prolong its lock, and a release makes room.
     token(&table.now("k1", &renew("abcd", 1000), at(0)));
     table.ask("k1", &release("abcd"), at(1));
     token(&table.answers[&waiting]);
@@ -385,12 +386,12 @@ fn so_many_wait_for_all_keys_and_places_are_given_up() {
         .collect();
     let full = Err(LockError::TooManyWaiters { limit: 3 });
     assert_eq!(table.now("4", &acquire("b", 1000, 600), at(0)), full);
-    // Who waits for nobody is served, and who holds a lock can give it up.
+    // Requests that need not wait are served, and a holder can release its lock.
     assert!(matches!(
         table.now("4", &acquire("b", 1000, 0), at(0)),
         Ok(Answer::Held(_))
     ));
-    // One has gone, one is granted what it waits for, and one has waited long enough.
+    // One waiter has gone, one gets its lock, and the wait of one has ended.
     assert!(table.table.cancel(b"1", waiting[0]));
     table.ask("4", &acquire("b", 1000, 600), at(0));
     assert_eq!(table.now("5", &acquire("b", 1000, 600), at(0)), full);
@@ -399,7 +400,7 @@ fn so_many_wait_for_all_keys_and_places_are_given_up() {
     assert_eq!(table.table.waiting(), 3);
     table.expire(at(700));
     assert_eq!((table.table.waiting(), table.table.expired()), (0, 0));
-    // All leases end, of four keys before and of one later.
+    // All leases end: of four keys before, and of one later.
     table.expire(at(3_000));
     assert_eq!((table.table.locks(), table.table.expired()), (0, 5));
     let mut out = Vec::new();
@@ -431,7 +432,7 @@ fn threads_never_hold_a_key_at_once_and_see_tokens_grow() {
     let table = Authority::new(&options, None, 0, at(0), &mut out);
     let begin = Instant::now();
     let clock = || Moment::default() + begin.elapsed();
-    // Whoever keeps the ledgers is another thread in a proxy; here it is who is told to.
+    // In a proxy, another thread keeps the ledgers; here the thread that gets the command does.
     let carry_out = |out: &mut Vec<Command>, answers: &mut Vec<(Ticket, Answer)>| {
         while let Some(command) = out.pop() {
             match command {

@@ -1,6 +1,6 @@
-//! What has happened at one proxy.
+//! Counters of one proxy.
 
-/// What has happened at one proxy since it began.
+/// Counters of one proxy since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Transactions that were sent.
@@ -9,13 +9,13 @@ pub struct Counters {
     pub keys: u64,
     /// Locks that were granted, prolongations included.
     pub grants: u64,
-    /// Those of them that had waited for another holder.
+    /// Locks among them whose requests had waited for another holder.
     pub waited: u64,
     /// Locks whose lease had ended, and that another proxy had granted.
     pub takeovers: u64,
     /// Locks whose lease had ended when they were granted anew.
     pub lapsed: u64,
-    /// Locks whose lease had ended and that were released, nobody asking for them.
+    /// Locks whose lease had ended and that were released without a request for them.
     pub expired: u64,
     /// Released locks whose record was still there when the key was acquired again.
     pub tombstones: u64,
@@ -23,9 +23,9 @@ pub struct Counters {
     pub found: u64,
     /// Writes of unknown outcome that were found not to have taken effect, and tried again.
     pub repeated: u64,
-    /// Requests that ended without anybody knowing.
+    /// Requests that ended with an unknown outcome.
     pub uncertain: u64,
-    /// Transactions that met another version than they had read.
+    /// Transactions that found another version than the proxy had read.
     pub overtaken: u64,
     /// Transactions that came after their era.
     pub eras_lost: u64,

@@ -1,4 +1,4 @@
-//! What a proxy knows of one key, and who asks for it.
+//! What a proxy knows of one key, and the requests for it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,51 +11,51 @@ use crate::lock::{Answer, Lease, Lock, Ticket, Token, Wanted};
 use crate::moment::{Moment, by_one_clock};
 use crate::record::{Record, WriteId};
 
-/// One key.
+/// The state of one key.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) known: Known,
     /// Requests, in the order in which they came.
     pub(super) pending: VecDeque<Pending>,
     pub(super) phase: Phase,
-    /// When the partition is asked again for those who wait.
+    /// When the partition is asked again for the requests that wait.
     pub(super) poll_at: Option<Moment>,
     pub(super) patience: Duration,
-    /// Where it stands in the table's list of what is due.
+    /// The key's time in the table's list `due`.
     pub(super) due: Option<Moment>,
-    /// Whether the table counts it as held.
+    /// The table counts the key as held.
     pub(super) is_counted: bool,
 }
 
-/// What was seen of a key last.
+/// What a proxy saw of a key last.
 #[derive(Debug)]
 pub(super) enum Known {
     /// Nothing, or no record.
     Nothing,
     /// A held record.
     Held(Sighting),
-    /// A released one, which is there until this moment or so.
+    /// A released record, which is there until about this moment.
     Released(Moment),
 }
 
-/// A held record, and how long its lease is waited for.
+/// A held record, and when its lease ends.
 #[derive(Debug)]
 pub(super) struct Sighting {
     pub(super) id: WriteId,
-    /// When the lease is over by every clock: counted from before the record was sent if it is
-    /// ours, and from when it was seen first if it is not. `None`: endless.
+    /// When the lease is over by every clock: counted from before the record was sent if this proxy
+    /// wrote it, and from when it was seen first if another one did. `None`: endless.
     pub(super) ends: Option<Moment>,
-    /// When the record is to be looked at, to release it if its lease has ended.
+    /// When to look at the record, to release it if its lease has ended.
     pub(super) look_at: Option<Moment>,
 }
 
-/// Where a key stands.
+/// State of a key between its requests and transactions.
 #[derive(Debug)]
 pub(super) enum Phase {
     Idle,
-    /// It waits to be sent.
+    /// The key waits to be sent.
     Ready(Plan),
-    /// It is in a transaction; if it writes, for this request.
+    /// The key is in a transaction. If that writes, the number is that of the request.
     Flying(Option<u64>),
 }
 
@@ -74,11 +74,11 @@ pub(super) struct Write {
     pub(super) what: What,
 }
 
-/// What a write expects to find.
+/// The record that a write expects to find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Over {
     Absent,
-    /// This version, whose token is this.
+    /// This version, whose record has this token.
     Version(Version, Token),
 }
 
@@ -88,20 +88,20 @@ pub(super) enum What {
     Release(Option<Answer>),
 }
 
-/// A request.
+/// A request for a key.
 #[derive(Debug)]
 pub(super) struct Pending {
     /// Its number among all requests.
     pub(super) arrival: u64,
     pub(super) work: Work,
     pub(super) came: Moment,
-    /// Until when it may wait for others.
+    /// When it stops waiting for other holders.
     pub(super) until: Moment,
-    /// When it is answered at the latest.
+    /// The latest time for its answer.
     pub(super) limit: Moment,
-    /// Whether it has been tried, and others held the key.
+    /// It has been tried, and another owner held the key.
     pub(super) waits: bool,
-    /// Writes for it of which nobody knows whether they took effect.
+    /// Writes for it whose outcome is unknown.
     pub(super) attempts: Vec<Attempt>,
     pub(super) cancelled: bool,
 }
@@ -109,18 +109,18 @@ pub(super) struct Pending {
 #[derive(Debug)]
 pub(super) enum Work {
     Client(Ticket, Wanted),
-    /// To release what has ended.
+    /// Releases a lock whose lease has ended.
     Expire,
-    /// To release this one, whose client has gone.
+    /// Releases the lock of this write, whose client has gone.
     Undo(WriteId),
 }
 
-/// A write of which nobody knows whether it took effect.
+/// A write whose outcome is unknown.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     pub(super) id: WriteId,
     pub(super) over: Over,
-    /// Whether it would grant a lock that was free.
+    /// It would grant a lock that was free.
     pub(super) is_new: bool,
     pub(super) sent: Moment,
     pub(super) answer: Option<Answer>,
@@ -155,7 +155,7 @@ impl Entry {
         matches!(self.phase, Phase::Idle)
     }
 
-    /// When something is to be done, if nothing comes before.
+    /// Returns when the key needs attention, if nothing comes before.
     pub(super) fn next_due(&self) -> Option<Moment> {
         let limits = self.pending.iter().map(|one| one.limit).min();
         if !self.is_idle() {
@@ -172,7 +172,7 @@ impl Entry {
         all.into_iter().flatten().min()
     }
 
-    /// Whether nothing about it is worth remembering. Of an endless lock there is nothing to
+    /// Returns `true` if there is nothing to remember about the key. An endless lock has no lease to
     /// measure.
     pub(super) fn is_forgettable(&self) -> bool {
         let is_measured = match &self.known {
@@ -185,12 +185,12 @@ impl Entry {
 }
 
 impl Sighting {
-    /// Whether the lease has ended for everybody.
+    /// Returns `true` if the lease has ended by every clock.
     pub(super) fn has_ended(&self, now: Moment) -> bool {
         self.ends.is_some_and(|ends| ends <= now)
     }
 
-    /// What is left of the lease. A lease that is as long as this, with `margin` and from now on,
+    /// Returns what is left of the lease. A lease of this length, with `margin` and from now on,
     /// ends no earlier.
     pub(super) fn left(&self, margin: Duration, now: Moment) -> Lease {
         self.ends.map_or(Lease::Endless, |ends| {

@@ -3,29 +3,29 @@
 //! Tokens are made of the partition's own time, which never goes back, but a transaction's time is
 //! known only when it has been executed. So a proxy opens an era: it puts a key that expires
 //! [`LENGTH_MS`] later, and asks when that will be. While the key is there, the era's stamp is at
-//! most so old, and a transaction can require that in the partition itself.
+//! most that old, and a transaction can require the key in the partition itself.
 
 use std::time::Duration;
 
 use crate::lock::Token;
 use crate::moment::Moment;
 
-/// How long an era is, in milliseconds of the partition's time.
+/// Length of an era, in milliseconds of the partition's time.
 pub(super) const LENGTH_MS: i64 = 5_000;
 
-/// How long the record of a released lock stays. Longer than an era, so that where there is no
-/// record, the lock that was there last had been released before any era that is still open.
+/// How long the record of a released lock stays. Longer than an era: if a key has no record, its
+/// last lock was released before any era that is still open began.
 pub(super) const TOMBSTONE_MS: i64 = LENGTH_MS + 1_000;
 pub(super) const TOMBSTONE: Duration = Duration::from_millis(TOMBSTONE_MS as u64);
 
-/// So far ahead of the partition's time the tokens of a key may run that is granted often. They do
-/// so only while the time stands still, because a wall clock was set far ahead once.
+/// Limit on how far the tokens of a key that is granted often may run ahead of the partition's time.
+/// They run ahead only while that time stands still, because a wall clock was set far ahead once.
 const AHEAD_MS: u64 = 500;
 
-// Where there is no record, an era that is still open began later than any token tells.
+// If a key has no record, an era that is still open began later than the times of all its tokens.
 const _: () = assert!(TOMBSTONE_MS > LENGTH_MS + AHEAD_MS as i64);
 
-/// An era is replaced when it has been open for so long, lest requests meet its end.
+/// An era is replaced when it has been open for this long, so that requests do not meet its end.
 const FRESH: Duration = Duration::from_millis(LENGTH_MS as u64 * 3 / 5);
 
 /// What a proxy knows of the partition's time.
@@ -42,7 +42,7 @@ struct Open {
     number: u64,
     /// Milliseconds since the Unix epoch, as the partition counts them.
     stamp_ms: u64,
-    /// When it was asked for, by our clock.
+    /// When the era was asked for, by this proxy's clock.
     asked: Moment,
 }
 
@@ -59,14 +59,14 @@ impl Era {
         self.open = None;
     }
 
-    /// The number of an era that is open and not about to end, as far as our clock tells.
+    /// Returns the number of an era that is open and not about to end, by this proxy's clock.
     pub(super) fn usable(&self, now: Moment) -> Option<u64> {
         let open = self.open.filter(|open| now.since(open.asked) < FRESH)?;
         Some(open.number)
     }
 
-    /// A token for a key whose last one, as far as its record tells, was `last`. `None`: a newer
-    /// era is needed.
+    /// Returns a token for a key whose record has the token `last`, or has none. Returns `None` if a
+    /// newer era is needed.
     pub(super) fn token(&self, last: Option<Token>) -> Option<Token> {
         let stamp = self.open?.stamp_ms;
         let next = last.map_or(0, |last| last.0 + 1);

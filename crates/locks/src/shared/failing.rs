@@ -1,4 +1,4 @@
-//! Transactions that have not committed, or of which nobody knows whether they have.
+//! Transactions that have not committed, or whose outcome is unknown.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use super::flight::{Flight, Freight, Item};
 use crate::error::LockError;
 use crate::moment::Moment;
 
-/// What became of a transaction that did not commit.
+/// Outcome of a transaction that did not commit.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
     /// Nothing has happened.
     Nothing(String),
-    /// This operation found something else than was expected. Nothing has happened.
+    /// This operation did not find what it expected. Nothing has happened.
     Precondition(usize),
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown(String),
-    /// Nothing has happened, and it will not.
+    /// Nothing has happened, and another attempt will fail, too.
     Refused(String),
 }
 
@@ -48,7 +48,7 @@ impl Failure {
 }
 
 impl Shared {
-    /// Gives up the transactions that have taken too long: nobody knows what became of them.
+    /// Gives up the transactions that have taken too long: their outcome is unknown.
     pub(super) fn give_up_flights(&mut self) {
         while let Some(first) = self.flights.first_entry()
             && first.get().sent + self.options.transaction_timeout <= self.now
@@ -58,7 +58,7 @@ impl Shared {
         }
     }
 
-    /// A transaction has not committed, or nobody knows.
+    /// Handles a transaction that has not committed, or whose outcome is unknown.
     pub(super) fn fail(&mut self, flight: Flight, failure: Failure) {
         match &failure {
             Failure::Nothing(what) | Failure::Unknown(what) => {
@@ -97,7 +97,7 @@ impl Shared {
     fn fail_item(&mut self, item: Item, sent: Moment, failure: &Failure) {
         let entry = self.entries.get_mut(&item.key).expect("it was under way");
         entry.phase = Phase::Idle;
-        // Those who wait are looked after again, too.
+        // The requests that wait are served again, too.
         entry.poll_at = Some(self.now);
         if let (Failure::Unknown(_), Some(written)) = (failure, item.writes)
             && let Some(at) = entry.position(written.arrival)
@@ -111,7 +111,7 @@ impl Shared {
         self.advance(&item.key);
     }
 
-    /// Answers all requests that came before `before` with an error. What was measured stays.
+    /// Answers all requests that came before `before` with an error. The measured lease stays.
     pub(super) fn refuse(&mut self, key: &Arc<[u8]>, before: u64, error: &LockError) {
         let entry = self.entries.get_mut(key).expect("it was under way");
         let pending = std::mem::take(&mut entry.pending).into_iter();

@@ -1,4 +1,4 @@
-//! Transactions: how they are built of what waits.
+//! Transactions: how they are built of waiting requests.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ pub(super) struct Flight {
     pub(super) freight: Freight,
 }
 
-/// What is in it.
+/// Content of a transaction.
 #[derive(Debug)]
 pub(super) enum Freight {
-    /// It opens the era of this number.
+    /// Opens the era of this number.
     Era(u64),
     Keys {
-        /// Whether its first operation requires an era.
+        /// The first operation requires an era.
         needs_era: bool,
         items: Vec<Item>,
     },
@@ -39,27 +39,27 @@ pub(super) enum Freight {
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) key: Arc<[u8]>,
-    /// Requests that came before are answered by what it finds.
+    /// Requests with this arrival number or a smaller one are answered by the result.
     pub(super) before: u64,
-    /// What it writes, if it does.
+    /// What it writes, if it writes.
     pub(super) writes: Option<Written>,
 }
 
-/// What a transaction writes.
+/// A write of a transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Written {
     pub(super) arrival: u64,
     pub(super) over: Over,
     pub(super) id: WriteId,
-    /// Whether it grants a lock that was free.
+    /// It grants a lock that was free.
     pub(super) is_new: bool,
-    /// The lease of a held record; `None`: it is released.
+    /// The lease of a held record; `None` for a released one.
     pub(super) lease: Option<Lease>,
     pub(super) answer: Option<Answer>,
 }
 
 impl Item {
-    /// How many replies there are for it.
+    /// Returns how many replies the partition gives for it.
     pub(super) fn replies(&self) -> usize {
         match self.writes.as_ref().map(|written| written.over) {
             None | Some(Over::Version(..)) => 2,
@@ -69,7 +69,7 @@ impl Item {
 }
 
 impl Shared {
-    /// Sends what waits, as far as transactions may be under way.
+    /// Sends keys that wait, as many as the limit on transactions allows.
     pub(super) fn send(&mut self) {
         self.send_scans();
         let mut late = Vec::new();
@@ -101,7 +101,7 @@ impl Shared {
         self.transact(Freight::Era(number), vec![put, Operation::ExpiryOf { key }]);
     }
 
-    /// Sends one transaction of keys; those that need another era than there is are left over.
+    /// Sends one transaction of keys. Those that need a newer era are added to `late`.
     fn send_keys(&mut self, late: &mut Vec<Arc<[u8]>>) {
         let (mut items, mut operations) = (Vec::new(), Vec::new());
         let era = self.era.usable(self.now);
@@ -131,7 +131,7 @@ impl Shared {
         self.transact(Freight::Keys { needs_era, items }, operations);
     }
 
-    /// Adds what a key needs to the transaction.
+    /// Adds the operations of a key to the transaction.
     fn load_item(&mut self, key: &Arc<[u8]>, operations: &mut Vec<Operation>) -> Loaded {
         let before = self.arrivals;
         let Some(entry) = self.entries.get_mut(key) else {
@@ -191,7 +191,7 @@ impl Shared {
         item(Some(written))
     }
 
-    /// The token of a write, if it does not take a newer era than there is.
+    /// Draws the token of a write. Returns `None` if that takes a newer era.
     fn draw(&mut self, write: &Write) -> Option<Token> {
         let last = match write.over {
             Over::Absent => None,
@@ -244,7 +244,7 @@ impl Shared {
     }
 }
 
-/// What became of a key that waited to be sent.
+/// Result of loading a key into a transaction.
 enum Loaded {
     Item(Item),
     NeedsEra,

@@ -1,10 +1,9 @@
-//! Transactions that own their bytes.
+//! Operations of transactions that own their bytes.
 
 use base::ids::Version;
 use base::transaction::{Expiry, Op, Transaction, When};
 
-/// An operation of a transaction that a table asks for: those of [`base::transaction::Op`] that it
-/// needs.
+/// An operation of a transaction: the subset of [`base::transaction::Op`] that a table needs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation {
     /// [`Op::Check`].
@@ -40,9 +39,9 @@ pub enum Operation {
         key: Vec<u8>,
         /// The value.
         value: Vec<u8>,
-        /// On what condition.
+        /// The condition.
         when: When,
-        /// For how long after the transaction's time it stays, in milliseconds; `None`: for good.
+        /// Time that the key stays after the transaction's time, in milliseconds; `None`: for good.
         expires_in_ms: Option<i64>,
     },
     /// [`Op::Scan`] with values.
@@ -51,13 +50,13 @@ pub enum Operation {
         from: Vec<u8>,
         /// The key after the last one; `None`: to the end.
         to: Option<Vec<u8>>,
-        /// How many at most.
+        /// Largest number of keys.
         limit: usize,
     },
 }
 
 impl Operation {
-    /// The operation for a partition.
+    /// Returns the operation in the form for a partition.
     #[must_use]
     pub fn as_op(&self) -> Op<'_> {
         match self {
@@ -91,7 +90,7 @@ impl Operation {
     }
 }
 
-/// The transaction of these operations.
+/// Returns the transaction of these operations.
 #[must_use]
 pub fn transaction(operations: &[Operation]) -> Transaction<'_> {
     Transaction::new(operations.iter().map(Operation::as_op).collect())

@@ -1,5 +1,5 @@
-//! What was read of a key: what is known of it then, who is answered by it, and for whom something
-//! has to be written.
+//! Results of reads: the new knowledge about a key, the requests that it answers, and the request
+//! for which a write is needed.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ struct Read {
     version: Version,
 }
 
-/// What becomes of a request.
+/// The next step for a request.
 enum Next {
     Stays,
     Ends,
@@ -29,7 +29,7 @@ enum Next {
 }
 
 impl Shared {
-    /// A record was read, for the requests that came before `before`.
+    /// Handles the result of reading a record, for the requests up to the arrival number `before`.
     pub(super) fn read(&mut self, key: &Arc<[u8]>, replies: &[OwnedReply], before: u64) {
         let entry = self.entries.get_mut(key).expect("it was under way");
         entry.phase = Phase::Idle;
@@ -59,7 +59,8 @@ impl Shared {
         self.advance(key);
     }
 
-    /// Keeps what was read. The same write goes on being measured; another one begins to be.
+    /// Stores what was read. The lease of the same write goes on being measured; that of another
+    /// write begins now.
     fn note(&mut self, key: &Arc<[u8]>, read: &Read) {
         let known = match &read.record {
             None => Known::Nothing,
@@ -84,7 +85,7 @@ impl Shared {
             return sighting;
         }
         entry.patience = self.options.poll.0;
-        // A write of ours of which nobody knew has been measured from before it was sent.
+        // A write of this proxy whose outcome was unknown is measured from before it was sent.
         let attempts = entry.pending.iter().flat_map(|one| &one.attempts);
         match attempts.into_iter().find(|attempt| attempt.id == id) {
             Some(attempt) => {
@@ -95,12 +96,12 @@ impl Shared {
         }
     }
 
-    /// Answers, in their order, the requests that came before `before` and that nothing has to be
-    /// written for. For the first other one it plans the write.
+    /// Answers, in their order, the requests up to `before` that need no write. Plans the write for
+    /// the first one that needs one.
     fn serve(&mut self, key: &Arc<[u8]>, read: &Read, before: u64) {
         let mut at = 0;
         let entry = self.entries.get_mut(key).expect("it was read");
-        // What comes meanwhile, to undo something, sends nothing on its way.
+        // This keeps requests that arrive meanwhile, to undo something, from sending the key.
         entry.phase = Phase::Flying(None);
         let waiters = entry.waiters();
         let mut plan = Phase::Idle;
@@ -128,10 +129,10 @@ impl Shared {
         self.plan_poll(key);
     }
 
-    /// When the partition is asked again for those who wait.
+    /// Sets when the partition is asked again for the requests that wait.
     fn plan_poll(&mut self, key: &Arc<[u8]>) {
         let now = self.now;
-        // Proxies that wait for the same key do not ask in step for long.
+        // The jitter keeps proxies that wait for the same key from asking in step for long.
         let jitter = (self.incarnation ^ self.arrivals.wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 32;
         let entry = self.entries.get_mut(key).expect("it was read");
         if entry.waiters() == 0 {
@@ -151,7 +152,7 @@ impl Shared {
         entry.poll_at = Some(ends.map_or(at, |ends| ends.min(at)));
     }
 
-    /// What becomes of a request, given what was read.
+    /// Returns the next step for a request, given what was read.
     fn next_for(
         &mut self,
         key: &Arc<[u8]>,
@@ -210,7 +211,8 @@ impl Shared {
         }
     }
 
-    /// What became of the request's writes of which nobody knew, as far as that decides.
+    /// Returns the next step for a request whose earlier writes have an unknown outcome, if what was
+    /// read decides it.
     fn resolve(&mut self, key: &Arc<[u8]>, one: &mut Pending, read: &Read) -> Option<Next> {
         let last = one.attempts.last()?;
         let id = read.record.as_ref().map(|record| record.id);
@@ -229,14 +231,14 @@ impl Shared {
             self.counters.repeated += 1;
             return None;
         }
-        // It may have taken effect, and others may have come since.
+        // The write may have taken effect, and other writes may have followed.
         let what = self.trouble.clone();
         self.counters.uncertain += 1;
         self.answer(*ticket, Err(LockError::Uncertain { what }));
         Some(Next::Ends)
     }
 
-    /// The lock that a record tells of, unless its lease has ended for everybody.
+    /// Returns the lock of a record, unless its lease has ended by every clock.
     fn lock(&self, key: &[u8], read: &Read, waiters: usize) -> Option<Lock> {
         let record = read.record.as_ref()?;
         let State::Held { value, .. } = &record.state else {
@@ -286,7 +288,7 @@ fn is_held(read: &Read) -> bool {
     matches!(state, Some(State::Held { .. }))
 }
 
-/// The write for a request over what was read.
+/// Returns the write for a request over what was read.
 fn replace(one: &Pending, read: &Read, what: What) -> Next {
     let over = match &read.record {
         None => Over::Absent,

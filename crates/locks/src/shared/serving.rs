@@ -1,4 +1,4 @@
-//! Requests: what is to be done for them next, and when.
+//! Requests: the next step for each, and its time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::lock::Lease;
 use crate::moment::{Moment, by_every_clock};
 use crate::record::WriteId;
 
-/// How long other proxies leave it to the one that wrote a record to release it.
+/// Time for which other proxies leave the release of a record to the proxy that wrote it.
 const COURTESY: Duration = Duration::from_secs(2);
 
-/// How long after a look at a lock that has ended there is another one.
+/// Time between two looks at a lock whose lease has ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Shared {
@@ -38,7 +38,7 @@ impl Shared {
         self.advance(key);
     }
 
-    /// Sends a key on its way, if something is to be done for it now.
+    /// Queues a key for sending, if there is something to do for it now.
     pub(super) fn advance(&mut self, key: &Arc<[u8]>) {
         let now = self.now;
         let Some(entry) = self.entries.get_mut(key) else {
@@ -64,7 +64,7 @@ impl Shared {
         let now = self.now;
         let entry = self.entries.get_mut(key).expect("what is due is known");
         for one in &mut entry.pending {
-            // Its wait has ended: one last look.
+            // The wait of these requests has ended: they get one last look.
             one.waits &= one.until > now;
         }
         let is_idle = entry.is_idle();
@@ -143,12 +143,13 @@ impl Shared {
         }
     }
 
-    /// What is known of a record that this proxy has put, `sent` being a moment before that.
+    /// Returns what is known of a record that this proxy has put; `sent` is a moment before that.
     pub(super) fn own(&self, id: WriteId, lease: Lease, sent: Moment) -> Sighting {
         self.sighting(id, lease, sent, Duration::ZERO)
     }
 
-    /// What is known of a record that another one has put, and that is seen for the first time.
+    /// Returns what is known of a record that another proxy has put, and that is seen for the first
+    /// time.
     pub(super) fn first_sight(&self, id: WriteId, lease: Lease) -> Sighting {
         self.sighting(id, lease, self.now, COURTESY)
     }
@@ -170,7 +171,8 @@ impl Shared {
     }
 }
 
-/// The write with which a request may begin if there is no record, as far as it would write.
+/// Returns the write with which a request may begin if there is no record, or `None` if it would not
+/// write.
 fn creation(one: &Pending, limits: &crate::Limits) -> Option<Write> {
     let Work::Client(_, wanted) = &one.work else {
         return None;

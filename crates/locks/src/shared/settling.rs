@@ -1,6 +1,8 @@
-//! Results: what is known after a transaction that has committed, and who is answered by it.
+//! Results of transactions that have committed: the new knowledge about keys, and the requests that
+//! they answer.
 //!
-//! What was read is the module `reading`'s, transactions that have not committed `failing`'s.
+//! Results of reads are handled by the module `reading`, transactions that have not committed by
+//! `failing`.
 
 use std::sync::Arc;
 
@@ -67,7 +69,7 @@ impl Shared {
         }
     }
 
-    /// A write has taken effect.
+    /// Handles a write that has taken effect.
     fn written(&mut self, key: &Arc<[u8]>, written: Written, sent: Moment) {
         let now = self.now;
         let known = match written.lease {
@@ -78,7 +80,7 @@ impl Shared {
         entry.known = known;
         entry.phase = Phase::Idle;
         if written.lease.is_none() {
-            // Whoever waits may have it.
+            // A request that waits may get the key now.
             entry.poll_at = Some(now);
             entry.patience = self.options.poll.0;
         }

@@ -1,4 +1,4 @@
-//! Looking at all records, for people who list them, and for those whose proxies have gone.
+//! Scans of all records: listings for clients, and sweeps that find locks whose proxies have gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use crate::lock::{Answer, Lease, Lock, Ticket};
 use crate::moment::Moment;
 use crate::record::{Record, State, record_key};
 
-/// How many records a sweep looks at in one transaction, and how long it rests between two.
+/// Number of records that a sweep scans in one transaction, and its pause between two transactions.
 const SLICE: usize = 256;
 const REST: Duration = Duration::from_millis(50);
-/// How long a sweep waits after trouble.
+/// Time that a sweep waits after trouble.
 const TROUBLED: Duration = Duration::from_secs(1);
 
-/// A listing that somebody waits for.
+/// A listing that a client waits for.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) ticket: Ticket,
     pub(super) prefix: Vec<u8>,
     pub(super) at_most: usize,
-    /// When it is answered at the latest.
+    /// The latest time for its answer.
     pub(super) limit: Moment,
 }
 
-/// How far the sweep has come.
+/// Progress of the sweep.
 #[derive(Debug)]
 pub(super) struct Sweep {
     at: Moment,
@@ -53,7 +53,7 @@ impl Sweep {
     }
 }
 
-/// The least key that does not begin with `prefix` and is above those that do.
+/// Returns the least key that is greater than all keys with this prefix. `None` if there is none.
 fn after(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut key = prefix[..=last].to_vec();
@@ -85,7 +85,7 @@ impl Shared {
         }
     }
 
-    /// Answers the listings that nobody could send in time.
+    /// Answers the listings that could not be sent in time.
     pub(super) fn end_listings(&mut self) {
         let now = self.now;
         let (over, rest) = std::mem::take(&mut self.listings)
@@ -170,7 +170,7 @@ impl Shared {
         self.sweep.at = self.now + rest;
     }
 
-    /// Whether another transaction may be sent.
+    /// Returns `true` if another transaction may be sent.
     pub(super) fn has_room(&self) -> bool {
         self.flights.len() < self.options.transactions && self.pause_until <= self.now
     }

@@ -1,5 +1,5 @@
-//! Hand-written cases: proxies and a model of the partition. Faults in all orders are left to the
-//! simulation.
+//! Hand-written cases: proxies and a model of the partition. The simulation covers faults in all
+//! orders.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ fn ms(ms: u64) -> Duration {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mood {
     Obeys,
-    /// Nothing happens, and it says so.
+    /// Executes nothing, and says so.
     Refuses,
-    /// It happens, and nobody knows.
+    /// Executes it, but the outcome is unknown.
     Forgets,
-    /// It does not happen, and nobody knows.
+    /// Does not execute it, and the outcome is unknown.
     Loses,
-    /// It keeps it for later, and says nothing.
+    /// Keeps it for later, without an answer.
     Delays,
-    /// It refuses for good.
+    /// Refuses it for good.
     Forbids,
 }
 
@@ -34,7 +34,7 @@ type Late = (usize, TransactionNumber, Vec<Operation>);
 struct Rig {
     proxies: Vec<Shared>,
     partition: Partition,
-    /// It only meets transactions that write locks, but for `Refuses` and `Forbids`.
+    /// It only affects transactions that write locks, except `Refuses` and `Forbids`.
     mood: Mood,
     now: Duration,
     wall_ms: u64,
@@ -73,7 +73,7 @@ impl Rig {
         Moment::from_us(proxy as u64 * 1_000_000_000) + self.now
     }
 
-    /// Lets a proxy go on until it has nothing to do.
+    /// Lets a proxy run until it has nothing to do.
     fn settle(&mut self, proxy: usize) {
         loop {
             let (local, mut out) = (self.local(proxy), Vec::new());
@@ -161,7 +161,7 @@ impl Rig {
         }
     }
 
-    /// The late transactions come to the partition after all.
+    /// Executes the delayed transactions after all.
     fn late_ones_come(&mut self) -> Vec<Result<Vec<OwnedReply>, Abort>> {
         let late = std::mem::take(&mut self.late);
         let execute = |(proxy, number, operations): Late| {
@@ -269,14 +269,15 @@ fn the_lease_of_who_has_waited_begins_with_the_grant() {
     assert_eq!(rig.now(0, "k", &release("a")), Answer::Released);
     rig.pass(ms(100));
     let told = rig.answers[&waiting].clone();
-    // It has waited for 640 ms, which are 620 by the slowest clock, and then for the transaction.
+    // The request has waited 640 ms, which are 620 by the slowest clock, and then for the
+    // transaction.
     let (least, most) = (Lease::For(ms(320 + 620)), ms(320 + 620 + 100));
     assert!(
         matches!(&told, Ok(Answer::Granted { lease, .. })
             if lease.max(least) == *lease && lease.max(Lease::For(most)) == Lease::For(most)),
         "{told:?}"
     );
-    // It is held for as long as was asked for, from then on.
+    // It is held for the requested lease from then on.
     assert!(rig.info(0, "k").is_some_and(|lock| *lock.value == *b"b"));
 }
 
@@ -286,7 +287,7 @@ fn a_refusal_does_not_prolong_a_lease() {
     rig.acquire(0, "k", "a", 1000);
     rig.now += ms(10);
     assert!(rig.info(1, "k").is_some());
-    // The other proxy has begun to measure, and goes on.
+    // The other proxy has begun to measure the lease, and goes on.
     rig.now += ms(800);
     rig.mood = Mood::Forbids;
     let refused = rig.ask(1, "k", &Request::Info);
@@ -304,7 +305,7 @@ fn a_refusal_does_not_prolong_a_lease() {
 }
 
 #[test]
-fn a_lock_that_nobody_asks_for_is_released_by_its_proxy_or_by_a_sweep() {
+fn an_unused_lock_is_released_by_its_proxy_or_by_a_sweep() {
     let mut rig = Rig::new(1);
     rig.acquire(0, "k", "a", 320);
     rig.pass(ms(500));
@@ -312,7 +313,7 @@ fn a_lock_that_nobody_asks_for_is_released_by_its_proxy_or_by_a_sweep() {
     assert_eq!(rig.proxies[0].counters().expired, 1);
     rig.pass(ms(TOMBSTONE_MS as u64 + 100));
     assert_eq!(rig.proxies[0].load(), (0, 0), "nothing is remembered");
-    // Another life of the proxy does not know what this one grants.
+    // Another life of the proxy does not know the locks that this one grants.
     rig.acquire(0, "k", "a", 320);
     rig.proxies[0] = Shared::new(Options::default(), 5, rig.local(0));
     rig.pass(Options::default().sweep + ms(3_000));
@@ -355,7 +356,7 @@ fn what_did_not_take_effect_is_repeated() {
 }
 
 #[test]
-fn a_change_of_which_nobody_knows_is_not_made_twice() {
+fn a_change_with_an_unknown_outcome_is_not_made_twice() {
     let mut rig = Rig::new(1);
     rig.acquire(0, "other", "a", 1000);
     rig.mood = Mood::Forgets;
@@ -366,7 +367,7 @@ fn a_change_of_which_nobody_knows_is_not_made_twice() {
             lease: Lease::Endless,
         },
     });
-    // It finds its own write, and says what it found before that.
+    // The second change finds its own write, and answers what that had found.
     let found = rig.ask(0, "k", &Request::Change(&insert));
     rig.pass(ms(20));
     let answer = rig.answers[&found].clone();
@@ -380,7 +381,7 @@ fn a_change_of_which_nobody_knows_is_not_made_twice() {
         ),
         "{answer:?}"
     );
-    // It does not find it, and cannot know whether others have removed it meanwhile.
+    // It does not find its write, and cannot know whether another owner has removed it meanwhile.
     rig.mood = Mood::Loses;
     let lost = rig.ask(0, "l", &Request::Change(&insert));
     rig.pass(ms(20));
@@ -411,7 +412,8 @@ fn a_write_that_comes_late_changes_nothing() {
     rig.mood = Mood::Delays;
     rig.ask(0, "k", &acquire("late", 1000, 0));
     rig.ask(0, "held", &release("a"));
-    // Its proxy dies. The owner goes on elsewhere, and somebody else takes and leaves the other key.
+    // Its proxy dies. The owner goes on at the other proxy, and another owner takes and releases the
+    // other key.
     rig.proxies[0] = Shared::new(Options::default(), 9, Moment::default());
     rig.mood = Mood::Obeys;
     assert_eq!(rig.acquire(1, "held", "a", 30_000), held);
@@ -454,7 +456,7 @@ fn tokens_grow_where_nothing_is_left_of_the_last_lock() {
         assert!(granted.ms() <= rig.wall_ms);
         last = granted;
         rig.now(proxy, "k", &release("a"));
-        // Sometimes its record has gone, and sometimes not; the era may be an old one.
+        // The record is gone in some rounds and there in others; the era may be an old one.
         rig.wall_ms += [0, 1, 4_900, 6_100][round % 4];
     }
 }
@@ -506,7 +508,7 @@ fn requests_end_in_time_without_a_partition() {
         rig.answers[&delayed],
         Err(LockError::Uncertain { .. })
     ));
-    // What comes after all is somebody's lock no more than before.
+    // The delayed transactions leave no lock behind.
     rig.late_ones_come();
     rig.mood = Mood::Obeys;
     rig.pass(ms(30_000));
@@ -591,7 +593,7 @@ fn requests_beyond_the_limits_are_not_taken() {
     assert_eq!(ask("k", &acquire("a", 1000, 0)), Ok(()));
     let error = ask("k", &acquire("b", 1000, 1));
     assert_eq!(error, Err(LockError::TooManyWaiters { limit: 1 }));
-    // As many again that wait for nobody, and as many again that give up what they hold.
+    // As many again may come that do not wait, and as many again that release locks.
     assert_eq!(ask("k", &Request::Info), Ok(()));
     let error = ask("k", &Request::Info);
     assert_eq!(error, Err(LockError::TooManyWaiters { limit: 2 }));
@@ -622,7 +624,7 @@ fn who_holds_a_lock_can_release_it_however_many_wait() {
     let other = rig.ask(0, "l", &acquire("b", 1000, 50_000));
     let taken = rig.proxies[0].request(Ticket(999), b"m", &request, local);
     assert_eq!(taken, Err(LockError::TooManyWaiters { limit: 5 }));
-    // One of them has gone; the others come in their order.
+    // One of them has gone; the others get the lock in their order.
     assert!(rig.proxies[0].cancel(b"k", waiting.remove(1), local));
     for (owner, ticket) in ["a", "b", "d"].into_iter().zip(&waiting) {
         assert!(!rig.answers.contains_key(ticket));
@@ -654,7 +656,7 @@ fn who_holds_a_lock_can_give_it_up_however_many_ask() {
     let mut rig = Rig::new(1);
     rig.proxies[0] = Shared::new(options, 1, rig.local(0));
     rig.acquire(0, "k", "a", 60_000);
-    // Nothing comes back, and the queue of the key fills.
+    // No result comes back, and the queue of the key fills.
     let local = rig.local(0);
     let mut ask = |key: &[u8], request: &Request<'_>| {
         rig.tickets += 1;
@@ -669,7 +671,7 @@ fn who_holds_a_lock_can_give_it_up_however_many_ask() {
     assert_eq!(ask(b"k", &acquire("b", 1000, 0)), full(4));
     assert_eq!(ask(b"k", &Request::Info), full(4));
     assert_eq!(ask(b"k", &release("a")), Ok(()));
-    // The table is full, too: another proxy may have granted what is given up here.
+    // The table is full, too: another proxy may have granted the lock that is released here.
     assert_eq!(ask(b"l", &acquire("b", 1000, 0)), Ok(()));
     let limit = 2;
     let full = Err(LockError::TooManyLocks { limit });

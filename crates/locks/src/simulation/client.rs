@@ -1,4 +1,4 @@
-//! Clients: what they ask for, and what they make of the answers.
+//! Clients: their requests, and how they judge the answers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::lock::{Answer, Change, Effect, Lease, Lock, Request, Ticket, Token, V
 use crate::moment::Moment;
 use ::simulation::Coverage;
 
-/// What a client asks for, by a name of its own.
+/// A client's request, under one of its names.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
     pub(super) owner: String,
@@ -28,11 +28,11 @@ pub(super) enum What {
     },
     Release,
     Info,
-    /// A change that holds the key if nobody does.
+    /// A change that acquires the key if it is free.
     Insert {
         lease: Duration,
     },
-    /// A change that frees it if the owner is the one that is thought.
+    /// A change that frees the key if this owner holds it.
     Delete,
 }
 
@@ -89,11 +89,11 @@ pub(super) struct Open {
     pub(super) ask: Ask,
     pub(super) sent: Moment,
     pub(super) gives_up: Moment,
-    /// The greatest token that was known when it was sent.
+    /// The greatest token that was known when the request was sent.
     floor: Token,
 }
 
-/// What a client does in the last round: each key in turn.
+/// What a client does in the last round: it takes the keys one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     Free,
@@ -106,7 +106,7 @@ pub(super) struct Client {
     number: usize,
     names: u64,
     owner: String,
-    /// How fast its clock runs.
+    /// Speed of the client's clock.
     rate: f64,
     pub(super) open: Option<Open>,
     pub(super) stage: Stage,
@@ -124,18 +124,18 @@ impl Client {
         }
     }
 
-    /// Takes a new name. What has become of the old one's requests does not matter any more.
+    /// Takes a new name. The outcome of requests under the old one does not matter any more.
     pub(super) fn rename(&mut self) {
         self.names += 1;
         self.owner = format!("c{}-{}", self.number, self.names);
     }
 
-    /// The client's time as the world's, from `sent` on.
+    /// Returns the end of a lease in the world's time; the client counts it from `sent` on.
     fn until(&self, sent: Moment, lease: Duration) -> Moment {
         sent + lease.div_f64(self.rate)
     }
 
-    /// What to ask for next.
+    /// Chooses the next request.
     pub(super) fn choose(
         &self,
         key: &str,
@@ -164,14 +164,14 @@ impl Client {
         Ask { owner, what }
     }
 
-    /// The next request of the last round, and its key's number.
+    /// Returns the next request of the last round, and its key's number.
     pub(super) fn choose_last(&self) -> Option<(usize, Ask)> {
         let (key, what) = match self.stage {
             Stage::Free | Stage::Done => return None,
             Stage::Acquires(key) => {
                 let wait = Duration::from_secs(25);
-                // Longer than a client thinks, and shorter than several of them: it begins with the
-                // grant, however long that was waited for.
+                // Longer than a client thinks, and shorter than several clients' thinking: it begins
+                // with the grant, however long the request waited.
                 let lease = Duration::from_millis(900);
                 (key, What::Acquire { lease, wait })
             }
@@ -206,7 +206,7 @@ impl Client {
         });
     }
 
-    /// Takes an answer, and judges it.
+    /// Receives an answer, and judges it.
     pub(super) fn receives(
         &mut self,
         outcome: &Result<Answer, LockError>,
@@ -217,7 +217,7 @@ impl Client {
         let open = self.open.take().expect("an answer to a request");
         let is_release = matches!(open.ask.what, What::Release | What::Delete);
         if is_release && outcome.is_err() {
-            // It may come to pass later, and must not meet a lock of ours then.
+            // The request may still be carried out, and must not meet a lock that counts then.
             self.rename();
         }
         match outcome {
@@ -267,7 +267,7 @@ impl Client {
             reached.add(Point::Granted, 1);
             let until = self.until(open.sent, lease);
             if self.stage != Stage::Free && until <= now {
-                // Nothing is slow any more: what is granted is worth something.
+                // Nothing is slow any more, so a lease must not be over when its answer arrives.
                 return Err(format!("{open:?} was granted when it was over: {answer:?}"));
             }
             let (key, floor) = (&*open.key, open.floor);
@@ -280,7 +280,7 @@ impl Client {
             };
             return judge.granted(&grant, now);
         }
-        // Whoever holds the key for all the time of the request must be told so.
+        // A client that holds the key during the whole request must get an answer that says so.
         let Some(belief) = judge.belief(&open.key, owner, now) else {
             return Ok(());
         };
@@ -300,7 +300,7 @@ impl Client {
         ))
     }
 
-    /// The next stage of the last round, in which everybody must be served.
+    /// Goes to the next stage of the last round, in which every client must be served.
     fn goes_on(&mut self, open: &Open, outcome: &Result<Answer, LockError>) -> Result<(), String> {
         self.stage = match (self.stage, outcome) {
             (Stage::Free, _) => Stage::Free,

@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Faults.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::world::{Event, World};
 use crate::moment::Moment;
 
 impl World {
-    /// One fault, and the time of the next.
+    /// Causes one fault, and plans the next.
     pub(super) fn fault(&mut self) {
         if !self.is_faulty() {
             return;
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// How far a wall clock may be off: seconds, or years.
+    /// Draws the error of a wall clock: seconds, or years.
     fn draw_skew(&mut self) -> i64 {
         let most = match self.rng.u8(0..4) {
             0 => 20 * 365 * 86_400_000,
@@ -78,7 +78,7 @@ impl World {
         self.soon(Duration::from_secs(2), Event::Starts(proxy));
     }
 
-    /// A table in memory is stopped in order; what it asks for is done before it ends.
+    /// Stops a table in memory in order: the commands that it gives are carried out before it ends.
     fn stop(&mut self, proxy: usize) {
         let local = self.proxies[proxy].local(self.now);
         let Some(Table::Authority(table)) = &self.proxies[proxy].table else {
@@ -103,7 +103,7 @@ impl World {
         self.push(end, Event::Ends(proxy, life));
     }
 
-    /// What was stopped has ended.
+    /// Ends a life that was stopped.
     pub(super) fn ends(&mut self, proxy: usize, life: u64) {
         if self.proxies[proxy].life == life && self.proxies[proxy].table.is_some() {
             self.kill(proxy);
@@ -142,7 +142,7 @@ impl World {
         self.push(now, Event::Mail(number, life, super::proxy::Mail::Wake));
     }
 
-    /// The faults stop.
+    /// Stops the faults.
     pub(super) fn heal(&mut self) {
         self.trace.note(self.now, format_args!("the faults stop"));
         self.leaderless_until = self.now;

@@ -1,7 +1,7 @@
-//! What clients believe, and whether they may.
+//! What clients believe, and a check that it is right.
 //!
 //! Times are those of the simulated world; a client's clock may run faster or slower, and what it
-//! believes ends by its own.
+//! believes ends by its own clock.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ pub(super) struct Judge {
 #[derive(Default)]
 struct Key {
     beliefs: Vec<Belief>,
-    /// The greatest token that a client has been told.
+    /// The greatest token that a client has got in an answer.
     newest: Token,
     owners: BTreeMap<Token, String>,
 }
 
-/// A client believes that it holds a key.
+/// A client's belief that it holds a key.
 #[derive(Clone, Debug)]
 pub(super) struct Belief {
     pub(super) owner: String,
@@ -36,19 +36,19 @@ pub(super) struct Grant<'a> {
     pub(super) key: &'a str,
     pub(super) owner: &'a str,
     pub(super) token: Token,
-    /// The greatest token that anybody had been told when the request was sent.
+    /// The greatest token that any client had got when the request was sent.
     pub(super) floor: Token,
-    /// Until when the client believes that it holds the key.
+    /// When the client's belief ends.
     pub(super) until: Moment,
 }
 
 impl Judge {
-    /// The greatest token of a key that a client has been told.
+    /// Returns the greatest token of a key that a client has got.
     pub(super) fn newest(&self, key: &str) -> Token {
         self.keys.get(key).map_or(Token(0), |key| key.newest)
     }
 
-    /// A client is told that it holds a key.
+    /// Judges the answer that a client holds a key.
     pub(super) fn granted(&mut self, grant: &Grant<'_>, now: Moment) -> Result<(), String> {
         let Grant {
             key: name,
@@ -95,21 +95,21 @@ impl Judge {
         Ok(())
     }
 
-    /// What an owner believes about a key.
+    /// Returns what an owner believes about a key.
     pub(super) fn belief(&self, key: &str, owner: &str, now: Moment) -> Option<&Belief> {
         let beliefs = &self.keys.get(key)?.beliefs;
         let mut own = beliefs.iter().filter(|belief| belief.owner == owner);
         own.find(|belief| belief.until > now)
     }
 
-    /// The owner does not count on the key any more.
+    /// Notes that the owner does not count on the key any more.
     pub(super) fn ended(&mut self, key: &str, owner: &str) {
         if let Some(key) = self.keys.get_mut(key) {
             key.beliefs.retain(|belief| belief.owner != owner);
         }
     }
 
-    /// Whether anybody believes anything.
+    /// Returns `true` if any client believes that it holds a key.
     pub(super) fn is_any_held(&self, now: Moment) -> bool {
         let mut beliefs = self.keys.values().flat_map(|key| &key.beliefs);
         beliefs.any(|belief| belief.until > now)

@@ -1,11 +1,11 @@
-//! What a seed decides beforehand.
+//! The parameters of a run, which its seed determines.
 
 use std::time::Duration;
 
 use ::simulation::draw;
 
-/// When the faults stop, when clients stop doing as they please, when the last round begins, and
-/// when all must be at rest.
+/// When the faults stop, when clients stop sending random requests, when the last round begins, and
+/// when the run ends.
 pub(super) const FAULTS_END: Duration = Duration::from_secs(12);
 pub(super) const CLIENTS_END: Duration = Duration::from_secs(16);
 pub(super) const LAST_ROUND: Duration = Duration::from_secs(28);
@@ -15,7 +15,7 @@ pub(super) const END: Duration = Duration::from_secs(70);
 pub(super) const LONGEST_LEASE_MS: u64 = 2_500;
 pub(super) const LONGEST_WAIT_MS: u64 = 3_000;
 
-/// What a seed decides beforehand.
+/// The parameters of a run, which its seed determines.
 pub(super) struct Plan {
     /// One proxy has the table in its memory; otherwise a partition keeps it.
     pub(super) alone: bool,
@@ -23,14 +23,14 @@ pub(super) struct Plan {
     pub(super) clients: usize,
     pub(super) keys: usize,
     pub(super) batch: usize,
-    /// Whether clients stay with one proxy.
+    /// Clients stay with one proxy.
     pub(super) loyal: bool,
-    /// How long clients think, at most.
+    /// The longest time that clients think.
     pub(super) think_ms: u64,
-    /// Of a thousand messages, how many are lost, and how many are slow.
+    /// How many of a thousand messages are lost, and how many are slow.
     pub(super) lost: u64,
     pub(super) slow: u64,
-    /// Of a thousand transactions, how many are refused for a moment.
+    /// How many of a thousand transactions are refused for a moment.
     pub(super) refused: u64,
     /// The mean time between faults; `None`: there are none.
     pub(super) faults_ms: Option<u64>,

@@ -1,4 +1,4 @@
-//! A proxy: a table, a clock, and what happens to both.
+//! A proxy: a table, a clock, and their faults.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::lock::{Answer, Request, Ticket};
 use crate::moment::Moment;
 use crate::shared::{self, Operation, Shared, TransactionNumber};
 
-/// What comes to a proxy.
+/// A message to a proxy.
 #[derive(Clone, Debug)]
 pub(super) enum Mail {
     Request(Ticket, String, super::client::Ask),
@@ -24,7 +24,7 @@ pub(super) enum Mail {
     Wake,
 }
 
-/// What a proxy does.
+/// An action of a proxy.
 #[derive(Clone, Debug)]
 pub(super) enum Doing {
     Transact(TransactionNumber, Vec<Operation>),
@@ -38,35 +38,35 @@ pub(super) enum Table {
 }
 
 pub(super) struct Proxy {
-    /// How often it has been started; mail of another life is lost.
+    /// Number of its starts; mail of another life is lost.
     pub(super) life: u64,
     pub(super) table: Option<Table>,
     pub(super) paused: bool,
     pub(super) cut_until: Moment,
-    /// What came while it was paused.
+    /// Messages that came while it was paused.
     pub(super) mailbox: VecDeque<Mail>,
-    /// How fast its clock runs.
+    /// Speed of its clock.
     pub(super) rate: f64,
-    /// What its clock would have shown in the beginning; less than nothing if it began later.
+    /// Its clock's time at the beginning of the run; negative if the clock began later.
     pub(super) offset_us: i64,
-    /// How far its wall clock is off, in milliseconds.
+    /// Error of its wall clock, in milliseconds.
     pub(super) skew_ms: i64,
     pub(super) wake_at: Option<Moment>,
-    /// The ledger that is durable, and whether one is on its way.
+    /// The ledger that is durable.
     pub(super) ledger: Option<Ledger>,
-    /// What it was about to do when it was paused.
+    /// Actions that it was about to carry out when it was paused.
     pub(super) held_back: Vec<Doing>,
-    /// When each request came, by a clock that stands during pauses, and for how long it waits.
+    /// When each request came, by a clock that stops during pauses, and how long it waits.
     pub(super) open: BTreeMap<Ticket, (Moment, Duration)>,
-    /// How long it has been paused altogether.
+    /// Length of all pauses so far.
     pub(super) lost: Duration,
     pub(super) paused_at: Moment,
 }
 
-/// What proxies answer in at most, besides waits and pauses.
+/// The longest time for an answer, besides waits and pauses.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How fast a clock runs: as wrong as it may be, or less.
+/// Draws the speed of a clock: it is as wrong as allowed, or less.
 pub(super) fn rate(rng: &mut fastrand::Rng) -> f64 {
     let wrong = match rng.u8(0..4) {
         0 => -1.0,
@@ -96,30 +96,30 @@ impl Proxy {
         }
     }
 
-    /// What the proxy's clock shows.
+    /// Returns the time of the proxy's clock.
     pub(super) fn local(&self, now: Moment) -> Moment {
         let passed = (now.as_us() as f64 * self.rate) as i64;
         Moment::from_us(u64::try_from(self.offset_us + passed).unwrap_or(0))
     }
 
-    /// What the proxy's clock would show if it stood during pauses.
+    /// Returns the time that the proxy's clock would show if it stopped during pauses.
     pub(super) fn unpaused(&self, now: Moment) -> Moment {
         let paused = now.since(Moment::default() + self.lost);
         self.local(Moment::default() + paused)
     }
 
-    /// When the proxy's clock will show this, rounded up.
+    /// Returns when the proxy's clock will show this time, rounded up.
     pub(super) fn world(&self, local: Moment) -> Moment {
         let us = (local.as_us() as i64).saturating_sub(self.offset_us).max(0);
         Moment::from_us((us as f64 / self.rate) as u64 + 1)
     }
 
-    /// Its machine was started anew, and its clock begins again.
+    /// Starts the clock again, as a start of the machine does.
     pub(super) fn reboot(&mut self, now: Moment) {
         self.offset_us = -((now.as_us() as f64 * self.rate) as i64);
     }
 
-    /// Starts it.
+    /// Starts the proxy.
     pub(super) fn start(
         &mut self,
         plan: &Plan,
@@ -162,7 +162,7 @@ impl Proxy {
         out.into_iter().map(of_authority).collect()
     }
 
-    /// Takes what has come, and gives out what follows.
+    /// Handles a message. Returns the actions that follow.
     pub(super) fn handle(&mut self, mail: Mail, now: Moment, wall_ms: u64) -> Vec<Doing> {
         let (local, came) = (self.local(now), self.unpaused(now));
         let mut doings = Vec::new();
@@ -219,7 +219,7 @@ impl Proxy {
         doings
     }
 
-    /// When it wants to be woken.
+    /// Returns when it wants to be woken.
     pub(super) fn next_due(&self) -> Option<Moment> {
         let local = match self.table.as_ref()? {
             Table::Shared(table) => table.next_due(),
@@ -228,7 +228,7 @@ impl Proxy {
         local.map(|local| self.world(local))
     }
 
-    /// Whether anything is left in it.
+    /// Returns how much is left in it: keys and requests.
     pub(super) fn load(&self) -> (usize, usize) {
         match &self.table {
             None => (0, 0),

@@ -1,7 +1,7 @@
-//! What runs reach, so that a run without faults does not pass for a correct one.
+//! Points that runs reach, so that a run in which nothing happens does not pass for a correct one.
 
 ::simulation::points! {
-    /// Something that is worth reaching.
+    /// A point that runs should reach.
     pub enum Point {
         Granted => "a lock was granted",
         Waited => "a lock was granted to somebody who waited",

@@ -1,4 +1,4 @@
-//! What happens next.
+//! The world: events in their order.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ const EPOCH_MS: u64 = 1_700_000_000_000;
 
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Something comes to a life of a proxy.
+    /// A message reaches a life of a proxy.
     Mail(usize, u64, Mail),
-    /// A transaction of a life of a proxy comes to the partition.
+    /// A transaction of a life of a proxy reaches the partition.
     Execute(usize, u64, TransactionNumber, Vec<Operation>, Moment),
     /// A ledger of a life of a proxy is kept, or is not.
     Ledger(usize, u64, Ledger, bool),
@@ -49,14 +49,14 @@ pub(super) struct World {
     pub(super) rng: fastrand::Rng,
     pub(super) now: Moment,
     queue: EventQueue<Moment, Event>,
-    /// How many requests clients have sent.
+    /// Number of requests that clients have sent.
     tickets: u64,
     pub(super) proxies: Vec<Proxy>,
     clients: Vec<Client>,
     partition: Partition,
-    /// Nobody leads the partition until then.
+    /// Before this time the partition has no leader.
     pub(super) leaderless_until: Moment,
-    /// How far the wall clock of the partition's leader is off, in milliseconds.
+    /// Error of the wall clock of the partition's leader, in milliseconds.
     pub(super) skew_ms: i64,
     pub(super) judge: Judge,
     pub(super) trace: Trace,
@@ -135,7 +135,7 @@ impl World {
         self.queue.push(moment, event);
     }
 
-    /// Within this time, at random.
+    /// Schedules an event at a random time within this one.
     pub(super) fn soon(&mut self, within: Duration, event: Event) {
         let us = self.rng.u64(1..=within.as_micros() as u64);
         self.push(self.now + Duration::from_micros(us), event);
@@ -145,17 +145,17 @@ impl World {
         self.now < at(FAULTS_END)
     }
 
-    /// What a wall clock shows that is off by `skew_ms`.
+    /// Returns the time of a wall clock with an error of `skew_ms`.
     fn wall_ms(&self, skew_ms: i64) -> u64 {
         (EPOCH_MS + self.now.as_us() / 1000).saturating_add_signed(skew_ms)
     }
 
-    /// Whether something that happens so many times of a thousand happens now.
+    /// Returns `true` with a probability of this many thousandths, while there are faults.
     fn chance(&mut self, of_thousand: u64) -> bool {
         self.is_faulty() && self.rng.u64(0..1000) < of_thousand
     }
 
-    /// Sends something on its way, which it may not survive.
+    /// Sends a message, which may be lost.
     fn send(&mut self, proxy: usize, usual: Duration, event: Event) {
         let is_cut = self.proxies[proxy].cut_until > self.now;
         if is_cut || self.chance(self.plan.lost) {
@@ -227,7 +227,7 @@ impl World {
                 .note(self.now, format_args!("proxy {number} <- {mail:?}"));
         }
         let doings = self.proxies[number].handle(mail, self.now, wall_ms);
-        // It may be paused between its decision and what it does.
+        // It may be paused between its decision and its actions.
         if !doings.is_empty() && self.plan.faults_ms.is_some() && self.chance(4) {
             let length = Duration::from_millis(self.rng.u64(1..6_000));
             self.pause(number, length);
@@ -300,7 +300,7 @@ impl World {
         }
     }
 
-    /// The partition executes a transaction.
+    /// Executes a transaction in the partition.
     fn execute(
         &mut self,
         proxy: usize,
@@ -331,7 +331,7 @@ impl World {
             self.now,
             format_args!("partition: {number:?} of proxy {proxy}: {result:?}"),
         );
-        // A leader that is replaced right now cannot tell what it has done.
+        // A leader that is just being replaced cannot tell what it has done.
         let result = match result {
             Ok(_) if self.chance(self.plan.lost / 2) => {
                 let what = "the leader has changed".to_owned();
@@ -414,7 +414,7 @@ impl World {
         if let Err(what) = judged {
             return self.fail(what);
         }
-        // Some clients go on without waiting for what they hold.
+        // Some clients go on without waiting for the end of what they hold.
         let think = Duration::from_millis(self.plan.think_ms);
         self.soon(think, Event::Acts(number));
     }
@@ -431,12 +431,12 @@ impl World {
             self.now,
             format_args!("client {number} gives {ticket:?} up"),
         );
-        // What it has asked for may still come; it must not meet a lock that counts.
+        // Its request may still be carried out; it must not meet a lock that counts.
         client.rename();
         self.soon(Duration::from_millis(100), Event::Acts(number));
     }
 
-    /// A client goes away while it waits for this answer, and comes back with another name.
+    /// Lets a client go away while it waits for this answer, and come back with another name.
     fn goes_away(&mut self, number: usize, ticket: Ticket) {
         let client = &mut self.clients[number];
         let Some(open) = client.open.take_if(|open| open.ticket == ticket) else {
@@ -454,7 +454,7 @@ impl World {
         self.soon(Duration::from_millis(100), Event::Acts(number));
     }
 
-    /// Everybody is at rest, and has what it asked for.
+    /// Checks that nothing is left to do, and that every client has got what it asked for.
     fn judge_the_end(&mut self) {
         for number in 0..self.proxies.len() {
             let proxy = &self.proxies[number];
@@ -479,7 +479,7 @@ impl World {
         }
     }
 
-    /// Adds what a proxy has counted in its life.
+    /// Adds the counters of a proxy's life.
     pub(super) fn count(&mut self, number: usize) {
         if let Some(Table::Shared(table)) = &self.proxies[number].table {
             let counted = *table.counters();

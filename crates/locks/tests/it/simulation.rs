@@ -1,4 +1,4 @@
-//! Proxies in virtual time, from 600 seeds; `cargo xtask sim` runs as many as one likes.
+//! Proxies in virtual time, from 600 seeds; `cargo xtask sim` runs any number.
 
 #![cfg(feature = "simulation")]
 
@@ -8,7 +8,7 @@ use kumiki_locks::simulation::{self, Point, Run};
 
 const SEEDS: u64 = 600;
 
-/// A planted bug must be found within so many seeds.
+/// A planted bug must be found within this many seeds.
 const PLANTED_SEEDS: u64 = 400;
 
 fn is_planted() -> bool {
@@ -37,7 +37,7 @@ fn proxies_keep_their_promises_and_meet_what_is_worth_meeting() {
     }
     let missed: Vec<Point> = reached.rarer_than(1).collect();
     assert_eq!(missed, [], "no seed has met this:\n{reached}");
-    // What matters most is not met by chance once.
+    // The most important points must be reached more than once.
     for point in [
         Point::Waited,
         Point::Takeover,

@@ -1,11 +1,11 @@
-//! Where a key's slot is: what a reader keeps to ask for it again.
+//! The address of a key's slot: a reader keeps it to read the key again.
 
-/// Where a key's slot is. It holds as long as the reader finds the key there.
+/// The address of a key's slot. It is good as long as the reader finds the key there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     /// The slot's first word in the region.
     pub at: u32,
-    /// Words to read: those in use when the address was given, and some for it to grow.
+    /// Words to read: those in use when the address was given, and some for growth.
     pub words: u32,
     /// The part of the region that the slot is in.
     pub part: u32,
@@ -19,7 +19,7 @@ impl Address {
     /// Bytes of an address.
     pub const BYTES: usize = 24;
 
-    /// As bytes.
+    /// Returns the address as bytes.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -31,7 +31,7 @@ impl Address {
         bytes
     }
 
-    /// From [`Address::to_bytes`]. Whatever they are, a reader believes nothing of it.
+    /// Decodes [`Address::to_bytes`]. Any bytes are accepted: a reader trusts no part of an address.
     #[must_use]
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Address {
         let word = |at: usize| {

@@ -1,12 +1,13 @@
-//! The sizes that slots have.
+//! The sizes of slots.
 
-/// The least one, in words.
+/// The smallest size, in words.
 const LEAST: usize = 16;
 /// Sizes are multiples of a line of the processor's caches.
 pub(super) const LINE: usize = 8;
 
-/// The sizes that a page of `page` words is divided into, growing: by a quarter each up to an eighth
-/// of the page, so that little is lost at a slot's end; then so that little is lost at the page's.
+/// Returns the sizes into which a page of `page` words is divided, in rising order. They grow by a
+/// quarter each up to an eighth of the page, so that little is lost at a slot's end; then so that little
+/// is lost at the page's end.
 pub(super) fn of_page(page: usize) -> Vec<u32> {
     let mut sizes = Vec::new();
     let mut size = LEAST;

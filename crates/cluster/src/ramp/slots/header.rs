@@ -1,11 +1,11 @@
-//! The first words of a region: what holds for all of its slots. A reader reads them after the slots.
+//! The first words of a region, which hold for all of its slots. A reader reads them after the slots.
 //!
 //! | word | content |
 //! |---|---|
 //! | 0 | `kumikiS1`: a region of slots, and the version of its layout |
 //! | 1 | the owner's incarnation: random, and drawn anew at each start |
 //! | 2 | 0, or 1 once the region is revoked |
-//! | 3 | the lease: until when, by the owner's clock in nanoseconds, the region may be believed; all ones: for ever |
+//! | 3 | the lease: until when, by the owner's clock in nanoseconds, the region is valid; all ones: for ever |
 //! | 4 | the engine's time in milliseconds, by which expiry is judged |
 //! | 5 | the grace period in nanoseconds: memory that was freed is not reused for so long |
 //! | 6, 7 | 0 |
@@ -42,7 +42,8 @@ pub(super) struct Header<'w> {
 }
 
 impl Header<'_> {
-    /// `None`: it is not the header of a region of slots, or of another version's.
+    /// Decodes a header. Returns `None` if the words are not the header of a region of slots, or are of
+    /// another version.
     pub(super) fn read(words: &[u64]) -> Option<Header<'_>> {
         (words.len() == WORDS && words[0] == MAGIC).then(|| Header {
             incarnation: words[INCARNATION],
@@ -54,13 +55,13 @@ impl Header<'_> {
         })
     }
 
-    /// Whether an address was given under the layout that its part has.
+    /// Returns `true` if an address was given under the present layout of its part.
     pub(super) fn is_of(&self, part: u32, layout: u32) -> bool {
         self.layouts.get(part as usize) == Some(&u64::from(layout))
     }
 }
 
-/// Writes a header. Nothing may be believed before it ends.
+/// Writes a header. Readers reject the region until that is done.
 pub(super) fn begin(words: &[AtomicU64], incarnation: u64, lease: u64, grace_ns: u64) {
     words[REVOKED].store(1, Ordering::SeqCst);
     for word in &words[GRACE..] {
@@ -98,8 +99,8 @@ pub(super) fn time_ms(words: &[AtomicU64]) -> u64 {
     words[TIME].load(Ordering::Acquire)
 }
 
-/// Memory of this part is about to be divided anew: whoever reads any word that is stored from now on
-/// and then the header finds the layout changed.
+/// Changes the layout of a part whose memory is about to be divided anew: a reader that reads any word
+/// that is stored from now on, and then the header, finds the layout changed.
 pub(super) fn change_layout(words: &[AtomicU64], part: usize, layout: u32) {
     words[LAYOUTS + part].store(layout.into(), Ordering::Relaxed);
     fence(Ordering::Release);

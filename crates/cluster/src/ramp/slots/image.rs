@@ -1,9 +1,9 @@
-//! A slot, word by word.
+//! The words of a slot.
 //!
 //! | word | content |
 //! |---|---|
 //! | 0 | the state: sequence × 2 + valid (see [`super::state`]) |
-//! | 1 | the owner's incarnation; 0 if the slot is nobody's |
+//! | 1 | the owner's incarnation; 0 if the slot has no owner |
 //! | 2, 3 | the version's id: timestamp, unique |
 //! | 4 | the deadline, milliseconds since the Unix epoch; 0 without one |
 //! | 5 | bytes of the key (lower 32 bits), of the siblings (upper 32 bits) |
@@ -11,8 +11,8 @@
 //! | from 7 on | key, siblings (as [`base::change::siblings`]) and value, one behind the other; zeros up to a whole word |
 //! | behind that | the checksum (XXH3, 64 bits) of all words before it |
 //!
-//! Bytes lie in words as in memory, the least significant byte first. What is behind the checksum
-//! means nothing.
+//! Bytes lie in words as in memory, the least significant byte first. The words after the checksum mean
+//! nothing.
 
 use base::transaction::Kind;
 use base::versions::{Content, Versioned};
@@ -23,9 +23,9 @@ use super::state;
 
 /// Words before the bytes.
 const HEAD: usize = 7;
-/// The least that a slot can have.
+/// The least number of words of a slot.
 pub(super) const LEAST: usize = HEAD + 1;
-/// Words that tell how many words a slot uses.
+/// The words that tell how many words a slot uses.
 pub(super) const LENGTHS: [usize; 2] = [5, 6];
 
 const CONTENT: u64 = 1 << 40;
@@ -36,18 +36,18 @@ const _: () = assert!(
     "bytes and words are taken for each other as they lie in memory"
 );
 
-/// How a slot's words cannot be believed.
+/// Why a slot's words are rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
     /// It is not valid.
     Invalid,
-    /// They are not of one publication.
+    /// The words are not of one publication.
     Torn,
-    /// It is not the slot that was meant, or has outgrown what was read of it.
+    /// It is not the expected slot, or it has outgrown what was read of it.
     Other,
 }
 
-/// Words that a version needs; `None`: more than a slot can have.
+/// Returns the number of words that a version needs; `None` if a slot cannot have as many.
 pub(super) fn words(key: &[u8], version: &Versioned<'_>) -> Option<usize> {
     let value = version.content.map_or(0, |content| content.value.len());
     let lengths = [key.len(), version.siblings.len(), value];
@@ -55,7 +55,7 @@ pub(super) fn words(key: &[u8], version: &Versioned<'_>) -> Option<usize> {
     fits.then(|| used(lengths))
 }
 
-/// The image of a version.
+/// Returns the image of a version.
 ///
 /// # Panics
 /// If there is none: see [`words`].
@@ -91,7 +91,7 @@ pub(super) fn encode(
     image
 }
 
-/// The version that a slot's words have, if they are a publication for this key by this incarnation.
+/// Returns the version in a slot's words, if they are a publication for this key by this incarnation.
 pub(super) fn decode<'w>(
     words: &'w [u64],
     incarnation: u64,
@@ -132,17 +132,17 @@ pub(super) fn decode<'w>(
     })
 }
 
-/// Words that a slot uses, by those that tell its lengths.
+/// Returns the number of words that a slot uses, given those that tell its lengths.
 pub(super) fn words_used(told: [u64; 2]) -> usize {
     used(lengths(told))
 }
 
-/// Whether the image has what the slot has already: the same version, and of it as much.
+/// Returns `true` if the slot has the image already: the same version, and as much of it.
 pub(super) fn is_same(image: &[u64], slot: impl Fn(usize) -> u64) -> bool {
     state::is_valid(slot(0)) && (1..HEAD).all(|at| image[at] == slot(at))
 }
 
-/// Whether a slot is valid, and what is in it has not expired.
+/// Returns `true` if a slot is valid, and its version has not expired.
 pub(super) fn is_current(slot: impl Fn(usize) -> u64, time_ms: u64) -> bool {
     state::is_valid(slot(0)) && (slot(6) & DEADLINE == 0 || slot(4) > time_ms)
 }
@@ -155,7 +155,7 @@ fn lengths([keys_and_siblings, value]: [u64; 2]) -> [usize; 3] {
     ]
 }
 
-/// Cannot overflow: each of the lengths has 32 bits.
+/// Returns the number of words for these lengths. This cannot overflow: each of them has 32 bits.
 fn used(lengths: [usize; 3]) -> usize {
     HEAD + lengths.iter().sum::<usize>().div_ceil(base::memory::WORD) + 1
 }

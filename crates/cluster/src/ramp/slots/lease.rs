@@ -1,45 +1,45 @@
-//! Until when a region may be believed: clocks of two machines.
+//! The validity of a region: how the clocks of two machines are compared.
 //!
-//! A leader that was stopped does not know that it leads no longer, and its memory is read as before.
-//! So memory says itself how long it may be believed, by its owner's clock, and a reader has to know
-//! an upper bound of what that clock shows.
+//! A leader whose process was stopped does not know that it no longer leads, and its memory is read as
+//! before. So the memory itself says how long it is valid, by its owner's clock, and a reader has to
+//! know an upper bound of that clock's time.
 //!
-//! Both clocks count the time for which a machine is suspended (`CLOCK_BOOTTIME`), and none of them
-//! is ever set; how fast they run may differ by [`DRIFT_PPM`].
+//! Both clocks count the time for which a machine is suspended (`CLOCK_BOOTTIME`), and neither is ever
+//! set; their speeds may differ by [`DRIFT_PPM`].
 
-/// How much faster or slower than another a clock may run, in parts per million. Clocks that are
+/// How much faster or slower than another one a clock may run, in parts per million. Clocks that are
 /// disciplined differ from true time by 500 at most.
 pub const DRIFT_PPM: u64 = 1000;
 
-/// What is known of the clock of a region's owner, from an exchange of messages. Nanoseconds.
+/// Times of an exchange of messages with the owner of a region. Nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnersClock {
-    /// What it showed when the owner answered.
+    /// The time of the owner's clock when the owner answered.
     pub at_owner: u64,
-    /// What the reader's clock showed before it asked.
+    /// The time of the reader's clock before it asked.
     pub at_mine: u64,
 }
 
 impl OwnersClock {
-    /// The owner's clock shows at most this when the reader's shows `mine`.
+    /// Returns the latest time that the owner's clock can show when the reader's shows `mine`.
     #[must_use]
     pub fn at_most(self, mine: u64) -> u64 {
-        // A clock that runs backwards bounds nothing.
+        // A clock that runs backwards gives no bound.
         mine.checked_sub(self.at_mine).map_or(u64::MAX, |passed| {
             self.at_owner.saturating_add(stretched(passed))
         })
     }
 }
 
-/// A new incarnation that was begun at `begun` may acknowledge writes from this time on, by the same
-/// clock: by then no reader believes an earlier one, whose leases were never for longer than `lease`
-/// ahead. All in nanoseconds.
+/// Returns the time from which a new incarnation that was begun at `begun` may acknowledge writes, by
+/// the same clock: by then no reader trusts an earlier one, whose leases were never longer than `lease`.
+/// All in nanoseconds.
 #[must_use]
 pub fn waits_until(begun: u64, lease: u64) -> u64 {
     begun.saturating_add(stretched(lease))
 }
 
-/// What another clock may have counted meanwhile.
+/// Returns the longest time that another clock may have counted meanwhile.
 pub(super) fn stretched(passed: u64) -> u64 {
     let more = u128::from(passed) * u128::from(DRIFT_PPM) / 1_000_000 + 1;
     passed.saturating_add(u64::try_from(more).unwrap_or(u64::MAX))

@@ -7,25 +7,27 @@ use super::header;
 /// How a region is divided.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Random, not 0, and another one at each start: what tells this owner's slots from those of
-    /// whoever had the memory before.
+    /// Random, not 0, and another one at each start: it distinguishes this owner's slots from those of
+    /// an earlier owner of the memory.
     pub incarnation: u64,
-    /// Parts with a lock and memory of their own; 16 at most, and fewer in a small region.
+    /// Number of parts, each with its own lock and memory; 16 at most, and fewer in a small region.
     pub parts: usize,
-    /// Bytes of a page: so large is the largest slot, and so large are the pieces of memory that pass
-    /// from slots of one size to those of another.
+    /// Bytes of a page: the size of the largest slot, and of the pieces of memory that pass from slots
+    /// of one size to those of another.
     pub page_bytes: usize,
-    /// Gates: two keys of one gate disturb each other. 16 bytes each, of the owner's memory.
+    /// Number of gates: two keys of one gate disturb each other. Each takes 16 bytes of the owner's
+    /// memory.
     pub gates: usize,
-    /// Memory that was freed is not reused for so long. Reads that take longer are not believed.
+    /// Time before freed memory is reused. Readers reject reads that take longer.
     pub grace: Duration,
-    /// Until when the region may be believed at first, in nanoseconds of the owner's clock;
-    /// [`Slots::FOR_EVER`](super::Slots::FOR_EVER) where nobody else can become the owner of the keys meanwhile.
+    /// Until when the region is valid at first, in nanoseconds of the owner's clock;
+    /// [`Slots::FOR_EVER`](super::Slots::FOR_EVER) if no other node can become the owner of the keys
+    /// meanwhile.
     pub lease: u64,
 }
 
 impl Options {
-    /// The usual ones.
+    /// Returns the usual options.
     #[must_use]
     pub fn new(incarnation: u64) -> Options {
         Options {
@@ -39,7 +41,7 @@ impl Options {
     }
 }
 
-/// A region in which no slots can be.
+/// The error for a region that cannot have slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a region for slots has {least} to {most} bytes, with these options, and not {bytes}")]
 pub struct Unsuited {

@@ -1,4 +1,4 @@
-//! What the owner of a region does: says who writes, publishes, and revokes.
+//! The owner of a region: it announces writers, publishes, and revokes.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,23 +13,23 @@ use super::part::{Owner, Part, Publication, Unpublished};
 use super::room::Room;
 use super::{Address, Options, Unsuited, classes, header, image};
 
-/// Read from before a version until it is published; see [`Slots::ticket`].
+/// Taken before a version is read, and needed to publish it; see [`Slots::ticket`].
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     hash: u64,
     passes: (Pass, Pass),
 }
 
-/// What has happened, and what is there.
+/// Counters of slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Versions that were published.
     pub published: u64,
-    /// Versions that were not, because somebody wrote meanwhile.
+    /// Versions that were not, because a writer began meanwhile.
     pub overtaken: u64,
     /// Versions that were not, because there was no room.
     pub full: u64,
-    /// Versions that were not, because no slot is so large.
+    /// Versions that were not, because they exceed the largest slot.
     pub too_large: u64,
     /// Slots that gave way to others.
     pub evicted: u64,
@@ -39,7 +39,7 @@ pub struct Figures {
     pub bytes: u64,
 }
 
-/// Pages that a part has at least, as long as there is more than one part.
+/// The least number of pages of a part, as long as there is more than one part.
 const PAGES_OF_PART: usize = 16;
 
 /// The clock of a region's owner: nanoseconds, never set.
@@ -56,7 +56,7 @@ pub struct Slots {
     /// Words of the largest slot.
     largest: usize,
     gates: Box<[Gate]>,
-    /// Who writes all keys at once.
+    /// The gate of writers of all keys.
     all: Gate,
     parts: Box<[Mutex<Part>]>,
     /// The number of the next publication.
@@ -71,10 +71,10 @@ impl Slots {
     /// A lease without an end.
     pub const FOR_EVER: u64 = header::FOR_EVER;
 
-    /// Makes slots of a region, whatever is in it.
+    /// Creates slots in a region. Its earlier content does not matter.
     ///
     /// # Errors
-    /// If the region is too small for a single page, or too large for addresses.
+    /// Returns an error if the region is too small for a single page, or too large for addresses.
     ///
     /// # Panics
     /// If the incarnation is 0, or there are no parts, gates or bytes of a page.
@@ -97,7 +97,7 @@ impl Slots {
         let parts = options.parts.min(header::PARTS);
         let number = parts.min(pages / PAGES_OF_PART).max(1);
         let part = |at: usize| {
-            // The first ones get what is left over.
+            // The first parts get the remaining pages.
             let (each, more) = (pages / number, pages % number);
             let first = header::WORDS + (at * each + at.min(more)) * page_words;
             let room = Room::new(first, each + usize::from(at < more), page_words, grace);
@@ -121,11 +121,11 @@ impl Slots {
         })
     }
 
-    /// Somebody begins to write a key: a prepare, another write, a delete, or the removal of what has
-    /// expired. From now on nobody believes its slot, until the key is published anew.
+    /// Begins a write of a key: a prepare, another write, a delete, or the removal of an expired
+    /// version. From now on readers reject its slot, until the key is published anew.
     ///
-    /// Before anything of it can be seen; for what was prepared before a restart, before anything can
-    /// be read.
+    /// To be called before any effect of the write can be seen; for a write that was prepared before a
+    /// restart, before any key can be read.
     pub fn writing(&self, key: &[u8]) {
         let hash = self.hash(key);
         if self.owner(0).gate(hash).enter() {
@@ -134,14 +134,14 @@ impl Slots {
         }
     }
 
-    /// A writer of a key has ended, whichever way: what it has done can be read where versions are, and
-    /// nothing more will come of it. Once for each [`Slots::writing`]; the writer may be told after
-    /// it, and better after the key was published anew.
+    /// Ends a write of a key, with or without success: its effect can be read where versions are, and no
+    /// more will follow. To be called once for each [`Slots::writing`]; the writer may be answered after
+    /// it, and preferably after the key was published anew.
     pub fn written(&self, key: &[u8]) {
         self.owner(0).gate(self.hash(key)).leave();
     }
 
-    /// Somebody begins to write all keys. As [`Slots::writing`].
+    /// Begins a write of all keys. As [`Slots::writing`].
     pub fn writing_all(&self) {
         self.all.enter();
         for part in &self.parts {
@@ -149,13 +149,13 @@ impl Slots {
         }
     }
 
-    /// Who wrote all keys has ended. As [`Slots::written`].
+    /// Ends a write of all keys. As [`Slots::written`].
     pub fn written_all(&self) {
         self.all.leave();
     }
 
-    /// To be taken before the newest committed version of a key is read, so that it can be published
-    /// afterwards. None while somebody writes the key.
+    /// Returns a ticket, which is taken before the newest committed version of a key is read, so that it
+    /// can be published afterwards. Returns `None` while the key is written.
     #[must_use]
     pub fn ticket(&self, key: &[u8]) -> Option<Ticket> {
         let hash = self.hash(key);
@@ -167,12 +167,12 @@ impl Slots {
         })
     }
 
-    /// Publishes what was the newest committed version of a key after the ticket was taken, if it still
-    /// is. It must be as durable as what is answered to anybody else.
+    /// Publishes the version that was the newest committed one of a key after the ticket was taken, if
+    /// it still is. It must be as durable as answers to other clients.
     ///
     /// # Errors
-    /// Says why it was not published. The slot that the key may have is as it was: not valid if it is
-    /// being written. Whoever has the key's address keeps it then, unless the version is
+    /// [`Unpublished`] says why it was not published. The slot that the key may have is unchanged: not
+    /// valid if the key is being written. An address of the key stays good then, unless the version is
     /// too large or there is no room.
     ///
     /// # Panics
@@ -206,7 +206,7 @@ impl Slots {
             return Err(Unpublished::Revoked);
         }
         let part = self.part(ticket.hash);
-        // Before it is copied.
+        // Checked before the version is copied.
         if image::words(key, version).is_none_or(|words| words > self.largest) {
             let mut part = part.lock();
             part.give_up(self.owner((self.clock)()), key, ticket.hash);
@@ -221,12 +221,12 @@ impl Slots {
             image: &image,
         };
         let mut part = part.lock();
-        // Under the lock: from this time on, what is freed rests.
+        // The clock is read under the lock: memory that is freed rests from this time on.
         part.publish(self.owner((self.clock)()), &it)
     }
 
-    /// Where a key's slot is, if it has one: to be told to whoever has read the key. It is kept for
-    /// those that are asked for.
+    /// Returns the address of a key's slot, if it has one, for an answer to a reader of the key. Slots
+    /// whose addresses are asked for are kept longer.
     #[must_use]
     pub fn address(&self, key: &[u8]) -> Option<Address> {
         self.look(key, |part, words, hash| part.address(words, key, hash))
@@ -238,7 +238,7 @@ impl Slots {
         self.look(key, |part, words, hash| part.current(words, key, hash))
     }
 
-    /// Looks for a key's slot in its part, unless its gate knows that there is none.
+    /// Looks for a key's slot in its part, unless the key's gate knows that there is none.
     fn look(
         &self,
         key: &[u8],
@@ -251,44 +251,44 @@ impl Slots {
             .flatten()
     }
 
-    /// Whether a key has a slot: whether a writer should publish what it has written. Says nothing
-    /// about who asks for it.
+    /// Returns `true` if a key has a slot, so that a writer should publish what it has written. This
+    /// does not count as a request for the key.
     #[must_use]
     pub fn has(&self, key: &[u8]) -> bool {
         let hash = self.hash(key);
         self.owner(0).gate(hash).has_slots() && self.part(hash).lock().has(key, hash)
     }
 
-    /// What readers find from now on is believed no more, whatever the lease says.
+    /// Revokes the region: readers reject what they find from now on, also if the lease has not ended.
     pub fn revoke(&self) {
         header::revoke(self.memory.words());
     }
 
-    /// The region may be believed until then, by the owner's clock in nanoseconds. Never shortens it.
+    /// Extends the lease to this time, by the owner's clock in nanoseconds. Never shortens it.
     pub fn extend_lease(&self, until: u64) {
         header::extend_lease(self.memory.words(), until);
     }
 
-    /// As [`Slots::extend_lease`], and may shorten it: whoever reads the header from now on knows. One
-    /// thread at a time calls it. What is read in a region whose lease was shortened and then begins again
-    /// must be the newest by then.
+    /// As [`Slots::extend_lease`], and may shorten the lease: a reader that reads the header from now on
+    /// knows. One thread at a time calls it. Versions that are read in a region whose lease was
+    /// shortened and then begins again must be the newest by then.
     pub fn set_lease(&self, until: u64) {
         header::set_lease(self.memory.words(), until);
     }
 
-    /// The engine's time in milliseconds; never sets it back. To be called before anything is answered
-    /// that was judged by that time; earlier is no harm.
+    /// Sets the engine's time in milliseconds; never sets it back. To be called before any answer that
+    /// was judged by that time; an earlier call does no harm.
     pub fn refresh_time(&self, ms: u64) {
         header::refresh_time(self.memory.words(), ms);
     }
 
-    /// The owner's clock, for whoever asks for it; see [`super::OwnersClock`].
+    /// Returns the time of the owner's clock, for a reader that asks for it; see [`super::OwnersClock`].
     #[must_use]
     pub fn now(&self) -> u64 {
         (self.clock)()
     }
 
-    /// What has happened, and what is there.
+    /// Returns the counters.
     #[must_use]
     pub fn figures(&self) -> Figures {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -312,7 +312,7 @@ impl Slots {
         self.hasher.hash_one(key)
     }
 
-    /// By other bits of the hash than the gate and the table.
+    /// Selects the part by other bits of the hash than the gate and the table use.
     fn part(&self, hash: u64) -> &Mutex<Part> {
         &self.parts[(hash >> 32) as u16 as usize % self.parts.len()]
     }

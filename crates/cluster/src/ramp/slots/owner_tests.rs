@@ -1,4 +1,4 @@
-//! What cannot be seen from outside.
+//! Tests of what cannot be seen from outside.
 
 use std::sync::Arc;
 

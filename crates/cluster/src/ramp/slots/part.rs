@@ -1,5 +1,5 @@
-//! One part of a region: the slots of the keys whose hash leads here, and who has them. All of it is
-//! done under the part's lock.
+//! One part of a region: the slots of the keys whose hash leads here, and the keys that hold them. All
+//! work happens under the part's lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,13 +9,13 @@ use super::gate::{Gate, Pass};
 use super::room::{Room, Spot};
 use super::{Address, classes, header, image, state};
 
-/// Who the part belongs to.
+/// The owner of the part.
 #[derive(Clone, Copy)]
 pub(super) struct Owner<'o> {
     /// The whole region.
     pub(super) words: &'o [AtomicU64],
     pub(super) gates: &'o [Gate],
-    /// The gate of those who write all keys.
+    /// The gate of writers of all keys.
     pub(super) all: &'o Gate,
     /// The owner's clock.
     pub(super) now: u64,
@@ -27,11 +27,11 @@ impl<'o> Owner<'o> {
     }
 }
 
-/// What is to be published.
+/// A version to be published.
 pub(super) struct Publication<'p> {
     pub(super) key: &'p [u8],
     pub(super) hash: u64,
-    /// Of the key's gate, and of that for all keys.
+    /// The passes of the key's gate, and of that for all keys.
     pub(super) passes: (Pass, Pass),
     pub(super) image: &'p [u64],
 }
@@ -39,13 +39,13 @@ pub(super) struct Publication<'p> {
 /// Why nothing was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unpublished {
-    /// A writer has begun since the ticket was taken. Whoever writes publishes in the end.
+    /// A writer has begun since the ticket was taken. Each writer publishes in the end.
     #[error("the key, or another one of its gate, is being written")]
     Overtaken,
-    /// There is no room at this moment, and what was not asked for lately is making some.
+    /// There is no room at this moment; slots that were not asked for lately are giving way.
     #[error("there is no room in registered memory at this moment")]
     Full,
-    /// No slot is so large.
+    /// The version exceeds the largest slot.
     #[error("no slot is so large")]
     TooLarge,
     /// The region is revoked.
@@ -53,7 +53,7 @@ pub enum Unpublished {
     Revoked,
 }
 
-/// See the module.
+/// A part of a region; see the module.
 pub(super) struct Part {
     number: usize,
     incarnation: u64,
@@ -75,14 +75,14 @@ impl Part {
         }
     }
 
-    /// A writer has begun: the key's slot is not valid any more.
+    /// Clears the key's slot, because a writer has begun.
     pub(super) fn clear(&self, owner: Owner<'_>, key: &[u8], hash: u64) {
         if let Some(spot) = self.find(key, hash) {
             state::clear(self.slot(owner.words, spot));
         }
     }
 
-    /// Somebody writes all keys: no slot is valid any more.
+    /// Clears all slots, because a writer of all keys has begun.
     pub(super) fn clear_all(&self, words: &[AtomicU64]) {
         let spots = self.table.iter();
         spots.for_each(|spot| state::clear(self.slot(words, *spot)));
@@ -92,7 +92,7 @@ impl Part {
         self.find(key, hash).is_some()
     }
 
-    /// Where the key's slot is, if it has one. Somebody wants to read it.
+    /// Returns the address of the key's slot, if it has one, and marks the slot as asked for.
     pub(super) fn address(
         &mut self,
         words: &[AtomicU64],
@@ -104,7 +104,7 @@ impl Part {
         Some(self.address_of(words, spot))
     }
 
-    /// As [`Part::address`], if what is in the slot can be believed as it is.
+    /// As [`Part::address`], if the slot is valid and has not expired.
     pub(super) fn current(
         &mut self,
         words: &[AtomicU64],
@@ -117,7 +117,7 @@ impl Part {
         is_current.then(|| self.address(words, key, hash)).flatten()
     }
 
-    /// Puts a version into the key's slot, if nobody has written the key since it was read.
+    /// Puts a version into the key's slot, if no writer has begun since it was read.
     pub(super) fn publish(
         &mut self,
         owner: Owner<'_>,
@@ -142,7 +142,7 @@ impl Part {
                 return Ok(self.address_of(owner.words, spot));
             }
             if self.room.class_of(spot) != class {
-                // The gate goes on counting the slot, for the one to come.
+                // The gate goes on counting the slot, for the new one.
                 self.free(owner, spot);
                 found = None;
             }
@@ -156,7 +156,7 @@ impl Part {
         Ok(self.address_of(owner.words, spot))
     }
 
-    /// The key gets no slot for what it holds now.
+    /// Takes the key's slot away: it gets none for its present version.
     pub(super) fn give_up(&mut self, owner: Owner<'_>, key: &[u8], hash: u64) {
         if let Some(spot) = self.find(key, hash) {
             self.free(owner, spot);
@@ -164,7 +164,7 @@ impl Part {
         }
     }
 
-    /// Slots that keys have.
+    /// Returns how many slots keys have.
     pub(super) fn taken(&self) -> usize {
         self.room.taken()
     }
@@ -190,8 +190,8 @@ impl Part {
         }
     }
 
-    /// Takes a key's slot away. What was in it is wiped, so that nothing deleted can be read for longer
-    /// than it must, and a reader who comes late learns that the slot is another's.
+    /// Frees a key's slot. Its words are wiped, so that a deleted value cannot be read for longer than
+    /// it must, and a late reader finds that the slot is another key's.
     fn free(&mut self, owner: Owner<'_>, spot: Spot) {
         let slot = self.slot(owner.words, spot);
         state::clear(slot);

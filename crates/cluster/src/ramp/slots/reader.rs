@@ -1,4 +1,4 @@
-//! What a reader does: reads slots and then the header, and believes what nothing speaks against.
+//! A reader: it reads slots and then the header, and rejects a version if any of these checks fails.
 //!
 //! | what is wrong | how it is noticed |
 //! |---|---|
@@ -19,12 +19,12 @@ use super::image::{self, Doubt};
 use super::lease::{OwnersClock, stretched};
 use super::{Address, header, header::Header};
 
-/// A key, and where its slot is.
+/// A key, and the address of its slot.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'k> {
     /// The key.
     pub key: &'k [u8],
-    /// As the owner has told it.
+    /// The address that the owner has told.
     pub address: Address,
 }
 
@@ -37,18 +37,18 @@ pub enum Fallback {
     Torn,
     /// The read took too long.
     Late,
-    /// What is there has expired.
+    /// The version in the slot has expired.
     Expired,
-    /// The slot is not the key's any more, or not in this place, or was read in part only.
+    /// The slot is not the key's any more, or not in this place, or was read only in part.
     Moved,
-    /// The region's lease is over, as far as can be told: the owner's clock should be asked for.
+    /// The region's lease is over, as far as the reader knows: it should ask for the owner's clock.
     Lapsed,
-    /// The region is revoked, or another owner's.
+    /// The region is revoked, or belongs to another owner.
     Gone,
 }
 
 impl Fallback {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Fallback; 7] = [
         Fallback::Invalid,
         Fallback::Torn,
@@ -59,14 +59,14 @@ impl Fallback {
         Fallback::Gone,
     ];
 
-    /// Whether the address may be tried again, unless the owner tells another one. If not, it is to be
-    /// dropped; of [`Fallback::Gone`], with all others of the region.
+    /// Returns `true` if the address may be tried again, unless the owner tells another one. If not, it
+    /// must be dropped; for [`Fallback::Gone`], with all others of the region.
     #[must_use]
     pub fn keeps_address(self) -> bool {
         !matches!(self, Fallback::Moved | Fallback::Gone)
     }
 
-    /// As metrics name it.
+    /// Returns the name that metrics use.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl Fallback {
     }
 }
 
-/// Reads the slots of one region. One thread's own.
+/// Reads the slots of one region, for one thread.
 #[derive(Debug, Default)]
 pub struct Reader {
     clock: Option<OwnersClock>,
@@ -90,23 +90,23 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader that knows nothing of the owner's clock: it believes only a region whose lease has no
-    /// end.
+    /// Creates a reader that knows nothing of the owner's clock: it accepts only a region whose lease
+    /// has no end.
     #[must_use]
     pub fn new() -> Reader {
         Reader::default()
     }
 
-    /// Learns of the owner's clock; see [`OwnersClock`].
+    /// Takes over the times of an exchange with the owner; see [`OwnersClock`].
     pub fn learn(&mut self, clock: OwnersClock) {
         self.clock = Some(clock);
     }
 
-    /// Begins to read slots. `now` is the reader's clock in nanoseconds, which counts the time for
-    /// which the machine is suspended, too.
+    /// Begins to read slots. `now` is the reader's clock in nanoseconds, which also counts the time for
+    /// which the machine is suspended.
     ///
     /// # Errors
-    /// If the region cannot be read. Nothing is under way then.
+    /// Returns an error if the region cannot be read. No read is under way then.
     pub fn begin(
         &mut self,
         memory: &mut dyn RemoteMemory,
@@ -120,18 +120,18 @@ impl Reader {
         let begun = all.try_for_each(|(at, words)| memory.begin(at, words));
         if begun.is_err() {
             self.words.clear();
-            // What was begun ends, and what comes of it is of no interest.
+            // Ends the reads that were begun; their results do not matter.
             let _ = memory.finish(&mut self.words);
         }
         begun
     }
 
-    /// Waits for what was begun with the same keys, and answers for each of them in their order, with
-    /// its place among them: the newest committed version of one moment since the beginning, or why
-    /// the owner must be asked. `now` as at the beginning.
+    /// Waits for the reads that were begun with the same keys. Answers for each key in order, with its
+    /// place: the newest committed version of one moment since the beginning, or why the owner must be
+    /// asked. `now` as at the beginning.
     ///
     /// # Errors
-    /// If the region cannot be read. Nothing is under way then.
+    /// Returns an error if the region cannot be read. No read is under way then.
     ///
     /// # Panics
     /// If other keys are given than at the beginning, so that there are fewer words than theirs.
@@ -160,13 +160,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether the region may be believed.
+    /// Returns the header if the region is valid, or why not.
     fn trusted<'h>(&self, header: Option<Header<'h>>, now: u64) -> Result<Header<'h>, Fallback> {
         let header = header.ok_or(Fallback::Gone)?;
         if header.is_revoked {
             return Err(Fallback::Gone);
         }
-        // After the read: at each moment of it, it was earlier.
+        // The time after the read: each moment of the read was earlier.
         let at_owner = self.clock.map_or(u64::MAX, |clock| clock.at_most(now));
         if header.lease != header::FOR_EVER && header.lease <= at_owner {
             return Err(Fallback::Lapsed);
@@ -179,14 +179,14 @@ impl Reader {
     }
 }
 
-/// The words of a slot, if they can be in a region of `len` words.
+/// Returns the words of a slot, if they can be in a region of `len` words.
 fn place(address: Address, len: usize) -> Option<(usize, usize)> {
     let (at, words) = (address.at as usize, address.words as usize);
     let fits = at >= header::WORDS && words >= image::LEAST && len.checked_sub(at)? >= words;
     fits.then_some((at, words))
 }
 
-/// What a slot has to tell about a key, under a header that is believed.
+/// Returns the version of a key in a slot, under a valid header.
 fn judge<'w>(
     slot: &'w [u64],
     ask: &Ask<'_>,

@@ -1,32 +1,32 @@
-//! The memory of one part: which slots there are, which are free, and who has to give way.
+//! The memory of one part: its slots, the free ones, and those that have to give way.
 //!
-//! A part consists of *pages* of one size. A page is given to a *class* and divided into slots of its
-//! size. Of its slots, each is free, taken by a key, or *resting*: it was freed and its grace period
-//! has not passed.
+//! A part consists of *pages* of one size. A page is given to a *class* and divided into slots of the
+//! class's size. Each of its slots is free, taken by a key, or *resting*: it was freed and its grace
+//! period has not passed.
 //!
-//! | what is asked for | where it is taken from, in this order |
+//! | a request for | is served from, in this order |
 //! |---|---|
-//! | a slot | the class's free ones; those of it that have rested; a page that nobody has |
-//! | room, when there is none | slots of the class that nobody asked for since the clock's hand came by last; and if the class has less than its share of the pages, one of a class that took no slot for long, or of the class that has most |
+//! | a slot | the class's free ones; those of it that have rested; an empty page |
+//! | room, when there is none | slots of the class that were not asked for since the clock's hand came by last; and if the class has less than its share of the pages, one of a class that took no slot for long, or of the class that has most |
 //!
-//! What gives way rests first, so that whoever needed the room gets it only later. Meanwhile at most an
-//! eighth of a class rests because of that, and one page: however often room is asked for, the slots
-//! that are read keep their places.
+//! A slot that gives way rests first, so that the key that needed the room gets it only later. Meanwhile
+//! at most an eighth of a class rests because of that, and one page: however often room is asked for,
+//! the slots that are read keep their places.
 //!
 //! Invariants:
-//! 1. A slot is reused only when its grace period has passed, and a page is divided anew only when
-//!    that of all of its slots has.
-//! 2. The layout is another one before any word of a page is written that was divided before.
+//! 1. A slot is reused only when its grace period has passed, and a page is divided anew only when those
+//!    of all of its slots have passed.
+//! 2. The layout changes before any word of a page is written that was divided before.
 
 use std::collections::VecDeque;
 
 use super::classes;
 
-/// How many slots the clock's hand passes at a time.
+/// Number of slots that the clock's hand passes at a time.
 const SWEEP: usize = 64;
-/// How many slots it takes at a time.
+/// Number of slots that it takes at a time.
 const TAKEN: usize = 8;
-/// A class that took no slot for so many grace periods has no claim to a share.
+/// A class that took no slot for this many grace periods has no claim to a share.
 const IDLE: u64 = 64;
 
 /// A slot of this part.
@@ -36,20 +36,20 @@ pub(super) struct Spot {
     slot: u32,
 }
 
-/// Who has a slot.
+/// The key that has a slot.
 pub(super) struct Holder {
     pub(super) key: Box<[u8]>,
     pub(super) hash: u64,
-    /// Somebody has asked for the key since the hand came by.
+    /// The key was asked for since the hand came by.
     is_asked: bool,
 }
 
 #[derive(Default)]
 struct Page {
     class: usize,
-    /// Empty: the page is nobody's.
+    /// Empty if the page is not divided.
     slots: Vec<Option<Holder>>,
-    /// Slots that are neither free nor to be free when they have rested.
+    /// Number of slots that are not free and have not rested, while the page leaves its class.
     leaving: Option<usize>,
     was_divided: bool,
 }
@@ -58,7 +58,7 @@ struct Class {
     words: u32,
     pages: Vec<u32>,
     free: Vec<Spot>,
-    /// With the time when each was freed.
+    /// Slots that rest, with the times when they were freed.
     resting: VecDeque<(u64, Spot)>,
     slots: usize,
     hand: (usize, usize),
@@ -66,7 +66,7 @@ struct Class {
     used: u64,
 }
 
-/// See the module.
+/// The memory of a part; see the module.
 pub(super) struct Room {
     first_word: usize,
     page_words: usize,
@@ -74,7 +74,7 @@ pub(super) struct Room {
     pages: Vec<Page>,
     empty: Vec<u32>,
     classes: Vec<Class>,
-    /// The page that its class gives up.
+    /// The page that leaves its class.
     leaving: Option<u32>,
     layout: u32,
 }
@@ -105,7 +105,7 @@ impl Room {
         }
     }
 
-    /// The smallest class with so many words, if there is one.
+    /// Returns the smallest class with at least this many words, if there is one.
     pub(super) fn class_for(&self, words: usize) -> Option<usize> {
         let class = self
             .classes
@@ -117,7 +117,7 @@ impl Room {
         self.layout
     }
 
-    /// The first word of a slot in the region, and how many it has.
+    /// Returns the first word of a slot in the region, and the number of its words.
     pub(super) fn place(&self, spot: Spot) -> (usize, usize) {
         let words = self.classes[self.class_of(spot)].words as usize;
         let page = self.first_word + spot.page as usize * self.page_words;
@@ -128,16 +128,16 @@ impl Room {
         self.pages[spot.page as usize].class
     }
 
-    /// Who has this slot.
+    /// Returns the key that has this slot.
     ///
     /// # Panics
-    /// If nobody has.
+    /// If the slot is not taken.
     pub(super) fn holder(&self, spot: Spot) -> &Holder {
         let holder = &self.pages[spot.page as usize].slots[spot.slot as usize];
         holder.as_ref().expect("the slot is taken")
     }
 
-    /// Somebody asks for the key that has this slot.
+    /// Marks the key of a slot as asked for.
     pub(super) fn ask(&mut self, spot: Spot) {
         let holder = &mut self.pages[spot.page as usize].slots[spot.slot as usize];
         holder.as_mut().expect("the slot is taken").is_asked = true;
@@ -165,14 +165,14 @@ impl Room {
         Some(spot)
     }
 
-    /// A slot is nobody's any more.
+    /// Frees a slot, which rests from now on.
     pub(super) fn free(&mut self, spot: Spot, now: u64) {
         let class = self.class_of(spot);
         self.pages[spot.page as usize].slots[spot.slot as usize] = None;
         self.classes[class].resting.push_back((now, spot));
     }
 
-    /// Slots that are to be freed, so that there will be room in this class.
+    /// Returns the slots that must be freed, so that there will be room in this class.
     pub(super) fn who_gives_way(&mut self, class: usize, now: u64) -> Vec<Spot> {
         let mut spots = self.sweep(class);
         if self.leaving.is_none() {
@@ -181,14 +181,14 @@ impl Room {
         spots
     }
 
-    /// Slots that are taken.
+    /// Returns how many slots are taken.
     pub(super) fn taken(&self) -> usize {
         let away = |class: &Class| class.free.len() + class.resting.len();
         let slots: usize = self.classes.iter().map(|class| class.slots).sum();
         slots - self.classes.iter().map(away).sum::<usize>() - self.left()
     }
 
-    /// Slots of the leaving page that have rested, and wait for the others.
+    /// Returns how many slots of the leaving page have rested, and wait for the others.
     fn left(&self) -> usize {
         self.leaving.map_or(0, |page| {
             let page = &self.pages[page as usize];
@@ -216,7 +216,7 @@ impl Room {
         }
     }
 
-    /// Gives a page that nobody has to a class.
+    /// Gives an empty page to a class.
     fn divide(&mut self, class: usize) {
         let Some(page) = self.empty.pop() else { return };
         let owner = &mut self.classes[class];
@@ -234,7 +234,7 @@ impl Room {
             .extend((0..slots).rev().map(|slot| Spot { page, slot }));
     }
 
-    /// A page has no slots any more.
+    /// Makes a page empty.
     fn leave(&mut self, page: u32) {
         let it = &mut self.pages[page as usize];
         let owner = &mut self.classes[it.class];
@@ -245,7 +245,8 @@ impl Room {
         self.empty.push(page);
     }
 
-    /// What the hand takes of a class, in one round at most: who was asked for since the last one stays.
+    /// Returns the slots that the hand takes of a class, in one round at most: keys that were asked for
+    /// since the last round stay.
     fn sweep(&mut self, class: usize) -> Vec<Spot> {
         let it = &mut self.classes[class];
         let most = (it.slots / 8)
@@ -253,7 +254,7 @@ impl Room {
             .saturating_sub(it.resting.len())
             .min(TAKEN);
         let mut taken = Vec::new();
-        // Slots of a page that leaves count, and the hand does not come to them.
+        // Slots of a page that leaves count, but the hand does not come to them.
         let pages = it.pages.iter();
         let round: usize = pages
             .map(|page| self.pages[*page as usize].slots.len())
@@ -281,8 +282,8 @@ impl Room {
         taken
     }
 
-    /// Takes a page from another class, if this one has less than its share; the slots of it that are
-    /// taken.
+    /// Takes a page from another class, if this one has less than its share. Returns the page's slots
+    /// that are taken.
     fn page_of_another(&mut self, class: usize, now: u64) -> Vec<Spot> {
         let idle = |it: &Class| now.saturating_sub(it.used) > IDLE * self.grace_ns.max(1);
         let own = self.classes[class].pages.len();
@@ -316,7 +317,7 @@ impl Room {
             return self.begin_leaving(victim, at);
         }
         if own == 0 {
-            // Whoever still needs it will ask before this class does again.
+            // Keys that are still needed will be asked for before this class needs room again.
             let page = it.pages[at] as usize;
             let slots = self.pages[page].slots.iter_mut().flatten();
             slots.for_each(|holder| holder.is_asked = false);

@@ -1,4 +1,4 @@
-//! Rooms under random use: who has which words, and since when they rest.
+//! Rooms under random use: which slot has which words, and since when they rest.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ const FIRST: usize = 24;
 const PAGE: usize = 128;
 const GRACE: u64 = 100;
 
-/// What a room must keep, kept in another way.
+/// The state that a room must keep, kept in another way.
 struct Model {
     room: Room,
     /// Words of a page.
@@ -18,7 +18,7 @@ struct Model {
     taken: Vec<(Spot, u64)>,
     /// When each word was freed last.
     freed: HashMap<usize, u64>,
-    /// To which size each word belonged last, and under which layout.
+    /// The size of the slot to which each word belonged last, and the layout then.
     sizes: HashMap<usize, (usize, u32)>,
 }
 
@@ -75,7 +75,8 @@ impl Model {
 
 #[test]
 fn slots_never_overlap_and_rest_before_they_are_reused() {
-    // So many pages, of so many words, for versions of so many at most: few slots of a page, and many.
+    // Pages, words of a page, and the longest version: once with few slots of a page, and once with
+    // many.
     use_at_random(30, (10, PAGE, PAGE));
     use_at_random(400, (3, 512, 40));
 }
@@ -96,7 +97,7 @@ fn use_at_random(seeds: u64, (pages, page, most): (usize, usize, usize)) {
         let mut sizes = 1..=most;
         for key in 0..3000 {
             if key % 500 == 0 {
-                // What is wanted changes, so that pages have to change hands.
+                // The sizes change, so that pages have to change hands.
                 let largest = random.usize(8..=most);
                 sizes = random.usize(1..=largest)..=largest;
             }
@@ -148,14 +149,14 @@ fn little_gives_way_at_a_time() {
 }
 
 #[test]
-fn a_size_that_nobody_uses_any_more_leaves_its_pages_to_others() {
+fn an_unused_size_leaves_its_pages_to_others() {
     let mut room = Room::new(FIRST, 16, PAGE, GRACE);
     let [small, large] = [16, 64].map(|words| room.class_for(words).expect("there is one"));
     while room.take(small, 0, b"small", 1).is_some() {}
     let mut now = 0;
     for _ in 0..4000 {
         now += GRACE / 2;
-        // Each is asked for while it is there, as hot keys are.
+        // Each key is asked for while it is there, as hot keys are.
         if room.take(large, now, b"large", 2).is_none() {
             for spot in room.who_gives_way(large, now) {
                 room.free(spot, now);

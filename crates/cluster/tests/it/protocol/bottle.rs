@@ -13,15 +13,15 @@ use kumiki_cluster::{Node, NodeOptions, Timeouts, Topology, codec};
 
 use crate::protocol::model::Model;
 
-/// A connection: the side that dialled has the link of twice its number, the other one the next.
+/// A connection: the side that connected has the link of twice its number, the other one the next.
 struct Pair {
     ends: [usize; 2],
     up: bool,
-    /// What is on its way to each end.
+    /// Messages on their way to each end.
     towards: [VecDeque<Vec<u8>>; 2],
 }
 
-/// What a node asks of the network, noted for the bottle.
+/// A node's calls to the network, noted for the bottle.
 struct Desk {
     dialled: Vec<NodeId>,
     sends: Vec<(Link, Vec<u8>)>,
@@ -49,7 +49,7 @@ impl Messages for Desk {
     fn close(&mut self, _: Link) {}
 }
 
-/// The link of somebody without a connection.
+/// The link of a peer without a connection.
 const STRANGER: Link = Link(u64::MAX - 1);
 
 type Outcome = Result<Vec<OwnedReply>, Abort>;
@@ -61,25 +61,25 @@ pub(crate) struct Bottle {
     next: u64,
     now: Duration,
     pub(crate) outcomes: Vec<(u32, Outcome)>,
-    /// Messages that have passed, in short.
+    /// Kinds of the messages that have passed.
     pub(crate) passed: Vec<String>,
-    /// Who cannot reach whom.
+    /// Pairs of nodes that cannot reach each other.
     severed: BTreeSet<(usize, usize)>,
-    /// What strangers were answered.
+    /// Answers to peers without a connection.
     heard: Vec<String>,
     topology: Arc<Topology>,
-    /// Of nodes that start from now on.
+    /// The algorithm of nodes that start from now on.
     pub(crate) algorithm: Algorithm,
 }
 
 impl Bottle {
-    /// `count` nodes, with ids from 1 on.
+    /// Creates `count` nodes, with ids from 1 on.
     pub(crate) fn new(count: u16) -> Bottle {
         let holders: Vec<_> = (1..=count).map(|id| vec![id]).collect();
         Bottle::holding(count, &holders)
     }
 
-    /// So many nodes, and the ones that hold each partition. The first of them leads it.
+    /// Creates this many nodes, with the nodes that hold each partition. The first of them leads it.
     pub(crate) fn holding(count: u16, holders: &[Vec<u16>]) -> Bottle {
         let mut text = format!("read_atomic = [{:?}]\n", crate::protocol::versions::PREFIX);
         for id in 1..=count {
@@ -125,7 +125,7 @@ impl Bottle {
         bottle
     }
 
-    /// Starts a node, or starts it again with what its partition has.
+    /// Starts a node, or starts it again with the state of its partition.
     pub(crate) fn start(&mut self, at: usize) {
         self.next += 1;
         let options = NodeOptions {
@@ -143,7 +143,7 @@ impl Bottle {
         self.settle(at);
     }
 
-    /// The node's process dies; its partition keeps what it has.
+    /// Ends the node's process; its partition keeps its state.
     pub(crate) fn kill(&mut self, at: usize) {
         self.nodes[at] = None;
         for pair in 0..self.pairs.len() {
@@ -153,7 +153,7 @@ impl Bottle {
         }
     }
 
-    /// One node leads the partition of another one from now on.
+    /// Makes one node the leader of another one's partition.
     pub(crate) fn hand_over(&mut self, from: usize, to: usize, keeps: bool) {
         let [old, new] = self.models.get_disjoint_mut([from, to]).expect("two nodes");
         old.hand_over(new, NodeId(to as u16 + 1), keeps);
@@ -161,7 +161,7 @@ impl Bottle {
         self.settle(to);
     }
 
-    /// Breaks the connections between two nodes, with what is on its way.
+    /// Breaks the connections between two nodes, with the messages on their way.
     pub(crate) fn cut_between(&mut self, a: usize, b: usize) {
         for pair in 0..self.pairs.len() {
             let ends = self.pairs[pair].ends;
@@ -190,7 +190,7 @@ impl Bottle {
         self.settle(at);
     }
 
-    /// Somebody without a link of the bottle's says something to a node.
+    /// Delivers a message of a peer without a connection to a node.
     pub(crate) fn say(&mut self, at: usize, who: Peer, message: &Message<'_>) {
         let link = STRANGER;
         let mut bytes = Vec::new();
@@ -202,7 +202,7 @@ impl Bottle {
         self.settle(at);
     }
 
-    /// What a stranger is answered at once.
+    /// Returns the immediate answer to a peer without a connection.
     pub(crate) fn answer(&mut self, at: usize, who: Peer, request: Request<'_>) -> String {
         let mut bytes = Vec::new();
         codec::encode(&Message::Request { number: 1, request }, &mut bytes);
@@ -215,7 +215,7 @@ impl Bottle {
         self.heard.pop().expect("an answer at once")
     }
 
-    /// A key of a partition, by its place in the file.
+    /// Returns a key of a partition, by its place in the file.
     pub(crate) fn key(&self, at: usize, name: &str) -> String {
         let mine = |key: &String| self.topology.partition_of(key.as_bytes()).0 == at as u16 + 1;
         (0..).map(|n| format!("{name}{n}")).find(mine).unwrap()
@@ -227,7 +227,7 @@ impl Bottle {
         self.settle(at);
     }
 
-    /// Has a node do what it can, makes its connections, and takes what it sends.
+    /// Lets a node do what it can, makes its connections, and takes the messages that it sends.
     pub(crate) fn settle(&mut self, at: usize) {
         let Some(node) = &mut self.nodes[at] else {
             return;
@@ -247,7 +247,7 @@ impl Bottle {
             if link == STRANGER {
                 self.heard.push(format!("{:?}", codec::decode(&bytes)));
             }
-            // What is said to nobody's link is lost.
+            // Messages on a link without a connection are lost.
             if self.pairs.get(pair).is_some_and(|pair| pair.up) {
                 self.pairs[pair].towards[1 - side].push_back(bytes);
             }
@@ -273,7 +273,7 @@ impl Bottle {
         }
     }
 
-    /// From now on these two cannot reach each other.
+    /// Separates these two nodes from now on.
     pub(crate) fn sever(&mut self, a: usize, b: usize) {
         self.severed.insert((a.min(b), a.max(b)));
         self.cut_between(a, b);
@@ -283,8 +283,8 @@ impl Bottle {
         self.severed.clear();
     }
 
-    /// Passes messages until there are none, except those that `stop` names, which stay where they
-    /// are, and with them all behind them on their link.
+    /// Passes messages until there are none, except those that `stop` names, which stay where they are,
+    /// with all messages behind them on their link.
     pub(crate) fn pass(&mut self, stop: impl Fn(&Message<'_>) -> bool) {
         for _ in 0..10_000 {
             let next = (0..2 * self.pairs.len()).find(|at| {
@@ -320,7 +320,7 @@ impl Bottle {
         self.wait_passing(time, |_| false);
     }
 
-    /// Lets time pass, and messages but those that `stop` names.
+    /// Lets time pass, and messages except those that `stop` names.
     pub(crate) fn wait_passing(&mut self, time: Duration, stop: impl Fn(&Message<'_>) -> bool) {
         let until = self.now + time;
         while self.now < until {
@@ -333,7 +333,7 @@ impl Bottle {
         }
     }
 
-    /// The outcome of a caller's transaction.
+    /// Returns the outcome of a caller's transaction.
     pub(crate) fn outcome(&self, caller: u32) -> Option<&Outcome> {
         let mut all = self.outcomes.iter().filter(|(who, _)| *who == caller);
         let outcome = all.next().map(|(_, outcome)| outcome);

@@ -1,4 +1,4 @@
-//! Guards and the time: which partitions they are given to, and what is refused.
+//! Guards and the time: the partitions that get them, and what is refused.
 
 use std::collections::BTreeMap;
 
@@ -45,12 +45,12 @@ fn every_partition_that_takes_part_gets_the_guard() {
     let done = run(&mut bottle, 0, 1, &[guard(5), put(&a, "1"), put(&b, "2")]);
     assert_eq!(done, Ok(vec![OwnedReply::Ok; 3]));
     assert_eq!(tokens(&bottle), [5, 5, 0]);
-    // One that does not know of a newer token is asked together with one that does.
+    // A partition that does not know of a newer token is asked together with one that does.
     let done = run(&mut bottle, 2, 2, &[guard(4), put(&c, "x"), put(&b, "x")]);
     assert_eq!(done, Err(stale(4, 5)));
     assert_eq!(tokens(&bottle), [5, 5, 0]);
     assert_eq!(bottle.models[2].value(&c), None);
-    // Of several guards each is answered in its place, wherever it stands.
+    // Each of several guards is answered in its place.
     let other = Op::Guard {
         lock: b"other",
         token: 9,
@@ -87,7 +87,7 @@ fn a_guarded_transaction_of_one_partition_goes_there_whole() {
     );
 }
 
-/// What reads only is guarded, too: it must not be taken for a read that needs no votes.
+/// A guarded read is not a read that needs no votes.
 #[test]
 fn reads_of_several_partitions_are_guarded() {
     let (mut bottle, [a, b, _]) = three();
@@ -129,7 +129,7 @@ fn what_is_prepared_with_a_token_holds_others_up() {
     let (mut bottle, [a, b, _]) = three();
     bottle.begin(0, 1, &[guard(5), put(&a, "1"), put(&b, "1")]);
     bottle.pass(is_decision);
-    // It has committed, and node 2 has not been told: whoever asks there waits.
+    // It has committed, and node 2 does not know yet: a request there waits.
     assert!(bottle.outcome(1).is_some_and(Result::is_ok));
     bottle.begin(1, 2, &[guard(4), get(&b)]);
     assert!(bottle.outcome(2).is_none());

@@ -19,14 +19,14 @@ pub(crate) struct Model {
     held: BTreeMap<Vec<u8>, Holder>,
     /// The greatest token of each lock.
     tokens: BTreeMap<Vec<u8>, u64>,
-    /// Those of read-atomic keys.
+    /// The versions of read-atomic keys.
     pub(crate) versions: Versions,
-    /// Somebody is just changing what commits are to change.
+    /// Another transaction is just changing what commits must change.
     pub(crate) busy: Option<Holder>,
     /// Every change makes a new epoch.
     epoch: u64,
     pub(crate) durable: u64,
-    /// Whether changes become durable at once.
+    /// Changes become durable at once.
     pub(crate) synced: bool,
     /// Nothing becomes durable any more.
     pub(crate) broken: bool,
@@ -34,21 +34,21 @@ pub(crate) struct Model {
     pub(crate) time_ms: u64,
     /// Attempts whose effects have become current.
     pub(crate) committed: Vec<TransactionId>,
-    /// Who leads the partition instead, where it is led elsewhere.
+    /// The node that leads the partition instead, if another one leads.
     pub(crate) elsewhere: Option<Option<NodeId>>,
     leadership: u64,
-    /// Lost epochs: above the first, up to the second.
+    /// Lost epochs: above the first number, up to the second.
     lost: Vec<(u64, u64)>,
-    /// What was agreed upon before nothing became durable any more.
+    /// The state that was agreed upon before changes ceased to become durable.
     agreed: Option<Box<Model>>,
 }
 
 type Effects = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// What the key of a lock begins with, which is held like any other.
+/// The prefix of the keys of locks, which are held like any other.
 const LOCKS: &[u8] = b"\xfflock:";
 
-/// The keys that an operation holds: its own, or that of a guard's lock.
+/// Returns the key that an operation holds: its own, or that of a guard's lock.
 fn held_by(op: &Op<'_>) -> Option<Vec<u8>> {
     match op {
         Op::Guard { lock, .. } => Some([LOCKS, lock].concat()),
@@ -65,14 +65,14 @@ impl Model {
         }
     }
 
-    /// From now on nothing becomes durable.
+    /// Lets no change become durable from now on.
     pub(crate) fn freeze(&mut self) {
         self.agreed = Some(Box::new(self.clone()));
         self.synced = false;
     }
 
-    /// `next` leads from now on. It has what was durable, and the rest if that is kept; here what was
-    /// not is lost in any case.
+    /// Makes `next` the leader. It has the durable state, and the rest if that is kept; at this node the
+    /// rest is lost in any case.
     pub(crate) fn hand_over(&mut self, next: &mut Model, id: NodeId, keeps: bool) {
         let mut state = match self.agreed.take() {
             Some(agreed) if !keeps => *agreed,
@@ -103,7 +103,7 @@ impl Model {
         Some(std::str::from_utf8(value).unwrap())
     }
 
-    /// The greatest token of a lock that was seen.
+    /// Returns the greatest token of a lock that was seen.
     pub(crate) fn token(&self, lock: &[u8]) -> u64 {
         self.tokens.get(lock).copied().unwrap_or(0)
     }
@@ -112,7 +112,7 @@ impl Model {
         self.states.get(&id).cloned().unwrap_or(State::Unknown)
     }
 
-    /// All attempts that it knows.
+    /// Returns the states of all attempts that it knows.
     pub(crate) fn attempts(&self) -> Vec<State> {
         self.states.values().cloned().collect()
     }
@@ -202,7 +202,7 @@ impl Model {
         epoch
     }
 
-    /// Whoever was in the way of commits has gone.
+    /// Ends what was in the way of commits.
     pub(crate) fn make_way(&mut self) {
         self.busy = None;
         self.releases += 1;

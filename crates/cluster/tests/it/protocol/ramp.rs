@@ -15,7 +15,7 @@ use crate::protocol::{
     assert_clean, bytes, get, is_decision, is_forget, is_prepare, is_reply, put,
 };
 
-/// Three nodes, and a read-atomic key of each.
+/// Returns three nodes, and a read-atomic key of each.
 fn three_with(algorithm: Algorithm) -> (Bottle, [String; 3]) {
     let mut bottle = Bottle::new(3);
     bottle.algorithm = algorithm;
@@ -100,7 +100,7 @@ fn a_commit_is_acknowledged_when_it_is_durable() {
 }
 
 #[test]
-fn what_is_only_prepared_is_not_seen_and_nobody_waits_for_it() {
+fn prepared_writes_are_not_seen_and_no_read_waits_for_them() {
     for algorithm in Algorithm::ALL {
         let (mut bottle, keys) = three_with(algorithm);
         bottle.begin(0, 1, &put_all(&keys, "old"));
@@ -146,8 +146,8 @@ fn a_read_between_the_commits_of_a_write_sees_all_of_it() {
     }
 }
 
-/// What a read has seen of a key, a later read of that key alone sees as well: another partition shows the write,
-/// so that it has committed, although this one has not been told yet.
+/// A later read of a key alone sees what an earlier read has seen of it: another partition shows the
+/// write, so that it has committed, although this partition does not know yet.
 #[test]
 fn a_key_by_itself_is_never_older_than_it_was_seen() {
     for algorithm in Algorithm::ALL {
@@ -180,7 +180,7 @@ fn a_key_by_itself_is_never_older_than_it_was_seen() {
 }
 
 #[test]
-fn a_read_that_meets_nobody_takes_one_round_by_fast_and_hybrid() {
+fn a_read_that_meets_no_writer_takes_one_round_by_fast_and_hybrid() {
     for algorithm in Algorithm::ALL {
         let (mut bottle, keys) = three_with(algorithm);
         bottle.begin(0, 1, &put_all(&keys, "1"));
@@ -374,7 +374,7 @@ fn what_read_atomic_keys_cannot_do_is_refused_wherever_they_lie() {
             };
             assert!(what.contains(said), "{what}");
         }
-        // Nor can it be had by asking the partition itself.
+        // The partition itself refuses it, too.
         let request = Request::Execute { ops: ops.to_vec() };
         bottle.say(0, Peer::Client, &Message::Request { number: 1, request });
     }
@@ -383,7 +383,8 @@ fn what_read_atomic_keys_cannot_do_is_refused_wherever_they_lie() {
     assert_eq!(bottle.models[0].value(&plain[0]), None);
 }
 
-/// What a node says to a client stays unheard here; what it does is seen.
+/// Sends a request of a client to a node. The node's answers to the client are not heard; its messages
+/// are seen.
 fn ask(bottle: &mut Bottle, request: Request<'_>) -> Vec<String> {
     bottle.passed.clear();
     bottle.say(0, Peer::Client, &Message::Request { number: 1, request });
@@ -406,7 +407,7 @@ fn clients_choose_the_algorithm_of_a_read() {
         let asked = passed
             .iter()
             .filter(|message| message.ends_with("versions"));
-        // Of the two that are not asked by a call.
+        // The two partitions that are not asked by a call.
         assert_eq!(asked.count(), 2 * rounds, "{algorithm}: {passed:?}");
         let counters = bottle.nodes[0].as_ref().unwrap().counters();
         assert_eq!(counters.ramp_reads, 1);
@@ -491,7 +492,7 @@ fn a_writer_that_comes_to_lead_the_home_still_tells_its_caller() {
         let counters = bottle.nodes[1].as_ref().unwrap().counters();
         assert_eq!(counters.resolved_committed, 1);
         if !keeps_up {
-            // What it has decided as such is lost with its leadership, and another node leads.
+            // Its decision as the home's leader is lost with its leadership, and another node leads.
             bottle.hand_over(1, 2, false);
         }
         assert_eq!(bottle.outcome(2), None);

@@ -1,6 +1,6 @@
-//! Partitions that several nodes hold: who is asked, and what becomes of what a leader could not
-//! finish. Nodes 1 to 3 hold the first partition and node 1 leads it; node 4 holds the second one;
-//! node 5 holds none.
+//! Partitions that several nodes hold: the node that is asked, and the end of what a leader could not
+//! finish. Nodes 1 to 3 hold the first partition and node 1 leads it; node 4 holds the second one; node
+//! 5 holds none.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use kumiki_cluster::message::{Message, Notice, Request};
 use crate::protocol::bottle::Bottle;
 use crate::protocol::{assert_clean, bytes, get, is_decision, is_prepare, is_reply, put};
 
-/// The nodes, and a key of each partition.
+/// Returns the nodes, and a key of each partition.
 fn cluster() -> (Bottle, String, String) {
     let bottle = Bottle::holding(5, &[vec![1, 2, 3], vec![4]]);
     let (a, b) = (bottle.key(0, "k"), bottle.key(1, "k"));
     (bottle, a, b)
 }
 
-/// What the members say of the leader that do not lead.
+/// Sets what the members that do not lead say of the leader.
 fn followers_say(bottle: &mut Bottle, leader: Option<u16>) {
     for model in &mut bottle.models[..3] {
         if model.elsewhere.is_some() {
@@ -33,7 +33,7 @@ fn passed(bottle: &Bottle, what: &str) -> usize {
 }
 
 #[test]
-fn whoever_is_asked_names_the_leader_which_is_asked_from_then_on() {
+fn a_member_names_the_leader_which_is_asked_from_then_on() {
     let (mut bottle, a, _) = cluster();
     bottle.hand_over(0, 2, true);
     followers_say(&mut bottle, Some(3));
@@ -69,7 +69,7 @@ fn a_search_for_a_leader_pauses_and_ends() {
     for caller in [1, 2] {
         assert!(bottle.outcome(caller).expect("found").is_ok());
     }
-    // Nobody comes, this time.
+    // This time there is no new leader.
     bottle.models[1].elsewhere = Some(None);
     bottle.begin(4, 3, &[put(&a, "3")]);
     bottle.wait(Duration::from_secs(6));
@@ -111,7 +111,7 @@ fn a_members_own_partition_is_asked_where_it_is_led() {
 
 #[test]
 fn a_vote_that_is_lost_with_the_leadership_is_asked_for_at_the_home() {
-    // Node 4 coordinates with itself as the home, or node 5 with the replicated partition as such.
+    // Node 4 coordinates with itself as the home, or node 5 with the replicated partition as the home.
     for (at, keeps) in [(3, false), (3, true), (4, false), (4, true)] {
         let (mut bottle, a, b) = cluster();
         bottle.models[0].freeze();
@@ -203,7 +203,7 @@ fn a_homes_next_leader_decides_what_its_predecessor_and_the_coordinator_left() {
         let [old, new] = bottle.models.get_disjoint_mut([0, 1]).unwrap();
         old.hand_over(new, NodeId(2), true);
         followers_say(&mut bottle, Some(2));
-        // Sooner than anything else is in doubt.
+        // This is sooner than anything else is in doubt.
         bottle.wait(Duration::from_millis(500));
         let values = (bottle.models[1].value(&a), bottle.models[3].value(&b));
         let expected = if commits {
@@ -224,7 +224,7 @@ fn a_homes_next_leader_decides_what_its_predecessor_and_the_coordinator_left() {
 }
 
 #[test]
-fn a_home_that_loses_its_decision_has_told_nobody() {
+fn a_home_that_loses_its_decision_has_not_sent_it() {
     let (mut bottle, a, b) = cluster();
     bottle.begin(4, 1, &[put(&a, "1"), put(&b, "2")]);
     // Both are prepared, and the coordinator cannot hear of it.
@@ -241,7 +241,7 @@ fn a_home_that_loses_its_decision_has_told_nobody() {
         "else this shows nothing"
     );
     assert!(bottle.models[3].committed.is_empty(), "told too early");
-    // Its successor knows nothing of that, cannot ask for votes, and is told to abort.
+    // Its successor knows nothing of that, cannot ask for votes, and gets the order to abort.
     bottle.sever(1, 3);
     bottle.hand_over(0, 1, false);
     bottle.mend();

@@ -7,7 +7,7 @@ use base::transaction::Kind;
 use base::versions::{Ask, Content, Found, Versioned};
 use base::{Abort, Timestamp, TransactionId};
 
-/// Keys that begin like this are read atomic.
+/// Prefix of read-atomic keys.
 pub(crate) const PREFIX: &str = "ra:";
 
 #[derive(Clone)]
@@ -17,13 +17,13 @@ struct Stored {
     value: Option<Vec<u8>>,
 }
 
-/// Nothing that was written is ever dropped.
+/// Versions of read-atomic keys. No version that was written is ever dropped.
 #[derive(Clone, Default)]
 pub(crate) struct Versions {
-    /// By rising ids.
+    /// In the order of their ids.
     committed: BTreeMap<Vec<u8>, Vec<Stored>>,
     prepared: BTreeMap<TransactionId, Vec<(Vec<u8>, Stored)>>,
-    /// So many second rounds are told that what they ask for is gone.
+    /// Number of second rounds that get the answer that a version is gone.
     pub(crate) gone: usize,
 }
 
@@ -42,13 +42,13 @@ impl Versions {
         self.newest(key).map_or(TransactionId::ZERO, |one| one.id)
     }
 
-    /// What the newest version of a key tells of the others.
+    /// Returns what the newest version of a key tells of the others.
     pub(crate) fn siblings(&self, key: &str) -> Vec<u8> {
         let newest = self.newest(key.as_bytes());
         newest.expect("there is one").siblings.clone()
     }
 
-    /// A transaction of this partition alone.
+    /// Writes a transaction of this partition alone.
     pub(crate) fn write(&mut self, effects: &Effects, time_ms: u64) {
         let mut told = Vec::new();
         let mut id = TransactionId {
@@ -94,7 +94,7 @@ impl Versions {
         Ok(())
     }
 
-    /// Takes from the effects those that a newer version hides.
+    /// Removes from the effects those that a newer version hides.
     pub(crate) fn commit(
         &mut self,
         id: TransactionId,

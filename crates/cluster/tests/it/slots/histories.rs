@@ -1,4 +1,4 @@
-//! Writers, publishers and readers at once, recorded and judged: with what the owner answers itself,
+//! Writers, publishers and readers at once, recorded and judged: together with the owner's own answers,
 //! every key is linearizable.
 //!
 //! Each transaction has one key, so that a history is strictly serializable if and only if each of
@@ -19,7 +19,7 @@ const ROUNDS: usize = 6_000;
 /// A number that grows with each write, and the value if there is one.
 type Newest = (u64, Option<i64>);
 
-/// What an engine would keep: the newest committed version of each key.
+/// The state of an engine: the newest committed version of each key.
 #[derive(Default)]
 struct Store {
     newest: Mutex<HashMap<usize, Newest>>,
@@ -39,7 +39,7 @@ fn name(key: usize) -> String {
     format!("k{key}")
 }
 
-/// A value as bytes, in a length that makes keys change their slots.
+/// Returns a value as bytes, in a length that makes keys change their slots.
 fn bytes(value: i64) -> Vec<u8> {
     value.to_le_bytes().repeat(1 + value as usize % 30)
 }
@@ -53,7 +53,7 @@ fn pause(random: &mut fastrand::Rng) {
     }
 }
 
-/// Reads the newest version and publishes it, as an owner does for whoever asks.
+/// Reads the newest version and publishes it, as an owner does for a reader.
 fn answer(owned: &Owned, store: &Store, key: usize, random: &mut fastrand::Rng) -> Newest {
     let name = name(key);
     let ticket = owned.slots.ticket(name.as_bytes());
@@ -83,7 +83,7 @@ fn write(owned: &Owned, store: &Store, values: &AtomicI64, recorder: &Recorder, 
         pause(&mut random);
         let mut all = store.lock();
         let newest = all.entry(key).or_default();
-        // One in ten is prepared and then aborted, and so is a delete of what is absent.
+        // One in ten is prepared and then aborted, and so is a delete of an absent key.
         let outcome = if kind == 0 || kind == 1 && newest.1.is_none() {
             Outcome::Aborted
         } else {
@@ -106,7 +106,8 @@ fn write(owned: &Owned, store: &Store, values: &AtomicI64, recorder: &Recorder, 
     }
 }
 
-/// Reads through slots, and where it may not, by asking. How many reads were believed.
+/// Reads through slots, and asks the owner if a slot is rejected. Returns how many reads of slots were
+/// accepted.
 fn read(owned: &Owned, store: &Store, recorder: &Recorder, seed: u64) -> usize {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut pauses = random.fork();
@@ -165,8 +166,8 @@ fn read(owned: &Owned, store: &Store, recorder: &Recorder, seed: u64) -> usize {
     believed
 }
 
-/// One history of two writers and three readers, judged: how many reads were of slots, and how many
-/// publications a write overtook.
+/// Judges one history of two writers and three readers. Returns how many reads were of slots, and how
+/// many publications a write overtook.
 fn judged(seed: u64) -> (usize, u64) {
     let owned = Owned::new(pages(6), &options());
     let (store, values, recorder) = (Store::default(), AtomicI64::new(1), Recorder::new());
@@ -184,8 +185,8 @@ fn judged(seed: u64) -> (usize, u64) {
     (believed.iter().sum(), owned.slots.figures().overtaken)
 }
 
-/// How often a write overtakes a publication is the scheduler's to say: there are as many histories
-/// as it takes to see enough of it.
+/// How often a write overtakes a publication depends on the scheduler: there are as many histories as it
+/// takes to see enough of it.
 #[test]
 fn keys_are_linearizable() {
     let (mut believed, mut overtaken) = (0, 0);

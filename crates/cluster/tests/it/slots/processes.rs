@@ -1,6 +1,5 @@
-//! A million reads of slots that another process publishes in memory which both share: none that is
-//! torn is taken for a version, none is of another key, and none is older than what was acknowledged
-//! before.
+//! A million reads of slots that another process publishes in memory which both share: no torn read is
+//! taken for a version, none is of another key, and none is older than what was acknowledged before.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -17,10 +16,10 @@ use testkit::own_process::test_as_process;
 
 use crate::slots::support::version;
 
-/// Tells the test below to publish, in this directory.
+/// Makes the test below a publisher, in this directory.
 const PLAY: &str = "KUMIKI_TEST_PUBLISHER_IN";
 const ATTEMPTS: u64 = 1_000_000;
-/// How long the publisher runs at most; the reader ends before.
+/// The longest time for the publisher; the reader ends before.
 const LONGEST: Duration = Duration::from_secs(300);
 const KEYS: usize = 3;
 /// Words that a reader takes of a slot: enough for all values.
@@ -30,14 +29,14 @@ fn key(at: usize) -> Vec<u8> {
     format!("key{at}").into_bytes()
 }
 
-/// The value of a version: key and number over and over, in a number of words that changes with it.
+/// Returns the value of a version: key and number repeated, in a number of words that changes with it.
 fn value(at: usize, number: u64) -> Vec<u8> {
     let word = number << 8 | at as u64;
     word.to_le_bytes().repeat(400 + number as usize % 50)
 }
 
-/// Memory of another process, each piece of which is read in two, now and then with a pause between:
-/// so others get on meanwhile also on a busy machine.
+/// Memory of another process, each piece of which is read in two halves, now and then with a pause
+/// between: so the publisher gets on meanwhile, also on a busy machine.
 struct Halved {
     memory: ShmRemote,
     begun: Vec<(usize, usize)>,
@@ -74,10 +73,10 @@ impl RemoteMemory for Halved {
 /// A process that publishes. It is killed when this is dropped.
 struct Publisher {
     process: Child,
-    /// Open for as long as it lives: its harness says something to it when the test takes long.
+    /// Open for as long as it lives: its harness writes to it when the test takes long.
     _stdout: BufReader<ChildStdout>,
     slots: Halved,
-    /// Of each key, the number of the version that was acknowledged last.
+    /// For each key, the number of the version that was acknowledged last.
     acknowledged: ShmRemote,
     addresses: Vec<Address>,
 }
@@ -127,7 +126,7 @@ impl Publisher {
         }
     }
 
-    /// The numbers that were acknowledged last, before now.
+    /// Returns the numbers that were acknowledged last, before now.
     fn acknowledged(&mut self) -> Vec<u64> {
         let mut words = Vec::new();
         self.acknowledged.begin(0, KEYS).unwrap();
@@ -143,7 +142,7 @@ impl Drop for Publisher {
     }
 }
 
-/// The process of a [`Publisher`]; by itself nothing.
+/// The process of a [`Publisher`]; without the variable it does nothing.
 #[test]
 fn plays_a_publisher_if_told_to() {
     let Some(dir) = std::env::var_os(PLAY) else {
@@ -203,7 +202,7 @@ fn publish(slots: &Slots, at: usize, number: u64) -> Address {
         .expect("there is room")
 }
 
-/// Checks what was read of a key, and returns its number.
+/// Checks a version that was read of a key. Returns its number.
 fn check(at: usize, version: &Versioned<'_>, least: u64) -> u64 {
     let number = version.id.unique;
     let content = version.content.expect("it has a value");

@@ -37,7 +37,7 @@ fn a_slot_is_not_believed_from_the_beginning_of_a_write_until_it_is_published_an
     assert_eq!(owned.slots.address(b"a"), Some(a), "the address stays");
     owned.slots.written(b"a");
     assert_eq!(owned.get(b"a", a), Err(Fallback::Invalid));
-    // Whether it was aborted or committed makes no difference.
+    // It makes no difference if the write was aborted or committed.
     assert_eq!(owned.put(b"a", &version(1, b"one")), a);
     assert_eq!(owned.get(b"a", a), Ok((1, Some(b"one".to_vec()))));
 }
@@ -123,7 +123,7 @@ fn who_outgrows_a_slot_gets_another_one() {
     assert_eq!(owned.get(b"a", small), Err(Fallback::Moved));
     assert_eq!(owned.get(b"a", large), Ok((2, Some(vec![2; 300]))));
     assert_eq!(owned.slots.figures().slots, 1);
-    // What grows within its slot beyond what is read of it is not misread.
+    // A version that grows within its slot beyond what is read of it is not misread.
     let owned = Owned::new(
         24 * 8 + 64 * 1024,
         &Options {
@@ -149,7 +149,7 @@ fn what_is_too_large_for_any_slot_has_none() {
     assert_eq!(owned.slots.address(b"a"), None);
     let figures = owned.slots.figures();
     assert_eq!((figures.too_large, figures.slots), (1, 0));
-    // The gate does not count what is gone: writers of others stay off the lock, and are right.
+    // The gate does not count the slot that is gone: writers of others stay off the lock, and are right.
     owned.slots.writing(b"a");
     owned.slots.written(b"a");
     assert_eq!(owned.put(b"a", &version(3, b"3")).words, a.words);
@@ -188,7 +188,7 @@ fn those_who_are_asked_for_keep_their_room() {
     );
     let mut placed = 0;
     for number in 16..2000 {
-        // Some others, and these four again and again.
+        // Asks for some others, and for these four again and again.
         (0..4).for_each(|hot| assert!(owned.slots.address(&key(hot)).is_some(), "{hot}"));
         owned.pass(GRACE / 2);
         placed += u64::from(place(number).is_ok());

@@ -11,7 +11,7 @@ use kumiki_cluster::ramp::slots::{Address, Fallback, Reader, Ticket};
 use crate::slots::support::{GRACE, Owned, Remote, get_by, options, pages, version};
 use testkit::SetOnDrop;
 
-/// Publishes keys until this slot is another one's; that one's number.
+/// Publishes keys until this slot is another key's. Returns that key's number.
 fn reuse(owned: &Owned, at: u32, from: u64, value: &[u8]) -> u64 {
     for number in from..from + 1000 {
         owned.pass(GRACE);
@@ -43,7 +43,7 @@ fn who_was_stopped_in_the_middle_of_a_read_notices() {
         let mut clock = || owned.now.load(Ordering::SeqCst);
         let read = get_by(&mut Reader::new(), &mut memory, &key, address, &mut clock);
         assert_eq!(read, Err(Fallback::Late), "stopped at {stop_at}");
-        // A reader whose clock stood still has the checksum, and the key.
+        // A reader whose clock stood still can rely on the checksum, and the key.
         stopped.set(false);
         let again = get_by(&mut Reader::new(), &mut memory, &key, address, &mut || 0);
         assert!(
@@ -67,7 +67,7 @@ fn memory_rests_before_it_is_reused() {
     let addresses: Vec<_> = (0..4)
         .map(|at| publish(at).expect("there is room"))
         .collect();
-    // Twice: the hand gives everybody a second chance.
+    // Twice: the hand gives each key a second chance.
     while owned.slots.figures().evicted == 0 {
         assert!(publish(4).is_err());
     }
@@ -86,13 +86,13 @@ fn memory_rests_before_it_is_reused() {
 #[test]
 fn what_looks_like_a_slot_in_a_value_is_not_believed() {
     let owned = Owned::new(pages(1), &options());
-    // Not at a page's beginning, where a slot of any size begins.
+    // It must not be at a page's beginning, where a slot of any size begins.
     owned.put(b"another", &version(1, &[1; 40]));
     let address = owned.put(b"victim", &version(1, &[1; 40]));
     let words = || &owned.memory.words()[address.at as usize..][..16];
     let word = |at: usize| words()[at].load(Ordering::SeqCst);
     let image: Vec<u8> = (0..16).flat_map(|at| word(at).to_le_bytes()).collect();
-    // Values as large as a page, with the victim's slot as it was at each place in turn. Once the page
+    // Values as large as a page, with a copy of the victim's slot at each place in turn. Once the page
     // has passed to them, one lies where the victim's slot was.
     let mut hit = false;
     for number in 0..400_u64 {
@@ -113,7 +113,7 @@ fn what_looks_like_a_slot_in_a_value_is_not_believed() {
     assert!(hit, "no value came to lie where the slot was");
 }
 
-/// The newest numbers of keys: what a store would be asked.
+/// The newest numbers of keys: what readers would ask a store for.
 struct Store {
     newest: Vec<Mutex<u64>>,
     acknowledged: Vec<AtomicU64>,
@@ -136,7 +136,7 @@ fn key(number: usize) -> Vec<u8> {
     format!("key {number}").into_bytes()
 }
 
-/// The value tells key and version, in a length that changes with both.
+/// Returns a value that tells key and version, in a length that changes with both.
 fn value(key: usize, number: u64) -> Vec<u8> {
     let len = 5 + (key * 7 + number as usize * 3) % 30;
     (key as u64 * 1_000_003 + number).to_le_bytes().repeat(len)
@@ -169,7 +169,7 @@ fn own(owned: &Owned, store: &Store, seed: u64, ends: &AtomicBool) {
     }
 }
 
-/// Reads of each kind: believed, and those that fell back.
+/// Numbers of reads: accepted ones, and those that fell back, by the reason.
 #[derive(Default)]
 struct Counts([AtomicU64; 5]);
 
@@ -178,7 +178,8 @@ impl Counts {
         self.0[kind].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether there are enough of each kind, and of slots that were taken from keys.
+    /// Returns `true` if there are enough reads of each kind, and enough slots that were taken from
+    /// keys.
     fn suffice(&self, owned: &Owned) -> bool {
         let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) > 20;
         let is_read = self.0[0].load(Ordering::Relaxed) > 20_000 && self.0.iter().all(enough);
@@ -189,7 +190,8 @@ impl Counts {
     }
 }
 
-/// Reads keys at addresses that may be long out of date, slowly, and checks what is believed.
+/// Reads keys at addresses that may be long out of date, slowly, and checks each version that is
+/// accepted.
 fn read(owned: &Owned, store: &Store, seed: u64, counts: &Counts, until: Instant) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut memory = Remote::shuffled(&owned.memory, seed);

@@ -26,7 +26,7 @@ impl Words for Shared {
     }
 }
 
-/// What happens before each word that is read: its place in the region.
+/// Called before each word that is read, with its place in the region.
 pub(crate) type Before<'b> = Box<dyn FnMut(usize) + 'b>;
 
 /// A region as a peer reads it: word by word, each whole, those of one read in any order.
@@ -34,7 +34,7 @@ pub(crate) struct Remote<'b> {
     words: Shared,
     begun: Vec<(usize, usize)>,
     random: fastrand::Rng,
-    /// Whether the words of a read come in an order drawn anew each time.
+    /// The words of a read come in an order drawn anew each time.
     pub(crate) is_shuffled: bool,
     pub(crate) before: Option<Before<'b>>,
 }
@@ -118,7 +118,7 @@ pub(crate) struct Owned {
 pub(crate) const INCARNATION: u64 = 0xabcd_ef01;
 pub(crate) const GRACE: u64 = 1_000_000;
 
-/// Small: one part, few gates, pages of half a kilobyte.
+/// Returns small options: one part, few gates, pages of half a kilobyte.
 pub(crate) fn options() -> Options {
     Options {
         parts: 1,
@@ -129,7 +129,7 @@ pub(crate) fn options() -> Options {
     }
 }
 
-/// Bytes of a region with so many pages under [`options`].
+/// Returns the bytes of a region with this many pages under [`options`].
 pub(crate) fn pages(number: usize) -> usize {
     24 * 8 + number * 512
 }
@@ -152,7 +152,7 @@ impl Owned {
         self.now.fetch_add(ns, Ordering::SeqCst);
     }
 
-    /// Publishes a version of a key that nobody writes.
+    /// Publishes a version of a key without a writer.
     pub(crate) fn put(&self, key: &[u8], version: &Versioned<'_>) -> Address {
         let ticket = self.slots.ticket(key).expect("nobody writes");
         self.slots
@@ -160,13 +160,13 @@ impl Owned {
             .expect("there is room")
     }
 
-    /// Reads a key, as fast as can be.
+    /// Reads a key without a pause.
     pub(crate) fn get(&self, key: &[u8], address: Address) -> Result<Owner, Fallback> {
         get(&mut Remote::new(&self.memory), key, address)
     }
 }
 
-/// What a read found, with its bytes: number and value.
+/// The number and the value of a version that a read found.
 pub(crate) type Owner = (u64, Option<Vec<u8>>);
 
 pub(crate) fn get(
@@ -198,7 +198,7 @@ pub(crate) fn get_by(
     found.expect("one was asked for")
 }
 
-/// The version with this number.
+/// Returns the version with this number.
 pub(crate) fn version(number: u64, value: &[u8]) -> Versioned<'_> {
     Versioned {
         id: TransactionId {
@@ -214,7 +214,7 @@ pub(crate) fn version(number: u64, value: &[u8]) -> Versioned<'_> {
     }
 }
 
-/// As [`version`], until a deadline.
+/// As [`version`], with a deadline.
 pub(crate) fn expiring(number: u64, value: &[u8], deadline: u64) -> Versioned<'_> {
     let mut version = version(number, value);
     version.content.as_mut().expect("it has a value").deadline = Some(deadline);

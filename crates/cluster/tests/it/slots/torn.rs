@@ -13,13 +13,13 @@ use testkit::SetOnDrop;
 const ATTEMPTS: u64 = 1_000_000;
 const KEY: &[u8] = b"torn";
 
-/// The value of a version: its number over and over, in a number of words that changes with it.
+/// Returns the value of a version: its number repeated, in a number of words that changes with it.
 fn value(number: u64) -> Vec<u8> {
     let words = 8 + number as usize % 5;
     number.to_le_bytes().repeat(words)
 }
 
-/// A region with one class of slots for all of them.
+/// Creates a region with one class of slots for all of them.
 fn owned() -> Owned {
     let large = Options {
         page_bytes: 128 * 8,

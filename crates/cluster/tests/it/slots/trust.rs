@@ -1,4 +1,4 @@
-//! What the header says: leases, time, revocation, other owners.
+//! The header's fields: leases, time, revocation, other owners.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use crate::slots::support::{
 
 const ONE: Result<(u64, Option<Vec<u8>>), Fallback> = Ok((1, None));
 
-/// An owner with one key, and the key's address.
+/// Returns an owner with one key, and the key's address.
 fn owned(options: &Options) -> (Owned, Address) {
     let owned = Owned::new(pages(4), options);
     let address = owned.put(b"a", &crate::slots::support::absent(1));
@@ -169,7 +169,7 @@ fn another_incarnation_is_not_mistaken_for_this_one() {
     assert_eq!((new.at, new.words), (address.at, address.words));
     assert_eq!(it.get(b"a", address), Err(Fallback::Gone));
     assert_eq!(it.get(b"a", new), Ok((2, Some(b"2".to_vec()))));
-    // What the last one left is not taken for the next one's.
+    // A slot of the earlier owner is not taken for one of the next owner.
     let old = Owned::new(pages(4), &options());
     let at = old.put(b"a", &version(1, b"1"));
     let words = Box::new(old.memory.clone());
@@ -263,7 +263,7 @@ fn several_keys_are_answered_in_their_order_each_by_itself() {
 }
 
 #[test]
-fn two_regions_are_read_at_once_in_whatever_order() {
+fn two_regions_are_read_at_once_in_any_order() {
     let (one, at_one) = owned(&options());
     let two = Owned::new(
         pages(4),

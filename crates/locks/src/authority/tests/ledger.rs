@@ -1,4 +1,4 @@
-//! What is granted only when a ledger that tells of it is kept, and what the next table makes of it.
+//! Grants that wait for a ledger, and what the next table does with the ledger.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn nothing_is_granted_before_a_ledger_is_kept() {
     let outcome = Err(LockError::Unavailable { what });
     let ticket = Ticket(1);
     assert_eq!(out, [Command::Answer { ticket, outcome }]);
-    // The next request asks again.
+    // The next request asks for a ledger again.
     let mut out = Vec::new();
     assert_eq!(ask(2, at(3), &mut out), None);
     assert_eq!(out, [Command::KeepLedger(ledger)]);
@@ -81,7 +81,7 @@ fn a_longer_lease_waits_for_a_ledger_that_tells_of_it() {
     assert_eq!(table.ledger.unwrap().longest, ms(10_000));
     table.ask("k", &acquire("a", 20_000, 0), at(0));
     assert_eq!(table.ledger.unwrap().longest, ms(32_768));
-    // So does one that is prolonged.
+    // A renewal waits, too.
     table.ask("k", &renew("a", 40_000), at(0));
     assert_eq!(table.ledger.unwrap().longest, ms(65_536));
     assert_eq!(table.answers.len(), 2);
@@ -108,7 +108,7 @@ fn the_ledger_tells_of_no_lease_longer_than_any_may_be() {
 fn the_ledger_forgets_a_long_lease_when_it_has_ended() {
     let mut table = Kept::new(&small(), None, 0);
     table.ask("long", &acquire("a", 31_000, 0), at(0));
-    // Somebody may get as long a lease until 20 s, which would last for 32 s.
+    // Until 20 s the second request may get a lease as long, which would last for 32 s.
     table.ask("k", &acquire("a", 9_000, 0), at(10_000));
     let waiting = table.ask("k", &acquire("b", 31_000, 10_000), at(10_000));
     table.expire(at(19_500));
@@ -123,7 +123,7 @@ fn the_ledger_forgets_a_long_lease_when_it_has_ended() {
     table.expire(due);
     assert_eq!(table.ledger.unwrap().longest, ms(10_000));
     assert_eq!(table.table.next_due(), None);
-    // The next one waits for a ledger again.
+    // The next long lease waits for a ledger again.
     table.ask("long", &acquire("a", 20_000, 0), due);
     assert_eq!(table.ledger.unwrap().longest, ms(32_768));
 }
@@ -132,7 +132,7 @@ fn the_ledger_forgets_a_long_lease_when_it_has_ended() {
 fn a_table_that_lost_its_memory_waits_for_the_longest_lease() {
     let mut table = Kept::new(&small(), None, 5);
     let mut last = token(&table.now("k", &acquire("a", 20_000, 0), at(0)));
-    // It has crashed. Its wall clock stands still; its tokens do not.
+    // The table has crashed. Its wall clock stands still; its tokens do not.
     let mut next = Kept::new(&small(), table.ledger, 5);
     let left = Duration::from_nanos(32_768_000_000 * 32 / 31) + ms(100);
     let left = Duration::from_micros(left.as_micros() as u64);
@@ -150,7 +150,7 @@ fn a_table_that_lost_its_memory_waits_for_the_longest_lease() {
     let granted = token(&next.now("k", &acquire("b", 10, 0), opens));
     assert!(granted > last);
     last = granted;
-    // Stopped with a lock, it is not clean; stopped without one, it is.
+    // A stop with a lock is not clean; one without a lock is.
     for clean in [false, true] {
         let mut table = Kept::new(&small(), next.ledger, 5);
         table.expire(at(60_000));

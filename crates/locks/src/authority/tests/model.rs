@@ -69,7 +69,7 @@ impl Model {
         }
     }
 
-    /// Whether the owner holds the key after this.
+    /// Acquires a key. Returns `true` if the owner holds it after this.
     fn acquire(
         &mut self,
         ticket: Ticket,
