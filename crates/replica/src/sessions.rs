@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_new_done_old_or_of_nobody() {
+    fn a_number_is_new_done_old_or_of_no_session() {
         let mut sessions = opened(&[(7, 10)]);
         assert_eq!(sessions.look_up(8, 1), Known::Forgotten);
         assert_eq!(sessions.look_up(7, 0), Known::Old, "no number at all");
