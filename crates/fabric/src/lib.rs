@@ -16,7 +16,7 @@
 //! | [`sim`] | links over a simulated network: virtual time, and faults from one seed |
 //! | [`fuzz`] | entry points for fuzzing the decoders |
 //!
-//! It does not know what messages mean: neither keys nor transactions.
+//! This crate does not know the meaning of messages: neither keys nor transactions.
 //!
 //! Decisions that bind this crate:
 //!

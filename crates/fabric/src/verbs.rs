@@ -16,17 +16,17 @@
 //! | `resources` | parts of a device as values that give themselves back |
 //! | `ffi` | libibverbs, loaded at run time |
 //!
-//! Nothing of libibverbs is needed to build. A machine without it, or without a device, is told so by
-//! [`Device::open`], with what to do.
+//! Building needs nothing of libibverbs. On a machine without it, or without a device,
+//! [`Device::open`] returns an error that says what to do.
 //!
-//! **Who may reach what.** A device checks keys and bounds, not people. What is registered in a
-//! [`Domain`] can be reached through connections of that domain alone; a connection is made with
-//! addresses that travel over a link which has proved who is at its other end; and who was not
-//! given a region's grant does not know where it is. Packets are neither encrypted nor
+//! **Access control.** A device checks keys and bounds, not identities. Memory that is registered
+//! in a [`Domain`] can be reached only through connections of that domain. A connection is made
+//! with addresses that travel over a link whose peer has proved its identity. A peer without a
+//! region's grant does not know the place of the region. Packets are neither encrypted nor
 //! authenticated: the network has to be trusted, as for messages.
 //!
-//! **Order.** What is begun on one connection takes place in the order in which it was begun, as the
-//! InfiniBand specification has it for reliable connections. Memory is registered without
+//! **Order.** Operations on one connection take place in the order in which they were begun, as the
+//! InfiniBand specification requires for reliable connections. Memory is registered without
 //! permission to relax that.
 
 mod address;

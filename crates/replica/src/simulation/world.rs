@@ -190,8 +190,8 @@ impl World {
         }
     }
 
-    /// Returns the greatest difference of times that may be seen between two nodes, or on a node before and
-    /// after a pause.
+    /// Returns the greatest difference of times that may be seen between two nodes, or on a node
+    /// before and after a pause.
     fn skew(&self) -> Duration {
         let steps = if self.plan.faults.clock_step > 0 {
             1000
