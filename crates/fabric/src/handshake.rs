@@ -2,8 +2,8 @@
 //!
 //! | step | from | frame | says |
 //! |---|---|---|---|
-//! | 1 | initiator | hello | who it is, its cluster, its nonce |
-//! | 2 | acceptor | challenge | who it is, its cluster, its nonce |
+//! | 1 | initiator | hello | its identity, its cluster, its nonce |
+//! | 2 | acceptor | challenge | its identity, its cluster, its nonce |
 //! | 3 | initiator | proof | HMAC-SHA256 of `kumiki fabric proof`, hello and challenge under the secret |
 //! | 4 | acceptor | welcome | HMAC-SHA256 of `kumiki fabric welcome`, hello and challenge under the secret |
 //!

@@ -6,7 +6,7 @@
 //!
 //! | part | holds |
 //! |---|---|
-//! | `bytes[..filled]` | what entries refer to, and gaps between them |
+//! | `bytes[..filled]` | the bytes to which entries refer, and gaps between them |
 //! | `bytes[filled..]` | memory to read into, kept initialised |
 //! | `entries` | the events, in their order |
 

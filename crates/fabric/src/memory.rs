@@ -4,7 +4,7 @@
 //! message. The peer *reaches* the region with the grant and reads it, or writes it if the grant
 //! allows that. Dropping the region *withdraws* the grant.
 //!
-//! | who | has | made by |
+//! | participant | has | made by |
 //! |---|---|---|
 //! | the owner | a [`Region`] | [`Memory::register`] |
 //! | the peer | a [`Remote`] | [`Memory::reach`] |
@@ -19,7 +19,7 @@
 //! | 3 | 5 | zero |
 //! | 8 | 8 | words of the region |
 //! | 16 | 16 | a random key |
-//! | 32 | | the address; what it means is the kind's own |
+//! | 32 | | the address, whose meaning depends on the kind |
 //!
 //! Invariants, which all kinds keep:
 //!

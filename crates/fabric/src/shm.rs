@@ -9,7 +9,7 @@
 //! | `region` | the owner's view |
 //! | `remote` | a peer's view |
 //! | `mapped` | a peer's view, as bytes |
-//! | this | the directory, names, and what the dead have left |
+//! | this | the directory, names, and the files that dead owners have left |
 //!
 //! The file of a region, in words of eight bytes:
 //!
@@ -17,11 +17,11 @@
 //! |---|---|
 //! | 0 | magic, and the version of this layout |
 //! | 1 | words of the region |
-//! | 2 | what peers may do: 1 read, 2 read and write |
+//! | 2 | the access of peers: 1 read, 2 read and write |
 //! | 3 | 0; 1 when the grant is withdrawn |
 //! | 4–5 | the key |
 //! | 6–503 | zero |
-//! | 504–511 | zero, or what an RDMA device's way to the region keeps in front of it |
+//! | 504–511 | zero, or the words that an RDMA device's region has in front of it |
 //! | 512– | the region |
 //!
 //! Invariants:

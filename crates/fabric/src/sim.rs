@@ -5,13 +5,13 @@
 //! [`receive`](crate::Messages::receive). The same seed and the same calls give the same schedule:
 //! there is no other clock and no other randomness.
 //!
-//! | what can happen | by |
+//! | event | caused by |
 //! |---|---|
 //! | messages take time, each link's its own: links overtake each other | [`Options::delay`], [`Options::slow_delay`] |
-//! | a connection breaks: of what is on its way a beginning arrives, in each direction | [`Options::breaks`], [`Network::break_link`], [`Network::break_links`] |
-//! | a direction between two places lets nothing through; what is on its way waits | [`Network::partition`], [`Network::partition_one_way`] |
+//! | a connection breaks: a prefix of the messages in transit arrives, in each direction | [`Options::breaks`], [`Network::break_link`], [`Network::break_links`] |
+//! | a direction between two places is blocked; messages in transit wait | [`Network::partition`], [`Network::partition_one_way`] |
 //! | … for so long that both ends give up | [`Options::dead_after`] |
-//! | an endpoint crashes: what it had not flushed is lost, and of what is on its way a beginning arrives | [`Network::crash`] |
+//! | an endpoint crashes: messages that it had not flushed are lost, and a prefix of those in transit arrives | [`Network::crash`] |
 //! | … with its machine: the others notice by silence | [`Options::silent_crashes`] |
 //! | no node is there: connecting is refused, or there is no answer | after a crash |
 //! | a direction is slow, a receiver does not receive: senders meet [`SendError::Full`](crate::SendError::Full) | [`Network::slow`], [`Options::queue`] |
@@ -215,7 +215,7 @@ impl Network {
             .break_where(|_, places| places == [a, b] || places == [b, a]);
     }
 
-    /// Limits one direction to so many bytes per second from now on.
+    /// Limits the rate of one direction from now on; `None` ends the limit.
     pub fn slow(&self, from: impl Into<Place>, to: impl Into<Place>, bytes_per_s: Option<u64>) {
         self.0
             .borrow_mut()

@@ -7,14 +7,14 @@
 //! | part | concept |
 //! |---|---|
 //! | `options` | identity, addresses, limits |
-//! | `socket` `deal` | listeners, and how connections are set up; one listener for several threads |
-//! | `connection` `output` | one connection; what is to be sent on it |
-//! | `arrival` | what arrives, made into messages |
-//! | `meeting` | how a connection begins: the handshake, and the way of messages |
-//! | `life` `transfer` | how connections come and go; how they read and write |
-//! | `refusals` | why links were refused, and how often the log says so |
+//! | `socket` `deal` | listeners, and the setup of connections; one listener for several threads |
+//! | `connection` `output` | one connection; its output |
+//! | `arrival` | messages from the bytes that arrive |
+//! | `meeting` | the beginning of a connection: the handshake, and the way of messages |
+//! | `life` `transfer` | the beginning and the end of connections; their reads and writes |
+//! | `refusals` | reasons for refused links, and the limit on lines of the log about them |
 //! | `way` | ways for messages besides the connection |
-//! | `through` `looking` `patience` | connections through memory: who looks, who sleeps, and when |
+//! | `through` `looking` `patience` | connections through memory: when threads look, and when they sleep |
 //! | `caller` | a connection that blocks, for clients |
 //! | this | all connections of a thread |
 //!

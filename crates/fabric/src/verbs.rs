@@ -2,18 +2,18 @@
 //!
 //! | part | concept |
 //! |---|---|
-//! | `options` | how a device is chosen and used; why there is none |
+//! | `options` | the choice and the use of a device; reasons why there is none |
 //! | `device` | a device, its port, and the address by which others reach it |
-//! | `address` | what two sides tell each other in order to connect |
-//! | `connection` | queue pairs that two sides have told each other of |
+//! | `address` | the data that two sides exchange in order to connect |
+//! | `connection` | queue pairs whose two sides know each other's address |
 //! | `offer` | a connection and two mailboxes, in one exchange |
 //! | `visit` | reads of a region, through a connection of their own |
 //! | `window` | a region that a peer writes, through a connection of its own |
 //! | `memory` | regions that peers read and write through the device |
 //! | `mail` | messages by Send and Receive |
-//! | `line` | a queue pair, and what is under way on it |
-//! | `staging` | which words of a memory are in use by it |
-//! | `resources` | parts of a device as values that give themselves back |
+//! | `line` | a queue pair, and the work in progress on it |
+//! | `staging` | the words of a memory that this work uses |
+//! | `resources` | parts of a device as values that release themselves |
 //! | `ffi` | libibverbs, loaded at run time |
 //!
 //! Building needs nothing of libibverbs. On a machine without it, or without a device,

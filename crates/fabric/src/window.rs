@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | 1 | makes a window ([`Window::shm`], [`Window::verbs`]), and sends its grant | |
 //! | 2 | | reaches it ([`Far::reach`]), and sends the answer that this gives |
-//! | 3 | hears the answer ([`Window::meet`]); asks for something, and says where it is to lie | |
-//! | 4 | | puts it there, and says so in a message when that is [settled](Far::settle) |
+//! | 3 | takes the answer ([`Window::meet`]); requests data, and names its place | |
+//! | 4 | | writes the data there, and sends a message when the write is [settled](Far::settle) |
 //!
 //! In memory that processes share, the kernel itself can read a file to the place that the owner
 //! wants: a [`Place`] is the address. Through a device, the data is written from memory of the

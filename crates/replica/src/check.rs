@@ -18,13 +18,13 @@ use crate::wire::{Payload, changes};
 /// The contents of a directory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CheckReport {
-    /// What the directory has of a member; `None` if it is as good as empty.
+    /// The member's data; `None` if the directory is as good as empty.
     pub held: Option<Held>,
     /// Bytes that were read.
     pub bytes: u64,
 }
 
-/// What a member has, and would start with.
+/// The data of a member, with which it would start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     /// Its log, as it would be after recovery.

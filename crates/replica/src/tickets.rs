@@ -3,7 +3,7 @@
 //! A ticket is the number of a turn of the member. Turns take submissions in their order, so that
 //! tickets resolve in order.
 //!
-//! | what waits | gets the ticket of | which resolves when |
+//! | waiting transaction | gets the ticket of | which resolves when |
 //! |---|---|---|
 //! | a writing transaction | the turn that will take its entry | the entry is committed and applied |
 //! | a read | the next turn | a round of messages that began after the read has shown that no other member leads |

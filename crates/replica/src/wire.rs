@@ -7,7 +7,7 @@
 //! | module | concept |
 //! |---|---|
 //! | `message` | a message of Raft |
-//! | `payload` | what an entry of the log holds |
+//! | `payload` | the data of an entry of the log |
 //!
 //! Invariants:
 //! 1. One value has one encoding: a value that is decoded and encoded again has the same bytes.

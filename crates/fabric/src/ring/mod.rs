@@ -226,9 +226,9 @@ impl<N: Words, F: Remote> Rings<N, F> {
     }
 
     /// Announces that this side sleeps until a bell rings. Returns `true` if it may sleep.
-    /// Otherwise the event for which it would sleep has happened: it looks again, and then calls
-    /// this again. Sending or receiving ends the sleep; after a bell, the caller ends it by
-    /// [`Rings::wake`].
+    /// Otherwise the event for which it would sleep has happened, or the announcement is not visible
+    /// yet: it looks again, and then calls this again. Sending or receiving ends the sleep; after a
+    /// bell, the caller ends it by [`Rings::wake`].
     ///
     /// # Errors
     /// See [`RingError`]; the stream is of no use any more.

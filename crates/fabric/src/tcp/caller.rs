@@ -295,8 +295,8 @@ impl Caller {
         }
     }
 
-    /// Sets the socket's time-out to about the deadline. It calls the system only if the time-out
-    /// is much too short, or longer at all.
+    /// Sets the socket's time-out to about the deadline. It calls the system only if the present
+    /// time-out is much shorter, or is longer.
     fn be_patient(&mut self, direction: usize, deadline: Instant) -> io::Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {

@@ -146,7 +146,7 @@ impl Tcp {
             return Found::Something;
         }
         if !was_written && connection.is_written() {
-            // If the user must learn of the end, it does so now.
+            // If the peer must learn of the end, it does so now.
             note(&mut self.dirty, place, &mut connection.in_dirty);
         }
         let look = connection.look();

@@ -3,7 +3,7 @@
 //! | step | here | there |
 //! |---|---|---|
 //! | 1 | [`Domain::open`] | the same |
-//! | 2 | sends its [`Address`] over a link that has proved who is there | the same |
+//! | 2 | sends its [`Address`] over a link whose peer has proved its identity | the same |
 //! | 3 | [`Opening::connect`] with the peer's address | the same |
 //! | 4 | says so over that link, and waits until the peer does | the same |
 //!
@@ -144,8 +144,7 @@ impl Opening {
         })
     }
 
-    /// Does the same as [`Opening::connect`], for a connection without messages and reads of this
-    /// side.
+    /// Does the same as [`Opening::connect`], for a connection that this side does not use.
     pub(super) fn connect_line(self, peer: &Address) -> io::Result<Line> {
         self.meet(peer)?;
         Ok(self.line)

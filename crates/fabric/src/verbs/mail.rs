@@ -7,7 +7,7 @@
 //! |---|---|
 //! | 31 | 1: the message goes on in the next piece |
 //! | 30 | 1: there is no piece, only the count |
-//! | 0…29 | how many pieces the sender has received and made room for again, the lower bits of the count |
+//! | 0…29 | the number of pieces that the sender has received and made room for again: the lower bits of the count |
 //!
 //! Invariants:
 //! 1. A piece is sent only if there is memory for it: the pieces that were sent and are not counted

@@ -2,10 +2,10 @@
 //!
 //! | value | in | of the library | keeps |
 //! |---|---|---|---|
-//! | [`Context`] | this | a device that is open | |
+//! | [`Context`] | this | an open device | |
 //! | [`Domain`] | this | a protection domain | the context |
 //! | [`Registered`] | `registered` | memory that the device reaches | the domain |
-//! | [`Channel`] | `queue` | where events come | the context |
+//! | [`Channel`] | `queue` | a channel of events | the context |
 //! | [`Queue`] | `queue` | a queue of completions | the channel |
 //! | [`Pair`] | `pair` | a queue pair | its queues, the domain, and the memory that its work names |
 //!

@@ -54,8 +54,8 @@ impl Domain {
         })
     }
 
-    /// Reaches a peer's window. Returns the answer for which the peer waits before it requests
-    /// anything, too.
+    /// Reaches a peer's window. Also returns the answer for which the peer waits before it requests
+    /// anything.
     ///
     /// # Errors
     /// Returns an error if the grant does not come from a window, or if the two do not fit

@@ -328,7 +328,7 @@ impl Storm {
         for _ in 0..self.rng.u32(1..10) {
             let link = mine[self.rng.usize(..mine.len())];
             let sent = self.sent.get_mut(&link).unwrap();
-            // It does not take messages for links of others.
+            // The endpoint takes no messages on links of others.
             if end.send(link, &sent.to_le_bytes()).is_ok() {
                 *sent += 1;
             }

@@ -8,12 +8,12 @@
 //! | module | concept |
 //! |---|---|
 //! | `format` | the bytes of segments and frames, as tables |
-//! | `record` | what a frame holds |
-//! | `state` `entries` | what all records together say: entries, votes, members |
+//! | `record` | the contents of a frame |
+//! | `state` `entries` | the state that results from all records: entries, votes, members |
 //! | `files` | the segments: writing, going on in the next one, removing old ones |
-//! | `recover` | opening a log: what is cut, what is made durable |
-//! | `replay` | reading segments back, and what must hold between them |
-//! | `check` | what recovery would find, without changing anything |
+//! | `recover` | opening a log: cuts off its torn end, makes the rest durable |
+//! | `replay` | reading segments back, and the conditions between them |
+//! | `check` | the result of recovery, without changing anything |
 //! | `storage` | the log as Raft's library sees it |
 //!
 //! Invariants:
@@ -277,7 +277,7 @@ impl Log {
         self.remove_segments()
     }
 
-    /// Called after [`Log::open`] if there is a snapshot, from which the state is rebuilt. If the
+    /// Takes the newest snapshot, from which the state is rebuilt, after [`Log::open`]. If the
     /// snapshot is ahead of the log, because the process ended between the two, the log is replaced
     /// durably. Raft starts with the members of this snapshot, and applies the entries behind it.
     ///
@@ -300,7 +300,7 @@ impl Log {
         Ok(())
     }
 
-    /// Called after [`Log::open`] if there is no snapshot.
+    /// Checks, after [`Log::open`], that the log is complete without a snapshot.
     ///
     /// # Errors
     /// Returns an error if entries have been removed, which a snapshot must contain.

@@ -6,10 +6,10 @@
 //!
 //! | a blank member | does |
 //! |---|---|
-//! | has heard, since it was started, from every other one that it knows nothing, too | says so |
-//! | and hears the same of every other one, or that it has begun | begins, as one of the first members |
-//! | is invited by a leader, who has a place for it under a new number | begins under that number |
-//! | else | waits, and says what for |
+//! | has heard, since it was started, from every other member that it knows nothing, too | says so |
+//! | and hears the same of every other member, or that it has begun | begins, as one of the first members |
+//! | is invited by a leader, which has a place for it under a new number | begins under that number |
+//! | else | waits, and says for what |
 //!
 //! A member knows nothing if its disk is empty, or if it has begun and knows of no elected leader.
 //! If this has been true of all other members since this one was started, there is nothing that
@@ -28,7 +28,7 @@ use crate::status::raft_id;
 
 /// The interval at which the others are asked.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A node that has not said for so many intervals that it waits is not counted as waiting.
+/// A node that has not said for this many intervals that it waits is not counted as waiting.
 const LATELY: u32 = 20;
 
 /// See the module's description.

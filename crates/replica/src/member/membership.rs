@@ -5,7 +5,7 @@
 //! | add a node | a learner under a new number → a snapshot that knows it, behind which the log begins → invited, until it has caught up → it gets its vote, and the node's older numbers go, in one step |
 //! | remove a node | its number goes |
 //! | add a node that is a learner already, because the leader was lost meanwhile | goes on with it |
-//! | transfer | reads and groups stop; the other one is told to be elected |
+//! | transfer | reads and groups stop; the other member gets a message to start an election |
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

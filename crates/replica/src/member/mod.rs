@@ -4,17 +4,17 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | `founding` | how the first members begin, and how one whose disk is empty joins |
-//! | `incoming` | what other members send is checked |
-//! | `leading` | what was submitted goes into the log in groups; leadership begins and ends |
-//! | `turn` | what Raft wants done: append, sync, send, in this order |
+//! | `founding` | the start of the first members; the joining of a member whose disk is empty |
+//! | `incoming` | checks of other members' messages |
+//! | `leading` | submissions go into the log in groups; leadership begins and ends |
+//! | `turn` | the work that Raft asks for: append, sync, send, in this order |
 //! | `apply` | entries become state, on every member alike |
 //! | `reads` | rounds of messages that show that no other member leads; leases |
 //! | `snapshots` | making, sending, receiving and loading them |
-//! | `comparison` | whether all members have the same state |
-//! | `job` | work beside the member |
+//! | `comparison` | the comparison of all members' states |
+//! | `job` | background work |
 //! | `membership` | members come and go by command; leadership is handed over |
-//! | `report` | what it says of itself |
+//! | `report` | the member's status |
 //!
 //! The driver calls [`Member::receive`] for each message, and [`Member::turn`] when a message has
 //! come, something was submitted, or a turn is due ([`Member::due`]). Then it sends

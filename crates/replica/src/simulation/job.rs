@@ -5,12 +5,12 @@
 //! | observe | get, two to four keys | read skew, stale reads |
 //! | modify | get and put, one to three keys | lost updates |
 //! | cross | get two keys, put one of them | write skew |
-//! | overwrite | put, one to three keys | writes that are there in part |
+//! | overwrite | put, one to three keys | partial writes |
 //! | remove | get and delete a key | lost deletes |
 //! | watch | get and watch; then check and put, as another transaction | lost updates over transactions |
 //! | sweep | scan | phantoms |
-//! | flush | scan and flush | flushes that are there in part |
-//! | count | add to a counter | what is applied twice, or not at all |
+//! | flush | scan and flush | partial flushes |
+//! | count | add to a counter | additions that are applied twice, or not at all |
 //! | counts | get all counters | stale reads |
 //! | transfer | add to one account what is taken from another | money made or lost |
 //! | audit | get all accounts | as above |

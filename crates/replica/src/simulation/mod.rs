@@ -16,13 +16,13 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `plan` | what a seed decides beforehand |
-//! | `world` | what happens next |
+//! | `plan` | the decisions of a seed before the run |
+//! | `world` | the events in their order |
 //! | `node`, `machine`, `clock`, `volume` | nodes, their turns, clocks and disks |
 //! | `network` | messages between them |
 //! | `client`, `job`, `attempt` | transactions |
 //! | `admin` | changes of members |
-//! | `faults` | what goes wrong |
+//! | `faults` | the faults |
 //! | `book`, `finale` | the judgement |
 //! | `reached` | the points that runs should reach |
 

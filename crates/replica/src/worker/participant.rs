@@ -97,8 +97,9 @@ impl Participant for Worker {
         undecided
     }
 
-    /// Between entries the time stands still on a member that does not lead. Transactions of other
-    /// partitions that are coordinated here should have the current time.
+    /// Returns the partition's time, or the wall clock on a member that does not lead: there the
+    /// time stands still between entries, and transactions that are coordinated here should have
+    /// the current time.
     fn time_ms(&self) -> u64 {
         let time_ms = self.shared.engine.time_ms();
         if self.shared.tickets.is_serving() {

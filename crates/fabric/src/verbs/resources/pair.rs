@@ -61,8 +61,8 @@ pub(in crate::verbs) struct Pair {
 unsafe impl Send for Pair {}
 
 impl Pair {
-    /// Makes a pair with so many places. Without events no thread can sleep until something is
-    /// complete, and the pair needs no descriptor.
+    /// Makes a pair with these numbers of places. Without events no thread can sleep until
+    /// something is complete, and the pair needs no descriptor.
     pub(in crate::verbs) fn new(
         domain: &Arc<Domain>,
         sends: u32,
