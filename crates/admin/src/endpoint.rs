@@ -19,7 +19,6 @@
 //!    a `PUT` is read.
 //! 3. There are at most [`CONNECTIONS`]; one more closes the oldest, so that slow ones do not keep
 //!    others out.
-//!
 //! 4. A `PUT` that a web page has sent (it has an `Origin` header) is refused, so that a page that
 //!    an operator opens cannot change anything.
 //!

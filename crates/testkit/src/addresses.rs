@@ -110,7 +110,7 @@ mod tests {
     use crate::wait::SetOnDrop;
 
     #[test]
-    fn addresses_differ_and_nobody_listens_there() {
+    fn addresses_differ_and_no_process_listens_there() {
         let addresses = free_addresses(100).unwrap();
         let different: HashSet<_> = addresses.iter().collect();
         assert_eq!(different.len(), 100);

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_the_same_in_whatever_pieces_they_come() {
+    fn replies_do_not_depend_on_the_pieces_in_which_they_come() {
         let bytes = b"+OK\r\n*2\r\n:1\r\n*1\r\n$3\r\na\r\n\r\n-ERR no\r\n$0\r\n\r\n*0\r\n";
         for step in [1, 2, 3, 7, 100] {
             let mut client = client(bytes, step);
