@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names the commit of sources that do not lie in a repository.
+/// The variable that names the commit of sources that do not lie in a repository.
 const COMMIT: &str = "KUMIKI_COMMIT";
 
 fn main() {
@@ -26,7 +26,8 @@ fn is_plain(text: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"-_.+".contains(&b))
 }
 
-/// The profile's directory: `target/[TRIPLE/]PROFILE/build/…/out` is the script's.
+/// Returns the name of the profile's directory: this script's is
+/// `target/[TRIPLE/]PROFILE/build/…/out`.
 fn profile() -> String {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     let build = out.ancestors().find(|dir| dir.ends_with("build"));
@@ -36,13 +37,13 @@ fn profile() -> String {
         .unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// The workspace's root.
+/// Returns the workspace's root.
 fn root() -> PathBuf {
     let own = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     own.join("../..")
 }
 
-/// What git prints; `None` if it fails, or is missing.
+/// Returns the output of git; `None` if it fails, or is missing.
 fn git(args: &[&str]) -> Option<String> {
     let mut command = Command::new("git");
     command.arg("--no-optional-locks").args(args);
@@ -56,15 +57,16 @@ fn git(args: &[&str]) -> Option<String> {
     output.status.success().then(|| text.trim_end().to_owned())
 }
 
-/// The commit that is checked out, and has this run again when it or a source changes.
+/// Returns the commit that is checked out, and makes cargo run this script again when it or a
+/// source changes.
 fn from_git() -> Option<String> {
-    // Sources that were unpacked within a repository of something else have none.
+    // Sources that were unpacked within another repository have none.
     let top = fs::canonicalize(git(&["rev-parse", "--show-toplevel"])?).ok()?;
     if top != fs::canonicalize(root()).ok()? {
         return None;
     }
-    // Where these lie differs between a checkout and a further working tree of it. The log of HEAD
-    // grows with each commit and checkout, also while the branch is only in packed-refs.
+    // The places of these files differ between a checkout and a further working tree of it. The log
+    // of HEAD grows with each commit and checkout, also while the branch is only in packed-refs.
     let mut watched = vec![
         "HEAD".to_owned(),
         "logs/HEAD".to_owned(),
@@ -81,19 +83,20 @@ fn from_git() -> Option<String> {
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
     let mut status = vec!["status", "--porcelain", "--"];
     status.extend(sources.iter().filter_map(|path| path.to_str()));
-    // What cannot be judged is not called clean.
+    // If the state is not known, the sources are not called clean.
     let is_dirty = git(&status).is_none_or(|changes| !changes.is_empty());
     Some(commit + if is_dirty { "-dirty" } else { "" })
 }
 
-/// Has cargo run this again when the file changes. One that does not exist would run it always.
+/// Makes cargo run this script again when the file changes. A missing file would make it run
+/// always.
 fn watch(path: &Path) {
     if path.exists() {
         println!("cargo::rerun-if-changed={}", path.display());
     }
 }
 
-/// What programs are made of: manifests, and the crates' sources.
+/// Returns the files of which programs are made: manifests, and the crates' sources.
 fn sources() -> Vec<PathBuf> {
     let root = fs::canonicalize(root()).unwrap_or_default();
     let mut sources = vec![root.join("Cargo.toml"), root.join("Cargo.lock")];

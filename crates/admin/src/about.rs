@@ -1,15 +1,15 @@
-//! The program's version, and how it was built.
+//! The program's version and build.
 
 use crate::exposition::Samples;
 
-/// The version of Redis whose commands these are: clients choose what to send by it.
+/// The version of Redis whose commands the server supports: clients choose their commands by it.
 pub const REDIS_VERSION: &str = "7.0.15";
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Which sources a program was built from, and how. Only the program knows, and says so to what it
-/// starts.
+/// The sources from which a program was built, and the profile. Only the program knows them, and
+/// passes them to the parts that it starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Build {
     /// The commit of the sources; `unknown` if they did not lie in a repository.
@@ -19,7 +19,7 @@ pub struct Build {
 }
 
 impl Default for Build {
-    /// What the compiler knows without help: no commit, and if assertions are checked.
+    /// Returns what the compiler knows without help: no commit, and if assertions are checked.
     fn default() -> Build {
         Build {
             commit: "unknown",
@@ -32,10 +32,10 @@ impl Default for Build {
     }
 }
 
-/// The operating system and the processor that it was built for.
+/// The operating system and the processor for which it was built.
 pub const PLATFORM: [&str; 2] = [std::env::consts::OS, std::env::consts::ARCH];
 
-/// What runs, as the labels of a sample that is always 1.
+/// Adds a sample that is always 1, whose labels describe the program.
 pub fn describe(build: Build, out: &mut Samples<'_>) {
     let labels = [
         ("version", VERSION),

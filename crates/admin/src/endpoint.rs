@@ -1,29 +1,29 @@
-//! The admin endpoint: figures, health and build information over HTTP, for monitoring.
+//! The admin endpoint: metrics, health and build information over HTTP, for monitoring.
 //!
 //! | path | answer |
 //! |---|---|
-//! | `/metrics` | all figures in Prometheus's text format; 503 while the process is starting |
+//! | `/metrics` | all metrics in Prometheus's text format; 503 while the process is starting |
 //! | `/health`, `/health/ready` | 200 while requests are served as they should be; else 503 and why |
 //! | `/health/live` | 200 as long as the process answers |
-//! | `/log-level` | how much is logged; `PUT` changes it |
+//! | `/log-level` | the log level; `PUT` changes it |
 //! | `/build` | version, commit, profile and platform, as JSON |
 //! | `/` | a page that lists the others |
 //!
-//! It runs on a thread of its own, so that it answers also while all others are busy. It reads
-//! figures; the only thing that it changes is how much is logged.
+//! It runs on a thread of its own, so that it answers even if all others are busy. It reads
+//! metrics; the only thing that it changes is the log level.
 //!
-//! Whoever reaches it can waste its time but no more than that:
+//! A client that reaches it can waste its time, but no more than that:
 //! 1. A request is read in [`REQUEST_TIME`] and answered in [`CONNECTION_TIME`], or the connection
 //!    is closed. A connection serves one request.
-//! 2. A request's head has at most [`HEAD_BYTES`]; a body at most [`BODY_BYTES`], and
-//!    only that of a `PUT` is read.
+//! 2. A request's head has at most [`HEAD_BYTES`]; a body at most [`BODY_BYTES`], and only that of
+//!    a `PUT` is read.
 //! 3. There are at most [`CONNECTIONS`]; one more closes the oldest, so that slow ones do not keep
 //!    others out.
+//! 4. A `PUT` that a web page has sent (it has an `Origin` header) is refused, so that a page that
+//!    an operator opens cannot change anything.
 //!
-//! 4. A `PUT` that a web page has sent (it says its `Origin`) is refused, so that a page which an
-//!    operator looks at cannot change anything.
-//!
-//! There is no password and no encryption: it belongs on an address that only operators reach.
+//! There is no password and no encryption: the endpoint belongs on an address that only operators
+//! reach.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -49,31 +49,32 @@ use tokio::task::AbortHandle;
 use crate::about::{self, Build};
 use crate::exposition;
 
-/// What an endpoint tells of.
+/// The source of an endpoint's information.
 pub trait Subject: Send + Sync + 'static {
-    /// All figures, in Prometheus's text format.
+    /// Returns all metrics, in Prometheus's text format.
     fn metrics(&self) -> String;
 
-    /// Why requests are not served as they should be, in one line; `None` if they are.
+    /// Returns the reason why requests are not served as they should be, in one line; `None` if
+    /// they are.
     fn trouble(&self) -> Option<String>;
 }
 
-/// How much is logged, and a way to change it.
+/// The log level, and a way to change it.
 pub trait LogLevel: Send + Sync + 'static {
-    /// How much is logged now: a level, and after commas levels of single modules.
+    /// Returns the current log level, followed by levels of single modules after commas.
     fn get(&self) -> String;
 
-    /// Has so much be logged from now on.
+    /// Sets the log level.
     ///
     /// # Errors
-    /// What is wrong with `text`, in one line.
+    /// Returns an error, in one line, if `text` is not valid.
     fn set(&self, text: &str) -> Result<(), String>;
 }
 
-/// Why an endpoint cannot be had.
+/// The reason why an endpoint cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Anyone who can reach the address could read the figures.
+    /// Any machine that reaches the address could read the metrics.
     #[error(
         "the admin endpoint on {address} could be reached from other machines, and it asks for no \
          password: give --admin an address of 127.0.0.1, or --insecure to show anyone"
@@ -82,23 +83,24 @@ pub enum StartError {
         /// The address.
         address: SocketAddr,
     },
-    /// The address cannot be listened on.
+    /// The endpoint cannot listen on the address.
     #[error("cannot listen on {address}: {error}; choose another address by --admin")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the operating system.
         error: std::io::Error,
     },
-    /// The system refuses a thread or descriptors.
+    /// The operating system refuses a thread or descriptors.
     #[error("cannot start the thread of the admin endpoint: {0}")]
     Thread(#[from] std::io::Error),
 }
 
-/// Checks that an endpoint's address does not lie open to strangers, unless they are welcome.
+/// Checks that an endpoint's address cannot be reached from other machines, unless `insecure`
+/// allows that.
 ///
 /// # Errors
-/// [`StartError::Open`] if it does.
+/// Returns [`StartError::Open`] if it can.
 pub fn check(address: SocketAddr, insecure: bool) -> Result<(), StartError> {
     if insecure || is_loopback(address.ip()) {
         Ok(())
@@ -116,63 +118,65 @@ fn is_loopback(ip: IpAddr) -> bool {
     }
 }
 
-/// For the head of a request.
+/// The time limit for the head of a request.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
-/// For a whole connection.
+/// The time limit for a whole connection.
 const CONNECTION_TIME: Duration = Duration::from_secs(10);
-/// Bytes of a request's line and headers together.
+/// The limit on the bytes of a request's line and headers together.
 const HEAD_BYTES: usize = 16 * 1024;
-/// Bytes of a request's body.
+/// The limit on the bytes of a request's body.
 const BODY_BYTES: usize = 1024;
-/// Headers of a request.
+/// The limit on the headers of a request.
 const HEADERS: usize = 64;
-/// Connections at once.
+/// The limit on connections at a time.
 const CONNECTIONS: usize = 32;
-/// When the system has no descriptor left, accepting is tried again after this.
+/// The pause until accepting is tried again when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A running endpoint. It stops when this is dropped.
 ///
-/// It can be started before there is anything to serve, so that whoever watches a long recovery
-/// does not take it for a server that is dead.
+/// It can be started before there is anything to serve, so that an operator who watches a long
+/// recovery does not take the server for dead.
 pub struct Admin {
     address: SocketAddr,
     state: Arc<State>,
-    /// Dropped, it ends the thread.
+    /// Dropping it ends the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What connections share.
+/// The state that connections share.
 #[derive(Default)]
 struct State {
-    /// What `/build` shows.
+    /// The build that `/build` shows.
     build: Build,
-    /// What is told of, once there is something.
+    /// The source of information, once there is one.
     subject: OnceLock<Arc<dyn Subject>>,
-    /// How much is logged, if that can be changed.
+    /// The log level, if it can be changed.
     log: OnceLock<Arc<dyn LogLevel>>,
-    /// What is done before there is a subject.
+    /// The step of the start that is in progress before there is a subject.
     starting: Mutex<String>,
 }
 
-/// Says what a process that is starting is at. Clones speak for the same one.
+/// A handle that reports the progress of a start. Clones report for the same endpoint.
 #[derive(Clone)]
 pub struct Starting(Arc<State>);
 
 impl Starting {
-    /// What takes time now, in one line; `/health` shows it until there is a subject.
+    /// Sets the step that takes time now, in one line; `/health` shows it until there is a subject.
     pub fn tell(&self, what: impl Into<String>) {
         *self.0.starting.lock() = what.into();
     }
 }
 
 impl Admin {
-    /// Listens on `address` for a program of this `build`, and says that the process is starting until there is something to tell
-    /// of ([`Admin::attach`]). Whether the address lies open to strangers is told by [`check`].
+    /// Listens on `address` for a program of this `build`. The endpoint reports that the process is
+    /// starting until a subject is attached ([`Admin::attach`]). [`check`] tells if other machines
+    /// can reach the address.
     ///
     /// # Errors
-    /// The address cannot be listened on, or the system refuses a thread.
+    /// Returns an error if the address is not available, or if the operating system refuses a
+    /// thread.
     pub fn start(address: SocketAddr, build: Build) -> Result<Admin, StartError> {
         let refused = |error| StartError::Listen { address, error };
         let listener = std::net::TcpListener::bind(address).map_err(refused)?;
@@ -193,7 +197,7 @@ impl Admin {
                 match TcpListener::from_std(listener) {
                     Ok(listener) => {
                         let accepting = tokio::spawn(accept(listener, own));
-                        // An error says that the sender is gone, as it should be.
+                        // An error means that the sender is gone, which ends the endpoint as well.
                         let _ = stopped.await;
                         accepting.abort();
                     }
@@ -212,19 +216,19 @@ impl Admin {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What tells how the start goes.
+    /// Returns the handle that reports the progress of the start.
     #[must_use]
     pub fn starting(&self) -> Starting {
         Starting(Arc::clone(&self.state))
     }
 
-    /// From now on it tells of `subject`. An endpoint tells of the first one that it is given.
+    /// Reports `subject` from now on. Only the first subject counts.
     pub fn attach(&self, subject: Arc<dyn Subject>) {
         let first = self.state.subject.set(subject);
         debug_assert!(first.is_ok(), "an endpoint tells of one subject");
@@ -232,7 +236,7 @@ impl Admin {
 }
 
 impl Admin {
-    /// From now on `/log-level` shows and changes how much is logged. Only the first one counts.
+    /// Makes `/log-level` show and change this log level from now on. Only the first one counts.
     pub fn control_log(&self, level: Arc<dyn LogLevel>) {
         let first = self.state.log.set(level);
         debug_assert!(first.is_ok(), "a process has one log");
@@ -373,13 +377,13 @@ fn response(status: StatusCode, kind: &'static str, body: String) -> Response<Fu
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    // Every answer is of its moment.
+    // Every answer describes a moment.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
-/// Why requests are not served as they should be, in one line.
+/// Returns the reason why requests are not served as they should be, in one line.
 fn trouble(state: &State) -> Option<String> {
     let Some(subject) = state.subject.get() else {
         return Some(starting(state));
@@ -395,7 +399,8 @@ fn starting(state: &State) -> String {
     }
 }
 
-/// No other value of these needs escaping: versions and names of platforms.
+/// Describes the build as JSON. The other values, versions and names of platforms, need no
+/// escaping.
 fn describe(build: Build) -> String {
     let [system, processor] = about::PLATFORM;
     format!(

@@ -16,30 +16,30 @@ use std::time::Duration;
 /// The media type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What kind of figure it is.
+/// The type of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Only grows, or begins anew.
+    /// The value only grows, or begins anew.
     Counter,
-    /// Goes up and down.
+    /// The value goes up and down.
     Gauge,
-    /// How many of something lay below which bounds.
+    /// The metric counts values below several bounds.
     Histogram,
 }
 
-/// Figures of one name. `F` is how its samples are found.
+/// A metric with a name. `F` finds its samples.
 pub struct Family<F> {
-    /// As it stands in the text; that of a counter ends in `_total`.
+    /// The name, as in the text; that of a counter ends in `_total`.
     pub name: &'static str,
-    /// What kind it is.
+    /// The type of the metric.
     pub kind: Kind,
-    /// What it means, in one line.
+    /// The meaning, in one sentence.
     pub help: &'static str,
     /// Finds the samples.
     pub fill: F,
 }
 
-/// A figure that only grows.
+/// Makes a metric that only grows.
 pub const fn counter<F: Copy>(name: &'static str, help: &'static str, fill: F) -> Family<F> {
     let kind = Kind::Counter;
     Family {
@@ -50,7 +50,7 @@ pub const fn counter<F: Copy>(name: &'static str, help: &'static str, fill: F) -
     }
 }
 
-/// A figure that goes up and down.
+/// Makes a metric that goes up and down.
 pub const fn gauge<F: Copy>(name: &'static str, help: &'static str, fill: F) -> Family<F> {
     let kind = Kind::Gauge;
     Family {
@@ -61,11 +61,11 @@ pub const fn gauge<F: Copy>(name: &'static str, help: &'static str, fill: F) -> 
     }
 }
 
-/// Holds families to what readers of the text rest on, in tests: each name is there once, that of a
-/// counter and no other ends in `_total`, and what a figure means is one sentence.
+/// Checks in tests that families are as readers of the text require: each name occurs once, only
+/// the name of a counter ends in `_total`, and each help text is one sentence.
 ///
 /// # Panics
-/// If one of them is not so.
+/// Panics if one of them is not so.
 pub fn check<'f, F: 'f>(families: impl IntoIterator<Item = &'f Family<F>>) {
     let mut names = BTreeSet::new();
     for Family {
@@ -89,28 +89,28 @@ pub struct Samples<'a> {
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Samples<'_> {
-    /// The only sample.
+    /// Adds the only sample.
     pub fn add(&mut self, value: u64) {
         self.line("", &[], &value.to_string());
     }
 
-    /// The only sample, a time in seconds or another fraction.
+    /// Adds the only sample, a time in seconds or another fraction.
     pub fn seconds(&mut self, value: f64) {
         self.line("", &[], &value.to_string());
     }
 
-    /// One sample of several.
+    /// Adds one sample of several.
     pub fn labelled(&mut self, labels: Labels<'_>, value: u64) {
         self.line("", labels, &value.to_string());
     }
 
-    /// One sample of several, a time in seconds or another fraction.
+    /// Adds one sample of several, a time in seconds or another fraction.
     pub fn labelled_seconds(&mut self, labels: Labels<'_>, value: f64) {
         self.line("", labels, &value.to_string());
     }
 
-    /// A histogram of times. The first class counts those up to `first`, each further one those up
-    /// to twice the bound of the one before it, and the last one all that are longer.
+    /// Adds a histogram of times. The first class counts those up to `first`, each further one
+    /// those up to twice the bound of the previous one, and the last one all that are longer.
     pub fn histogram(
         &mut self,
         labels: Labels<'_>,
@@ -151,7 +151,7 @@ impl Samples<'_> {
     }
 }
 
-/// The whole text: for each family what `fill` adds to its samples.
+/// Returns the whole text: for each family the samples that `fill` adds.
 pub fn text<'f, F: 'f>(
     families: impl IntoIterator<Item = &'f Family<F>>,
     mut fill: impl FnMut(&'f Family<F>, &mut Samples<'_>),

@@ -1,11 +1,11 @@
-//! Figures and health over HTTP, for monitoring. It does not know whose they are.
+//! Metrics and health over HTTP, for monitoring. This crate does not know whose they are.
 //!
 //! | module | concept |
 //! |---|---|
 //! | `endpoint` | the HTTP endpoint, which asks a [`Subject`] |
 //! | [`exposition`] | Prometheus's text format |
 //! | [`about`] | the program's version and build |
-//! | [`process`] | what the operating system tells of the process |
+//! | [`process`] | the operating system's information about the process |
 //!
 //! Decision that binds this crate: `docs/decisions/0064-the-admin-endpoint-is-http-by-a-library.md`.
 

@@ -1,4 +1,4 @@
-//! What the operating system tells of this process.
+//! The operating system's information about this process.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::exposition::{self, Family, Samples, counter, gauge};
 
-/// Figures of the process; 0 where the system does not tell.
+/// Metrics of the process; 0 where the operating system does not provide a value.
 #[derive(Clone, Copy, Default)]
 pub struct Process {
     /// Processor time of its own, in seconds.
@@ -15,12 +15,12 @@ pub struct Process {
     pub system_seconds: f64,
     /// The memory that the system has given to it.
     pub resident_bytes: u64,
-    /// Descriptors that may be open; [`u64::MAX`] without a limit.
+    /// The number of descriptors that may be open; [`u64::MAX`] without a limit.
     pub max_descriptors: u64,
 }
 
 impl Process {
-    /// The process as it is now.
+    /// Returns the metrics of the process now.
     #[must_use]
     pub fn now() -> Process {
         let (user_seconds, system_seconds) = cpu_seconds().unwrap_or_default();
@@ -41,7 +41,7 @@ fn resident_bytes() -> Option<u64> {
 
 fn cpu_seconds() -> Option<(f64, f64)> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name, in parentheses, may hold blanks; fields are counted behind it.
+    // The name, in parentheses, may contain blanks; the fields are counted behind it.
     let mut fields = text[text.rfind(')')? + 1..]
         .split_ascii_whitespace()
         .skip(11);
@@ -52,16 +52,16 @@ fn cpu_seconds() -> Option<(f64, f64)> {
     Some((seconds()?, seconds()?))
 }
 
-/// Descriptors that are open. Not among the others, because it takes the longer the more there
-/// are.
+/// Returns the number of open descriptors. It is not among the other metrics, because the time that
+/// it takes grows with the number.
 #[must_use]
 pub fn open_descriptors() -> Option<u64> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
-    // Reading the directory took one.
+    // Reading the directory took one descriptor.
     Some(entries.saturating_sub(1))
 }
 
-/// What the families of a process are filled from.
+/// The source of the samples of a process.
 struct Told<'a> {
     process: &'a Process,
     started: SystemTime,
@@ -69,7 +69,7 @@ struct Told<'a> {
 
 type Fill = fn(&Told<'_>, &mut Samples<'_>);
 
-/// Under the names that Prometheus's own libraries use.
+/// The metrics have the names that Prometheus's own libraries use.
 const FAMILIES: &[Family<Fill>] = &[
     counter(
         "process_cpu_seconds_total",
@@ -109,7 +109,7 @@ const FAMILIES: &[Family<Fill>] = &[
     ),
 ];
 
-/// The families of every process, as text: of this one, which began to serve at `started`.
+/// Returns the metrics of the process as text; it began to serve at `started`.
 #[must_use]
 pub fn text(process: &Process, started: SystemTime) -> String {
     let told = Told { process, started };

@@ -1,7 +1,7 @@
-//! Which commit a program was built from, and with which profile.
+//! The commit from which a program was built, and the profile.
 //!
 //! The build script asks git. It runs again when the commit or a source changes; so only binaries
-//! use this crate, and give libraries what they need as parameters.
+//! use this crate, and pass the values to libraries as parameters.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! What a message costs: the time of a round trip, and processor time on both sides, over TCP and
-//! through shared memory, beside a bare TCP connection.
+//! Measures the cost of a message: the time of a round trip, and processor time on both sides, over
+//! TCP and through shared memory, beside a bare TCP connection.
 //!
-//! `cargo bench --package kumiki-fabric --bench roundtrip -- [ROUNDS]`: the ways take turns, batch by
-//! batch, so that whatever else the machine does meets all alike. Each is asked by a runtime (links
-//! in a poll) and by a client that blocks, with one message under way, and with several. Told are
-//! the median and the 99th percentile of the time until an answer, and the processor time that a
-//! message takes on the side that asks and on the one that answers.
+//! `cargo bench --package kumiki-fabric --bench roundtrip -- [ROUNDS]`: the transports take turns,
+//! batch by batch, so that other work of the machine affects all of them alike. Each is used by a
+//! runtime (links in a poll) and by a client that blocks, with one message in flight, and with
+//! several. The output has the median and the 99th percentile of the time until an answer, and the
+//! processor time that a message takes on the asking side and on the answering side.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
@@ -24,11 +24,11 @@ use mio::{Events, Poll, Token};
 use rustix::time::{ClockId, clock_gettime};
 
 const SIZES: [usize; 3] = [64, 1024, 8192];
-/// Messages under way.
+/// The numbers of messages in flight.
 const DEPTHS: [usize; 2] = [1, 16];
-/// Round trips of one kind before the others' turn.
+/// The number of round trips over one transport before the next one has its turn.
 const BATCH: usize = 200;
-/// The node tells so often how much processor time it has taken.
+/// The interval at which the node publishes its processor time.
 const TELL: Duration = Duration::from_millis(1);
 
 fn main() {
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// Measures all ways with messages of one size.
+/// Measures all transports with messages of one size.
 fn compare(size: usize, depth: usize, rounds: usize) {
     let mut ways: Vec<Measured> = vec![
         Measured::new("bare tcp", serve_bare(size), |at, _| {
@@ -71,13 +71,13 @@ fn compare(size: usize, depth: usize, rounds: usize) {
     }
 }
 
-/// Somebody who asks, and takes answers in the order of its questions.
+/// A client that sends questions, and takes answers in the order of its questions.
 trait Asks {
     fn ask(&mut self, message: &[u8]);
     fn take(&mut self, size: usize);
 }
 
-/// A thread that answers, and how much processor time it has taken.
+/// A thread that answers, and its processor time.
 struct Server {
     address: SocketAddr,
     time: Arc<AtomicU64>,
@@ -85,7 +85,7 @@ struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A way, and what was measured.
+/// A transport, and its measurements.
 struct Measured {
     name: &'static str,
     server: Server,
@@ -181,7 +181,7 @@ impl Server {
         }
     }
 
-    /// Waits until it has told of the time that it has taken so far.
+    /// Waits until the server has published its processor time, and returns it.
     fn rest(&self) -> Duration {
         std::thread::sleep(TELL * 5);
         Duration::from_nanos(self.time.load(Ordering::Relaxed))
@@ -196,14 +196,14 @@ impl Drop for Server {
     }
 }
 
-/// What a thread tells of itself.
+/// The means by which a thread publishes its processor time.
 struct Meter {
     time: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
 }
 
 impl Meter {
-    /// Returns whether it is to go on.
+    /// Publishes the processor time. Returns `true` if the thread is to go on.
     fn tell(&self) -> bool {
         let nanos = thread_time().as_nanos() as u64;
         self.time.store(nanos, Ordering::Relaxed);
@@ -216,7 +216,7 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Sends everything back that comes on one connection.
+/// Sends back everything that comes on one connection.
 fn serve_bare(size: usize) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
     let address = listener.local_addr().expect("has an address");
@@ -280,7 +280,7 @@ struct End {
     inbox: Inbox,
     started: Instant,
     link: Option<Link>,
-    /// Messages that have come and were not taken yet.
+    /// The number of messages that have come and were not taken yet.
     come: usize,
 }
 
@@ -313,7 +313,7 @@ impl End {
         end
     }
 
-    /// Waits for what comes, as a runtime does.
+    /// Waits for messages as a runtime does.
     fn turn(&mut self, patience: Option<Duration>) {
         let timeout = self.tcp.timeout(self.started.elapsed());
         let timeout = timeout.into_iter().chain(patience).min();

@@ -21,8 +21,8 @@
 //! | 5 | mailbox | a grant, see [`memory`](crate::memory); empty: there is none |
 //! | 6 | ready | 1 byte: 1 if messages travel through the mailboxes, else 0 |
 //!
-//! The last two are there if both peers know a way for messages besides the connection; then the
-//! initiator ends the handshake with *ready*.
+//! *mailbox* and *ready* are sent if both peers know a way for messages besides the connection;
+//! then the initiator ends the handshake with *ready*.
 //!
 //! A greeting has 48 bytes:
 //!
@@ -43,8 +43,8 @@
 //! | 0 | 4 | length of the message |
 //! | 4 | | the message |
 //!
-//! Where they travel through mailboxes, bytes on the connection mean nothing but that the receiver
-//! is to wake and look; the connection's end is the link's.
+//! If messages travel through mailboxes, bytes on the connection only wake the receiver, which then
+//! looks into its mailbox. The end of the connection is the end of the link.
 //!
 //! **What stays the same in all versions**: the header of handshake frames, their greatest length,
 //! and kind 0 with its body. So peers of two versions understand each other's refusal. Everything
@@ -55,10 +55,10 @@ mod greeting;
 use crate::memory::Grant;
 pub use greeting::{Greeting, Ways};
 
-/// How a handshake frame begins. The first byte is no text's, the last one notices programs that
-/// translate ends of lines.
+/// The first bytes of a handshake frame. The first of them occurs in no text. The last one reveals
+/// programs that translate ends of lines.
 pub const MAGIC: [u8; 8] = *b"\x89kumiki\n";
-/// The version of the protocol that is spoken here.
+/// The version of the protocol of this release.
 pub const VERSION: u16 = 2;
 /// Bytes of a handshake frame before its body.
 pub const HEADER: usize = 16;
@@ -74,43 +74,43 @@ const CODE: usize = 2;
 /// A frame of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// Ends the connection, and says why.
+    /// Ends the connection, with a reason.
     Refusal(Code, String),
-    /// The initiator's first word.
+    /// The initiator's first message.
     Hello(Greeting),
-    /// The acceptor's.
+    /// The acceptor's first message.
     Challenge(Greeting),
-    /// The initiator knows the secret.
+    /// Proves that the initiator knows the secret.
     Proof([u8; PROOF]),
-    /// The acceptor knows it, too, and takes messages.
+    /// Proves that the acceptor knows the secret, too. It takes messages from now on.
     Welcome([u8; PROOF]),
-    /// Where the sender would find what the receiver has to say; or that this cannot be.
+    /// The place of the mailbox that the receiver may write; `None` if there is none.
     Mailbox(Option<Grant>),
-    /// Whether messages travel through the mailboxes.
+    /// `true` if messages travel through the mailboxes.
     Ready(bool),
 }
 
-/// Why a connection is refused, for programs.
+/// The reason why a connection is refused, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Code {
     /// A reason that this version does not know.
     Other = 0,
-    /// Another version of the protocol.
+    /// The peer speaks another version of the protocol.
     Version = 1,
-    /// Another cluster.
+    /// The peer belongs to another cluster.
     Cluster = 2,
-    /// Another secret.
+    /// The peer has another secret.
     Secret = 3,
-    /// Not this protocol, or bytes that have no meaning in it.
+    /// The bytes are not this protocol, or have no meaning in it.
     Garbage = 4,
-    /// Not the node that was meant, or one that cannot be.
+    /// The node is not the one that was wanted, or is not a possible one.
     Node = 5,
-    /// Too many connections that have not proved who they are.
+    /// There are too many connections that have not authenticated.
     Busy = 6,
     /// The handshake took too long.
     Late = 7,
-    /// Messages cannot travel in the way that was asked for.
+    /// Messages cannot travel in the way that was requested.
     Way = 8,
 }
 
@@ -133,16 +133,16 @@ impl Code {
     }
 }
 
-/// What is wrong with bytes that should be a frame of the handshake.
+/// The flaw of bytes that should be a frame of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Flaw {
-    /// They do not begin as a frame does.
+    /// The bytes do not begin as a frame does.
     #[error("the bytes do not begin as a frame of the fabric does")]
     Magic,
-    /// They are a frame of another version.
+    /// The bytes are a frame of another version.
     #[error("the frame is of version {0} of the protocol")]
     Version(u16),
-    /// They are a frame that has no meaning.
+    /// The bytes are a frame that has no meaning.
     #[error("the frame has no meaning")]
     Meaning,
 }
@@ -183,11 +183,12 @@ impl Frame {
         }
     }
 
-    /// Reads the frame at the beginning of `bytes`, and tells where it ends; `None` as long as it
-    /// is not whole.
+    /// Reads the frame at the beginning of `bytes`. Returns it with the offset of its end; `None`
+    /// if it is not whole yet.
     ///
     /// # Errors
-    /// The [`Flaw`] says why it never will be one. It is found as early as it can be.
+    /// Returns the [`Flaw`] because of which the bytes can never be a frame. It is found as early
+    /// as possible.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Flaw> {
         let known = bytes.len().min(MAGIC.len());
         if bytes[..known] != MAGIC[..known] {
@@ -234,12 +235,12 @@ impl Frame {
     }
 }
 
-/// As much of a text as a refusal has room for.
+/// Returns as much of a text as a refusal can hold.
 fn clipped(text: &str) -> &str {
     &text[..text.floor_char_boundary(BODY_MAX - CODE)]
 }
 
-/// A stranger's text, fit for a log: it can neither break lines nor drive a terminal.
+/// Makes a peer's text fit for a log: it can neither break lines nor control a terminal.
 fn readable(text: &[u8]) -> String {
     String::from_utf8_lossy(text)
         .chars()
@@ -247,7 +248,7 @@ fn readable(text: &[u8]) -> String {
         .collect()
 }
 
-/// The length of the message at the beginning of `bytes`; `None` as long as it is not known.
+/// Returns the length of the message at the beginning of `bytes`; `None` if it is not known yet.
 #[inline]
 #[must_use]
 pub fn message_len(bytes: &[u8]) -> Option<usize> {
@@ -255,10 +256,10 @@ pub fn message_len(bytes: &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes(*len) as usize)
 }
 
-/// What stands before a message of `len` bytes.
+/// Returns the header of a message of `len` bytes.
 ///
 /// # Panics
-/// If the length does not fit its field; limits see to it that it does.
+/// Panics if the length does not fit its field; limits prevent that.
 #[inline]
 #[must_use]
 pub fn message_head(len: usize) -> [u8; LENGTH] {
@@ -310,7 +311,7 @@ mod tests {
         }
     }
 
-    /// Other versions rest on these bytes: they must never change.
+    /// Other versions rely on these bytes: they must never change.
     #[test]
     fn a_refusal_is_the_same_in_all_versions() {
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Entry points for fuzzing what reads frames. They panic when a promise is broken.
+//! Entry points for fuzzing the code that reads frames. They panic when a promise is broken.
 
 use std::io::{self, ErrorKind, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,21 +13,21 @@ use crate::messages::{Event, Link, Peer};
 use crate::ring::{CONTROL, Rings, Until};
 use crate::tcp::arrival::{Arrival, Progress};
 
-/// The longest message that fuzzing allows: so long that there are messages that are gathered.
+/// The longest message that fuzzing allows: long enough that some messages are gathered.
 const LIMIT: usize = 40 << 10;
 
-/// Reads `bytes` as a frame of the handshake, and as what a stranger says to a node that accepts
-/// and to one that initiates: whole, and byte by byte.
+/// Reads `bytes` as a frame of the handshake, and as the input of a stranger to a node that accepts
+/// and to one that initiates: as a whole, and byte by byte.
 ///
 /// # Panics
-/// If the pieces make a difference, a frame is not written as it was read, or somebody who does
-/// not know the secret has proved that he does.
+/// Panics if the pieces make a difference, if a frame is not written as it was read, or if a peer
+/// that does not know the secret has proved that it does.
 pub fn fuzz_handshake(bytes: &[u8]) {
     if let Ok(Some((frame, end))) = Frame::decode(bytes) {
         let mut again = Vec::new();
         frame.encode(&mut again);
         if let Frame::Refusal(..) = frame {
-            // It may be of any version, with any code; the text was made fit for a log.
+            // The refusal may be of any version, with any code; its text was made fit for a log.
             let reread = Frame::decode(&again).map(|read| read.map(|(frame, _)| frame));
             assert!(matches!(reread, Ok(Some(Frame::Refusal(..)))));
         } else {
@@ -43,7 +43,7 @@ pub fn fuzz_handshake(bytes: &[u8]) {
     }
 }
 
-/// Lets a stranger talk to a node, in pieces. Returns what the node says and thinks.
+/// Lets a stranger talk to a node, in pieces. Returns the node's answer and its error.
 fn greet(bytes: &[u8], accepts: bool, piece: usize) -> (Vec<u8>, Option<String>) {
     let identity = Identity {
         me: Peer::Node(NodeId(1)),
@@ -73,11 +73,11 @@ fn greet(bytes: &[u8], accepts: bool, piece: usize) -> (Vec<u8>, Option<String>)
     (out, None)
 }
 
-/// Reads what follows the first four of `bytes` as messages that arrive in pieces, whose lengths
-/// those four choose.
+/// Reads `bytes`, except for the first four, as messages that arrive in pieces. The first four
+/// bytes choose the lengths of the pieces.
 ///
 /// # Panics
-/// If other messages are found than are there.
+/// Panics if other messages are found than are there.
 pub fn fuzz_messages(bytes: &[u8]) {
     let (cuts, stream) = bytes.split_at(bytes.len().min(4));
     let mut source = Pieces {
@@ -105,8 +105,8 @@ pub fn fuzz_messages(bytes: &[u8]) {
 /// sends, receives, and goes to sleep.
 ///
 /// # Panics
-/// If more is received than a ring can hold for each look at it, or more is sent than it has room
-/// for.
+/// Panics if more is received than a ring can hold for each look at it, or if more is sent than
+/// there is space for.
 pub fn fuzz_ring(bytes: &[u8]) {
     const WORDS: usize = CONTROL + 32;
     let mailbox = || -> Box<[AtomicU64]> { (0..WORDS).map(|_| AtomicU64::new(0)).collect() };
@@ -132,7 +132,7 @@ pub fn fuzz_ring(bytes: &[u8]) {
     }
 }
 
-/// Memory that swallows what is written.
+/// Memory that discards what is written.
 struct Sink(usize);
 
 impl RemoteMemory for Sink {
@@ -163,7 +163,7 @@ impl Remote for Sink {
 /// Reads `bytes` as a grant.
 ///
 /// # Panics
-/// If it is not written as it was read.
+/// Panics if the grant is not written as it was read.
 pub fn fuzz_grant(bytes: &[u8]) {
     if let Some(grant) = Grant::decode(bytes) {
         let mut again = Vec::new();
@@ -172,7 +172,7 @@ pub fn fuzz_grant(bytes: &[u8]) {
     }
 }
 
-/// The messages at the beginning of a stream, and whether one that is too long follows.
+/// Returns the messages at the beginning of a stream, and `true` if one that is too long follows.
 fn split(mut stream: &[u8]) -> (Vec<&[u8]>, bool) {
     let mut messages = Vec::new();
     while let Some(len) = message_len(stream) {
@@ -221,7 +221,7 @@ mod tests {
         Grant::new(Kind::Shm, Access::Write, 9, [3; 16], b"somewhere")
     }
 
-    /// Frames as peers write them.
+    /// Returns frames as peers write them.
     fn frames() -> Vec<Vec<u8>> {
         let greeting = |peer, cluster| Greeting {
             peer,
@@ -247,7 +247,7 @@ mod tests {
         frames.iter().map(encode).collect()
     }
 
-    /// The corpus is what peers write; it is written again when the encoding changes.
+    /// The corpus has the bytes that peers write; it is written again when the encoding changes.
     #[test]
     fn the_corpus_is_of_this_encoding() {
         let names = [
@@ -287,8 +287,8 @@ mod tests {
         let mut bytes = Vec::new();
         grant().encode(&mut bytes);
         inputs.push(("grants/grant".into(), bytes));
-        // Words of a mailbox: where, shifted by, and two bytes. A record, a size without one, a
-        // count of what was taken, and a peer that sleeps.
+        // The words of a mailbox: place, shift, and two bytes. There is a record, a size without a
+        // record, a count of words that were taken, and a peer that sleeps.
         let word = |place, shift, high, low| [place, shift, high, low];
         let begin = CONTROL as u8;
         for (name, words) in [

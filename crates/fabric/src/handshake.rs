@@ -1,27 +1,30 @@
-//! How peers prove who they are: a challenge and its answer, in both directions.
+//! The proof of identity: a challenge and its answer, in both directions.
 //!
 //! | step | from | frame | says |
 //! |---|---|---|---|
-//! | 1 | initiator | hello | who it is, its cluster, its nonce |
-//! | 2 | acceptor | challenge | who it is, its cluster, its nonce |
+//! | 1 | initiator | hello | its identity, its cluster, its nonce |
+//! | 2 | acceptor | challenge | its identity, its cluster, its nonce |
 //! | 3 | initiator | proof | HMAC-SHA256 of `kumiki fabric proof`, hello and challenge under the secret |
 //! | 4 | acceptor | welcome | HMAC-SHA256 of `kumiki fabric welcome`, hello and challenge under the secret |
 //!
-//! After step 4 both have proved that they know the secret, on this connection (the nonces are
-//! new), and as what they said to be (hello and challenge are part of what is proved). The initiator
-//! proves first, so that who merely connects learns nothing to try secrets on.
+//! After step 4 both peers have proved that they know the secret. The proof holds for this
+//! connection (the nonces are new) and for the identities that they claimed (hello and challenge
+//! are part of the proof). The initiator proves first, so that a stranger that connects gets
+//! nothing against which it could try secrets.
 //!
-//! Clients have a secret of their own ([`client_secret`]): who knows only that one is no node. The
-//! secret of nodes is accepted from clients, too.
+//! Clients have a secret of their own ([`client_secret`]): a peer that knows only this secret
+//! cannot act as a node. The secret of nodes is accepted from clients, too.
 //!
-//! Both tell which ways for messages they know besides the connection, as part of what is proved.
-//! What they make of those follows the handshake.
+//! Both peers state the ways for messages that they know besides the connection, as part of the
+//! proof. The choice of a way follows the handshake.
 //!
-//! Either refuses at any step: with a refusal frame that says why and what to do, and in its log.
+//! Either peer may refuse at any step: with a refusal frame that says why and what to do, and in
+//! its log.
 //!
 //! **What this does not give.** The messages that follow are neither encrypted nor authenticated
-//! one by one: who can read or change what travels on the network reads and changes messages. Who
-//! knows the secret of nodes can say to be any node. Use a network that is trusted.
+//! one by one: an attacker that can read or change the traffic of the network can read and change
+//! messages. A peer that knows the secret of nodes can claim to be any node. Use a network that is
+//! trusted.
 
 use base::NodeId;
 use hmac::{Hmac, KeyInit, Mac};
@@ -30,13 +33,13 @@ use sha2::Sha256;
 use crate::frame::{Code, Flaw, Frame, Greeting, PROOF, VERSION, Ways};
 use crate::messages::Peer;
 
-/// What all nodes of a cluster know, or all its clients, and no one else. May be empty, which proves
-/// nothing.
+/// The secret that only the nodes of a cluster know, or only its clients. It may be empty, which
+/// proves nothing.
 #[derive(Clone)]
 pub struct Secret(Hmac<Sha256>);
 
 impl Secret {
-    /// The secret that consists of these bytes.
+    /// Makes a secret of these bytes.
     #[must_use]
     pub fn new(bytes: impl AsRef<[u8]>) -> Secret {
         let key = Hmac::new_from_slice(bytes.as_ref());
@@ -54,7 +57,7 @@ impl Secret {
         self.mac(label, transcript).finalize().into_bytes().into()
     }
 
-    /// Takes as long for a wrong proof as for a right one.
+    /// Checks a proof. It takes as long for a wrong proof as for a right one.
     fn verify(&self, label: &str, transcript: &[u8], proof: &[u8; PROOF]) -> bool {
         self.mac(label, transcript).verify_slice(proof).is_ok()
     }
@@ -66,8 +69,8 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Returns the secret that clients of nodes with `secret` prove, as 64 hexadecimal digits. It does not
-/// reveal `secret`. Of an empty secret it is empty.
+/// Returns the secret that clients of nodes with `secret` prove, as 64 hexadecimal digits. It does
+/// not reveal `secret`. For an empty secret it is empty.
 #[must_use]
 pub fn client_secret(secret: &str) -> String {
     if secret.is_empty() {
@@ -81,30 +84,30 @@ const CLIENT: &str = "kumiki fabric client secret";
 const INITIATOR: &str = "kumiki fabric proof";
 const ACCEPTOR: &str = "kumiki fabric welcome";
 
-/// Who somebody is, and how it proves that.
+/// The identity of a peer, and the means to prove it.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// A node, or a client.
     pub me: Peer,
-    /// The cluster's fingerprint; `None` for a client that takes any.
+    /// The cluster's fingerprint; `None` for a client that accepts any.
     pub cluster: Option<u64>,
-    /// What is proved.
+    /// The secret that is proved.
     pub secret: Secret,
-    /// What clients that connect may prove instead, without being taken for nodes.
+    /// The secret that clients may prove instead when they connect; they are not taken for nodes.
     pub clients: Option<Secret>,
-    /// Ways for messages that it knows besides the connection.
+    /// Ways for messages that the peer knows besides the connection.
     pub ways: Ways,
 }
 
-/// Why there is no link.
+/// The reason why there is no link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{text}", if *.here { "" } else { "refused by the peer: " })]
 pub struct Refused {
-    /// For programs.
+    /// The reason for programs.
     pub code: Code,
-    /// For people: what is wrong, and what to do.
+    /// The reason for people: what is wrong, and what to do.
     pub text: String,
-    /// Whether it was refused here; else by the peer.
+    /// `true` if it was refused here, `false` if the peer refused it.
     pub here: bool,
 }
 
@@ -117,7 +120,7 @@ impl Refused {
         }
     }
 
-    /// The frame that tells the peer.
+    /// Returns the frame that tells the peer.
     pub(crate) fn frame(&self) -> Frame {
         Frame::Refusal(self.code, self.text.clone())
     }
@@ -151,7 +154,7 @@ impl Refused {
         Refused::here(Code::Late, text)
     }
 
-    /// The way on which the options insist is not there.
+    /// Makes the refusal for a way that the options require and that is not available.
     pub(crate) fn way(asked: &str, why: &str) -> Refused {
         let text = format!(
             "{asked} was asked for and cannot be used: {why}; ask for auto or tcp where peers have \
@@ -166,36 +169,36 @@ impl Refused {
     }
 }
 
-/// Who is at the other end, as it has proved.
+/// The identity that the peer has proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proved {
     /// A node, or a client.
     pub peer: Peer,
-    /// The fingerprint of its cluster; `None` if it takes any.
+    /// The fingerprint of its cluster; `None` if it accepts any.
     pub cluster: Option<u64>,
     /// Ways for messages that both know besides the connection.
     pub ways: Ways,
 }
 
-/// One side of a handshake: it is given the bytes that arrive, and gives those to be sent.
+/// One side of a handshake: it takes the bytes that arrive, and returns those to be sent.
 #[derive(Debug)]
 pub struct Handshake {
     side: Side,
-    /// The frames of steps 1 and 2, as far as they were said.
+    /// The frames of steps 1 and 2, as far as they were sent.
     transcript: Vec<u8>,
-    /// What the peer says of itself.
+    /// The peer's greeting.
     greeting: Option<Greeting>,
 }
 
 #[derive(Debug)]
 enum Side {
-    /// Wants this node; any, if none.
+    /// Wants this node; `None` accepts any.
     Initiator(Option<NodeId>),
     Acceptor([u8; PROOF]),
 }
 
 impl Handshake {
-    /// Begins a handshake with somebody who accepts; `wanted` is the node that should answer.
+    /// Begins a handshake as the initiator; `wanted` is the node that should answer.
     pub fn initiate(
         identity: &Identity,
         wanted: Option<NodeId>,
@@ -218,7 +221,7 @@ impl Handshake {
         }
     }
 
-    /// Waits for somebody to begin one.
+    /// Waits for a peer to begin a handshake.
     #[must_use]
     pub fn accept(nonce: [u8; PROOF]) -> Handshake {
         Handshake {
@@ -228,11 +231,12 @@ impl Handshake {
         }
     }
 
-    /// Goes on with what has arrived, and tells how much of it was used. Once there is a peer, what
-    /// follows is messages.
+    /// Goes on with the bytes that have arrived, and returns how many of them were used. Once the
+    /// peer is known, the bytes that follow are messages.
     ///
     /// # Errors
-    /// There will be no link; what is to be sent ends with the refusal if it was refused here.
+    /// Returns an error if there will be no link. If it was refused here, the output ends with the
+    /// refusal.
     pub fn advance(
         &mut self,
         identity: &Identity,
@@ -398,8 +402,8 @@ mod tests {
 
     type Outcome = Result<Option<Proved>, Refused>;
 
-    /// Lets both talk until neither has anything to say, in pieces of `piece` bytes. `tamper`
-    /// changes what travels.
+    /// Lets both talk until neither has anything to send, in pieces of `piece` bytes. `tamper`
+    /// changes the bytes in transit.
     fn talk(
         a: &Identity,
         wanted: Option<NodeId>,
@@ -528,9 +532,9 @@ mod tests {
         }
     }
 
-    /// Every bit of the handshake is proved: changing one makes an end of it.
+    /// Every bit of the handshake is proved: changing one ends the handshake.
     #[test]
-    fn whoever_changes_the_handshake_breaks_it() {
+    fn a_changed_handshake_is_refused() {
         let a = identity(node(1), Some(5), "s");
         let b = identity(node(2), Some(5), "s");
         for at in 0..112 {
@@ -543,13 +547,13 @@ mod tests {
                     seen += if to_b == at_b { bytes.len() } else { 0 };
                 };
                 let (at_a, _) = talk(&a, Some(NodeId(2)), &b, usize::MAX, &mut tamper);
-                // A length that grew makes it wait for ever, as a lost connection does.
+                // A length that was increased makes it wait for ever, as a lost connection does.
                 assert!(!matches!(at_a, Ok(Some(_))), "byte {at}, to b: {at_b}");
             }
         }
     }
 
-    /// What was recorded cannot be played again to somebody with another nonce.
+    /// A recorded handshake cannot be replayed to a peer with another nonce.
     #[test]
     fn a_replay_is_refused() {
         let a = identity(node(1), Some(5), "s");

@@ -1,12 +1,12 @@
-//! What has happened on links, in order.
+//! The events of links, in order.
 //!
-//! Short messages lie one behind the other in one buffer, which implementations read into
-//! directly; a long one keeps the memory in which it was gathered. So a message is copied at most
-//! once between the system and who handles it, and not at all if it came whole.
+//! Short messages lie in sequence in one buffer, which implementations read into directly; a long
+//! one keeps the memory in which it was gathered. So a message is copied at most once between the
+//! system and its handler, and not at all if it came whole.
 //!
 //! | part | holds |
 //! |---|---|
-//! | `bytes[..filled]` | what entries refer to, and gaps between them |
+//! | `bytes[..filled]` | the bytes to which entries refer, and gaps between them |
 //! | `bytes[filled..]` | memory to read into, kept initialised |
 //! | `entries` | the events, in their order |
 
@@ -14,13 +14,13 @@ use std::ops::Range;
 
 use crate::messages::{Event, Link, Peer};
 
-/// Filled by [`Messages::receive`](crate::Messages::receive). Keeps its memory.
+/// Holds the events that [`Messages::receive`](crate::Messages::receive) adds. Keeps its memory.
 #[derive(Default, Debug)]
 pub struct Inbox {
     bytes: Vec<u8>,
     filled: usize,
     entries: Vec<(Link, Entry)>,
-    /// Bytes of messages that lie outside `bytes`.
+    /// The bytes of messages that lie outside `bytes`.
     outside: usize,
 }
 
@@ -55,7 +55,7 @@ impl Inbox {
         self.entries.push((link, Entry::Long(message)));
     }
 
-    /// At least `len` bytes of memory behind what is filled.
+    /// Returns at least `len` bytes of memory behind the filled part.
     #[inline]
     pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
         if self.bytes.len() - self.filled < len {
@@ -64,34 +64,34 @@ impl Inbox {
         &mut self.bytes[self.filled..]
     }
 
-    /// Where the filled part ends.
+    /// Returns the end of the filled part.
     #[inline]
     pub(crate) fn filled(&self) -> usize {
         self.filled
     }
 
-    /// Says that `bytes[..to]` is filled; `to` may lie within what is already, of which no entry
-    /// refers to the rest.
+    /// Sets the end of the filled part; `to` may lie within the filled part if no entry refers to
+    /// the rest.
     #[inline]
     pub(crate) fn fill(&mut self, to: usize) {
         debug_assert!(to <= self.bytes.len());
         self.filled = to;
     }
 
-    /// What is filled from `from` on.
+    /// Returns the filled bytes from `from` on.
     #[inline]
     pub(crate) fn since(&self, from: usize) -> &[u8] {
         &self.bytes[from..self.filled]
     }
 
-    /// Appends a message that lies in what is filled.
+    /// Appends a message that lies in the filled part.
     #[inline]
     pub(crate) fn push_filled(&mut self, link: Link, range: Range<usize>) {
         debug_assert!(range.end <= self.filled);
         self.entries.push((link, Entry::Message(range)));
     }
 
-    /// The events, in their order.
+    /// Returns the events, in their order.
     pub fn iter(&self) -> impl Iterator<Item = (Link, Event<'_>)> {
         self.entries.iter().map(|(link, entry)| {
             let event = match entry {
@@ -105,19 +105,19 @@ impl Inbox {
         })
     }
 
-    /// Whether nothing has happened.
+    /// Returns `true` if there are no events.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Bytes of messages, about.
+    /// Returns the approximate bytes of messages.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.filled + self.outside

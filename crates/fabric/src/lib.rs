@@ -3,20 +3,20 @@
 //! | module | concept |
 //! |---|---|
 //! | [`messages`] | the trait: links, and messages on them |
-//! | [`inbox`] | what has happened on links, in order |
-//! | `room` | how much may wait to be sent on a link |
+//! | [`inbox`] | the events of links, in order |
+//! | `room` | the limit on bytes that wait to be sent on a link |
 //! | [`frame`] | the encoding: frames of the handshake, and of messages |
-//! | [`handshake`] | how peers prove who they are |
+//! | [`handshake`] | the proof of peers' identity |
 //! | [`tcp`] | links over TCP, inside a caller's poll; and one that blocks |
 //! | [`memory`] | the trait of memory that peers read and write: regions, and grants for them |
 //! | [`shm`] | such memory, shared by processes of one machine |
 //! | [`verbs`] | such memory, reached by RDMA devices, and messages through them |
 //! | [`ring`] | a stream of bytes through such memory, in the paper's format |
-//! | [`window`] | such memory, lent to a peer who writes into it what was asked for |
+//! | [`window`] | such memory, lent to a peer, which writes requested data into it |
 //! | [`sim`] | links over a simulated network: virtual time, and faults from one seed |
 //! | [`fuzz`] | entry points for fuzzing the decoders |
 //!
-//! It does not know what messages mean: neither keys nor transactions.
+//! This crate does not know the meaning of messages: neither keys nor transactions.
 //!
 //! Decisions that bind this crate:
 //!

@@ -1,10 +1,10 @@
 //! Memory of peers, read and written without their processors.
 //!
-//! Its owner *registers* a region and has a [`Grant`] for it, which travels to a peer in a message.
-//! The peer *reaches* the region by it and reads, or writes if the grant says so. Dropping the
-//! region *withdraws* the grant.
+//! The owner *registers* a region and gets a [`Grant`] for it, which it sends to a peer in a
+//! message. The peer *reaches* the region with the grant and reads it, or writes it if the grant
+//! allows that. Dropping the region *withdraws* the grant.
 //!
-//! | who | has | made by |
+//! | participant | has | made by |
 //! |---|---|---|
 //! | the owner | a [`Region`] | [`Memory::register`] |
 //! | the peer | a [`Remote`] | [`Memory::reach`] |
@@ -19,15 +19,15 @@
 //! | 3 | 5 | zero |
 //! | 8 | 8 | words of the region |
 //! | 16 | 16 | a random key |
-//! | 32 | | the address; what it means is the kind's own |
+//! | 32 | | the address, whose meaning depends on the kind |
 //!
 //! Invariants, which all kinds keep:
 //!
-//! 1. Nothing outside of the region is read or written, whatever a peer asks for.
-//! 2. Who does not know the key reaches nothing. Who was granted reading writes nothing.
-//! 3. After a region was dropped, or its owner has died, what a peer reads is refused or
-//!    [`Lost`](RemoteError::Lost). What lies there by then is never taken for what it was.
-//! 4. When owner and peers are gone, so is the memory.
+//! 1. No memory outside of the region is read or written, even if a peer requests it.
+//! 2. A peer that does not know the key reaches nothing. A peer that may only read writes nothing.
+//! 3. After a region was dropped, or its owner has died, a peer's reads are refused or
+//!    [`Lost`](RemoteError::Lost). Later contents of the memory are never taken for the region.
+//! 4. When the owner and the peers are gone, the memory is freed.
 //! 5. Written words become visible in the order of their places, and of the writes.
 
 use std::fmt;
@@ -35,36 +35,36 @@ use std::io;
 
 pub use base::memory::{RemoteError, RemoteMemory, Words};
 
-/// Bytes of a grant, at most.
+/// The greatest length of a grant in bytes.
 pub const GRANT_MAX: usize = ADDRESS + ADDRESS_MAX;
-/// Bytes of an address, at most.
+/// The greatest length of an address in bytes.
 pub const ADDRESS_MAX: usize = 96;
-/// The most words that a region has.
+/// The greatest number of words of a region.
 pub const WORDS_MAX: usize = 1 << 40;
 
 const KEY: usize = 16;
 const ADDRESS: usize = 32;
 
-/// What peers may do with a region.
+/// The operations that peers may do with a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Read it.
+    /// Peers may read it.
     Read,
-    /// Read and write it.
+    /// Peers may read and write it.
     Write,
 }
 
-/// Where a region is, as to the way in which it is reached.
+/// The kind of memory of a region, which determines how it is reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// In memory that processes of one machine share.
+    /// Memory that processes of one machine share.
     Shm,
-    /// In memory that an RDMA device reaches.
+    /// Memory that an RDMA device reaches.
     Verbs,
 }
 
-/// What a peer needs in order to reach a region. Whoever has it can: it is as secret as what the
-/// region holds.
+/// The data that a peer needs in order to reach a region. Every holder of a grant can reach the
+/// region: the grant is as secret as the contents of the region.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Grant {
     kind: Kind,
@@ -75,10 +75,10 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// A grant for so many words; the address is what the kind makes of it.
+    /// Makes a grant for a number of words; each kind defines the meaning of the address.
     ///
     /// # Panics
-    /// If the address or the region is longer than it may be.
+    /// Panics if the address or the region is too long.
     #[must_use]
     pub fn new(kind: Kind, access: Access, words: usize, key: [u8; KEY], address: &[u8]) -> Grant {
         assert!(
@@ -95,31 +95,31 @@ impl Grant {
         }
     }
 
-    /// How it is reached.
+    /// Returns the kind of memory.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What is allowed.
+    /// Returns the operations that are allowed.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// Words of the region.
+    /// Returns the number of words of the region.
     #[must_use]
     pub fn words(&self) -> usize {
         self.words
     }
 
-    /// What only those know who were given the grant.
+    /// Returns the key, which only holders of the grant know.
     #[must_use]
     pub fn key(&self) -> [u8; KEY] {
         self.key
     }
 
-    /// Where it is, in the kind's own terms.
+    /// Returns the address, in the kind's own terms.
     #[must_use]
     pub fn address(&self) -> &[u8] {
         &self.address
@@ -141,7 +141,7 @@ impl Grant {
         out.extend(&self.address);
     }
 
-    /// Reads a grant; `None` if these bytes are not one.
+    /// Reads a grant. Returns `None` if these bytes are not one.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Grant> {
         let (&[kind, access, len, 0, 0, 0, 0, 0], rest) = bytes.split_first_chunk()? else {
@@ -171,7 +171,7 @@ impl Grant {
     }
 }
 
-/// The key is not shown: it would get into logs.
+/// Does not show the key: it would get into logs.
 impl fmt::Debug for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Grant")
@@ -184,43 +184,44 @@ impl fmt::Debug for Grant {
 
 /// A registered region, as its owner has it. Dropping it withdraws the grant.
 pub trait Region: Words {
-    /// What peers need in order to reach it.
+    /// Returns the grant that peers need in order to reach the region.
     fn grant(&self) -> &Grant;
 }
 
-/// A region of a peer. One thread's own.
+/// A region of a peer. It belongs to one thread.
 pub trait Remote: RemoteMemory {
-    /// Writes words from word `from` on; when they are there, [`Remote::settle`] tells.
+    /// Writes words from word `from` on; [`Remote::settle`] tells when they have arrived.
     ///
     /// # Errors
     /// See [`RemoteError`]. Some of the words may have been written, from the first one on.
     fn write(&mut self, from: usize, words: &[u64]) -> Result<(), RemoteError>;
 
-    /// Whether all that was written is there for the owner to see, and was before anything that
-    /// this thread reads from now on, in memory of its own, too. If not, it is to be asked again.
+    /// Returns `true` if the owner can see all that was written, and could before anything that
+    /// this thread reads from now on, including its own memory. If it returns `false`, call it
+    /// again.
     ///
     /// # Errors
-    /// See [`RemoteError`]: some of it may never be there.
+    /// See [`RemoteError`]: some of the words may never arrive.
     fn settle(&mut self) -> Result<bool, RemoteError>;
 }
 
 /// A kind of memory that peers reach.
 pub trait Memory {
-    /// What its owners have.
+    /// The owner's view of a region.
     type Region: Region;
-    /// What peers have.
+    /// A peer's view of a region.
     type Remote: Remote;
 
     /// Registers a region of zeros.
     ///
     /// # Errors
-    /// There is no memory for it, or whatever the system says.
+    /// Returns an error if there is no memory for it, or another error of the operating system.
     fn register(&self, words: usize, access: Access) -> io::Result<Self::Region>;
 
     /// Reaches the region of a grant.
     ///
     /// # Errors
-    /// The grant does not hold here, or the region is out of reach.
+    /// Returns an error if the grant is not valid here, or if the region is out of reach.
     fn reach(&self, grant: &Grant) -> Result<Self::Remote, RemoteError>;
 }
 

@@ -1,10 +1,9 @@
-//! A stream of bytes through a peer's memory: what one side writes into the ring of the other, that
-//! one finds there by looking, without any system call and without a word from a device.
+//! A stream of bytes through a peer's memory. One side writes into the ring of the other, which
+//! finds the bytes there by looking, without any system call and without an event of a device.
 //!
-//! Each side has a *mailbox*, a region that its peer may write. Everything that a side reads lies
-//! in its own mailbox, everything that it writes goes to its peer's; so the same code serves memory
-//! that processes share and memory that RDMA devices write. A mailbox, in words of eight bytes, all
-//! of which the peer writes:
+//! Each side has a *mailbox*, a region that its peer may write. A side reads only its own mailbox,
+//! and writes only its peer's. So the same code serves memory that processes share and memory that
+//! RDMA devices write. This is a mailbox in words of eight bytes, all of which the peer writes:
 //!
 //! | word | field |
 //! |---|---|
@@ -26,20 +25,22 @@
 //!
 //! Invariants:
 //!
-//! 1. What is not filled is zero: who has read a record clears it, and then gives it back by
-//!    counting it as taken. The writer writes only where nothing is or where it was given back.
+//! 1. Space that is not filled is zero: the reader of a record clears it, and then gives it back by
+//!    counting it as taken. The writer writes only to space that was never written or was given
+//!    back.
 //! 2. Words become visible in the order of their places ([`memory`](crate::memory), invariant 5).
-//!    So an indicator that is set says that everything before it is there, and a writer that ends
+//!    So an indicator that is set means that everything before it has arrived. A writer that dies
 //!    between two words leaves a record that is never taken.
-//! 3. **Nothing in the mailbox is believed.** Sizes and counts are judged, and each word is
-//!    loaded once for what it is judged for. A peer that writes garbage gets its own stream
-//!    spoilt and ended.
-//! 4. **No bell is lost.** Who goes to sleep says so, and then looks once more; who writes looks
-//!    afterwards whether the other one sleeps; between the two steps everybody waits until the
-//!    first is there to be seen ([`Remote::settle`]). So at least one of them sees the other. One
-//!    sleep gets one bell, for the count tells it from the next one.
+//! 3. **The contents of the mailbox are not trusted.** Sizes and counts are checked, and each word
+//!    is loaded once for its check. A peer that writes garbage damages and ends only its own
+//!    stream.
+//! 4. **No bell is lost.** A side that goes to sleep announces it, and then looks once more. A side
+//!    that has written looks afterwards if the other one sleeps. Between the two steps, each side
+//!    waits until the first is visible ([`Remote::settle`]). So at least one of them sees the
+//!    other. One sleep gets one bell, because the count distinguishes it from the next sleep.
 //!
-//! A bell itself is not made here: it goes another way, which wakes a thread that waits in a poll.
+//! This module does not ring bells: a bell takes another way, and wakes a thread that waits in a
+//! poll.
 
 mod receiver;
 mod sender;
@@ -51,12 +52,12 @@ use crate::sync::{AtomicU64, Ordering};
 use receiver::Receiver;
 use sender::Sender;
 
-/// Words of a mailbox before its ring.
+/// The number of words of a mailbox before its ring.
 pub const CONTROL: usize = 16;
-/// The smallest ring, in words.
+/// The size of the smallest ring in words.
 pub const RING_MIN: usize = 8;
 
-/// Places in a mailbox.
+/// Places of words in a mailbox.
 const TAKEN: usize = 0;
 const SLEEP: usize = 1;
 /// Bits of the word at [`SLEEP`].
@@ -64,17 +65,17 @@ const COME: u64 = 1;
 const ROOM: u64 = 2;
 const NAP: u64 = 4;
 
-/// Bytes of a record that are not its body.
+/// The number of bytes of a record besides its body.
 const AROUND: usize = 10;
-/// Where a record's body begins.
+/// The offset of a record's body.
 const BODY: usize = 9;
-/// What an indicator is when it is set.
+/// The value of an indicator that is set.
 const SET: u8 = 1;
 
-/// Why a stream has ended.
+/// The reason why a stream has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
-    /// The peer does not keep to the format.
+    /// The peer violates the format.
     #[error("the peer has written garbage into the ring: {0}")]
     Garbage(&'static str),
     /// The peer's memory cannot be written.
@@ -92,14 +93,14 @@ impl From<RingError> for io::Error {
     }
 }
 
-/// What a side sleeps for.
+/// The event for which a side sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Until {
-    /// Until something comes.
+    /// Bytes have come.
     Come,
-    /// Until there is room to send something.
+    /// There is room to send something.
     Room,
-    /// Until either.
+    /// Either of the two.
     Either,
 }
 
@@ -120,23 +121,23 @@ pub struct Rings<N, F> {
     far: F,
     sender: Sender,
     receiver: Receiver,
-    /// What was said last of this side's sleep.
+    /// The last announcement of this side's sleep.
     sleep: u64,
     /// The peer's sleep for which a bell was rung last.
     rung: u64,
-    /// Bytes were written, or room was given back, and nobody has looked since whether the peer
+    /// Bytes were written, or room was given back, and this side has not looked since if the peer
     /// sleeps.
     written: bool,
     gave: bool,
-    /// Room could not be given back.
+    /// The error because of which room could not be given back.
     lost: Option<RemoteError>,
 }
 
 impl<N: Words, F: Remote> Rings<N, F> {
-    /// Rings over one's own mailbox and the peer's, both of which are zero.
+    /// Makes rings over this side's mailbox and the peer's, both of which are zero.
     ///
     /// # Errors
-    /// A mailbox has no room for a ring.
+    /// Returns an error if a mailbox has no room for a ring.
     pub fn new(near: N, far: F) -> Result<Rings<N, F>, RingError> {
         let capacity = |words: usize| {
             let ring = words.saturating_sub(CONTROL);
@@ -157,18 +158,18 @@ impl<N: Words, F: Remote> Rings<N, F> {
         })
     }
 
-    /// One's own mailbox.
+    /// Returns this side's mailbox.
     pub fn mailbox(&self) -> &N {
         &self.near
     }
 
-    /// One's own mailbox; its words stay what and where they are.
+    /// Returns this side's mailbox; its words keep their values and places.
     pub fn mailbox_mut(&mut self) -> &mut N {
         &mut self.near
     }
 
-    /// Writes as many of these bytes as there is room for, and tells how many those are. Whoever
-    /// has written asks [`Rings::must_ring`] afterwards.
+    /// Writes as many of these bytes as there is room for, and returns their number. The caller
+    /// must call [`Rings::must_ring`] afterwards.
     ///
     /// # Errors
     /// See [`RingError`]; the stream is of no use any more.
@@ -182,12 +183,12 @@ impl<N: Words, F: Remote> Rings<N, F> {
         Ok(sent)
     }
 
-    /// Reads as many bytes as have come and fit, and tells how many those are. Whoever has read
-    /// asks [`Rings::must_ring`] afterwards.
+    /// Reads as many bytes as have come and fit, and returns their number. The caller must call
+    /// [`Rings::must_ring`] afterwards.
     ///
     /// # Errors
-    /// See [`RingError`]; the stream is of no use any more. All that had come was received before, but for
-    /// what came together with bytes that mean nothing.
+    /// See [`RingError`]; the stream is of no use any more. All bytes that had come were received
+    /// before, except for those that came together with garbage.
     #[inline]
     pub fn receive(&mut self, into: &mut [u8]) -> Result<usize, RingError> {
         let received = self.receiver.receive(self.near.words(), into)?;
@@ -198,35 +199,36 @@ impl<N: Words, F: Remote> Rings<N, F> {
             }
         }
         if received > 0 {
-            // A bell may have been rung for a sleep that was said and not begun: the next one is another.
-            // Should it not be said, the next step fails.
+            // A bell may have been rung for a sleep that was announced and not begun: the next
+            // sleep is another one. If this cannot be announced, the next step fails.
             let said = self.hush();
             self.lost = self.lost.take().or(said.err());
         }
         match &self.lost {
-            // What has come before is received first.
+            // The bytes that have come are received first.
             Some(error) if received == 0 => Err(error.clone().into()),
             _ => Ok(received),
         }
     }
 
-    /// Whether there is something to receive, or something wrong to be found by receiving.
+    /// Returns `true` if there is something to receive, or an error that receiving will find.
     #[inline]
     #[must_use]
     pub fn has_come(&self) -> bool {
         self.receiver.has_come(self.near.words())
     }
 
-    /// Whether there is room to send something, or something wrong to be found by sending.
+    /// Returns `true` if there is room to send something, or an error that sending will find.
     #[inline]
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.sender.has_room(self.near.words())
     }
 
-    /// Says that this side sleeps until a bell rings. Returns whether it may; if not, it looks
-    /// again, as what it would sleep for is there, and asks again. Whoever sends or receives
-    /// afterwards sleeps no more, and whoever was called says so by [`Rings::wake`].
+    /// Announces that this side sleeps until a bell rings. Returns `true` if it may sleep.
+    /// Otherwise the event for which it would sleep has happened, or the announcement is not visible
+    /// yet: it looks again, and then calls this again. Sending or receiving ends the sleep; after a
+    /// bell, the caller ends it by [`Rings::wake`].
     ///
     /// # Errors
     /// See [`RingError`]; the stream is of no use any more.
@@ -246,7 +248,7 @@ impl<N: Words, F: Remote> Rings<N, F> {
         Ok(!called)
     }
 
-    /// Says that this side does not sleep any more, if it did.
+    /// Announces that this side does not sleep any more, if it did.
     ///
     /// # Errors
     /// See [`RingError`]; the stream is of no use any more.
@@ -268,8 +270,9 @@ impl<N: Words, F: Remote> Rings<N, F> {
         self.far.write(SLEEP, &[sleep])
     }
 
-    /// Whether a bell is to be rung for the peer now, for what was sent, or for room that was given
-    /// back. As long as it is [unsettled](Rings::is_unsettled), it is to be asked again.
+    /// Returns `true` if the caller must ring a bell for the peer now, because of bytes that were
+    /// sent or room that was given back. Call it again as long as it is
+    /// [unsettled](Rings::is_unsettled).
     ///
     /// # Errors
     /// See [`RingError`]; the stream is of no use any more.
@@ -289,7 +292,7 @@ impl<N: Words, F: Remote> Rings<N, F> {
         Ok(must)
     }
 
-    /// Whether nobody knows yet if the peer sleeps for what was written.
+    /// Returns `true` if it is not known yet if the peer sleeps for what was written.
     #[inline]
     #[must_use]
     pub fn is_unsettled(&self) -> bool {
@@ -298,7 +301,7 @@ impl<N: Words, F: Remote> Rings<N, F> {
 }
 
 impl<N: Words, F: Remote> io::Read for Rings<N, F> {
-    /// As from a socket that does not block.
+    /// Reads as from a socket that does not block.
     #[inline]
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self.receive(into)? {
@@ -309,7 +312,7 @@ impl<N: Words, F: Remote> io::Read for Rings<N, F> {
 }
 
 impl<N: Words, F: Remote> io::Write for Rings<N, F> {
-    /// As to a socket that does not block.
+    /// Writes as to a socket that does not block.
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.send(bytes)? {
@@ -323,24 +326,24 @@ impl<N: Words, F: Remote> io::Write for Rings<N, F> {
     }
 }
 
-/// The longest body of a record in a ring of so many words.
+/// Returns the longest body of a record in a ring of `capacity` words.
 fn body_max(capacity: usize) -> usize {
     capacity / 4 * 8 - AROUND
 }
 
-/// Words of a record with a body of so many bytes.
+/// Returns the number of words of a record with a body of `body` bytes.
 #[inline]
 fn record_words(body: usize) -> usize {
     (body + AROUND).div_ceil(16) * 2
 }
 
-/// The byte of a word that lies at this offset.
+/// Returns the byte of a word at this offset.
 #[inline]
 fn byte_of(word: u64, offset: usize) -> u8 {
     word.to_le_bytes()[offset % 8]
 }
 
-/// The words of a ring in its mailbox.
+/// Returns the words of a ring in its mailbox.
 #[inline]
 fn ring(mailbox: &[AtomicU64]) -> &[AtomicU64] {
     &mailbox[CONTROL..]

@@ -1,10 +1,10 @@
-//! How much may wait to be sent on a link.
+//! The limit on bytes that wait to be sent on a link.
 //!
 //! Invariants:
-//! 1. A message is taken if what waits then stays within the bound, or if nothing waits: a single
+//! 1. A message is taken if the waiting bytes then stay within the bound, or if none wait: a single
 //!    message may be longer than the bound.
-//! 2. After a refusal the link is told once that it takes messages again: when at most half the
-//!    bound waits and the longest message that was refused would be taken.
+//! 2. After a refusal, the link is informed once that it takes messages again: when at most half
+//!    the bound waits and the longest message that was refused would be taken.
 
 use crate::messages::SendError;
 
@@ -12,7 +12,7 @@ use crate::messages::SendError;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     bound: usize,
-    /// The longest message that was refused since the last word about it.
+    /// The longest message that was refused since the last such information.
     refused: Option<usize>,
 }
 
@@ -24,7 +24,7 @@ impl Room {
         }
     }
 
-    /// Judges a message of `len` bytes while `waiting` bytes wait.
+    /// Decides if a message of `len` bytes is taken while `waiting` bytes wait.
     #[inline]
     pub(crate) fn admit(&mut self, waiting: usize, len: usize) -> Result<(), SendError> {
         if waiting == 0 || waiting.saturating_add(len) <= self.bound {
@@ -34,7 +34,7 @@ impl Room {
         Err(SendError::Full)
     }
 
-    /// Whether the link is to be told now that it takes messages again.
+    /// Returns `true` if the link must be informed now that it takes messages again.
     #[inline]
     pub(crate) fn drained(&mut self, waiting: usize) -> bool {
         let Some(refused) = self.refused else {

@@ -1,7 +1,7 @@
 //! Memory that processes of one machine share.
 //!
-//! A region is a file in `/dev/shm`, mapped by its owner and by its peers. So it works between
-//! containers that share this directory, and neither descriptors nor process numbers are passed.
+//! A region is a file in `/dev/shm`, which its owner and its peers map. So it works between
+//! containers that share this directory, and no descriptors or process numbers are passed.
 //!
 //! | part | concept |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | `region` | the owner's view |
 //! | `remote` | a peer's view |
 //! | `mapped` | a peer's view, as bytes |
-//! | this | the directory, names, and what the dead have left |
+//! | this | the directory, names, and the files that dead owners have left |
 //!
 //! The file of a region, in words of eight bytes:
 //!
@@ -17,28 +17,29 @@
 //! |---|---|
 //! | 0 | magic, and the version of this layout |
 //! | 1 | words of the region |
-//! | 2 | what peers may do: 1 read, 2 read and write |
+//! | 2 | the access of peers: 1 read, 2 read and write |
 //! | 3 | 0; 1 when the grant is withdrawn |
 //! | 4–5 | the key |
 //! | 6–503 | zero |
-//! | 504–511 | zero, or what an RDMA device's way to the region keeps in front of it |
+//! | 504–511 | zero, or the words that an RDMA device's region has in front of it |
 //! | 512– | the region |
 //!
 //! Invariants:
 //!
 //! 1. **The owner holds the file's lock** (`flock`) as long as it lives and the file has its name.
-//!    The system gives it back however the owner ends; who gets it finds a dead owner, and removes
-//!    the file. So nothing stays that somebody does not remove when he starts, or reads.
-//! 2. **A file's memory is taken when it is made.** When there is none, that is an error then, and
-//!    not a signal when the memory is touched.
-//! 3. A file never changes its size. Its mode lets the owner's user alone in, and that one write
-//!    only what may be written; peers that may not write map it so that they cannot.
-//! 4. Names of files are believed from no peer before they look as names do here.
-//! 5. Peers map no file that another user owns or can write: that user could shorten it, which would end
-//!    the process that has it mapped.
+//!    The system releases the lock however the owner ends. A process that gets the lock knows that
+//!    the owner is dead, and removes the file. So each file that is left is removed by a process
+//!    that starts, or that reads the region.
+//! 2. **The memory of a file is allocated when the file is made.** If there is none, this is an
+//!    error then, and not a signal when the memory is touched.
+//! 3. A file never changes its size. Its mode admits only the owner's user, and lets that user
+//!    write only if peers may write. Peers that may not write map it so that they cannot.
+//! 4. A name of a file that comes from a peer is used only if it looks as names do here.
+//! 5. Peers map no file that another user owns or can write: that user could shorten it, which
+//!    would end the process that has it mapped.
 //!
-//! **What is not kept apart**: processes of one user. One of them can shorten a file that another
-//! has mapped, which ends that one; but it could as well have killed it.
+//! **Processes of one user are not protected from each other.** One of them can shorten a file that
+//! another one has mapped, which ends that one; but it could as well have killed it.
 
 mod mapped;
 mod mapping;
@@ -58,9 +59,10 @@ pub use region::ShmRegion;
 pub use remote::ShmRemote;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"kumiki\x00\x01");
-/// Words before the region: a page, so that the region begins at one.
+/// The number of words before the region: a page, so that the region begins at a page.
 const HEADER: usize = 512;
-/// The last words of the header, for another kind of memory that shows the same region.
+/// The number of words at the end of the header for another kind of memory that shows the same
+/// region.
 const MARGIN: usize = 8;
 /// Places of the header's words.
 const WORDS: usize = 1;
@@ -69,34 +71,34 @@ const WITHDRAWN: usize = 3;
 const KEY: usize = 4;
 
 const PREFIX: &str = "kumiki-";
-/// Random characters of a name.
+/// The number of random characters of a name.
 const RANDOM: usize = 32;
 
-/// The directory in which shared memory lies.
+/// The directory of shared memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shm {
     dir: PathBuf,
 }
 
 impl Default for Shm {
-    /// `/dev/shm`.
+    /// Returns `/dev/shm`.
     fn default() -> Shm {
         Shm::in_dir("/dev/shm")
     }
 }
 
 impl Shm {
-    /// Memory in another directory; of a file system that lies in memory, or it is slow.
+    /// Uses another directory; its file system should lie in memory, or it is slow.
     #[must_use]
     pub fn in_dir(dir: impl Into<PathBuf>) -> Shm {
         Shm { dir: dir.into() }
     }
 
-    /// Removes what owners have left that are dead. Returns how many files it were. Files whose
+    /// Removes the files that dead owners have left. Returns the number of these files. Files whose
     /// owners live, and those of other users, stay.
     ///
     /// # Errors
-    /// The directory cannot be read.
+    /// Returns an error if the directory cannot be read.
     pub fn sweep(&self) -> io::Result<usize> {
         let mut removed = 0;
         for entry in std::fs::read_dir(&self.dir)? {
@@ -108,7 +110,7 @@ impl Shm {
         Ok(removed)
     }
 
-    /// Where the file of this name lies.
+    /// Returns the path of the file of this name.
     fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
@@ -127,7 +129,7 @@ impl Memory for Shm {
     }
 }
 
-/// A name that nobody else has.
+/// Returns a name that no other region has.
 fn new_name() -> io::Result<String> {
     let mut random = [0; RANDOM / 2];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
@@ -140,7 +142,7 @@ fn is_name(name: &str) -> bool {
         .is_some_and(|rest| rest.len() == RANDOM && rest.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Opens a file that is there. Neither a link nor a pipe of this name leads anywhere else.
+/// Opens a file that exists. A link or a pipe of this name leads nowhere else.
 fn open(path: &Path, write: bool) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
@@ -149,12 +151,14 @@ fn open(path: &Path, write: bool) -> io::Result<File> {
         .open(path)
 }
 
-/// Removes a file if its owner is dead. An owner that is just making it notices, and makes another.
+/// Removes a file if its owner is dead. An owner that is just making the file notices, and makes
+/// another.
 fn remove_if_dead(path: &Path) -> bool {
     let Ok(file) = open(path, false) else {
         return false;
     };
-    // The lock is held until the file is removed: its owner waits for it, and looks then.
+    // The lock is held until the file is removed: an owner that is making it waits for the lock,
+    // and then looks.
     file.try_lock().is_ok() && std::fs::remove_file(path).is_ok()
 }
 

@@ -1,22 +1,23 @@
 //! Links over a simulated network: virtual time, and faults, all from one seed.
 //!
-//! A [`Network`] is used by one thread. Whoever drives it lets time pass with [`Network::step`] or
-//! [`Network::advance`]; then endpoints may have something to [`receive`](crate::Messages::receive).
-//! The same seed and the same calls give the same schedule: there is no other clock and no other
-//! randomness.
+//! A [`Network`] is used by one thread. The caller lets time pass with [`Network::step`] or
+//! [`Network::advance`]; then endpoints may have something to
+//! [`receive`](crate::Messages::receive). The same seed and the same calls give the same schedule:
+//! there is no other clock and no other randomness.
 //!
-//! | what can happen | by |
+//! | event | caused by |
 //! |---|---|
 //! | messages take time, each link's its own: links overtake each other | [`Options::delay`], [`Options::slow_delay`] |
-//! | a connection breaks: of what is on its way a beginning arrives, in each direction | [`Options::breaks`], [`Network::break_link`], [`Network::break_links`] |
-//! | a direction between two places lets nothing through; what is on its way waits | [`Network::partition`], [`Network::partition_one_way`] |
+//! | a connection breaks: a prefix of the messages in transit arrives, in each direction | [`Options::breaks`], [`Network::break_link`], [`Network::break_links`] |
+//! | a direction between two places is blocked; messages in transit wait | [`Network::partition`], [`Network::partition_one_way`] |
 //! | … for so long that both ends give up | [`Options::dead_after`] |
-//! | an endpoint crashes: what it had not flushed is lost, and of what is on its way a beginning arrives | [`Network::crash`] |
+//! | an endpoint crashes: messages that it had not flushed are lost, and a prefix of those in transit arrives | [`Network::crash`] |
 //! | … with its machine: the others notice by silence | [`Options::silent_crashes`] |
-//! | nobody is there: connecting is refused, or nobody answers | after a crash |
+//! | no node is there: connecting is refused, or there is no answer | after a crash |
 //! | a direction is slow, a receiver does not receive: senders meet [`SendError::Full`](crate::SendError::Full) | [`Network::slow`], [`Options::queue`] |
 //!
-//! Messages leave when they are flushed, not when they are sent: who forgets to flush finds out.
+//! Messages leave when they are flushed, not when they are sent: this reveals callers that forget
+//! to flush.
 
 mod endpoint;
 mod exchange;
@@ -36,12 +37,12 @@ pub use endpoint::Endpoint;
 use crate::messages::{Link, Peer};
 use world::World;
 
-/// Somewhere in the network: faults happen between places.
+/// A place in the network: faults happen between places.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Place {
-    /// A node's.
+    /// The place of a node.
     Node(NodeId),
-    /// A client's, by a number of its own.
+    /// The place of a client, which has a number of its own.
     Client(u32),
 }
 
@@ -60,31 +61,31 @@ impl Place {
     }
 }
 
-/// How the network behaves by itself.
+/// The behaviour of the network by itself.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long a message takes.
+    /// The delay of a message.
     pub delay: Range<Duration>,
     /// The share of messages that take `slow_delay` instead.
     pub slow_share: f64,
-    /// How long those take.
+    /// The delay of those messages.
     pub slow_delay: Range<Duration>,
     /// The share of messages at which the connection breaks.
     pub breaks: f64,
-    /// The share of crashes that take the machine with them: nobody is told.
+    /// The share of crashes that take the machine with them: the peers are not informed.
     pub silent_crashes: f64,
-    /// How long a peer may keep silent before a link goes down: between this and 1.2 times as long.
+    /// The silence of a peer after which a link goes down: between this and 1.2 times as long.
     pub dead_after: Duration,
-    /// How long connecting may take.
+    /// The greatest time for connecting.
     pub connect_limit: Duration,
-    /// Bytes that may wait to be sent on a link, or be on their way; a single message may be longer.
+    /// Bytes that may wait to be sent on a link, or be in transit; a single message may be longer.
     pub queue: usize,
     /// Bytes of the longest message.
     pub message: usize,
 }
 
 impl Default for Options {
-    /// A calm network: messages take 20 to 200 µs, nothing breaks.
+    /// Returns the options of a calm network: messages take 20 to 200 µs, nothing breaks.
     fn default() -> Options {
         Options {
             delay: Duration::from_micros(20)..Duration::from_micros(200),
@@ -105,22 +106,22 @@ impl Default for Options {
 pub struct Network(Rc<RefCell<World>>);
 
 impl Network {
-    /// A network without anybody in it.
+    /// Makes a network without endpoints.
     #[must_use]
     pub fn new(seed: u64, options: Options) -> Network {
         Network(Rc::new(RefCell::new(World::new(seed, options))))
     }
 
-    /// The endpoint of a node, which others can connect to from now on.
+    /// Makes the endpoint of a node, to which others can connect from now on.
     ///
     /// # Panics
-    /// If the node has one; after a crash there is [`Network::restart`].
+    /// Panics if the node has one; after a crash, use [`Network::restart`].
     #[must_use]
     pub fn endpoint(&self, node: NodeId) -> Endpoint {
         self.settle(Place::Node(node))
     }
 
-    /// The endpoint of a new client.
+    /// Makes the endpoint of a new client.
     #[must_use]
     pub fn client(&self) -> Endpoint {
         let place = self.0.borrow_mut().next_client();
@@ -132,36 +133,36 @@ impl Network {
         Endpoint::new(Rc::clone(&self.0), place, number)
     }
 
-    /// The time since the network began.
+    /// Returns the time since the network began.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.0.borrow().now()
     }
 
-    /// When something happens next, if anything will.
+    /// Returns the time of the next event, if there will be one.
     #[must_use]
     pub fn next_event_at(&self) -> Option<Duration> {
         self.0.borrow().next_event_at()
     }
 
-    /// Lets time pass until the next event, which then happens. Returns whether there was one.
+    /// Lets time pass until the next event, which then happens. Returns `true` if there was one.
     pub fn step(&self) -> bool {
         self.0.borrow_mut().step()
     }
 
-    /// Lets time pass until `to`, with all that happens until then.
+    /// Lets time pass until `to`, with all events until then.
     pub fn advance(&self, to: Duration) {
         self.0.borrow_mut().advance(to);
     }
 
-    /// Lets nothing through between two places.
+    /// Blocks both directions between two places.
     pub fn partition(&self, a: impl Into<Place>, b: impl Into<Place>) {
         let (a, b) = (a.into(), b.into());
         self.partition_one_way(a, b);
         self.partition_one_way(b, a);
     }
 
-    /// Lets nothing through from one place to another.
+    /// Blocks the direction from one place to another.
     pub fn partition_one_way(&self, from: impl Into<Place>, to: impl Into<Place>) {
         self.0.borrow_mut().block(from.into(), to.into());
     }
@@ -178,28 +179,28 @@ impl Network {
         self.0.borrow_mut().heal(is_meant);
     }
 
-    /// Ends a place's endpoint: nothing arrives there any more, and what it has not flushed is lost.
-    /// Its handle is of no use any more.
+    /// Ends a place's endpoint: nothing arrives there any more, and what it has not flushed is
+    /// lost. Its handle is of no use any more.
     pub fn crash(&self, place: impl Into<Place>) {
         self.0.borrow_mut().crash(place.into());
     }
 
-    /// A new endpoint of a node that has crashed.
+    /// Makes a new endpoint of a node that has crashed.
     ///
     /// # Panics
-    /// If it has not.
+    /// Panics if the node has not crashed.
     #[must_use]
     pub fn restart(&self, node: NodeId) -> Endpoint {
         self.settle(Place::Node(node))
     }
 
-    /// Whether a place has an endpoint.
+    /// Returns `true` if a place has an endpoint.
     #[must_use]
     pub fn is_alive(&self, place: impl Into<Place>) -> bool {
         self.0.borrow().is_alive(place.into())
     }
 
-    /// Breaks the connection that a link is an end of, if it is there.
+    /// Breaks the connection of a link, if it exists.
     pub fn break_link(&self, link: Link) {
         self.0
             .borrow_mut()
@@ -214,7 +215,7 @@ impl Network {
             .break_where(|_, places| places == [a, b] || places == [b, a]);
     }
 
-    /// Lets at most so many bytes through in a second, from now on, in one direction.
+    /// Limits the rate of one direction from now on; `None` ends the limit.
     pub fn slow(&self, from: impl Into<Place>, to: impl Into<Place>, bytes_per_s: Option<u64>) {
         self.0
             .borrow_mut()

@@ -1,3 +1,3 @@
-//! Where rings take their atomics from. The model of them, `tests/loom_ring.rs`, has others here.
+//! The atomics of rings. The loom model, `tests/loom_ring.rs`, replaces them.
 
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};

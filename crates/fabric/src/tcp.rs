@@ -1,36 +1,39 @@
 //! Links over TCP, inside a caller's poll.
 //!
-//! The way of a turn: poll, sleeping at most as long as [`Tcp::timeout`] says → [`Tcp::on_event`]
-//! for each event that is [`Tcp::owns`]ed → [`Tcp::tick`] → [`Messages::receive`], once → what the
-//! messages lead to → [`Messages::flush`].
+//! A turn consists of these steps: poll, sleeping at most as long as [`Tcp::timeout`] says →
+//! [`Tcp::on_event`] for each event that [`Tcp::owns`] → [`Tcp::tick`] → [`Messages::receive`],
+//! once → the work that the messages cause → [`Messages::flush`].
 //!
 //! | part | concept |
 //! |---|---|
 //! | `options` | identity, addresses, limits |
-//! | `socket` `deal` | listeners, and how connections are set up; one listener for several threads |
-//! | `connection` `output` | one connection; what is to be sent on it |
-//! | `arrival` | what arrives, made into messages |
-//! | `meeting` | how a connection begins: the handshake, and the way of messages |
-//! | `life` `transfer` | how connections come and go; how they read and write |
-//! | `refusals` | why links were refused, and how often the log says so |
+//! | `socket` `deal` | listeners, and the setup of connections; one listener for several threads |
+//! | `connection` `output` | one connection; its output |
+//! | `arrival` | messages from the bytes that arrive |
+//! | `meeting` | the beginning of a connection: the handshake, and the way of messages |
+//! | `life` `transfer` | the beginning and the end of connections; their reads and writes |
+//! | `refusals` | reasons for refused links, and the limit on lines of the log about them |
 //! | `way` | ways for messages besides the connection |
-//! | `through` `looking` `patience` | connections through memory: who looks, who sleeps, and when |
+//! | `through` `looking` `patience` | connections through memory: when threads look, and when they sleep |
 //! | `caller` | a connection that blocks, for clients |
 //! | this | all connections of a thread |
 //!
 //! Invariants:
 //! 1. A connection is registered once, for both directions, edge-triggered. A message costs no
-//!    system call of its own: one read takes all that have come, one write sends all that wait.
-//!    But for a long one before which nothing waits: it is written as it is sent, so that it is not
-//!    copied before.
+//!    system call of its own: one read takes all messages that have come, one write sends all that
+//!    wait. A long message before which nothing waits is an exception: it is written when it is
+//!    sent, so that it is not copied.
 //! 2. No connection waits for another: each has one read in turn, and writes a bounded amount.
 //! 3. A link number is never used twice: its lower bits are a place among the connections, its
-//!    upper ones count.
-//! 4. Work is done in `receive` and `flush`, and for long messages in `send`; events are only noted.
+//!    upper ones are a count.
+//! 4. Work is done in `receive` and `flush`, and for long messages in `send`; events are only
+//!    noted.
 //! 5. Messages of a link may travel through memory that both processes have mapped, see
-//!    [`Transport`]. Its connection stays: it tells of the peer's end, and wakes who sleeps.
-//! 6. A link through memory is *looked at* in each turn, and turns follow each other without
-//!    sleep as long as one is; or it *sleeps*, and costs nothing until a bell on its connection.
+//!    [`Transport`]. The connection stays: it shows the end of the peer, and wakes a side that
+//!    sleeps.
+//! 6. A link through memory is *looked at* in each turn, and turns follow each other without sleep
+//!    as long as there is such a link; or it *sleeps*, and costs nothing until a bell on its
+//!    connection.
 
 pub(crate) mod arrival;
 mod caller;
@@ -77,17 +80,17 @@ use looking::Looking;
 use meeting::Means;
 use refusals::Refusals;
 
-/// Bits of a link's number that are its place.
+/// The number of bits of a link's number that are its place.
 const PLACE_BITS: u32 = 24;
-/// Bytes of messages after which `receive` stops, about.
+/// The approximate number of bytes of messages after which `receive` stops.
 const TURN_BYTES: usize = 1 << 20;
-/// Events after which `receive` stops, about.
+/// The approximate number of events after which `receive` stops.
 const TURN_EVENTS: usize = 1 << 14;
-/// Connections accepted in one turn.
+/// The number of connections accepted in one turn.
 const ACCEPTS: usize = 64;
-/// When the system has no descriptor left, accepting is tried again after this.
+/// The pause until accepting is tried again when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Chunks kept for the next messages.
+/// The number of chunks kept for the next messages.
 const POOL: usize = 64;
 
 /// See the module's description.
@@ -95,7 +98,7 @@ const POOL: usize = 64;
 pub struct Tcp {
     identity: Identity,
     means: Means,
-    /// Links whose messages travel through memory.
+    /// The number of links whose messages travel through memory.
     through_memory: usize,
     peers: HashMap<NodeId, SocketAddr>,
     budget: Arc<Budget>,
@@ -105,24 +108,24 @@ pub struct Tcp {
     listener: Option<TcpListener>,
     seat: Option<Seat>,
     connections: Slab<Connection>,
-    /// Links that were made so far.
+    /// The number of links that were made so far.
     count: u64,
-    /// Accepted connections that have not proved who they are.
+    /// Accepted connections that have not authenticated.
     newcomers: Newcomers<Link>,
     refusals: Refusals,
     ready: VecDeque<usize>,
     dirty: Vec<usize>,
     /// Connections whose rings are looked at, and how long that goes on.
     looking: Looking,
-    /// A list to be worked off, kept for its memory.
+    /// A list for the current work, kept for its memory.
     spare: Vec<usize>,
-    /// What the user is to be told.
+    /// Events that the user has not received.
     news: Vec<(Link, News)>,
-    /// When something must have happened; some of it may have.
+    /// Times by which an action must have happened; it may have happened already.
     deadlines: BinaryHeap<Reverse<(Duration, Link)>>,
     /// Empty buffers.
     pool: Vec<Vec<u8>>,
-    /// The listener may have connections; not before this time.
+    /// The time from which on the listener may have connections.
     accepting: Option<Duration>,
     now: Duration,
 }
@@ -135,14 +138,15 @@ enum News {
 }
 
 impl Tcp {
-    /// How many tokens it uses.
+    /// The number of tokens that a value uses.
     pub const TOKENS: usize = 1 + (1 << PLACE_BITS);
 
-    /// Links that are served by whoever polls `registry`, with the [`Tcp::TOKENS`] tokens from
-    /// `first` on.
+    /// Makes links that are served by the thread that polls `registry`, with the [`Tcp::TOKENS`]
+    /// tokens from `first` on.
     ///
     /// # Errors
-    /// The listener cannot be registered, or the options contradict each other; the text says how.
+    /// Returns an error if the listener cannot be registered, or if the options contradict each
+    /// other; the text says how.
     pub fn new(options: TcpOptions, registry: &Registry, first: Token) -> io::Result<Tcp> {
         check(&options)?;
         let registry = registry.try_clone()?;
@@ -189,7 +193,7 @@ impl Tcp {
         })
     }
 
-    /// Where others connect to.
+    /// Returns the address to which others connect.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.listener
@@ -197,12 +201,12 @@ impl Tcp {
             .and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Says where a node is from now on.
+    /// Sets the address of a node from now on.
     pub fn set_peer(&mut self, node: NodeId, address: SocketAddr) {
         self.peers.insert(node, address);
     }
 
-    /// Whether events with this token are for [`Tcp::on_event`].
+    /// Returns `true` if events with this token are for [`Tcp::on_event`].
     #[inline]
     #[must_use]
     pub fn owns(&self, token: Token) -> bool {
@@ -218,7 +222,7 @@ impl Tcp {
             }
             token => token - 1,
         };
-        // An event may be about a connection that had the place before: it does no harm.
+        // An event may be about a connection that had the place before; this does no harm.
         let Some(connection) = self.connections.get_mut(place) else {
             return;
         };
@@ -238,7 +242,7 @@ impl Tcp {
         }
     }
 
-    /// How long a poll may sleep as far as this goes; zero if there is more to do already.
+    /// Returns the time for which a poll may sleep at most; zero if there is more to do already.
     #[must_use]
     pub fn timeout(&self, now: Duration) -> Option<Duration> {
         let nothing = self.news.is_empty() && self.ready.is_empty() && self.dirty.is_empty();
@@ -254,8 +258,8 @@ impl Tcp {
         Some(due.saturating_sub(now))
     }
 
-    /// Says what time it is, since any fixed point: once in each turn, before `receive`. Ends what
-    /// has taken too long.
+    /// Sets the time, since any fixed point: once in each turn, before `receive`. Ends what has
+    /// taken too long.
     pub fn tick(&mut self, now: Duration) {
         self.now = now;
         while let Some(link) = self.newcomers.late(now) {
@@ -276,7 +280,8 @@ impl Tcp {
         }
     }
 
-    /// The next deadline that still counts, and the place of its connection; forgets others.
+    /// Returns the next deadline that still counts, and the place of its connection; forgets
+    /// others.
     fn next_deadline(&mut self) -> Option<(Duration, usize)> {
         while let Some(&Reverse((at, link))) = self.deadlines.peek() {
             let place = place(link);
@@ -289,11 +294,11 @@ impl Tcp {
         None
     }
 
-    /// Closes all links, and the listener: for the end. Goes on with what was taken to be sent as
+    /// Closes all links, and the listener: for the end. The messages that were taken are sent as
     /// long as there are turns.
     pub fn close_all(&mut self) {
         if let Some(mut listener) = self.listener.take() {
-            // It ends with the listener at the latest.
+            // The registration ends with the listener at the latest.
             drop(self.registry.deregister(&mut listener));
         }
         let links: Vec<Link> = self.connections.iter().map(|(_, c)| c.link).collect();
@@ -302,13 +307,13 @@ impl Tcp {
         }
     }
 
-    /// How many links' messages travel through memory.
+    /// Returns the number of links whose messages travel through memory.
     #[must_use]
     pub fn links_through_memory(&self) -> usize {
         self.through_memory
     }
 
-    /// How messages travel on a link that is up: never [`Transport::Auto`].
+    /// Returns the transport of a link that is up: never [`Transport::Auto`].
     #[must_use]
     pub fn transport_of(&self, link: Link) -> Option<Transport> {
         let connection = self.connections.get(place(link))?;
@@ -317,14 +322,14 @@ impl Tcp {
         is_up.then(|| rings.map_or(Transport::Tcp, |through| through.rings.transport()))
     }
 
-    /// Returns the refusal with which the last link that was made to a node has ended, if that is how it
-    /// ended.
+    /// Returns the refusal with which the last link that was made to a node has ended, if it ended
+    /// in this way.
     #[must_use]
     pub fn refusal(&self, node: NodeId) -> Option<&Refused> {
         self.refusals.of(node)
     }
 
-    /// How many connections there are, of strangers too.
+    /// Returns the number of connections, including those of strangers.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.len()
@@ -346,7 +351,7 @@ fn check(options: &TcpOptions) -> io::Result<()> {
     }
 }
 
-/// Puts a place in a list that it is not in.
+/// Puts a place in a list, unless it is in the list.
 #[inline]
 fn note(list: &mut Vec<usize>, place: usize, is_in: &mut bool) {
     if !std::mem::replace(is_in, true) {
@@ -358,7 +363,7 @@ fn place(link: Link) -> usize {
     (link.0 & ((1 << PLACE_BITS) - 1)) as usize
 }
 
-/// What makes a handshake another one than all before.
+/// Returns the random bytes that distinguish a handshake from all earlier ones.
 fn nonce() -> io::Result<[u8; PROOF]> {
     let mut nonce = [0; PROOF];
     getrandom::fill(&mut nonce).map_err(io::Error::other)?;
@@ -419,7 +424,7 @@ impl Messages for Tcp {
             self.serve(place, inbox);
             self.tell(inbox);
         }
-        // So that nobody wakes for a deadline that no longer counts.
+        // This prevents a wake-up for a deadline that no longer counts.
         self.next_deadline();
         !self.ready.is_empty() || self.accepting == Some(Duration::ZERO)
     }

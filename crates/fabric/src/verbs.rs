@@ -2,31 +2,31 @@
 //!
 //! | part | concept |
 //! |---|---|
-//! | `options` | how a device is chosen and used; why there is none |
+//! | `options` | the choice and the use of a device; reasons why there is none |
 //! | `device` | a device, its port, and the address by which others reach it |
-//! | `address` | what two sides tell each other in order to connect |
-//! | `connection` | queue pairs that two sides have told each other of |
+//! | `address` | the data that two sides exchange in order to connect |
+//! | `connection` | queue pairs whose two sides know each other's address |
 //! | `offer` | a connection and two mailboxes, in one exchange |
 //! | `visit` | reads of a region, through a connection of their own |
 //! | `window` | a region that a peer writes, through a connection of its own |
 //! | `memory` | regions that peers read and write through the device |
 //! | `mail` | messages by Send and Receive |
-//! | `line` | a queue pair, and what is under way on it |
-//! | `staging` | which words of a memory are in use by it |
-//! | `resources` | parts of a device as values that give themselves back |
+//! | `line` | a queue pair, and the work in progress on it |
+//! | `staging` | the words of a memory that this work uses |
+//! | `resources` | parts of a device as values that release themselves |
 //! | `ffi` | libibverbs, loaded at run time |
 //!
-//! Nothing of libibverbs is needed to build. A machine without it, or without a device, is told so by
-//! [`Device::open`], with what to do.
+//! Building needs nothing of libibverbs. On a machine without it, or without a device,
+//! [`Device::open`] returns an error that says what to do.
 //!
-//! **Who may reach what.** A device checks keys and bounds, not people. What is registered in a
-//! [`Domain`] can be reached through connections of that domain alone; a connection is made with
-//! addresses that travel over a link which has proved who is at its other end; and who was not
-//! given a region's grant does not know where it is. Packets are neither encrypted nor
+//! **Access control.** A device checks keys and bounds, not identities. Memory that is registered
+//! in a [`Domain`] can be reached only through connections of that domain. A connection is made
+//! with addresses that travel over a link whose peer has proved its identity. A peer without a
+//! region's grant does not know the place of the region. Packets are neither encrypted nor
 //! authenticated: the network has to be trusted, as for messages.
 //!
-//! **Order.** What is begun on one connection takes place in the order in which it was begun, as the
-//! InfiniBand specification has it for reliable connections. Memory is registered without
+//! **Order.** Operations on one connection take place in the order in which they were begun, as the
+//! InfiniBand specification requires for reliable connections. Memory is registered without
 //! permission to relax that.
 
 mod address;

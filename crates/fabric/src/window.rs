@@ -1,19 +1,20 @@
-//! Memory that one side of a link lends the other, which writes into it what it was asked for.
+//! Memory that one side of a link lends to the other, which writes requested data into it.
 //!
 //! | step | owner | writer |
 //! |---|---|---|
 //! | 1 | makes a window ([`Window::shm`], [`Window::verbs`]), and sends its grant | |
 //! | 2 | | reaches it ([`Far::reach`]), and sends the answer that this gives |
-//! | 3 | hears the answer ([`Window::meet`]); asks for something, and says where it is to lie | |
-//! | 4 | | puts it there, and says so in a message when that is [settled](Far::settle) |
+//! | 3 | takes the answer ([`Window::meet`]); requests data, and names its place | |
+//! | 4 | | writes the data there, and sends a message when the write is [settled](Far::settle) |
 //!
-//! In memory that processes share, the kernel itself can read a file to where the owner wants it: a
-//! [`Place`] is the address. Through a device it is written from memory of the writer's.
+//! In memory that processes share, the kernel itself can read a file to the place that the owner
+//! wants: a [`Place`] is the address. Through a device, the data is written from memory of the
+//! writer.
 //!
-//! Who is believed: a writer may write to any part of a window at any time, and an owner that reads
-//! it meanwhile reads what it may. So a window is lent only to peers who have proved that they know
-//! the secret; and one whose link has gone down is not used any more, as its last writes may still
-//! be on their way.
+//! Trust: a writer may write to any part of a window at any time, and an owner that reads it
+//! meanwhile may read anything. So a window is lent only to peers that have proved that they know
+//! the secret. A window whose link has gone down is not used any more, because the last writes may
+//! still be in transit.
 
 use std::fmt;
 use std::io;
@@ -38,26 +39,26 @@ enum Owned {
 }
 
 impl Window {
-    /// A window of so many bytes, a multiple of eight, in memory that processes share. Begins at a
-    /// multiple of 4096.
+    /// Makes a window of `bytes` bytes, a multiple of eight, in memory that processes share. It
+    /// begins at a multiple of 4096.
     ///
     /// # Errors
-    /// There is no room for it.
+    /// Returns an error if there is no room for it.
     pub fn shm(shm: &Shm, bytes: usize) -> io::Result<Window> {
         let region = shm.register(bytes / WORD, Access::Write)?;
         Ok(Window(Owned::Shm(region)))
     }
 
-    /// One that an RDMA device reaches.
+    /// Makes a window that an RDMA device reaches.
     ///
     /// # Errors
-    /// The device takes no more, or the system does not lock so much memory.
+    /// Returns an error if the device takes no more, or if the system does not lock so much memory.
     pub fn verbs(domain: &Domain, bytes: usize) -> io::Result<Window> {
         let window = domain.window(bytes / WORD)?;
         Ok(Window(Owned::Verbs(Box::new(window))))
     }
 
-    /// What the writer needs.
+    /// Returns the grant that the writer needs.
     #[must_use]
     pub fn grant(&self) -> &Grant {
         match &self.0 {
@@ -66,10 +67,11 @@ impl Window {
         }
     }
 
-    /// The writer has reached it, and this is its answer. Nobody else reaches it from then on.
+    /// Takes the answer of the writer, which has reached the window. No other process reaches it
+    /// from then on.
     ///
     /// # Errors
-    /// The answer is none, or the device does not connect to it.
+    /// Returns an error if the answer is not valid, or if the device does not connect to it.
     pub fn meet(&mut self, answer: &[u8]) -> Result<(), RemoteError> {
         match &mut self.0 {
             Owned::Shm(region) => {
@@ -80,7 +82,7 @@ impl Window {
         }
     }
 
-    /// Its words.
+    /// Returns its words.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
         match &self.0 {
@@ -89,7 +91,7 @@ impl Window {
         }
     }
 
-    /// Where its bytes are: as long as the window is there.
+    /// Returns its bytes, which are valid as long as the window exists.
     #[must_use]
     pub fn memory(&self) -> NonNull<[u8]> {
         let words = self.words();
@@ -97,11 +99,11 @@ impl Window {
     }
 }
 
-/// A window, as who writes into it has it.
+/// A window, as the writer has it.
 pub enum Far {
-    /// In memory that is mapped here.
+    /// The window is in memory that is mapped here.
     Shm(Arc<Mapped>),
-    /// Behind a device.
+    /// The window is behind a device.
     Verbs(Box<verbs::Remote>),
 }
 
@@ -116,10 +118,11 @@ impl fmt::Debug for Far {
 }
 
 impl Far {
-    /// Reaches a window, and returns the answer that its owner waits for.
+    /// Reaches a window, and returns the answer for which its owner waits.
     ///
     /// # Errors
-    /// The grant is none, does not allow writing, or names what cannot be reached from here.
+    /// Returns an error if the grant is not valid, does not allow writing, or names memory that
+    /// cannot be reached from here.
     pub fn reach(
         grant: &Grant,
         shm: &Shm,
@@ -143,7 +146,7 @@ impl Far {
         }
     }
 
-    /// Bytes of the window.
+    /// Returns the length of the window in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -152,14 +155,14 @@ impl Far {
         }
     }
 
-    /// Whether it has none.
+    /// Returns `true` if the window is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The address of a part of it, if it is mapped here; `None` otherwise, and if there is no such
-    /// part.
+    /// Returns the address of a part of the window. Returns `None` if it is not mapped here, or if
+    /// there is no such part.
     #[must_use]
     pub fn place(&self, from: usize, len: usize) -> Option<Place> {
         let Far::Shm(mapped) = self else {
@@ -172,14 +175,14 @@ impl Far {
         })
     }
 
-    /// Writes bytes, a multiple of eight, from this byte on, one too. Not for what is mapped here:
-    /// there is a [`Place`].
+    /// Writes bytes from the byte `from` on; both the length and the place are multiples of eight.
+    /// This is not for a window that is mapped here: use its [`Place`].
     ///
     /// # Errors
     /// See [`RemoteError`].
     ///
     /// # Panics
-    /// If bytes or place are no multiple of eight.
+    /// Panics if the length or the place is not a multiple of eight.
     pub fn write(&mut self, from: usize, bytes: &[u8]) -> Result<(), RemoteError> {
         let (words, rest) = bytes.as_chunks();
         assert!(rest.is_empty() && from.is_multiple_of(WORD), "whole words");
@@ -192,7 +195,8 @@ impl Far {
         }
     }
 
-    /// Whether all that was written is there for the owner to see. If not, it is to be asked again.
+    /// Returns `true` if the owner can see all that was written. If it returns `false`, call it
+    /// again.
     ///
     /// # Errors
     /// See [`RemoteError`].
@@ -204,8 +208,8 @@ impl Far {
     }
 }
 
-/// A part of a window that is mapped here. It stays mapped as long as this lives, and the owner reads
-/// it when he is told that something is there.
+/// A part of a window that is mapped here. It stays mapped as long as this value lives. The owner
+/// reads it when it learns that the data is there.
 #[derive(Debug)]
 pub struct Place {
     memory: NonNull<[u8]>,
@@ -213,7 +217,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where it is.
+    /// Returns the address of the part.
     #[must_use]
     pub fn memory(&self) -> NonNull<[u8]> {
         self.memory

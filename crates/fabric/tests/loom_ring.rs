@@ -1,6 +1,6 @@
-//! Every interleaving of two sides of a ring, under loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p kumiki-fabric --release --test loom_ring`. A program of its own,
-//! because loom replaces the atomics of the whole build.
+//! Every interleaving of two sides of a ring, under loom: `RUSTFLAGS="--cfg loom" cargo test -p
+//! kumiki-fabric --release --test loom_ring`. This is a program of its own, because loom replaces
+//! the atomics of the whole build.
 
 #![cfg(loom)]
 #![allow(dead_code, unreachable_pub)]
@@ -11,12 +11,12 @@ mod source {
     pub(crate) mod ring;
 }
 
-/// What the ring takes its atomics from.
+/// The atomics of the ring.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 }
 
-/// What the ring knows of memory.
+/// The memory of the ring.
 mod memory {
     use crate::sync::AtomicU64;
 
@@ -57,7 +57,7 @@ impl Words for Mailbox {
     }
 }
 
-/// As memory that processes share is written.
+/// Writes as memory that processes share is written.
 impl Remote for Mailbox {
     fn len(&self) -> usize {
         self.0.len()
@@ -95,7 +95,7 @@ fn what_is_received_is_what_was_sent() {
     model(|| {
         let [mut a, mut b] = pair();
         let writer = thread::spawn(move || {
-            // More than one lap of the smallest ring, as far as there is room.
+            // This is more than one lap of the smallest ring, as far as there is room.
             let mut sent = 0;
             for byte in 1..=5_u8 {
                 sent += a.send(&[byte; 6]).expect("the peer keeps to the format");

@@ -1,4 +1,4 @@
-//! Verifying a member's directory without opening it.
+//! Verifies a member's directory without opening it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,39 +15,39 @@ use crate::snapshot::{self, SnapshotFile, SnapshotReader};
 use crate::status::node_of;
 use crate::wire::{Payload, changes};
 
-/// What a directory holds.
+/// The contents of a directory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CheckReport {
-    /// What it has of a member; `None`: it is as good as empty.
+    /// The member's data; `None` if the directory is as good as empty.
     pub held: Option<Held>,
     /// Bytes that were read.
     pub bytes: u64,
 }
 
-/// What a member has, and would begin with.
+/// The data of a member, with which it would start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     /// Its log, as it would be after recovery.
     pub log: LogReport,
-    /// The snapshot that the state would be loaded from.
+    /// The snapshot from which the state would be loaded.
     pub snapshot: Option<SnapshotFile>,
     /// Changes of keys in the entries of the log.
     pub changes: u64,
-    /// Whether the snapshot would take the place of the log.
+    /// `true` if the snapshot would take the place of the log.
     pub replaces: bool,
-    /// Snapshots that a newer one has replaced, and the next start removes.
+    /// Snapshots that a newer one has replaced; the next start removes them.
     pub old: Vec<PathBuf>,
 }
 
 impl Held {
-    /// The node, and which of its members it is: 1 for the first one, more by each time that it was
-    /// added again.
+    /// Returns the node, and the incarnation of its member: 1 for the first one, and one more each
+    /// time that the node was added again.
     #[must_use]
     pub fn member(&self) -> (NodeId, u64) {
         (node_of(self.log.raft_id), self.log.raft_id >> 16)
     }
 
-    /// Nodes with a vote, and nodes without, as of the last change that was applied.
+    /// Returns the nodes with a vote, and those without, as of the last change that was applied.
     #[must_use]
     pub fn members(&self) -> (Vec<NodeId>, Vec<NodeId>) {
         let members = &self.log.members.1;
@@ -59,8 +59,8 @@ impl Held {
         (nodes(&members.voters), nodes(&members.learners))
     }
 
-    /// The entries up to which the state would be: of the snapshot alone, by what the log knows to
-    /// be committed, and if all of the log is.
+    /// Returns the entries up to which the state would be applied: with the snapshot alone, with
+    /// what the log knows to be committed, and with all of the log.
     #[must_use]
     pub fn applied(&self) -> (u64, u64, u64) {
         let snapshot = self
@@ -71,12 +71,13 @@ impl Held {
     }
 }
 
-/// Reads and verifies what a member would read that is started in `dir`, and changes nothing.
-/// Whoever calls it sees to it that none is. `progress` is told how many bytes of the file that is
-/// read have been read, of how many.
+/// Reads and verifies what a member that is started in `dir` would read, and changes nothing. The
+/// caller ensures that no member runs there. `progress` is called with the number of bytes of the
+/// current file that have been read, and with the size of the file.
 ///
 /// # Errors
-/// The [`Failure`] that a start would end with: with the file, the place, and what to do.
+/// Returns the [`Failure`] with which a start would end: it names the file and the place, and says
+/// what to do.
 pub fn check(
     disk: &Arc<dyn Disk>,
     dir: &Path,
@@ -87,7 +88,7 @@ pub fn check(
     let Some(mut log) = log else {
         return match snapshot {
             None => Ok(CheckReport::default()),
-            // It would begin as a node that has lost its disk.
+            // The member would start as a node that has lost its disk.
             Some(_) => Err(Failure::Log(LogError::Missing {
                 path: dir.to_owned(),
                 what: "its log, and has a snapshot".to_owned(),
@@ -139,7 +140,7 @@ fn verify(
     }
 }
 
-/// Reads an entry as if to apply it; returns how many keys it changes.
+/// Reads an entry as if to apply it, and returns the number of keys that it changes.
 pub(crate) fn read_entry(entry: &Entry) -> Result<u64, String> {
     if entry.get_entry_type() != EntryType::EntryNormal {
         let read = ConfChangeV2::default().merge_from_bytes(&entry.data);

@@ -1,33 +1,36 @@
 //! The deadlines of keys that the log has not said to have passed, in bounded memory.
 //!
-//! The leader's time must not pass a deadline of any key before an entry of the log says so. So the
-//! set may know too many deadlines, those of keys that are gone, and it may take one for earlier
-//! than it is: then an entry comes too early, and nothing else happens. It must never miss one.
+//! The leader's time must not pass a deadline of any key before an entry of the log says so. The
+//! set may therefore contain too many deadlines, such as those of keys that are gone, and it may
+//! take a deadline for earlier than it is: then an entry comes too early, and nothing else happens.
+//! It must never miss a deadline.
 //!
-//! Deadlines lie in cells, which are powers of two wide: of each cell the earliest and the latest
-//! one are known. A cell is a millisecond wide until there are too many; then all become wider, as
-//! much as it takes to have half as many. They stay so until all have passed.
+//! Deadlines lie in cells, whose width is a power of two. The set knows the earliest and the latest
+//! deadline of each cell. A cell is a millisecond wide until there are too many cells. Then all
+//! cells become wider, by as much as it takes to halve their number. They stay that wide until all
+//! deadlines have passed.
 //!
-//! Invariant: each deadline that was put in, and is later than what has passed, lies between the
-//! earliest and the latest one of a cell.
+//! Invariant: each deadline that was inserted, and is later than the time that has passed, lies
+//! between the earliest and the latest deadline of a cell.
 
 use std::collections::BTreeMap;
 
-/// Cells that there may be.
+/// The greatest number of cells.
 const MOST: usize = 1 << 18;
-/// While time moves through a cell, of which nobody knows where its deadlines are, the log says so
-/// no more often than after so many milliseconds: a key expires so much too late then.
+/// While time moves through a cell, in which the places of the deadlines are not known, the log
+/// states the time no more often than once in so many milliseconds. A key expires at most this much
+/// too late then.
 const PACE_MS: u64 = 100;
 
 /// See the module's description.
 #[derive(Debug)]
 pub(crate) struct Deadlines {
-    /// By the number of the cell: its earliest and its latest deadline.
+    /// The earliest and the latest deadline of each cell, by the number of the cell.
     cells: BTreeMap<u64, (u64, u64)>,
     /// Cells are `1 << shift` milliseconds wide.
     shift: u32,
     most: usize,
-    /// The log has said that it is so late.
+    /// The time that the log has stated last.
     passed: u64,
 }
 
@@ -57,13 +60,13 @@ impl Deadlines {
         }
     }
 
-    /// Time must not reach this before the log says that it has.
+    /// Returns the time that the leader must not reach before the log says so.
     pub(crate) fn first(&self) -> Option<u64> {
         let (_, (low, _)) = self.cells.first_key_value()?;
         Some(*low)
     }
 
-    /// Whether the log had better say that it is `now`.
+    /// Returns `true` if the log should state the time `now`.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let Some((_, (low, high))) = self.cells.first_key_value() else {
             return false;
@@ -76,7 +79,7 @@ impl Deadlines {
         }
     }
 
-    /// The log says that it is `now`.
+    /// Notes that the log has stated the time `now`.
     pub(crate) fn pass(&mut self, now: u64) {
         self.passed = self.passed.max(now);
         while let Some(mut cell) = self.cells.first_entry() {
@@ -92,7 +95,7 @@ impl Deadlines {
 
     fn widen(&mut self) {
         let widest = u64::BITS - 1 - self.shift;
-        // The least that is enough; wider cells are never more.
+        // Finds the least width that is enough; wider cells are never more.
         let (mut by, mut enough) = (1, widest);
         while by < enough {
             let middle = by.midpoint(enough);
@@ -111,7 +114,7 @@ impl Deadlines {
         self.cells = wider;
     }
 
-    /// How many cells there would be, if they were wider.
+    /// Returns the number of cells that there would be if they were wider.
     fn count(&self, by: u32) -> usize {
         let (mut count, mut last) = (0, None);
         for number in self.cells.keys().map(|number| number >> by) {
@@ -141,7 +144,7 @@ mod tests {
         }
     }
 
-    /// Of random deadlines and times none is ever passed before the log says so.
+    /// No deadline is ever passed before the log says so, for random deadlines and times.
     #[test]
     fn no_deadline_is_missed() {
         for seed in 0..200 {

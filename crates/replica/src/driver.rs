@@ -1,7 +1,7 @@
 //! The thread that drives a member: its links, its turns.
 //!
-//! A turn of the loop: wait for events → hear other members → the member's turn → send. While the
-//! member syncs, transactions gather for its next turn.
+//! A turn of the loop waits for events, receives from other members, runs the member's turn, and
+//! sends. While the member syncs, transactions gather for its next turn.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -25,29 +25,30 @@ const FABRIC: Token = Token(1);
 const EVENTS: usize = 256;
 /// A link that broke is made again after this time.
 const PAUSE: Duration = Duration::from_millis(50);
-/// One that was refused is made again after this time.
+/// A link that was refused is made again after this time.
 const REFUSED: Duration = Duration::from_millis(500);
-/// The log says after this time again that a node sends malformed messages.
+/// The pause until the log says again that a node sends malformed messages.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
-/// When a full disk or the like may have been mended, it is tried again after this.
+/// The pause after which an operation is tried again that failed for a reason that may pass, such
+/// as a full disk.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// What is to be done about a member that has stopped.
+/// Advice for a member that has stopped.
 const STOPPED: &str = "this node's member has stopped: the node serves nothing until its process is \
                        started again. Mend what was the matter and restart it; the other members go \
                        on without it meanwhile";
 
-/// What others ask of the thread.
+/// Commands of other threads to this one.
 pub(crate) enum Command {
     Change(Change, Answer),
     Snapshot,
     Stop,
 }
 
-/// How others reach the thread.
+/// The means by which other threads reach this one.
 pub(crate) struct Mailbox {
     waker: Waker,
-    /// It has been woken and has not yet come round: once is enough.
+    /// The thread has been woken and has not started its next turn: one wake-up is enough.
     woken: AtomicBool,
     commands: Mutex<Vec<Command>>,
 }
@@ -75,32 +76,32 @@ impl Mailbox {
     }
 }
 
-/// A way to another member.
+/// The connection to another member.
 #[derive(Default)]
 struct Way {
     link: Option<Link>,
-    /// It is not tried again before this time.
+    /// The link is not made again before this time.
     not_before: Duration,
 }
 
-/// The ways to all members.
+/// The connections to all members.
 struct Links {
     fabric: Tcp,
     ways: HashMap<NodeId, Way>,
-    /// Whom each link leads to, of those that are up.
+    /// The nodes to which the links lead that are up.
     peers: HashMap<Link, NodeId>,
-    /// To whom something could not be sent since the member was last told.
+    /// Nodes to which a message could not be sent since the member was last informed.
     lost: BTreeSet<NodeId>,
-    /// Those that others have made.
+    /// Links that other members have made.
     incoming: IncomingLinks,
-    /// When the log said last that a node sends malformed messages.
+    /// The times at which the log last said that a node sends malformed messages.
     malformed: HashMap<NodeId, Duration>,
-    /// When the log said last that a second process takes part as a node.
+    /// The times at which the log last said that a second process takes part as a node.
     copies: HashMap<NodeId, Duration>,
 }
 
 impl Links {
-    /// Sends what the member wants sent; what cannot be is lost, as members expect.
+    /// Sends the member's messages. Those that cannot be sent are lost, as members expect.
     fn send(&mut self, outbox: &mut Vec<(NodeId, Vec<u8>)>, now: Duration) {
         for (node, bytes) in outbox.drain(..) {
             let way = self.ways.entry(node).or_default();
@@ -127,7 +128,7 @@ impl Links {
         self.fabric.flush();
     }
 
-    /// Ends a link on which a malformed message has come. What has come behind it is not taken.
+    /// Ends a link on which a malformed message has come. Messages that came behind it are dropped.
     fn close_malformed(&mut self, link: Link, node: NodeId, what: &str, now: Duration) {
         let last = self.malformed.get(&node);
         if last.is_none_or(|last| now >= *last + LOG_PAUSE) {
@@ -143,8 +144,8 @@ impl Links {
         self.fabric.close(link);
     }
 
-    /// Closes links of processes that are gone, and those of copies of members. Returns the nodes of
-    /// which there are copies.
+    /// Closes links of processes that are gone, and those of copies of members. Returns the nodes
+    /// of which there are copies.
     fn close_later(&mut self, now: Duration) -> Vec<NodeId> {
         let mut copies = Vec::new();
         for closed in self.incoming.decide(now) {
@@ -173,13 +174,14 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     mailbox: Arc<Mailbox>,
     inbox: Inbox,
-    /// The fabric has more than was taken.
+    /// The fabric has more messages than were taken.
     more: bool,
-    /// It does not go on before this time: something has failed that may be mended.
+    /// The member does not go on before this time: an operation has failed for a reason that may
+    /// pass.
     blocked_until: Option<Duration>,
 }
 
-/// The first token of links, for those who make them.
+/// The first token of links, for the code that makes them.
 pub(crate) const FIRST_LINK: Token = FABRIC;
 
 impl Driver {
@@ -210,7 +212,7 @@ impl Driver {
         }
     }
 
-    /// Runs until it is told to stop, or the member cannot go on.
+    /// Runs until a command stops it or the member cannot go on.
     pub(crate) fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         let ended = panic::catch_unwind(AssertUnwindSafe(|| {
@@ -240,7 +242,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns whether it goes on.
+    /// Runs one turn. Returns `true` if the member goes on.
     fn turn(&mut self, events: &mut Events) -> Result<bool, Failure> {
         let now = self.shared.time.now().since;
         let timeout = self.timeout(now);
@@ -283,7 +285,7 @@ impl Driver {
             .map_or(due, |fabric| fabric.min(due))
     }
 
-    /// Takes what has come from other members.
+    /// Takes the messages that have come from other members.
     fn hear(&mut self) -> Result<(), Failure> {
         let now = self.shared.time.now();
         self.links.fabric.tick(now.since);
@@ -368,7 +370,8 @@ impl Driver {
         Ok(())
     }
 
-    /// If a failure may pass, another one had better lead meanwhile. Returns until when to wait.
+    /// Steps aside if the failure may pass, so that another member can lead meanwhile. Returns the
+    /// time until which this member waits.
     fn pass(&mut self, failure: Failure, now: Duration) -> Result<Duration, Failure> {
         if !failure.may_pass() {
             return Err(failure);

@@ -1,5 +1,5 @@
-//! Entry points for fuzzing what reads logs, snapshots, and what members send. They panic when a
-//! promise is broken.
+//! Entry points for fuzzing the code that reads logs, snapshots, and messages of members. They
+//! panic when a promise is broken.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::log::{self, Log, LogOptions};
 use crate::snapshot::{SnapshotReader, SnapshotReceiver};
 use crate::wire::{self, Payload};
 
-/// Reads `bytes` in two ways: as the records of a frame, which a checksum keeps from being reached in
-/// a whole log; and as the only segment of a log.
+/// Reads `bytes` in two ways: as the records of a frame, which fuzzing would not reach in a whole
+/// log because of the checksum; and as the only segment of a log.
 ///
 /// # Panics
-/// If the reader panics, or a log that was opened is another one when it is opened again.
+/// Panics if the reader panics, or if a log that was opened differs when it is opened again.
 pub fn fuzz_log_segment(bytes: &[u8]) {
     let _ = log::read_payload(bytes);
     segment(bytes).expect("a disk in memory takes what it is given");
@@ -42,7 +42,7 @@ fn segment(bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A disk with one file.
+/// Makes a disk with one file.
 fn with_file(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<Arc<dyn Disk>> {
     let disk: Arc<dyn Disk> = Arc::new(FaultDisk::new());
     disk.create_dir_all(dir)?;
@@ -53,10 +53,11 @@ fn with_file(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<Arc<dyn Disk>> 
     Ok(disk)
 }
 
-/// Reads `bytes` as a snapshot, here and as one that is received.
+/// Reads `bytes` as a snapshot on disk and as one that is received.
 ///
 /// # Panics
-/// If the reader panics, counts otherwise than the footer, or a damaged snapshot gets a name.
+/// Panics if the reader panics, if its count differs from the footer, or if a damaged snapshot gets
+/// a name.
 pub fn fuzz_snapshot(bytes: &[u8]) {
     let dir = Path::new("/snapshots");
     let disk = with_file(dir, "file", bytes).expect("a disk in memory takes what it is given");
@@ -72,7 +73,7 @@ pub fn fuzz_snapshot(bytes: &[u8]) {
     assert_eq!(receiver.finish().is_ok(), records.is_some());
 }
 
-/// The term and index of a snapshot, if it can be read to its end.
+/// Returns the term and the index of a snapshot, if it can be read to its end.
 fn whole(disk: &Arc<dyn Disk>, path: &Path) -> Option<(u64, u64)> {
     let mut reader = SnapshotReader::open(disk, path).ok()?;
     let mut records = 0;
@@ -84,10 +85,10 @@ fn whole(disk: &Arc<dyn Disk>, path: &Path) -> Option<(u64, u64)> {
     Some((meta.term, meta.index))
 }
 
-/// Reads `bytes` as a message of Raft and as what an entry holds.
+/// Reads `bytes` as a message of Raft and as the data of an entry.
 ///
 /// # Panics
-/// If a reader panics, or what was read is written in another way.
+/// Panics if a reader panics, or if what was read is written in another way.
 pub fn fuzz_wire(bytes: &[u8]) {
     let mut from = Reader::new(bytes);
     if let Ok(message) = wire::read_message(&mut from) {
@@ -193,7 +194,7 @@ mod tests {
         meta
     }
 
-    /// A segment that a log has written, without its room.
+    /// Returns a segment that a log has written, without the space set aside.
     fn segment() -> Vec<u8> {
         let disk: Arc<dyn Disk> = Arc::new(FaultDisk::new());
         let options = LogOptions {
@@ -245,7 +246,7 @@ mod tests {
         source.read_chunk(0, usize::MAX).unwrap()
     }
 
-    /// Feeds an input and many mutations of it; the seed of the corpus is what the code writes now.
+    /// Feeds an input and many mutations of it. The seed of the corpus is what the code writes now.
     fn feed(target: &str, name: &str, input: &[u8], entry: fn(&[u8])) {
         let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus");
         let path = corpus.join(target).join(name);

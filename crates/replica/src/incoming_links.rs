@@ -1,17 +1,19 @@
 //! Links that other members have made to this one, and copies of a member among them.
 //!
-//! A member sends on one link at a time. When it makes another one, because the last broke or its
-//! process was started again, nothing more comes on the one before. So if messages go on coming on the
-//! earlier link after a later one was made, a second process takes part as the same member, with a copy
-//! of its data. It must not: it would acknowledge and vote a second time.
+//! A member sends on one link at a time. When it makes another one, because the last link broke or
+//! its process was started again, nothing more comes on the earlier link. So if messages go on
+//! coming on the earlier link after a later one was made, a second process takes part as the same
+//! member, with a copy of its data. This must not happen: the copy would acknowledge and vote a
+//! second time.
 //!
 //! | link | messages | until |
 //! |---|---|---|
 //! | in use | are taken | it breaks, or is replaced |
 //! | later | are dropped: Raft expects that messages are lost | the link in use breaks, or a probation ends |
 //!
-//! When the probation ends, the later link is refused if the link in use was heard in its second half,
-//! and takes its place otherwise. What the machine had kept of a link that is dead comes earlier.
+//! When the probation ends, the later link is refused if a message came on the link in use in the
+//! second half of the probation. Otherwise the later link takes its place. Messages that the
+//! machine still holds of a dead link come before that.
 
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use hashbrown::HashMap;
 
 struct LinkInUse {
     link: Link,
-    /// When something came on it last.
+    /// The time at which a message last came on it.
     heard: Duration,
 }
 
@@ -34,9 +36,9 @@ struct LaterLink {
 /// A link that is to be closed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
-    /// Another one is in its place.
+    /// Another link has taken its place.
     Replaced(Link),
-    /// It is of a second process that takes part as this node.
+    /// The link of a second process that takes part as this node.
     Copy(Link, NodeId),
 }
 
@@ -48,7 +50,7 @@ pub(crate) struct IncomingLinks {
 }
 
 impl IncomingLinks {
-    /// A live member sends something several times in a `probation`.
+    /// Makes an empty set of links. A live member sends a message several times in a `probation`.
     pub(crate) fn new(probation: Duration) -> IncomingLinks {
         IncomingLinks {
             in_use: HashMap::new(),
@@ -57,7 +59,7 @@ impl IncomingLinks {
         }
     }
 
-    /// A node has made a link.
+    /// Notes that a node has made a link.
     pub(crate) fn up(&mut self, node: NodeId, link: Link, now: Duration) {
         if self.in_use.contains_key(&node) {
             let since = now;
@@ -67,7 +69,7 @@ impl IncomingLinks {
         }
     }
 
-    /// A link is down.
+    /// Notes that a link is down.
     pub(crate) fn down(&mut self, link: Link, now: Duration) {
         self.later.retain(|later| later.link != link);
         let in_use = self.in_use.iter().find(|(_, one)| one.link == link);

@@ -1,33 +1,34 @@
-//! A member's log: Raft's entries and what Raft must not forget, in segments on disk, with the
-//! entries since the last compaction in memory as well.
+//! A member's log: Raft's entries and its durable state, in segments on disk. The entries since the
+//! last compaction are also in memory.
 //!
-//! What is taken ([`Log::append`], [`Log::set_hard_state`], …) is seen at once and durable when the
-//! next [`Log::sync`] has returned: one write and one sync for everything since the last one.
+//! What is added to the log ([`Log::append`], [`Log::set_hard_state`], …) is visible at once, and
+//! is durable when the next [`Log::sync`] has returned: one write and one sync for everything since
+//! the last one.
 //!
 //! | module | concept |
 //! |---|---|
 //! | `format` | the bytes of segments and frames, as tables |
-//! | `record` | what a frame holds |
-//! | `state` `entries` | what all records together say: entries, votes, members |
+//! | `record` | the contents of a frame |
+//! | `state` `entries` | the state that results from all records: entries, votes, members |
 //! | `files` | the segments: writing, going on in the next one, removing old ones |
-//! | `recover` | opening a log: what is cut, what is made durable |
-//! | `replay` | reading segments back, and what must hold between them |
-//! | `check` | what recovery would find, without changing anything |
+//! | `recover` | opening a log: cuts off its torn end, makes the rest durable |
+//! | `replay` | reading segments back, and the conditions between them |
+//! | `check` | the result of recovery, without changing anything |
 //! | `storage` | the log as Raft's library sees it |
 //!
 //! Invariants:
-//! 1. A frame is found whole or not at all, and none without those before it. What was synced is
-//!    found; of what was not, at most the frame that was under way.
-//! 2. After a write or sync that failed, none succeeds any more. Only when the next segment cannot be
-//!    made, which is where a full disk shows, nothing is lost and trying again may help. Entries behind a
-//!    snapshot can be removed all the same, which frees space.
+//! 1. A frame is found whole or not at all, and only together with all earlier frames. All that was
+//!    synced is found; of what was not synced, at most the frame that was being written.
+//! 2. After a write or sync that failed, none succeeds any more. There is one exception: if the
+//!    next segment cannot be made, which is where a full disk shows, nothing is lost and trying
+//!    again may help. Entries that a snapshot contains can still be removed, which frees space.
 //! 3. An entry is removed only when a durable snapshot contains it.
-//! 4. Who the members are follows from the newest snapshot, or else from the founding, and from the
-//!    log's entries behind it, which are applied again after a restart. What
-//!    [`Log::set_conf_state`] keeps is for people who look at a member that does not run.
+//! 4. The members follow from the newest snapshot, or else from the founding, and from the log's
+//!    entries behind it, which are applied again after a restart. What [`Log::set_conf_state`]
+//!    keeps is for people who inspect a member that does not run.
 //!
-//! A last frame that was damaged after its sync looks as one that was under way, and is cut. Every
-//! other damage is refused.
+//! A last frame that was damaged after its sync looks like one that was being written, and is cut
+//! off. All other damage is refused.
 
 mod check;
 mod entries;
@@ -55,12 +56,12 @@ use state::State;
 pub(crate) use check::check;
 pub(crate) use replay::read_payload;
 
-/// How a log is kept.
+/// Options of a log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
-    /// The size of a segment, which is set aside when it is made.
+    /// The size of a segment. The space is set aside when the segment is made.
     pub segment_bytes: u64,
-    /// A random number, which keeps bytes that a client chose from being taken for a frame.
+    /// A random number. It prevents bytes that a client chose from being taken for a frame.
     pub salt: u64,
 }
 
@@ -75,17 +76,17 @@ impl Default for LogOptions {
 
 /// A member's log; see the [module](self).
 pub struct Log {
-    /// 0: of no member yet.
+    /// The Raft id of the member; 0 if the log belongs to no member yet.
     raft_id: u64,
     state: State,
-    /// What the files say.
+    /// The state that the files contain.
     synced: Start,
-    /// The frame of the next sync, with room for its header.
+    /// The frame of the next sync, with space for its header.
     frame: Vec<u8>,
     /// The least and the greatest index in that frame.
     frame_min: u64,
     frame_max: u64,
-    /// Whether that frame replaces all before it.
+    /// `true` if that frame replaces all earlier ones.
     replaces: bool,
     hard_dirty: bool,
     floor_dirty: bool,
@@ -97,7 +98,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log in memory alone, which knows nothing after a restart.
+    /// Makes a log in memory alone, which is empty after a restart.
     #[must_use]
     pub fn in_memory() -> Log {
         Log::new(None)
@@ -121,12 +122,14 @@ impl Log {
         }
     }
 
-    /// Reads the log in `dir`, which is made if it is missing; other files there are left alone.
-    /// `progress` is told how many bytes have been read, of how many. What was under way at a crash
-    /// is cut; what is found is durable. If there is a snapshot, [`Log::recover_snapshot`] comes next.
+    /// Reads the log in `dir`, and makes the directory if it is missing. Other files there are left
+    /// alone. `progress` is called with the number of bytes that have been read and with their
+    /// total. A write that a crash interrupted is cut off; what is found is durable. If there is a
+    /// snapshot, the caller calls [`Log::recover_snapshot`] next.
     ///
     /// # Errors
-    /// As the operating system says, or the log is damaged; nothing was changed then.
+    /// Returns an error if the operating system reports one, or if the log is damaged. Nothing was
+    /// changed then.
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -145,20 +148,20 @@ impl Log {
         Ok(log)
     }
 
-    /// Whether the log is of no member yet.
+    /// Returns `true` if the log belongs to no member yet.
     #[must_use]
     pub fn is_blank(&self) -> bool {
         self.raft_id == 0
     }
 
-    /// Makes a blank log that of a member, durably. One that joins others does not know the members
-    /// yet: `members` is empty.
+    /// Makes a blank log the log of a member, durably. A member that joins others does not know the
+    /// members yet: `members` is empty.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Returns the errors of the operating system.
     ///
     /// # Panics
-    /// If the log is not blank, or the id is 0.
+    /// Panics if the log is not blank, or if the id is 0.
     pub fn found(&mut self, raft_id: u64, members: &ConfState) -> Result<(), LogError> {
         assert!(self.is_blank() && raft_id != 0, "a log is founded once");
         self.check()?;
@@ -175,17 +178,18 @@ impl Log {
         Ok(())
     }
 
-    /// Whose log it is; 0 for nobody's.
+    /// Returns the Raft id of the member; 0 if the log is blank.
     #[must_use]
     pub fn raft_id(&self) -> u64 {
         self.raft_id
     }
 
-    /// Takes entries, the first of which follows one that is there; entries of the same index, and
-    /// those behind them, are replaced.
+    /// Appends entries, the first of which follows an entry of the log. Entries with the same
+    /// index, and those behind them, are replaced.
     ///
     /// # Panics
-    /// If there is a gap, or an entry has been compacted: then the caller's order of things is wrong.
+    /// Panics if there is a gap, or if an entry has been compacted: then the order of the calls is
+    /// wrong.
     pub fn append(&mut self, entries: &[Entry]) {
         for entry in entries {
             self.state.append(entry.clone());
@@ -197,13 +201,13 @@ impl Log {
         }
     }
 
-    /// Takes Raft's term, vote and commit.
+    /// Sets Raft's term, vote and commit.
     pub fn set_hard_state(&mut self, hard: &HardState) {
         self.hard_dirty |= self.state.hard != *hard;
         self.state.hard = hard.clone();
     }
 
-    /// Takes who the members are since the entry `index` was applied.
+    /// Sets the members since the entry `index` was applied.
     pub fn set_conf_state(&mut self, index: u64, members: &ConfState) {
         self.state.conf = (index, members.clone());
         if self.place.is_some() {
@@ -211,13 +215,15 @@ impl Log {
         }
     }
 
-    /// Makes everything durable that was taken: one write and one sync, or none if there is nothing.
+    /// Makes everything durable that was added: with one write and one sync, or none if there is
+    /// nothing.
     ///
     /// # Errors
-    /// As the operating system says. Unless [`LogError::may_retry`], every later one fails as well.
+    /// Returns the errors of the operating system. Every later call fails as well, unless
+    /// [`LogError::may_retry`] returns `true`.
     ///
     /// # Panics
-    /// If the log is blank.
+    /// Panics if the log is blank.
     pub fn sync(&mut self) -> Result<(), LogError> {
         self.check()?;
         assert!(!self.is_blank(), "a log is founded before it is written");
@@ -251,17 +257,17 @@ impl Log {
         Ok(())
     }
 
-    /// Replaces the log by a snapshot that was received and is durable, durably.
+    /// Replaces the log by a snapshot that was received and is durable. The replacement is durable.
     ///
     /// # Errors
-    /// As [`Log::sync`].
+    /// Returns the errors of [`Log::sync`].
     pub fn install(&mut self, meta: &SnapshotMetadata) -> Result<(), LogError> {
         self.check()?;
         self.state.replace(meta);
         (self.frame_min, self.frame_max) = (u64::MAX, 0);
         self.replaces = true;
         if self.place.is_some() {
-            // What was taken and not written yet is replaced as well.
+            // Records that were added and are not written yet are replaced as well.
             self.frame.truncate(files::empty_frame().len());
             record::put_replaced(&mut self.frame, meta);
         }
@@ -271,12 +277,13 @@ impl Log {
         self.remove_segments()
     }
 
-    /// After [`Log::open`]: there is this snapshot, from which the state is rebuilt. If it is ahead
-    /// of the log, because the process ended between the two, the log follows, durably. Raft starts
-    /// with this snapshot's members, and applies the entries behind it.
+    /// Takes the newest snapshot, from which the state is rebuilt, after [`Log::open`]. If the
+    /// snapshot is ahead of the log, because the process ended between the two, the log is replaced
+    /// durably. Raft starts with the members of this snapshot, and applies the entries behind it.
     ///
     /// # Errors
-    /// As [`Log::sync`]; or the snapshot is older than what was removed from the log.
+    /// Returns the errors of [`Log::sync`], or an error if the snapshot is older than the entries
+    /// that were removed from the log.
     pub fn recover_snapshot(&mut self, meta: &SnapshotMetadata) -> Result<(), LogError> {
         self.has_snapshot(meta.index)?;
         if self.state.term(meta.index) != Some(meta.term) {
@@ -293,10 +300,10 @@ impl Log {
         Ok(())
     }
 
-    /// After [`Log::open`]: there is no snapshot.
+    /// Checks, after [`Log::open`], that the log is complete without a snapshot.
     ///
     /// # Errors
-    /// Entries have been removed, which one must contain.
+    /// Returns an error if entries have been removed, which a snapshot must contain.
     pub fn recover_without_snapshot(&self) -> Result<(), LogError> {
         self.has_snapshot(0)
     }
@@ -306,23 +313,24 @@ impl Log {
         check::lacks_snapshot(dir.unwrap_or(Path::new("")), self.state.floor.0, index)
     }
 
-    /// There is this snapshot now, durably: entries up to it may go.
+    /// Notes a new durable snapshot: entries up to it may be removed.
     pub fn set_snapshot(&mut self, meta: &SnapshotMetadata) {
         self.state.base = (meta.index, meta.get_conf_state().clone());
         self.snapshot = Some(meta.clone());
     }
 
-    /// The newest durable snapshot.
+    /// Returns the newest durable snapshot.
     #[must_use]
     pub fn snapshot_meta(&self) -> Option<&SnapshotMetadata> {
         self.snapshot.as_ref()
     }
 
-    /// Drops entries up to `index`, or up to the newest snapshot if that is less, and the segments
-    /// that are not needed then. It needs no space on the disk, and so works when [`Log::sync`] gets none.
+    /// Drops entries up to `index`, or up to the newest snapshot if that is less, and removes the
+    /// segments that are not needed then. It needs no space on the disk, and so works when
+    /// [`Log::sync`] fails for lack of space.
     ///
     /// # Errors
-    /// As [`Log::sync`].
+    /// Returns the errors of [`Log::sync`].
     pub fn compact(&mut self, index: u64) -> Result<(), LogError> {
         let snapshot = self.snapshot.as_ref().map_or(0, |meta| meta.index);
         let index = index.min(snapshot).min(self.state.last());
@@ -347,8 +355,8 @@ impl Log {
         self.remove_segments()
     }
 
-    /// Writes the floor: by itself, because what was taken may be waiting for space, unless it has entries
-    /// up to the floor.
+    /// Writes the floor: in a frame of its own, because the next frame may be waiting for space,
+    /// unless that frame has entries up to the floor.
     fn write_floor(&mut self) -> Result<(), LogError> {
         let floor = self.state.floor;
         let by_itself = floor.0 < self.frame_min && !self.replaces;
@@ -365,8 +373,8 @@ impl Log {
         Ok(())
     }
 
-    /// Of a log in memory alone, which has no snapshots: drops entries up to `index` if there are
-    /// more than so many bytes, but keeps half of that.
+    /// Drops entries up to `index` from a log in memory alone, which has no snapshots, if there are
+    /// more than `bytes`; keeps half of that.
     pub(crate) fn forget(&mut self, index: u64, bytes: u64) {
         if self.place.is_some() || self.state.bytes() <= bytes {
             return;
@@ -386,59 +394,61 @@ impl Log {
         }
     }
 
-    /// The last entry that was removed, and its term.
+    /// Returns the last entry that was removed, and its term.
     #[must_use]
     pub fn floor(&self) -> (u64, u64) {
         self.state.floor
     }
 
-    /// The index of the last entry.
+    /// Returns the index of the last entry.
     #[must_use]
     pub fn last(&self) -> u64 {
         self.state.last()
     }
 
-    /// The last entry that must go for no more than so many bytes to be left; none behind `most`.
+    /// Returns the last entry that must be dropped so that at most `bytes` are left; none behind
+    /// `most`.
     pub(crate) fn last_beyond(&self, bytes: u64, most: u64) -> u64 {
         self.state.last_beyond(bytes, most)
     }
 
-    /// Gives a little of the memory back that dropped entries had: all at once would be a pause.
+    /// Frees a part of the memory of dropped entries: to free it all at once would be a pause.
     pub(crate) fn give_back(&mut self) {
         self.state.give_back();
     }
 
-    /// An entry, if it is in memory.
+    /// Returns an entry, if it is in memory.
     #[must_use]
     pub fn entry(&self, index: u64) -> Option<&Entry> {
         self.state.entry(index)
     }
 
-    /// Raft's term, vote and commit.
+    /// Returns Raft's term, vote and commit.
     #[must_use]
     pub fn hard_state(&self) -> &HardState {
         &self.state.hard
     }
 
-    /// Who the members are, and since which entry, as [`Log::set_conf_state`] was told.
+    /// Returns the members, and the entry since which they are the members, as set by
+    /// [`Log::set_conf_state`].
     #[must_use]
     pub fn conf_state(&self) -> (u64, &ConfState) {
         (self.state.conf.0, &self.state.conf.1)
     }
 
-    /// Bytes of all segments, without room that was set aside.
+    /// Returns the bytes of all segments, without the space set aside.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files.as_ref().map_or(0, Files::bytes)
     }
 
-    /// How many syncs of frames there were.
+    /// Returns the number of syncs of frames.
     #[must_use]
     pub fn syncs(&self) -> u64 {
         self.files.as_ref().map_or(0, |files| files.syncs)
     }
 
-    /// Bytes of the frames that were written.
+    /// Returns the bytes of the frames that were written.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.files.as_ref().map_or(0, |files| files.written)

@@ -1,23 +1,24 @@
-//! One member of a replicated partition: everything but threads, sockets and clocks.
+//! One member of a replicated partition: all of it except for threads, sockets and clocks.
 //!
 //! The Raft algorithm is a library's; around it:
 //!
 //! | module | concept |
 //! |---|---|
-//! | `founding` | how the first members begin, and how one whose disk is empty joins |
-//! | `incoming` | what other members send is checked |
-//! | `leading` | what was submitted goes into the log in groups; leadership begins and ends |
-//! | `turn` | what Raft wants done: append, sync, send, in this order |
+//! | `founding` | the start of the first members; the joining of a member whose disk is empty |
+//! | `incoming` | checks of other members' messages |
+//! | `leading` | submissions go into the log in groups; leadership begins and ends |
+//! | `turn` | the work that Raft asks for: append, sync, send, in this order |
 //! | `apply` | entries become state, on every member alike |
-//! | `reads` | rounds of messages that show that nobody else leads; leases |
+//! | `reads` | rounds of messages that show that no other member leads; leases |
 //! | `snapshots` | making, sending, receiving and loading them |
-//! | `comparison` | whether all members have the same state |
-//! | `job` | work beside the member |
+//! | `comparison` | the comparison of all members' states |
+//! | `job` | background work |
 //! | `membership` | members come and go by command; leadership is handed over |
-//! | `report` | what it says of itself |
+//! | `report` | the member's status |
 //!
-//! Who drives it calls [`Member::receive`] for what comes, and [`Member::turn`] when something has
-//! come, was submitted, or is due ([`Member::due`]); then sends [`Member::outbox`].
+//! The driver calls [`Member::receive`] for each message, and [`Member::turn`] when a message has
+//! come, something was submitted, or a turn is due ([`Member::due`]). Then it sends
+//! [`Member::outbox`].
 //!
 //! Invariants:
 //! 1. One append, one sync and one transfer serve all that was submitted between two turns, up to
@@ -25,8 +26,8 @@
 //! 2. A ticket resolves when its entries are applied here in the term in which they were proposed.
 //!    When leadership ends, all that was executed and not applied is dropped before anything else
 //!    is applied.
-//! 3. A new leader admits nobody before it has applied an entry of its own term, and so all that
-//!    its predecessors have acknowledged.
+//! 3. A new leader admits no transaction before it has applied an entry of its own term, and so all
+//!    that earlier leaders have acknowledged.
 
 mod apply;
 mod comparison;
@@ -69,7 +70,7 @@ use reads::Rounds;
 pub(crate) use report::copy_of;
 use snapshots::Snapshots;
 
-/// Why a member cannot go on.
+/// The reason why a member cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The log cannot be read or written.
@@ -78,18 +79,18 @@ pub enum Failure {
     /// A snapshot cannot be read or written.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// Something was agreed upon that cannot be understood.
+    /// The members have agreed upon an entry that this release cannot understand.
     #[error(
         "entry {index} cannot be applied: {what}. All members have it; start the release that wrote \
          it, or a newer one"
     )]
     Entry {
-        /// The entry.
+        /// The index of the entry.
         index: u64,
-        /// What is wrong with it.
+        /// The problem with the entry.
         what: String,
     },
-    /// The log lacks what this member has acknowledged.
+    /// The log lacks entries that this member has acknowledged.
     #[error(
         "the data directory is older than what this member has acknowledged: its log ends at entry {last}, and \
          the leader knows it to have entry {acknowledged}. Stop this node, delete its data directory, start it \
@@ -103,13 +104,13 @@ pub enum Failure {
         /// This node.
         node: NodeId,
     },
-    /// The Raft library refuses something that it never should.
+    /// The Raft library returns an error that should be impossible.
     #[error("the Raft group cannot go on: {0}")]
     Raft(String),
 }
 
 impl Failure {
-    /// Whether the same may succeed later: nothing was lost.
+    /// Returns `true` if the operation may succeed later: nothing was lost.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Failure::Log(error) if error.may_retry())
     }
@@ -124,20 +125,21 @@ impl Failure {
     }
 }
 
-/// Runs work beside the member: on a thread of its own, or at once.
+/// Runs background work of the member: on a thread of its own, or at once.
 pub(crate) type Spawn = Box<dyn FnMut(Box<dyn FnOnce() + Send>) + Send>;
 
-/// Where a member keeps its data.
+/// The place of a member's data.
 pub(crate) struct Place {
     /// The disk.
     pub(crate) disk: Arc<dyn Disk>,
-    /// The directory, which exists. `None`: the log lies in memory, and there are no snapshots.
+    /// The directory, which exists. If it is `None`, the log is in memory, and there are no
+    /// snapshots.
     pub(crate) dir: Option<PathBuf>,
-    /// How the log is kept.
+    /// The options of the log.
     pub(crate) log: LogOptions,
 }
 
-/// What was proposed and is not applied yet.
+/// An entry that was proposed and is not applied yet.
 struct Pending {
     index: u64,
     release: Option<TransactionId>,
@@ -162,29 +164,30 @@ pub(crate) struct Member {
     place: Place,
     spawn: Spawn,
     applier: Applier,
-    /// While the disk is empty.
+    /// The empty log, while the disk is empty.
     blank: Option<Log>,
     raft: Option<RawNode<Log>>,
     founding: Founding,
     now: Now,
     next_tick: Duration,
     random: fastrand::Rng,
-    /// Term, role and leader when the election time-out was drawn last.
+    /// The term, role and leader when the election time-out was drawn last.
     drawn_for: (u64, raft::StateRole, u64),
     timeout: usize,
     /// The term in which this member leads, if it does.
     leading: Option<u64>,
-    /// What Raft wants done, from the sync on, which could not be done.
+    /// The rest of Raft's work, from the sync on, if the sync failed.
     unsynced: Option<raft::Ready>,
-    /// The commit that followers were told last, and when they are to be told a later one.
+    /// The last commit index that was sent to followers, and the time at which a later one is to be
+    /// sent.
     told: u64,
     tell_at: Option<Duration>,
     pending: VecDeque<Pending>,
     pending_bytes: usize,
     open: VecDeque<Open>,
     rounds: Rounds,
-    /// In this term the leadership was to be handed over: a message may still be under way that has
-    /// another one elected in spite of a lease.
+    /// The term in which the leadership was to be handed over: a message may still be in transit
+    /// that lets another member be elected in spite of a lease.
     handed_over_in: u64,
     applied: u64,
     applied_term: u64,
@@ -196,32 +199,33 @@ pub(crate) struct Member {
     snapshots: Snapshots,
     comparison: Comparison,
     changing: Option<Changing>,
-    /// It is about to hand the leadership over, and admits nobody.
+    /// The member is about to hand the leadership over, and admits no transaction.
     draining: bool,
     outbox: Vec<(NodeId, Vec<u8>)>,
     groups: u64,
     entries: u64,
     changed: bool,
     next_report: Duration,
-    /// A member that was started must not vote while the leader of its last life may hold a lease.
+    /// A member must not vote after its start while the leader that it followed before may hold a
+    /// lease.
     silent_until: Duration,
     note: Option<String>,
-    /// Why its log cannot be written at the moment.
+    /// The reason why the log cannot be written at the moment.
     trouble: Option<String>,
-    /// Why there is no link to these nodes, where it was refused.
+    /// The reasons for which links to nodes were refused.
     refused: BTreeMap<NodeId, String>,
-    /// Nodes of which there was a copy, and when its link was refused last.
+    /// Nodes of which there was a copy, and the time at which its link was refused last.
     copies: BTreeMap<NodeId, Duration>,
-    /// Leaders have said that this member has acknowledged more than it has.
+    /// The claims of leaders that this member has acknowledged more than it has.
     claims: Option<Claims>,
 }
 
 impl Member {
-    /// Reads what the place has of it, and begins. `progress` is told how many bytes have been read,
-    /// of how many.
+    /// Reads the data in `place`, and starts. `progress` is called with the number of bytes that
+    /// have been read and with their total.
     ///
     /// # Errors
-    /// The [`Failure`] says what cannot be read, and what to do.
+    /// Returns a [`Failure`] that says what cannot be read, and what to do.
     pub(crate) fn open(
         options: MemberOptions,
         shared: Arc<Shared>,
@@ -304,13 +308,14 @@ impl Member {
             }
         }
         if log.hard_state().term > 0 {
-            // It may have promised the leader of its last life not to vote for a while.
+            // The member may have promised the leader that it followed before not to vote for a
+            // while.
             self.silent_until = self.now.since + self.options.election;
         }
         self.start(log)
     }
 
-    /// Begins to take part with a log that is not blank.
+    /// Starts to take part with a log that is not blank.
     fn start(&mut self, log: Log) -> Result<(), Failure> {
         let config = Config {
             id: log.raft_id(),
@@ -321,9 +326,9 @@ impl Member {
             max_inflight_msgs: 256,
             check_quorum: true,
             pre_vote: true,
-            // In this release it adds entries to messages that they do not follow.
+            // In this release of the library it adds entries to messages that they do not follow.
             batch_append: false,
-            // Followers learn what has committed from the next group: see `tell_committed`.
+            // Followers learn the commit index from the next group: see `tell_committed`.
             skip_bcast_commit: self.options.grouping != Grouping::Naive,
             ..Config::default()
         };
@@ -371,12 +376,12 @@ impl Member {
         }
     }
 
-    /// How long a follower hears nothing of its leader before it wants to be elected.
+    /// Returns the time without messages of a leader after which a follower wants to be elected.
     pub(crate) fn election(&self) -> Duration {
         self.options.election
     }
 
-    /// What is to be sent, and to whom.
+    /// Returns the messages that are to be sent, with their receivers.
     pub(crate) fn outbox(&mut self) -> &mut Vec<(NodeId, Vec<u8>)> {
         &mut self.outbox
     }
@@ -387,7 +392,7 @@ impl Member {
         }
     }
 
-    /// Messages to a node do not arrive at the moment.
+    /// Notes that messages to a node do not arrive at the moment.
     pub(crate) fn unreachable(&mut self, node: NodeId) {
         if let Some(raft) = &mut self.raft {
             let ids: Vec<u64> = raft.raft.prs().iter().map(|(id, _)| *id).collect();
@@ -397,26 +402,27 @@ impl Member {
         }
     }
 
-    /// When [`Member::turn`] is due although nothing has come: a moment of [`Now::since`].
+    /// Returns the time, as [`Now::since`], at which [`Member::turn`] is due even if nothing has
+    /// come.
     #[must_use]
     pub(crate) fn due(&self) -> Duration {
         self.tell_at
             .map_or(self.next_tick, |at| at.min(self.next_tick))
     }
 
-    /// Whether another turn would go on with something at once.
+    /// Returns `true` if another turn would have work to do at once.
     #[must_use]
     pub(crate) fn has_more(&self) -> bool {
         self.raft.as_ref().is_some_and(RawNode::has_ready) || self.may_propose()
     }
 
-    /// The last entry that was removed from its log.
+    /// Returns the last entry that was removed from the log.
     #[cfg(feature = "simulation")]
     pub(crate) fn log_floor(&self) -> u64 {
         self.raft.as_ref().map_or(0, |raft| raft.store().floor().0)
     }
 
-    /// Where it keeps its files, if it does.
+    /// Returns the directory of the member's files, if it has one.
     fn dir(&self) -> Option<&Path> {
         self.place.dir.as_deref()
     }
@@ -428,7 +434,7 @@ impl Member {
             self.drawn_for = state;
             self.timeout = self.random.usize(ELECTION_TICKS..2 * ELECTION_TICKS);
         }
-        // The library draws from a generator of its own, which no seed reaches.
+        // The library draws from a generator of its own, which the seed does not control.
         raft.raft.set_randomized_election_timeout(self.timeout);
     }
 }

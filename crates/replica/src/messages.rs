@@ -1,4 +1,4 @@
-//! What members say to each other.
+//! The messages that members send to each other.
 //!
 //! | kind | message | fields |
 //! |---|---|---|
@@ -41,14 +41,14 @@ pub(crate) enum Envelope<'a> {
     Taken {
         from: u64,
         index: u64,
-        /// [`REFUSED`]: the snapshot is of no use.
+        /// The offset of the next piece; [`REFUSED`] if the snapshot is of no use.
         offset: u64,
     },
-    /// A follower asks how far the leader has committed.
+    /// A follower asks for the leader's commit index.
     HowFar {
         asked: u64,
     },
-    /// The leader of this term has committed so far.
+    /// The leader of this term has committed the entries up to this index.
     Committed {
         term: u64,
         index: u64,
@@ -65,16 +65,16 @@ pub(crate) enum Envelope<'a> {
     },
 }
 
-/// In [`Envelope::Taken`].
+/// The offset in [`Envelope::Taken`] for a snapshot that is of no use.
 pub(crate) const REFUSED: u64 = u64::MAX;
 
-/// Who a member is, or that it is nobody yet.
+/// The state of a member, or of a node that is not a member yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// Its number in the group; 0: its disk is empty.
+    /// Its number in the group; 0 if its disk is empty.
     pub(crate) raft_id: u64,
-    /// Its disk is empty, or it has begun and does not know that anybody was ever elected. One that
-    /// was invited knows that.
+    /// Its disk is empty, or it has begun and knows of no election. A member that was invited knows
+    /// of one.
     pub(crate) knows_nothing: bool,
     /// It has heard from each of the others, since it was started, that they know nothing.
     pub(crate) all_blank: bool,

@@ -1,23 +1,23 @@
-//! What a member is told when it is made.
+//! The options of a member.
 
 use std::time::Duration;
 
 use base::NodeId;
 use base::versions::ReadAtomic;
 
-/// How transactions go through consensus (paper 5, sections 3.1.2 and 4.2.2).
+/// The way in which transactions go through consensus (paper 5, sections 3.1.2 and 4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
-    /// Executed before consensus; the entries of so many clients go through one append, one sync and
-    /// one transfer at most. What a client sends without waiting counts once; with groups of one
-    /// each entry goes by itself. Groups are pipelined.
+    /// Transactions are executed before consensus. The entries of at most this many clients go
+    /// through one append, one sync and one transfer. Transactions that a client sends without
+    /// waiting count once; with groups of one, each entry goes by itself. Groups are pipelined.
     Group(usize),
     /// Plain Raft, the paper's baseline: one entry at a time goes through consensus, and is
     /// executed after it.
     Naive,
 }
 
-/// Clients of one group, as in the paper.
+/// The number of clients of a group, as in the paper.
 pub const GROUP: usize = 64;
 
 /// See the module's description.
@@ -27,40 +27,41 @@ pub struct MemberOptions {
     pub me: NodeId,
     /// The nodes that hold the partition when it is founded, this one among them.
     pub nodes: Vec<NodeId>,
-    /// How transactions go through consensus.
+    /// The way in which transactions go through consensus.
     pub grouping: Grouping,
-    /// A follower that hears nothing of its leader for so long, or up to twice as long, wants to be
-    /// elected. Heartbeats come ten times as often.
+    /// A follower that hears nothing of its leader for this long, or up to twice as long, wants to
+    /// be elected. Heartbeats come ten times as often.
     pub election: Duration,
-    /// Whether a leader may answer reads while it is sure by its clock that nobody else leads. It
-    /// rests on clocks whose rates differ by less than a tenth.
+    /// `true` if a leader may answer reads while it is sure by its clock that no other member
+    /// leads. This relies on clocks whose rates differ by less than a tenth.
     pub leases: bool,
-    /// A session of which nothing has been heard for so long is forgotten; what comes for it
-    /// afterwards is not executed.
+    /// A session that was not used for this long is forgotten; its transactions are not executed
+    /// afterwards.
     pub session: Duration,
-    /// Sessions that are remembered; no more are opened until some have been forgotten.
+    /// The greatest number of sessions. No more are opened until some have been forgotten.
     pub sessions: usize,
-    /// A snapshot is made when the log behind the last one has so many bytes.
+    /// A snapshot is made when the log behind the last one has this many bytes.
     pub snapshot_bytes: u64,
-    /// The leader has the members compare their states this often; never if it is zero. Large states are
-    /// compared less often.
+    /// The interval at which the leader makes the members compare their states; zero turns this
+    /// off. Large states are compared less often.
     pub compare: Duration,
-    /// Entries that are kept before a snapshot, for followers that are a little behind.
+    /// The number of entries that are kept before a snapshot, for followers that are a little
+    /// behind.
     pub kept_entries: u64,
-    /// Fewer are kept if they and those behind them have more bytes than this.
+    /// Fewer entries are kept if they and those behind them have more bytes than this.
     pub kept_bytes: u64,
-    /// Bytes of a snapshot that go in one message.
+    /// Bytes of a snapshot in one message.
     pub chunk: usize,
-    /// Bytes of entries that go in one message, but for a single larger one.
+    /// Bytes of entries in one message, except for a single larger entry.
     pub message: usize,
-    /// Which keys are read atomic; none, where entries are executed after consensus.
+    /// The keys that are read atomic; none, if entries are executed after consensus.
     pub read_atomic: ReadAtomic,
-    /// For what is drawn at random.
+    /// The seed of random numbers.
     pub seed: u64,
 }
 
 impl MemberOptions {
-    /// The defaults, for a node of a partition.
+    /// Returns the defaults for a node of a partition.
     #[must_use]
     pub fn new(me: NodeId, nodes: Vec<NodeId>) -> MemberOptions {
         MemberOptions {
@@ -82,12 +83,12 @@ impl MemberOptions {
         }
     }
 
-    /// How long a tick takes: the time between heartbeats.
+    /// Returns the length of a tick: the time between heartbeats.
     #[must_use]
     pub fn tick(&self) -> Duration {
         self.election / ELECTION_TICKS as u32
     }
 }
 
-/// Ticks of the shortest election time-out.
+/// The number of ticks of the shortest election time-out.
 pub(crate) const ELECTION_TICKS: usize = 10;

@@ -30,35 +30,37 @@ use crate::status::{Role, Status};
 use crate::time::{SystemTime, Time};
 use crate::worker::Worker;
 
-/// How a partition is opened.
+/// Options of a partition.
 pub struct Options {
     /// The member.
     pub member: MemberOptions,
     /// The disk of its log and snapshots.
     pub disk: Arc<dyn Disk>,
-    /// Their directory; `None` keeps the end of the log in memory alone, and makes no snapshots: a
-    /// member that falls far behind may never catch up. For experiments.
+    /// The directory of log and snapshots. `None` keeps the end of the log in memory alone, and
+    /// makes no snapshots: a member that falls far behind may never catch up. This is for
+    /// experiments.
     pub dir: Option<PathBuf>,
-    /// How the log is kept.
+    /// Options of the log.
     pub log: LogOptions,
-    /// Where other members connect to, as [`fabric::tcp::listen`] returns it.
+    /// The listener for other members, as [`fabric::tcp::listen`] returns it.
     pub listener: TcpListener,
-    /// Where they are.
+    /// The addresses of the other members.
     pub peers: HashMap<NodeId, SocketAddr>,
-    /// What members prove themselves by.
+    /// The secret by which members prove their identity.
     pub secret: Secret,
     /// The cluster's fingerprint.
     pub cluster: u64,
-    /// How many workers there can be at once.
+    /// The greatest number of workers at a time.
     pub workers: usize,
-    /// Sizes that clients control.
+    /// Limits on sizes that clients control.
     pub limits: Limits,
-    /// Time.
+    /// The clocks.
     pub time: Arc<dyn Time>,
 }
 
 impl Options {
-    /// The defaults, for a member that listens at `listener`; it keeps everything in memory.
+    /// Returns the defaults for a member that listens at `listener`, and keeps everything in
+    /// memory.
     #[must_use]
     pub fn new(member: MemberOptions, listener: TcpListener) -> Options {
         Options {
@@ -77,25 +79,25 @@ impl Options {
     }
 }
 
-/// Why a partition cannot be opened.
+/// The reason why a partition cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Its data cannot be read.
+    /// The member's data cannot be read.
     #[error(transparent)]
     Data(#[from] Failure),
-    /// The system refuses something.
+    /// The operating system returns an error.
     #[error("cannot start the member: {0}")]
     System(#[from] io::Error),
 }
 
-/// Budget of the janitor's slices, and its pauses.
+/// The budget of the janitor's slices, and its pauses.
 const BUDGET: usize = 10_000;
 const BUSY: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_millis(50);
-/// Places for snapshots that are being made, and for walks beside the workers.
+/// Spare places for snapshots that are being made, and for scans beside the workers.
 const SPARE_WORKERS: usize = 4;
 
-/// The janitor's thread.
+/// The signal that stops the janitor's thread.
 #[derive(Default)]
 struct Stop {
     stopped: Mutex<bool>,
@@ -108,7 +110,7 @@ pub struct Partition {
     mailbox: Arc<Mailbox>,
     stop: Arc<Stop>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// For what is counted now and then.
+    /// The worker that counts prepared transactions now and then.
     counter: Mutex<Option<engine::Worker<NoLog>>>,
 }
 
@@ -118,7 +120,7 @@ impl fmt::Debug for Partition {
     }
 }
 
-/// The member's clock as the engine knows clocks; a driven engine asks for no time by itself.
+/// The member's clock for the engine; a driven engine does not ask for the time by itself.
 struct WallClock(Arc<dyn Time>);
 
 impl Clock for WallClock {
@@ -144,11 +146,11 @@ pub(crate) fn engine(workers: usize, limits: Limits, time: &Arc<dyn Time>) -> Ar
 }
 
 impl Partition {
-    /// Reads what there is, and begins to take part. `progress` is told how many bytes of the log
-    /// have been read, of how many.
+    /// Reads the data, and starts to take part. `progress` is called with the number of bytes of
+    /// the log that have been read and with their total.
     ///
     /// # Errors
-    /// The [`OpenError`] says what is wrong, and what to do.
+    /// Returns an [`OpenError`] that says what is wrong, and what to do.
     pub fn open(
         options: Options,
         progress: &mut dyn FnMut(u64, u64),
@@ -205,37 +207,38 @@ impl Partition {
         Ok(())
     }
 
-    /// A thread's own way into the partition, or `None` when there are as many as there can be.
+    /// Makes a worker for a thread. Returns `None` if the greatest number of workers exists.
     #[must_use]
     pub fn worker(&self) -> Option<Worker> {
         Worker::new(&self.shared)
     }
 
-    /// Its engine, for snapshots and figures.
+    /// Returns the engine, for snapshots and figures.
     #[must_use]
     pub fn engine(&self) -> &Arc<Engine> {
         &self.shared.engine
     }
 
-    /// All tickets up to this one have resolved, or are lost: ask [`Partition::is_lost`] first.
+    /// Returns the ticket up to which all have resolved or are lost: ask [`Partition::is_lost`]
+    /// first.
     #[must_use]
     pub fn durable(&self) -> Epoch {
         self.shared.tickets.resolved()
     }
 
-    /// Whether it will never be known what became of what waits for a ticket.
+    /// Returns `true` if the outcome of what waits for a ticket will never be known.
     #[must_use]
     pub fn is_lost(&self, ticket: Epoch) -> bool {
         self.shared.tickets.is_lost(ticket) || ticket > self.durable() && self.failed().is_some()
     }
 
-    /// How often holds have been given back.
+    /// Returns the number of times that holds have been given back.
     #[must_use]
     pub fn releases(&self) -> u64 {
         self.shared.engine.releases()
     }
 
-    /// Whether this member leads and may serve.
+    /// Returns `true` if this member leads and may serve.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.shared.tickets.is_serving()
@@ -247,8 +250,8 @@ impl Partition {
         self.shared.handing_over.load(Ordering::SeqCst)
     }
 
-    /// Transactions over several partitions that are prepared, as of what is applied here, and not
-    /// decided. It looks at all that is kept of such transactions.
+    /// Returns the number of transactions over several partitions that are prepared and not decided
+    /// in the state that is applied here. It reads all records of such transactions.
     #[must_use]
     pub fn prepared(&self) -> u64 {
         let mut counter = self.counter.lock();
@@ -262,58 +265,61 @@ impl Partition {
             .count() as u64
     }
 
-    /// Whether it holds leases when it leads.
+    /// Returns `true` if this member holds leases when it leads.
     #[must_use]
     pub fn has_leases(&self) -> bool {
         self.shared.has_leases()
     }
 
-    /// Tells `listener` of the lease whenever it changes: until when this member may show what is applied
-    /// here without asking anybody, as nanoseconds of this machine's time since its start; 0: not at
-    /// all. It is told of an end before anybody else is helped to lead, and what nobody is told of is
-    /// over in time. Without [`MemberOptions::leases`](crate::MemberOptions::leases) it is 0 for ever.
+    /// Calls `listener` with the end of the lease whenever it changes: the time until which this
+    /// member may show its applied state without asking other members, in nanoseconds of this
+    /// machine's time since its start; 0 if it may not. The listener learns of an end before the
+    /// member helps another one to lead; a lease whose end is not announced ends by time. Without
+    /// [`MemberOptions::leases`](crate::MemberOptions::leases) it is always 0.
     pub fn on_lease(&self, listener: Box<dyn Fn(u64) + Send + Sync>) {
         self.shared.on_lease(listener);
     }
 
-    /// Its role, as of its last turn or so.
+    /// Returns the role of the member as of about its last turn.
     #[must_use]
     pub fn role(&self) -> Role {
         self.shared.role()
     }
 
-    /// Who leads, as far as it knows.
+    /// Returns the leader, as far as this member knows.
     #[must_use]
     pub fn leader(&self) -> Option<NodeId> {
         self.shared.leader()
     }
 
-    /// How old what this member shows may be, up to an election time-out more if its leader does
-    /// not know yet that it leads no longer; `None`: nobody knows.
+    /// Returns the greatest possible age of the state that this member shows. It may be up to an
+    /// election time-out older if the leader does not know yet that it leads no longer. `None`
+    /// means that the age is not known.
     #[must_use]
     pub fn staleness(&self) -> Option<Duration> {
         self.shared.staleness()
     }
 
-    /// What the member says of itself.
+    /// Returns the status of the member.
     #[must_use]
     pub fn status(&self) -> Status {
         self.shared.status.lock().clone()
     }
 
-    /// Why this member does not go on; the others do.
+    /// Returns the reason why this member does not go on, if it has stopped; the other members go
+    /// on.
     #[must_use]
     pub fn failed(&self) -> Option<String> {
         self.shared.failed()
     }
 
-    /// Has `listener` called when tickets have resolved or are lost, or the role has changed. It
-    /// must not block.
+    /// Registers `listener`, which is called when tickets have resolved or are lost, or when the
+    /// role has changed. It must not block.
     pub fn on_change(&self, listener: Box<dyn Fn() + Send + Sync>) {
         self.shared.listen(listener);
     }
 
-    /// Begins to change the members. Returns where the outcome will be; [`Partition::on_change`]
+    /// Begins to change the members. Returns the place of the outcome; [`Partition::on_change`]
     /// tells when to look.
     #[must_use]
     pub fn begin_change(&self, change: Change) -> PendingChange {
@@ -326,7 +332,7 @@ impl Partition {
     /// Changes the members, and waits until that is done.
     ///
     /// # Errors
-    /// Why it was not done, and what to do.
+    /// Returns the reason why it was not done, and what to do.
     pub fn change(&self, change: Change, patience: Duration) -> Result<(), String> {
         let pending = self.begin_change(change);
         let until = Instant::now() + patience;
@@ -342,13 +348,13 @@ impl Partition {
         Err("it takes longer than that: see the status".to_owned())
     }
 
-    /// Has a snapshot made soon; [`Status::snapshot`] tells when there is one.
+    /// Requests a snapshot soon; [`Status::snapshot`] shows when it exists.
     pub fn snapshot(&self) {
         self.mailbox.command(Command::Snapshot);
     }
 
-    /// Stops taking part. A leader hands over first, for which it takes `patience` at most; it does
-    /// not try without any.
+    /// Stops taking part. A leader first hands over the leadership, which takes `patience` at most;
+    /// it does not try if `patience` is zero.
     pub fn close(&self, patience: Duration) {
         if self.is_leader() && !patience.is_zero() {
             match self.change(Change::Transfer(None), patience) {
@@ -378,14 +384,14 @@ impl Drop for Partition {
 pub struct PendingChange(Answer);
 
 impl PendingChange {
-    /// The outcome, once there is one.
+    /// Returns the outcome, once there is one.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<(), String>> {
         self.0.lock().clone()
     }
 }
 
-/// Runs each piece of work on a thread of its own.
+/// Returns a function that runs each piece of work on a thread of its own.
 fn spawner() -> Spawn {
     Box::new(|work| {
         let thread = std::thread::Builder::new().name("kumiki-snapshot".to_owned());

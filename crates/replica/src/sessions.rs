@@ -1,30 +1,32 @@
-//! What the last transaction of each session came to, so that one that is sent again is not executed
-//! again (paper 5, section 3.1.2). Part of the replicated state.
+//! The outcome of the last transaction of each session, so that a transaction that is sent again is
+//! not executed again (paper 5, section 3.1.2). The table is part of the replicated state.
 //!
-//! A session is opened by an entry of the log, from whose stamp and index its id follows: it is unique
-//! for ever, so that a session that was forgotten cannot be taken for a new one. Its client numbers the session's
-//! transactions from 1 and sends the next one when it does not wait for the last one any more.
+//! An entry of the log opens a session. The session's id follows from the stamp and the index of
+//! the entry. It is unique for ever, so that a session that was forgotten cannot be taken for a new
+//! one. The client numbers the session's transactions from 1, and sends the next one when it no
+//! longer waits for the last one.
 //!
 //! Invariants:
-//! 1. A transaction of a session that is not in the table is not executed. So nothing is executed
-//!    twice, however late it is sent again.
-//! 2. The leader lets no session end that has a transaction under way, and admits none of one that
-//!    is about to end: what it has executed finds its session when it is applied.
+//! 1. A transaction of a session that is not in the table is not executed. So no transaction is
+//!    executed twice, however late it is sent again.
+//! 2. The leader ends no session that has a transaction in progress, and admits no transaction of a
+//!    session that is about to end: a transaction that it has executed finds its session when it is
+//!    applied.
 
 use base::codec::{Malformed, Reader, put_bytes, put_count, put_u64};
 use hashbrown::HashMap;
 
-/// Bytes of replies that are kept for a session.
+/// The greatest number of bytes of replies that are kept for a session.
 const MOST_BYTES: usize = 16 << 10;
 
 /// A client's session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Session {
-    /// Number of the last transaction; 0: there was none.
+    /// The number of the last transaction; 0 if there was none.
     sequence: u64,
-    /// Its replies, encoded; nothing if they were too long to be kept.
+    /// Its replies, encoded; empty if they were too long to be kept.
     result: Vec<u8>,
-    /// When it was applied, or the session opened: the entry's stamp.
+    /// The stamp of the entry that applied it, or that opened the session.
     seen_ms: u64,
 }
 
@@ -32,27 +34,27 @@ struct Session {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sessions {
     clients: HashMap<u64, Session>,
-    /// Bytes of all results.
+    /// The bytes of all results.
     results: usize,
 }
 
-/// Bytes of a session in the encoded table, at most, without its result.
+/// The greatest number of bytes of a session in the encoded table, without its result.
 const ENCODED: usize = 48;
 
-/// What a number says, compared with the last one that was applied.
+/// The relation of a number to the last one that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// None as late has been applied.
+    /// No transaction with this number or a later one has been applied.
     New,
-    /// It has been applied; its replies, encoded, or nothing if they were too long.
+    /// The transaction has been applied. Its replies are encoded, or empty if they were too long.
     Done(Vec<u8>),
-    /// A later one has been applied: nobody waits for this one.
+    /// A later one has been applied: the client does not wait for this one.
     Old,
-    /// There is no such session, or no longer.
+    /// The session does not exist, or no longer exists.
     Forgotten,
-    /// This one, or another one of the session's, is under way.
+    /// This transaction, or another one of the session, is in progress.
     UnderWay,
-    /// The session is about to end, and nothing of it is under way.
+    /// The session is about to end, and none of its transactions is in progress.
     Ends,
 }
 
@@ -68,8 +70,7 @@ impl Sessions {
         }
     }
 
-    /// Begins the session `id`, unless there are `most` of them. Returns whether it
-    /// has.
+    /// Begins the session `id`, unless there are `most` of them. Returns `true` if it has begun.
     pub(crate) fn open(&mut self, id: u64, seen_ms: u64, most: u64) -> bool {
         if self.clients.len() as u64 >= most {
             return false;
@@ -82,7 +83,7 @@ impl Sessions {
         true
     }
 
-    /// Remembers what was applied, of a session that is there.
+    /// Remembers the outcome of an applied transaction of a session that exists.
     pub(crate) fn note(&mut self, client: u64, sequence: u64, result: &[u8], seen_ms: u64) {
         if let Some(session) = self.clients.get_mut(&client) {
             let kept = if result.len() > MOST_BYTES {
@@ -106,12 +107,13 @@ impl Sessions {
         }
     }
 
-    /// Bytes that the encoded table takes, at most.
+    /// Returns the greatest number of bytes that the encoded table takes.
     pub(crate) fn bytes(&self) -> usize {
         ENCODED * (1 + self.clients.len()) + self.results
     }
 
-    /// The clients that were not seen since `before_ms`; some of them, in a fixed order.
+    /// Returns the clients that were not seen since `before_ms`; at most `AT_ONCE`, in a fixed
+    /// order.
     pub(crate) fn stale(&self, before_ms: u64) -> Vec<u64> {
         let clients = self.clients.iter();
         let stale = clients.filter(|(_, session)| session.seen_ms < before_ms);
@@ -121,7 +123,7 @@ impl Sessions {
         by_age.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// As bytes, the same for equal tables.
+    /// Encodes the table; equal tables have equal bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut clients: Vec<_> = self.clients.iter().collect();
         clients.sort_unstable_by_key(|(id, _)| **id);
@@ -157,7 +159,7 @@ impl Sessions {
     }
 }
 
-/// Clients that are forgotten by one entry.
+/// The number of clients that one entry forgets.
 const AT_ONCE: usize = 1000;
 
 #[cfg(test)]
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_new_done_old_or_of_nobody() {
+    fn a_number_is_new_done_old_or_of_no_session() {
         let mut sessions = opened(&[(7, 10)]);
         assert_eq!(sessions.look_up(8, 1), Known::Forgotten);
         assert_eq!(sessions.look_up(7, 0), Known::Old, "no number at all");

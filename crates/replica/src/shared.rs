@@ -1,4 +1,4 @@
-//! What a member and those who use it have in common.
+//! State that a member shares with its users.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,14 +19,15 @@ use crate::status::{Role, Status};
 use crate::tickets::Tickets;
 use crate::time::Time;
 
-/// What became of operations.
+/// The outcome of operations.
 type Outcome = Result<Vec<OwnedReply>, Abort>;
 
-/// What became of something, by its number, until it is fetched.
+/// Outcomes by their numbers, until they are fetched.
 #[derive(Debug)]
 pub(crate) struct Kept<T>(Mutex<BTreeMap<u64, T>>);
 
-/// Whoever has gone does not fetch theirs.
+/// The greatest number of outcomes that are kept: a caller that has gone does not fetch its
+/// outcome.
 const KEPT: usize = 1 << 16;
 
 impl<T> Kept<T> {
@@ -51,12 +52,12 @@ impl<T> Kept<T> {
     }
 }
 
-/// Called when something has changed.
+/// A function that is called when something has changed.
 type Listener = Box<dyn Fn() + Send + Sync>;
-/// Called when the lease has changed, with when it ends.
+/// A function that is called with the end of the lease when the lease has changed.
 type LeaseListener = Box<dyn Fn(u64) + Send + Sync>;
 
-/// In the place of a transaction's number: the session is about to end.
+/// The value in the place of a transaction's number if the session is about to end.
 const ENDS: u64 = 0;
 
 /// See the module's description.
@@ -66,37 +67,38 @@ pub(crate) struct Shared {
     pub(crate) grouping: Grouping,
     pub(crate) time: Arc<dyn Time>,
     leases: bool,
-    /// Sessions that there may be.
+    /// The greatest number of sessions.
     pub(crate) most_sessions: u64,
-    /// Number of the leader's node, plus one; 0: nobody is known to lead.
+    /// The number of the leader's node, plus one; 0 if no leader is known.
     leader: AtomicU32,
-    /// The lease ends at this time, nanoseconds of [`crate::time::Now::since`]; 0: there is none.
+    /// The end of the lease, in nanoseconds of [`crate::time::Now::since`]; 0 if there is none.
     lease_until: AtomicU64,
     /// The earliest deadline of a key that the log has not yet said to have passed.
     pub(crate) limit_ms: AtomicU64,
     /// This member hands the leadership over, and does not know the next leader yet.
     pub(crate) handing_over: AtomicBool,
-    /// The log is about to say so of some.
+    /// The log is about to state that some deadlines have passed.
     pub(crate) ticking: AtomicBool,
-    /// Up to this time, as above, this member has applied all that it knew to be committed.
+    /// The time, as above, up to which this member has applied all that it knew to be committed.
     fresh_at: AtomicU64,
-    /// How often loading a snapshot has begun and ended: while it is odd there is nothing to see.
+    /// The number of times that loading a snapshot has begun or ended: while it is odd, no state
+    /// can be read.
     pub(crate) loads: AtomicU64,
     pub(crate) sessions: Mutex<Sessions>,
-    /// Sessions that have a transaction under way, with its number; and those that are about to end,
-    /// with 0. Locked before the table of sessions.
+    /// Sessions that have a transaction in progress, with its number; and those that are about to
+    /// end, with 0. This is locked before the table of sessions.
     pub(crate) under_way: Mutex<HashMap<u64, u64>>,
-    /// Of what was executed after consensus.
+    /// The outcomes of operations that were executed after consensus.
     pub(crate) outcomes: Kept<Outcome>,
-    /// Of sessions that were to be opened: their ids.
+    /// The ids of sessions that were to be opened.
     pub(crate) opened: Kept<Result<u64, Abort>>,
-    /// For holders of staged transactions, and for what is kept.
+    /// The next number for holders of staged transactions, and for outcomes that are kept.
     next_number: AtomicU64,
     failed: Mutex<Option<String>>,
     pub(crate) has_failed: AtomicBool,
     pub(crate) status: Mutex<Status>,
     waker: RwLock<Option<Listener>>,
-    /// Who is told of the lease.
+    /// The listener for changes of the lease.
     lease_listener: RwLock<Option<LeaseListener>>,
     listeners: RwLock<Vec<Listener>>,
 }
@@ -154,7 +156,7 @@ impl Shared {
     pub(crate) fn elsewhere(&self) -> Abort {
         let leader = self.leader();
         let me = self.status.lock().node;
-        // A leader that may not serve yet is no place to send anybody to.
+        // A leader that may not serve yet is not named: clients must not be sent to it.
         Abort::Elsewhere {
             leader: leader.filter(|node| *node != me),
         }
@@ -180,7 +182,8 @@ impl Shared {
         if wall < limit {
             self.engine.set_time_ms(wall);
         } else if self.ticking.load(Ordering::SeqCst) {
-            // In this order: who executes something at this time submits it behind the entry.
+            // The order matters: a thread that executes a transaction at this time submits it
+            // behind the entry.
             self.tickets.tick(wall);
             self.engine.set_time_ms(wall);
         } else {
@@ -208,8 +211,8 @@ impl Shared {
         *self.lease_listener.write() = Some(listener);
     }
 
-    /// Whether what was executed before this call at `time_ms` may be shown at once, because nobody
-    /// else could lead.
+    /// Returns `true` if results that were executed before this call at `time_ms` may be shown at
+    /// once, because no other member could lead.
     pub(crate) fn may_show(&self, time_ms: u64) -> bool {
         let until = self.lease_until.load(Ordering::SeqCst);
         if until == 0 {
@@ -223,8 +226,9 @@ impl Shared {
             && time_ms < self.limit_ms.load(Ordering::SeqCst)
     }
 
-    /// The ticket of a read that was executed at `time_ms`, since the leadership of this number was
-    /// asked for; [`Epoch::ZERO`] if it need not wait, `None` if that leadership has ended.
+    /// Returns the ticket of a read that was executed at `time_ms` under the leadership of this
+    /// number. Returns [`Epoch::ZERO`] if the read need not wait, and `None` if that leadership has
+    /// ended.
     pub(crate) fn read_ticket(&self, time_ms: u64, leadership: u64) -> Option<Epoch> {
         if self.may_show(time_ms) && self.tickets.leaderships() == leadership {
             return Some(Epoch::ZERO);
@@ -238,7 +242,8 @@ impl Shared {
         self.fresh_at.store(at.as_nanos() as u64, Ordering::SeqCst);
     }
 
-    /// How old what this member shows may be; `None`: nobody knows.
+    /// Returns the greatest possible age of the state that this member shows; `None` if it is not
+    /// known.
     pub(crate) fn staleness(&self) -> Option<Duration> {
         let fresh = self.fresh_at.load(Ordering::SeqCst);
         if fresh == 0 {
@@ -248,7 +253,7 @@ impl Shared {
         Some(now.saturating_sub(Duration::from_nanos(fresh)))
     }
 
-    /// Whether a client's transaction is to be executed; notes that it is under way then.
+    /// Checks that a client's transaction is to be executed, and notes that it is in progress.
     pub(crate) fn admit(&self, client: u64, sequence: u64) -> Result<(), Known> {
         let mut under_way = self.under_way.lock();
         match self.sessions.lock().look_up(client, sequence) {
@@ -265,8 +270,8 @@ impl Shared {
         }
     }
 
-    /// Sessions of which nothing was heard since `before_ms`, and of which nothing is under way: an
-    /// entry will end them. Nothing of theirs is admitted from now on.
+    /// Returns sessions that were not used since `before_ms`, and of which no transaction is in
+    /// progress: an entry will end them. Their transactions are not admitted from now on.
     pub(crate) fn end_stale(&self, before_ms: u64) -> Vec<u64> {
         let mut under_way = self.under_way.lock();
         let mut stale = self.sessions.lock().stale(before_ms);
@@ -275,7 +280,7 @@ impl Shared {
         stale
     }
 
-    /// Sessions have ended.
+    /// Forgets sessions that have ended.
     pub(crate) fn forget_sessions(&self, ended: &[u64]) {
         let mut under_way = self.under_way.lock();
         let mut sessions = self.sessions.lock();
@@ -285,7 +290,7 @@ impl Shared {
         }
     }
 
-    /// Leadership has ended, if there was any: whoever waits is told, and nothing is held.
+    /// Ends the leadership, if there was one: waiting transactions fail, and no locks are held.
     pub(crate) fn drop_everything(&self) {
         let _nobody = self.tickets.change();
         self.set_lease(Duration::ZERO);
@@ -314,7 +319,7 @@ impl Shared {
         status.leader = None;
     }
 
-    /// Has the member take what was submitted.
+    /// Wakes the member, so that it takes what was submitted.
     pub(crate) fn wake(&self) {
         if let Some(wake) = &*self.waker.read() {
             wake();

@@ -1,28 +1,28 @@
 //! Whole partitions in one thread and in virtual time, each from one seed.
 //!
-//! A run has three to six nodes: each a real member over a real engine, whose disk forgets what was
-//! not synced, over a simulated network. Clients run transactions over few keys while nodes crash
-//! and start again, stop for a while, lose their disks or find them full, are separated from each
-//! other, and come and go as members. Then the faults stop.
+//! A run has three to six nodes. Each is a real member over a real engine, whose disk forgets what
+//! was not synced, over a simulated network. Clients run transactions over few keys while nodes
+//! crash and start again, stop for a while, lose their disks or find them full, are separated from
+//! each other, and come and go as members. Then the faults stop.
 //!
 //! Every run is judged:
 //! 1. What clients saw is strictly serializable, counters add up, money is neither made nor lost,
-//!    keys expire when they should; a last read of everything belongs to it, so that what was
-//!    acknowledged is still there (`book`).
+//!    and keys expire when they should. A last read of everything is part of the history, so that
+//!    what was acknowledged still exists (`book`).
 //! 2. States and tables of sessions are equal on all nodes at equal indexes (`machine`).
 //! 3. A prepared attempt is prepared at the next leader (`attempt`).
-//! 4. No member fails, but for its disk.
-//! 5. The partition serves soon after the faults, and everybody catches up (`finale`).
+//! 4. No member fails, except because of its disk.
+//! 5. The partition serves soon after the faults, and every member catches up (`finale`).
 //!
 //! | module | what |
 //! |---|---|
-//! | `plan` | what a seed decides beforehand |
-//! | `world` | what happens next |
+//! | `plan` | the decisions of a seed before the run |
+//! | `world` | the events in their order |
 //! | `node`, `machine`, `clock`, `volume` | nodes, their turns, clocks and disks |
 //! | `network` | messages between them |
 //! | `client`, `job`, `attempt` | transactions |
 //! | `admin` | changes of members |
-//! | `faults` | what goes wrong |
+//! | `faults` | the faults |
 //! | `book`, `finale` | the judgement |
 //! | `reached` | the points that runs should reach |
 
@@ -50,18 +50,18 @@ use ::simulation::catch;
 pub use book::Counts;
 pub use reached::Point;
 
-/// How a run ended.
+/// The result of a run.
 pub type Run = ::simulation::Run<Point, Counts>;
 
-/// A run that takes longer than this is stuck: something waits for what never happens.
+/// A run that takes longer than this is stuck: it waits for an event that never happens.
 const STUCK: Duration = Duration::from_secs(20);
 
-/// Runs a partition; `keep_trace` keeps every event and the history as text.
+/// Runs a partition. `keep_trace` keeps every event and the history as text.
 #[must_use]
 pub fn run(seed: u64, keep_trace: bool) -> Run {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
-        // Nobody listens any more if it took too long.
+        // The receiver is gone if the run took too long.
         let _ = tell.send(run_here(seed, keep_trace));
     });
     told.recv_timeout(STUCK)

@@ -1,7 +1,7 @@
-//! Snapshots: the whole state of a partition as of one entry of its log, in one file, so that the
-//! entries before it can go and members that need them can be given this instead.
+//! Snapshots: the whole state of a partition as of one entry of its log, in one file. The entries
+//! before it can then be removed, and members that need them get the snapshot instead.
 //!
-//! A snapshot as of entry *index*, which is of *term*, lies in one directory with others:
+//! A snapshot as of entry *index*, which is of *term*, lies in a directory with others:
 //!
 //! | name | what |
 //! |---|---|
@@ -10,10 +10,10 @@
 //! | `snapshot.part` | one that is being received |
 //!
 //! Invariants:
-//! 1. A file that has its name is whole and durable: it was synced before it was renamed. What was
-//!    received has been verified before, too.
-//! 2. Files of the two other names hold nothing that is needed; [`tidy`] removes them.
-//! 3. Writing and reading take memory for a block, whatever the size of the state.
+//! 1. A file that has its name is whole and durable: it was synced before it was renamed. A
+//!    snapshot that was received has been verified before that, too.
+//! 2. Files with the two other names hold nothing that is needed; [`tidy`] removes them.
+//! 3. Writing and reading take memory for one block, independent of the size of the state.
 //!
 //! | module | concept |
 //! |---|---|
@@ -42,25 +42,25 @@ pub use read::{SnapshotReader, SnapshotSource};
 pub use receive::SnapshotReceiver;
 pub use write::{SnapshotWriter, reserve};
 
-/// The name while it is made, and of the space that is set aside for the next one.
+/// The name of a snapshot that is being made, and of the space that is set aside for the next one.
 const DRAFT: &str = "snapshot.new";
-/// The name while it is received.
+/// The name of a snapshot that is being received.
 const PART: &str = "snapshot.part";
 
-/// What a snapshot is of.
+/// The description of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Head {
-    /// The last entry that it contains, that entry's term, and who the members are then.
+    /// The last entry that it contains, the term of that entry, and the members at that entry.
     pub meta: SnapshotMetadata,
-    /// The partition's time then, milliseconds since the Unix epoch.
+    /// The partition's time at that entry, in milliseconds since the Unix epoch.
     pub stamp_ms: u64,
     /// The generation that is visible.
     pub generation: u16,
-    /// The transaction that began it; zero when nothing was ever flushed.
+    /// The transaction that began the generation; zero if nothing was ever flushed.
     pub generation_tid: Tid,
 }
 
-/// A key with all that belongs to it.
+/// A key with all its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotRecord<'a> {
     /// The key.
@@ -69,35 +69,35 @@ pub struct SnapshotRecord<'a> {
     pub value: &'a [u8],
     /// The value's type.
     pub kind: Kind,
-    /// The generation that it belongs to.
+    /// The generation of the key.
     pub generation: u16,
-    /// When it expires, in milliseconds since the Unix epoch.
+    /// The deadline of the key, in milliseconds since the Unix epoch.
     pub deadline: Option<u64>,
-    /// Who wrote it.
+    /// The transaction that wrote the key.
     pub tid: Tid,
-    /// Of a transaction over several partitions.
+    /// The origin of the key, if a transaction over several partitions wrote it.
     pub origin: Option<Origin<'a>>,
 }
 
 /// A whole snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SnapshotFile {
-    /// Where it lies.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What it is of.
+    /// The description of the snapshot.
     pub head: Head,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: u64,
-    /// How many keys it has.
+    /// The number of keys.
     pub records: u64,
 }
 
-/// The name of a whole snapshot.
+/// Returns the name of a whole snapshot.
 fn name(meta: &SnapshotMetadata) -> String {
     format!("snapshot-{:020}-{:020}", meta.term, meta.index)
 }
 
-/// The index and the term in a name; the later snapshot has the greater pair.
+/// Returns the index and the term in a name; the later snapshot has the greater pair.
 fn parse(name: &str) -> Option<(u64, u64)> {
     let (term, index) = name.strip_prefix("snapshot-")?.split_once('-')?;
     let (term, index) = (term.parse().ok()?, index.parse().ok()?);
@@ -105,7 +105,7 @@ fn parse(name: &str) -> Option<(u64, u64)> {
     (again == name).then_some((index, term))
 }
 
-/// The whole snapshots in `dir`, the newest last.
+/// Returns the whole snapshots in `dir`, the newest last.
 fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, SnapshotError> {
     let entries = disk.list(dir).map_err(SnapshotError::io("list", dir))?;
     let mut found: Vec<_> = entries
@@ -117,12 +117,12 @@ fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, SnapshotError> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// The newest snapshot in `dir`, which exists; its beginning and end are verified, not what lies
-/// between.
+/// Returns the newest snapshot in `dir`, which exists. Verifies its beginning and its end, but not
+/// the blocks between.
 ///
 /// # Errors
-/// As the operating system says, or the snapshot is damaged: an older one is no substitute, because
-/// the log's entries before this one may be gone.
+/// Returns the errors of the operating system, or an error if the snapshot is damaged. An older one
+/// is no substitute, because the log's entries before this one may be gone.
 pub fn newest(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Option<SnapshotFile>, SnapshotError> {
     match list(&**disk, dir)?.last() {
         Some(path) => Ok(Some(SnapshotReader::open(disk, path)?.file().clone())),
@@ -130,7 +130,7 @@ pub fn newest(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Option<SnapshotFile>, 
     }
 }
 
-/// As [`newest`], and the paths of the older ones.
+/// Returns the same as [`newest`], and the paths of the older ones.
 pub(crate) fn newest_and_old(
     disk: &Arc<dyn Disk>,
     dir: &Path,
@@ -140,21 +140,21 @@ pub(crate) fn newest_and_old(
     Ok((newest(disk, dir)?, old))
 }
 
-/// Removes a snapshot that was received in part, and all snapshots but the newest. Whether the removal
-/// survives a crash makes no difference. Call it when none is being received. The space of one that was
-/// being made stays, for the next one.
+/// Removes a snapshot that was received in part, and all snapshots but the newest. It makes no
+/// difference if a crash undoes the removal. Call it when none is being received. The space of a
+/// snapshot that was being made stays, for the next one.
 ///
 /// # Errors
-/// As the operating system says.
+/// Returns the errors of the operating system.
 pub fn tidy(disk: &dyn Disk, dir: &Path) -> Result<(), SnapshotError> {
     remove_old(disk, dir)?;
     remove_leftover(disk, &dir.join(PART))
 }
 
-/// Removes all snapshots but the newest, while another one may be under way.
+/// Removes all snapshots but the newest, even if another one is being made or received.
 ///
 /// # Errors
-/// As the operating system says.
+/// Returns the errors of the operating system.
 pub fn remove_old(disk: &dyn Disk, dir: &Path) -> Result<(), SnapshotError> {
     let mut old = list(disk, dir)?;
     old.pop();

@@ -1,30 +1,30 @@
-//! What a member says of itself.
+//! The status of a member.
 
 use base::NodeId;
 
-/// What a member is in its partition.
+/// The role of a member in its partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It leads, and may serve.
     Leader,
-    /// It was elected and has not yet applied what its predecessors have left.
+    /// It was elected and has not yet applied the entries of earlier leaders.
     Elected,
     /// It follows.
     Follower,
     /// It wants to be elected.
     Candidate,
-    /// It gets everything and has no vote.
+    /// It gets all entries and has no vote.
     Learner,
     /// Its disk is empty: it waits for the others to found the partition, or to be added to it.
     Blank,
-    /// It was a member and is none any more.
+    /// It was a member and no longer is.
     Removed,
     /// It does not go on until its process is started again: the note says why.
     Stopped,
 }
 
 impl Role {
-    /// In one word.
+    /// Returns the role in one word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,17 +47,17 @@ pub struct MemberStatus {
     pub node: NodeId,
     /// Its number in the group: its incarnation and its node.
     pub raft_id: u64,
-    /// Whether it has a vote.
+    /// `true` if it has a vote.
     pub voter: bool,
-    /// The last entry that it is known to have; of the leader itself, its last one.
+    /// The last entry that it is known to have; for the leader itself, its last one.
     pub matched: u64,
-    /// Whether it was heard of within the last election time-out.
+    /// `true` if a message came from it within the last election time-out.
     pub active: bool,
-    /// Bytes of a snapshot that it has got, and of how many.
+    /// The bytes of a snapshot that it has received, and their total.
     pub snapshot: Option<(u64, u64)>,
 }
 
-/// What a member says of itself.
+/// The status of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Its node.
@@ -66,7 +66,7 @@ pub struct Status {
     pub raft_id: u64,
     /// Its role.
     pub role: Role,
-    /// Who leads, as far as it knows.
+    /// The leader, as far as it knows.
     pub leader: Option<NodeId>,
     /// Its term.
     pub term: u64,
@@ -78,29 +78,32 @@ pub struct Status {
     pub applied: u64,
     /// Index of its newest snapshot.
     pub snapshot: u64,
-    /// Members as the leader sees them, itself among them; of a follower, without figures.
+    /// The members as the leader sees them, itself among them; a follower reports them without
+    /// figures.
     pub members: Vec<MemberStatus>,
-    /// Turns that took entries.
+    /// The number of turns that took entries.
     pub groups: u64,
-    /// Entries that they took.
+    /// The number of entries that they took.
     pub entries: u64,
-    /// Syncs of the log.
+    /// The number of syncs of the log.
     pub syncs: u64,
-    /// Bytes that the log takes.
+    /// The size of the log in bytes.
     pub log_bytes: u64,
-    /// How often it has begun to lead.
+    /// The number of times that it has begun to lead.
     pub leaderships: u64,
-    /// How many snapshots it could not make since it was started, and why the last one of them was not made.
+    /// The number of snapshots that it could not make since it was started, and the reason of the
+    /// last failure.
     pub snapshot_failures: (u64, Option<String>),
-    /// Bytes of a snapshot that it has got from the leader, and of how many.
+    /// The bytes of a snapshot that it has received from the leader, and their total.
     pub receiving: Option<(u64, u64)>,
-    /// How many comparisons of all members' states it has led to their end since it leads.
+    /// The number of comparisons of all members' states that it has completed since it leads.
     pub compared: u64,
-    /// What the last comparison has found, if the states differ; a part of the note.
+    /// The difference that the last comparison has found, if the states differ; a part of the note.
     pub difference: Option<String>,
-    /// What it waits for, or what is wrong, said for people.
+    /// A note for people: what the member waits for, or what is wrong.
     pub note: Option<String>,
-    /// Why it cannot write its log at the moment, such as a disk that is full; a part of the note.
+    /// The reason why it cannot write its log at the moment, such as a full disk; a part of the
+    /// note.
     pub log_trouble: Option<String>,
 }
 
@@ -132,13 +135,14 @@ impl Status {
     }
 }
 
-/// The node of a number in the group.
+/// Returns the node of a number in the group.
 #[must_use]
 pub(crate) fn node_of(raft_id: u64) -> NodeId {
     NodeId(raft_id as u16)
 }
 
-/// The number in the group of a node's member of this incarnation, from 1 on.
+/// Returns the number in the group of a node's member of this incarnation; incarnations begin with
+/// 1.
 #[must_use]
 pub(crate) fn raft_id(incarnation: u64, node: NodeId) -> u64 {
     incarnation << 16 | u64::from(node.0)

@@ -1,19 +1,19 @@
-//! Tickets: what those wait for whose transaction goes through consensus.
+//! Tickets, for which transactions wait that go through consensus.
 //!
-//! A ticket is the number of a turn of the member. Turns take what was submitted in its order, so
-//! that tickets resolve in theirs.
+//! A ticket is the number of a turn of the member. Turns take submissions in their order, so that
+//! tickets resolve in order.
 //!
-//! | what waits | gets the ticket of | which resolves when |
+//! | waiting transaction | gets the ticket of | which resolves when |
 //! |---|---|---|
 //! | a writing transaction | the turn that will take its entry | the entry is committed and applied |
-//! | a read | the next turn | a round of messages that began after the read has shown that nobody else leads |
+//! | a read | the next turn | a round of messages that began after the read has shown that no other member leads |
 //! | either, when leadership is lost | – | never: it is *lost* |
 //!
 //! Invariants:
-//! 1. Whoever waits asks [`Tickets::is_lost`] before [`Tickets::resolved`]: when the next
-//!    leadership's tickets resolve, the number passes those that were lost.
-//! 2. What is submitted is of the leadership in which it was executed: both happen while the
-//!    submitter holds [`Tickets::admission`], and leadership begins and ends while nobody does.
+//! 1. A waiting thread asks [`Tickets::is_lost`] before [`Tickets::resolved`]: when the tickets of
+//!    the next leadership resolve, the number passes those that were lost.
+//! 2. A submission belongs to the leadership in which it was executed: the submitter holds
+//!    [`Tickets::admission`] during both, and leadership begins and ends while no thread holds it.
 
 mod groups;
 
@@ -25,22 +25,23 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use groups::Groups;
 
-/// Bytes that may wait in the queue, about.
+/// The approximate number of bytes that may wait in the queue.
 const MOST_BYTES: usize = 256 << 20;
 
-/// What goes into one entry of the log.
+/// The contents of one entry of the log.
 #[derive(Debug)]
 pub(crate) struct Submission {
     /// The entry's payload.
     pub(crate) payload: Vec<u8>,
-    /// Whose holds are given back when it is applied.
+    /// The transaction whose holds are given back when the entry is applied.
     pub(crate) release: Option<TransactionId>,
-    /// The client whose transaction it is; 0 for nobody's.
+    /// The client whose transaction it is; 0 if it belongs to no client.
     pub(crate) client: u64,
-    /// Whose transactions share a place in a group; 0: it has a place by itself.
+    /// The client whose transactions share a place in a group; 0 if the entry has a place by
+    /// itself.
     pub(crate) source: u64,
-    /// The outcome is kept under this number until it is fetched: of entries that are executed
-    /// after consensus.
+    /// The number under which the outcome is kept until it is fetched: for entries that are
+    /// executed after consensus.
     pub(crate) number: Option<u64>,
 }
 
@@ -49,11 +50,11 @@ struct Queue {
     entries: VecDeque<Submission>,
     bytes: usize,
     groups: Groups,
-    /// A read waits for the next turn.
+    /// `true` if a read waits for the next turn.
     reads: bool,
-    /// The next turn's first entry is that time has come so far.
+    /// The time that the next turn's first entry states.
     tick_ms: Option<u64>,
-    /// The greatest time that was ever taken so.
+    /// The greatest time that an entry has ever stated.
     ticked_ms: u64,
 }
 
@@ -61,27 +62,27 @@ struct Queue {
 #[derive(Debug)]
 pub(crate) struct Tickets {
     queue: Mutex<Queue>,
-    /// Clients whose entries one turn takes.
+    /// The number of clients whose entries one turn takes.
     group: usize,
     /// The next turn's number.
     next: AtomicU64,
     resolved: AtomicU64,
     /// The greatest lost ticket.
     last_lost: AtomicU64,
-    /// Lost tickets: above the first, up to the second.
+    /// Lost tickets: those above the first number, up to the second.
     lost: Mutex<Vec<(u64, u64)>>,
-    /// Whether this member leads and may serve.
+    /// `true` if this member leads and may serve.
     serving: AtomicBool,
     admission: RwLock<()>,
-    /// How many leaderships there were.
+    /// The number of leaderships so far.
     leaderships: AtomicU64,
 }
 
-/// What a turn takes.
+/// The entries and reads that a turn takes.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) ticket: u64,
-    /// Time has come so far: the first entry.
+    /// The time that the first entry states.
     pub(crate) tick_ms: Option<u64>,
     pub(crate) entries: Vec<Submission>,
     pub(crate) reads: bool,
@@ -102,12 +103,12 @@ impl Tickets {
         }
     }
 
-    /// Held while a transaction is executed and submitted.
+    /// Returns the guard that is held while a transaction is executed and submitted.
     pub(crate) fn admission(&self) -> RwLockReadGuard<'_, ()> {
         self.admission.read()
     }
 
-    /// Held while leadership begins or ends.
+    /// Returns the guard that is held while leadership begins or ends.
     pub(crate) fn change(&self) -> RwLockWriteGuard<'_, ()> {
         self.admission.write()
     }
@@ -120,14 +121,14 @@ impl Tickets {
         self.leaderships.load(Ordering::SeqCst)
     }
 
-    /// The holder of [`Tickets::change`] says that transactions are admitted from now on.
+    /// Admits transactions from now on; called by the holder of [`Tickets::change`].
     pub(crate) fn open(&self) {
         self.leaderships.fetch_add(1, Ordering::SeqCst);
         self.serving.store(true, Ordering::SeqCst);
     }
 
-    /// The holder of [`Tickets::change`] says that leadership is lost, and with it every ticket that
-    /// has not resolved.
+    /// Ends the leadership: every ticket that has not resolved is lost. Called by the holder of
+    /// [`Tickets::change`].
     pub(crate) fn close(&self) {
         let mut queue = self.queue.lock();
         self.serving.store(false, Ordering::SeqCst);
@@ -144,15 +145,15 @@ impl Tickets {
         self.next.store(to + 1, Ordering::SeqCst);
     }
 
-    /// Nobody is admitted any more; open tickets stay open. A leader that hands over resolves them
+    /// Stops admitting transactions; open tickets stay open. A leader that hands over resolves them
     /// first.
     pub(crate) fn pause(&self) {
         self.serving.store(false, Ordering::SeqCst);
     }
 
-    /// Takes the entry of a transaction that was executed at `time_ms`; only by the holder of
-    /// [`Tickets::admission`], while serving. `None`: a deadline has passed since then, so that it
-    /// must be executed again.
+    /// Takes the entry of a transaction that was executed at `time_ms`. Only the holder of
+    /// [`Tickets::admission`] calls it, while serving. Returns `None` if a deadline has passed
+    /// since then, so that the transaction must be executed again.
     pub(crate) fn submit(&self, submission: Submission, time_ms: u64) -> Option<u64> {
         let mut queue = self.queue.lock();
         if time_ms < queue.ticked_ms {
@@ -167,20 +168,20 @@ impl Tickets {
         Some(ticket)
     }
 
-    /// Whether so much waits that nobody should be admitted.
+    /// Returns `true` if so much waits that no transaction should be admitted.
     pub(crate) fn is_full(&self) -> bool {
         self.queue.lock().bytes > MOST_BYTES
     }
 
-    /// Has the next turn begin with an entry that says the time.
+    /// Makes the next turn begin with an entry that states the time.
     pub(crate) fn tick(&self, time_ms: u64) {
         let mut queue = self.queue.lock();
         queue.tick_ms = Some(time_ms);
         queue.ticked_ms = queue.ticked_ms.max(time_ms);
     }
 
-    /// The ticket of a read that has just been executed, in the leadership of this number; `None` if
-    /// that has ended.
+    /// Returns the ticket of a read that has just been executed under the leadership of this
+    /// number; `None` if that has ended.
     pub(crate) fn read(&self, leadership: u64) -> Option<u64> {
         let mut queue = self.queue.lock();
         // Leadership ends with the queue locked.
@@ -191,19 +192,19 @@ impl Tickets {
         Some(self.next.load(Ordering::SeqCst))
     }
 
-    /// A ticket that is lost, if there is one.
+    /// Returns a ticket that is lost, if there is one.
     pub(crate) fn last_lost(&self) -> Epoch {
         Epoch(self.last_lost.load(Ordering::SeqCst))
     }
 
-    /// Whether a turn has entries to take, and whether reads wait for it.
+    /// Returns whether a turn has entries to take, and whether reads wait for it.
     pub(crate) fn waiting(&self) -> (bool, bool) {
         let queue = self.queue.lock();
         let entries = queue.tick_ms.is_some() || !queue.entries.is_empty();
         (entries, queue.reads)
     }
 
-    /// What the next turn takes, unless there is nothing.
+    /// Takes the work of the next turn; returns `None` if there is none.
     pub(crate) fn take(&self) -> Option<Group> {
         let mut queue = self.queue.lock();
         if queue.entries.is_empty() && !queue.reads && queue.tick_ms.is_none() {
@@ -287,7 +288,7 @@ mod tests {
         assert_eq!(submit(&tickets), 4);
     }
 
-    /// The sizes of the groups that entries of these sources fall into.
+    /// Returns the sizes of the groups into which entries of these sources fall.
     fn groups(group: usize, sources: &[u64]) -> Vec<usize> {
         let tickets = Tickets::new(group);
         tickets.open();
@@ -335,7 +336,8 @@ mod tests {
         assert_eq!(taken.collect::<Vec<_>>(), [2, 1, 1, 1]);
     }
 
-    /// Whatever comes between, the turn whose ticket an entry got takes it, or it is lost.
+    /// In random histories, the turn whose ticket an entry got takes the entry, or the ticket is
+    /// lost.
     #[test]
     fn random_histories_keep_their_promises() {
         for seed in 0..100 {

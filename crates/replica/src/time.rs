@@ -1,4 +1,4 @@
-//! Time, as a member needs it: what passes also while the machine sleeps, and what people read.
+//! Time as a member needs it: a clock that goes on while the machine sleeps, and the wall clock.
 
 use std::time::Duration;
 
@@ -9,19 +9,20 @@ use rustix::time::{ClockId, clock_gettime};
 /// A moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Since a fixed moment of this machine; suspended time counts, so that a lease ends while its
-    /// holder sleeps.
+    /// The time since a fixed moment of this machine. Suspended time counts, so that a lease ends
+    /// while its holder sleeps.
     pub since: Duration,
-    /// The wall clock, milliseconds since the Unix epoch. It may step back.
+    /// The wall clock, in milliseconds since the Unix epoch. It may step back.
     pub wall_ms: u64,
 }
 
-/// Where moments come from. Tests and simulations have their own.
+/// The source of time. Tests and simulations have their own.
 pub trait Time: Send + Sync {
-    /// This moment.
+    /// Returns the current time.
     fn now(&self) -> Now;
 
-    /// Lets the wall clock go on from `wall_ms` if it shows less. One that cannot be set does nothing.
+    /// Makes the wall clock go on from `wall_ms` if it shows less. A clock that cannot be set does
+    /// nothing.
     fn not_before(&self, wall_ms: u64) {
         let _ = wall_ms;
     }
@@ -32,7 +33,7 @@ pub trait Time: Send + Sync {
     }
 }
 
-/// The machine's clocks, of which the wall clock goes on evenly.
+/// The machine's clocks; its wall clock advances evenly.
 pub struct SystemTime(SteadyClock);
 
 impl Default for SystemTime {

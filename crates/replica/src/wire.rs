@@ -1,16 +1,18 @@
-//! What members say to each other, and what their log's entries hold, as bytes.
+//! The bytes of members' messages and of their log's entries.
 //!
-//! Raft's library has an encoding of its own; nothing of it is read from the network. Both encodings
-//! are made of [`base::codec`]'s parts: integers are little-endian, *count* and *bytes* as there.
+//! Raft's library has an encoding of its own, which is never read from the network. Both encodings
+//! are made of the parts of [`base::codec`]: integers are little-endian, and *count* and *bytes*
+//! are encoded as there.
 //!
 //! | module | concept |
 //! |---|---|
 //! | `message` | a message of Raft |
-//! | `payload` | what an entry of the log holds |
+//! | `payload` | the data of an entry of the log |
 //!
 //! Invariants:
-//! 1. One value has one encoding: what is decoded and encoded again is the same bytes.
-//! 2. Decoding panics for no input, and what it allocates is bounded by the length of its input.
+//! 1. One value has one encoding: a value that is decoded and encoded again has the same bytes.
+//! 2. Decoding panics for no input, and the memory that it allocates is bounded by the length of
+//!    its input.
 
 mod message;
 mod payload;

@@ -1,11 +1,11 @@
-//! A thread's own way into a replicated partition.
+//! A thread's access to a replicated partition.
 //!
-//! The way of a transaction that writes: it is executed here, under strict two-phase locking
-//! (`engine`'s `stage`); what it writes becomes an entry, which the member takes through consensus
-//! together with those of others; the reply waits for the entry's ticket (paper 5, section 3.2).
-//! One that only reads is executed on what is applied, and its reply waits until it is sure that
-//! nobody else led at that moment. One that asks for the time becomes an entry in any case, which has
-//! the time that was told: whoever leads later goes on from there.
+//! A transaction that writes is executed here, under strict two-phase locking (`engine`'s `stage`).
+//! Its writes become an entry, which the member takes through consensus together with the entries
+//! of other transactions. The reply waits for the ticket of the entry (paper 5, section 3.2). A
+//! transaction that only reads is executed on the applied state, and its reply waits until it is
+//! certain that no other member led at that moment. A transaction that asks for the time always
+//! becomes an entry, which contains the time that was returned: a later leader goes on from there.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ use crate::shared::Shared;
 use crate::tickets::Submission;
 use crate::wire::Payload;
 
-/// Collects what a transaction writes, as its entry has it.
+/// Collects the writes of a transaction in the form that its entry has.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     changes: Vec<u8>,
@@ -49,7 +49,7 @@ impl RedoLog for Collector {
 pub struct Worker {
     inner: engine::Worker<Collector>,
     shared: Arc<Shared>,
-    /// Whose transactions are executed; 0 for nobody's in particular.
+    /// The client whose transactions are executed; 0 for no particular client.
     source: u64,
     /// The leadership in which the last call was executed.
     leadership: u64,
@@ -61,14 +61,14 @@ mod sessions;
 
 pub(crate) use sessions::{not_kept, superseded};
 
-/// Nobody's transaction: it is not remembered.
+/// The number of a transaction without a session: its outcome is not remembered.
 const NOBODY: Sequenced = Sequenced {
     session: 0,
     sequence: 0,
 };
 
-/// Staged transactions are the youngest of all: they wait for nobody while they hold something, so
-/// that everybody may wait for them.
+/// Staged transactions are the youngest of all: they wait for no other transaction while they hold
+/// locks, so that all others may wait for them.
 const YOUNGEST: Timestamp = Timestamp(u64::MAX);
 
 impl Worker {
@@ -82,20 +82,21 @@ impl Worker {
         })
     }
 
-    /// The engine of the partition.
+    /// Returns the engine of the partition.
     #[must_use]
     pub fn engine(&self) -> &Arc<Engine> {
         &self.shared.engine
     }
 
-    /// Brings the partition's time up to date. Call it before a batch of transactions.
+    /// Updates the partition's time. Call it before a batch of transactions.
     pub fn refresh(&mut self) {
         self.source = 0;
         self.shared.refresh();
     }
 
-    /// Whose transactions come next, until [`Worker::refresh`]: those of one client, if they come
-    /// together, count once towards the size of a group. 0: each counts.
+    /// Sets the client whose transactions come next, until [`Worker::refresh`]. Consecutive
+    /// transactions of one client count once towards the size of a group. With 0, each of them
+    /// counts.
     pub fn serve(&mut self, client: u64) {
         self.source = client;
     }
@@ -105,18 +106,19 @@ impl Worker {
         self.inner.prefetch(keys);
     }
 
-    /// The engine's own worker, for walks through snapshots.
+    /// Returns the engine's own worker, for scans of snapshots.
     pub fn inner(&mut self) -> &mut engine::Worker<impl RedoLog> {
         &mut self.inner
     }
 
-    /// Executes the operations as one transaction. What `see` gets may be shown once the ticket in
-    /// [`Observed::epoch`] has resolved, and never if it is lost.
+    /// Executes the operations as one transaction. The replies that `see` gets may be shown once
+    /// the ticket in [`Observed::epoch`] has resolved, and never if it is lost.
     ///
     /// # Errors
-    /// The [`Abort`] says why nothing has happened: [`Abort::Elsewhere`] if another node leads,
-    /// [`Abort::Held`] if it is to be tried again when holds were given back. What else it shows of
-    /// the store may be shown once [`Worker::observed`] has resolved.
+    /// Returns an [`Abort`] that says why nothing has happened: [`Abort::Elsewhere`] if another
+    /// node leads, [`Abort::Held`] if the transaction is to be tried again when holds were given
+    /// back. Anything else in it that comes from the store may be shown once [`Worker::observed`]
+    /// has resolved.
     pub fn execute<T>(
         &mut self,
         ops: &[Op<'_>],
@@ -131,11 +133,12 @@ impl Worker {
         Ok(see(&replies, self.observed))
     }
 
-    /// Executes operations that only read on what this member has applied, whoever leads, if that
-    /// is not older than `bound`.
+    /// Executes operations that only read on the state that this member has applied, even if it
+    /// does not lead, if that state is not older than `bound`.
     ///
     /// # Errors
-    /// [`Abort::Elsewhere`] if it is older, or nobody knows how old it is; else as the operations.
+    /// Returns [`Abort::Elsewhere`] if the state is older, or if its age is not known; otherwise
+    /// the errors of the operations.
     pub fn read_stale<T>(
         &mut self,
         ops: &[Op<'_>],
@@ -159,25 +162,26 @@ impl Worker {
         Ok(see(done.replies(), self.observed))
     }
 
-    /// What the last call wrote or observed.
+    /// Returns what the last call wrote or observed.
     #[must_use]
     pub fn observed(&self) -> Observed {
         self.observed
     }
 
-    /// Whether the group's entries are executed after consensus: then [`Worker::propose`] takes
+    /// Returns `true` if entries are executed after consensus: then [`Worker::propose`] takes
     /// transactions that write, and [`Worker::execute`] does not.
     #[must_use]
     pub fn is_naive(&self) -> bool {
         self.shared.grouping == Grouping::Naive
     }
 
-    /// Has the operations go through consensus and be executed after it (plain Raft, the paper's
-    /// baseline). Returns the number under which [`Worker::outcome`] has the outcome once the ticket
-    /// in [`Worker::observed`] has resolved.
+    /// Sends the operations through consensus, after which they are executed (plain Raft, the
+    /// paper's baseline). Returns the number under which [`Worker::outcome`] has the outcome once
+    /// the ticket in [`Worker::observed`] has resolved.
     ///
     /// # Errors
-    /// [`Abort::Elsewhere`]; [`Abort::Unavailable`] if the partition is not [`Worker::is_naive`].
+    /// Returns [`Abort::Elsewhere`], or [`Abort::Unavailable`] if the partition is not
+    /// [`Worker::is_naive`].
     pub fn propose(&mut self, ops: &[Op<'_>], sequenced: Sequenced) -> Result<u64, Abort> {
         if !self.is_naive() {
             let what = "this partition executes before consensus".to_owned();
@@ -199,12 +203,14 @@ impl Worker {
         Ok(self.submit_numbered(&payload))
     }
 
-    /// What became of what was proposed. Only once; `None` if it is not known yet, or was fetched.
+    /// Returns the outcome of a proposal, only once. Returns `None` if it is not known yet, or was
+    /// fetched.
     pub fn outcome(&mut self, number: u64) -> Option<Result<Vec<OwnedReply>, Abort>> {
         self.shared.outcomes.take(number)
     }
 
-    /// Submits what is executed after consensus; returns the number under which its outcome is kept.
+    /// Submits what is executed after consensus. Returns the number under which its outcome is
+    /// kept.
     fn submit_numbered(&mut self, what: &Payload<'_>) -> u64 {
         let mut payload = Vec::new();
         what.encode(&mut payload);
@@ -232,7 +238,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The number of the leadership in which something may be executed now.
+    /// Returns the number of the leadership in which a transaction may be executed now.
     fn leads(&self) -> Result<u64, Abort> {
         let leadership = self.shared.tickets.leaderships();
         if self.shared.tickets.is_serving() {
@@ -242,16 +248,16 @@ impl Worker {
         }
     }
 
-    /// What is executed from now on is of the leadership of this moment.
+    /// Notes the leadership of this moment, to which all executions from now on belong.
     fn begin(&mut self) -> Result<(), Abort> {
         self.leadership = self.leads()?;
         Ok(())
     }
 
-    /// What was read since [`Worker::begin`] may be shown when the ticket has resolved.
+    /// Notes that what was read since [`Worker::begin`] may be shown when the ticket has resolved.
     ///
     /// # Errors
-    /// That leadership has ended: it is to be read again, elsewhere.
+    /// Returns an error if that leadership has ended: the read is to be repeated elsewhere.
     fn has_read(&mut self, time_ms: u64) -> Result<(), Abort> {
         let ticket = self.shared.read_ticket(time_ms, self.leadership);
         let ticket = ticket.ok_or_else(|| self.shared.elsewhere())?;
@@ -277,7 +283,7 @@ impl Worker {
         Err(self.saw(abort))
     }
 
-    /// An abort tells of the store, too.
+    /// Notes what an abort depends on, because it may show the state of the store.
     fn saw(&mut self, abort: Abort) -> Abort {
         self.observed = Observed::default();
         if abort.shows() {
@@ -307,13 +313,13 @@ impl Worker {
         }
         let outcome = self.stage(ops, by);
         if by != NOBODY && !matches!(outcome, Ok((_, true))) {
-            // Nothing was submitted: nothing is under way.
+            // No entry was submitted: no transaction is in progress.
             shared.under_way.lock().remove(&by.session);
         }
         outcome.map(|(replies, _)| replies)
     }
 
-    /// Executes and submits; says whether there was anything to submit.
+    /// Executes and submits. The second result is `true` if there was anything to submit.
     fn stage(&mut self, ops: &[Op<'_>], by: Sequenced) -> Result<(Vec<OwnedReply>, bool), Abort> {
         loop {
             let id = TransactionId {
@@ -327,8 +333,8 @@ impl Worker {
                 Err(abort) => return Err(self.saw(abort)),
             };
             let time_ms = self.inner.observed().time_ms;
-            // A client's transaction is remembered even if there was nothing to write; and so is the
-            // time that was told, by whoever leads next.
+            // A client's transaction becomes an entry even if it wrote nothing, so that it is
+            // remembered. So does one that asks for the time, which the next leader must know.
             let tells_time = ops.contains(&Op::Now);
             if staged.writes == 0 && by == NOBODY && !tells_time {
                 self.has_read(time_ms)?;
@@ -345,8 +351,8 @@ impl Worker {
         }
     }
 
-    /// Submits what the engine's worker has collected. Returns whether it was taken: no deadline has
-    /// passed since it was executed.
+    /// Submits what the engine's worker has collected. Returns `true` if it was taken: no deadline
+    /// has passed since it was executed.
     fn submit(
         &mut self,
         by: Sequenced,
@@ -368,7 +374,7 @@ impl Worker {
             payload,
             release,
             client: by.session,
-            // A client that numbers its transactions has one under way.
+            // A client that numbers its transactions has one in progress at a time.
             source: if by == NOBODY { self.source } else { 0 },
             number: None,
         };
@@ -414,7 +420,7 @@ impl Worker {
     }
 }
 
-/// What is staged of a transaction over several partitions.
+/// The step of a transaction over several partitions that is staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Its keys stay held.
@@ -425,7 +431,7 @@ enum Step {
     Note,
 }
 
-/// What a reply depends on.
+/// Returns what a reply depends on.
 fn observed(epoch: Epoch, time_ms: u64) -> Observed {
     Observed {
         epoch,

@@ -1,19 +1,21 @@
-//! What runs have reached. A protocol that passed without crashes, lost messages or changes of
-//! leaders has not been tested, so that simulations demand that such points are reached.
+//! The points that runs have reached. A protocol that passed without crashes, lost messages or
+//! changes of leaders has not been tested, so that simulations require that such points are
+//! reached.
 
 use std::fmt;
 use std::marker::PhantomData;
 
-/// The points of a simulation that are worth reaching. [`points!`](crate::points) makes one.
+/// The points of a simulation that are worth reaching. [`points!`](crate::points) makes such a
+/// type.
 pub trait Point: Copy + PartialEq + fmt::Debug + 'static {
-    /// All points, in the order of the enumeration, and what each of them says.
+    /// All points, in the order of the enumeration, with their descriptions.
     const ALL: &'static [(Self, &'static str)];
 
-    /// The point's place in [`Point::ALL`].
+    /// Returns the point's place in [`Point::ALL`].
     fn index(self) -> usize;
 }
 
-/// An enumeration of points, each with what it says of a run: `points!(pub enum Point { Crashed => "a
+/// Makes an enumeration of points, each with a description: `points!(pub enum Point { Crashed => "a
 /// node crashed" })`.
 #[macro_export]
 macro_rules! points {
@@ -34,7 +36,8 @@ macro_rules! points {
     };
 }
 
-/// How often each point was reached: by one run, or in how many of several runs.
+/// The number of times that each point was reached by one run, or the number of runs that reached
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coverage<P> {
     times: Vec<u64>,
@@ -47,12 +50,12 @@ impl<P: Point> Coverage<P> {
         self.add(point, 1);
     }
 
-    /// Counts a point so many times.
+    /// Counts a point `times` times.
     pub fn add(&mut self, point: P, times: u64) {
         self.times[point.index()] += times;
     }
 
-    /// How often a point was reached.
+    /// Returns the number of times that a point was reached.
     #[must_use]
     pub fn times(&self, point: P) -> u64 {
         self.times[point.index()]
@@ -65,7 +68,7 @@ impl<P: Point> Coverage<P> {
         }
     }
 
-    /// The points that were reached less often than this.
+    /// Returns the points that were reached less often than this.
     pub fn rarer_than(&self, times: u64) -> impl Iterator<Item = P> + '_ {
         let all = P::ALL.iter().map(|(point, _)| *point);
         all.filter(move |point| self.times(*point) < times)
@@ -82,7 +85,7 @@ impl<P: Point> Default for Coverage<P> {
 }
 
 impl<P: Point> fmt::Display for Coverage<P> {
-    /// A line for each point.
+    /// Writes a line for each point.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (point, says) in P::ALL {
             writeln!(f, "{:>8}  {says}", self.times(*point))?;
@@ -96,7 +99,7 @@ mod tests {
     use super::*;
 
     points!(
-        /// What can happen here.
+        /// Events of this test.
         enum Seen {
             Crash => "a node crashed",
             Loss => "a message was lost",

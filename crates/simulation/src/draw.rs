@@ -1,19 +1,19 @@
-//! What a seed decides.
+//! Random decisions of a seed.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// One of some values, each as often as the others.
+/// Returns one of some values, each with the same probability.
 ///
 /// # Panics
-/// If there are none.
+/// Panics if there are none.
 pub fn one_of<T: Copy>(random: &mut Rng, values: &[T]) -> T {
     values[random.usize(..values.len())]
 }
 
-/// How often a fault comes in a run, as a share of 1000: in half of the runs never, in the others
-/// up to `most`.
+/// Draws the frequency of a fault in a run, as a share of 1000: zero in half of the runs, in the
+/// others up to `most`.
 pub fn share(random: &mut Rng, most: u32) -> u32 {
     if random.bool() {
         random.u32(1..=most)
@@ -22,12 +22,12 @@ pub fn share(random: &mut Rng, most: u32) -> u32 {
     }
 }
 
-/// Returns `true` in so many of a thousand cases.
+/// Returns `true` in `of_thousand` of a thousand cases.
 pub fn chance(random: &mut Rng, of_thousand: u32) -> bool {
     random.u32(..1000) < of_thousand
 }
 
-/// A time of 10 µs or more, at most 10 µs above a limit, and more often short than long.
+/// Draws a time of 10 µs or more, at most 10 µs above a limit, and more often short than long.
 pub fn mostly_short(random: &mut Rng, limit: Duration) -> Duration {
     let part = random.f64();
     Duration::from_micros(10) + limit.mul_f64(part * part)

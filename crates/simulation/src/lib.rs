@@ -1,4 +1,4 @@
-//! What simulations of protocols share.
+//! The parts that simulations of protocols share.
 //!
 //! A simulation runs real nodes in one thread and in virtual time. One seed decides everything, so
 //! that it gives the same run again.
@@ -6,13 +6,13 @@
 //! | module | concept |
 //! |---|---|
 //! | `queue` | events in virtual time |
-//! | `draw` | what a seed decides |
-//! | `trace` | what happened: a hash to compare, lines to read |
-//! | `coverage` | how often runs have reached the points that are worth reaching |
-//! | `run` | how one run ended |
+//! | `draw` | random decisions of a seed |
+//! | `trace` | the events of a run: a hash to compare, lines to read |
+//! | `coverage` | the numbers of times that runs have reached the points that are worth reaching |
+//! | `run` | the result of one run |
 //! | `seeds` | runs of many seeds on several threads |
 //!
-//! It does not know what is simulated.
+//! This crate does not know what is simulated.
 
 #![forbid(unsafe_code)]
 

@@ -19,7 +19,7 @@ struct Scheduled<T, E> {
 }
 
 impl<T: Ord + Copy, E> EventQueue<T, E> {
-    /// A queue without events.
+    /// Makes a queue without events.
     #[must_use]
     pub fn new() -> EventQueue<T, E> {
         EventQueue {
@@ -38,7 +38,7 @@ impl<T: Ord + Copy, E> EventQueue<T, E> {
         }));
     }
 
-    /// The time of the next event.
+    /// Returns the time of the next event.
     #[must_use]
     pub fn next_at(&self) -> Option<T> {
         self.heap.peek().map(|Reverse(next)| next.at)

@@ -1,16 +1,16 @@
-//! How a run ended.
+//! The result of a run.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::coverage::{Coverage, Point};
 
-/// What a simulation counts besides points, such as how many transactions took effect.
+/// Numbers that a simulation counts besides points, such as the transactions that took effect.
 pub trait Counts: Clone + Default + Send {
-    /// Adds another run's.
+    /// Adds the numbers of another run.
     fn add(&mut self, other: &Self);
 
-    /// Lines for people.
+    /// Returns lines for people.
     fn text(&self) -> String;
 }
 
@@ -23,27 +23,27 @@ impl Counts for () {
     }
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Run<P, C = ()> {
     /// The seed, which gives the same run again.
     pub seed: u64,
-    /// What is wrong, if anything is.
+    /// The error, if there is one.
     pub failure: Option<String>,
-    /// The same for the same events.
+    /// A hash of the events: the same for the same events.
     pub hash: u64,
-    /// What was reached.
+    /// The points that were reached.
     pub reached: Coverage<P>,
-    /// What was counted.
+    /// The numbers that were counted.
     pub counts: C,
-    /// Every event, if asked for.
+    /// All events, if requested.
     pub trace: Vec<String>,
-    /// The history as JSON lines, if asked for and if the simulation has one.
+    /// The history as JSON lines, if requested and if the simulation has one.
     pub history: String,
 }
 
 impl<P: Point, C: Counts> Run<P, C> {
-    /// A run of which nothing is known but how it failed.
+    /// Returns the result of a run of which only the failure is known.
     #[must_use]
     pub fn failed(seed: u64, failure: String) -> Run<P, C> {
         Run {
@@ -58,10 +58,10 @@ impl<P: Point, C: Counts> Run<P, C> {
     }
 }
 
-/// Calls a function, and returns what it panics with as a failure.
+/// Calls a function, and returns its panic as an error.
 ///
 /// # Errors
-/// The panic's message. What the function was changing may be half changed.
+/// Returns the panic's message. Data that the function was changing may be half changed.
 pub fn catch(run: impl FnOnce()) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         format!(

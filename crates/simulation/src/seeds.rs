@@ -8,29 +8,29 @@ use std::time::{Duration, Instant};
 use crate::coverage::{Coverage, Point};
 use crate::run::{Counts, Run};
 
-/// Which seeds are run.
+/// The seeds that are run.
 #[derive(Clone, Copy, Debug)]
 pub struct Seeds {
-    /// The first one.
+    /// The first seed.
     pub first: u64,
-    /// How many.
+    /// The number of seeds.
     pub count: u64,
-    /// How many of them run at once.
+    /// The number of runs at a time.
     pub threads: usize,
 }
 
-/// What came of many seeds: the same, however many threads ran them, but for the time.
+/// The result of many seeds. It does not depend on the number of threads, except for the time.
 #[derive(Debug)]
 pub struct Report<P, C = ()> {
-    /// How many runs there were: up to the one that failed, if one did.
+    /// The number of runs: up to the one that failed, if one did.
     pub runs: u64,
-    /// The first seed that failed.
+    /// The run of the first seed that failed.
     pub failed: Option<Run<P, C>>,
-    /// In how many runs each point was reached, if none failed.
+    /// The number of runs in which each point was reached, if none failed.
     pub reached: Coverage<P>,
-    /// What was counted, if none failed.
+    /// The numbers that were counted, if none failed.
     pub counts: C,
-    /// How long it took.
+    /// The time that the runs took.
     pub took: Duration,
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     crate::points!(
-        /// What a seed is divided by.
+        /// The divisors of a seed in this test.
         enum Divisor {
             Two => "it is even",
             Three => "it is divided by three",
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn the_first_seed_that_fails_is_named_however_many_threads_there_are() {
         let slow_if_early = |seed: u64| {
-            // Others fail before the first one does.
+            // Other seeds fail before the first one does.
             if seed < 40 {
                 thread::sleep(Duration::from_millis(2));
             }

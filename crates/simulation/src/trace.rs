@@ -1,11 +1,11 @@
-//! What happened in a run, in order.
+//! The events of a run, in order.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
 
 /// A point in virtual time.
 pub trait VirtualTime: Copy {
-    /// Microseconds since the run began.
+    /// Returns the microseconds since the run began.
     fn as_us(self) -> u128;
 }
 
@@ -15,7 +15,7 @@ impl VirtualTime for Duration {
     }
 }
 
-/// The events of a run: a hash that two runs share if the same has happened in them, and lines on
+/// The events of a run: a hash that is equal for two runs with the same events, and lines on
 /// request.
 #[derive(Debug)]
 pub struct Trace {
@@ -25,18 +25,18 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace of nothing yet; `keep` keeps its lines.
+    /// Makes an empty trace; `keep` keeps its lines.
     #[must_use]
     pub fn new(keep: bool) -> Trace {
         Trace {
-            // FNV-1a's basis.
+            // The basis of FNV-1a.
             hash: 0xCBF2_9CE4_8422_2325,
             line: String::new(),
             lines: keep.then(Vec::new),
         }
     }
 
-    /// Notes an event. Nothing in it may differ between two runs of one seed: no addresses, no
+    /// Notes an event. Its text must not differ between two runs of one seed: no addresses, no
     /// order of a hash table.
     pub fn note(&mut self, now: impl VirtualTime, what: fmt::Arguments<'_>) {
         self.line.clear();
@@ -62,7 +62,7 @@ impl Trace {
         self.lines.is_some()
     }
 
-    /// The same for the same events.
+    /// Returns the hash, which is the same for the same events.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash

@@ -1,9 +1,9 @@
-//! Addresses on loopback for servers that somebody else starts: by tests, by benchmarks.
+//! Addresses on loopback for servers that tests and benchmarks start.
 //!
-//! A server that is asked for port 0 chooses one that is free; that is the better way where it is
-//! possible. Members of a cluster must know each other's addresses before they start, and a server
-//! that starts again must find its own free. The system's choice for port 0 comes from the ports that it
-//! also gives to clients, so that any connection of any other program may take it meanwhile.
+//! A server that is asked for port 0 chooses one that is free; that is better where it is possible.
+//! But members of a cluster must know each other's addresses before they start, and a server that
+//! starts again must find its own port free. The system chooses the port for port 0 among those
+//! that it also gives to clients, so that a connection of any other program may take it meanwhile.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,13 +14,13 @@ use std::sync::{Mutex, PoisonError};
 
 use socket2::{Domain, Socket, Type};
 
-/// Ports that are above those of known services. The port 10,000 above each, where a node of Redis Cluster
+/// Ports above those of known services. The port 10,000 above each, where a node of Redis Cluster
 /// listens to the others, is below those of clients, by Linux's defaults, and given to no server.
 pub const PORTS: Range<u16> = 12_000..22_000;
 
-/// Ports that a process reserves at once.
+/// The number of ports that a process reserves at a time.
 const BLOCK: u16 = 100;
-/// Blocks that [`PORTS`] hold.
+/// The number of blocks in [`PORTS`].
 const BLOCKS: u16 = (PORTS.end - PORTS.start) / BLOCK;
 
 /// The ports that this process has reserved.
@@ -43,7 +43,7 @@ struct Reserved {
 /// runs.
 ///
 /// # Errors
-/// All of the [`PORTS`] are taken.
+/// Returns an error if all of the [`PORTS`] are taken.
 pub fn free_address() -> io::Result<SocketAddr> {
     let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
@@ -92,10 +92,10 @@ fn is_free(address: SocketAddr) -> bool {
     bound.is_ok()
 }
 
-/// As many of these, all different.
+/// Returns `count` such addresses, all different.
 ///
 /// # Errors
-/// As [`free_address`].
+/// Returns the errors of [`free_address`].
 pub fn free_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
     (0..count).map(|_| free_address()).collect()
 }
@@ -110,7 +110,7 @@ mod tests {
     use crate::wait::SetOnDrop;
 
     #[test]
-    fn addresses_differ_and_nobody_listens_there() {
+    fn addresses_differ_and_no_process_listens_there() {
         let addresses = free_addresses(100).unwrap();
         let different: HashSet<_> = addresses.iter().collect();
         assert_eq!(different.len(), 100);
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// Children have what their parent has opened until they execute their programs.
+    /// Children inherit what their parent has opened until they execute their programs.
     #[test]
     fn children_that_start_meanwhile_keep_no_address() {
         let over = AtomicBool::new(false);

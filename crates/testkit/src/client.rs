@@ -1,8 +1,8 @@
 //! A blocking RESP client that sends any bytes and keeps every byte of a reply.
 //!
-//! It shares no code with the parsers of the workspace, which it helps to judge. Requests are arrays of
-//! bulk strings. They may be written ahead of their replies: [`Client::push`] collects, and
-//! [`Client::flush`] sends.
+//! It shares no code with the parsers of the workspace, which it helps to test. Requests are arrays
+//! of bulk strings. They may be sent ahead of their replies: [`Client::push`] collects them, and
+//! [`Client::flush`] sends them.
 //!
 //! | if there is no reply | functions |
 //! |---|---|
@@ -18,17 +18,17 @@ use crate::frame::{Frame, Reply, Scanner};
 
 /// The longest time of a reply, for a client that has no limit of its own.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// How much is read at once.
+/// The number of bytes that are read at once.
 const PIECE: usize = 64 * 1024;
 
-/// What a connection gave.
+/// The result of waiting for a reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// A reply.
     Reply(Frame),
     /// The server closed the connection.
     Closed,
-    /// Nothing came in time, or something that is not RESP, or a connection failed.
+    /// Nothing came in time, or bytes that are not RESP, or the connection failed.
     Broken(String),
 }
 
@@ -44,7 +44,7 @@ impl Answer {
 #[derive(Debug)]
 pub struct Client<S = TcpStream> {
     stream: S,
-    /// What [`Client::flush`] will send.
+    /// The bytes that [`Client::flush`] will send.
     pending: Vec<u8>,
     /// Bytes that came and were not consumed: `received[consumed..]`.
     received: Vec<u8>,
@@ -56,26 +56,26 @@ impl Client {
     /// Connects to `address`.
     ///
     /// # Panics
-    /// If no process listens there.
+    /// Panics if no process listens there.
     #[must_use]
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Client {
         Client::try_connect(address).unwrap_or_else(|error| panic!("{address}: {error}"))
     }
 
-    /// As [`Client::connect`], where no process may listen.
+    /// Does the same as [`Client::connect`], but returns an error if no process listens.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the errors of the operating system.
     pub fn try_connect(address: SocketAddr) -> io::Result<Client> {
         Client::over_tcp(TcpStream::connect(address)?, PATIENCE)
     }
 
-    /// As [`Client::try_connect`], where neither connecting nor any reply may take longer than
-    /// `patience`.
+    /// Does the same as [`Client::try_connect`], but neither connecting nor any reply may take
+    /// longer than `patience`.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the errors of the operating system.
     pub fn connect_within(address: SocketAddr, patience: Duration) -> io::Result<Client> {
         Client::over_tcp(TcpStream::connect_timeout(&address, patience)?, patience)
     }
@@ -87,31 +87,31 @@ impl Client {
         Ok(Client::over(stream))
     }
 
-    /// The connection.
+    /// Returns the connection.
     #[must_use]
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Lets reads wait for so long before they fail.
+    /// Sets the time for which reads wait before they fail.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the errors of the operating system.
     pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
         self.stream.set_read_timeout(Some(patience))
     }
 
-    /// This end's address.
+    /// Returns this end's address.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the errors of the operating system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.stream.local_addr()
     }
 
-    /// Says that nothing more will be sent.
+    /// Announces that nothing more will be sent.
     pub fn end(&self) {
-        // A connection that the peer has closed shows when its answer is read.
+        // If the peer has closed the connection, reading the answer shows it.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
@@ -119,7 +119,7 @@ impl Client {
     /// `wait`, which is [`Client::set_patience`]'s afterwards.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the errors of the operating system.
     pub fn has_reply(&mut self, wait: Duration) -> io::Result<bool> {
         if self.consumed < self.received.len() {
             return Ok(true);
@@ -132,10 +132,10 @@ impl Client {
         }
     }
 
-    /// Returns `true` if no reply, no part of one and no end of the connection comes for so long.
+    /// Returns `true` if no reply, no part of one and no end of the connection comes within `time`.
     ///
     /// # Panics
-    /// If replies are there that were not read, or the connection fails.
+    /// Panics if there are replies that were not read, or if the connection fails.
     #[track_caller]
     pub fn is_silent(&mut self, time: Duration) -> bool {
         assert!(self.consumed == self.received.len(), "replies are left");
@@ -148,7 +148,7 @@ impl Client {
 }
 
 impl<S: Read + Write> Client<S> {
-    /// A client over a stream that is connected, with the stream's limits of time.
+    /// Makes a client over a stream that is connected, with the stream's time limits.
     pub fn over(stream: S) -> Client<S> {
         Client {
             stream,
@@ -159,15 +159,15 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Adds a request to what the next [`Client::flush`] sends.
+    /// Adds a request to those that the next [`Client::flush`] sends.
     pub fn push<A: AsRef<[u8]>>(&mut self, args: &[A]) {
         encode(args, &mut self.pending);
     }
 
-    /// Sends what was pushed.
+    /// Sends the requests that were pushed.
     ///
     /// # Errors
-    /// Those of the system; what was pushed may have been sent in part.
+    /// Returns the errors of the operating system; the requests may have been sent in part.
     pub fn flush(&mut self) -> io::Result<()> {
         let sent = self.stream.write_all(&self.pending);
         self.pending.clear();
@@ -177,23 +177,23 @@ impl<S: Read + Write> Client<S> {
     /// Sends bytes.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the errors of the operating system.
     pub fn try_send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// Sends bytes. That the peer has closed the connection shows when its answer is read.
+    /// Sends bytes. If the peer has closed the connection, reading the answer shows it.
     pub fn send_raw(&mut self, bytes: &[u8]) {
         let _ = self.try_send_raw(bytes);
     }
 
-    /// Sends one command, as [`Client::send_raw`].
+    /// Sends one command; see [`Client::send_raw`].
     pub fn send<A: AsRef<[u8]>>(&mut self, args: &[A]) {
         self.push(args);
         let _ = self.flush();
     }
 
-    /// The next reply as it came; `None` if the connection has ended instead.
+    /// Returns the next reply as it came; `None` if the connection has ended.
     fn read_frame(&mut self) -> io::Result<Option<Frame>> {
         loop {
             let scanned = self.scanner.scan(&self.received[self.consumed..]);
@@ -228,7 +228,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// The next reply, or what came instead.
+    /// Returns the next reply, or the reason why there is none.
     pub fn receive(&mut self) -> Answer {
         match self.read_frame() {
             Ok(Some(frame)) => Answer::Reply(frame),
@@ -237,10 +237,10 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Sends one command and returns its reply, or what came instead.
+    /// Sends one command and returns its reply, or the reason why there is none.
     pub fn answer<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Answer {
         self.push(args);
-        // A connection that the peer has closed shows when its answer is read.
+        // If the peer has closed the connection, reading the answer shows it.
         let _ = self.flush();
         self.receive()
     }
@@ -248,7 +248,7 @@ impl<S: Read + Write> Client<S> {
     /// Sends one command and returns its reply as it came.
     ///
     /// # Panics
-    /// If there is no reply.
+    /// Panics if there is no reply.
     #[track_caller]
     pub fn frame<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Frame {
         match self.answer(args) {
@@ -257,20 +257,20 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// The next reply.
+    /// Returns the next reply.
     ///
     /// # Errors
-    /// If the connection ends or fails, and with [`ErrorKind::InvalidData`] if something came that
-    /// is not RESP.
+    /// Returns an error if the connection ends or fails, and [`ErrorKind::InvalidData`] if the
+    /// bytes are not RESP.
     pub fn try_reply(&mut self) -> io::Result<Reply> {
         let frame = self.read_frame()?.ok_or(ErrorKind::UnexpectedEof)?;
         frame.into_reply().map_err(invalid)
     }
 
-    /// The next reply; `None` if the connection has ended, before a reply or within one.
+    /// Returns the next reply; `None` if the connection has ended, before a reply or within one.
     ///
     /// # Panics
-    /// If it fails otherwise, or something came that is not RESP.
+    /// Panics if the connection fails otherwise, or if the bytes are not RESP.
     #[expect(
         clippy::should_implement_trait,
         reason = "replies follow requests, and do not end"
@@ -284,10 +284,10 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// The next reply.
+    /// Returns the next reply.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if there is none.
     #[track_caller]
     pub fn reply(&mut self) -> Reply {
         self.next().expect("a reply before the connection ends")
@@ -296,7 +296,7 @@ impl<S: Read + Write> Client<S> {
     /// Returns `true` if the connection ends before another reply comes.
     ///
     /// # Panics
-    /// As [`Client::next`].
+    /// Panics in the same cases as [`Client::next`].
     #[track_caller]
     pub fn is_closed(&mut self) -> bool {
         self.next().is_none()
@@ -305,27 +305,27 @@ impl<S: Read + Write> Client<S> {
     /// Sends one command and returns its reply.
     ///
     /// # Panics
-    /// If there is no reply.
+    /// Panics if there is no reply.
     #[track_caller]
     pub fn call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Reply {
         self.send(args);
         self.reply()
     }
 
-    /// As [`Client::call`].
+    /// Does the same as [`Client::call`], but returns errors.
     ///
     /// # Errors
-    /// If the request cannot be sent, and as [`Client::try_reply`].
+    /// Returns an error if the request cannot be sent, and the errors of [`Client::try_reply`].
     pub fn try_call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<Reply> {
         self.push(args);
         self.flush()?;
         self.try_reply()
     }
 
-    /// As [`Client::try_call`], of a command whose reply must not be an error.
+    /// Does the same as [`Client::try_call`], for a command whose reply must not be an error.
     ///
     /// # Errors
-    /// As [`Client::try_call`], and if the reply is an error.
+    /// Returns the errors of [`Client::try_call`], and an error if the reply is one.
     pub fn expect<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<Reply> {
         match self.try_call(args)? {
             Reply::Error(text) => {
@@ -338,11 +338,11 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Sends one command, whose words have blanks between them, and returns its reply as a short
+    /// Sends one command, given as words with blanks between them, and returns its reply as a short
     /// text; see [`Reply::shown`].
     ///
     /// # Panics
-    /// If there is no reply.
+    /// Panics if there is no reply.
     #[track_caller]
     pub fn told(&mut self, command: &str) -> String {
         self.call(&command.split(' ').collect::<Vec<_>>()).shown()
@@ -359,7 +359,7 @@ pub fn encode<A: AsRef<[u8]>>(args: &[A], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns `true` if the error says that a limit of time has passed.
+/// Returns `true` if the error means that a time limit has passed.
 fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
@@ -372,7 +372,7 @@ fn invalid(what: String) -> io::Error {
 mod tests {
     use super::*;
 
-    /// A stream that gives these bytes a few at a time, and takes everything.
+    /// A stream that yields these bytes a few at a time, and accepts all writes.
     struct Scripted {
         bytes: Vec<u8>,
         at: usize,
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_the_same_in_whatever_pieces_they_come() {
+    fn replies_do_not_depend_on_the_pieces_in_which_they_come() {
         let bytes = b"+OK\r\n*2\r\n:1\r\n*1\r\n$3\r\na\r\n\r\n-ERR no\r\n$0\r\n\r\n*0\r\n";
         for step in [1, 2, 3, 7, 100] {
             let mut client = client(bytes, step);

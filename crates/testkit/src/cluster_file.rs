@@ -6,22 +6,22 @@ use std::net::SocketAddr;
 /// The slots of all partitions together.
 pub const SLOTS: usize = 16_384;
 
-/// Where a node listens.
+/// The addresses on which a node listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeAddresses {
-    /// For clients.
+    /// The address for clients.
     pub client: SocketAddr,
-    /// For other nodes and for clients that speak the fabric's protocol.
+    /// The address for other nodes and for clients that speak the fabric's protocol.
     pub fabric: SocketAddr,
-    /// For the other replicas of its partition, if partitions are replicated.
+    /// The address for the other replicas of its partition, if partitions are replicated.
     pub replica: Option<SocketAddr>,
 }
 
 impl NodeAddresses {
-    /// Free addresses for `count` nodes.
+    /// Returns free addresses for `count` nodes.
     ///
     /// # Panics
-    /// If too few ports are free.
+    /// Panics if too few ports are free.
     #[must_use]
     pub fn free(count: usize, replicated: bool) -> Vec<NodeAddresses> {
         let free = || crate::free_address().expect("a free port");
@@ -34,11 +34,11 @@ impl NodeAddresses {
     }
 }
 
-/// The file of these nodes, numbered from 1 on, where each partition has the next `per_partition` of
-/// them.
+/// Returns the file of these nodes, numbered from 1 on, where each partition has the next
+/// `per_partition` of them.
 ///
 /// # Panics
-/// If there are no nodes for a last partition.
+/// Panics if there are no nodes for a last partition.
 #[must_use]
 pub fn describe(nodes: &[NodeAddresses], per_partition: usize) -> String {
     assert_eq!(nodes.len() % per_partition, 0, "whole partitions");

@@ -1,34 +1,34 @@
-//! A strict reader of Prometheus's text format (version 0.0.4): what its own tools would warn of
-//! is an error here.
+//! A strict reader of Prometheus's text format (version 0.0.4): everything of which Prometheus's
+//! own tools would warn is an error here.
 //!
-//! Beyond the grammar it asks that
+//! Beyond the grammar it requires:
 //! 1. each family has its `HELP` and `TYPE`, in this order, and all its samples behind them;
-//! 2. no family and no sample (name and labels) is there twice;
-//! 3. counters, and nothing else, end in `_total`; none is negative;
+//! 2. no family and no sample (name and labels) occurs twice;
+//! 3. counters, and no other families, end in `_total`; none is negative;
 //! 4. a histogram has rising bounds up to `+Inf`, counts that never fall, a sum, and a count equal
 //!    to the last bucket;
-//! 5. names use base units: seconds and bytes, nothing of milliseconds or kilobytes.
+//! 5. names use base units: seconds and bytes, not milliseconds or kilobytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Families by name.
 pub type Families = BTreeMap<String, Family>;
 
-/// Samples of one name.
+/// The samples of one name.
 #[derive(Debug, Default)]
 pub struct Family {
     /// `counter`, `gauge` or `histogram`.
     pub kind: String,
-    /// By name with labels, as they stand in the text.
+    /// The samples by name with labels, as in the text.
     pub samples: BTreeMap<String, f64>,
-    /// In the order of the text: what follows the family's name, labels, value.
+    /// The samples in the order of the text: the part behind the family's name, labels, value.
     order: Vec<(String, BTreeMap<String, String>, f64)>,
 }
 
 /// Reads a whole text.
 ///
 /// # Errors
-/// What is wrong with it, and where.
+/// Returns an error that names the mistake and its place.
 pub fn parse(text: &str) -> Result<Families, String> {
     let mut families = Families::new();
     let mut open: Option<String> = None;
@@ -99,7 +99,7 @@ fn sample(family_name: &str, family: &mut Family, line: &str) -> Result<(), Stri
     Ok(())
 }
 
-/// What stands behind `{`, up to and with `}`.
+/// Reads the text behind `{`, up to and including `}`.
 fn labels(text: &str) -> Result<BTreeMap<String, String>, String> {
     let mut labels = BTreeMap::new();
     let mut rest = text;
@@ -173,7 +173,7 @@ fn check(name: &str, family: &Family) -> Result<(), String> {
     Ok(())
 }
 
-/// A family has a histogram for each set of labels, besides that of the bound.
+/// Checks the histograms of a family: one for each set of labels, besides that of the bound.
 fn check_histogram(family: &Family) -> Result<(), String> {
     let mut histograms: BTreeMap<BTreeMap<String, String>, Vec<Sample<'_>>> = BTreeMap::new();
     for (suffix, labels, value) in &family.order {
@@ -187,7 +187,7 @@ fn check_histogram(family: &Family) -> Result<(), String> {
         .try_for_each(|samples| check_one(samples))
 }
 
-/// What follows the family's name, the bound of a bucket, the value.
+/// The part behind the family's name, the bound of a bucket, the value.
 type Sample<'a> = (&'a str, Option<String>, f64);
 
 fn check_one(samples: &[Sample<'_>]) -> Result<(), String> {

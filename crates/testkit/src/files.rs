@@ -1,6 +1,7 @@
 //! Files of the repository that tests read (documents, corpora), and files with secrets.
 //!
-//! `root` is the caller's `env!("CARGO_MANIFEST_DIR")`, which lies two folders below the repository's.
+//! `root` is the caller's `env!("CARGO_MANIFEST_DIR")`, which lies two folders below the
+//! repository's.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +12,7 @@ use std::path::Path;
 /// line of `docs/DOCUMENT`.
 ///
 /// # Panics
-/// If one is missing, or a module has fewer than five rows.
+/// Panics if one is missing, or a module has fewer than five rows.
 #[track_caller]
 pub fn tables_are_in(root: &str, document: &str, modules: &[&str]) {
     let root = Path::new(root);
@@ -32,19 +33,19 @@ pub fn tables_are_in(root: &str, document: &str, modules: &[&str]) {
     }
 }
 
-/// Writes a file that its user alone can read, as passwords and keys must lie.
+/// Writes a file that only its user can read, as passwords and keys require.
 ///
 /// # Panics
-/// If it cannot be written.
+/// Panics if it cannot be written.
 #[track_caller]
 pub fn write_private(path: &Path, contents: impl AsRef<[u8]>) {
     write_with_mode(path, contents.as_ref(), 0o600);
 }
 
-/// Writes a file that every user can read, whatever the process's umask is.
+/// Writes a file that every user can read, independent of the process's umask.
 ///
 /// # Panics
-/// If it cannot be written.
+/// Panics if it cannot be written.
 #[track_caller]
 pub fn write_public(path: &Path, contents: impl AsRef<[u8]>) {
     write_with_mode(path, contents.as_ref(), 0o644);
@@ -63,7 +64,7 @@ fn write_with_mode(path: &Path, contents: &[u8], mode: u32) {
 /// Returns the contents of the files in the crate's folder `corpus/NAME`, in the order of their names.
 ///
 /// # Panics
-/// If there are none.
+/// Panics if there are none.
 #[must_use]
 #[track_caller]
 pub fn corpus(root: &str, name: &str) -> Vec<Vec<u8>> {

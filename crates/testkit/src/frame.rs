@@ -42,26 +42,26 @@ pub enum Reply {
     Verbatim {
         /// Three letters.
         format: String,
-        /// What stands behind them and a colon.
+        /// The text behind them and a colon.
         text: Vec<u8>,
     },
 }
 
 impl Reply {
-    /// A status.
+    /// Makes a status.
     #[must_use]
     pub fn status(text: &str) -> Reply {
         Reply::Status(text.to_owned())
     }
 
-    /// A bulk string.
+    /// Makes a bulk string.
     #[must_use]
     pub fn bulk(text: &str) -> Reply {
         Reply::Bulk(text.as_bytes().to_vec())
     }
 
-    /// A short text: `+status`, `-error`, numbers and strings as they are, `nil`, and lists in
-    /// brackets.
+    /// Returns a short text: `+status`, `-error`, numbers and strings as they are, `nil`, and lists
+    /// in brackets.
     #[must_use]
     pub fn shown(&self) -> String {
         match self {
@@ -79,7 +79,7 @@ impl Reply {
     }
 }
 
-/// One reply: its bytes, and what they mean.
+/// One reply: its bytes, and their meaning.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Frame {
     /// The bytes as they came.
@@ -90,7 +90,7 @@ pub struct Frame {
     pub body: Body,
 }
 
-/// What stands behind a frame's first byte.
+/// The content behind a frame's first byte.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Body {
     /// The text of a line, or bytes of a known length.
@@ -101,7 +101,7 @@ pub enum Body {
     Null,
 }
 
-/// Why there is no frame.
+/// The reason why there is no frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parse {
     /// More bytes are needed.
@@ -114,9 +114,9 @@ pub enum Parse {
 enum Head {
     /// The frame is this line.
     Line,
-    /// So many bytes and a line's end follow; `None`: the frame is a null.
+    /// This many bytes and a line's end follow; `None` if the frame is a null.
     Bytes(Option<usize>),
-    /// So many frames follow; `None`: the frame is a null.
+    /// This many frames follow; `None` if the frame is a null.
     Frames(Option<usize>),
 }
 
@@ -135,21 +135,21 @@ impl Head {
     }
 }
 
-/// Finds where the first frame of a stream ends, of which more and more bytes are there.
+/// Finds the end of the first frame of a stream whose bytes come in parts.
 #[derive(Default, Debug)]
 pub(crate) struct Scanner {
-    /// Everything before it was looked at.
+    /// The position up to which the bytes were scanned.
     at: usize,
-    /// For each sequence that has begun, how many frames are missing; the outermost first.
+    /// The number of missing frames of each sequence that has begun; the outermost first.
     open: Vec<usize>,
 }
 
 impl Scanner {
-    /// The length of the first frame of `bytes`, which begin with those of the last call; `None`: more
-    /// bytes are needed.
+    /// Returns the length of the first frame of `bytes`, which begin with those of the last call.
+    /// Returns `None` if more bytes are needed.
     ///
     /// # Errors
-    /// These bytes are not RESP; the error says why.
+    /// Returns an error that says why these bytes are not RESP.
     pub(crate) fn scan(&mut self, bytes: &[u8]) -> Result<Option<usize>, String> {
         loop {
             let Some((line, length)) = read_line(&bytes[self.at..]) else {
@@ -169,7 +169,7 @@ impl Scanner {
                 }
                 Head::Line | Head::Bytes(None) | Head::Frames(_) => self.at = end,
             }
-            // A frame has ended, and with it perhaps the sequences that it is the last of.
+            // A frame has ended, and with it possibly the sequences whose last frame it is.
             while let Some(missing) = self.open.last_mut() {
                 *missing -= 1;
                 if *missing > 0 {
@@ -185,10 +185,10 @@ impl Scanner {
 }
 
 impl Frame {
-    /// The first frame in `bytes`; its length is that of [`Frame::raw`].
+    /// Returns the first frame in `bytes`; its length is that of [`Frame::raw`].
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if there is no frame.
     pub fn parse(bytes: &[u8]) -> Result<Frame, Parse> {
         let (line, mut used) = read_line(bytes).ok_or(Parse::Incomplete)?;
         let body = match Head::of(line).map_err(Parse::Invalid)? {
@@ -222,10 +222,10 @@ impl Frame {
         })
     }
 
-    /// What it means.
+    /// Returns the frame as a value.
     ///
     /// # Errors
-    /// The content is none of its kind; the error says why.
+    /// Returns an error if the content does not fit the kind of frame.
     pub fn into_reply(self) -> Result<Reply, String> {
         let all = |frames: Vec<Frame>| -> Result<Vec<Reply>, String> {
             frames.into_iter().map(Frame::into_reply).collect()
@@ -270,7 +270,7 @@ impl Frame {
         })
     }
 
-    /// The frames of a sequence or map.
+    /// Returns the frames of a sequence or map.
     #[must_use]
     pub fn frames(&self) -> Option<&[Frame]> {
         match &self.body {
@@ -279,7 +279,7 @@ impl Frame {
         }
     }
 
-    /// The bytes of a line or of a frame with a length.
+    /// Returns the bytes of a line or of a frame with a length.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         match &self.body {
@@ -288,7 +288,7 @@ impl Frame {
         }
     }
 
-    /// The number of an integer reply.
+    /// Returns the number of an integer reply.
     #[must_use]
     pub fn int(&self) -> Option<i64> {
         let text = std::str::from_utf8(self.bytes()?).ok()?;
@@ -308,7 +308,7 @@ impl fmt::Debug for Frame {
     }
 }
 
-/// Bytes as a quoted text, shortened in the middle when long.
+/// Returns bytes as a quoted text, shortened in the middle when long.
 #[must_use]
 pub fn show(bytes: &[u8]) -> String {
     const ENDS: usize = 200;
@@ -324,7 +324,7 @@ pub fn show(bytes: &[u8]) -> String {
     )
 }
 
-/// The first line, and its length with its end.
+/// Returns the first line, and its length with its end.
 fn read_line(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     Some((&bytes[..end], end + 2))

@@ -4,22 +4,22 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long an answer may take before the test fails.
+/// The time that an answer may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A response, taken apart.
+/// A response, split into its parts.
 #[derive(Debug)]
 pub struct Response {
     /// The number in the first line.
     pub status: u16,
     /// The first line and the headers.
     pub head: String,
-    /// What follows the empty line.
+    /// The part behind the empty line.
     pub body: String,
 }
 
 impl Response {
-    /// The value of a header.
+    /// Returns the value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
@@ -32,7 +32,7 @@ impl Response {
 /// Connects, with limits of time.
 ///
 /// # Panics
-/// If no process listens at `address`.
+/// Panics if no process listens at `address`.
 #[must_use]
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("connect");
@@ -41,14 +41,14 @@ pub fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// What the server says to these bytes until it closes the connection.
+/// Sends these bytes, and returns the server's answer up to the end of the connection.
 ///
 /// # Panics
-/// As [`connect`].
+/// Panics in the same cases as [`connect`].
 #[must_use]
 pub fn send(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = connect(address);
-    // A server that has closed already has said why.
+    // A server that has closed already has sent the reason.
     let _ = stream.write_all(bytes);
     let mut said = Vec::new();
     // A connection that is reset has ended, too.
@@ -56,29 +56,30 @@ pub fn send(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     said
 }
 
-/// The response to a request without a body.
+/// Sends a request without a body, and returns the response.
 ///
 /// # Panics
-/// If it is not HTTP.
+/// Panics if it is not HTTP.
 #[must_use]
 pub fn request(address: SocketAddr, method: &str, path: &str) -> Response {
     let request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
     respond(address, request.as_bytes())
 }
 
-/// The response to `GET`.
+/// Sends a `GET`, and returns the response.
 ///
 /// # Panics
-/// As [`request`].
+/// Panics in the same cases as [`request`].
 #[must_use]
 pub fn get(address: SocketAddr, path: &str) -> Response {
     request(address, "GET", path)
 }
 
-/// The response to a request with these lines of headers, each with its end, and a body.
+/// Sends a request with these lines of headers, each with its end, and a body. Returns the
+/// response.
 ///
 /// # Panics
-/// As [`request`].
+/// Panics in the same cases as [`request`].
 #[must_use]
 pub fn request_with(
     address: SocketAddr,

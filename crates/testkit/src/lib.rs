@@ -1,4 +1,4 @@
-//! What tests, benchmarks and harnesses of several crates need, written once.
+//! Code that tests, benchmarks and harnesses of several crates need, written once.
 //!
 //! | module | contents |
 //! |---|---|
@@ -11,12 +11,12 @@
 //! | [`process`] | servers as child processes |
 //! | [`own_process`] | tests that must be alone in their process |
 //! | [`cluster_file`] | the text of a cluster's file |
-//! | [`peers`] | programs of others: which are there, which are selected |
+//! | [`peers`] | programs of other projects: their places, and the selection of groups |
 //! | [`wait`] | waiting until a condition holds |
 //! | [`workload`] | workloads that verify themselves: transfers, counters, transactions over few hot keys |
 //!
-//! Of the workspace it uses the checkers (`history`) and the words of transactions (`base`) alone: tests and
-//! harnesses share no code with what they judge.
+//! Of the workspace it uses only the checkers (`history`) and the vocabulary of transactions
+//! (`base`): tests and harnesses share no code with the code that they test.
 
 #![forbid(unsafe_code)]
 

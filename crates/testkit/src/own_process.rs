@@ -5,7 +5,7 @@
 
 use std::process::{Command, Stdio};
 
-/// Set for the process that has one test.
+/// The variable that is set for the process that has one test.
 const ALONE: &str = "KUMIKI_TEST_ALONE";
 
 /// Returns a command that runs one test in a process of its own: the test `name` of the module `module`
@@ -13,7 +13,7 @@ const ALONE: &str = "KUMIKI_TEST_ALONE";
 /// captured.
 ///
 /// # Panics
-/// If `module` is a crate's root.
+/// Panics if `module` is a crate's root.
 #[must_use]
 #[track_caller]
 pub fn test_as_process(module: &str, name: &str) -> Command {
@@ -31,7 +31,7 @@ fn only_test(path: &str) -> Command {
 /// program, such as `idle::waiting_costs_nothing`.
 ///
 /// # Panics
-/// If the test fails, or if the program has no test of this name.
+/// Panics if the test fails, or if the program has no test of this name.
 #[track_caller]
 pub fn run_alone(name: &str, test: impl FnOnce()) {
     if std::env::var(ALONE).is_ok_and(|only| only == name) {
@@ -44,7 +44,7 @@ pub fn run_alone(name: &str, test: impl FnOnce()) {
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     assert!(output.status.success(), "{name} in its own process: {text}");
-    // With a name that no test has, the program runs nothing and succeeds.
+    // If no test has the name, the program runs nothing and succeeds.
     assert!(text.contains("1 passed"), "{name} is no test: {text}");
 }
 

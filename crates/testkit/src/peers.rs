@@ -1,4 +1,4 @@
-//! Programs of others that tests need: servers, clients, drivers.
+//! Programs of other projects that tests need: servers, clients, drivers.
 //!
 //! A machine may lack them; `cargo xtask peers` installs them. They form groups, so that a run can
 //! select some:
@@ -8,7 +8,7 @@
 //! | `KUMIKI_PEERS` | names of groups with commas between them; tests of other groups are left out. Unset: all groups |
 //! | `KUMIKI_REQUIRE_PEERS=1` | a test of a selected group fails if its peer is missing, instead of being skipped |
 //!
-//! A test that is left out or skipped passes and says so in one line on standard error.
+//! A test that is left out or skipped passes and prints one line to standard error.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub enum Group {
     Rdma,
 }
 
-/// What a run of tests does about peers.
+/// The selection of peers for a run of tests.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Selection {
     /// The selected groups; `None`: all of them.
@@ -57,7 +57,8 @@ impl Group {
         Group::Rdma,
     ];
 
-    /// The name of the group in `KUMIKI_PEERS` and on the command line of `cargo xtask peers`.
+    /// Returns the name of the group in `KUMIKI_PEERS` and on the command line of `cargo xtask
+    /// peers`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -74,20 +75,20 @@ impl Group {
 }
 
 impl Selection {
-    /// The selection that the environment of this process asks for.
+    /// Returns the selection that the environment of this process defines.
     ///
     /// # Errors
-    /// If `KUMIKI_PEERS` has a name that no group has; the error names it.
+    /// Returns an error if `KUMIKI_PEERS` has a name that no group has; the error names it.
     pub fn of_environment() -> Result<Selection, String> {
         let list = std::env::var("KUMIKI_PEERS").ok();
         let required = std::env::var("KUMIKI_REQUIRE_PEERS").ok();
         Selection::parse(list.as_deref(), required.as_deref())
     }
 
-    /// The selection of these values of `KUMIKI_PEERS` and `KUMIKI_REQUIRE_PEERS`.
+    /// Returns the selection for these values of `KUMIKI_PEERS` and `KUMIKI_REQUIRE_PEERS`.
     ///
     /// # Errors
-    /// If the list has a name that no group has; the error names it.
+    /// Returns an error if the list has a name that no group has; the error names it.
     pub fn parse(list: Option<&str>, required: Option<&str>) -> Result<Selection, String> {
         let group = |name: &str| {
             let found = Group::ALL.into_iter().find(|group| group.name() == name);
@@ -110,7 +111,7 @@ impl Selection {
         groups.is_none_or(|groups| groups.contains(&group))
     }
 
-    /// The line that says that tests of the group are left out, if they are.
+    /// Returns the line for a group that is left out; `None` if it is selected.
     #[must_use]
     pub fn left_out(&self, group: Group) -> Option<String> {
         let name = group.name();
@@ -118,8 +119,8 @@ impl Selection {
         (!self.has(group)).then(line)
     }
 
-    /// Decides about a peer of a group, of which `found` returns where it lies. An error is a failure
-    /// of the test; otherwise the second value is the line that says why there is none.
+    /// Decides about a peer of a group; `found` returns its place. An error is a failure of the
+    /// test; otherwise the second value is the line that says why the peer is missing.
     fn decide<T>(
         &self,
         group: Group,
@@ -143,19 +144,19 @@ impl Selection {
     }
 }
 
-/// Looks for a peer of a group: `found` returns where it lies. Returns `None` after printing why the
+/// Looks for a peer of a group; `found` returns its place. Returns `None` after printing why the
 /// test does not run.
 ///
 /// # Panics
-/// If the group is selected, the peer is missing, and peers are required; or if the environment selects
-/// a group that is none.
+/// Panics if the group is selected, the peer is missing, and peers are required; or if the
+/// environment selects a group that does not exist.
 #[track_caller]
 pub fn find<T>(group: Group, peer: &str, found: impl FnOnce() -> Option<T>) -> Option<T> {
     let selection = Selection::of_environment().unwrap_or_else(|error| panic!("{error}"));
     match selection.decide(group, peer, found) {
         Ok(Ok(found)) => Some(found),
         Ok(Err(line)) => {
-            // Written directly: what a test prints is hidden when it passes.
+            // The line is written directly, because the output of a test is hidden when it passes.
             let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
             None
         }
@@ -163,30 +164,30 @@ pub fn find<T>(group: Group, peer: &str, found: impl FnOnce() -> Option<T>) -> O
     }
 }
 
-/// Returns `true` if tests of the group can run with this peer, which is there if `is_there`;
-/// otherwise prints why they do not.
+/// Returns `true` if tests of the group can run with this peer, which exists if `is_there` is
+/// `true`. Otherwise prints why they do not run.
 ///
 /// # Panics
-/// As [`find`].
+/// Panics in the same cases as [`find`].
 #[track_caller]
 pub fn require(group: Group, peer: &str, is_there: bool) -> bool {
     find(group, peer, || is_there.then_some(())).is_some()
 }
 
-/// Where a program of the group lies; `None` after printing why the test does not run.
+/// Returns the path of a program of the group; `None` after printing why the test does not run.
 ///
 /// # Panics
-/// As [`find`].
+/// Panics in the same cases as [`find`].
 #[track_caller]
 pub fn program(group: Group, name: &str) -> Option<PathBuf> {
     find(group, name, || in_path(name))
 }
 
-/// Where a library of another language lies, or anything else that `cargo xtask peers` puts into `path` below
-/// `target/peers`; `None` after printing why the test does not run.
+/// Returns the path of a library of another language, or of anything else that `cargo xtask peers`
+/// puts into `path` below `target/peers`. Returns `None` after printing why the test does not run.
 ///
 /// # Panics
-/// As [`find`].
+/// Panics in the same cases as [`find`].
 #[track_caller]
 pub fn installed(group: Group, path: &str) -> Option<PathBuf> {
     find(group, path, || {
@@ -195,8 +196,8 @@ pub fn installed(group: Group, path: &str) -> Option<PathBuf> {
     })
 }
 
-/// Where a program lies in the directories of `PATH`, or in `/usr/sbin`, which has servers and is in
-/// the `PATH` of few users.
+/// Returns the path of a program in the directories of `PATH`, or in `/usr/sbin`, which has servers
+/// and is in the `PATH` of few users.
 #[must_use]
 pub fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -205,7 +206,7 @@ pub fn in_path(name: &str) -> Option<PathBuf> {
     places.find(|place| place.is_file())
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 #[must_use]
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

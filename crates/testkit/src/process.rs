@@ -1,4 +1,4 @@
-//! Servers as child processes: the binary under test, and Redis's beside it.
+//! Servers as child processes: the binary under test, and Redis beside it.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpStream};
@@ -9,29 +9,30 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// How long a server may take to start or to stop.
+/// The time that a server may take to start or to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Files for what a server prints.
+/// Files for the output of a server.
 const OUTPUT: &str = "output.txt";
 const ERRORS: &str = "errors.txt";
 
 /// A running server. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Server {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     child: Child,
-    /// Where its output is written, and its data unless that lies elsewhere.
+    /// The directory of its output, and of its data unless that lies elsewhere.
     dir: TempDir,
 }
 
 impl Server {
-    /// Starts what `command` builds, and waits until it accepts connections. Another process may
-    /// take the port that was found free; then another port is tried. The command is built for the
-    /// address and for a directory of its own, which is removed when the server is dropped.
+    /// Starts the command that `command` builds, and waits until it accepts connections. Another
+    /// process may take the port that was found free; then another port is tried. The command is
+    /// built for the address and for a directory of its own, which is removed when the server is
+    /// dropped.
     ///
     /// # Panics
-    /// If it does not start.
+    /// Panics if it does not start.
     #[track_caller]
     pub fn start(command: impl Fn(SocketAddr, &Path) -> Command) -> Server {
         let mut said = String::new();
@@ -44,14 +45,14 @@ impl Server {
         panic!("the server does not start: {said}");
     }
 
-    /// Starts what `command` builds and waits until it accepts connections at `address`. If it
-    /// does not start, what it said.
+    /// Starts the command that `command` builds and waits until it accepts connections at
+    /// `address`.
     ///
     /// # Errors
-    /// What it has printed, if it ends or does not listen in time.
+    /// Returns the output of the server if it ends or does not listen in time.
     ///
     /// # Panics
-    /// If the system cannot start it.
+    /// Panics if the system cannot start it.
     pub fn start_at(
         address: SocketAddr,
         command: impl Fn(SocketAddr, &Path) -> Command,
@@ -75,14 +76,14 @@ impl Server {
         }
     }
 
-    /// As [`Server::start_at`], again where somebody has one of its addresses: as the near end of a
-    /// connection, most often, and not for long.
+    /// Does the same as [`Server::start_at`], and tries again if one of its addresses is in use:
+    /// usually as the near end of a connection, and not for long.
     ///
     /// # Errors
-    /// As [`Server::start_at`].
+    /// Returns the errors of [`Server::start_at`].
     ///
     /// # Panics
-    /// As [`Server::start_at`].
+    /// Panics in the same cases as [`Server::start_at`].
     pub fn insist_at(
         address: SocketAddr,
         command: impl Fn(SocketAddr, &Path) -> Command,
@@ -105,7 +106,7 @@ impl Server {
                 return false;
             }
             if TcpStream::connect(self.address).is_ok() {
-                // Whoever answered could be another process that took the port first.
+                // Another process that took the port first may have answered.
                 std::thread::sleep(Duration::from_millis(20));
                 return self.child.try_wait().expect("child").is_none();
             }
@@ -114,10 +115,11 @@ impl Server {
         false
     }
 
-    /// The line that it prints once it listens, which may be after it has accepted the first connection.
+    /// Returns the line that it prints once it listens, which may be after it has accepted the
+    /// first connection.
     ///
     /// # Panics
-    /// If it prints no line, or prints more than one.
+    /// Panics if it prints no line, or prints more than one.
     #[must_use]
     #[track_caller]
     pub fn only_line(&self) -> String {
@@ -127,19 +129,19 @@ impl Server {
         output
     }
 
-    /// What it has printed so far.
+    /// Returns its output so far.
     #[must_use]
     pub fn output(&self) -> String {
         std::fs::read_to_string(self.dir.path().join(OUTPUT)).unwrap_or_default()
     }
 
-    /// What it has printed to standard error so far.
+    /// Returns its output to standard error so far.
     #[must_use]
     pub fn errors(&self) -> String {
         std::fs::read_to_string(self.dir.path().join(ERRORS)).unwrap_or_default()
     }
 
-    /// The number of its process.
+    /// Returns the number of its process.
     #[must_use]
     pub fn process(&self) -> u32 {
         self.child.id()
@@ -151,21 +153,21 @@ impl Server {
         self.end();
     }
 
-    /// Asks it to stop, and returns how it has ended.
+    /// Asks it to stop, and returns its exit status.
     ///
     /// # Panics
-    /// If it does not end.
+    /// Panics if it does not end.
     #[must_use]
     pub fn terminate(mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.end()
     }
 
-    /// Has it stand still, as a machine that is overloaded. Returns when all of its threads do: a
-    /// signal takes effect when a thread gets round to it, and the others go on until then.
+    /// Stops it without ending it, like an overloaded machine. Returns when all of its threads have
+    /// stopped: a signal takes effect when a thread handles it, and the others go on until then.
     ///
     /// # Panics
-    /// If they do not within ten seconds.
+    /// Panics if they have not stopped within ten seconds.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
         let deadline = Instant::now() + Duration::from_secs(10);
@@ -181,13 +183,13 @@ impl Server {
         tasks.all(|task| {
             let stat = task.expect("a thread").path().join("stat");
             let stat = std::fs::read_to_string(stat).unwrap_or_default();
-            // Behind the name, which is in parentheses and may hold any.
+            // The state is behind the name, which is in parentheses and may contain parentheses.
             let state = stat.rsplit(')').next().unwrap_or_default();
             state.trim_start().starts_with('T')
         })
     }
 
-    /// Has it go on.
+    /// Lets it go on.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
@@ -195,15 +197,15 @@ impl Server {
     /// Sends it a signal.
     ///
     /// # Panics
-    /// If it has been waited for.
+    /// Panics if its end has been waited for.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("signal");
     }
 
-    /// Waits until it has ended, and returns how.
+    /// Waits until it has ended, and returns its exit status.
     ///
     /// # Panics
-    /// If it does not end.
+    /// Panics if it does not end.
     pub fn end(&mut self) -> ExitStatus {
         wait(&mut self.child)
     }
@@ -211,7 +213,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // What a test that fails cannot say itself: whether its server was still there.
+        // A failing test cannot report this itself: the state of its server.
         if std::thread::panicking() {
             let state = match self.child.try_wait() {
                 Ok(None) => "runs".to_owned(),
@@ -230,12 +232,12 @@ impl Drop for Server {
 /// is killed when this is dropped.
 #[derive(Debug)]
 pub struct Redis {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     program: PathBuf,
     options: Vec<String>,
     server: Option<Server>,
-    /// What it keeps from one start to the next: its place in a Redis Cluster.
+    /// The data that it keeps from one start to the next: its place in a Redis Cluster.
     dir: TempDir,
 }
 
@@ -243,7 +245,7 @@ impl Redis {
     /// Starts it with further options.
     ///
     /// # Panics
-    /// If it does not start.
+    /// Panics if it does not start.
     #[must_use]
     #[track_caller]
     pub fn start(program: &Path, options: &[&str]) -> Redis {
@@ -287,7 +289,7 @@ impl Redis {
     /// Starts it anew, empty.
     ///
     /// # Panics
-    /// If it does not start.
+    /// Panics if it does not start.
     #[track_caller]
     pub fn restart(&mut self) {
         self.kill();
@@ -297,19 +299,19 @@ impl Redis {
     /// Sends it a signal.
     ///
     /// # Panics
-    /// If it does not run.
+    /// Panics if it does not run.
     pub fn signal(&self, signal: Signal) {
         self.server.as_ref().expect("it runs").signal(signal);
     }
 }
 
-/// Runs a command to its end, and returns its exit code and what it has said: output and errors. It is
+/// Runs a command to its end, and returns its exit code, its output and its errors. The command is
 /// started in a directory of its own.
 ///
 /// # Panics
-/// If it does not end in time, or its output is no text.
+/// Panics if it does not end in time, or if its output is not text.
 pub fn finished(command: &mut Command) -> (Option<i32>, String, String) {
-    // What it keeps where it was started is seen by no other.
+    // No other process sees the files that it writes in its directory.
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut child = command
         .current_dir(dir.path())
@@ -331,7 +333,7 @@ pub fn finished(command: &mut Command) -> (Option<i32>, String, String) {
 /// Waits until `child` has ended; kills it when that takes too long.
 ///
 /// # Panics
-/// When it had to be killed.
+/// Panics when it had to be killed.
 pub fn wait(child: &mut Child) -> ExitStatus {
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {

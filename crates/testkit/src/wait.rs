@@ -1,20 +1,20 @@
-//! Waiting until a condition holds, with an end.
+//! Waits until a condition holds, with a time limit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a condition may take before the test fails.
+/// The time that a condition may take before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-/// How long a test goes on that has not seen enough of what it is about.
+/// The time for which a test goes on that has not seen enough events.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The time between two looks.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Waits until `is_so` returns `true`.
 ///
 /// # Panics
-/// If it does not within [`PATIENCE`]; the message begins with `what`.
+/// Panics if it does not within [`PATIENCE`]; the message begins with `what`.
 #[track_caller]
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     eventually_some(what, || is_so().then_some(()));
@@ -23,7 +23,7 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 /// Waits until `found` returns a value, and returns it.
 ///
 /// # Panics
-/// As [`eventually`].
+/// Panics in the same cases as [`eventually`].
 #[track_caller]
 pub fn eventually_some<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
@@ -37,8 +37,8 @@ pub fn eventually_some<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T
     }
 }
 
-/// Waits while a test has not seen enough of what it is about: how fast that comes is for the
-/// scheduler to decide. Returns after a minute as well; the test asks again if it was enough.
+/// Waits until a test has seen enough events; the scheduler decides how fast they come. Also
+/// returns after a minute; the test checks again if it was enough.
 pub fn go_on_until(mut is_enough: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_enough() && begin.elapsed() < LONGEST {
@@ -46,8 +46,9 @@ pub fn go_on_until(mut is_enough: impl FnMut() -> bool) {
     }
 }
 
-/// Sets the flag when it is dropped. A thread scope waits for its threads also when its closure panics:
-/// threads that run until the flag is set then end, and the panic is reported instead of a test that hangs.
+/// Sets the flag when it is dropped. A thread scope waits for its threads even if its closure
+/// panics: threads that run until the flag is set then end, and the panic is reported instead of a
+/// test that hangs.
 #[derive(Debug)]
 pub struct SetOnDrop<'a>(pub &'a AtomicBool);
 

@@ -1,18 +1,19 @@
 //! Workloads that verify themselves, written once for everything that runs transactions.
 //!
-//! A [`Workload`] says what is there in the beginning, what each client does, and what must hold in the end. A
-//! client draws [`Plan`]s, which are plain data: a [`Subject`] runs each as one transaction, as a closure, as a
-//! one-shot transaction or as a `MULTI` block, and the client takes in how it [`Ended`].
+//! A [`Workload`] defines the initial data, the transactions of each client, and the conditions at
+//! the end. A client draws [`Plan`]s, which are plain data. A [`Subject`] runs each as one
+//! transaction: as a closure, as a one-shot transaction or as a `MULTI` block. The client gets the
+//! outcome ([`Ended`]).
 //!
-//! | module | what | what must hold |
+//! | module | workload | condition |
 //! |---|---|---|
 //! | [`transfers`] | amounts that move between accounts | the sum is the same in every audit; each balance lies between what acknowledged transfers and those of unknown outcome make of it |
 //! | [`counters`] | counters that clients increment and read | each lies between the acknowledged increments and those with an unknown outcome; no answer goes back; no value is given twice |
 //! | [`mixed`] | few hot keys: reads and writes, inserts, deletes, scans | crate `history` accepts what was recorded |
 //!
-//! | module | what else |
+//! | module | contents |
 //! |---|---|
-//! | [`bounds`] | between which values a number lies |
+//! | [`bounds`] | the bounds of a number |
 //! | [`resp`], [`ops`] | plans as commands of Redis, by a connection, and as operations of a store in this process |
 //! | [`Serial`] | a reference subject: one lock around a map |
 //!
@@ -47,57 +48,59 @@ pub use transfers::Transfers;
 
 /// A workload that verifies itself.
 ///
-/// A harness has [`Workload::setup`] executed before all else. Then come rounds: it starts clients, has their
-/// plans executed, reads [`Workload::keys`] when all have ended, and checks. A transaction of unknown outcome
-/// may take effect in a later round, which the workload allows for. [`run`] is such a harness.
+/// A harness executes [`Workload::setup`] before everything else. Then come rounds: it starts
+/// clients, executes their plans, reads [`Workload::keys`] when all have ended, and checks. A
+/// transaction of unknown outcome may take effect in a later round, which the workload allows for.
+/// [`run`] is such a harness.
 pub trait Workload {
-    /// What a client of this workload is.
+    /// The type of the workload's clients.
     type Client: Client + Send;
 
-    /// The transaction before all others.
+    /// Returns the transaction before all others.
     fn setup(&self) -> Plan;
 
-    /// A client, which draws what it does by `random`.
+    /// Makes a client, which draws its transactions from `random`.
     fn start(&self, random: Rng) -> Self::Client;
 
-    /// The keys whose values are checked.
+    /// Returns the keys whose values are checked.
     fn keys(&self) -> Vec<String>;
 
-    /// Judges what clients have seen, and what was found under [`Workload::keys`] when all of them had ended,
-    /// if that was read. Returns complaints.
+    /// Checks what clients have seen, and the values of [`Workload::keys`] after all of them had
+    /// ended, if these were read. Returns complaints.
     fn check(&mut self, clients: Vec<Self::Client>, found: Option<&[Option<Value>]>)
     -> Vec<String>;
 }
 
-/// A client of a workload, which runs one transaction after the other.
+/// A client of a workload, which runs one transaction after another.
 pub trait Client {
-    /// The next transaction.
+    /// Returns the next transaction.
     fn plan(&mut self) -> Plan;
 
-    /// Takes in how it ended, and when it began and ended on a clock that all clients share, in nanoseconds.
+    /// Takes the outcome of a transaction, and the times at which it began and ended.
     ///
     /// # Errors
-    /// If what was seen is wrong by itself.
+    /// Returns an error if what was seen is wrong by itself.
     fn end(&mut self, plan: &Plan, ended: &Ended, times: Times) -> Result<(), String>;
 }
 
-/// When a transaction began and ended, in nanoseconds on a clock that all clients share.
+/// The times at which a transaction began and ended, in nanoseconds on a clock that all clients
+/// share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Before it was sent.
+    /// The time before it was sent.
     pub start: u64,
-    /// After its answer had come.
+    /// The time after its answer had come.
     pub end: u64,
 }
 
-/// How many transactions ended how.
+/// The numbers of transactions by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Those that took effect.
+    /// Transactions that took effect.
     pub committed: u64,
-    /// Those that did not.
+    /// Transactions that did not take effect.
     pub aborted: u64,
-    /// Those of which it is not known.
+    /// Transactions whose outcome is not known.
     pub unknown: u64,
 }
 
@@ -120,16 +123,16 @@ impl Counts {
     }
 }
 
-/// How long [`run`] runs.
+/// The extent of a [`run`].
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// Threads, each with a client and a subject of its own.
+    /// The number of threads, each with a client and a subject of its own.
     pub processes: u32,
-    /// Transactions of each process.
+    /// The number of transactions of each process.
     pub transactions: usize,
-    /// When to stop, if that comes first.
+    /// The time limit.
     pub at_most: Duration,
-    /// Of the random choices.
+    /// The seed of the random choices.
     pub seed: u64,
 }
 
@@ -144,11 +147,11 @@ impl Default for Extent {
     }
 }
 
-/// Runs a workload whose setup was executed: several clients, and the check. `connect` makes the subject of
-/// each process, in its thread.
+/// Runs a workload whose setup was executed: several clients, and the check. `connect` makes the
+/// subject of each process, in its thread.
 ///
 /// # Errors
-/// The first complaint.
+/// Returns the first complaint.
 pub fn run<W, S>(
     workload: &mut W,
     extent: &Extent,
@@ -194,7 +197,7 @@ where
     }
 }
 
-/// The values of keys in one transaction; `None` if it does not commit.
+/// Reads keys in one transaction, and returns their values; `None` if it does not commit.
 pub fn read(subject: &mut impl Subject, keys: Vec<String>) -> Option<Vec<Option<Value>>> {
     let get = |key| Step::Get { key };
     let Ended::Committed(seen) = subject.run(&Plan {
@@ -205,46 +208,46 @@ pub fn read(subject: &mut impl Subject, keys: Vec<String>) -> Option<Vec<Option<
     Some(seen.iter().map(Seen::value).collect())
 }
 
-/// One operation to do.
+/// One operation of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Read the key. Seen: [`Seen::Value`].
+    /// Reads the key. Result: [`Seen::Value`].
     Get {
         /// The key.
         key: String,
     },
-    /// Set the key. Seen: [`Seen::Done`].
+    /// Sets the key. Result: [`Seen::Done`].
     Put {
         /// The key.
         key: String,
-        /// Its value, which the store keeps as a decimal number or as it likes.
+        /// Its value; the store chooses the form, for example a decimal number.
         value: Value,
     },
-    /// Add to the value of the key, where absent counts as 0. Seen: [`Seen::Value`], the sum.
+    /// Adds to the value of the key, where absent counts as 0. Result: [`Seen::Value`], the sum.
     Add {
         /// The key.
         key: String,
-        /// What to add.
+        /// The number to add.
         delta: Value,
     },
-    /// Delete the key. Seen: [`Seen::Deleted`].
+    /// Deletes the key. Result: [`Seen::Deleted`].
     Delete {
         /// The key.
         key: String,
     },
-    /// Read the first `limit` keys from `from` to `to`. Seen: [`Seen::Pairs`].
+    /// Reads the first `limit` keys from `from` to `to`. Result: [`Seen::Pairs`].
     Scan {
-        /// Where to begin, inclusive.
+        /// The first key, inclusive.
         from: String,
-        /// Where to end, exclusive; `None`: with the last key.
+        /// The end, exclusive; `None` for no end.
         to: Option<String>,
-        /// At most so many keys.
+        /// The greatest number of keys.
         limit: usize,
     },
 }
 
 impl Step {
-    /// The key; that of a scan is where it begins.
+    /// Returns the key; for a scan, the key at which it begins.
     #[must_use]
     pub fn key(&self) -> &str {
         match self {
@@ -257,31 +260,31 @@ impl Step {
     }
 }
 
-/// What to do in one transaction, in this order. Later steps see the effects of earlier ones.
+/// The operations of one transaction, in this order. Later steps see the effects of earlier ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The operations.
     pub steps: Vec<Step>,
 }
 
-/// What a step saw.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// A write was done.
+    /// The write was done.
     Done,
-    /// The key's value, or that it was absent.
+    /// The key's value; `None` if it was absent.
     Value(Option<Value>),
-    /// As [`Seen::Value`], with the store's version of the key; see [`history::json`] for what is
-    /// asked of versions.
+    /// Like [`Seen::Value`], with the store's version of the key; see [`history::json`] for the
+    /// requirements on versions.
     Versioned(Option<Value>, u64),
-    /// Whether there was something to delete.
+    /// `true` if there was a key to delete.
     Deleted(bool),
     /// Keys and values, in the store's order.
     Pairs(Vec<(String, Value)>),
 }
 
 impl Seen {
-    /// The value of the key that was read or added to.
+    /// Returns the value of the key that was read or added to.
     #[must_use]
     pub fn value(&self) -> Option<Value> {
         match self {
@@ -291,28 +294,29 @@ impl Seen {
     }
 }
 
-/// How a plan ended.
+/// The outcome of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It took effect; one [`Seen`] for each step. Say this only when the store says it.
+    /// The plan took effect; there is one [`Seen`] for each step. Return this only if the store
+    /// says so.
     Committed(Vec<Seen>),
-    /// It did not take effect.
+    /// The plan did not take effect.
     Aborted,
-    /// It is not known whether it did.
+    /// It is not known if the plan took effect.
     Unknown,
 }
 
-/// Something that runs transactions: a client of a store, for one thread.
+/// A client of a store that runs transactions, for one thread.
 pub trait Subject {
-    /// Runs the plan as one transaction. Retries, if it retries, are its own affair, but it must
-    /// know that an attempt did not take effect before it makes another.
+    /// Runs the plan as one transaction. It may retry, but it must know that an attempt did not
+    /// take effect before it makes another.
     fn run(&mut self, plan: &Plan) -> Ended;
 }
 
-/// Records how a plan ended.
+/// Records the outcome of a plan.
 ///
 /// # Panics
-/// If what was seen does not fit the plan: then the subject is wrong.
+/// Panics if what was seen does not fit the plan: then the subject is wrong.
 pub fn record(mut entry: Entry<'_>, plan: &Plan, ended: &Ended) {
     let outcome = match ended {
         Ended::Committed(seen) => {
@@ -326,7 +330,7 @@ pub fn record(mut entry: Entry<'_>, plan: &Plan, ended: &Ended) {
             }
             Outcome::Committed
         }
-        // What an attempt wrote matters also when it failed: somebody may see it.
+        // The writes of an attempt matter even if it failed: another transaction may see them.
         Ended::Aborted | Ended::Unknown => {
             for step in &plan.steps {
                 match step {
@@ -358,7 +362,7 @@ fn record_step(entry: &mut Entry<'_>, step: &Step, seen: &Seen) {
             let pairs = pairs.iter().map(|(key, value)| (key.as_str(), *value));
             entry.scan(from, to.as_deref(), *limit, pairs);
         }
-        // The values of sums are not unique, so that a history could not tell them apart.
+        // The values of sums are not unique, so that a history could not distinguish them.
         (Step::Add { .. }, _) => panic!("a plan that adds cannot be recorded"),
         _ => panic!("{seen:?} is no answer to {step:?}"),
     }

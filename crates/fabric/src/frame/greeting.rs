@@ -1,4 +1,4 @@
-//! What peers say of themselves; the table is that of [`frame`](super).
+//! The greeting by which peers introduce themselves; the table is that of [`frame`](super).
 
 use base::NodeId;
 
@@ -7,38 +7,38 @@ use crate::messages::Peer;
 
 const GREETING: usize = 16 + PROOF;
 
-/// Who somebody says to be.
+/// The identity and the abilities that a peer claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
     /// A node, or a client.
     pub peer: Peer,
-    /// The cluster's fingerprint; `None` for a client that will take any.
+    /// The cluster's fingerprint; `None` for a client that accepts any.
     pub cluster: Option<u64>,
-    /// What it knows besides.
+    /// Ways for messages that the peer knows besides the connection.
     pub ways: Ways,
     /// Random bytes of this connection.
     pub nonce: [u8; PROOF],
 }
 
-/// Ways for messages besides the connection itself: a set.
+/// A set of ways for messages besides the connection itself.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Ways(u8);
 
 impl Ways {
-    /// None.
+    /// The empty set.
     pub const NONE: Ways = Ways(0);
     /// Memory that processes share.
     pub const SHM: Ways = Ways(1);
     /// An RDMA device.
     pub const VERBS: Ways = Ways(2);
 
-    /// Those that are in both sets.
+    /// Returns the ways that are in both sets.
     #[must_use]
     pub fn and(self, other: Ways) -> Ways {
         Ways(self.0 & other.0)
     }
 
-    /// Those that are in any of the two sets.
+    /// Returns the ways that are in one of the sets or in both.
     #[must_use]
     pub fn or(self, other: Ways) -> Ways {
         Ways(self.0 | other.0)

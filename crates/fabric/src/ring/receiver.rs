@@ -1,22 +1,22 @@
-//! The side that finds records in its own ring.
+//! The side that reads records from its own ring.
 
 use super::{BODY, RingError, SET, body_max, byte_of, record_words, ring};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Room is given back when this part of the ring was read: not each record is worth a write to
-/// the peer.
+/// Room is given back when this fraction of the ring was read: a write to the peer for each record
+/// would not pay.
 const PARTS: u64 = 4;
 
 /// See the module's description.
 #[derive(Debug)]
 pub(super) struct Receiver {
-    /// Words of the ring.
+    /// The number of words of the ring.
     capacity: usize,
-    /// Words read and cleared, ever; where the next record begins.
+    /// The number of words ever read and cleared, which determines the place of the next record.
     taken: u64,
-    /// Of these, the peer knows.
+    /// The part of these that the peer knows.
     given: u64,
-    /// The record that is read: bytes of its body, and how many of them were read.
+    /// The current record: bytes of its body, and how many of them were read.
     current: Option<(usize, usize)>,
 }
 
@@ -58,19 +58,19 @@ impl Receiver {
         Ok(filled)
     }
 
-    /// Where the next record begins.
+    /// Returns the place of the next record.
     #[inline]
     fn place(&self) -> usize {
         (self.taken % self.capacity as u64) as usize
     }
 
-    /// Whether there is something to read, or something that is wrong.
+    /// Returns `true` if there is something to read, or an error.
     #[inline]
     pub(super) fn has_come(&self, near: &[AtomicU64]) -> bool {
         self.current.is_some() || self.look(ring(near)) != Ok(None)
     }
 
-    /// The size of the record that comes next, if all of it is there.
+    /// Returns the size of the next record, if all of it has come.
     #[inline]
     fn look(&self, ring: &[AtomicU64]) -> Result<Option<usize>, RingError> {
         let record = &ring[self.place()..];
@@ -105,7 +105,7 @@ impl Receiver {
         self.current = None;
     }
 
-    /// How much is taken, if the peer is to be told now.
+    /// Returns the count of words taken, if the peer must be informed now.
     #[inline]
     pub(super) fn give_back(&mut self) -> Option<u64> {
         let worth = (self.taken - self.given) * PARTS >= self.capacity as u64;

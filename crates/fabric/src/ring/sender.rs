@@ -7,13 +7,13 @@ use crate::sync::{AtomicU64, Ordering};
 /// See the module's description.
 #[derive(Debug)]
 pub(super) struct Sender {
-    /// Words of the peer's ring.
+    /// The number of words of the peer's ring.
     capacity: usize,
-    /// Words written, ever.
+    /// The number of words ever written.
     written: u64,
-    /// Words that the peer had taken when that was looked at last.
+    /// The number of words that the peer had taken at the last look.
     taken: u64,
-    /// A record, before it is written; kept for its memory.
+    /// The buffer for a record before it is written.
     record: Vec<u64>,
 }
 
@@ -57,13 +57,13 @@ impl Sender {
         Ok(sent)
     }
 
-    /// Words that may be written, as far as is known.
+    /// Returns the number of words that may be written, as far as is known.
     #[inline]
     fn free(&self) -> usize {
         self.capacity - (self.written - self.taken) as usize
     }
 
-    /// Looks how much the peer has taken.
+    /// Reads how much the peer has taken.
     fn look(&mut self, near: &[AtomicU64]) -> Result<(), RingError> {
         let taken = near[TAKEN].load(Ordering::Acquire);
         if !(self.taken..=self.written).contains(&taken) || !taken.is_multiple_of(2) {
@@ -73,7 +73,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Whether there is room, or a count that is wrong.
+    /// Returns `true` if there is room, or a count that is wrong.
     #[inline]
     pub(super) fn has_room(&self, near: &[AtomicU64]) -> bool {
         self.free() > 0 || near[TAKEN].load(Ordering::Acquire) != self.taken
@@ -85,7 +85,7 @@ impl Sender {
 fn encode(body: &[u8], record: &mut Vec<u64>) {
     record.clear();
     record.push(body.len() as u64);
-    // The first indicator, and what follows it in its word.
+    // The first indicator, and the bytes behind it in its word.
     let mut word = [SET, 0, 0, 0, 0, 0, 0, 0];
     let (head, body) = body.split_at(body.len().min(7));
     word[1..=head.len()].copy_from_slice(head);

@@ -1,4 +1,4 @@
-//! A region as a peer has it who writes bytes into it, not words.
+//! A region as a peer has it that writes bytes into it, not words.
 
 use std::ptr::NonNull;
 
@@ -9,16 +9,16 @@ use super::mapping::Mapping;
 use super::remote::ShmRemote;
 use crate::memory::Access;
 
-/// A region that is mapped here for writing, as bytes. Stays mapped as long as the value lives,
-/// also when its owner has withdrawn it or is dead: what is written then, nobody reads.
+/// A region that is mapped here for writing, as bytes. It stays mapped as long as the value lives,
+/// even if its owner has withdrawn it or is dead: then no process reads what is written.
 #[derive(Debug)]
 pub struct Mapped(Mapping);
 
 impl ShmRemote {
-    /// The region as bytes.
+    /// Returns the region as bytes.
     ///
     /// # Errors
-    /// It is for reading, or was withdrawn.
+    /// Returns an error if the region is for reading, or was withdrawn.
     pub fn into_mapped(self) -> Result<Mapped, RemoteError> {
         if self.access() != Access::Write {
             return Err(RemoteError::Refused("it is for reading".into()));
@@ -28,19 +28,20 @@ impl ShmRemote {
 }
 
 impl Mapped {
-    /// Bytes of the region.
+    /// Returns the length of the region in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         (self.0.words().len() - HEADER) * WORD
     }
 
-    /// Whether it has none.
+    /// Returns `true` if the region is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where so many bytes are from this one on; both multiples of eight. `None` if there are none.
+    /// Returns the place of `len` bytes from `from` on; both are multiples of eight. Returns `None`
+    /// if there are no such bytes.
     #[must_use]
     pub fn part(&self, from: usize, len: usize) -> Option<NonNull<[u8]>> {
         if !from.is_multiple_of(WORD) || !len.is_multiple_of(WORD) {

@@ -1,9 +1,9 @@
 //! A file as words of memory, which other processes read and write at the same time.
 //!
-//! Safety contract: a [`Mapping`] owns one mapping of a whole file, whose length is a multiple of
-//! a word, and which lasts as long as the value. It is handed out as atomic words alone, so that no
-//! write of another process is a data race. Words of a mapping that is for reading are loaded with
-//! relaxed order alone, which does not write to memory; see [`load`].
+//! Safety contract: a [`Mapping`] owns one mapping of a whole file. The length of the file is a
+//! multiple of a word, and the mapping lasts as long as the value. It is accessible as atomic words
+//! only, so that no write of another process is a data race. Words of a mapping that is for reading
+//! are loaded with relaxed order only, which does not write to memory; see [`load`].
 
 #![allow(unsafe_code)]
 
@@ -22,7 +22,7 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps a file that has exactly so many words.
+    /// Maps a file that has exactly `words` words.
     pub(super) fn new(file: &File, words: usize, writable: bool) -> io::Result<Mapping> {
         let len = (words * WORD) as u64;
         let metadata = file.metadata()?;
@@ -42,13 +42,14 @@ impl Mapping {
     #[inline]
     pub(super) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping begins at a page, has as many words, and is borrowed with `self`.
-        // Whoever else writes to it does so word by word or in parts of words, which atomic loads
-        // bear. Who has mapped it for reading only loads, see the module's description.
+        // Other processes write to it word by word or in parts of words, which atomic loads bear. A
+        // process that has mapped it for reading only loads, see the module's description.
         unsafe { std::slice::from_raw_parts(self.raw.as_ptr().cast(), self.words) }
     }
 }
 
-/// Loads a word, which may lie in memory that is for reading: a fence behind it makes an order.
+/// Loads a word, which may lie in memory that is for reading: a fence behind it establishes an
+/// order.
 #[inline]
 pub(super) fn load(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)

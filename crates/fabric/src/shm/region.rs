@@ -13,7 +13,8 @@ use super::mapping::Mapping;
 use super::{ACCESS, HEADER, KEY, MAGIC, MARGIN, Shm, WITHDRAWN, WORDS, new_name};
 use crate::memory::{Access, Grant, Kind, Region, WORDS_MAX};
 
-/// How often a name is tried: a file can be swept away before it is locked, but not for ever.
+/// The number of names that are tried: a file can be swept away before it is locked, but not for
+/// ever.
 const TRIES: usize = 16;
 
 /// See the module's description.
@@ -31,7 +32,7 @@ struct Named {
     _lock: File,
 }
 
-/// Removes the name. The lock is given back afterwards, so that nobody takes the owner for dead.
+/// Removes the name. The lock is released afterwards, so that no process takes the owner for dead.
 impl Drop for Named {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_file(&self.path) {
@@ -76,15 +77,16 @@ impl ShmRegion {
         })
     }
 
-    /// The region's words and so many in front of them, at most [`MARGIN`].
+    /// Returns the region's words, with `margin` words in front of them, at most [`MARGIN`].
     pub(crate) fn words_behind(&self, margin: usize) -> &[AtomicU64] {
         assert!(margin <= MARGIN, "{margin} words in front of a region");
         &self.mapping.words()[HEADER - margin..]
     }
 
-    /// Takes the name away: nobody reaches the region any more but those who have, and know otherwise
-    /// that the owner lives ([`ShmRemote::trust_owner`](super::ShmRemote::trust_owner)). Its memory
-    /// goes with the last of them, however they end. It needs no descriptor from then on.
+    /// Removes the name: no process reaches the region any more, except for those that have reached
+    /// it already and that learn in another way if the owner lives
+    /// ([`ShmRemote::trust_owner`](super::ShmRemote::trust_owner)). The memory is freed with the
+    /// last of them, however they end. The region needs no descriptor from then on.
     pub fn close_to_others(&mut self) {
         self.named = None;
     }
@@ -124,7 +126,7 @@ fn make(shm: &Shm, access: Access) -> io::Result<(String, Named)> {
             .create_new(true)
             .mode(mode)
             .open(&path)?;
-        // Somebody who sweeps may have taken it for a dead one's; it is gone then.
+        // A process that sweeps may have taken it for a dead owner's file; it is gone then.
         file.lock()?;
         if file.metadata()?.nlink() > 0 {
             return Ok((name, Named { path, _lock: file }));
@@ -143,7 +145,7 @@ fn no_room(shm: &Shm, bytes: u64, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// A key as two words.
+/// Returns a key as two words.
 pub(super) fn halves(key: [u8; 16]) -> (u64, u64) {
     let key = u128::from_le_bytes(key);
     (key as u64, (key >> 64) as u64)

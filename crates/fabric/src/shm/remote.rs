@@ -14,22 +14,22 @@ use super::region::halves;
 use super::{ACCESS, HEADER, KEY, MAGIC, Shm, WITHDRAWN, WORDS, is_name, open, remove_if_dead};
 use crate::memory::{Access, Grant, Kind, Remote, check_bounds};
 
-/// A reader looks this often whether the owner lives: it costs a system call.
+/// The interval at which a reader checks if the owner lives: the check costs a system call.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// See the module's description. What is written is there at once.
+/// See the module's description. Written words are visible at once.
 #[derive(Debug)]
 pub struct ShmRemote {
-    /// None when the region was withdrawn or its owner has died.
+    /// `None` if the region was withdrawn or its owner has died.
     mapping: Option<Mapping>,
     words: usize,
     access: Access,
-    /// Reads that were begun: where, and how many words.
+    /// Reads that were begun: the place, and the number of words.
     begun: Vec<(usize, usize)>,
     life: Option<Life>,
 }
 
-/// What tells whether the owner lives.
+/// The means to check if the owner lives.
 #[derive(Debug)]
 struct Life {
     path: PathBuf,
@@ -39,10 +39,11 @@ struct Life {
 
 impl Life {
     fn is_over(&self) -> bool {
-        // The owner has the lock as long as it lives.
+        // The owner holds the lock as long as it lives.
         let over = self.file.try_lock_shared().is_ok();
         if over {
-            // Somebody who looks at the same moment holds the lock, too; let one of us remove it.
+            // Another process that checks at the same moment holds the lock, too; let one of the
+            // two remove the file.
             drop(self.file.unlock());
             remove_if_dead(&self.path);
         }
@@ -65,7 +66,8 @@ impl ShmRemote {
         })?;
         let metadata = file.metadata().map_err(lost)?;
         if !is_private((metadata.uid(), metadata.mode()), geteuid().as_raw()) {
-            // Its owner could shorten it, which would end this process when it touches the rest.
+            // The owner of the file could shorten it, which would end this process when it touches
+            // the rest.
             return refused("another user of this machine can change the file");
         }
         let mapping = Mapping::new(&file, HEADER + grant.words(), write).map_err(lost)?;
@@ -95,23 +97,24 @@ impl ShmRemote {
         Ok(remote)
     }
 
-    /// Gives up looking whether the owner lives: for who notices otherwise, and has many.
+    /// Stops checking if the owner lives: for a peer that learns it in another way, and has many
+    /// regions.
     pub fn trust_owner(&mut self) {
         self.life = None;
     }
 
-    /// What may be done.
+    /// Returns the operations that are allowed.
     pub(super) fn access(&self) -> Access {
         self.access
     }
 
-    /// The mapping alone.
+    /// Returns the mapping alone.
     pub(super) fn into_mapping(mut self) -> Result<Mapping, RemoteError> {
         self.reach()?;
         self.mapping.ok_or_else(dead)
     }
 
-    /// The region's words, unless the owner is known to be gone.
+    /// Returns the region's words, unless the owner is known to be gone.
     #[inline]
     fn reach(&mut self) -> Result<&[AtomicU64], RemoteError> {
         let withdrawn = |mapping: &Mapping| load(&mapping.words()[WITHDRAWN]) != 0;
@@ -124,7 +127,7 @@ impl ShmRemote {
         }
     }
 
-    /// Looks whether the owner lives, if that was long ago.
+    /// Checks if the owner lives, unless that was checked recently.
     fn look(&mut self) -> Result<(), RemoteError> {
         let Some(life) = &mut self.life else {
             return Ok(());
@@ -147,17 +150,17 @@ impl ShmRemote {
         let words = self.reach()?;
         for &(from, count) in &begun {
             into.extend(words[from..from + count].iter().map(load));
-            // What is read next is not older than this.
+            // The words that are read next are not older than this.
             fence(Ordering::Acquire);
         }
-        // It may have been withdrawn meanwhile.
+        // The region may have been withdrawn meanwhile.
         self.reach()?;
         self.begun = begun;
         Ok(())
     }
 }
 
-/// Returns `true` if the user `me` alone can change a file with this owner and mode.
+/// Returns `true` if only the user `me` can change a file with this owner and mode.
 fn is_private((owner, mode): (u32, u32), me: u32) -> bool {
     owner == me && mode & 0o022 == 0
 }

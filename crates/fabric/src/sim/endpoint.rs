@@ -26,13 +26,13 @@ impl Endpoint {
         }
     }
 
-    /// Where it is.
+    /// Returns the place of the endpoint.
     #[must_use]
     pub fn place(&self) -> Place {
         self.place
     }
 
-    /// Whether there is something to receive.
+    /// Returns `true` if there is something to receive.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.world.borrow().has_news(self.number)

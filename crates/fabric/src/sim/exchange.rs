@@ -1,4 +1,4 @@
-//! What endpoints do. An endpoint is named by its number.
+//! The operations of endpoints. An endpoint is named by its number.
 
 use super::Place;
 use super::wire::{End, Item, State, Wire};
@@ -14,7 +14,7 @@ impl World {
     pub(super) fn connect(&mut self, number: usize, from: Place, to: Place) -> Link {
         let link = self.next_link();
         if self.places.get(&from) != Some(&Standing::Alive(number)) {
-            // It has crashed: nobody is there to be told anything.
+            // The endpoint has crashed: it receives no events.
             return link;
         }
         if from == to {
@@ -53,7 +53,7 @@ impl World {
         if !is_own || !matches!(end.state, State::Up | State::Opening { closing: false }) {
             return Err(SendError::Down);
         }
-        // As much as a frame has before its message.
+        // The length includes the header that a frame has before its message.
         let len = message.len() + LENGTH;
         end.room.admit(end.waiting, len)?;
         end.waiting += len;
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// Sends the end, behind what is on its way.
+    /// Sends the end, behind the items in transit.
     pub(super) fn end(&mut self, name: u64, side: usize) {
         if let Some(wire) = self.wires.get_mut(&name) {
             wire.ends[side].state = State::Closing;
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// The next thing that an endpoint is told.
+    /// Returns the next event of an endpoint.
     pub(super) fn next_news(&mut self, number: usize) -> Option<(Link, News)> {
         let (link, news) = self.endpoints[number].news.pop_front()?;
         if let (News::Message(message), Some(&(name, side))) = (&news, self.links.get(&link)) {
@@ -142,7 +142,7 @@ impl World {
         !self.endpoints[number].news.is_empty()
     }
 
-    /// Forgets what an endpoint has not received.
+    /// Forgets the events that an endpoint has not received.
     pub(super) fn silence(&mut self, number: usize) {
         self.endpoints[number] = Mailbox::default();
     }

@@ -1,4 +1,4 @@
-//! What goes wrong in a network.
+//! Faults of a network.
 
 use super::Place;
 use super::wire::{Item, State};
@@ -6,7 +6,7 @@ use super::world::{Action, Standing, World};
 use crate::messages::Link;
 
 impl World {
-    /// Lets nothing through from one place to another.
+    /// Blocks the direction from one place to another.
     pub(super) fn block(&mut self, from: Place, to: Place) {
         if !self.blocked.insert((from, to)) {
             return;
@@ -25,7 +25,7 @@ impl World {
         }
     }
 
-    /// Has one side give up after a time, unless the partition ends.
+    /// Makes one side give up after a time, unless the partition ends.
     fn doom(&mut self, wire: u64, side: usize, cut: Option<u64>) {
         let patience = self.options.dead_after.mul_f64(1.0 + self.rng.f64() / 5.0);
         self.schedule(self.now + patience, Action::Dead { wire, side, cut });
@@ -40,7 +40,7 @@ impl World {
         found.map(|(&name, _)| name).collect()
     }
 
-    /// Ends partitions. What has waited arrives after a new delay, in its order.
+    /// Ends partitions. Items that have waited arrive after a new delay, in their order.
     pub(super) fn heal(&mut self, is_meant: impl Fn(Place, Place) -> bool) {
         let healed: Vec<(Place, Place)> = self
             .blocked
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// Breaks a wire: in each direction a beginning of what is on its way arrives, then the end.
+    /// Breaks a wire: in each direction a prefix of the items in transit arrives, then the end.
     pub(super) fn break_wire(&mut self, name: u64) {
         for side in [0, 1] {
             self.cut_short(name, side);
@@ -102,8 +102,8 @@ impl World {
         }
     }
 
-    /// Loses the end of what is on its way. Whoever calls this sees to it that the other side is told
-    /// of the end, by a new [`Item::Fin`] or by silence: one that was on its way may be lost.
+    /// Loses the last items in transit. The caller ensures that the other side learns of the end,
+    /// by a new [`Item::Fin`] or by silence: one that was in transit may be lost.
     fn cut_short(&mut self, name: u64, side: usize) {
         if let Some(wire) = self.wires.get_mut(&name) {
             let flight = wire.ends[side].flight.len();
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// Lets so much through in one direction, from now on.
+    /// Limits the rate of one direction from now on.
     pub(super) fn slow(&mut self, from: Place, to: Place, bytes_per_s: Option<u64>) {
         match bytes_per_s {
             Some(rate) => self.rates.insert((from, to), rate.max(1)),
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// A machine that had vanished is there again: who still waits for it learns that it knows
+    /// Brings a machine back that had vanished: peers that still wait for it learn that it knows
     /// nothing any more.
     pub(super) fn break_silence(&mut self, place: Place) {
         let names: Vec<u64> = self.wires.keys().copied().collect();

@@ -1,9 +1,8 @@
-//! A connection between two endpoints: its ends, and what travels in each direction.
+//! A connection between two endpoints: its ends, and the items in transit in each direction.
 //!
-//! What travels in one direction arrives in its order. Invariants:
-//! 1. What is on its way behind an [`Item::Fin`] does not arrive.
-//! 2. An end that is closed has been told of nothing since, and has had its `Down`, if it was owed
-//!    one.
+//! Items in one direction arrive in their order. Invariants:
+//! 1. Items in transit behind an [`Item::Fin`] do not arrive.
+//! 2. An end that is closed has received no event since, and has had its `Down`, if it was due one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,52 +15,52 @@ use crate::room::Room;
 pub(super) struct Wire {
     /// The initiator, and the acceptor.
     pub(super) ends: [End; 2],
-    /// The partition that it lies across, by number.
+    /// The number of the partition that separates its ends.
     pub(super) cut: Option<u64>,
 }
 
-/// One end, and what travels from it to the other.
+/// One end, and the items in transit from it to the other.
 pub(super) struct End {
     pub(super) place: Place,
-    /// The endpoint's number; of an acceptor that was not reached yet `None`.
+    /// The endpoint's number; `None` for an acceptor that was not reached yet.
     pub(super) endpoint: Option<usize>,
     pub(super) link: Link,
     pub(super) state: State,
     /// Messages that were sent and not flushed.
     pub(super) outbox: Vec<Vec<u8>>,
-    /// What is on its way, and when it arrives.
+    /// Items in transit, and their times of arrival.
     pub(super) flight: VecDeque<(Duration, Item)>,
-    /// Bytes in the outbox, on their way, or arrived and not received.
+    /// Bytes in the outbox, in transit, or arrived and not received.
     pub(super) waiting: usize,
     pub(super) room: Room,
-    /// When the last item arrives.
+    /// The time at which the last item arrives.
     pub(super) last: Duration,
-    /// When the line has taken the last item.
+    /// The time at which the line has taken the last item.
     pub(super) taken: Duration,
 }
 
-/// What an end is at.
+/// The state of an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// The initiator's, until it is welcome; whether it was closed meanwhile.
+    /// An initiator that is not welcome yet; `closing` if it was closed meanwhile.
     Opening { closing: bool },
     /// Messages pass.
     Up,
     /// It was closed here, and waits until the other end has seen that.
     Closing,
-    /// It is no more.
+    /// It no longer exists.
     Closed,
 }
 
-/// What travels.
+/// An item in transit.
 #[derive(Debug)]
 pub(super) enum Item {
     Hello,
     Welcome,
     Message(Vec<u8>),
-    /// So many bytes were received.
+    /// This many bytes were received.
     Ack(usize),
-    /// The end; what the other end's user is told.
+    /// The end, with the reason for the other end's user.
     Fin(&'static str),
 }
 
@@ -90,7 +89,7 @@ impl End {
         }
     }
 
-    /// Nothing more will be sent from here: of what is on its way `keep` items arrive.
+    /// Cuts off what is sent from here: `keep` of the items in transit arrive.
     pub(super) fn cut_short(&mut self, keep: usize) {
         self.outbox.clear();
         self.flight.truncate(keep);
@@ -106,7 +105,7 @@ impl Wire {
         [self.ends[0].link, self.ends[1].link]
     }
 
-    /// Whether nobody will hear of it again.
+    /// Returns `true` if neither end will have another event of it.
     pub(super) fn is_over(&self) -> bool {
         self.ends.iter().all(|end| end.state == State::Closed)
     }

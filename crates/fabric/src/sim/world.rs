@@ -1,4 +1,4 @@
-//! The state of a network, and what happens in it.
+//! The state of a network, and its events.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -15,20 +15,20 @@ pub(super) struct World {
     pub(super) options: Options,
     pub(super) rng: Rng,
     pub(super) now: Duration,
-    /// Numbers events and links.
+    /// The number of the last event or link.
     count: u64,
     clients: u32,
     events: BinaryHeap<Reverse<(Duration, u64, Action)>>,
     pub(super) endpoints: Vec<Mailbox>,
     pub(super) places: BTreeMap<Place, Standing>,
     pub(super) wires: BTreeMap<u64, Wire>,
-    /// The end that a link is: its wire, and the side.
+    /// The wire and the side of each link.
     pub(super) links: BTreeMap<Link, (u64, usize)>,
     pub(super) blocked: BTreeSet<(Place, Place)>,
     pub(super) rates: BTreeMap<(Place, Place), u64>,
 }
 
-/// What an endpoint has not received yet.
+/// The events that an endpoint has not received yet.
 #[derive(Default)]
 pub(super) struct Mailbox {
     pub(super) news: VecDeque<(Link, News)>,
@@ -36,7 +36,7 @@ pub(super) struct Mailbox {
     pub(super) dirty: Vec<Link>,
 }
 
-/// What an endpoint is told.
+/// An event of an endpoint.
 #[derive(Debug)]
 pub(super) enum News {
     Up(Peer),
@@ -45,27 +45,27 @@ pub(super) enum News {
     Down(&'static str),
 }
 
-/// How a place is.
+/// The state of a place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It has this endpoint.
     Alive(usize),
-    /// It has crashed, and says so to who connects.
+    /// It has crashed, and refuses connections.
     Refusing,
-    /// It has crashed, and says nothing.
+    /// It has crashed, and does not answer.
     Silent,
 }
 
-/// What will happen.
+/// An action in the future.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Action {
-    /// What travels from this side arrives.
+    /// Items from this side arrive.
     Arrive { wire: u64, side: usize },
     /// Connecting has taken too long.
     GiveUp { wire: u64 },
-    /// Nobody was there.
+    /// There was no endpoint.
     Refused { wire: u64 },
-    /// The silence has taken too long for this side; if it is of a partition, only if that lasts.
+    /// The silence has lasted too long for this side; if a partition causes it, only if that lasts.
     Dead {
         wire: u64,
         side: usize,
@@ -201,7 +201,7 @@ impl World {
         self.schedule(at, Action::Arrive { wire: number, side });
     }
 
-    /// Lets arrive what is due from one side of a wire.
+    /// Delivers the items from one side of a wire that are due.
     fn arrive(&mut self, number: u64, side: usize) {
         loop {
             let Some(wire) = self.wires.get_mut(&number) else {
@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// An item arrives at a side.
+    /// Delivers an item to a side.
     fn deliver(&mut self, number: u64, side: usize, item: Item) {
         if let Item::Hello = item {
             return self.deliver_hello(number);
@@ -261,7 +261,7 @@ impl World {
         }
     }
 
-    /// Somebody connects.
+    /// Delivers a request to connect.
     fn deliver_hello(&mut self, number: u64) {
         let link = self.next_link();
         let delay = self.delay();
@@ -285,7 +285,7 @@ impl World {
         }
     }
 
-    /// An end is up; its user is told who is there, if it is to be told.
+    /// Marks an end as up; its user learns the peer, if `peer` names one.
     fn open(&mut self, number: u64, side: usize, peer: Option<Peer>) {
         if let Some(wire) = self.wires.get_mut(&number) {
             wire.ends[side].state = State::Up;
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// An end is no more, and its user is told why.
+    /// Removes an end, and informs its user of the reason.
     pub(super) fn down(&mut self, number: u64, side: usize, why: &'static str) {
         let Some(wire) = self.wires.get_mut(&number) else {
             return;
@@ -309,7 +309,7 @@ impl World {
         self.forget(number, side);
     }
 
-    /// An end is no more. The last one takes its wire with it.
+    /// Removes an end. The last one removes its wire.
     pub(super) fn forget(&mut self, number: u64, side: usize) {
         let Some(wire) = self.wires.get_mut(&number) else {
             return;

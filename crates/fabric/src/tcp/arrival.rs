@@ -1,8 +1,8 @@
-//! What arrives on a connection, and is made into messages.
+//! Makes messages of the bytes that arrive on a connection.
 //!
-//! It is read into the inbox, where whole messages stay; only the beginning of an unfinished one
-//! is kept here. A long message is gathered in memory of its own, which grows as its bytes come: a
-//! length that is only claimed takes no memory.
+//! The bytes are read into the inbox, where whole messages stay; only the beginning of an
+//! unfinished one is kept here. A long message is gathered in memory of its own, which grows as its
+//! bytes come: a length that is only claimed takes no memory.
 
 use std::io::{self, ErrorKind, Read};
 
@@ -12,28 +12,28 @@ use crate::messages::Link;
 
 /// Bytes read at a time.
 const READ: usize = 256 << 10;
-/// An unfinished message that is longer than this is gathered in memory of its own.
+/// The length from which on an unfinished message is gathered in memory of its own.
 const LONG: usize = 16 << 10;
-/// Bytes of a long message that are read before others have their turn.
+/// The bytes of a long message that are read before others have their turn.
 const TURN: usize = 1 << 20;
 
-/// What has arrived and is not a whole message.
+/// Bytes that have arrived and are not a whole message.
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// The beginning of a frame; empty, mostly.
+    /// The beginning of a frame; usually empty.
     Begun(Vec<u8>),
     /// The beginning of a message of this length.
     Long(Vec<u8>, usize),
 }
 
-/// What reading came to.
+/// The result of reading.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// There may be more.
     More,
-    /// There is nothing for now.
+    /// There is nothing to read for now.
     Dry,
-    /// Nothing more will come; why.
+    /// Nothing more will come, for this reason.
     End(String),
 }
 
@@ -44,7 +44,7 @@ impl Default for Arrival {
 }
 
 impl Arrival {
-    /// Bytes of memory that it takes.
+    /// Returns the bytes of memory that it takes.
     #[inline]
     pub(super) fn held(&self) -> usize {
         let (Arrival::Begun(bytes) | Arrival::Long(bytes, _)) = self;
@@ -52,8 +52,8 @@ impl Arrival {
     }
 
     /// Reads once, and appends the messages that are whole. `to` is the link on which they come,
-    /// and the length of the longest that is allowed. `end_seen` says that nothing more will come
-    /// behind what can be read now.
+    /// and the length of the longest message that is allowed. `end_seen` says that nothing more
+    /// will come behind the bytes that can be read now.
     pub(crate) fn read(
         &mut self,
         from: &mut impl Read,
@@ -96,13 +96,13 @@ impl Arrival {
         inbox.fill(start + kept + n);
         match self.split(inbox, start, to) {
             Err(end) => Progress::End(end),
-            // Less than there was room for: the system has no more.
+            // Fewer bytes came than there was room for: the system has no more.
             Ok(()) if n < READ && !end_seen => Progress::Dry,
             Ok(()) => Progress::More,
         }
     }
 
-    /// Takes bytes that were read by somebody else, at the beginning.
+    /// Takes bytes that were read elsewhere, at the beginning.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],
@@ -115,7 +115,8 @@ impl Arrival {
         self.split(inbox, start, to)
     }
 
-    /// Finds the messages in what the inbox has been filled with since `start`, and keeps the rest.
+    /// Finds the messages in the bytes with which the inbox was filled since `start`, and keeps the
+    /// rest.
     fn split(
         &mut self,
         inbox: &mut Inbox,
@@ -167,7 +168,7 @@ fn gather(from: &mut impl Read, message: &mut Vec<u8>, len: usize) -> Progress {
     }
 }
 
-/// Reads some bytes behind others.
+/// Reads some bytes, and appends them.
 pub(super) fn append(from: &mut impl Read, bytes: &mut Vec<u8>) -> Progress {
     let mut buffer = [0; 512];
     let read = from.read(&mut buffer);
@@ -180,7 +181,7 @@ pub(super) fn append(from: &mut impl Read, bytes: &mut Vec<u8>) -> Progress {
     }
 }
 
-/// Reads what nobody wants any more.
+/// Reads and drops bytes that are not needed any more.
 pub(super) fn discard(from: &mut impl Read, inbox: &mut Inbox) -> Progress {
     let read = from.read(&mut inbox.room(READ)[..READ]);
     match settle(&read) {
@@ -189,12 +190,12 @@ pub(super) fn discard(from: &mut impl Read, inbox: &mut Inbox) -> Progress {
     }
 }
 
-/// How many bytes were read, if any were.
+/// Returns the number of bytes that were read, if there were any.
 fn settle(read: &io::Result<usize>) -> Option<usize> {
     read.as_ref().ok().copied().filter(|&n| n > 0)
 }
 
-/// What it means that no bytes were read.
+/// Interprets a read that returned no bytes.
 fn verdict(read: &io::Result<usize>, within: bool) -> Progress {
     match read {
         Ok(_) if within => Progress::End("the peer closed it in the middle of a message".into()),
@@ -211,7 +212,7 @@ fn verdict(read: &io::Result<usize>, within: bool) -> Progress {
 mod tests {
     use super::*;
 
-    /// Somebody who claims to send much does not make us take memory for it.
+    /// A peer that claims a long message does not make us take memory for it.
     #[test]
     fn a_claimed_length_takes_no_memory() {
         let (mut arrival, mut inbox) = (Arrival::default(), Inbox::default());

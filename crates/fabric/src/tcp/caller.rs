@@ -1,4 +1,4 @@
-//! A connection that blocks, for clients: one thread sends, and waits for answers.
+//! A connection that blocks, for clients: one thread sends messages, and waits for answers.
 
 mod error;
 mod through;
@@ -22,36 +22,36 @@ use crate::verbs::Domain;
 pub use error::CallError;
 use through::Through;
 
-/// Bytes read at a time, at least.
+/// The minimum number of bytes that are read at a time.
 const READ: usize = 16 << 10;
-/// Memory that is kept between messages, at most.
+/// The greatest memory that is kept between messages.
 const KEPT: usize = 1 << 20;
 /// Directions of a socket.
 const READING: usize = 0;
 const WRITING: usize = 1;
 
-/// How a connection is made.
+/// Options of a connection.
 #[derive(Clone, Debug)]
 pub struct CallerOptions {
     /// The cluster's secret.
     pub secret: Secret,
-    /// The cluster's fingerprint; `None` takes any, and [`Caller::cluster`] tells which it is.
+    /// The cluster's fingerprint; `None` accepts any, and [`Caller::cluster`] returns it.
     pub cluster: Option<u64>,
-    /// The node that should answer; `None` takes any, and [`Caller::node`] tells which it is.
+    /// The node that should answer; `None` accepts any, and [`Caller::node`] returns it.
     pub node: Option<NodeId>,
-    /// How messages travel.
+    /// The transport of messages.
     pub transport: Transport,
-    /// Where memory is that processes share.
+    /// The directory of shared memory.
     pub shm: Shm,
     /// The RDMA device's domain, if there is one.
     pub verbs: Option<Domain>,
-    /// Limits on messages, on the time that connecting takes, and on that after which a machine
-    /// that does not react counts as dead. The others do not apply.
+    /// Limits on messages, on the time for connecting, and on the time after which a machine that
+    /// does not react counts as dead. The others do not apply.
     pub limits: Limits,
 }
 
 impl CallerOptions {
-    /// A connection to any node of any cluster that has the secret.
+    /// Returns options for a connection to any node of any cluster that has the secret.
     #[must_use]
     pub fn new(secret: Secret) -> CallerOptions {
         CallerOptions {
@@ -74,21 +74,21 @@ pub struct Caller {
     node: NodeId,
     cluster: u64,
     message: usize,
-    /// What has arrived lies in `input[from..filled]`; what follows is memory to read into.
+    /// The bytes that have arrived lie in `input[from..filled]`; the rest is memory to read into.
     input: Vec<u8>,
     from: usize,
     filled: usize,
     output: Vec<u8>,
-    /// How long the socket waits, when reading and when writing.
+    /// The time-outs of the socket for reading and for writing.
     patience: [Duration; 2],
-    /// A message was sent or received in part: nothing can follow.
+    /// A message was sent or received in part: no other can follow.
     torn: bool,
-    /// What messages travel through, if not through the socket.
+    /// The rings through which messages travel, if not through the socket.
     rings: Option<Box<Through>>,
 }
 
 impl Caller {
-    /// Connects, and proves who this is.
+    /// Connects, and proves the identity of this client.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -157,7 +157,7 @@ impl Caller {
                         self.write(&out, deadline)?;
                         self.rings = met.rings.map(|rings| Box::new(Through::new(*rings)));
                         if self.rings.is_some() {
-                            // What follows on the socket are bells.
+                            // The bytes that follow on the socket are bells.
                             self.filled = self.from;
                         }
                         return Ok(met.proved);
@@ -165,7 +165,7 @@ impl Caller {
                 }
                 Err(refused) => {
                     tracing::warn!(peer = %address, "no connection: {refused}");
-                    // It may have gone already.
+                    // The peer may have gone already.
                     drop(self.write(&out, deadline));
                     return Err(CallError::Refused { address, refused });
                 }
@@ -173,19 +173,19 @@ impl Caller {
         }
     }
 
-    /// The node at the other end.
+    /// Returns the node at the other end.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// The fingerprint of its cluster.
+    /// Returns the fingerprint of its cluster.
     #[must_use]
     pub fn cluster(&self) -> u64 {
         self.cluster
     }
 
-    /// Where it is.
+    /// Returns its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -194,7 +194,7 @@ impl Caller {
     /// Sends a message.
     ///
     /// # Errors
-    /// The peer has not got the message, and never will; see [`CallError`].
+    /// Returns an error if the peer has not got the message, and never will; see [`CallError`].
     pub fn send(&mut self, message: &[u8], deadline: Instant) -> Result<(), CallError> {
         let (len, limit) = (message.len(), self.message);
         if len > limit {
@@ -239,8 +239,8 @@ impl Caller {
         }
     }
 
-    /// Whether it can be used still, as far as can be told without sending anything: the peer has
-    /// not closed it, and has said nothing that was not asked for.
+    /// Returns `true` if the connection is still usable, as far as can be determined without
+    /// sending: the peer has not closed it, and has sent nothing that was not requested.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         let nothing = match &self.rings {
@@ -255,7 +255,7 @@ impl Caller {
         nothing && !self.torn && self.from == self.filled
     }
 
-    /// How messages travel: never [`Transport::Auto`].
+    /// Returns the transport: never [`Transport::Auto`].
     #[must_use]
     pub fn transport(&self) -> Transport {
         let way = self.rings.as_ref().map(|through| through.transport());
@@ -295,8 +295,8 @@ impl Caller {
         }
     }
 
-    /// Has the socket wait until about the deadline; tells the system only if it waits for much
-    /// less or any more.
+    /// Sets the socket's time-out to about the deadline. It calls the system only if the present
+    /// time-out is much shorter, or is longer.
     fn be_patient(&mut self, direction: usize, deadline: Instant) -> io::Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -318,7 +318,7 @@ impl Caller {
     fn again_or_broken(&mut self, error: io::Error, deadline: Instant) -> Result<(), CallError> {
         match error.kind() {
             ErrorKind::Interrupted => Ok(()),
-            // The socket waited for less.
+            // The socket's time-out was shorter.
             ErrorKind::WouldBlock if Instant::now() < deadline => {
                 self.patience = [Duration::MAX; 2];
                 Ok(())
@@ -327,7 +327,7 @@ impl Caller {
         }
     }
 
-    /// Makes room to read into: all that the frame needs if that is little, else as much again as
+    /// Makes room to read into: for all of the frame if that is little, else for as much again as
     /// has arrived.
     fn make_room(&mut self, wanted: usize) {
         if self.from > 0 {

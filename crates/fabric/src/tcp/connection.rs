@@ -1,6 +1,6 @@
-//! One connection: its socket, its handshake, and what is to be sent on it.
+//! One connection: its socket, its handshake, and its output.
 //!
-//! An idle connection holds no buffers; its mailbox, if messages travel through memory.
+//! An idle connection holds no buffers, except for its mailbox if messages travel through memory.
 
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::SocketAddr;
@@ -22,9 +22,9 @@ use crate::inbox::Inbox;
 use crate::messages::{Link, SendError};
 use crate::room::Room;
 
-/// Bytes that are written before others have their turn.
+/// The number of bytes that are written before others have their turn.
 const TURN: usize = 1 << 20;
-/// Bytes of a part from which on copying it takes longer than a call of the system.
+/// The length of a part from which on copying it takes longer than a system call.
 const LONG: usize = 16 << 10;
 
 /// See the module's description.
@@ -34,62 +34,62 @@ pub(super) struct Connection {
     pub(super) stream: TcpStream,
     pub(super) address: SocketAddr,
     pub(super) phase: Phase,
-    /// Whether the user knows the link, and is owed its `Down`.
+    /// `true` if the user knows the link, and is owed its `Down`.
     pub(super) announced: bool,
     /// The node to which it was made, if it was made here.
     pub(super) to: Option<NodeId>,
-    /// Its place among those from outside that have not proved who they are.
+    /// Its place among the incoming connections that have not authenticated.
     pub(super) newcomer: Option<newcomers::Place>,
-    /// One of those that its thread was dealt.
+    /// Counts it among the connections that its thread was dealt.
     pub(super) counted: Option<Counted>,
-    /// When its phase must have ended.
+    /// The time by which its phase must have ended.
     pub(super) deadline: Option<Duration>,
     /// Messages that wait until the link is up.
     early: Output,
     arrival: Arrival,
     output: Output,
     room: Room,
-    /// What it holds, of what all links may hold together.
+    /// The memory that it holds, as part of the limit for all links.
     share: Share,
-    /// What messages travel through, if not through the socket.
+    /// The rings through which messages travel, if not through the socket.
     pub(super) rings: Option<Box<Through>>,
-    /// The user has closed it; it ends when it is up and what waits is sent.
+    /// The user has closed it; it ends when it is up and its output is sent.
     pub(super) closing: bool,
-    /// Writing has failed, for this reason.
+    /// The reason why writing has failed.
     failed: Option<String>,
     /// The system takes no more output for now.
     pub(super) full: bool,
-    /// An event has told that nothing more will come, behind what is still to be read.
+    /// An event has shown that nothing more will come, behind the bytes that are still to be read.
     pub(super) end_seen: bool,
-    /// In the list of connections that may have something to read.
+    /// It is in the list of connections that may have something to read.
     pub(super) in_ready: bool,
-    /// In the list of connections that have something to write.
+    /// It is in the list of connections that have something to write.
     pub(super) in_dirty: bool,
 }
 
-/// What a look at a ring has shown.
+/// The result of a look at a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Look {
     /// Something has come.
     Come,
-    /// There is room for what waits to be sent.
+    /// There is room for output that waits.
     Room,
-    /// Nothing.
+    /// There is nothing to do.
     Nothing,
 }
 
-/// Where a connection stands.
+/// The phase of a connection.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// The system is connecting it.
     Connecting(Box<Meeting>),
-    /// It is connected; peers prove who they are, and agree on the way. What has arrived and is not
-    /// used.
+    /// It is connected; the peers authenticate, and agree on the way. The bytes are those that have
+    /// arrived and are not used.
     Greeting(Box<Meeting>, Vec<u8>),
     /// Messages pass.
     Up,
-    /// It will be closed when its output is sent and the peer has seen the end. Why, if the user is
-    /// still to be told.
+    /// It will be closed when its output is sent and the peer has seen the end. The reason is there
+    /// if the user does not know it yet.
     Ending(Option<String>),
 }
 
@@ -127,16 +127,16 @@ impl Connection {
         }
     }
 
-    /// Bytes that wait to be sent.
+    /// Returns the number of bytes that wait to be sent.
     #[inline]
     pub(super) fn waiting(&self) -> usize {
         self.output.len() + self.early.len()
     }
 
-    /// Notes what it holds.
+    /// Notes the memory that it holds.
     ///
     /// # Errors
-    /// Says that all links together would hold more than they may.
+    /// Returns an error if all links together would hold more than they may.
     #[inline]
     pub(super) fn charge(&mut self) -> Result<(), String> {
         let held = self.waiting() + self.arrival.held();
@@ -150,8 +150,8 @@ impl Connection {
         })
     }
 
-    /// Takes a message of this length to be sent, in parts. If nothing waits before it and its last part is
-    /// long, it is written at once, without being copied to what waits.
+    /// Takes a message of this length to be sent, in parts. If nothing waits before it and its last
+    /// part is long, it is written at once, and is not copied to the output.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -186,7 +186,7 @@ impl Connection {
         Ok(Ok(()))
     }
 
-    /// Writes both of them, as far as that is possible now, and has the rest wait.
+    /// Writes both parts as far as that is possible now, and keeps the rest as output.
     fn write_at_once(
         &mut self,
         first: &[u8],
@@ -203,7 +203,7 @@ impl Connection {
             match written {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(n) => IoSlice::advance_slices(&mut rest, n),
-                // Flushing notices it, too.
+                // Flushing notices the error, too.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -218,7 +218,8 @@ impl Connection {
         self.output.append(frames, &mut Vec::new());
     }
 
-    /// The peer has proved who it is: what waited for that may be sent.
+    /// Makes the connection ready for messages, because the peer has authenticated: early messages
+    /// may be sent.
     pub(super) fn up(&mut self, rings: Option<Box<LinkRings>>) {
         self.phase = Phase::Up;
         self.deadline = None;
@@ -229,7 +230,7 @@ impl Connection {
         self.output.follow(std::mem::take(&mut self.early));
     }
 
-    /// Writing has failed. What has arrived before can still be read.
+    /// Notes that writing has failed. Bytes that have arrived before can still be read.
     pub(super) fn fail(&mut self, error: &io::Error) {
         if self.failed.is_some() {
             return;
@@ -238,18 +239,18 @@ impl Connection {
         self.output = Output::default();
     }
 
-    /// Why writing has failed, if it has.
+    /// Returns the reason why writing has failed, if it has.
     pub(super) fn failed(&self) -> Option<String> {
         self.failed.clone()
     }
 
-    /// Whether the user is to be told that the link takes messages again.
+    /// Returns `true` if the user must be informed that the link takes messages again.
     pub(super) fn drained(&mut self) -> bool {
         let waiting = self.waiting();
         matches!(self.phase, Phase::Up) && self.room.drained(waiting)
     }
 
-    /// Writes what waits. Returns whether there is more that the system would take.
+    /// Writes the output. Returns `true` if there is more that the system would take.
     pub(super) fn write(&mut self, pool: &mut Vec<Vec<u8>>) -> io::Result<bool> {
         if let Some(through) = &mut self.rings {
             through.finish_handshake(&mut self.stream)?;
@@ -278,7 +279,7 @@ impl Connection {
         }
     }
 
-    /// Whether everything has been sent that is to be, and is there for the peer to see.
+    /// Returns `true` if all output has been sent, and the peer can see it.
     pub(super) fn is_written(&self) -> bool {
         self.waiting() == 0 && self.rings.as_deref().is_none_or(Through::is_written)
     }
@@ -301,13 +302,14 @@ impl Connection {
                 .arrival
                 .read(&mut self.stream, inbox, to, self.end_seen);
         };
-        // The socket first: what a peer wrote before it closed is in the ring then.
+        // The socket comes first: the bytes that a peer wrote before it closed are in the ring
+        // then.
         through.hear(&mut self.stream);
         let progress = self.arrival.read(&mut through.rings, inbox, to, false);
         through.end_behind(progress)
     }
 
-    /// Reads frames of the handshake, behind what has arrived of them so far.
+    /// Reads frames of the handshake, and appends them to the bytes that have arrived.
     pub(super) fn read_greeting(&mut self, arrived: &mut Vec<u8>) -> Progress {
         arrival::append(&mut self.stream, arrived)
     }
@@ -326,13 +328,13 @@ impl Connection {
         self.arrival.take(rest, inbox, (self.link, limit))
     }
 
-    /// Reads what nobody wants any more.
+    /// Reads and drops bytes that are not needed any more.
     pub(super) fn discard(&mut self, inbox: &mut Inbox) -> Progress {
         let Some(through) = &mut self.rings else {
             return arrival::discard(&mut self.stream, inbox);
         };
         through.hear(&mut self.stream);
-        // So that a peer which is closing, too, gets rid of what waits there.
+        // A peer that is closing, too, can then send its waiting output.
         let progress = arrival::discard(&mut through.rings, inbox);
         through.end_behind(progress)
     }

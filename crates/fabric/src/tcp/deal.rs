@@ -1,8 +1,9 @@
-//! One listener for several threads: the thread that has it deals its connections out, each to the
-//! thread that has the fewest.
+//! One listener for several threads: the thread that has the listener deals out its connections,
+//! each to the thread that has the fewest.
 //!
-//! Listeners that share a port leave it to chance who gets a connection. That is good enough where
-//! there are many; of a few that last, two may come to one thread while another has nothing to do.
+//! If several listeners share a port, chance decides which one gets a connection. That is good
+//! enough for many connections. If there are few long-lived ones, one thread may get two while
+//! another has nothing to do.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,27 +21,27 @@ pub struct Deal {
 
 #[derive(Debug, Default)]
 struct Place {
-    /// Of the thread that sits there, if one does already.
+    /// The waker of the thread that sits there, if there is one.
     waker: OnceLock<Arc<Waker>>,
-    /// How many connections it has, or will have in a moment.
+    /// The number of connections that it has, or will have in a moment.
     connections: AtomicUsize,
-    /// Those that it has not taken yet; and how many they are.
+    /// Connections that it has not taken yet; and their number.
     dealt: Mutex<Vec<Dealt>>,
     waiting: AtomicUsize,
 }
 
 impl Deal {
-    /// Among so many threads.
+    /// Makes a deal among this many threads.
     #[must_use]
     pub fn among(threads: usize) -> Arc<Deal> {
         let places = (0..threads).map(|_| Place::default()).collect();
         Arc::new(Deal { places })
     }
 
-    /// A thread's seat: it gets connections from now on, and is woken for them.
+    /// Gives a thread its seat: it gets connections from now on, and is woken for them.
     ///
     /// # Panics
-    /// If there is no such seat, or it is taken.
+    /// Panics if there is no such seat, or if it is taken.
     #[must_use]
     pub fn seat(self: &Arc<Deal>, number: usize, waker: Arc<Waker>) -> Seat {
         let taken = self.places[number].waker.set(waker);
@@ -60,11 +61,12 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// Deals a connection out; returns it if it is this thread's own.
+    /// Deals a connection out. Returns it if it is this thread's own.
     pub(super) fn deal(&self, stream: TcpStream, address: SocketAddr) -> Option<Dealt> {
         let places = self.deal.places.iter().enumerate();
         let taken = places.filter(|(_, place)| place.waker.get().is_some());
-        // Of several, the one that is not the dealer: it has the listener to look after.
+        // Among equals, threads other than the dealer come first: the dealer has the listener to
+        // serve.
         let key = |&(number, place): &(usize, &Place)| {
             let connections = place.connections.load(Ordering::Relaxed);
             (connections, number == self.number)
@@ -88,7 +90,7 @@ impl Seat {
         None
     }
 
-    /// The connections that were dealt to this thread.
+    /// Takes the connections that were dealt to this thread.
     #[inline]
     pub(super) fn take(&self) -> Vec<Dealt> {
         let place = &self.deal.places[self.number];
@@ -109,7 +111,7 @@ pub(super) struct Dealt {
     pub(super) counted: Counted,
 }
 
-/// A connection counts as long as this is there.
+/// Counts a connection as long as this value exists.
 #[derive(Debug)]
 pub(super) struct Counted(Arc<Deal>, usize);
 
@@ -129,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// Streams of a listener's peers.
+    /// Returns a connection to a listener and its address.
     fn stream(listener: &TcpListener) -> (TcpStream, SocketAddr) {
         let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         peer.set_nonblocking(true).unwrap();
@@ -148,7 +150,7 @@ mod tests {
             let (stream, address) = stream(&listener);
             dealer.deal(stream, address)
         };
-        // Nobody else is there yet.
+        // The other threads have not sat down yet.
         let own = one().expect("it is the dealer's own");
         let second = deal.seat(1, waker(&polls[1]));
         let third = deal.seat(2, waker(&polls[2]));
@@ -162,7 +164,7 @@ mod tests {
                 .unwrap();
             assert!(!events.is_empty(), "nobody was woken");
         }
-        // All have one: the others first, then the dealer.
+        // All have one connection: the others came first, then the dealer.
         assert!(one().is_none() && one().is_none());
         assert!(one().is_some_and(|dealt| dealt.counted.1 == 0));
         drop((own, of_third, third.take()));

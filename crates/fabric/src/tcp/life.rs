@@ -1,4 +1,4 @@
-//! How connections come and go.
+//! The beginning and the end of connections.
 
 use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
@@ -53,7 +53,7 @@ impl Tcp {
         let mut connection = self.connection(link, stream, address, phase);
         connection.to = Some(to);
         connection.say(&hello);
-        // It takes something when it is connected.
+        // It takes output when it is connected.
         connection.full = true;
         self.admit(connection)
             .map_err(|error| format!("cannot connect: {error}"))?;
@@ -82,7 +82,7 @@ impl Tcp {
                         self.accepting = None;
                         return;
                     }
-                    // These are about the connection that was to be accepted.
+                    // These errors concern the connection that was to be accepted.
                     ErrorKind::ConnectionAborted
                     | ErrorKind::ConnectionReset
                     | ErrorKind::Interrupted => {}
@@ -132,8 +132,8 @@ impl Tcp {
         }
     }
 
-    /// Closes a connection whose place a newer one has got. Its peer reads why, if its system takes so
-    /// much at once.
+    /// Closes a connection whose place a newer one has taken. Its peer can read the reason if the
+    /// system takes that much at once.
     fn evict(&mut self, place: usize) {
         let connection = &mut self.connections[place];
         connection.newcomer = None;
@@ -169,7 +169,7 @@ impl Tcp {
         self.deadlines.push(Reverse((at, link)));
     }
 
-    /// The peer has proved who it is, and the way of messages is clear.
+    /// Takes the link up: the peer has authenticated, and the way of messages is known.
     pub(super) fn up(&mut self, place: usize, met: Met) {
         let (peer, shm) = (met.proved.peer, met.rings.is_some());
         let connection = &mut self.connections[place];
@@ -185,13 +185,13 @@ impl Tcp {
         let (link, address) = (connection.link, connection.address);
         note(&mut self.dirty, place, &mut connection.in_dirty);
         tracing::debug!(?link, ?peer, %address, shm, "a link is up");
-        // Who has closed it already hears of its end alone.
+        // A user that has closed it already hears only of its end.
         if !connection.closing {
             self.news.push((link, News::Up(peer)));
         }
     }
 
-    /// Refuses a connection, politely: the peer is told why, and is given time to read it.
+    /// Refuses a connection: the peer gets the reason, and the time to read it.
     pub(super) fn refuse(&mut self, place: usize, refused: &Refused) {
         let connection = &mut self.connections[place];
         let mut words = Vec::new();
@@ -200,7 +200,7 @@ impl Tcp {
         self.refused(place, refused);
     }
 
-    /// Ends a connection that was refused, here or there.
+    /// Ends a connection that was refused, here or by the peer.
     pub(super) fn refused(&mut self, place: usize, refused: &Refused) {
         self.log_refusal(place, refused);
         let connection = &mut self.connections[place];
@@ -226,12 +226,12 @@ impl Tcp {
         }
     }
 
-    /// Sends what waits, then the end.
+    /// Sends the output, then the end.
     pub(super) fn end(&mut self, place: usize, why: Option<String>, within: Duration) {
         let connection = &mut self.connections[place];
         connection.phase = Phase::Ending(why);
         note(&mut self.dirty, place, &mut connection.in_dirty);
-        // What has arrived already must be read, or the end would overtake what waits.
+        // The bytes that have arrived already must be read, or the end would overtake the output.
         if !std::mem::replace(&mut connection.in_ready, true) {
             self.ready.push_back(place);
         }
@@ -239,7 +239,7 @@ impl Tcp {
         self.set_deadline(place, link, within);
     }
 
-    /// Removes a connection, and tells its user.
+    /// Removes a connection, and informs its user.
     pub(super) fn down(&mut self, place: usize, why: &str) {
         let connection = self.remove(place);
         let was_refused = matches!(connection.phase, Phase::Ending(None));
@@ -247,7 +247,7 @@ impl Tcp {
             Phase::Ending(Some(told)) => told,
             _ => format!("{}: {why}", connection.address),
         };
-        // One that was refused here is noted as such already.
+        // A connection that was refused here is noted as such already.
         if let Some(node) = connection.to
             && !was_refused
         {
@@ -270,7 +270,7 @@ impl Tcp {
         if let Some(newcomer) = connection.newcomer {
             self.newcomers.leave(newcomer);
         }
-        // A list may name the place still, and its next connection then gets a turn for nothing.
+        // A list may still name the place, whose next connection then gets an unnecessary turn.
         if let Err(error) = self.registry.deregister(&mut connection.stream) {
             tracing::debug!(%error, "deregistering a connection");
         }

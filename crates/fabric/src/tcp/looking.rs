@@ -1,8 +1,9 @@
 //! Connections through memory: those that are looked at in each turn, and those that sleep.
 //!
-//! A thread looks or sleeps as a whole: as long as it looks for one connection's sake, looks at the
-//! others cost next to nothing, and spare their peers the bells. But one on which nothing happens
-//! for [`LONELY`] sleeps by itself, so that a turn costs what is in use and not what there is.
+//! A thread looks or sleeps as a whole: as long as it looks for the sake of one connection, looks
+//! at the others cost next to nothing, and spare their peers the bells. But a connection on which
+//! nothing happens for [`LONELY`] sleeps by itself, so that the cost of a turn depends on the
+//! connections in use and not on all connections.
 
 use std::io;
 use std::time::Duration;
@@ -12,19 +13,19 @@ use super::patience::Patience;
 use super::{Tcp, note};
 use crate::ring::Until;
 
-/// After this time a connection sleeps even if others do not.
+/// The time after which a connection sleeps even if others do not.
 const LONELY: Duration = Duration::from_millis(20);
-/// Who cannot sleep after that time, because a device has not said what became of what was sent (its
-/// peer may be out of reach), looks as often as this.
+/// The interval of looks at a connection that cannot sleep after that time, because a device has
+/// not completed its writes (its peer may be out of reach).
 const UNSETTLED: Duration = Duration::from_millis(1);
 
-/// What a thread's looks and sleeps come to.
+/// The state of a thread's looks and sleeps.
 #[derive(Debug, Default)]
 pub(super) struct Looking {
     /// Connections whose rings are looked at.
     awake: Vec<usize>,
     patience: Patience,
-    /// Since when it is looked in vain.
+    /// The time since which the looks have found nothing.
     since: Duration,
     /// Something was sent since the last look, to which an answer may come.
     expects: bool,
@@ -35,7 +36,8 @@ impl Looking {
         self.awake.is_empty()
     }
 
-    /// How long a turn may sleep before the next look; `None`: nobody looks.
+    /// Returns the time for which a turn may sleep before the next look; `None` if there is nothing
+    /// to look at.
     pub(super) fn pause(&self, now: Duration) -> Option<Duration> {
         if self.is_asleep() {
             return None;
@@ -44,19 +46,19 @@ impl Looking {
         Some(if lonely { UNSETTLED } else { Duration::ZERO })
     }
 
-    /// Something was sent.
+    /// Notes that something was sent.
     #[inline]
     pub(super) fn expect(&mut self) {
         self.expects = true;
     }
 
-    /// A connection has gone.
+    /// Forgets a connection that has gone.
     pub(super) fn forget(&mut self, place: usize) {
         self.awake.retain(|&awake| awake != place);
     }
 }
 
-/// What a look at a connection has found.
+/// The result of a look at a connection.
 enum Found {
     Nothing,
     Something,
@@ -65,7 +67,7 @@ enum Found {
 }
 
 impl Tcp {
-    /// Has a connection's ring looked at from now on, if it has one.
+    /// Starts to look at a connection's ring, if it has one.
     #[inline]
     pub(super) fn wake(&mut self, place: usize) {
         let Some(connection) = self.connections.get_mut(place) else {
@@ -92,8 +94,8 @@ impl Tcp {
         }
     }
 
-    /// Looks at the rings of those that are awake. If it has been looked in vain for long enough they
-    /// go to sleep.
+    /// Looks at the rings of the connections that are awake. They go to sleep if the looks have
+    /// found nothing for long enough.
     pub(super) fn look_at_rings(&mut self) {
         if self.looking.is_asleep() {
             return;
@@ -112,7 +114,7 @@ impl Tcp {
         let now = self.now;
         let looking = &mut self.looking;
         if std::mem::take(&mut looking.expects) {
-            // What this thread has done since is no looking.
+            // The time of other work of this thread since then does not count as looking.
             looking.since = now;
         }
         let looked = now.saturating_sub(looking.since);
@@ -127,7 +129,7 @@ impl Tcp {
         awake.append(&mut self.looking.awake);
         self.looking.awake = awake;
         if nothing_before && self.ready.is_empty() && !self.looking.is_asleep() {
-            // Who is waited for may want this processor.
+            // The peer may want this processor.
             self.looking.patience.give_way();
         }
     }
@@ -144,7 +146,7 @@ impl Tcp {
             return Found::Something;
         }
         if !was_written && connection.is_written() {
-            // Who is to be told of the end is told now.
+            // If the peer must learn of the end, it does so now.
             note(&mut self.dirty, place, &mut connection.in_dirty);
         }
         let look = connection.look();
@@ -167,14 +169,14 @@ impl Tcp {
         Found::Something
     }
 
-    /// Whether nothing has happened on a connection for long.
+    /// Returns `true` if nothing has happened on a connection for long.
     fn is_lonely(&self, place: usize) -> bool {
         let rings = self.connections[place].rings.as_ref();
         rings.is_some_and(|through| self.now.saturating_sub(through.quiet_since) >= LONELY)
     }
 
-    /// Returns whether a connection sleeps now: not if something has come at the last moment, or there is
-    /// something to do still.
+    /// Puts a connection to sleep. Returns `true` if it sleeps: not if something has come at the
+    /// last moment, or there is still something to do.
     fn try_to_sleep(&mut self, place: usize) -> bool {
         let connection = &mut self.connections[place];
         let Some(through) = &mut connection.rings else {

@@ -1,4 +1,4 @@
-//! How a connection begins: peers prove who they are, and then agree on the way of messages.
+//! The beginning of a connection: peers authenticate, and then agree on the way of messages.
 //!
 //! | step | from | frame | says |
 //! |---|---|---|---|
@@ -7,10 +7,10 @@
 //! | 6 | acceptor | mailbox | it could open that, and where the initiator can write; empty: it could not |
 //! | 7 | initiator | ready | 1: it could open that, too, and messages go that way from here on; else 0 |
 //!
-//! After an empty one the initiator tries the next way that both know, from step 5 on; behind the
-//! last one it says 0. Whether two processes see the same memory is found out by trying: a file of a
-//! random name that has the right key in it can be no other. The acceptor writes nothing before step
-//! 7: a device of the initiator's may not be ready.
+//! After an empty mailbox frame, the initiator tries the next way that both know, from step 5 on;
+//! after the last one it sends 0. The peers find out by trying if they see the same memory: a file
+//! of a random name that has the right key in it can be no other. The acceptor writes nothing
+//! before step 7: a device of the initiator may not be ready.
 
 use base::NodeId;
 use base::memory::WORD;
@@ -24,13 +24,13 @@ use crate::ring::CONTROL;
 use crate::shm::Shm;
 use crate::verbs::Domain;
 
-/// What this side can do besides TCP.
+/// The abilities of this side besides TCP.
 #[derive(Clone, Debug)]
 pub(super) struct Means {
     transport: Transport,
     shm: Shm,
     verbs: Option<Domain>,
-    /// Words of a mailbox.
+    /// The number of words of a mailbox.
     mailbox: usize,
 }
 
@@ -49,7 +49,7 @@ impl Means {
         }
     }
 
-    /// The ways besides TCP on which messages may travel.
+    /// Returns the ways besides TCP on which messages may travel.
     pub(super) fn ways(&self) -> Ways {
         let verbs = match self.verbs {
             Some(_) => Ways::VERBS,
@@ -61,7 +61,7 @@ impl Means {
         }
     }
 
-    /// Kinds of memory that are tried for a link made here, in this order reversed.
+    /// Returns the kinds of memory that are tried for a link made here, in reverse order.
     fn kinds(&self, known: Ways) -> Vec<Kind> {
         let wanted: &[Kind] = match self.transport {
             Transport::Tcp => &[],
@@ -82,7 +82,8 @@ impl Means {
         made.map_err(|error| error.to_string())
     }
 
-    /// Rings over the mailbox that the peer has named and one of this side, and where that is.
+    /// Makes rings over the mailbox that the peer has named and one of this side. Returns them with
+    /// the grant for the latter.
     fn accept(&self, peer: &Grant) -> Result<(LinkRings, Grant), String> {
         let near = self.mailbox(peer.kind())?;
         let own = near.grant();
@@ -90,7 +91,7 @@ impl Means {
     }
 }
 
-/// One side of the beginning: it is given the bytes that arrive, and gives those to be sent.
+/// One side of the beginning: it takes the bytes that arrive, and returns those to be sent.
 #[derive(Debug)]
 pub(super) struct Meeting {
     initiates: bool,
@@ -102,15 +103,15 @@ pub(super) struct Meeting {
 #[derive(Debug)]
 enum Stage {
     Handshake(Handshake),
-    /// The initiator has said where its mailbox is.
+    /// The initiator has sent the grant for its mailbox.
     Offered(Proved, Box<Mailbox>),
     /// The acceptor waits for that.
     Waiting(Proved),
-    /// The acceptor has answered it; with a mailbox of its own, maybe.
+    /// The acceptor has answered, possibly with a mailbox of its own.
     Answered(Proved, Option<Box<LinkRings>>),
 }
 
-/// What a meeting has come to: who the peer is, and rings if messages travel through them.
+/// The result of a meeting: the identity of the peer, and rings if messages travel through them.
 #[derive(Debug)]
 pub(super) struct Met {
     pub(super) proved: Proved,
@@ -132,7 +133,7 @@ impl Meeting {
         }
     }
 
-    /// Waits for somebody to begin one.
+    /// Waits for a peer to begin a connection.
     pub(super) fn accept(nonce: [u8; PROOF]) -> Meeting {
         Meeting {
             initiates: false,
@@ -141,11 +142,12 @@ impl Meeting {
         }
     }
 
-    /// Goes on with what has arrived, and tells how much of it was used. Once it has come to
-    /// something, what follows is messages.
+    /// Goes on with the bytes that have arrived, and returns how many of them were used. Once there
+    /// is a result, the bytes that follow are messages.
     ///
     /// # Errors
-    /// There will be no link; what is to be sent ends with the refusal if it was refused here.
+    /// Returns an error if there will be no link. If it was refused here, the output ends with the
+    /// refusal.
     pub(super) fn advance(
         &mut self,
         identity: &Identity,
@@ -177,7 +179,7 @@ impl Meeting {
         }
     }
 
-    /// The peer has proved who it is.
+    /// Goes on after the peer has authenticated.
     fn proved(
         &mut self,
         proved: Proved,
@@ -200,7 +202,7 @@ impl Meeting {
         self.offer(proved, means, "the peer does not use it".into(), out)
     }
 
-    /// Offers the next way; `why` the one before it has failed.
+    /// Offers the next way; `why` is the reason why the previous one has failed.
     fn offer(
         &mut self,
         proved: Proved,
@@ -223,7 +225,7 @@ impl Meeting {
         Ok(Some(met))
     }
 
-    /// What comes of it for the initiator when there is no shared memory.
+    /// Returns the initiator's result if there is no shared memory.
     fn over_tcp(&self, proved: Proved, means: &Means, why: &str) -> Result<Met, Refused> {
         match means.transport {
             Transport::Verbs if means.verbs.is_none() => {
@@ -294,7 +296,7 @@ impl Meeting {
     }
 }
 
-/// Both have what they need of each other: nobody else is to find the mailbox.
+/// Closes the mailboxes to other processes: both sides have what they need of each other.
 fn through(proved: Proved, mut rings: Box<LinkRings>) -> Met {
     rings.close_to_others();
     Met {
@@ -303,7 +305,7 @@ fn through(proved: Proved, mut rings: Box<LinkRings>) -> Met {
     }
 }
 
-/// Tells the peer of a refusal.
+/// Sends a refusal to the peer.
 fn told<T>(outcome: Result<T, Refused>, out: &mut Vec<u8>) -> Result<T, Refused> {
     if let Err(refused) = &outcome
         && refused.here

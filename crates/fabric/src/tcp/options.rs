@@ -1,4 +1,4 @@
-//! How links over TCP are set up.
+//! Options of links over TCP.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
@@ -15,51 +15,53 @@ use crate::messages::Peer;
 use crate::shm::Shm;
 use crate::verbs::Domain;
 
-/// How links over TCP are set up.
+/// Options of links over TCP.
 #[derive(Debug)]
 pub struct TcpOptions {
-    /// Who this is, and what it proves that by. Its ways are those of the transport.
+    /// The identity of this participant, and the means to prove it. Its ways are those of the
+    /// transport.
     pub identity: Identity,
-    /// Where others connect to, as [`listen`](super::listen) returns it; none accepts nobody.
+    /// The listener, as [`listen`](super::listen) returns it; without one, no peer can connect.
     pub listener: Option<TcpListener>,
-    /// With others: connections come from whoever of them has the listener, and go to all.
+    /// The seat in a group of threads: connections come from the thread with the listener, and go
+    /// to all.
     pub seat: Option<Seat>,
-    /// Where nodes are.
+    /// The addresses of nodes.
     pub peers: HashMap<NodeId, SocketAddr>,
-    /// How messages travel.
+    /// The transport of messages.
     pub transport: Transport,
-    /// Where memory is that processes share.
+    /// The directory of shared memory.
     pub shm: Shm,
-    /// The RDMA device's domain, if there is one. Who makes links through it and those to whom it
-    /// makes them are in one, each on its side.
+    /// The RDMA device's domain, if there is one. The links that are made through it belong to one
+    /// domain on each side.
     pub verbs: Option<Domain>,
-    /// The bound on what links hold together of messages that have not arrived whole or are not sent. A
-    /// link that needs more than is left goes down.
+    /// The bound on the memory that all links together hold for messages that have not arrived
+    /// whole or are not sent. A link that needs more than is left goes down.
     pub budget: Arc<Budget>,
-    /// Sizes and times.
+    /// Limits on sizes and times.
     pub limits: Limits,
 }
 
-/// How messages travel on a link. Links are always made over TCP: there peers prove who they are,
-/// and there the end of one is noticed.
+/// The transport of messages on a link. Links are always made over TCP: the TCP connection serves
+/// to authenticate the peers, and to notice the end of one.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Transport {
-    /// Over TCP.
+    /// Messages travel over TCP.
     #[default]
     Tcp,
-    /// Through memory that processes share, if both peers know that way and see the same memory;
-    /// else through RDMA devices, if both have one; else over TCP.
+    /// Messages travel through memory that processes share, if both peers know that way and see the
+    /// same memory; else through RDMA devices, if both have one; else over TCP.
     Auto,
-    /// Through memory that processes share; a link to a peer that is not reached so is not made.
-    /// Links that others make are as under [`Transport::Auto`].
+    /// Messages travel through memory that processes share; a link to a peer that cannot be reached
+    /// in this way is not made. Links that others make are as under [`Transport::Auto`].
     Shm,
-    /// Through memory that RDMA devices reach; otherwise as [`Transport::Shm`].
+    /// Messages travel through memory that RDMA devices reach; otherwise as [`Transport::Shm`].
     Verbs,
 }
 
 impl TcpOptions {
-    /// Links of `me`, a node or a client of the cluster with this fingerprint; nobody can connect
-    /// to it, and it knows nobody.
+    /// Returns options for `me`, a node or a client of the cluster with this fingerprint. No peer
+    /// can connect to it, and it knows no addresses.
     #[must_use]
     pub fn new(me: Peer, secret: Secret, cluster: u64) -> TcpOptions {
         TcpOptions {
@@ -82,37 +84,37 @@ impl TcpOptions {
     }
 }
 
-/// Sizes and times.
+/// Limits on sizes and times.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bytes of the longest message; at most [`Limits::MESSAGE_MAX`]. Memory for a message is taken
-    /// as its bytes arrive.
+    /// The length of the longest message in bytes; at most [`Limits::MESSAGE_MAX`]. Memory for a
+    /// message is taken as its bytes arrive.
     pub message: usize,
     /// Bytes that may wait to be sent on a link; a single message may be longer.
     pub queue: usize,
-    /// How long making a link may take, from connecting to the peer's proof.
+    /// The greatest time for making a link, from connecting to the peer's proof.
     pub handshake: Duration,
-    /// Connections from outside that have not proved yet who they are. When there are so many, a new one
-    /// takes the place of the oldest.
+    /// The number of incoming connections that may be unauthenticated. When there are so many, a
+    /// new one takes the place of the oldest.
     pub unauthenticated: usize,
-    /// A link whose peer's machine does not react goes down after about this time: between this
-    /// and 1.2 times as long. A process that hangs on a living machine is not noticed so; who waits
-    /// for its answer notices. At least one second.
+    /// A link whose peer's machine does not react goes down after about this time: between this and
+    /// 1.2 times as long. This does not notice a process that hangs on a living machine; the caller
+    /// that waits for its answer does. At least one second.
     pub dead_after: Duration,
-    /// Bytes that may be under way in shared memory, for each link and direction; at least
-    /// [`Limits::RING_MIN`]. The memory is taken as long as the link is up.
+    /// The number of bytes that may be in flight in shared memory, for each link and direction; at
+    /// least [`Limits::RING_MIN`]. The memory is taken as long as the link is up.
     pub ring: usize,
 }
 
 impl Limits {
     /// The greatest limit on messages: their length has four bytes.
     pub const MESSAGE_MAX: usize = u32::MAX as usize;
-    /// The smallest ring: less is all records and no bytes.
+    /// The smallest ring: a smaller one would hold only the overhead of records.
     pub const RING_MIN: usize = 1 << 10;
 }
 
 impl Default for Limits {
-    /// 1 GiB, 16 MiB, 5 s, 128, 10 s, 64 KiB.
+    /// Returns 1 GiB, 16 MiB, 5 s, 128, 10 s, 64 KiB.
     fn default() -> Limits {
         Limits {
             message: 1 << 30,

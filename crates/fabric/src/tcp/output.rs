@@ -1,38 +1,38 @@
-//! What waits to be sent on a connection.
+//! The output of a connection that waits to be sent.
 //!
-//! It lies in chunks of bounded size, which are used again as soon as they are sent: however much
-//! waits, nothing that waits is moved, and memory that was just sent is written next.
+//! It lies in chunks of bounded size, which are used again as soon as they are sent. So waiting
+//! bytes are never moved, however many there are, and memory that was just sent is written next.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 
-/// Bytes of a chunk.
+/// The number of bytes of a chunk.
 const CHUNK: usize = 128 << 10;
 
 /// See the module's description.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    /// None is empty.
+    /// The chunks; none is empty.
     chunks: VecDeque<Vec<u8>>,
-    /// How much of the first chunk is sent.
+    /// The number of bytes of the first chunk that are sent.
     sent: usize,
-    /// Bytes that are not sent.
+    /// The number of bytes that are not sent.
     waiting: usize,
 }
 
-/// What writing came to.
+/// The result of writing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Written {
     /// Everything has been taken.
     All,
-    /// As much as was allowed; there is more.
+    /// The allowed amount was written; there is more.
     Enough,
     /// There is more, which is not taken now.
     Full,
 }
 
 impl Output {
-    /// Bytes that are not sent.
+    /// Returns the number of bytes that are not sent.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.waiting
@@ -58,18 +58,18 @@ impl Output {
         }
     }
 
-    /// Appends what waits elsewhere, of which nothing has been sent.
+    /// Appends another output, of which nothing has been sent.
     pub(super) fn follow(&mut self, mut other: Output) {
         debug_assert_eq!(other.sent, 0);
         self.waiting += other.waiting;
         self.chunks.append(&mut other.chunks);
     }
 
-    /// Has at most `most` bytes written. Chunks that are sent are put into the pool.
+    /// Passes at most `most` bytes to `write`. Chunks that are sent are put into the pool.
     ///
     /// # Errors
-    /// Whatever `write` has, but that it would block or was interrupted; and
-    /// [`ErrorKind::WriteZero`].
+    /// Returns the errors of `write`, except for those that say that it would block or was
+    /// interrupted; and [`ErrorKind::WriteZero`].
     pub(super) fn write(
         &mut self,
         most: usize,
@@ -102,7 +102,7 @@ impl Output {
         Ok(Written::All)
     }
 
-    /// All that is not sent, which is forgotten here.
+    /// Takes all bytes that are not sent.
     pub(super) fn take(&mut self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.waiting);
         let mut from = self.sent;
@@ -119,7 +119,7 @@ impl Output {
 mod tests {
     use super::*;
 
-    /// Bytes that tell where they belong.
+    /// Returns bytes that show where they belong.
     fn bytes(from: usize, len: usize) -> Vec<u8> {
         (from..from + len).map(|at| (at % 251) as u8).collect()
     }
@@ -132,7 +132,7 @@ mod tests {
             output.append(&bytes(taken, len), &mut pool);
             taken += len;
             assert_eq!(output.len(), taken - left.len());
-            // Two are taken before the system is full, in pieces that fit nothing.
+            // Two chunks are taken before the system is full, in pieces that fit nothing.
             let mut calls = 0;
             let written = output.write(CHUNK, &mut pool, |slice| {
                 calls += 1;
@@ -157,7 +157,7 @@ mod tests {
                 true => Written::Enough,
                 false => Written::All,
             };
-            // What ends with the allowance is all as well.
+            // If the output ends exactly with the allowance, everything was written as well.
             assert!(written.unwrap() == expected || before == most);
             assert_eq!(output.len(), before.saturating_sub(most));
         }

@@ -1,28 +1,29 @@
-//! How long somebody looks for what comes before it sleeps.
+//! The time that a thread looks for an event before it sleeps.
 //!
-//! A look costs little; a sleep costs two system calls and a change of threads, on both sides. So
-//! whoever waits looks first, for up to [`MOST`], if that has paid lately: if of the last waits
-//! enough were over by then. Waits that were slept through count as well, so that who has ceased to
-//! look begins again when it would pay.
+//! A look costs little; a sleep costs two system calls and a change of threads, on both sides. So a
+//! waiting thread looks first, for up to [`MOST`], if that has paid recently: if enough of the last
+//! waits were over by then. Waits during which the thread slept count as well, so that a thread
+//! that has ceased to look begins again when it would pay.
 //!
-//! Between looks a thread gives way to others. Those it waits for often run then, and a wait that
-//! was over when the thread had its turn again has cost nobody anything. But it may be one who has
-//! much else to do that takes the processor, for milliseconds; who sleeps gets it back earlier,
-//! because the system lets those run soon who are called. So whoever got the processor back so late
-//! sleeps in the next waits at once, in twice as many as the last time if it happens again.
+//! Between looks a thread gives way to others. Often the threads for which it waits run then. If a
+//! wait was over when the thread had its turn again, this has cost nothing. But a thread with much
+//! other work may take the processor for milliseconds. A thread that sleeps gets the processor back
+//! earlier, because the system soon runs threads that are woken. So a thread that got the processor
+//! back this late sleeps at once in the next waits, and in twice as many as the last time if it
+//! happens again.
 
 use std::time::{Duration, Instant};
 
-/// How long it is looked, at most.
+/// The greatest time for looking.
 const MOST: Duration = Duration::from_micros(200);
-/// Who gives way for so long has found the processor in the hands of others.
+/// The time without the processor after which the processor counts as crowded.
 const CROWDED: Duration = Duration::from_millis(1);
-/// Waits without a look after that: at first, and at most.
+/// The number of waits without a look after that: at first, and at most.
 const RESTS: std::ops::RangeInclusive<u32> = 16..=8192;
 /// The share of waits that must have been short lately for looks to pay, in parts of [`WHOLE`].
 const ENOUGH: u32 = 64;
 const WHOLE: u32 = 256;
-/// How much of the share is about the last wait: one part of this.
+/// The weight of the last wait in the share: one part in this many.
 const LAST: u32 = 8;
 
 /// See the module's description.
@@ -30,9 +31,9 @@ const LAST: u32 = 8;
 pub(super) struct Patience {
     /// The share of waits that were short, the last ones counting most.
     short: u32,
-    /// So many waits are slept through.
+    /// The number of waits that begin with a sleep.
     rest: u32,
-    /// And so many when it happens again that others keep the processor.
+    /// The next such number if other threads keep the processor again.
     next_rest: u32,
 }
 
@@ -47,21 +48,21 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Something was found by looking.
+    /// Notes that looking has found something.
     #[inline]
     pub(super) fn came(&mut self) {
         self.next_rest = (self.next_rest - 1).max(*RESTS.start());
         self.note(true);
     }
 
-    /// Lets others have the processor.
+    /// Lets other threads have the processor.
     pub(super) fn give_way(&mut self) {
         let begun = Instant::now();
         std::thread::yield_now();
         self.gave_way(begun.elapsed());
     }
 
-    /// Others had the processor for this time.
+    /// Notes that other threads had the processor for this time.
     #[inline]
     fn gave_way(&mut self, to_others: Duration) {
         if to_others > CROWDED {
@@ -70,12 +71,12 @@ impl Patience {
         }
     }
 
-    /// It was called out of its sleep, so long after something had come last.
+    /// Notes a wake-up from sleep, with the time since the last event.
     pub(super) fn called(&mut self, after: Duration) {
         self.note(after <= MOST);
     }
 
-    /// Whether it was looked for long enough.
+    /// Returns `true` if the thread has looked for long enough.
     #[inline]
     pub(super) fn is_over(&self, looked: Duration) -> bool {
         looked >= MOST || self.short < ENOUGH || self.rest > 0
@@ -99,7 +100,7 @@ mod tests {
         Duration::from_micros(micros)
     }
 
-    /// After so many waits that were too long nobody looks any more.
+    /// Returns a patience after so many waits that were too long that the thread looks no more.
     fn impatient() -> Patience {
         let mut patience = Patience::default();
         let mut waits = 0;
@@ -156,7 +157,7 @@ mod tests {
             patience.came();
         }
         assert_eq!(rests(&mut patience), 16, "it is long ago");
-        // Others that are waited for may take a while.
+        // Other threads for which it waits may take a while.
         for _ in 0..20 {
             patience.gave_way(micros(900));
         }

@@ -1,4 +1,5 @@
-//! Refused links: what was wrong with the last one to each node, and how often the log says so.
+//! Refused links: the reason of the last one to each node, and the limit on lines of the log about
+//! them.
 //!
 //! Peers try again many times a second, and strangers as often as they like. The log gets one line a
 //! minute for each address and reason, which counts those that it left out.
@@ -13,7 +14,7 @@ use base::log_limit::{LeftOut, LogLimit};
 use crate::frame::Code;
 use crate::handshake::Refused;
 
-/// The log says the same of the same address after this time again.
+/// The pause until the log says the same about the same address again.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// See the module's description.

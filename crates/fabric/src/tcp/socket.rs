@@ -1,4 +1,4 @@
-//! Sockets: where others connect to, and how connections are set up.
+//! Sockets: makes listeners, and sets up connections.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-/// Connections that may wait to be accepted.
+/// The number of connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// As many listeners on one address, one for each thread that serves it: the system spreads
-/// connections over them. With port 0 the first chooses.
+/// Makes `count` listeners on one address, one for each thread that serves it: the system spreads
+/// connections over them. With port 0 the first one chooses the port.
 ///
 /// # Errors
-/// The address cannot be listened on; somebody does already, maybe.
+/// Returns an error if the address is not available, for example because another program listens
+/// there.
 pub fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
-    // Listeners that share a port would do so with those of another program of the same user,
-    // too, and get a part of its connections. A socket that does not share finds out.
+    // Listeners that share a port would also share it with those of another program of the same
+    // user, which would get a part of the connections. A socket that does not share reveals this.
     let alone = socket(address)?;
     alone.bind(&address.into())?;
     if count <= 1 {
@@ -41,15 +42,14 @@ pub fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>>
 fn socket(address: SocketAddr) -> io::Result<Socket> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-    // Connections of an earlier process that linger are no obstacle.
+    // Lingering connections of an earlier process are no obstacle.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
 
-/// Sets a connection up: nothing waits to be sent in company, and a peer that has vanished is
-/// noticed, whether something is on its way to it (by the time-out of what is not acknowledged)
-/// or not (by probes).
+/// Sets a connection up: output is sent without delay, and a peer that has vanished is noticed,
+/// with data in transit (by the time-out for acknowledgements) or without (by probes).
 pub(super) fn tune(socket: SockRef<'_>, dead_after: Duration) -> io::Result<()> {
     let second = Duration::from_secs(1);
     let dead_after = dead_after.max(second);

@@ -1,5 +1,5 @@
-//! How messages of a connection travel through memory. Bytes on the socket are bells then, and its
-//! end is the link's.
+//! A connection whose messages travel through memory. Bytes on the socket are bells then, and the
+//! end of the socket is the end of the link.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::Duration;
@@ -17,11 +17,11 @@ pub(super) struct Through {
     words: Vec<u8>,
     /// The socket may have bells, or its end.
     pub(super) called: bool,
-    /// Why nothing more will come than what is in the ring.
+    /// The reason why nothing more will come than the contents of the ring.
     ended: Option<String>,
-    /// In the list of connections whose rings are looked at.
+    /// It is in the list of connections whose rings are looked at.
     pub(super) awake: bool,
-    /// When something has come last while it was looked at.
+    /// The time of the last event while it was looked at.
     pub(super) quiet_since: Duration,
 }
 
@@ -37,13 +37,14 @@ impl Through {
         }
     }
 
-    /// Whether everything has been sent, the handshake too, and is there for the peer to see.
+    /// Returns `true` if everything has been sent, including the handshake, and the peer can see
+    /// it.
     pub(super) fn is_written(&self) -> bool {
         self.words.is_empty() && !self.rings.is_unsettled()
     }
 
-    /// Sends the end of the handshake. Should the socket not take it, it is tried again with the
-    /// next message; the system tells when it has room.
+    /// Sends the end of the handshake. If the socket does not take it, this is tried again with the
+    /// next message; an event of the system tells when the socket has room.
     pub(super) fn finish_handshake(&mut self, stream: &mut TcpStream) -> io::Result<()> {
         while !self.words.is_empty() {
             match stream.write(&self.words) {
@@ -65,7 +66,7 @@ impl Through {
             return Ok(());
         }
         match stream.write(&[0]) {
-            // As many bells as the socket holds wait for the peer already.
+            // The socket is full of bells that wait for the peer already.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
             rung => rung.map(drop),
         }
@@ -85,7 +86,8 @@ impl Through {
         }
     }
 
-    /// What reading has come to if the socket has ended: what is in the ring came before that.
+    /// Returns the result of reading if the socket has ended: the contents of the ring came before
+    /// that.
     pub(super) fn end_behind(&self, progress: Progress) -> Progress {
         match (progress, &self.ended) {
             (Progress::Dry, Some(why)) => Progress::End(why.clone()),

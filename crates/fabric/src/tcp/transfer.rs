@@ -1,4 +1,4 @@
-//! How connections read and write.
+//! Reads and writes of connections.
 
 use super::arrival::Progress;
 use super::connection::Phase;
@@ -35,7 +35,7 @@ impl Tcp {
         self.go_on(place, progress);
     }
 
-    /// Writing has failed. What arrived before is read first.
+    /// Notes that writing has failed. Bytes that arrived before are read first.
     pub(super) fn fail(&mut self, place: usize, error: &std::io::Error) {
         let connection = &mut self.connections[place];
         connection.fail(error);
@@ -57,12 +57,12 @@ impl Tcp {
         }
     }
 
-    /// The system has something to say about a connection that is being made.
+    /// Handles an event about a connection that is being made.
     pub(super) fn connected(&mut self, place: usize) {
         let connection = &mut self.connections[place];
         match connection.stream.take_error() {
             Ok(None) if connection.stream.peer_addr().is_ok() => {}
-            // It was about an earlier connection.
+            // The event was about an earlier connection.
             Ok(None) => return,
             Ok(Some(error)) | Err(error) => {
                 return self.down(place, &format!("cannot connect: {error}"));
@@ -116,7 +116,7 @@ impl Tcp {
         self.end(place, Some(why), self.limits.dead_after);
     }
 
-    /// Writes what waits on a connection.
+    /// Writes the output of a connection.
     pub(super) fn write(&mut self, place: usize) {
         let Some(connection) = self.connections.get_mut(place) else {
             return;
@@ -148,7 +148,7 @@ impl Tcp {
     }
 
     pub(super) fn write_dirty(&mut self) {
-        // Who has more to write is put in the list again, for the next turn.
+        // A connection with more output is put in the list again, for the next turn.
         let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
         for place in dirty.drain(..) {
             self.write(place);
@@ -157,7 +157,7 @@ impl Tcp {
         self.pool.truncate(POOL);
     }
 
-    /// Tells the user what has happened.
+    /// Passes the events to the user.
     pub(super) fn tell(&mut self, inbox: &mut Inbox) {
         for (link, news) in self.news.drain(..) {
             let event = match &news {

@@ -1,4 +1,4 @@
-//! Ways for messages besides the connection: memory of this machine, and that of RDMA devices.
+//! Ways for messages besides the connection: memory of this machine, and of RDMA devices.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::ring::{RingError, Rings, Until};
 use crate::shm::{Shm, ShmRegion, ShmRemote};
 use crate::verbs;
 
-/// The way that a kind of memory is.
+/// Returns the way of a kind of memory.
 pub(super) fn way(kind: Kind) -> Ways {
     match kind {
         Kind::Shm => Ways::SHM,
@@ -25,18 +25,18 @@ pub(super) enum Mailbox {
 }
 
 impl Mailbox {
-    /// A mailbox of so many words in memory of this machine.
+    /// Makes a mailbox of `words` words in memory of this machine.
     pub(super) fn shm(shm: &Shm, words: usize) -> io::Result<Mailbox> {
         let region = shm.register(words, Access::Write)?;
         Ok(Mailbox::Shm(shm.clone(), region))
     }
 
-    /// A mailbox of so many words that a device reaches.
+    /// Makes a mailbox of `words` words that a device reaches.
     pub(super) fn verbs(domain: &verbs::Domain, words: usize) -> io::Result<Mailbox> {
         Ok(Mailbox::Verbs(Box::new(domain.offer(words)?)))
     }
 
-    /// What the peer needs in order to write to it.
+    /// Returns the grant that the peer needs in order to write to it.
     pub(super) fn grant(&self) -> Grant {
         match self {
             Mailbox::Shm(_, region) => region.grant().clone(),
@@ -44,7 +44,7 @@ impl Mailbox {
         }
     }
 
-    /// Rings over this mailbox and the peer's.
+    /// Makes rings over this mailbox and the peer's.
     pub(super) fn meet(self, peer: &Grant) -> Result<LinkRings, String> {
         if peer.access() != Access::Write {
             return Err("the peer's mailbox is not for writing".into());
@@ -52,7 +52,7 @@ impl Mailbox {
         let rings = match self {
             Mailbox::Shm(shm, near) => {
                 let mut far = shm.reach(peer).map_err(|error| error.to_string())?;
-                // The connection tells when the peer is gone.
+                // The connection shows when the peer is gone.
                 far.trust_owner();
                 Rings::new(near, far).map(LinkRings::Shm)
             }
@@ -72,7 +72,7 @@ pub(super) enum LinkRings {
     Verbs(Rings<verbs::Region, verbs::Remote>),
 }
 
-/// Does the same with rings of either kind.
+/// Evaluates an expression with rings of either kind.
 macro_rules! either {
     ($self:ident, $rings:ident => $what:expr) => {
         match $self {
@@ -83,7 +83,7 @@ macro_rules! either {
 }
 
 impl LinkRings {
-    /// The way that it is.
+    /// Returns the transport.
     pub(super) fn transport(&self) -> Transport {
         match self {
             LinkRings::Shm(_) => Transport::Shm,
@@ -91,8 +91,8 @@ impl LinkRings {
         }
     }
 
-    /// Both sides have what they need of each other: nobody else is to find the mailbox. A device's
-    /// belongs to one connection anyway.
+    /// Closes the mailbox to other processes: both sides have what they need of each other. The
+    /// mailbox of a device belongs to one connection anyway.
     pub(super) fn close_to_others(&mut self) {
         if let LinkRings::Shm(rings) = self {
             rings.mailbox_mut().close_to_others();

@@ -1,4 +1,4 @@
-//! What two sides tell each other in order to connect.
+//! The data that two sides exchange in order to connect.
 //!
 //! An address, in bytes; numbers are little-endian:
 //!
@@ -16,10 +16,10 @@
 //! | 20 | 4 | zero |
 //! | 24 | 16 | the port's global address, in network order |
 //!
-//! It travels over a link that has proved who is at its other end, and is of use on one connection
-//! alone: a queue pair takes packets from the one that it was connected to.
+//! It travels over a link whose peer has proved its identity, and is valid for one connection only:
+//! a queue pair takes packets from the one that it was connected to.
 
-/// How ports name each other.
+/// The way in which ports name each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Naming {
     /// InfiniBand, within a subnet.
@@ -32,7 +32,7 @@ pub(super) enum Naming {
     RoceV2,
 }
 
-/// What a peer needs in order to connect to a queue pair of this side.
+/// The data that a peer needs in order to connect to a queue pair of this side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Address {
     pub(super) naming: Naming,
@@ -50,7 +50,7 @@ pub struct Address {
 const VERSION: u8 = 1;
 
 impl Address {
-    /// Its bytes.
+    /// The length of an address in bytes.
     pub const LEN: usize = 40;
 
     /// Appends the address: [`Address::LEN`] bytes.
@@ -71,7 +71,7 @@ impl Address {
         out.extend(self.gid);
     }
 
-    /// Reads an address; `None` if these bytes are not one.
+    /// Reads an address. Returns `None` if these bytes are not one.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Address> {
         let bytes: &[u8; Self::LEN] = bytes.try_into().ok()?;

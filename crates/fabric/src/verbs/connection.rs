@@ -1,18 +1,19 @@
-//! Connections: queue pairs that two sides have told each other of.
+//! Connections: queue pairs whose two sides know each other's address.
 //!
 //! | step | here | there |
 //! |---|---|---|
 //! | 1 | [`Domain::open`] | the same |
-//! | 2 | sends its [`Address`] over a link that has proved who is there | the same |
+//! | 2 | sends its [`Address`] over a link whose peer has proved its identity | the same |
 //! | 3 | [`Opening::connect`] with the peer's address | the same |
 //! | 4 | says so over that link, and waits until the peer does | the same |
 //!
-//! What is begun before step 4 may have to be repeated by the device, which takes its time.
+//! Operations that are begun before step 4 may have to be repeated by the device, which takes some
+//! time.
 //!
 //! A connection has one-sided reads and writes ([`Memory`](crate::memory::Memory)), and messages
-//! (module `mail`). It is lost when the peer's device does not answer, or its queue pair is gone. On
-//! a connection on which nothing is under way nobody notices: the link of step 2 stays, and tells.
-//! When a process dies its regions go before its queue pairs, so that who reads at that moment may be
+//! (module `mail`). It is lost when the peer's device does not answer, or when its queue pair is
+//! gone. On an idle connection this is not noticed: the link of step 2 stays, and shows it. When a
+//! process dies, its regions go before its queue pairs, so that a read at that moment may be
 //! *refused* before the connection is lost.
 
 use std::fmt;
@@ -31,13 +32,13 @@ use super::memory::Domain;
 use super::options::{Depths, TRIES};
 use super::resources::{Pair, Registered};
 
-/// How often what was not acknowledged is sent again.
+/// The number of times that a packet without acknowledgement is sent again.
 const RETRIES: u8 = (TRIES - 1) as u8;
-/// Nobody sends a message for which there is no memory, so that to repeat one would hide a flaw.
+/// No side sends a message for which there is no memory, so that repeating one would hide an error.
 const NOT_READY_RETRIES: u8 = 0;
-/// Routers that a packet may pass.
+/// The number of routers that a packet may pass.
 const HOPS: u8 = 64;
-/// Beyond what the device takes to give a peer up, for machines that hardly run.
+/// The time beyond that after which the device gives a peer up, for machines that hardly run.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A queue pair that has no peer yet.
@@ -58,15 +59,15 @@ pub struct Connection {
 }
 
 impl Domain {
-    /// Makes a queue pair, with memory for messages to come.
+    /// Makes a queue pair, with memory for incoming messages.
     ///
     /// # Errors
-    /// The device has no more, or the system does not lock so much memory.
+    /// Returns an error if the device has no more, or if the system does not lock so much memory.
     pub fn open(&self) -> io::Result<Opening> {
         self.open_with(&self.device.options.depths, true)
     }
 
-    /// With queues and buffers of these sizes, and with events or without.
+    /// Does the same with queues and buffers of these sizes, and with events or without.
     pub(super) fn open_with(&self, depths: &Depths, events: bool) -> io::Result<Opening> {
         let (port, options) = (&self.device.port, &self.device.options);
         let pair = Pair::new(&self.raw, depths.sends, depths.receives, events)?;
@@ -122,7 +123,7 @@ impl fmt::Debug for Opening {
 }
 
 impl Opening {
-    /// What the peer connects to.
+    /// Returns the address to which the peer connects.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
@@ -131,7 +132,8 @@ impl Opening {
     /// Connects to the peer's queue pair.
     ///
     /// # Errors
-    /// The two do not fit together, or the device does not accept the address.
+    /// Returns an error if the two do not fit together, or if the device does not accept the
+    /// address.
     pub fn connect(self, peer: &Address) -> io::Result<Connection> {
         self.meet(peer)?;
         let mail = Mail::new(self.inbox, &self.depths, peer);
@@ -142,7 +144,7 @@ impl Opening {
         })
     }
 
-    /// As [`Opening::connect`], for a connection of which nobody here makes use.
+    /// Does the same as [`Opening::connect`], for a connection that this side does not use.
     pub(super) fn connect_line(self, peer: &Address) -> io::Result<Line> {
         self.meet(peer)?;
         Ok(self.line)
@@ -170,7 +172,7 @@ impl Opening {
             peer: peer.pair,
             receive_number: peer.first_packet,
             peer_reads: port.peer_reads,
-            // 0.64 ms.
+            // This code stands for 0.64 ms.
             not_ready_timer: 12,
             path: Path {
                 gid: Gid(peer.gid),
@@ -234,21 +236,21 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Whether it is there still, as far as is known here.
+    /// Checks that the connection still exists, as far as is known here.
     ///
     /// # Errors
-    /// The connection has ended, as far as is known here.
+    /// Returns an error if the connection has ended, as far as is known here.
     pub fn check(&self) -> Result<(), RemoteError> {
         let mut line = self.line();
         line.poll();
         line.check()
     }
 
-    /// Before a sleep: asks the device to make the connection's descriptor readable with what comes
-    /// next. Returns whether there is nothing already, so that a sleep is right.
+    /// Prepares a sleep: asks the device to make the connection's descriptor readable with the next
+    /// event. Returns `true` if there is no event yet, so that the caller may sleep.
     ///
     /// # Errors
-    /// The connection has ended.
+    /// Returns an error if the connection has ended.
     pub fn park(&self) -> Result<bool, RemoteError> {
         let mut line = self.line();
         if let Some(channel) = line.pair.channel() {
@@ -262,10 +264,11 @@ impl Connection {
         Ok(line.arrived.is_empty())
     }
 
-    /// Sleeps until there is something, not longer than this; for who has no poll of his own.
+    /// Sleeps until there is an event, but not longer than `timeout`; for a caller that has no poll
+    /// of its own.
     ///
     /// # Errors
-    /// The connection has ended.
+    /// Returns an error if the connection has ended.
     pub fn wait(&self, timeout: Duration) -> Result<(), RemoteError> {
         let may_sleep = self.park()?;
         let channel = self.line().pair.channel().cloned();
@@ -280,7 +283,7 @@ impl Connection {
     }
 }
 
-/// The descriptor that becomes readable after [`Connection::park`].
+/// Returns the descriptor that becomes readable after [`Connection::park`].
 impl AsRawFd for Connection {
     fn as_raw_fd(&self) -> RawFd {
         let fd = self.line().pair.channel().map(|channel| channel.fd());

@@ -33,7 +33,7 @@ pub(super) struct Port {
     pub(super) lid: u16,
     pub(super) level: u8,
     pub(super) mtu: u8,
-    /// Reads that it serves, and has under way, at a time.
+    /// The number of reads that it serves at a time, and that it has in progress at a time.
     pub(super) peer_reads: u8,
     pub(super) reads: u8,
 }
@@ -49,7 +49,8 @@ impl Device {
     /// Opens a device.
     ///
     /// # Errors
-    /// There is none that can be used so; see [`NoDevice`].
+    /// Returns an error if there is no device that can be used with these options; see
+    /// [`NoDevice`].
     pub fn open(options: &VerbsOptions) -> Result<Device, NoDevice> {
         options.check()?;
         let name = CString::new(options.library.as_str());
@@ -67,23 +68,23 @@ impl Device {
         })))
     }
 
-    /// Makes a protection domain: what is registered in it can be reached through connections of
-    /// it, and through no others.
+    /// Makes a protection domain: memory that is registered in it can be reached only through
+    /// connections of the domain.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the errors of the operating system.
     pub fn domain(&self) -> io::Result<Domain> {
         Domain::new(&self.0)
     }
 
-    /// The device's name.
+    /// Returns the device's name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.context.name()
     }
 }
 
-/// For people: which device, which port, and which address.
+/// Shows the device, the port, and the address, for people.
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let port = &self.0.port;
@@ -111,7 +112,7 @@ fn choose_device(names: &[String], options: &VerbsOptions) -> Result<usize, NoDe
         return Err(NoDevice::Missing);
     }
     let Some(wanted) = &options.device else {
-        // Of several, the first one that has a port which carries.
+        // The first device is taken that has an active port.
         let carries = |name: &String| {
             let ports = fs::read_dir(format!("/sys/class/infiniband/{name}/ports"));
             let mut ports = ports.into_iter().flatten().flatten();
@@ -129,7 +130,7 @@ fn choose_device(names: &[String], options: &VerbsOptions) -> Result<usize, NoDe
     })
 }
 
-/// Chooses the port and its address, or says what is wrong.
+/// Chooses the port and its address. Returns an error if none fits.
 fn choose_port(context: &Context, options: &VerbsOptions) -> Result<Port, String> {
     let attributes = context.attributes().map_err(|error| error.to_string())?;
     let depths = &options.depths;
@@ -189,7 +190,7 @@ fn active_port(context: &Context, port: u8) -> Result<ffi::PortAttributes, Strin
     }
 }
 
-/// The address of a port by which others reach it.
+/// Returns the address of a port by which others reach it.
 fn choose_address(
     context: &Context,
     port: u8,
@@ -239,8 +240,9 @@ fn choose_address(
     Ok((naming, index, gid))
 }
 
-/// The address that most likely reaches everybody: one of RoCE v2 before the other kind, then an
-/// IPv4 address before IPv6, then one that is valid beyond its segment; of equals the first.
+/// Returns the address that is the most likely to be reachable: one of RoCE v2 before the other
+/// kind, then an IPv4 address before IPv6, then one that is valid beyond its segment; among equals
+/// the first.
 fn best(table: impl Iterator<Item = (u8, Roce, [u8; 16])>) -> Option<(u8, Roce, [u8; 16])> {
     table.min_by_key(|(_, kind, gid)| {
         let ip = Ipv6Addr::from(*gid);

@@ -1,7 +1,7 @@
-//! libibverbs as it is in memory: its structs, and its functions, found at run time.
+//! The structs of libibverbs, as they are in memory, and its functions, found at run time.
 //!
-//! Nothing of it is needed to build. The structs are those of the library's stable interface on
-//! 64-bit Linux; their sizes, and the places of the fields that matter, are checked at compile time:
+//! Building needs nothing of the library. The structs are those of its stable interface on 64-bit
+//! Linux; their sizes, and the places of the fields that matter, are checked at compile time:
 //!
 //! | here | there | bytes |
 //! |---|---|---|
@@ -19,28 +19,28 @@
 //!
 //! Safety contract:
 //! 1. A [`Library`] is loaded once and never unloaded, so that its functions stay where they are.
-//! 2. Each function has the type that the library's manual gives it. Who calls one keeps what that
-//!    manual asks for: pointers are those that the library has returned, and are not used after
+//! 2. Each function has the type that the library's manual gives it. The caller of a function keeps
+//!    the manual's rules: pointers are those that the library has returned, and are not used after
 //!    the function that takes them back.
-//! 3. Posting, polling and asking for events are no functions of the library: its header calls
-//!    them through the table of a context, which the device's own part of the library fills in.
-//!    The calls here do the same, and are sound for a queue of an open context.
+//! 3. Posting, polling and asking for events are not functions of the library: its header calls
+//!    them through the table of a context, which the device's own part of the library fills in. The
+//!    calls here do the same, and are sound for a queue of an open context.
 
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{offset_of, size_of};
 
-/// A pointer to something of which only the library knows what it is.
+/// A pointer to an object whose type only the library knows.
 pub(super) type Opaque = *mut c_void;
 
-/// Which of a context's functions is where.
+/// The places of a context's functions.
 const POLL: usize = 11;
 const ASK_FOR_EVENT: usize = 12;
 const POST_SEND: usize = 25;
 const POST_RECEIVE: usize = 26;
 
-/// A device that is open.
+/// An open device.
 #[repr(C)]
 pub(super) struct Context {
     device: Opaque,
@@ -59,7 +59,7 @@ pub(super) struct Region {
     pub(super) remote_key: u32,
 }
 
-/// Where events come.
+/// The channel of events.
 #[repr(C)]
 pub(super) struct Channel {
     context: *mut Context,
@@ -86,7 +86,7 @@ pub(super) struct Pair {
     pub(super) number: u32,
 }
 
-/// How much fits into a queue pair.
+/// The capacities of a queue pair.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Depths {
@@ -97,7 +97,7 @@ pub(super) struct Depths {
     pub(super) inline: u32,
 }
 
-/// What a queue pair is made of.
+/// The parameters of a new queue pair.
 #[repr(C)]
 pub(super) struct PairInit {
     pub(super) user: Opaque,
@@ -112,7 +112,7 @@ pub(super) struct PairInit {
 /// The kind of a queue pair that is connected to one other and loses nothing.
 pub(super) const RELIABLE_CONNECTION: c_int = 2;
 
-/// A way to a port.
+/// A path to a port.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Path {
@@ -134,7 +134,7 @@ pub(super) struct Path {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Gid(pub(super) [u8; 16]);
 
-/// What can be changed of a queue pair.
+/// The attributes of a queue pair that can be changed.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct PairAttributes {
@@ -173,7 +173,7 @@ pub(super) mod state {
     pub(in crate::verbs) const READY_TO_SEND: u32 = 3;
 }
 
-/// Which attributes are to be changed.
+/// The masks of attributes to be changed.
 pub(super) mod change {
     use std::ffi::c_int;
     pub(in crate::verbs) const STATE: c_int = 1;
@@ -193,7 +193,7 @@ pub(super) mod change {
     pub(in crate::verbs) const PEER: c_int = 1 << 20;
 }
 
-/// What others may do with memory.
+/// The operations that others may do with memory.
 pub(super) mod access {
     use std::ffi::c_int;
     pub(in crate::verbs) const LOCAL_WRITE: c_int = 1;
@@ -210,7 +210,7 @@ pub(super) struct Piece {
     pub(super) key: u32,
 }
 
-/// What the device is to do.
+/// An operation for the device.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct SendWork {
@@ -233,7 +233,7 @@ pub(super) mod operation {
     pub(in crate::verbs) const READ: u32 = 4;
 }
 
-/// There is a completion for this work even if nothing goes wrong.
+/// The work has a completion even if it succeeds.
 pub(super) const SIGNALLED: u32 = 2;
 
 /// Memory for a message.
@@ -246,7 +246,7 @@ pub(super) struct ReceiveWork {
     pub(super) count: c_int,
 }
 
-/// What has become of some work.
+/// The completion of an operation.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Completion {
@@ -265,10 +265,10 @@ pub(super) struct Completion {
     pub(super) bits: u8,
 }
 
-/// A completion's `flags`: the message came with a number.
+/// The bit of a completion's `flags` for a message that came with a number.
 pub(super) const WITH_IMMEDIATE: u32 = 2;
 
-/// Of a completion's `status`.
+/// Values of a completion's `status`.
 pub(super) mod status {
     pub(in crate::verbs) const SUCCESS: u32 = 0;
     pub(in crate::verbs) const FLUSHED: u32 = 5;
@@ -277,7 +277,7 @@ pub(super) mod status {
     pub(in crate::verbs) const RETRIES_EXCEEDED: u32 = 12;
 }
 
-/// What a device can.
+/// The capabilities of a device.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct DeviceAttributes {
@@ -302,7 +302,7 @@ pub(super) struct DeviceAttributes {
     end: [u8; 4],
 }
 
-/// What a port is.
+/// The attributes of a port.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct PortAttributes {
@@ -323,9 +323,9 @@ pub(super) struct PortAttributes {
     end: [u8; 81],
 }
 
-/// A port's `state` in which it carries.
+/// The `state` of an active port.
 pub(super) const PORT_ACTIVE: u32 = 4;
-/// A port's `layer`.
+/// A value of a port's `layer`.
 pub(super) const LAYER_INFINIBAND: u8 = 1;
 
 const _: () = {
@@ -351,7 +351,7 @@ const _: () = {
     assert!(offset_of!(PortAttributes, layer) == 46);
 };
 
-/// Declares the library's functions, and how they are found.
+/// Declares the library's functions, and the code that finds them.
 macro_rules! library {
     ($($name:ident($($argument:ty),*) -> $result:ty;)*) => {
         /// The library's functions; see its manual pages of the same names.
@@ -409,7 +409,7 @@ impl Library {
     /// Loads the library of this name.
     ///
     /// # Errors
-    /// What the system's loader says.
+    /// Returns the error of the system's loader.
     pub(super) fn load(name: &CStr) -> Result<Library, String> {
         // SAFETY: the name is a string that ends with a zero. Loading runs the library's own
         // initialisation, which libibverbs allows at any time.
@@ -431,7 +431,7 @@ fn symbol(handle: Opaque, name: &str) -> Result<Opaque, String> {
     }
 }
 
-/// What the loader says of the last failure in this thread.
+/// Returns the loader's description of the last failure in this thread.
 fn loader_error() -> String {
     // SAFETY: it takes nothing, and returns null or a string that stays until the next call of the
     // loader by this thread; it is copied before that.
@@ -444,7 +444,7 @@ fn loader_error() -> String {
     }
 }
 
-/// Takes completions, and returns how many, or a negative number.
+/// Takes completions, and returns their number, or a negative number.
 ///
 /// # Safety
 /// The queue is one of an open context, and `into` has room for `count`.
@@ -457,7 +457,7 @@ pub(super) unsafe fn poll(queue: *mut Completions, count: c_int, into: *mut Comp
     }
 }
 
-/// Asks for an event with the next completion; returns an error's number, or zero.
+/// Asks for an event with the next completion. Returns an error's number, or zero.
 ///
 /// # Safety
 /// The queue is one of an open context, and was made with a channel.
@@ -470,7 +470,7 @@ pub(super) unsafe fn ask_for_event(queue: *mut Completions) -> c_int {
     }
 }
 
-/// Posts work; returns an error's number, or zero.
+/// Posts work. Returns an error's number, or zero.
 ///
 /// # Safety
 /// The queue pair is one of an open context. The work ends with `next` null, and its pieces are of
@@ -485,7 +485,7 @@ pub(super) unsafe fn post_send(pair: *mut Pair, work: *mut SendWork) -> c_int {
     }
 }
 
-/// Posts memory for messages; returns an error's number, or zero.
+/// Posts memory for messages. Returns an error's number, or zero.
 ///
 /// # Safety
 /// As for [`post_send`].

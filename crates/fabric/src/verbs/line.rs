@@ -1,18 +1,18 @@
-//! A queue pair and what is under way on it.
+//! A queue pair and the work in progress on it.
 //!
 //! Work has numbers, from zero on. A queue pair completes its work in order, so that one number
-//! says what is complete. Only some of it is *signalled*, and completes with a word; what is in
-//! front of it is complete then, too.
+//! tells which work is complete. Only some of it is *signalled*, and has a completion; earlier work
+//! is complete then, too.
 //!
 //! Invariants:
 //! 1. There is always a signal to wait for when the queue or the staging memory is full: at most a
-//!    quarter of each is without one behind it.
-//! 2. The first failure ends the line. Nothing is posted afterwards, and what was not complete is
-//!    not known to have happened.
+//!    quarter of each is without a signal behind it.
+//! 2. The first failure ends the line. Nothing is posted afterwards, and it is not known if
+//!    incomplete work has taken place.
 //! 3. Staging memory is used again when the work that names it is complete.
-//! 4. To write and to send does not wait for the device. What the queue has no room for is kept, and
-//!    posted by whoever looks for completions; only if more is kept than the staging memory holds,
-//!    to write waits. Nothing overtakes what is kept.
+//! 4. Writing and sending do not wait for the device. Work for which the queue has no room is kept,
+//!    and posted by the thread that looks for completions. A write waits only if more is kept than
+//!    the staging memory holds. No work overtakes the work that is kept.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,16 +27,16 @@ use super::options::Depths;
 use super::resources::{BATCH, Pair, Registered, There, Work};
 use super::staging::Staging;
 
-/// How often completions are looked for without a pause.
+/// The number of looks for completions without a pause.
 const SPINS: u32 = 200;
-/// How often they are looked for while others may run.
+/// The number of looks between which other threads may run.
 const YIELDS: u32 = 50;
 /// The longest sleep between two looks.
 const NAP: Duration = Duration::from_millis(10);
-/// The same where no event ends it.
+/// The longest sleep if no event ends it.
 const DOZE: Duration = Duration::from_micros(100);
 
-/// A message that has come: the place of its memory, its bytes, and the number that it came with.
+/// A message that has come: the place of its memory, its length in bytes, and its number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrived {
     pub(super) place: u64,
@@ -47,25 +47,25 @@ pub(super) struct Arrived {
 /// See the [module](self).
 pub(super) struct Line {
     pub(super) pair: Pair,
-    /// The number of the next work; all below `done` is complete.
+    /// The number of the next work; all work below `done` is complete.
     next: u64,
     done: u64,
-    /// What went wrong, and with which work.
+    /// The error, and the work that failed.
     failed: Option<(u64, RemoteError)>,
-    /// Work, and words of staging memory, without a signal behind them.
+    /// The work, and the words of staging memory, without a signal behind them.
     silent: u32,
     silent_words: usize,
     sends: u64,
     signal_every: u32,
-    /// How long any work may take; the device gives up much earlier.
+    /// The longest time for any work; the device gives up much earlier.
     patience: Duration,
     staging: Staging,
     memory: Arc<Registered>,
-    /// Words to be written for which there was no room, and how many they are.
+    /// Words to be written for which there was no room, and their number.
     kept: VecDeque<(There, Vec<u64>)>,
     kept_words: usize,
     pub(super) arrived: VecDeque<Arrived>,
-    /// Tells whether the peer lives, if anything does sooner than the device.
+    /// Tells if the peer lives, if there is a source that knows it sooner than the device.
     is_alive: Option<Box<dyn Fn() -> bool + Send>>,
 }
 
@@ -95,24 +95,24 @@ impl Line {
         }
     }
 
-    /// Has whoever waits do so for this time at most. What the device does not complete in it ends the
-    /// line.
+    /// Sets the greatest time for which threads wait. If the device does not complete work within
+    /// it, the line ends.
     pub(super) fn be_patient(&mut self, patience: Duration) {
         self.patience = patience;
     }
 
-    /// Has this asked, while somebody waits, whether the peer lives.
+    /// Sets a function that is called during waits, and tells if the peer lives.
     pub(super) fn watch(&mut self, is_alive: Box<dyn Fn() -> bool + Send>) {
         self.is_alive = Some(is_alive);
     }
 
-    /// The most words that are written or sent in one piece.
+    /// Returns the greatest number of words that are written or sent in one piece.
     fn piece(&self) -> usize {
         self.staging.words() / 4
     }
 
-    /// Begins to read words of the peer to word `at` of `here`; returns the work's number. Waits for
-    /// room.
+    /// Begins to read words of the peer to word `at` of `here`. Returns the work's number. Waits
+    /// for room.
     pub(super) fn read(
         &mut self,
         here: &Arc<Registered>,
@@ -160,7 +160,7 @@ impl Line {
         Ok(())
     }
 
-    /// Whether nothing is under way.
+    /// Returns `true` if no work is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.next == self.done
     }
@@ -176,21 +176,21 @@ impl Line {
         Ok(())
     }
 
-    /// Posts what is kept, as far as there is room.
+    /// Posts the work that is kept, as far as there is room.
     fn post_kept(&mut self) {
         while let Some((there, words)) = self.kept.pop_front() {
-            // Nothing is in front of it any more.
+            // There is no earlier work in the queue any more.
             if self.failed.is_some() || !self.has_room_now(words.len()) {
                 self.kept.push_front((there, words));
                 return;
             }
             self.kept_words -= words.len();
-            // A failure is kept, too, for who asks next.
+            // A failure is kept, too, for the next caller.
             drop(self.post_write(&words, there));
         }
     }
 
-    /// Begins to send a message with a number; there is [room](Line::has_room) for its words.
+    /// Begins to send a message with a number; there must be [room](Line::has_room) for its words.
     pub(super) fn send(&mut self, message: &[u8], number: u32) -> Result<(), RemoteError> {
         self.check()?;
         let words = message.len().div_ceil(WORD);
@@ -214,7 +214,7 @@ impl Line {
         posted.map_err(|error| self.fail(self.next, format!("no memory for messages: {error}")))
     }
 
-    /// Whether one more work with so many words of staging memory can be posted now.
+    /// Returns `true` if one more work with this many words of staging memory can be posted now.
     pub(super) fn has_room(&self, words: usize) -> bool {
         self.kept.is_empty() && self.has_room_now(words)
     }
@@ -223,7 +223,7 @@ impl Line {
         self.next - self.done < self.sends && self.staging.has_room(words)
     }
 
-    /// Whether the next work is to be signalled; it uses so many words of staging memory.
+    /// Decides if the next work, which uses this many words of staging memory, is to be signalled.
     fn signals(&mut self, words: usize) -> bool {
         self.silent += 1;
         self.silent_words += words;
@@ -247,7 +247,7 @@ impl Line {
             immediate,
             signalled,
         };
-        // The device sees what was stored before.
+        // The device sees all earlier stores.
         fence(Ordering::SeqCst);
         let posted = self.pair.post(work);
         posted.map_err(|error| self.fail(id, format!("the device takes no work: {error}")))?;
@@ -258,7 +258,7 @@ impl Line {
         Ok(id)
     }
 
-    /// Ends the line, because of this.
+    /// Ends the line for this reason.
     pub(super) fn end(&mut self, why: String) -> RemoteError {
         self.fail(self.next, why)
     }
@@ -270,8 +270,10 @@ impl Line {
         error
     }
 
+    /// Checks that the line has not ended.
+    ///
     /// # Errors
-    /// The line has ended.
+    /// Returns an error if the line has ended.
     pub(super) fn check(&self) -> Result<(), RemoteError> {
         match &self.failed {
             None => Ok(()),
@@ -279,12 +281,13 @@ impl Line {
         }
     }
 
-    /// Whether the work of this number is complete.
+    /// Returns `true` if the work of this number is complete.
     pub(super) fn is_done(&self, id: u64) -> bool {
         id < self.done
     }
 
-    /// Takes what is complete, and posts what is kept. Looks only; whether the line has ended, [`Line::check`] tells.
+    /// Takes completions, and posts the work that is kept. [`Line::check`] tells if the line has
+    /// ended.
     pub(super) fn poll(&mut self) {
         let mut batch = [Completion::default(); BATCH];
         loop {
@@ -304,7 +307,7 @@ impl Line {
             }
         }
         self.post_kept();
-        // What the device has written is seen by what is read from now on.
+        // Later reads see what the device has written.
         fence(Ordering::SeqCst);
     }
 
@@ -345,20 +348,20 @@ impl Line {
     /// Waits until work `first` to `last` is complete.
     ///
     /// # Errors
-    /// It is not, and never will be known to be.
+    /// Returns an error if the work is not complete, and will never be known to be.
     pub(super) fn wait_for(&mut self, first: u64, last: u64) -> Result<(), RemoteError> {
         match self.wait_until(|line| line.is_done(last)) {
             Ok(()) => Ok(()),
             Err(error) => match &self.failed {
-                // What went wrong went wrong here; else it merely ended what was behind it.
+                // The failure happened in this work; otherwise an earlier failure ended it.
                 Some((id, cause)) if (first..=last).contains(id) => Err(cause.clone()),
                 _ => Err(error),
             },
         }
     }
 
-    /// Looks for completions until something is so: without a pause, then letting others run, then
-    /// asleep until there is one.
+    /// Looks for completions until `is_so` returns `true`: first without a pause, then letting
+    /// others run, then asleep until there is one.
     fn wait_until(&mut self, is_so: impl Fn(&Line) -> bool) -> Result<(), RemoteError> {
         for look in 0..SPINS + YIELDS {
             self.poll();
@@ -375,7 +378,7 @@ impl Line {
         loop {
             let asked = self.pair.ask_for_event();
             asked.map_err(|error| self.fail(self.done, error.to_string()))?;
-            // What came before the request has no event.
+            // A completion from before the request has no event.
             self.poll();
             if is_so(self) {
                 return Ok(());
@@ -399,7 +402,7 @@ impl Line {
     }
 }
 
-/// What is said of a line after the failure that has ended it.
+/// Returns the error of a line after the failure that has ended it.
 fn ended(error: &RemoteError) -> RemoteError {
     match error {
         RemoteError::Lost(text) => RemoteError::Lost(text.clone()),
@@ -407,7 +410,7 @@ fn ended(error: &RemoteError) -> RemoteError {
     }
 }
 
-/// What a completion's status means.
+/// Returns the meaning of a completion's status.
 fn meaning(of: u32) -> RemoteError {
     match of {
         status::REMOTE_ACCESS | status::REMOTE_INVALID => {

@@ -1,23 +1,24 @@
 //! Messages by Send and Receive.
 //!
-//! A message travels in pieces as long as the memory that the peer keeps ready for each. With every
-//! piece goes a number of 32 bits, the device's *immediate data*:
+//! A message travels in pieces, each at most as long as the peer's memory for a piece. Each piece
+//! has a number of 32 bits, the device's *immediate data*:
 //!
 //! | bits | field |
 //! |---|---|
 //! | 31 | 1: the message goes on in the next piece |
 //! | 30 | 1: there is no piece, only the count |
-//! | 0…29 | how many pieces the sender has received and made room for again, the lower bits of the count |
+//! | 0…29 | the number of pieces that the sender has received and made room for again: the lower bits of the count |
 //!
 //! Invariants:
-//! 1. A piece is sent only if there is memory for it: what was sent and is not counted by the peer
-//!    stays within the peer's receives. So the device never finds a peer that is not ready.
-//! 2. The last place is kept for a count alone. Who uses it tells the peer of at least half of its
-//!    places; so one of the two can always go on.
+//! 1. A piece is sent only if there is memory for it: the pieces that were sent and are not counted
+//!    by the peer stay within the peer's receives. So the device never finds a peer that is not
+//!    ready.
+//! 2. The last place is kept for a count alone. A side that uses it informs the peer of at least
+//!    half of its places; so one of the two can always go on.
 //! 3. A count alone is sent when half of the places are owed, so that counts are not answered by
 //!    counts for ever.
-//! 4. No call waits: what the device has no room for waits here, like what the peer has none for.
-//! 5. Nothing that the peer says is believed: a count of what was not sent, a piece that is longer
+//! 4. No call waits: messages for which the device or the peer has no room wait here.
+//! 5. The peer's input is not trusted: a count of pieces that were not sent, a piece that is longer
 //!    than its memory, or pieces that never come to an end, end the messages.
 
 use std::collections::VecDeque;
@@ -39,33 +40,33 @@ const COUNT: u32 = COUNT_ALONE - 1;
 
 /// A connection's messages.
 pub(super) struct Mail {
-    /// Memory for pieces, and the bytes of each.
+    /// The memory for pieces, and the bytes of each.
     inbox: Option<Arc<Registered>>,
     room: usize,
-    /// Places that there are for the peer here, and for this side there.
+    /// The number of places for the peer here, and for this side at the peer.
     places: u32,
     credit: Credit,
-    /// Bytes of the longest piece that the peer takes, and of the longest message.
+    /// The length of the longest piece that the peer takes, and of the longest message, in bytes.
     piece: usize,
     longest: usize,
-    /// Pieces received, and of how many the peer knows.
+    /// The number of pieces received, and the number that the peer knows.
     received: u32,
     told: u32,
-    /// Messages that wait, and how much of the first one was sent.
+    /// Messages that wait, and the number of bytes of the first one that were sent.
     waiting: VecDeque<Vec<u8>>,
     from: usize,
     bytes: usize,
-    /// The beginning of a message of which more is to come.
+    /// The beginning of a message that is not complete.
     begun: Vec<u8>,
     whole: VecDeque<Vec<u8>>,
 }
 
-/// How many pieces the peer has memory for.
+/// The number of pieces for which the peer has memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Credit {
     places: u32,
     sent: u32,
-    /// Of those, how many the peer has made room for again.
+    /// The number of pieces that were sent and for which the peer has made room again.
     counted: u32,
 }
 
@@ -82,7 +83,7 @@ impl Credit {
         self.places - (self.sent.wrapping_sub(self.counted) & COUNT)
     }
 
-    /// Takes the peer's count; false if it counts what was not sent.
+    /// Takes the peer's count. Returns `false` if it counts pieces that were not sent.
     fn count(&mut self, count: u32) -> bool {
         let new = count.wrapping_sub(self.counted) & COUNT;
         if new > self.sent.wrapping_sub(self.counted) & COUNT {
@@ -98,7 +99,7 @@ impl Credit {
 }
 
 impl Mail {
-    /// Memory for messages, known to the device.
+    /// Makes memory for messages, which is registered with the device.
     pub(super) fn inbox(
         domain: &Arc<Domain>,
         depths: &Depths,
@@ -136,7 +137,8 @@ impl Mail {
         }
     }
 
-    /// Sends what waits, as far as the peer has memory for it, and a count if many are owed.
+    /// Sends waiting messages, as far as the peer has memory for them, and a count if many are
+    /// owed.
     fn advance(&mut self, line: &mut Line) -> Result<(), RemoteError> {
         while self.credit.left() > 1
             && let Some(message) = self.waiting.front()
@@ -168,14 +170,14 @@ impl Mail {
         self.told = self.received;
     }
 
-    /// Takes what has arrived.
+    /// Takes the messages that have arrived.
     fn take(&mut self, line: &mut Line) -> Result<(), RemoteError> {
         line.poll();
         line.poll_messages();
         while let Some(arrived) = line.arrived.pop_front() {
             self.take_piece(arrived, line)?;
         }
-        // What came before an end is there.
+        // Messages that came before an end are there.
         if self.whole.is_empty() {
             line.check()?;
         }
@@ -213,10 +215,11 @@ impl Mail {
 impl Connection {
     /// Takes a message to be sent. It leaves at once if the peer has memory for it, else with a
     /// later call of this, [`Connection::receive`] or [`Connection::advance`]. There is no bound on
-    /// what may wait; who sends looks at [`Connection::waiting`].
+    /// waiting messages; the caller should check [`Connection::waiting`].
     ///
     /// # Errors
-    /// The connection has ended, the peer takes no messages, or this one is too long.
+    /// Returns an error if the connection has ended, if the peer takes no messages, or if this one
+    /// is too long.
     pub fn send(&self, message: &[u8]) -> Result<(), RemoteError> {
         let (mut mail, mut line) = (self.mail(), self.line());
         if message.len() > mail.longest {
@@ -234,16 +237,16 @@ impl Connection {
         mail.advance(&mut line)
     }
 
-    /// Bytes that wait because the peer has no memory for them yet.
+    /// Returns the number of bytes that wait because the peer has no memory for them yet.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.mail().bytes
     }
 
-    /// Sends what waits, as far as the peer has memory for it.
+    /// Sends waiting messages, as far as the peer has memory for them.
     ///
     /// # Errors
-    /// The connection has ended.
+    /// Returns an error if the connection has ended.
     pub fn advance(&self) -> Result<(), RemoteError> {
         let (mut mail, mut line) = (self.mail(), self.line());
         mail.take(&mut line)?;
@@ -251,10 +254,10 @@ impl Connection {
         mail.advance(&mut line)
     }
 
-    /// Puts the next message that has come in the place of what is there; false if none has come.
+    /// Replaces `into` by the next message that has come. Returns `false` if none has come.
     ///
     /// # Errors
-    /// The connection has ended, and no message that came before is left.
+    /// Returns an error if the connection has ended, and no message that came before is left.
     pub fn receive(&self, into: &mut Vec<u8>) -> Result<bool, RemoteError> {
         let (mut mail, mut line) = (self.mail(), self.line());
         if mail.whole.is_empty() {

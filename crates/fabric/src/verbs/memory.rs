@@ -15,11 +15,12 @@
 //! | 0 | 8 | where word 0 is |
 //! | 8 | 4 | the device's key for this memory |
 //!
-//! The device checks its own key, the bounds and what is allowed with every packet. It uses keys
-//! again, though; so whoever reaches a region first reads the grant's key from it.
+//! The device checks its own key, the bounds and the allowed operations with every packet. But it
+//! uses keys again. So a peer that reaches a region first reads the grant's key from it.
 //!
-//! **A refusal ends the connection**: the device breaks the queue pair on which somebody asked for
-//! what he may not. Regions that come and go are better read through a connection of their own.
+//! **A refusal ends the connection**: the device breaks the queue pair on which a peer has
+//! requested an operation that is not allowed. Regions that come and go are better read through a
+//! connection of their own.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -37,15 +38,15 @@ use super::resources::{self, Registered, There};
 use crate::memory::{self, Access, Grant, Kind, Memory, Region as _, WORDS_MAX, check_bounds};
 use crate::shm::ShmRegion;
 
-/// Words in front of a region's own.
+/// The number of words in front of a region's own.
 const HEAD: usize = 8;
-/// Bytes of the address in a grant.
+/// The number of bytes of the address in a grant.
 pub(super) const ADDRESS: usize = 12;
-/// A memory's first words of landing, for what is not asked for by the user.
+/// The number of words at the start of a landing memory for reads that are not the user's.
 const ASIDE: usize = 8;
 
-/// A protection domain: what is registered in it can be reached through its connections, and
-/// through no others. One for each database.
+/// A protection domain: memory that is registered in it can be reached only through its
+/// connections. There is one for each database.
 #[derive(Clone)]
 pub struct Domain {
     pub(super) device: Arc<Device>,
@@ -70,11 +71,11 @@ impl Domain {
         })
     }
 
-    /// Another domain of the same device: what is registered there cannot be reached through connections
-    /// of this one, nor the other way round.
+    /// Makes another domain of the same device. Memory that is registered there cannot be reached
+    /// through connections of this one, nor the other way round.
     ///
     /// # Errors
-    /// The device has no more.
+    /// Returns an error if the device has no more.
     pub fn apart(&self) -> io::Result<Domain> {
         Domain::new(&self.device)
     }
@@ -82,7 +83,7 @@ impl Domain {
     /// Registers a region of zeros.
     ///
     /// # Errors
-    /// The system does not lock so much memory, or the device takes no more.
+    /// Returns an error if the system does not lock so much memory, or if the device takes no more.
     pub fn register(&self, words: usize, access: Access) -> io::Result<Region> {
         if !(1..=WORDS_MAX).contains(&words) {
             let text = format!("a region of {words} words; take 1 to {WORDS_MAX}");
@@ -92,11 +93,12 @@ impl Domain {
         Region::new(registered, words, access)
     }
 
-    /// Registers a region that processes of this machine share: the same words are reached both
-    /// ways, and as its grant allows it. The region lives as long as what this returns.
+    /// Registers a region that processes of this machine share: the same words can be reached in
+    /// both ways, as the region's grant allows. The region lives as long as the value that is
+    /// returned.
     ///
     /// # Errors
-    /// As for [`Domain::register`].
+    /// Returns the errors of [`Domain::register`].
     pub fn register_shared(&self, shared: &Arc<ShmRegion>) -> io::Result<Region> {
         let (words, access) = (shared.grant().words(), shared.grant().access());
         let registered = Registered::over(&self.raw, shared, HEAD, allowed(access))?;
@@ -159,17 +161,17 @@ pub struct Remote {
     there: There,
     words: usize,
     access: Access,
-    /// Where the device puts what it reads.
+    /// The memory into which the device puts the words that it reads.
     landing: Arc<Registered>,
-    /// The next free word of it.
+    /// The next free word of that memory.
     next: usize,
-    /// Reads under way: number, place and count of words.
+    /// Reads in progress: number, place and count of words.
     pending: Vec<(u64, usize, usize)>,
-    /// What has been read and not yet been asked for.
+    /// Words that have been read and not been fetched yet.
     gathered: Vec<u64>,
-    /// Something was written, and no proof was asked for since.
+    /// Something was written, and no proof was requested since.
     written: bool,
-    /// A read behind all that was written: when it is complete, that has taken place.
+    /// A read behind all writes: when it is complete, the writes have taken place.
     proof: Option<u64>,
 }
 
@@ -203,8 +205,8 @@ impl Memory for Connection {
 }
 
 impl Connection {
-    /// Reaches a region without a look at its key, for which it would have to wait. So many words
-    /// can be on their way to here at a time.
+    /// Reaches a region without a look at its key, for which it would have to wait. `landing` words
+    /// can be in transit to here at a time.
     pub(super) fn reach_untried(
         &self,
         grant: &Grant,
@@ -242,7 +244,7 @@ impl Remote {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the key that the region has.
+    /// Reads the key of the region.
     fn key(&mut self) -> Result<[u8; 16], RemoteError> {
         let mut line = self.line();
         let id = line.read(&self.landing, 0, 2, self.there)?;
@@ -253,7 +255,7 @@ impl Remote {
         Ok(key.try_into().expect("16 bytes"))
     }
 
-    /// Waits for all reads under way and takes what they have brought.
+    /// Waits for all reads in progress and takes their words.
     fn gather(&mut self) -> Result<(), RemoteError> {
         let (Some((first, ..)), Some((last, ..))) = (self.pending.first(), self.pending.last())
         else {
@@ -269,7 +271,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Forgets what is under way: the line has ended.
+    /// Forgets the reads in progress: the line has ended.
     fn forget(&mut self) {
         self.pending.clear();
         self.gathered.clear();
@@ -327,8 +329,8 @@ impl memory::Remote for Remote {
         self.line().write(words, self.there.behind(HEAD + from))
     }
 
-    /// That the device has acknowledged a write does not mean that it has reached memory; that a
-    /// read behind it is complete does.
+    /// An acknowledgement of the device does not mean that a write has reached memory; the
+    /// completion of a read behind it does.
     fn settle(&mut self) -> Result<bool, RemoteError> {
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         line.poll();

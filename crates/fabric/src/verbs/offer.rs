@@ -1,4 +1,4 @@
-//! Meeting a peer in one exchange: a queue pair and a mailbox of each side, told in one grant.
+//! Meets a peer in one exchange: one grant names a queue pair and a mailbox of a side.
 //!
 //! The address in such a grant, in bytes:
 //!
@@ -14,8 +14,8 @@
 //! | 3 | accepts the acceptor's offer, and says so; may write from here on | |
 //! | 4 | | has heard so; may write from here on |
 //!
-//! Grants travel over a link that has proved who is at its other end, and are of use once. Nothing
-//! here waits: a mailbox that was told just now is not asked for its key.
+//! Grants travel over a link whose peer has proved its identity, and are used once. No call here
+//! waits: the key of a mailbox that was announced just now is not checked.
 
 use std::io;
 
@@ -27,7 +27,7 @@ use super::memory::{ADDRESS, Domain, Region, Remote};
 use super::options::Depths;
 use crate::memory::{Access, Grant, Kind, Region as _};
 
-/// Words of a peer that can be on their way to here.
+/// The number of a peer's words that can be in transit to here.
 const LANDING: usize = 64;
 
 /// A queue pair and a mailbox, for a peer that is not known yet.
@@ -38,23 +38,23 @@ pub struct Offer {
     grant: Grant,
 }
 
-/// What has come of two offers.
+/// The result of two offers.
 #[derive(Debug)]
 pub struct Met {
     /// The mailbox here, which the peer writes.
     pub mailbox: Region,
-    /// The peer's, to be written from here.
+    /// The peer's mailbox, which this side writes.
     pub remote: Remote,
 }
 
 impl Domain {
-    /// Makes a queue pair and a mailbox of so many words, which the peer may write. It takes little
+    /// Makes a queue pair and a mailbox of `words` words, which the peer may write. It takes little
     /// memory besides, and no descriptor, as there may be many: it carries no messages, reads come
-    /// in small pieces, and as much can be on its way as the mailbox holds, or the depths allow if
-    /// that is less.
+    /// in small pieces, and as much can be in transit as the mailbox holds, or as the depths allow
+    /// if that is less.
     ///
     /// # Errors
-    /// The device has no more, or the system does not lock so much memory.
+    /// Returns an error if the device has no more, or if the system does not lock so much memory.
     pub fn offer(&self, words: usize) -> io::Result<Offer> {
         let depths = &self.device.options.depths;
         let small = Depths {
@@ -74,16 +74,17 @@ impl Domain {
 }
 
 impl Offer {
-    /// What the peer needs in order to accept it.
+    /// Returns the grant that the peer needs in order to accept it.
     #[must_use]
     pub fn grant(&self) -> &Grant {
         &self.grant
     }
 
-    /// Connects to the peer, of which this is the grant.
+    /// Connects to the peer that has sent this grant.
     ///
     /// # Errors
-    /// The grant is none of an offer, or the two do not fit together.
+    /// Returns an error if the grant does not come from an offer, or if the two do not fit
+    /// together.
     pub fn accept(self, peer: &Grant) -> Result<Met, RemoteError> {
         let refused = |text: &str| RemoteError::Refused(text.to_owned());
         if peer.kind() != Kind::Verbs || peer.access() != Access::Write {
@@ -94,7 +95,7 @@ impl Offer {
                 "the peer's offer has no address that is known here",
             ));
         };
-        // What is written and not yet taken has to fit into this side's memory for it.
+        // Words that are written and not yet taken have to fit into this side's memory for them.
         let (near, far) = (self.grant.words(), peer.words());
         if near != far {
             return Err(refused(&format!(
@@ -111,7 +112,7 @@ impl Offer {
     }
 }
 
-/// A grant for a region that names a queue pair, too.
+/// Makes a grant for a region that names a queue pair, too.
 pub(super) fn join(region: &Grant, pair: &Address) -> Grant {
     let mut address = region.address().to_vec();
     pair.encode(&mut address);
@@ -119,7 +120,7 @@ pub(super) fn join(region: &Grant, pair: &Address) -> Grant {
     Grant::new(Kind::Verbs, access, words, region.key(), &address)
 }
 
-/// The grant for the region, and the queue pair, of a grant that names both.
+/// Splits a grant that names both a region and a queue pair.
 pub(super) fn part(grant: &Grant) -> Option<(Grant, Address)> {
     let (region, pair) = grant.address().split_at_checked(ADDRESS)?;
     let address = Address::decode(pair)?;

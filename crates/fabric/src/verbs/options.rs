@@ -1,27 +1,28 @@
-//! How an RDMA device is chosen and used, and why there is none.
+//! Options for the choice and the use of an RDMA device, and the reasons why there is none.
 
 use std::io;
 use std::time::Duration;
 
-/// How an RDMA device is chosen and used. The defaults work on InfiniBand and on RoCE v2.
+/// Options for the choice and the use of an RDMA device. The defaults work on InfiniBand and on
+/// RoCE v2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerbsOptions {
-    /// The library that is loaded.
+    /// The name of the library.
     pub library: String,
-    /// The device's name, as `ibv_devices` or `rdma link` shows it; the first one with a port that
-    /// carries, if none.
+    /// The device's name, as `ibv_devices` or `rdma link` shows it; if `None`, the first one with
+    /// an active port.
     pub device: Option<String>,
-    /// The port, from 1 on; the first one that carries, if none.
+    /// The port, from 1 on; if `None`, the first active one.
     pub port: Option<u8>,
-    /// The place in the port's table of the global address that is used. If none: on InfiniBand,
-    /// local addresses are used; on Ethernet, the first address of RoCE v2 that is an IPv4 address,
-    /// then any of RoCE v2, then any.
+    /// The place of the global address in the port's table. If `None`, local addresses are used on
+    /// InfiniBand; on Ethernet, the first address of RoCE v2 that is an IPv4 address, then any of
+    /// RoCE v2, then any.
     pub gid_index: Option<u8>,
-    /// Bytes of a packet's content, 256 to 4096 in powers of two; what the port uses, if none. The
-    /// smaller one of both sides is taken.
+    /// The bytes of a packet's content, 256 to 4096 in powers of two; if `None`, those of the port.
+    /// The smaller value of both sides is used.
     pub mtu: Option<u32>,
-    /// After about this time without a sign of life a connection is lost; up to four times as long
-    /// with some devices. Between 1 ms and 10 minutes.
+    /// The approximate time without a sign of life after which a connection is lost; up to four
+    /// times as long with some devices. Between 1 ms and 10 minutes.
     pub dead_after: Duration,
     /// Sizes of a connection's queues and buffers.
     pub depths: Depths,
@@ -30,31 +31,33 @@ pub struct VerbsOptions {
 /// Sizes of a connection's queues and buffers. All memory of buffers is registered, hence locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depths {
-    /// Reads, writes and messages that may be under way; 8 to 32768.
+    /// The number of reads, writes and messages that may be in progress; 8 to 32768.
     pub sends: u32,
-    /// Messages that the peer may have sent and that were not received here; at most 16384. None
-    /// for a connection that carries no messages; else 4 or more.
+    /// The number of messages that the peer may have sent and that were not received here; at most
+    /// 16384. Zero for a connection that carries no messages; else 4 or more.
     pub receives: u32,
-    /// Bytes of the memory for each of those; longer messages travel in pieces. A multiple of 8.
+    /// The bytes of the memory for each of those; longer messages travel in pieces. A multiple of
+    /// 8.
     pub receive_bytes: u32,
-    /// Reads that the device has on its way at a time, and serves at a time; as many as it can, if
-    /// that is less.
+    /// The number of reads that the device has in transit at a time, and serves at a time; if the
+    /// device supports fewer, its greatest number.
     pub reads: u8,
-    /// Words of a region of a peer that can be on their way to here at a time; 64 or more. Longer
-    /// reads are made in pieces.
+    /// The number of words of a peer's region that can be in transit to here at a time; 64 or more.
+    /// Longer reads are made in pieces.
     pub landing_words: usize,
-    /// Words that are written or sent and not yet taken, 64 or more. Longer ones go in pieces.
+    /// The number of words that are written or sent and not yet taken, 64 or more. Longer ones go
+    /// in pieces.
     pub staging_words: usize,
-    /// The device is asked to tell of every so many writes that they are complete; at most a
-    /// quarter of `sends`.
+    /// The number of writes after which the device is asked for a completion; at most a quarter of
+    /// `sends`.
     pub signal_every: u32,
-    /// Bytes of the longest message, in either direction. A peer that sends a longer one is
-    /// disconnected.
+    /// The length of the longest message in bytes, in either direction. A peer that sends a longer
+    /// one is disconnected.
     pub message_bytes: usize,
 }
 
 impl Default for VerbsOptions {
-    /// Any device, 4 s.
+    /// Returns options for any device, with 4 s.
     fn default() -> VerbsOptions {
         VerbsOptions {
             library: "libibverbs.so.1".to_owned(),
@@ -69,8 +72,8 @@ impl Default for VerbsOptions {
 }
 
 impl Default for Depths {
-    /// 256 sends, 64 receives of 4 KiB, 16 reads, 64 KiB to land in, 256 KiB to send from, messages
-    /// to 64 MiB.
+    /// Returns 256 sends, 64 receives of 4 KiB, 16 reads, 64 KiB to land in, 256 KiB to send from,
+    /// messages to 64 MiB.
     fn default() -> Depths {
         Depths {
             sends: 256,
@@ -85,66 +88,66 @@ impl Default for Depths {
     }
 }
 
-/// Why there is no device to use; the text says what to do.
+/// The reason why there is no device to use; the text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum NoDevice {
-    /// The options contradict themselves.
+    /// The options contradict each other.
     #[error("verbs: {0}")]
     Options(String),
-    /// The library is not there.
+    /// The library is missing.
     #[error(
         "no RDMA device can be used, because libibverbs cannot be loaded ({error}); install it \
          with the part for your device (Debian: libibverbs1 and ibverbs-providers; Fedora: \
          libibverbs), or use another transport"
     )]
     Library {
-        /// What the loader says.
+        /// The error of the loader.
         error: String,
     },
-    /// The kernel does not know of such devices.
+    /// The kernel does not know such devices.
     #[error(
         "no RDMA device can be used, because the kernel offers none ({0}); load the modules of \
          the device and ib_uverbs, or use another transport"
     )]
     Kernel(io::Error),
-    /// There is none.
+    /// There is no device.
     #[error(
         "there is no RDMA device; load the driver of your network card and install its part of \
          libibverbs (Debian: ibverbs-providers), make one in software (`rdma link add rxe0 type \
          rxe netdev eth0`), or use another transport"
     )]
     Missing,
-    /// There is none of this name.
+    /// There is no device of this name.
     #[error("there is no RDMA device {wanted}, but {}; name one of them", there.join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The name that was requested.
         wanted: String,
-        /// What there is.
+        /// The names of the devices.
         there: Vec<String>,
     },
-    /// The system does not let it be opened.
+    /// The system does not allow the device to be opened.
     #[error(
         "the RDMA device {device} cannot be opened ({error}); look whether /dev/infiniband is \
          there and may be read and written"
     )]
     Open {
-        /// Which one.
+        /// The name of the device.
         device: String,
-        /// What the system says.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// No port of it can be used.
+    /// No port of the device can be used.
     #[error("the RDMA device {device} cannot be used: {text}")]
     Port {
-        /// Which one.
+        /// The name of the device.
         device: String,
-        /// What is wrong, and what to do.
+        /// The reason, and what to do.
         text: String,
     },
 }
 
-/// How often a packet is sent before its peer is given up. One more would be the device's greatest
-/// number, which Soft-RoCE takes for ever.
+/// The number of times that a packet is sent before its peer is given up. One more would be the
+/// device's greatest number, which Soft-RoCE takes for ever.
 pub(super) const TRIES: u32 = 7;
 
 impl VerbsOptions {
@@ -201,21 +204,22 @@ impl VerbsOptions {
         Ok(())
     }
 
-    /// The shortest time to wait for an acknowledgement with which `dead_after` is not undercut.
+    /// Returns the code of the shortest time-out for acknowledgements that is not below
+    /// `dead_after`.
     pub(super) fn timeout_code(&self) -> u8 {
-        // The device counts in 4.096 µs, doubled so often.
+        // The device counts in units of 4.096 µs, doubled this many times.
         let whole = |code: u32| Duration::from_nanos((4096 << code) * u64::from(TRIES));
         let code = (1..31).find(|code| whole(*code) >= self.dead_after);
         code.unwrap_or(31) as u8
     }
 }
 
-/// The number that stands for so many bytes of a packet.
+/// Returns the code for this number of bytes of a packet.
 pub(super) fn mtu_code(bytes: u32) -> Option<u8> {
     (1..=5).find(|code| mtu_bytes(*code) == bytes)
 }
 
-/// The bytes of a packet that a number stands for.
+/// Returns the bytes of a packet for a code.
 pub(super) fn mtu_bytes(code: u8) -> u32 {
     128 << code
 }

@@ -1,27 +1,28 @@
-//! Parts of a device as values that give themselves back.
+//! Parts of a device as values that release themselves.
 //!
 //! | value | in | of the library | keeps |
 //! |---|---|---|---|
-//! | [`Context`] | this | a device that is open | |
+//! | [`Context`] | this | an open device | |
 //! | [`Domain`] | this | a protection domain | the context |
 //! | [`Registered`] | `registered` | memory that the device reaches | the domain |
-//! | [`Channel`] | `queue` | where events come | the context |
+//! | [`Channel`] | `queue` | a channel of events | the context |
 //! | [`Queue`] | `queue` | a queue of completions | the channel |
 //! | [`Pair`] | `pair` | a queue pair | its queues, the domain, and the memory that its work names |
 //!
 //! Safety contract, of all these modules:
-//! 1. A pointer of the library is used as long as its value is there, and is given back when that
-//!    is dropped; a value is dropped before those that it keeps.
+//! 1. A pointer of the library is used as long as its value exists, and is released when that is
+//!    dropped; a value is dropped before those that it keeps.
 //! 2. **Memory outlives its use by the device.** Registered memory belongs to its value, or to a
 //!    shared region that the value keeps, and is dropped in this order: the device forgets the
-//!    memory (from then on it refuses whoever asks for it), then the memory is freed, or left to the
-//!    region. If the device will not forget it, it is never freed.
-//! 3. What a queue pair was told to read or write stays registered until that is complete: the pair
-//!    keeps the value. It is itself given back first, and then nothing is under way any more.
+//!    memory (from then on it refuses requests for it), then the memory is freed, or left to the
+//!    region. If the device does not forget it, it is never freed.
+//! 3. Memory that a queue pair was told to read or write stays registered until that is complete:
+//!    the pair keeps the value. The pair itself is released first, and then no work is in progress
+//!    any more.
 //! 4. Registered memory is seen as atomic words only, because the device and its peers read and
 //!    write at any time.
-//! 5. The library's functions may be called from any thread; so all values may be sent. Those
-//!    with state of their own here take `&mut self`.
+//! 5. The library's functions may be called from any thread; so all values may be sent. Those with
+//!    state of their own here take `&mut self`.
 
 #![allow(unsafe_code)]
 
@@ -41,7 +42,7 @@ pub(super) use pair::{Pair, There, Work};
 pub(super) use queue::BATCH;
 pub(super) use registered::Registered;
 
-/// A device that is open.
+/// An open device.
 pub(super) struct Context {
     library: Library,
     raw: NonNull<ffi::Context>,
@@ -54,7 +55,7 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Opens the device that is chosen from the names of all.
+    /// Opens the device that `choose` selects from the names of all.
     pub(super) fn open(
         library: Library,
         choose: impl FnOnce(&[String]) -> Result<usize, NoDevice>,
@@ -90,12 +91,12 @@ impl Context {
         })
     }
 
-    /// The device's name.
+    /// Returns the device's name.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it can.
+    /// Returns its capabilities.
     pub(super) fn attributes(&self) -> io::Result<ffi::DeviceAttributes> {
         // SAFETY: the struct consists of numbers, of which all can be zero.
         let mut attributes: ffi::DeviceAttributes = unsafe { std::mem::zeroed() };
@@ -106,7 +107,7 @@ impl Context {
         Ok(attributes)
     }
 
-    /// What one of its ports is.
+    /// Returns the attributes of one of its ports.
     pub(super) fn port(&self, port: u8) -> io::Result<ffi::PortAttributes> {
         // SAFETY: as above.
         let mut attributes: ffi::PortAttributes = unsafe { std::mem::zeroed() };
@@ -117,7 +118,7 @@ impl Context {
         Ok(attributes)
     }
 
-    /// One of a port's global addresses.
+    /// Returns one of a port's global addresses.
     pub(super) fn gid(&self, port: u8, index: u8) -> io::Result<[u8; 16]> {
         let mut gid = ffi::Gid::default();
         let index = c_int::from(index);
@@ -133,13 +134,13 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: contract 1. Its error would say that something of it is in use still, which
-        // cannot be, and nothing could be done.
+        // SAFETY: contract 1. An error would mean that a part of it is still in use, which cannot
+        // be, and nothing could be done.
         unsafe { (self.library.ibv_close_device)(self.raw.as_ptr()) };
     }
 }
 
-/// A protection domain: queue pairs reach the memory of their own alone.
+/// A protection domain: its queue pairs reach only its own memory.
 pub(super) struct Domain {
     raw: NonNull<c_void>,
     context: Arc<Context>,
@@ -165,7 +166,7 @@ impl Drop for Domain {
     }
 }
 
-/// The result of a function that returns an error's number.
+/// Converts the result of a function that returns an error's number.
 fn checked(number: c_int) -> io::Result<()> {
     match number {
         0 => Ok(()),
@@ -175,7 +176,7 @@ fn checked(number: c_int) -> io::Result<()> {
     }
 }
 
-/// The result of a function that returns a pointer.
+/// Converts the result of a function that returns a pointer.
 fn made<T>(pointer: *mut T) -> io::Result<NonNull<T>> {
     NonNull::new(pointer).ok_or_else(io::Error::last_os_error)
 }

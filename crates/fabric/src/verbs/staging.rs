@@ -1,14 +1,14 @@
-//! Which words of a memory are in use by work under way: the memory as a ring.
+//! The words of a memory that work in progress uses: the memory as a ring.
 
 use std::collections::VecDeque;
 
 /// See the [module](self).
 pub(super) struct Staging {
     words: usize,
-    /// The next free word, and how many are not free.
+    /// The next free word, and the number of words that are not free.
     next: usize,
     used: usize,
-    /// Work and the words that it holds, in its order.
+    /// Work and the number of words that it holds, in its order.
     held: VecDeque<(u64, usize)>,
 }
 
@@ -22,13 +22,13 @@ impl Staging {
         }
     }
 
-    /// Words of the whole ring.
+    /// Returns the number of words of the whole ring.
     pub(super) fn words(&self) -> usize {
         self.words
     }
 
-    /// Where so many words can lie in one piece, and the words at the ring's end that are left out
-    /// for that.
+    /// Returns the place for `words` words in one piece, and the number of words at the ring's end
+    /// that are left out for that.
     fn place(&self, words: usize) -> (usize, usize) {
         match self.next + words > self.words {
             true => (0, self.words - self.next),
@@ -36,13 +36,13 @@ impl Staging {
         }
     }
 
-    /// Whether so many words can be taken.
+    /// Returns `true` if this many words can be taken.
     pub(super) fn has_room(&self, words: usize) -> bool {
         let (_, left_out) = self.place(words);
         words == 0 || self.used + left_out + words <= self.words
     }
 
-    /// Takes words, for which there is room, for a work; returns where they are.
+    /// Takes words, for which there must be room, for a work. Returns their place.
     pub(super) fn take(&mut self, id: u64, words: usize) -> usize {
         if words == 0 {
             return 0;
@@ -54,7 +54,7 @@ impl Staging {
         at
     }
 
-    /// Takes back what work up to this one has held.
+    /// Takes back the words of work up to this one.
     pub(super) fn give_back(&mut self, id: u64) {
         while let Some((held, words)) = self.held.front()
             && *held <= id

@@ -1,4 +1,4 @@
-//! Reading a region of a peer through a connection that is there for nothing else.
+//! Reads a region of a peer through a connection that serves no other purpose.
 //!
 //! | step | visitor | owner |
 //! |---|---|---|
@@ -7,10 +7,10 @@
 //! | 3 | connects ([`Visit::enter`]), and may read | |
 //!
 //! The grant is as in the module `offer`, with the region in the mailbox's place. Grants and
-//! addresses travel over a link that has proved who is at its other end.
+//! addresses travel over a link whose peer has proved its identity.
 //!
-//! The owner does nothing on the connection but look, now and then, whether the visitor is there
-//! still. A visitor has his own: what is refused to him ends nobody else's reads.
+//! The owner does nothing on the connection, except to check now and then if the visitor still
+//! exists. Each visitor has a connection of its own: a refusal ends only its own reads.
 
 use std::fmt;
 use std::io;
@@ -26,7 +26,7 @@ use super::offer::{join, part};
 use super::options::Depths;
 use crate::memory::{Access, Grant};
 
-/// Work that may be under way on the owner's side, where there is next to none.
+/// Depths for the owner's side, where there is next to no work.
 pub(super) const LITTLE: Depths = Depths {
     sends: 8,
     receives: 0,
@@ -38,11 +38,11 @@ pub(super) const LITTLE: Depths = Depths {
     message_bytes: 0,
 };
 
-/// How long a visitor waits for what he reads, at most: he has others whom he can ask, and the device
-/// may take a minute to give an owner up.
+/// The greatest time that a visitor waits for a read: it has other nodes to ask, and the device may
+/// take a minute to give an owner up.
 const READ: Duration = Duration::from_secs(1);
 
-/// A queue pair that is to read a region of a peer.
+/// A queue pair that will read a region of a peer.
 #[derive(Debug)]
 pub struct Visit(Opening);
 
@@ -57,10 +57,10 @@ impl fmt::Debug for Guest {
 }
 
 impl Domain {
-    /// Makes a queue pair that is to read a region of a peer.
+    /// Makes a queue pair that will read a region of a peer.
     ///
     /// # Errors
-    /// The device has no more, or the system does not lock so much memory.
+    /// Returns an error if the device has no more, or if the system does not lock so much memory.
     pub fn visit(&self) -> io::Result<Visit> {
         let depths = Depths {
             receives: 0,
@@ -70,11 +70,12 @@ impl Domain {
         self.open_with(&depths, true).map(Visit)
     }
 
-    /// Lets a visitor read a region of this domain, of which this is the grant; returns what he
-    /// needs for that.
+    /// Lets a visitor read a region of this domain, of which this is the grant. Returns the grant
+    /// that the visitor needs.
     ///
     /// # Errors
-    /// The address is none, the two do not fit together, or the device has no more.
+    /// Returns an error if the address is not valid, if the two do not fit together, or if the
+    /// device has no more.
     pub fn admit(&self, region: &Grant, visitor: &[u8]) -> Result<(Grant, Guest), RemoteError> {
         let refused = |text: &str| RemoteError::Refused(text.to_owned());
         if region.access() != Access::Read {
@@ -91,7 +92,7 @@ impl Domain {
 }
 
 impl Visit {
-    /// What the owner needs in order to let it in.
+    /// Returns the address that the owner needs in order to admit the visitor.
     #[must_use]
     pub fn address(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Address::LEN);
@@ -99,12 +100,13 @@ impl Visit {
         bytes
     }
 
-    /// Connects to the owner, who has answered with this grant, and looks whether the region is
-    /// that of the grant. `is_alive` is asked while a read takes long: if it says no, the region is
-    /// [`Lost`](RemoteError::Lost) at once, and not only when the device has given the owner up.
+    /// Connects to the owner that has answered with this grant, and checks that the region is that
+    /// of the grant. `is_alive` is called while a read takes long: if it returns `false`, the
+    /// region is [`Lost`](RemoteError::Lost) at once, and not only when the device has given the
+    /// owner up.
     ///
     /// # Errors
-    /// The grant is none of a visit, or the region is out of reach.
+    /// Returns an error if the grant does not come from a visit, or if the region is out of reach.
     pub fn enter(
         self,
         grant: &Grant,
@@ -125,16 +127,16 @@ impl Visit {
 }
 
 impl Guest {
-    /// Whether the visitor has gone, as far as is known here: [`Guest::ask`] leads to it.
+    /// Returns `true` if the visitor has gone, as far as is known here: [`Guest::ask`] finds out.
     pub fn has_gone(&mut self) -> bool {
         self.0.poll();
         self.0.check().is_err()
     }
 
-    /// Asks the visitor's device for a sign of life, unless it has been asked and not answered.
+    /// Asks the visitor's device for a sign of life, unless a question is unanswered.
     pub fn ask(&mut self) {
         if self.0.is_idle() {
-            // A failure is kept, for who looks next.
+            // A failure is kept for the next call.
             drop(self.0.touch());
         }
     }

@@ -17,7 +17,7 @@ use super::options::Depths;
 use super::visit::LITTLE;
 use crate::memory::{Access, Grant, Region as _};
 
-/// Words that the writer reads to see that its writes have taken place.
+/// The number of words that the writer reads to see that its writes have taken place.
 const LANDING: usize = 64;
 
 /// A region that one peer may write.
@@ -38,10 +38,10 @@ impl fmt::Debug for Window {
 }
 
 impl Domain {
-    /// A region of so many words that a peer may write, and a queue pair for that.
+    /// Makes a region of `words` words that a peer may write, and a queue pair for that.
     ///
     /// # Errors
-    /// The device has no more, or the system does not lock so much memory.
+    /// Returns an error if the device has no more, or if the system does not lock so much memory.
     pub fn window(&self, words: usize) -> io::Result<Window> {
         let opening = self.open_with(&LITTLE, false)?;
         let region = self.register(words, Access::Write)?;
@@ -54,11 +54,12 @@ impl Domain {
         })
     }
 
-    /// Reaches a peer's window. Returns the answer that the peer waits for before it asks for
-    /// anything, too.
+    /// Reaches a peer's window. Also returns the answer for which the peer waits before it requests
+    /// anything.
     ///
     /// # Errors
-    /// The grant is none of a window, or the two do not fit together.
+    /// Returns an error if the grant does not come from a window, or if the two do not fit
+    /// together.
     pub fn write_to(&self, window: &Grant) -> Result<(Remote, Vec<u8>), RemoteError> {
         let refused = |text: &str| RemoteError::Refused(text.to_owned());
         let lost = |error: io::Error| RemoteError::Lost(error.to_string());
@@ -77,12 +78,12 @@ impl Domain {
 }
 
 impl Window {
-    /// What the writer needs.
+    /// Returns the grant that the writer needs.
     pub(crate) fn grant(&self) -> &Grant {
         &self.grant
     }
 
-    /// The region.
+    /// Returns the region.
     pub(crate) fn region(&self) -> &Region {
         &self.region
     }

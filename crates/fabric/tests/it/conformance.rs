@@ -1,6 +1,6 @@
-//! One suite that every implementation of `Messages` passes, see `suite`; and what TCP alone has to
-//! stand: strangers, see `strangers`, and clients that block, see `caller`; and shared memory: peers
-//! that are killed or stopped, see `shm`, and what looking costs, see `looking`.
+//! One suite that every implementation of `Messages` passes, see `suite`. Cases for TCP alone:
+//! strangers, see `strangers`, and clients that block, see `caller`. Cases for shared memory: peers
+//! that are killed or stopped, see `shm`, and the cost of looking, see `looking`.
 
 mod caller;
 mod looking;
@@ -59,7 +59,7 @@ conform! {
     closing_sends_what_was_taken
     a_link_closed_before_it_is_up_sends_what_was_taken
     nothing_arrives_on_a_link_that_was_closed_here
-    nobody_is_there
+    a_missing_node_is_not_reached
     a_node_does_not_connect_to_itself
     a_peer_that_dies_takes_its_links_down
     a_node_that_comes_back_is_reached_again

@@ -1,5 +1,5 @@
-//! One suite that every kind of memory passes, see `suite`; and what memory shared by processes
-//! has to stand besides, see `shm`; and windows, see `windows`.
+//! One suite that every kind of memory passes, see `suite`; further cases for memory shared by
+//! processes, see `shm`; and windows, see `windows`.
 
 mod shm;
 pub(crate) mod suite;

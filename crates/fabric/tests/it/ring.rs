@@ -1,4 +1,4 @@
-//! Rings by themselves, over memory of this process that can be cut off, spoilt, and be late.
+//! Rings by themselves, over memory of this process that can be cut off, damaged, and late.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Words for Near {
 }
 
 /// The peer's view of it. After `left` words nothing is written any more, as if the writer had been
-/// killed there. With `late`, writes are there only when that is asked for the second time.
+/// killed there. With `late`, writes arrive only at the second request for them.
 #[derive(Debug)]
 struct Far {
     to: Near,
@@ -106,7 +106,7 @@ impl Remote for Far {
 
 type End = Rings<Near, Far>;
 
-/// Two ends, and their mailboxes.
+/// Returns two ends, and their mailboxes.
 fn pair(rings: [usize; 2]) -> ([End; 2], [Near; 2]) {
     let [a, b] = rings.map(Near::new);
     let ends = [
@@ -117,11 +117,11 @@ fn pair(rings: [usize; 2]) -> ([End; 2], [Near; 2]) {
 }
 
 fn bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
-    // Bytes that look like indicators, and like nothing, are common.
+    // Bytes that look like indicators, and zeros, are common.
     (0..len).map(|_| rng.u8(..) % 3).collect()
 }
 
-/// Receives all that has come, in pieces of at most so many bytes.
+/// Receives all bytes that have come, in pieces of at most `piece` bytes.
 fn receive_all(end: &mut End, piece: usize) -> Result<Vec<u8>, RingError> {
     let mut got = Vec::new();
     loop {
@@ -135,7 +135,7 @@ fn receive_all(end: &mut End, piece: usize) -> Result<Vec<u8>, RingError> {
     }
 }
 
-/// The table of the module's description, byte by byte.
+/// The record has the bytes of the table in the module's description.
 #[test]
 fn a_record_is_as_the_format_says() {
     let ([mut a, mut b], [_, mailbox]) = pair([64, 64]);
@@ -215,7 +215,7 @@ fn a_full_ring_has_room_again_when_it_was_read() {
     }
 }
 
-/// Whatever a peer that was killed has written in part is not taken, nor is it waited for.
+/// The part of a record that a killed peer has written is neither taken nor waited for.
 #[test]
 fn a_writer_that_ends_after_any_store_leaves_no_torn_record() {
     let mut rng = Rng::with_seed(3);
@@ -240,7 +240,7 @@ fn a_writer_that_ends_after_any_store_leaves_no_torn_record() {
     }
 }
 
-/// The same from the other side: who waits for room that a dead peer does not give can sleep.
+/// A side that waits for room that a dead peer does not give can sleep.
 #[test]
 fn a_reader_that_ends_leaves_a_writer_that_can_sleep() {
     let ([mut a, _], _) = pair([48, 48]);
@@ -275,7 +275,7 @@ fn garbage_is_found() {
     }
 }
 
-/// What a peer sent before its memory went away is read, and then the end is told.
+/// The bytes that a peer sent before its memory went away are read, and then the end is reported.
 #[test]
 fn what_has_come_outlives_the_peer_s_memory() {
     let shm = Shm::default();
@@ -316,7 +316,7 @@ impl Near {
 }
 
 #[test]
-fn whatever_a_peer_writes_ends_its_own_stream_at_most() {
+fn garbage_from_a_peer_ends_its_own_stream_at_most() {
     for seed in 0..3_000 {
         let mut rng = Rng::with_seed(seed);
         let spoilt: Vec<u8> = (0..rng.usize(..300)).map(|_| rng.u8(..)).collect();
@@ -369,7 +369,8 @@ fn who_sleeps_for_room_gets_a_bell_for_it_and_others_do_not() {
     }
 }
 
-/// Memory whose writes are late: nobody sleeps before he is known to, and bells come in the end.
+/// With memory whose writes are late, no side sleeps before its sleep is known, and bells come in
+/// the end.
 #[test]
 fn bells_are_not_lost_when_writes_are_late() {
     let [at_a, at_b] = [Near::new(64), Near::new(64)];
@@ -391,8 +392,8 @@ fn bells_are_not_lost_when_writes_are_late() {
     assert_eq!(receive_all(&mut b, 9).unwrap(), b"x");
 }
 
-/// Who says that he sleeps, and finds something by looking before he does, may get a bell for that sleep,
-/// which he does not need. The next one is another sleep, with a bell of its own.
+/// A side that announces a sleep, and finds something by looking before it sleeps, may get a bell
+/// for that sleep, which it does not need. The next sleep is another one, with a bell of its own.
 #[test]
 fn a_bell_for_a_sleep_that_was_not_begun_is_none_for_the_next_one() {
     let [at_a, at_b] = [Near::new(64), Near::new(64)];
@@ -411,7 +412,7 @@ fn a_bell_for_a_sleep_that_was_not_begun_is_none_for_the_next_one() {
     };
     let falls_asleep = |rings: &mut Rings<_, _>| (0..10).any(|_| rings.sleep(Until::Come).unwrap());
     assert_eq!(b.sleep(Until::Come), Ok(false), "it is not known yet");
-    // With this it becomes known.
+    // This makes it known.
     b.send(b"0").unwrap();
     rings(&mut b);
     a.send(b"1").unwrap();
@@ -428,7 +429,7 @@ fn a_bell_for_a_sleep_that_was_not_begun_is_none_for_the_next_one() {
 }
 
 /// A side of a connection on a thread of its own, over memory that processes share. It sleeps
-/// whenever there is nothing, and nothing but a bell wakes it.
+/// whenever there is nothing to do, and only a bell wakes it.
 struct Sleeper<N, F> {
     rings: Rings<N, F>,
     bell: Receiver<()>,
@@ -438,12 +439,12 @@ struct Sleeper<N, F> {
 impl<N: Words, F: Remote> Sleeper<N, F> {
     fn ring(&mut self) {
         if self.rings.must_ring().unwrap() {
-            // The other one may have ended already.
+            // The other side may have ended already.
             self.other.send(()).unwrap_or_default();
         }
     }
 
-    /// Waits for something to come, or for room.
+    /// Waits for bytes to come, or for room.
     fn wait(&mut self, until: Until) {
         if self.rings.sleep(until).unwrap() {
             let rung = self.bell.recv_timeout(Duration::from_secs(20));

@@ -1,4 +1,4 @@
-//! The simulated network: what it promises under faults, and that a seed is all there is.
+//! The simulated network: its promises under faults, and the same run for the same seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use fastrand::Rng;
 const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
 
-/// No number of a message has so many bytes.
+/// A text that is longer than any number of a message.
 const PROBE: &[u8] = b"are you there?";
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// What an endpoint has received: `up`, messages, or why it is down.
+/// Returns the events of an endpoint: `up`, messages, or the reason why it is down.
 fn receive(end: &mut Endpoint) -> Vec<(Link, String)> {
     let mut inbox = Inbox::default();
     end.receive(&mut inbox);
@@ -36,12 +36,12 @@ fn receive(end: &mut Endpoint) -> Vec<(Link, String)> {
         .collect()
 }
 
-/// The texts alone.
+/// Returns the texts alone.
 fn texts(end: &mut Endpoint) -> Vec<String> {
     receive(end).into_iter().map(|(_, text)| text).collect()
 }
 
-/// Two nodes with a link, and its ends.
+/// Returns two nodes with a link, and its ends.
 fn pair(seed: u64, options: Options) -> (Network, Endpoint, Endpoint, [Link; 2]) {
     let network = Network::new(seed, options);
     let (mut a, mut b) = (network.endpoint(A), network.endpoint(B));
@@ -100,7 +100,7 @@ fn a_partition_delays_and_loses_nothing_when_it_heals() {
     network.heal_between(B, A);
     network.advance(ms(5001));
     assert_eq!(texts(&mut b), ["1", "2", "3"]);
-    // What had been doomed lives on.
+    // The links that would have been given up live on.
     network.advance(ms(60_000));
     assert!(!a.is_ready() && !b.is_ready());
     say(&mut a, at_a, &["4"]);
@@ -126,7 +126,7 @@ fn a_long_partition_takes_links_down_at_both_ends() {
             let told = texts(end);
             assert!(told.len() == 1 && told[0].starts_with("down: "), "{told:?}");
         }
-        // Whoever connects meanwhile gives up.
+        // An endpoint that connects meanwhile gives up.
         let link = a.connect(B);
         network.advance(begun + ms(20_000));
         assert_eq!(receive(&mut a), [(link, "down: nobody answers".to_owned())]);
@@ -138,7 +138,7 @@ fn a_long_partition_takes_links_down_at_both_ends() {
     }
 }
 
-/// A connection that breaks, or an end that crashes, delivers a beginning: sometimes nothing,
+/// A connection that breaks, or an end that crashes, delivers a prefix: sometimes nothing,
 /// sometimes all.
 #[test]
 fn a_beginning_arrives_of_what_is_on_its_way() {
@@ -202,7 +202,7 @@ fn a_crashed_node_refuses_or_keeps_silent_and_comes_back() {
         let mut b = network.restart(B);
         network.advance(begun + limit + ms(100));
         let told = receive(&mut a);
-        // A machine that is there again says that it knows nothing.
+        // A machine that comes back says that it knows nothing.
         assert_eq!(told.iter().any(|(on, _)| *on == at_a), silent == 1.0);
         assert!(!told.iter().any(|(_, text)| text == "up"), "{told:?}");
         let link = a.connect(B);
@@ -247,20 +247,22 @@ fn a_slow_direction_takes_its_time_and_fills_up() {
     assert_eq!(texts(&mut b).len(), 2);
 }
 
-/// A storm: nodes and clients that talk while everything goes wrong. Returns all that happened, and
-/// checks what every link promises.
+/// A storm: nodes and clients that talk while all faults occur. Records all events, and checks the
+/// promises of every link.
 struct Storm {
     network: Network,
     rng: Rng,
     ends: BTreeMap<Place, Endpoint>,
-    /// How many messages were flushed on a link that was made here; each says how many before it.
+    /// The number of messages that were flushed on a link that was made here; each contains the
+    /// number of those before it.
     sent: BTreeMap<Link, u32>,
-    /// Of each link of each incarnation: whether it is up, and how many messages have come.
+    /// For each link of each incarnation: `true` if it is up, and the number of messages that have
+    /// come.
     seen: BTreeMap<Link, (bool, u32)>,
     down: BTreeMap<Link, String>,
-    /// Links that are up as far as those know who have them.
+    /// Links that are up as far as their owners know.
     live: BTreeMap<Link, Place>,
-    /// Those on which a probe has come.
+    /// Links on which a probe has come.
     probed: BTreeSet<Link>,
     history: Vec<String>,
 }
@@ -307,7 +309,7 @@ impl Storm {
         NodeId(self.rng.u16(1..=4))
     }
 
-    /// Somebody connects, talks, or hangs up.
+    /// Lets a participant connect, talk, or hang up.
     fn talk(&mut self) {
         let to = self.node();
         let place = self.place();
@@ -326,7 +328,7 @@ impl Storm {
         for _ in 0..self.rng.u32(1..10) {
             let link = mine[self.rng.usize(..mine.len())];
             let sent = self.sent.get_mut(&link).unwrap();
-            // Of those of others it takes nothing.
+            // The endpoint takes no messages on links of others.
             if end.send(link, &sent.to_le_bytes()).is_ok() {
                 *sent += 1;
             }
@@ -407,8 +409,8 @@ impl Storm {
         self.history
     }
 
-    /// After the faults nobody is left in doubt: links that are up at one end are up at the other,
-    /// and new ones can be made.
+    /// Ends the faults. Afterwards no participant is in doubt: links that are up at one end are up
+    /// at the other, and new ones can be made.
     fn calm_down(&mut self) {
         self.network.heal();
         for id in (1..=4).map(NodeId) {
@@ -426,7 +428,7 @@ impl Storm {
         self.wait();
         for (&link, place) in &self.live {
             let end = self.ends.get_mut(place).unwrap();
-            // One that was closed here takes nothing, and is on its way down.
+            // A link that was closed here takes nothing, and is about to go down.
             let _ = end.send(link, PROBE);
             end.flush();
         }
@@ -459,7 +461,7 @@ fn links_keep_their_promises_in_a_storm() {
             }
         }
     }
-    // All that can go wrong has.
+    // Every possible failure has happened.
     for why in [
         "closed here",
         "peer closed",

@@ -1,9 +1,9 @@
-//! Real verbs: what every kind of memory has to stand, see `memory`; reads through a connection of
-//! their own, see `visit`; windows, see `window`; messages, see `mail` and `ring`; and peers that die or are stopped, see
-//! `death`.
+//! Real verbs: the cases of every kind of memory, see `memory`; reads through a connection of their
+//! own, see `visit`; windows, see `window`; messages, see `mail` and `ring`; and peers that die or
+//! are stopped, see `death`.
 //!
-//! They need an RDMA device. `cargo xtask rdma` runs them in a machine that has one, where a missing
-//! one is a failure; elsewhere they say that there is none, and pass.
+//! The tests need an RDMA device. `cargo xtask rdma` runs them in a machine that has one, where a
+//! missing device is a failure; elsewhere they report that there is none, and pass.
 
 mod death;
 mod device;
@@ -15,9 +15,9 @@ mod ring;
 mod visit;
 mod window;
 
-/// Makes a test of each case of the suite for one-sided access, but for one that does not hold here: a
-/// device may read when a read is begun, not when it is finished. `memory` has the same case in another
-/// order.
+/// Makes a test of each case of the suite for one-sided access, except for one that does not hold
+/// here: a device may read when a read is begun, not when it is finished. `memory` has the same
+/// case in another order.
 macro_rules! conform {
     ($($case:ident)*) => {
         mod over_verbs {

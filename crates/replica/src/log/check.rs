@@ -1,4 +1,4 @@
-//! What recovery would find in a log, without changing anything.
+//! Finds what recovery would find in a log, without changing anything.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,32 +18,32 @@ use super::state::State;
 pub struct Cut {
     /// The file.
     pub path: PathBuf,
-    /// Where in it.
+    /// The offset in the file.
     pub offset: u64,
-    /// How much lies there.
+    /// The length of the unfinished write.
     pub bytes: u64,
 }
 
-/// What a log holds.
+/// The contents of a log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogReport {
-    /// Whose log it is.
+    /// The Raft id of the member whose log it is.
     pub raft_id: u64,
-    /// How many segments it has.
+    /// The number of segments.
     pub segments: u64,
-    /// Bytes of them, room that was set aside not counted.
+    /// The size of the segments in bytes, without the space set aside.
     pub bytes: u64,
-    /// The last entry that was removed, and its term: the first that is there is the next one.
+    /// The last entry that was removed, and its term. The next entry is the first one in the log.
     pub floor: (u64, u64),
     /// The last entry, and its term.
     pub last: (u64, u64),
     /// Raft's term, vote and commit.
     pub hard: HardState,
-    /// Who the members are, and since which entry.
+    /// The members, and the entry since which they are the members.
     pub members: (u64, ConfState),
-    /// What would be cut off.
+    /// The write that recovery would cut off.
     pub cut: Option<Cut>,
-    /// Segments of a removal that a crash has undone; recovery removes them.
+    /// Segments whose removal a crash has undone; recovery removes them.
     pub stray: Vec<PathBuf>,
 }
 
@@ -54,17 +54,18 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// The entries.
+    /// Returns the entries.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
         let all = self.state.floor.0 + 1..=self.state.last();
         all.filter_map(|index| self.state.entry(index))
     }
 
-    /// Puts the log and a snapshot together, as [`super::Log::recover_snapshot`] does; returns
-    /// whether the log would be replaced by it.
+    /// Joins the log and a snapshot, as [`super::Log::recover_snapshot`] does. Returns `true` if
+    /// the snapshot would replace the log.
     ///
     /// # Errors
-    /// The snapshot is older than what was removed from the log, or there is none.
+    /// Returns an error if the snapshot is older than the entries that were removed from the log,
+    /// or if there is none.
     pub(crate) fn join(
         &mut self,
         dir: &Path,
@@ -86,7 +87,8 @@ impl Checked {
     }
 }
 
-/// Entries that were removed must be in a snapshot, whose index is `snapshot`; 0: there is none.
+/// Checks that the snapshot contains the entries that were removed. `snapshot` is its index; 0
+/// means that there is none.
 pub(super) fn lacks_snapshot(dir: &Path, floor: u64, snapshot: u64) -> Result<(), LogError> {
     if snapshot >= floor {
         return Ok(());
@@ -97,8 +99,8 @@ pub(super) fn lacks_snapshot(dir: &Path, floor: u64, snapshot: u64) -> Result<()
     })
 }
 
-/// Reads the log in `dir`, if there is one. `progress` is told how many bytes have been read, of how
-/// many.
+/// Reads the log in `dir`, if there is one. `progress` is called with the number of bytes that have
+/// been read and with their total.
 pub(crate) fn check(
     disk: &Arc<dyn Disk>,
     dir: &Path,
@@ -137,7 +139,7 @@ fn cut(last: &Last) -> Result<Option<Cut>, LogError> {
     let mut rest = vec![0; (size - offset) as usize];
     let read = last.file.read_exact_at(&mut rest, offset);
     read.map_err(LogError::io("read", path))?;
-    // Behind it there is room that was set aside.
+    // The rest is space set aside.
     let bytes = rest
         .iter()
         .rposition(|&byte| byte != 0)

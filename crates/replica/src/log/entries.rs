@@ -1,38 +1,38 @@
-//! Entries in memory, in blocks: neither growing nor losing its beginning moves them, so that a long
-//! log costs no pause.
+//! Entries in memory, in blocks. Entries do not move when the log grows or loses its beginning, so
+//! that a long log causes no pause.
 
 use std::collections::VecDeque;
 
 use raft::eraftpb::Entry;
 
-/// Entries of a block.
+/// Entries in a block.
 const BLOCK: usize = 1024;
-/// Bytes that an entry is taken to have besides its data.
+/// The overhead in bytes that is counted for an entry besides its data.
 const OVERHEAD: u64 = 24;
 
-/// Blocks that are given back at a time.
+/// The number of blocks that are freed at a time.
 const GIVEN_BACK: usize = 2;
 
-/// Entries that follow one another, and the bytes of those that are still there.
+/// Consecutive entries, and the bytes of those that have not been dropped.
 #[derive(Clone, Debug)]
 struct Block {
     entries: Vec<Entry>,
     bytes: u64,
 }
 
-/// A queue of entries that is read anywhere; see the module's description.
+/// A queue of entries with access to any of them; see the module's description.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entries {
-    /// All but the last one are full; none is empty.
+    /// All blocks but the last one are full; no block is empty.
     blocks: VecDeque<Block>,
-    /// Entries of the first block that were dropped; their places are empty.
+    /// The number of entries of the first block that were dropped; their places are empty.
     dropped: usize,
     bytes: u64,
-    /// Blocks whose memory is to be given back, a little at a time.
+    /// Blocks whose memory is still to be freed, a little at a time.
     gone: Vec<Block>,
 }
 
-/// What an entry counts for where bytes are limited.
+/// Returns the bytes for which an entry counts where bytes are limited.
 pub(super) fn bytes_of(entry: &Entry) -> u64 {
     (entry.data.len() + entry.context.len()) as u64 + OVERHEAD
 }
@@ -43,7 +43,7 @@ impl Entries {
         self.blocks.len().saturating_sub(1) * BLOCK + last - self.dropped
     }
 
-    /// Bytes of all entries, as [`bytes_of`] counts.
+    /// Returns the bytes of all entries, as [`bytes_of`] counts.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -57,7 +57,7 @@ impl Entries {
         self.blocks.back()?.entries.last()
     }
 
-    /// The entries from a place on.
+    /// Returns the entries from a place on.
     pub(super) fn from(&self, place: usize) -> impl Iterator<Item = &Entry> {
         (place..self.len()).filter_map(|place| self.get(place))
     }
@@ -95,7 +95,7 @@ impl Entries {
         }
     }
 
-    /// Drops the first `count` entries, which costs little however many they are.
+    /// Drops the first `count` entries. The cost is small for any count.
     pub(super) fn drop_front(&mut self, count: usize) {
         let mut count = count.min(self.len());
         while count > 0 {
@@ -118,14 +118,14 @@ impl Entries {
         }
     }
 
-    /// Gives a little of the memory back that dropped entries had.
+    /// Frees a part of the memory of dropped entries.
     pub(super) fn give_back(&mut self) {
         self.gone
             .truncate(self.gone.len().saturating_sub(GIVEN_BACK));
     }
 
-    /// How many of the first entries must go for no more than so many bytes to be left; no more than
-    /// `most` are looked at.
+    /// Returns the number of entries that must be dropped from the front so that at most `bytes`
+    /// are left. Looks at no more than `most` entries.
     pub(super) fn count_beyond(&self, bytes: u64, most: usize) -> usize {
         let (mut count, mut left) = (0, self.bytes);
         while left > bytes && count < most.min(self.len()) {
@@ -137,7 +137,7 @@ impl Entries {
 }
 
 impl PartialEq for Entries {
-    /// However they lie in blocks.
+    /// Compares the entries; the division into blocks does not matter.
     fn eq(&self, other: &Entries) -> bool {
         self.len() == other.len() && self.from(0).eq(other.from(0))
     }
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// Against a plain queue, over block ends.
+    /// Compares the queue with a plain one, across the ends of blocks.
     #[test]
     fn it_is_a_queue() {
         let mut random = fastrand::Rng::with_seed(5);

@@ -1,31 +1,32 @@
-//! What can go wrong.
+//! Errors of the log.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why the log cannot be read or written.
+/// The reason why the log cannot be read or written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LogError {
-    /// The operating system reports an error; nothing is lost by it, and the same may be tried again.
+    /// The operating system reports an error. Nothing is lost, and the operation may be tried
+    /// again.
     #[error("cannot {action} {}: {source}{}", path.display(), advice(source))]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// On which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: Arc<io::Error>,
     },
-    /// The log can no longer be written: nobody knows what a write or sync that failed has left.
+    /// The log can no longer be written: the effect of a failed write or sync is not known.
     #[error(
         "the log cannot be written any more: {reason}. Repair or free the disk and start this \
          member again; the others go on without it"
     )]
     Failed {
-        /// What happened to which file.
+        /// The operation and the file that failed.
         reason: Arc<str>,
-        /// Whether there was no space left.
+        /// `true` if the disk had no space.
         full: bool,
     },
     /// Data that was durable is damaged.
@@ -37,12 +38,12 @@ pub enum LogError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// The offset of the damage.
         offset: u64,
-        /// What is wrong there.
+        /// The kind of damage.
         what: String,
     },
-    /// Something that the log needs is not there.
+    /// A part that the log needs is missing.
     #[error(
         "{} lacks {what}. Put it back, or move this member's data elsewhere and add the node again, \
          so that it gets a copy from the others",
@@ -51,7 +52,7 @@ pub enum LogError {
     Missing {
         /// The directory.
         path: PathBuf,
-        /// What is missing.
+        /// The part that is missing.
         what: String,
     },
     /// The log was written by a newer release.
@@ -71,7 +72,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// Whether there is no space left.
+    /// Returns `true` if the disk has no space.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
@@ -81,13 +82,14 @@ impl LogError {
         }
     }
 
-    /// Whether what was not made durable is still there to be, by the same call again.
+    /// Returns `true` if the data that was not made durable is kept, so that the same call can be
+    /// tried again.
     #[must_use]
     pub fn may_retry(&self) -> bool {
         matches!(self, LogError::Io { .. })
     }
 
-    /// For `map_err` on operations on `path`.
+    /// Makes an error for `map_err` on operations on `path`.
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LogError {
         let path = path.to_owned();
         move |source| LogError::Io {
@@ -105,7 +107,7 @@ impl LogError {
         }
     }
 
-    /// The same, once and for all.
+    /// Makes the error final: the log cannot be written any more.
     pub(super) fn into_failed(self) -> LogError {
         let (reason, full) = (self.to_string().into(), self.is_full());
         LogError::Failed { reason, full }

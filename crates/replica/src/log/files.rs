@@ -1,4 +1,4 @@
-//! The segments: writing, going on in the next one, removing old ones.
+//! The segments: writes them, goes on in the next one, and removes old ones.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -12,7 +12,7 @@ use super::error::LogError;
 use super::format::{self, ALIGN, DRAFT, FRAME_HEADER, SegmentHeader, name};
 use super::record::{self, Start};
 
-/// Where a log lies.
+/// The place of a log.
 pub(super) struct Place {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
@@ -30,20 +30,20 @@ impl Place {
     }
 }
 
-/// Why something was not written.
+/// The reason why a frame was not written.
 pub(super) enum WriteError {
-    /// The log is as it was; the same may be tried again.
+    /// The log is unchanged; the write may be tried again.
     Again(LogError),
-    /// Nobody knows what the log is.
+    /// The state of the log on disk is not known.
     Final(LogError),
 }
 
-/// Room for a frame's header.
+/// Returns a frame that has only space for its header.
 pub(super) fn empty_frame() -> Vec<u8> {
     vec![0; FRAME_HEADER]
 }
 
-/// The same, in memory that was used before unless it is much.
+/// Does the same in memory that was used before, unless that is much.
 pub(super) fn empty_frame_in(mut frame: Vec<u8>) -> Vec<u8> {
     frame.clear();
     frame.shrink_to(4 << 20);
@@ -59,13 +59,14 @@ pub(super) struct Older {
     pub(super) bytes: u64,
 }
 
-/// How much of the current segment a frame may take.
+/// The part of the current segment that a frame may use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Space {
     /// All but [`RESERVED`].
     Ordinary,
-    /// All. This is for the short frames after which older segments can be removed: when there is no space
-    /// for another segment, they can still be written, and what they free is space for it.
+    /// All of it. This is for the short frames after which older segments can be removed. They can
+    /// still be written when the disk has no space for another segment, and the space that they
+    /// free can hold one.
     Reserved,
 }
 
@@ -76,9 +77,9 @@ const RESERVED: usize = 256;
 pub(super) struct Current {
     pub(super) file: Box<dyn DiskFile>,
     pub(super) header: SegmentHeader,
-    /// Where the next frame goes.
+    /// The place of the next frame.
     pub(super) end: u64,
-    /// How far it may go.
+    /// The limit for frames.
     pub(super) size: u64,
     pub(super) max: u64,
 }
@@ -97,7 +98,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Goes on behind what was recovered.
+    /// Goes on behind the recovered frames.
     pub(super) fn resume(
         place: &Place,
         older: VecDeque<Older>,
@@ -129,8 +130,8 @@ impl Files {
         Ok(Files::resume(place, VecDeque::new(), current, 2))
     }
 
-    /// Writes a frame, whose payload lies behind room for its header, and makes it durable. `max`:
-    /// the greatest index of its entries; `start`: what the log says without it.
+    /// Writes a frame, whose payload lies behind space for its header, and makes it durable. `max`
+    /// is the greatest index of its entries; `start` is the state of the log without it.
     pub(super) fn write(
         &mut self,
         frame: &mut Vec<u8>,
@@ -184,7 +185,7 @@ impl Files {
         Ok(())
     }
 
-    /// Says in the current segment that the log goes on in the next, which is there.
+    /// Writes to the current segment that the log goes on in the next one, which exists already.
     fn end_segment(&mut self) -> Result<(), WriteError> {
         let current = &mut self.current;
         let mut frame = empty_frame();
@@ -195,22 +196,22 @@ impl Files {
             .file
             .write_and_sync(&[IoSlice::new(&frame)], current.end);
         current.end += frame.len() as u64;
-        // Room that is left over reads as the end, whether or not it goes away.
+        // Space that is left over reads as the end, even if it cannot be removed.
         let _ = current.file.set_size(current.end);
         written.map_err(|error| WriteError::Final(self.error("write and sync", error)))
     }
 
-    /// The older segments say nothing that counts any more.
+    /// Notes that no record in the older segments counts any more.
     pub(super) fn forget_older(&mut self) {
         self.older.iter_mut().for_each(|older| older.max = 0);
     }
 
-    /// Whether a segment can go when entries up to `floor` have gone.
+    /// Returns `true` if a segment can be removed when the entries up to `floor` have been removed.
     pub(super) fn has_below(&self, floor: u64) -> bool {
         self.older.front().is_some_and(|older| older.max <= floor)
     }
 
-    /// Removes the segments that can go. Those that come back after a crash do no harm.
+    /// Removes the segments that are not needed. Those that come back after a crash do no harm.
     pub(super) fn remove_below(&mut self, floor: u64) -> Result<(), WriteError> {
         while self.has_below(floor) {
             let path = self.dir.join(name(self.older[0].segment));
@@ -222,7 +223,7 @@ impl Files {
         Ok(())
     }
 
-    /// Bytes of all segments, without room that was set aside.
+    /// Returns the bytes of all segments, without the space set aside.
     pub(super) fn bytes(&self) -> u64 {
         self.older.iter().map(|older| older.bytes).sum::<u64>() + self.current.end
     }
@@ -232,18 +233,19 @@ impl Files {
     }
 }
 
-/// Bytes that a segment needs behind its ordinary frames: those that are reserved, and its end.
+/// Returns the bytes that a segment needs behind its ordinary frames: those that are reserved, and
+/// its end.
 fn behind_frames(align: usize) -> usize {
     RESERVED.next_multiple_of(align) + (FRAME_HEADER + 1).next_multiple_of(align)
 }
 
-/// What frames of new segments are aligned to.
+/// Returns the alignment of frames in new segments.
 fn alignment(disk: &dyn Disk) -> u32 {
     disk.alignment().max(ALIGN) as u32
 }
 
-/// Makes a segment, with room for a frame of `length` bytes at least. Until it has its name, nothing
-/// has happened.
+/// Makes a segment with space for a frame of at least `length` bytes. The log is unchanged until
+/// the segment has its name.
 fn begin(
     place: &Place,
     header: SegmentHeader,
@@ -252,7 +254,8 @@ fn begin(
 ) -> Result<Current, WriteError> {
     let draft = place.dir.join(DRAFT);
     let current = draft_segment(place, &draft, header, start, length).map_err(|error| {
-        // What stays behind is removed before the next one, or at the next start.
+        // A draft that cannot be removed is removed before the next one is made, or at the next
+        // start.
         let _ = place.disk.remove(&draft);
         WriteError::Again(error)
     })?;

@@ -1,8 +1,8 @@
 //! The bytes of a log.
 //!
 //! The segments are `log-0000000001`, `log-0000000002`, …; the next one is made under the name
-//! `log.new`. A segment is a header and frames; zeros behind the last frame are room set aside.
-//! Integers are little-endian.
+//! `log.new`. A segment consists of a header and frames. The zeros behind the last frame are space
+//! set aside. Integers are little-endian.
 //!
 //! Segment header, 64 bytes:
 //!
@@ -30,28 +30,28 @@
 //!
 //! Invariants:
 //! 1. A segment's header and first frame are durable before it has its name.
-//! 2. A segment that is followed by one with a second frame has an end, which is durable: a log whose
-//!    last segment has an end lacks one.
-//! 3. Behind the last frame of the last segment there are zeros, or what is left of a write that a
+//! 2. A segment that is followed by a segment with a second frame has an end, which is durable: if
+//!    the last segment of a log has an end, a segment is missing.
+//! 3. Behind the last frame of the last segment there are zeros, or the rest of a write that a
 //!    crash has torn. Opening the log removes that.
 
 pub(super) const VERSION: u32 = 1;
 pub(super) const SEGMENT_HEADER: usize = 64;
 pub(super) const FRAME_HEADER: usize = 24;
-/// The least alignment.
+/// The minimum alignment.
 pub(super) const ALIGN: usize = 8;
 const SEGMENT_MAGIC: [u8; 8] = *b"KUMIKIRL";
 const FRAME_MAGIC: [u8; 4] = *b"KRLF";
 
-/// The name while a segment is made.
+/// The name of a segment that is being made.
 pub(super) const DRAFT: &str = "log.new";
 
-/// The name of a segment.
+/// Returns the name of a segment.
 pub(super) fn name(segment: u64) -> String {
     format!("log-{segment:010}")
 }
 
-/// The number in a segment's name.
+/// Returns the number in a segment's name.
 pub(super) fn parse(file: &str) -> Option<u64> {
     let number = file.strip_prefix("log-")?.parse().ok()?;
     (name(number) == file).then_some(number)
@@ -67,7 +67,7 @@ pub(super) struct SegmentHeader {
     pub(super) sequence: u64,
 }
 
-/// Why bytes are no segment header.
+/// The reason why bytes are not a segment header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadHeader {
     Damaged,
@@ -116,20 +116,20 @@ impl SegmentHeader {
         }
     }
 
-    /// Where the first frame begins.
+    /// Returns the offset of the first frame.
     pub(super) fn first(&self) -> usize {
         SEGMENT_HEADER.next_multiple_of(self.align as usize)
     }
 
-    /// What the checksums of frames begin with.
+    /// Returns the seed of the checksums of frames.
     pub(super) fn seed(&self) -> u32 {
         let seed = crc32c::crc32c(&self.salt.to_le_bytes());
         crc32c::crc32c_append(seed, &self.segment.to_le_bytes())
     }
 }
 
-/// Writes the header of a frame, whose payload lies behind room for it, and zeros behind that up to
-/// a multiple of `align`.
+/// Writes the header of a frame, whose payload lies behind space for it, and fills the frame with
+/// zeros up to a multiple of `align`.
 pub(super) fn seal(frame: &mut Vec<u8>, sequence: u64, seed: u32, align: usize) {
     let length = frame.len() - FRAME_HEADER;
     let length = u32::try_from(length).expect("one sync writes less than 4 GiB");
@@ -143,8 +143,8 @@ pub(super) fn seal(frame: &mut Vec<u8>, sequence: u64, seed: u32, align: usize) 
     frame.resize(frame.len().next_multiple_of(align), 0);
 }
 
-/// The sequence number and the payload of the frame at the beginning of `bytes`, if one is there
-/// and whole.
+/// Returns the sequence number and the payload of the frame at the beginning of `bytes`. Returns
+/// `None` if there is no whole frame.
 pub(super) fn frame(bytes: &[u8], seed: u32) -> Option<(u64, &[u8])> {
     let header = bytes.first_chunk::<FRAME_HEADER>()?;
     let sound = header[..4] == FRAME_MAGIC

@@ -1,4 +1,4 @@
-//! What a frame holds: records, one behind the other, each a tag and its fields in this order.
+//! The contents of a frame: records in sequence, each a tag and its fields in this order.
 //!
 //! | tag | record | fields |
 //! |---|---|---|
@@ -16,7 +16,8 @@
 //! | members | as in messages |
 //! | floor, tail | index and term: of the last entry that was removed, and of the last one before this segment |
 //!
-//! A start is all of a segment's first frame, and an end all of its last.
+//! A start is the only record of a segment's first frame, and an end the only one of its last
+//! frame.
 
 use base::codec::{Malformed, MalformedKind, Reader, put_count};
 use raft::eraftpb::{ConfState, Entry, HardState, SnapshotMetadata};
@@ -31,7 +32,7 @@ const FLOOR: u8 = 5;
 const REPLACED: u8 = 6;
 const END: u8 = 7;
 
-/// What a segment says first: all that those before it said, but for the entries.
+/// The first record of a segment: all that the earlier segments said, except for the entries.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Start {
     pub(super) hard: HardState,
@@ -108,7 +109,7 @@ fn pair(to: &mut Vec<u8>, (first, second): (u64, u64)) {
     put_count(to, second);
 }
 
-/// Reads a record; others may follow.
+/// Reads a record, which others may follow.
 pub(super) fn read(from: &mut Reader<'_>) -> Result<Record, Malformed> {
     let tag = from.u8()?;
     Ok(match tag {

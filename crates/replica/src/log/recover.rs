@@ -1,8 +1,9 @@
-//! Reading a log back.
+//! Reads a log back.
 //!
-//! Segments are read in their order, from the first one behind the last gap of numbers: those before
-//! a gap came back from a removal that a crash undid, or else what is behind it is not enough, which
-//! the floor tells. Of the last segment what a crash has torn is cut.
+//! Segments are read in their order, from the first one behind the last gap of numbers. Segments
+//! before a gap come from a removal that a crash has undone. If they do not, the segments behind
+//! the gap are not enough, which the floor shows. What a crash has torn is cut off from the last
+//! segment.
 
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use super::format::{self, DRAFT};
 use super::replay::{Replay, Tail};
 use super::state::State;
 
-/// How much is read at once.
+/// The number of bytes that are read at once.
 const PIECE: usize = 1 << 20;
 
 /// A log that was found.
@@ -61,7 +62,7 @@ pub(super) struct Last {
     frame: Vec<u8>,
 }
 
-/// Reads the segments of a run; returns the last one.
+/// Reads the consecutive segments of `run`, and returns the last one.
 pub(super) fn read_all(
     place: &Place,
     (run, access): (&[u64], Access),
@@ -96,7 +97,7 @@ pub(super) fn read_all(
     Ok(last)
 }
 
-/// The numbers of the segments before the last gap, and of those behind it.
+/// Returns the numbers of the segments before the last gap, and of those behind it.
 pub(super) fn segments(place: &Place) -> Result<(Vec<u64>, Vec<u64>), LogError> {
     let listed = place.disk.list(&place.dir);
     let listed = listed.map_err(LogError::io("list", &place.dir))?;
@@ -128,15 +129,15 @@ fn read(
     Ok(bytes)
 }
 
-/// Makes durable what was found in the last segment, and removes what was not.
+/// Makes durable what was found in the last segment, and removes the rest.
 fn settle(place: &Place, last: Last, max: u64) -> Result<Current, LogError> {
     let (path, file, tail) = (&last.path, last.file, &last.tail);
     let end = tail.end as u64;
     if tail.torn {
         file.set_size(end).map_err(LogError::io("cut", path))?;
     }
-    // The process may have ended between a write and its sync, or after a sync that failed: what is
-    // read now is on the device only if it is written again.
+    // The process may have ended between a write and its sync, or after a sync that failed. What is
+    // read now is certain to be on the device only if it is written again.
     file.write_and_sync(&[IoSlice::new(&last.frame)], tail.last as u64)
         .map_err(LogError::io("write and sync", path))?;
     place
@@ -146,12 +147,12 @@ fn settle(place: &Place, last: Last, max: u64) -> Result<Current, LogError> {
     let wanted = place.options.segment_bytes.max(end);
     let size = match file.allocate(wanted) {
         Ok(()) => wanted,
-        // What was set aside when the segment was made is still there.
+        // The space that was set aside when the segment was made is still there.
         Err(error) if is_full(&error) => file.size().map_err(LogError::io("read", path))?,
         Err(error) => return Err(LogError::io("set space aside for", path)(error)),
     };
-    // Without room, or on a device with larger units than the segment was made for, the next frame
-    // begins a segment: where there is no room for that either, the member waits for some.
+    // Without space, or on a device with larger units than the segment was made for, the next frame
+    // begins a segment. If there is no space for that either, the member waits for some.
     let fits = file.alignment() <= tail.header.align as usize;
     Ok(Current {
         size: if fits { size } else { end },

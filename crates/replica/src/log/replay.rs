@@ -1,4 +1,4 @@
-//! What the segments say, one after another.
+//! Replays the records of the segments, one segment after another.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -11,35 +11,36 @@ use super::format::{self, BadHeader, FRAME_HEADER, SegmentHeader, VERSION};
 use super::record::{self, Record, Start};
 use super::state::State;
 
-/// Indexes stay below this, so that sums of them are numbers.
+/// Indexes stay below this, so that their sums do not overflow.
 const INDEXES: u64 = 1 << 60;
 
-/// How a segment ends.
+/// The end of a segment.
 pub(super) struct Tail {
     pub(super) header: SegmentHeader,
-    /// Where the last frame begins.
+    /// The offset of the last frame.
     pub(super) last: usize,
-    /// Where the next one goes.
+    /// The offset of the next frame.
     pub(super) end: usize,
-    /// Whether something lies there.
+    /// `true` if there are bytes at that offset.
     pub(super) torn: bool,
 }
 
-/// What has been read.
+/// The state that has been read.
 #[derive(Default)]
 pub(super) struct Replay {
     pub(super) raft_id: u64,
-    /// Its floor is where the segments begin, until the log's own floor is known to be above.
+    /// Its floor is the beginning of the segments, until the log's own floor is known to be above
+    /// that.
     pub(super) state: State,
-    /// The floor as the log says.
+    /// The floor that the log states.
     floor: (u64, u64),
     /// Number of the next frame.
     pub(super) sequence: u64,
-    /// The segment before, and where it ends.
+    /// The previous segment, and its end.
     before: Option<(PathBuf, u64)>,
     first: u64,
     pub(super) older: VecDeque<Older>,
-    /// The greatest index in the segment that is read.
+    /// The greatest index in the current segment.
     pub(super) max: u64,
 }
 
@@ -133,7 +134,7 @@ impl Replay {
         Ok(header)
     }
 
-    /// Looks at what follows the last frame of all.
+    /// Checks the bytes behind the last frame of the log.
     fn torn(
         &self,
         path: &Path,
@@ -192,7 +193,7 @@ impl Replay {
         Ok(false)
     }
 
-    /// Takes the records of a frame; says whether it is an end.
+    /// Takes the records of a frame. Returns `true` if it is an end.
     fn apply(&mut self, payload: &[u8]) -> Result<bool, String> {
         let mut from = Reader::new(payload);
         while from.end().is_err() {
@@ -201,7 +202,7 @@ impl Replay {
                 Record::Entry(entry) => {
                     let index = bounded(entry.index)?;
                     if index > self.floor.0 && index <= self.state.floor.0 {
-                        // It takes the place of one in a segment that has been removed.
+                        // The entry takes the place of one in a segment that has been removed.
                         self.state.clear((index - 1, 0));
                     }
                     if !self.state.has_place_for(index) {
@@ -238,7 +239,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Whether what was read is all that must be there.
+    /// Checks that all that must be there was read.
     pub(super) fn finish(&mut self, dir: &Path, path: &Path) -> Result<(), LogError> {
         if self.floor.0 < self.state.floor.0 {
             return Err(LogError::Missing {
@@ -268,7 +269,7 @@ fn bounded(index: u64) -> Result<u64, String> {
     }
 }
 
-/// Reads `payload` as a frame of a log, for fuzzing; says how many entries there are.
+/// Reads `payload` as a frame of a log, for fuzzing. Returns the number of entries.
 pub(crate) fn read_payload(payload: &[u8]) -> Option<usize> {
     let mut replay = Replay::default();
     replay.apply(payload).ok()?;

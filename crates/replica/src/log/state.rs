@@ -1,26 +1,26 @@
-//! What all records of a log together say.
+//! The state that results from all records of a log.
 
 use raft::eraftpb::{ConfState, Entry, HardState, SnapshotMetadata};
 
 use super::entries::{Entries, bytes_of};
 use super::record::Start;
 
-/// Entries in memory, and what Raft must not forget. The entries follow one another, the first
-/// behind the floor.
+/// Entries in memory, and Raft's durable state. The entries are consecutive; the first one follows
+/// the floor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct State {
     entries: Entries,
-    /// The last entry that is not there any more, and its term.
+    /// The last entry that was removed, and its term.
     pub(super) floor: (u64, u64),
     pub(super) hard: HardState,
-    /// The members to start with, and as of which entry.
+    /// The members at the start, and the entry as of which they were the members.
     pub(super) base: (u64, ConfState),
-    /// The members now, and since which entry.
+    /// The members now, and the entry since which they are the members.
     pub(super) conf: (u64, ConfState),
 }
 
 impl State {
-    /// What a segment that is begun now says first.
+    /// Returns the first record of a segment that is begun now.
     pub(super) fn start(&self) -> Start {
         Start {
             hard: self.hard.clone(),
@@ -31,7 +31,7 @@ impl State {
         }
     }
 
-    /// As [`State::start`], but copies members only if they have changed.
+    /// Does the same as [`State::start`], but copies members only if they have changed.
     pub(super) fn update(&self, start: &mut Start) {
         start.hard.clone_from(&self.hard);
         for (from, to) in [(&self.base, &mut start.base), (&self.conf, &mut start.conf)] {
@@ -43,7 +43,7 @@ impl State {
         start.floor = self.floor;
     }
 
-    /// The last entry and its term.
+    /// Returns the last entry and its term.
     pub(super) fn tail(&self) -> (u64, u64) {
         let last = self.entries.back().map(|entry| (entry.index, entry.term));
         last.unwrap_or(self.floor)
@@ -58,7 +58,7 @@ impl State {
         self.entries.get(usize::try_from(place).ok()?)
     }
 
-    /// The term of an entry, or of the floor.
+    /// Returns the term of an entry, or of the floor.
     pub(super) fn term(&self, index: u64) -> Option<u64> {
         if index == self.floor.0 {
             return Some(self.floor.1);
@@ -66,8 +66,8 @@ impl State {
         self.entry(index).map(|entry| entry.term)
     }
 
-    /// Entries from `low` up to and without `high`, which are there: as many as fit in `max` bytes,
-    /// but at least one.
+    /// Returns the entries from `low` up to and without `high`, which exist: as many as fit in
+    /// `max` bytes, but at least one.
     pub(super) fn range(&self, low: u64, high: u64, max: u64) -> Vec<Entry> {
         let begin = (low - self.floor.0 - 1) as usize;
         let count = high.saturating_sub(low) as usize;
@@ -82,28 +82,29 @@ impl State {
             .collect()
     }
 
-    /// Bytes of all entries.
+    /// Returns the bytes of all entries.
     pub(super) fn bytes(&self) -> u64 {
         self.entries.bytes()
     }
 
-    /// The last entry that must go for no more than so many bytes to be left; none behind `most`.
+    /// Returns the last entry that must be dropped so that at most `bytes` are left; none behind
+    /// `most`.
     pub(super) fn last_beyond(&self, bytes: u64, most: u64) -> u64 {
         let may_go = most.saturating_sub(self.floor.0) as usize;
         self.floor.0 + self.entries.count_beyond(bytes, may_go) as u64
     }
 
-    /// Gives a little of the memory back that dropped entries had.
+    /// Frees a part of the memory of dropped entries.
     pub(super) fn give_back(&mut self) {
         self.entries.give_back();
     }
 
-    /// Whether an entry of this index can be appended.
+    /// Returns `true` if an entry of this index can be appended.
     pub(super) fn has_place_for(&self, index: u64) -> bool {
         index > self.floor.0 && index <= self.last() + 1
     }
 
-    /// Takes an entry in the place of those from its index on.
+    /// Appends an entry, and drops those from its index on.
     pub(super) fn append(&mut self, entry: Entry) {
         let index = entry.index;
         assert!(
@@ -123,13 +124,13 @@ impl State {
         self.floor = floor;
     }
 
-    /// Drops all entries: nothing is known before the one behind `floor`.
+    /// Drops all entries: the log begins behind `floor`.
     pub(super) fn clear(&mut self, floor: (u64, u64)) {
         self.entries.truncate(0);
         self.floor = floor;
     }
 
-    /// A snapshot is in the place of all entries.
+    /// Replaces all entries by a snapshot.
     pub(super) fn replace(&mut self, meta: &SnapshotMetadata) {
         self.clear((meta.index, meta.term));
         self.base = (meta.index, meta.get_conf_state().clone());

@@ -47,7 +47,7 @@ impl Storage for Log {
         Ok(self.state.last())
     }
 
-    /// The description of the newest snapshot; its content goes another way.
+    /// Returns the description of the newest snapshot. Its content is sent in another way.
     fn snapshot(&self, request_index: u64, _: u64) -> Result<Snapshot> {
         let meta = self.snapshot.as_ref();
         let meta = meta.filter(|meta| meta.index >= request_index && meta.index > 0);

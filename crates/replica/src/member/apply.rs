@@ -1,4 +1,4 @@
-//! Entries become state: the same on every member, in the order of the log.
+//! Applies entries to the state: the same on every member, in the order of the log.
 
 use std::sync::atomic::Ordering;
 
@@ -12,8 +12,8 @@ use crate::sessions::Known;
 use crate::wire::{Payload, changes};
 use crate::worker::{not_kept, superseded};
 
-/// The memory of so many entries is fetched ahead of their turn, of those that are small; larger
-/// ones gain nothing by it.
+/// The memory of this many entries is fetched ahead of their turn, if they are small; larger
+/// entries gain nothing by it.
 const FETCHED: usize = 16;
 const FETCHED_BYTES: usize = 512;
 
@@ -24,7 +24,7 @@ impl Member {
             if place == fetched {
                 fetched = self.fetch(&entries, place);
             }
-            // A snapshot may have been loaded that contains it.
+            // A snapshot that contains the entry may have been loaded.
             if entry.index <= self.applied {
                 continue;
             }
@@ -44,8 +44,8 @@ impl Member {
         Ok(())
     }
 
-    /// Starts fetching the memory of what the entries from `place` on write, some of them; returns
-    /// the place of the first that is not among those.
+    /// Starts to fetch the memory that entries from `place` on write. Returns the place of the
+    /// first entry that was not looked at.
     fn fetch(&mut self, entries: &[Entry], place: usize) -> usize {
         let some = &entries[place..entries.len().min(place + FETCHED)];
         let small = some.iter().filter(|entry| entry.data.len() < FETCHED_BYTES);
@@ -54,7 +54,7 @@ impl Member {
             Payload::Transaction { changes, .. } => Some(changes),
             _ => None,
         });
-        // What cannot be read is told when it is applied.
+        // An entry that cannot be read is reported when it is applied.
         let keys = written.flat_map(changes).filter_map(|one| one.ok()?.key());
         self.applier.prefetch(keys);
         place + some.len()
@@ -71,7 +71,7 @@ impl Member {
                 let payload = Payload::decode(&entry.data).map_err(unreadable)?;
                 self.apply_payload(index, &payload)
             }
-            // Nobody proposes the older kind.
+            // No member proposes the older kind.
             EntryType::EntryConfChange => Err(unreadable("a change of members of the older kind")),
             EntryType::EntryConfChangeV2 => {
                 let mut change = ConfChangeV2::default();
@@ -96,8 +96,8 @@ impl Member {
         raft.mut_store().set_conf_state(index.0, &members);
         let own = &mut raft.raft;
         if own.state == StateRole::Leader && !own.prs().conf().voters().contains(own.id) {
-            // The one that was to remove it was deposed meanwhile. The library lets it lead on, and
-            // panics when an answer comes.
+            // The leader that was to remove this member was deposed meanwhile. The library lets
+            // this member lead on, and panics when an answer comes.
             own.msgs.clear();
             own.become_follower(own.term, raft::INVALID_ID);
         }
@@ -106,8 +106,8 @@ impl Member {
         let learner =
             |one: &ConfChangeSingle| one.get_change_type() == ConfChangeType::AddLearnerNode;
         if change.get_changes().iter().any(learner) {
-            // Whoever leads when it asks for entries: it needs a snapshot, which says that it is a
-            // member.
+            // Every member makes a snapshot, because any of them may lead when the learner asks for
+            // entries. The learner needs a snapshot that says that it is a member.
             self.want_snapshot_of(index.0);
         }
         Ok(())
@@ -168,13 +168,13 @@ impl Member {
             }
             found.push(change);
         }
-        // Before anybody sees a key that may have expired already.
+        // This comes before any transaction sees a key that may have expired already.
         self.tell_limit();
         self.applier.apply(index, self.stamp_ms, &found);
         Ok(())
     }
 
-    /// The paper's baseline: executed after consensus, by every member.
+    /// Executes operations after consensus, as every member does: the paper's baseline.
     fn execute(&mut self, index: Epoch, by: (u64, u64), ops: &[u8]) -> Result<(), Failure> {
         let ops = base::codec::decode_ops(ops).map_err(unreadable)?;
         let known = self.shared.sessions.lock().look_up(by.0, by.1);
@@ -219,13 +219,13 @@ impl Member {
         }
     }
 
-    /// Under which number somebody here waits for what becomes of an entry.
+    /// Returns the number under which a worker of this node waits for the outcome of an entry.
     fn waiting_for(&self, index: u64) -> Option<u64> {
         let front = self.pending.front();
         front.filter(|front| front.index == index)?.number
     }
 
-    /// Whether a transaction is to be applied that its leader had executed.
+    /// Returns `true` if a transaction that its leader has executed is to be applied.
     fn is_new(&self, client: u64, sequence: u64) -> bool {
         let known = self.shared.sessions.lock().look_up(client, sequence);
         debug_assert_eq!(known, Known::New, "its leader has looked, and kept it so");
@@ -239,13 +239,13 @@ impl Member {
         }
     }
 
-    /// Says up to when time may pass without an entry that says so.
+    /// Publishes the time up to which the clock may go on without an entry that states it.
     pub(super) fn tell_limit(&self) {
         let first = self.deadlines.first().unwrap_or(u64::MAX);
         self.shared.limit_ms.store(first, Ordering::SeqCst);
     }
 
-    /// Gives back what was held for the entry that has just been applied.
+    /// Gives back the holds of the entry that has just been applied.
     fn settle(&mut self, index: u64) {
         while let Some(front) = self.pending.front()
             && front.index <= index
@@ -262,8 +262,8 @@ impl Member {
     }
 }
 
-/// Of the session that the entry `index` opens. It grows with each entry, because stamps do not fall;
-/// and a partition that is founded anew begins above the ids of the one that was there before.
+/// Returns the id of the session that the entry `index` opens. Ids grow with each entry, because
+/// stamps do not fall. A partition that is founded anew begins above the ids of the earlier one.
 fn session_id(stamp_ms: u64, index: u64) -> u64 {
     (stamp_ms << 22).wrapping_add(index)
 }

@@ -1,9 +1,10 @@
-//! Members compare their states, so that a member that has lost or altered something is found before it
-//! leads.
+//! Compares the states of the members, so that a member that has lost or altered data is found
+//! before it leads.
 //!
-//! From time to time the leader names the last entry of its log. Each member hashes the state that it has
-//! when it has applied just this entry, beside everything else, and the leader compares the hashes. A
-//! difference is reported, with the members that are in the minority; nothing is repaired.
+//! From time to time the leader names the last entry of its log. Each member hashes the state that
+//! it has when it has applied exactly this entry, in the background, and the leader compares the
+//! hashes. A difference is reported, with the members that are in the minority; nothing is
+//! repaired.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,31 +18,31 @@ use super::job::{Job, Outcome};
 use crate::messages::Envelope;
 use crate::status::node_of;
 
-/// A leader begins its first comparison after this part of the time between two.
+/// A leader begins its first comparison after this fraction of the interval.
 const FIRST: u32 = 10;
-/// Hashing takes at most about one part in so many of the time.
+/// Hashing takes at most about one part in `SHARE` of the time.
 const SHARE: u32 = 50;
 
 /// See the module's description.
 #[derive(Default)]
 pub(super) struct Comparison {
-    /// When the leader begins the next one; `None`: this member does not lead.
+    /// The time at which the leader begins the next one; `None` if this member does not lead.
     next: Option<Duration>,
     round: Option<Round>,
-    /// The state at this entry is to be hashed, for this node.
+    /// The entry at which the state is to be hashed, and the node that asked for it.
     wanted: Option<(u64, NodeId)>,
     hashing: Option<Hashing>,
-    /// How many comparisons this member has led to their end.
+    /// The number of comparisons that this member has led to their end.
     compared: u64,
-    /// What the last one has found, unless all members had the same.
+    /// The difference that the last comparison has found, if there was one.
     difference: Option<String>,
 }
 
-/// A comparison, at the leader.
+/// A comparison that this leader has begun.
 struct Round {
     index: u64,
     begun: Duration,
-    /// Members that were asked.
+    /// The number of members that were asked.
     asked: usize,
     hashes: BTreeMap<NodeId, u64>,
 }
@@ -54,7 +55,7 @@ struct Hashing {
 }
 
 impl Member {
-    /// Goes on comparing.
+    /// Goes on with the comparison.
     pub(super) fn compare(&mut self) {
         self.take_hash();
         let wanted = self.comparison.wanted;
@@ -85,7 +86,7 @@ impl Member {
         }
     }
 
-    /// The leader asks all members for the hash of their state at the last entry of the log.
+    /// Asks all members, as the leader, for the hash of their state at the last entry of the log.
     fn begin_comparison(&mut self) {
         let raft = &self.raft.as_ref().expect("it takes part").raft;
         let index = raft.raft_log.last_index();
@@ -106,7 +107,7 @@ impl Member {
         self.want_hash(index, self.options.me);
     }
 
-    /// The leader asks for the hash of the state at an entry.
+    /// Takes the leader's question for the hash of the state at an entry.
     pub(super) fn on_compare(&mut self, from: NodeId, index: u64) {
         let leader = self.raft.as_ref().map(|raft| raft.raft.leader_id);
         if leader.is_some_and(|leader| node_of(leader) == from) && index >= self.applied {
@@ -121,7 +122,7 @@ impl Member {
         }
     }
 
-    /// Has the state hashed if it is that at the entry for which this is wanted.
+    /// Hashes the state if it is the one at the entry for which a hash is wanted.
     pub(super) fn hash_if_wanted(&mut self) {
         let wanted = self.comparison.wanted;
         let Some((index, asked_by)) = wanted.filter(|(index, _)| *index == self.applied) else {
@@ -149,7 +150,7 @@ impl Member {
         }));
     }
 
-    /// The state was hashed: the leader gets the hash.
+    /// Takes the result of hashing, and sends the hash to the leader.
     fn take_hash(&mut self) {
         let hashing = self.comparison.hashing.as_ref();
         let Some(outcome) = hashing.and_then(|one| one.outcome.lock().take()) else {
@@ -172,7 +173,7 @@ impl Member {
         }
     }
 
-    /// A member has this state.
+    /// Takes the hash of a member's state.
     pub(super) fn on_hash(&mut self, from: NodeId, index: u64, hash: u64) {
         let round = self.comparison.round.as_mut();
         if let Some(round) = round.filter(|round| round.index == index) {
@@ -198,14 +199,15 @@ impl Member {
         self.comparison.difference = difference;
     }
 
-    /// How many comparisons this member has led since it leads, and what the last one has found.
+    /// Returns the number of comparisons that this member has completed since it leads, and the
+    /// difference that the last one has found.
     pub(super) fn compared(&self) -> (u64, Option<&String>) {
         let comparison = &self.comparison;
         (comparison.compared, comparison.difference.as_ref())
     }
 }
 
-/// What to report of these hashes; `None` if they are equal.
+/// Describes the difference between these hashes; returns `None` if they are equal.
 fn difference(index: u64, hashes: &BTreeMap<NodeId, u64>) -> Option<String> {
     let mut with: BTreeMap<u64, Vec<NodeId>> = BTreeMap::new();
     for (node, hash) in hashes {

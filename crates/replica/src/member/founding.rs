@@ -1,18 +1,20 @@
-//! How a partition begins, and how a member does whose disk is empty.
+//! Founds a partition, and decides what a member does whose disk is empty.
 //!
-//! An empty disk may mean that the partition was never there, or that this node has lost it. In the
-//! second case it must not come back under its old number: its votes and its log are gone. So
+//! An empty disk may mean that the partition never existed, or that this node has lost its data. In
+//! the second case the member must not come back under its old number: its votes and its log are
+//! gone. The rules are:
 //!
 //! | a blank member | does |
 //! |---|---|
-//! | has heard, since it was started, from every other one that it knows nothing, too | says so |
-//! | and hears the same of every other one, or that it has begun | begins, as one of the first members |
-//! | is invited by a leader, who has a place for it under a new number | begins under that number |
-//! | else | waits, and says what for |
+//! | has heard, since it was started, from every other member that it knows nothing, too | says so |
+//! | and hears the same of every other member, or that it has begun | begins, as one of the first members |
+//! | is invited by a leader, which has a place for it under a new number | begins under that number |
+//! | else | waits, and says for what |
 //!
-//! A member knows nothing if its disk is empty, or if it has begun and nobody was ever elected that
-//! it knows of. If that is so of all others since this one was started, there is nothing that it
-//! could have lost: whom it had voted for, or heard as a leader, would know of that.
+//! A member knows nothing if its disk is empty, or if it has begun and knows of no elected leader.
+//! If this has been true of all other members since this one was started, there is nothing that
+//! this one could have lost: a candidate that it had voted for, or a leader that it had heard from,
+//! would know of the election.
 
 use std::time::Duration;
 
@@ -24,23 +26,23 @@ use super::{Failure, Member};
 use crate::messages::{Envelope, Hello};
 use crate::status::raft_id;
 
-/// How often others are asked.
+/// The interval at which the others are asked.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Who has not said for so many pauses that it waits, does not.
+/// A node that has not said for this many intervals that it waits is not counted as waiting.
 const LATELY: u32 = 20;
 
 /// See the module's description.
 #[derive(Default)]
 pub(super) struct Founding {
-    /// Who has said that it knows nothing.
+    /// The nodes that have said that they know nothing.
     blank: HashSet<NodeId>,
-    /// What each has said last, and when.
+    /// The last hello of each node, and its time.
     last: HashMap<NodeId, (Hello, Duration)>,
     next: Duration,
 }
 
 impl Member {
-    /// Asks the others what they are, while this one is nobody.
+    /// Asks the others for their state, while this node is not a member.
     pub(super) fn seek_others(&mut self) -> Result<(), Failure> {
         if self.options.nodes == [self.options.me] {
             return self.found();
@@ -53,7 +55,7 @@ impl Member {
         Ok(())
     }
 
-    /// What a node has said of itself lately.
+    /// Returns the last hello of a node, if it is recent.
     pub(super) fn founding_hello(&self, node: NodeId) -> Option<Hello> {
         let (hello, at) = self.founding.last.get(&node)?;
         let lately = (self.options.election * 2).max(PAUSE * LATELY);
@@ -87,7 +89,7 @@ impl Member {
         self.founding.last.insert(from, (hello, self.now.since));
         if self.raft.is_some() {
             if is_blank {
-                // It asks.
+                // The sender asks for an answer.
                 let answer = Envelope::Hello(self.hello());
                 self.send(from, &answer);
             }
@@ -133,7 +135,7 @@ impl Member {
         }
     }
 
-    /// Begins as one of the first members.
+    /// Starts as one of the first members.
     fn found(&mut self) -> Result<(), Failure> {
         let ids = self.options.nodes.iter().map(|node| raft_id(1, *node));
         let members = ConfState::from((ids.collect::<Vec<u64>>(), vec![]));
@@ -144,7 +146,7 @@ impl Member {
         Ok(())
     }
 
-    /// Says to all what this member is now.
+    /// Sends this member's state to all.
     fn greet(&mut self) {
         let hello = Envelope::Hello(self.hello());
         for node in self.options.nodes.clone() {
@@ -165,7 +167,7 @@ impl Member {
         self.start(log)
     }
 
-    /// A leader has a place for this member.
+    /// Takes a leader's invitation to join as a member.
     pub(super) fn on_invite(&mut self, id: u64) -> Result<(), Failure> {
         if self.raft.is_some() || crate::status::node_of(id) != self.options.me {
             return Ok(());

@@ -1,5 +1,5 @@
-//! What other members send is checked before Raft's library sees it: the library relies on members that
-//! make no mistakes, and panics where one does.
+//! Checks the messages of other members before Raft's library sees them: the library relies on
+//! members that make no mistakes, and panics where one does.
 //!
 //! | what | must be |
 //! |---|---|
@@ -11,9 +11,10 @@
 //! | members in a snapshot | at least one voter, no member twice |
 //! | a snapshot's piece | within its length |
 //!
-//! A leader that believes that this member has acknowledged more than its log contains is either wrong, or
-//! right: then the data directory is an old copy. One message does not tell these apart. If all that the
-//! leader sends for a while says so, the member stops, because it has forgotten what it had promised.
+//! A leader that believes that this member has acknowledged more than its log contains is either
+//! wrong, or right: then the data directory is an old copy. One message does not show which of the
+//! two is true. If every message of the leader says so for a while, the member stops, because it
+//! has lost entries that it had acknowledged.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,30 +29,30 @@ use crate::messages::Envelope;
 use crate::status::node_of;
 use crate::time::Now;
 
-/// How far terms may be ahead. Elections never get so far, and as many messages as would exhaust the
-/// numbers cannot be sent.
+/// The number of terms by which a message may be ahead. Elections never get this far, and too many
+/// messages would be needed to use up the numbers.
 const TERMS_AHEAD: u64 = 1 << 32;
-/// The greatest index, far from the end of the numbers.
+/// The greatest index, far below the greatest integer.
 const INDEX_MAX: u64 = 1 << 62;
 /// The greatest length of a snapshot.
 const SNAPSHOT_MAX: u64 = 1 << 50;
-/// How often a leader must say that this member has acknowledged more than it has.
+/// The number of times that a leader must say that this member has acknowledged more than it has.
 const CLAIMS: u32 = 3;
 
-/// What became of a message.
+/// The result of receiving a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// It was taken, or dropped as one that came too late.
+    /// The message was taken, or was dropped because it came too late.
     Taken,
-    /// It is not one that a member sends; what is wrong with it.
+    /// The message is not one that a member sends; the text says why.
     Malformed(String),
 }
 
-/// What is wrong with a message.
+/// The objection to a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Objection {
     Malformed(String),
-    /// The leader knows this member to have this entry, which it does not have.
+    /// The leader believes that this member has this entry, but the member does not have it.
     Beyond(u64),
 }
 
@@ -61,8 +62,8 @@ impl From<String> for Objection {
     }
 }
 
-/// A leader's claims that this member has acknowledged more than it has, since the last message that did
-/// not say so.
+/// A leader's claims that this member has acknowledged more than it has, since the last message
+/// without such a claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claims {
     since: Duration,
@@ -70,10 +71,10 @@ pub(super) struct Claims {
 }
 
 impl Member {
-    /// A message has come from another member. One that is malformed changes nothing.
+    /// Receives a message from another member. A malformed message changes nothing.
     ///
     /// # Errors
-    /// The [`Failure`] after which this member must not go on.
+    /// Returns the [`Failure`] after which this member must not go on.
     pub(crate) fn receive(
         &mut self,
         from: NodeId,
@@ -105,7 +106,7 @@ impl Member {
         }
     }
 
-    /// A leader says that this member has acknowledged the entry `index`.
+    /// Counts a leader's claim that this member has acknowledged the entry `index`.
     fn count_claim(&mut self, index: u64, last: u64) -> Result<(), Failure> {
         let claims = self.claims.get_or_insert(Claims {
             since: self.now.since,
@@ -141,10 +142,10 @@ impl Member {
     }
 }
 
-/// What a member knows of itself when a message comes.
+/// The member's own state at the time of a message.
 #[derive(Clone, Copy, Debug)]
 struct View {
-    /// Its number in the group; 0: none.
+    /// Its number in the group; 0 if it has none.
     id: u64,
     term: u64,
     /// Its last entry.
@@ -224,7 +225,7 @@ impl View {
         Ok(())
     }
 
-    /// Checks what a message says of this member's own log.
+    /// Checks the part of a message that concerns this member's own log.
     fn check_progress(&self, message: &Message) -> Result<(), Objection> {
         let from_leader = message.term >= self.term;
         let to_leader = self.leads && message.term == self.term;
@@ -252,7 +253,8 @@ impl View {
         }
     }
 
-    /// Returns `true` if a message comes from a leader for which this member has what it has acknowledged.
+    /// Returns `true` if the message comes from a leader, and this member has the entries that the
+    /// leader believes it to have.
     fn fits(&self, envelope: &Envelope<'_>) -> bool {
         let Envelope::Raft(message) = envelope else {
             return false;
@@ -325,8 +327,8 @@ fn is_sent(kind: MessageType) -> bool {
     ) || is_passed_on(kind)
 }
 
-/// Returns `true` for the kinds of messages that the library passes on to a leader. They are of no use
-/// here.
+/// Returns `true` for the kinds of messages that the library passes on to a leader. This crate does
+/// not use them.
 pub(super) fn is_passed_on(kind: MessageType) -> bool {
     matches!(
         kind,
@@ -358,7 +360,8 @@ fn check_entries(message: &Message) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that an entry can be applied: one that cannot be would keep the member from starting.
+/// Checks that an entry can be applied. An entry that cannot be applied would prevent the member
+/// from starting.
 fn check_entry(entry: &Entry) -> Result<(), String> {
     let older = entry.get_entry_type() == EntryType::EntryConfChange;
     require(!older, || {
@@ -459,7 +462,7 @@ mod tests {
         let mut response = message(MessageType::MsgAppendResponse);
         (response.index, response.commit) = (10, 9);
         assert_eq!(check(view(true), response.clone()), Ok(()));
-        // What is of another term says nothing of this one.
+        // A response of another term says nothing about this one.
         (response.index, response.term) = (11, 4);
         assert_eq!(check(view(true), response.clone()), Ok(()));
         assert_eq!(check(view(false), response), Ok(()));
@@ -473,7 +476,7 @@ mod tests {
         heartbeat.commit = 1 << 40;
         let checked = check(view(false), heartbeat.clone());
         assert_eq!(checked, Err(Objection::Beyond(1 << 40)));
-        // For a member that this node was once, or by a leader of the past.
+        // The message is for an earlier member of this node, or comes from a leader of the past.
         heartbeat.to = OTHER << 1;
         assert_eq!(check(view(false), heartbeat.clone()), Ok(()));
         (heartbeat.to, heartbeat.term) = (ME, 4);

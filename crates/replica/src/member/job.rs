@@ -1,4 +1,4 @@
-//! Work beside the member, on a thread of its own.
+//! Background work of the member, on a thread of its own.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,13 +9,13 @@ use parking_lot::Mutex;
 use crate::shared::Shared;
 use crate::snapshot::SnapshotError;
 
-/// Where the result of a [`Job`] appears.
+/// The place where the result of a [`Job`] appears.
 pub(super) type Outcome<T> = Arc<Mutex<Option<Result<T, Undone>>>>;
 
-/// Why a job has no result.
+/// The reason why a job has no result.
 pub(super) enum Undone {
     Failed(SnapshotError),
-    /// Its thread has panicked, or could not be started.
+    /// The job's thread has panicked, or could not be started.
     Ended,
 }
 
@@ -35,7 +35,7 @@ impl Undone {
     }
 }
 
-/// Work that has an outcome however it ends, and be it that it never begins.
+/// Work that always produces an outcome, even if it never begins.
 pub(super) struct Job<T> {
     outcome: Outcome<T>,
     shared: Arc<Shared>,

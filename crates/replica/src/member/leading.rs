@@ -1,4 +1,4 @@
-//! Leadership: what was submitted goes into the log.
+//! Leadership: puts what was submitted into the log.
 
 use std::sync::atomic::Ordering;
 
@@ -11,15 +11,16 @@ use crate::options::Grouping;
 use crate::tickets::Group;
 use crate::wire::Payload;
 
-/// Entries that may be under way, and their bytes; more wait in the queue, and their clients with
-/// them.
+/// The number of entries that may be in progress, and their bytes. More entries wait in the queue,
+/// and their clients wait with them.
 const UNDER_WAY: usize = 1 << 14;
 const BYTES_UNDER_WAY: usize = 64 << 20;
-/// How often clients that were silent for long are looked for, in election time-outs.
+/// The interval, in election time-outs, at which the leader looks for clients that were silent for
+/// long.
 const EXPIRY_EVERY: u32 = 10;
 
 impl Member {
-    /// Notes whether leadership has begun or ended.
+    /// Notes that leadership has begun or ended.
     pub(super) fn note_role(&mut self) {
         let Some(raft) = &self.raft else { return };
         let (term, leads) = (raft.raft.term, raft.raft.state == StateRole::Leader);
@@ -46,14 +47,15 @@ impl Member {
         }
     }
 
-    /// All that predecessors have acknowledged is applied: transactions are admitted.
+    /// Admits transactions: all that earlier leaders have acknowledged is applied.
     fn serve(&mut self) {
         let shared = &self.shared;
         let _nobody = shared.tickets.change();
         match shared.engine.restore_prepared() {
             Ok(prepared) => {
                 tracing::info!(term = self.leading, prepared, "leads the partition");
-                // Time would stand still if the leader before had a clock that was ahead of this one.
+                // The time would stand still if the previous leader had a clock that was ahead of
+                // this one.
                 shared.time.not_before(shared.engine.time_ms());
             }
             Err(error) => {
@@ -70,7 +72,7 @@ impl Member {
         self.changed = true;
     }
 
-    /// The leadership was not handed over: transactions are admitted again.
+    /// Admits transactions again, because the leadership was not handed over.
     pub(super) fn resume(&mut self) {
         if std::mem::take(&mut self.draining) && self.leading.is_some() {
             let _nobody = self.shared.tickets.change();
@@ -79,8 +81,8 @@ impl Member {
         }
     }
 
-    /// Leadership has ended: what was executed and is not applied is dropped, and so are the locks,
-    /// before anything of the next leader is applied (paper 5 leaves this open).
+    /// Ends the leadership: drops everything that was executed and is not applied, and the locks,
+    /// before any entry of the next leader is applied (paper 5 leaves this open).
     fn lose(&mut self) {
         tracing::info!(term = self.leading, "leads no more");
         self.leading = None;
@@ -101,7 +103,7 @@ impl Member {
         self.rounds.forget();
     }
 
-    /// It goes on no more: whoever waits is told.
+    /// Gives up leading for good: waiting transactions fail.
     pub(crate) fn abdicate(&mut self) {
         if self.leading.is_some() {
             self.lose();
@@ -109,12 +111,13 @@ impl Member {
         self.shared.set_leader(None);
     }
 
-    /// It cannot write at the moment: another one had better lead.
+    /// Steps aside while this member cannot write, so that another member can lead.
     pub(crate) fn step_aside(&mut self) {
         if self.leading.is_some() {
             let term = self.raft.as_ref().map_or(0, |raft| raft.raft.term);
             if let Some(raft) = &mut self.raft {
-                // Lost messages; the library does not expect any of a leader when a follower goes on.
+                // The library does not expect messages of a leader from a follower; these count as
+                // lost.
                 raft.raft.msgs.clear();
                 raft.raft.become_follower(term, raft::INVALID_ID);
             }
@@ -122,7 +125,7 @@ impl Member {
         }
     }
 
-    /// Has the log say that deadlines have passed.
+    /// Makes the log state that deadlines have passed.
     pub(super) fn tell_time(&mut self) {
         let shared = &self.shared;
         if !shared.tickets.is_serving() {
@@ -137,7 +140,7 @@ impl Member {
         shared.refresh();
     }
 
-    /// Whether something that was submitted can be taken now.
+    /// Returns `true` if something that was submitted can be taken now.
     pub(super) fn may_propose(&self) -> bool {
         let Some(raft) = &self.raft else { return false };
         let admitted = self.shared.tickets.is_serving() || self.draining;
@@ -148,7 +151,7 @@ impl Member {
             && (self.options.grouping != Grouping::Naive || self.pending.is_empty())
             && match self.shared.tickets.waiting() {
                 (true, _) => true,
-                // Reads gather while a round is under way: the next one serves them all.
+                // Reads gather during a round: the next round serves them all.
                 (false, reads) => reads && !self.rounds.is_open(),
             }
     }
@@ -193,7 +196,7 @@ impl Member {
                 None => return,
             }
         };
-        // Entries of this turn show by themselves that nobody else leads when they commit.
+        // The commit of this turn's entries shows that no other member leads.
         let round = if reads && last == 0 { self.ask() } else { 0 };
         self.open.push_back(Open {
             ticket,
@@ -202,8 +205,8 @@ impl Member {
         });
     }
 
-    /// Proposes entries; returns the index of the last one. `None`: they were not taken, and this
-    /// member leads no more, so that whoever waits is told.
+    /// Proposes entries, and returns the index of the last one. Returns `None` if they were not
+    /// taken: this member leads no more, and waiting transactions fail.
     fn put(&mut self, entries: Vec<Entry>, pending: Vec<Pending>) -> Option<u64> {
         let raft = self.raft.as_mut().expect("it leads");
         let count = entries.len() as u64;
@@ -214,12 +217,12 @@ impl Member {
         message.set_msg_type(MessageType::MsgPropose);
         message.set_entries(entries.into());
         if let Err(error) = raft.step(message) {
-            // Not while it leads and hands nothing over.
+            // This does not happen while the member leads and hands nothing over.
             tracing::error!(%error, "a group was not taken: another member had better lead");
             self.step_aside();
             return None;
         }
-        // The messages say it.
+        // The messages tell followers of the commit.
         self.told = raft.raft.raft_log.committed;
         self.tell_at = None;
         let last = raft.raft.raft_log.last_index();
@@ -231,7 +234,7 @@ impl Member {
         Some(last)
     }
 
-    /// Resolves the tickets of which all is known.
+    /// Resolves the tickets whose outcome is known.
     pub(super) fn resolve(&mut self) {
         let mut newest = None;
         while let Some(open) = self.open.front() {
@@ -247,7 +250,7 @@ impl Member {
         }
     }
 
-    /// Has the log forget clients that were silent for long.
+    /// Makes the log forget clients that were silent for long.
     fn forget_clients(&mut self) {
         if self.now.since < self.next_expiry {
             return;

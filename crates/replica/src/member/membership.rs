@@ -1,11 +1,11 @@
-//! Members come and go by command, and leadership is handed over.
+//! Adds and removes members by command, and hands over the leadership.
 //!
 //! | command | steps |
 //! |---|---|
 //! | add a node | a learner under a new number → a snapshot that knows it, behind which the log begins → invited, until it has caught up → it gets its vote, and the node's older numbers go, in one step |
 //! | remove a node | its number goes |
 //! | add a node that is a learner already, because the leader was lost meanwhile | goes on with it |
-//! | transfer | reads and groups stop; the other one is told to be elected |
+//! | transfer | reads and groups stop; the other member gets a message to start an election |
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,37 +21,37 @@ use crate::log::Log;
 use crate::messages::Envelope;
 use crate::status::{node_of, raft_id};
 
-/// What is to become of the members.
+/// A change of the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A node whose disk is empty gets a copy and a vote.
+    /// Adds a node whose disk is empty: it gets a copy and a vote.
     Add(NodeId),
-    /// A node is a member no more.
+    /// Removes a node from the members.
     Remove(NodeId),
-    /// Another node leads; any, if none is named.
+    /// Makes another node the leader; any node, if none is named.
     Transfer(Option<NodeId>),
 }
 
-/// Where the outcome is told.
+/// The place where the outcome appears.
 pub(crate) type Answer = Arc<Mutex<Option<Result<(), String>>>>;
 
-/// What is said of a node that is to be added and has not been heard to have an empty disk.
+/// The message for a node that is to be added and has not said that its disk is empty.
 pub const NOT_WAITING: &str = "does not wait to be added";
 
 /// A learner that lacks no more entries than this has caught up.
 const CAUGHT_UP: u64 = 256;
-/// How long commands may take; a copy takes as long as it takes, while it gets on.
+/// The time that a command may take. Copying may take longer, as long as it makes progress.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Bytes of a snapshot that a slow member loads in a second.
+/// The number of bytes of a snapshot that a slow member loads in a second.
 const LOADED_A_SECOND: u64 = 10 << 20;
 
-/// What is under way.
+/// The change in progress.
 pub(super) struct Changing {
     change: Change,
     step: Step,
     answer: Answer,
     until: Duration,
-    /// The last sign that a copy gets on.
+    /// The last progress of a copy.
     progress: (u64, u64),
     invite_at: Duration,
 }
@@ -68,7 +68,7 @@ enum Step {
 }
 
 impl Member {
-    /// Begins to change the members; `answer` gets the outcome.
+    /// Begins to change the members. `answer` gets the outcome.
     pub(crate) fn change(&mut self, change: Change, answer: Answer) {
         let refusal = if self.raft.is_none() || !self.shared.tickets.is_serving() {
             Some(match self.shared.leader() {
@@ -160,21 +160,21 @@ impl Member {
         }
     }
 
-    /// Whether a node has said lately that its disk is empty.
+    /// Returns `true` if a node has said recently that its disk is empty.
     fn waits(&self, node: NodeId) -> bool {
         let hello = self.founding_hello(node);
         hello.is_some_and(|hello| hello.raft_id == 0)
     }
 
-    /// The learner with which an earlier command for a node has ended, and the last entry that it is
-    /// known to have. One that has lost its disk since is none to go on with.
+    /// Returns the learner that an earlier command for this node has left, and the last entry that
+    /// it is known to have. Returns `None` if the learner has lost its disk since.
     fn begun(&self, node: NodeId) -> Option<(u64, u64)> {
         let id = self.learner_of(node)?;
         let matched = self.raft.as_ref()?.raft.prs().get(id)?.matched;
         (matched == 0 || !self.waits(node)).then_some((id, matched))
     }
 
-    /// The learner that a node is, if it is one.
+    /// Returns the learner of a node, if there is one.
     fn learner_of(&self, node: NodeId) -> Option<u64> {
         let raft = self.raft.as_ref()?;
         let learners = raft.raft.prs().conf().learners();
@@ -190,7 +190,8 @@ impl Member {
         id == raft.raft.id || raft.raft.prs().get(id).is_some_and(|one| one.recent_active)
     }
 
-    /// Who is to lead: the one of `node`, or the one that lacks least.
+    /// Returns the member that is to lead: the one of `node`, or the one whose log is the most
+    /// complete.
     fn heir(&self, node: Option<NodeId>) -> Option<u64> {
         let raft = self.raft.as_ref()?;
         let voters = raft.raft.prs().conf().voters().ids();
@@ -201,7 +202,7 @@ impl Member {
         fit.max_by_key(|id| (raft.raft.prs().get(*id).map_or(0, |one| one.matched), *id))
     }
 
-    /// Goes on with what is under way.
+    /// Goes on with the change in progress.
     pub(super) fn go_on_changing(&mut self) {
         let Some(mut changing) = self.changing.take() else {
             return;
@@ -224,7 +225,7 @@ impl Member {
         }
     }
 
-    /// A learner that did not catch up is a member no more.
+    /// Gives up a learner that did not catch up: it is removed.
     fn give_up(&mut self, step: Step) {
         if let Step::Learner(id) | Step::Snapshot(id) | Step::Copy(id) = step {
             // If that fails, the next command for this node does it.
@@ -238,7 +239,7 @@ impl Member {
         self.shared.tell();
     }
 
-    /// The leadership is lost; so is what is under way.
+    /// Ends the change in progress, because the leadership is lost.
     pub(super) fn end_changing(&mut self) {
         if let Some(changing) = self.changing.take() {
             self.answer(&changing, self.ended_by_loss(changing.change));
@@ -252,7 +253,7 @@ impl Member {
         }
     }
 
-    /// Returns the outcome at the end.
+    /// Takes the next step. Returns the outcome at the end.
     fn next_step(&mut self, changing: &mut Changing) -> Option<Result<(), String>> {
         match (changing.change, changing.step) {
             (Change::Add(node), Step::Begin) => match self.begun(node) {
@@ -273,7 +274,7 @@ impl Member {
             }
             (_, Step::Snapshot(id)) => {
                 if self.snapshot_is_wanted() {
-                    // However long it takes to make one.
+                    // Making a snapshot may take any time.
                     changing.until = self.now.since + PATIENCE;
                 } else {
                     changing.step = Step::Copy(id);
@@ -300,20 +301,20 @@ impl Member {
                 return self.ids_of(node).is_empty().then_some(Ok(()));
             }
             (Change::Transfer(node), Step::Begin) => {
-                // The other one may have gone since it was chosen.
+                // The other member may have gone since it was chosen.
                 let Some(heir) = self.heir(node) else {
                     self.resume();
                     let error = "the other node is alive no more: see the status";
                     return Some(Err(error.to_owned()));
                 };
-                // What was admitted is finished first; nothing else is begun.
+                // The transactions that were admitted are finished first; no new ones begin.
                 self.draining = true;
                 self.shared.handing_over.store(true, Ordering::SeqCst);
                 self.shared.tickets.pause();
                 if !self.open.is_empty() || self.shared.tickets.waiting() != (false, false) {
                     return None;
                 }
-                // The other one may be elected at once.
+                // The other member may be elected at once.
                 self.shared.set_lease(Duration::ZERO);
                 self.handed_over_in = self.leading?;
                 self.raft.as_mut()?.transfer_leader(heir);
@@ -332,15 +333,15 @@ impl Member {
         None
     }
 
-    /// Waits until a new member has caught up; then it gets its vote.
+    /// Waits until a new member has caught up, and then gives it its vote.
     fn copy(
         &mut self,
         changing: &mut Changing,
         node: NodeId,
         id: u64,
     ) -> Option<Result<(), String>> {
-        // One that has taken something under this number must not come back under it with an empty
-        // disk.
+        // A member that has taken entries under this number must not come back under it with an
+        // empty disk.
         let is_new = self.raft.as_ref()?.raft.prs().get(id)?.matched == 0;
         if is_new && self.now.since >= changing.invite_at {
             changing.invite_at = self.now.since + self.options.tick();
@@ -363,7 +364,8 @@ impl Member {
             .get(&id)
             .map_or(0, |sending| sending.offset);
         if (matched, sent) != changing.progress {
-            // When all is sent, the other one verifies and loads it, and says nothing meanwhile.
+            // When all is sent, the other member verifies and loads the snapshot, and sends nothing
+            // meanwhile.
             let loading = Duration::from_secs(changing.progress.1 / LOADED_A_SECOND);
             changing.progress = (matched, sent);
             changing.until = self.now.since + PATIENCE + loading;
@@ -399,8 +401,8 @@ impl Member {
     }
 }
 
-/// Whether what was added to the log behind `before` is a change of members: while another one is
-/// not applied, the library puts an empty entry in its place.
+/// Returns `true` if the entry that was added to the log behind `before` is a change of members.
+/// The library puts an empty entry in its place while an earlier change is not applied.
 fn took_change(log: &raft::RaftLog<Log>, before: u64) -> bool {
     let entries = log.slice(
         before + 1,

@@ -1,12 +1,14 @@
-//! Rounds of messages that show that nobody else leads, for reads; and leases that rest on them.
+//! Rounds of messages that show, for reads, that no other member leads; and the leases that rest on
+//! them.
 //!
-//! A read is executed first, on what is applied. All that was acknowledged before it began is
-//! applied here, unless somebody else has led since; and that nobody has, a round shows that began
-//! after the read, or entries of this term that were proposed after it and have committed.
+//! A read is executed first, on the applied state. All that was acknowledged before the read began
+//! is applied here, unless another member has led since. A round that began after the read shows
+//! that no other member has. Entries of this term that were proposed after the read and have
+//! committed show the same.
 //!
-//! A lease: followers vote for nobody within an election time-out of a message of their leader. So
-//! for that long from the beginning of a round that was confirmed, less what clocks may differ by,
-//! nobody else leads.
+//! A lease rests on this: followers vote for no candidate within an election time-out of a message
+//! of their leader. So no other member leads for that long from the beginning of a confirmed round,
+//! less the possible difference of the clocks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,21 +27,21 @@ pub(super) struct Rounds {
     /// The last round that was begun, and the last one that was confirmed.
     begun: u64,
     pub(super) confirmed: u64,
-    /// When each round that is not confirmed was begun.
+    /// The times at which the rounds began that are not confirmed.
     open: VecDeque<(u64, Duration)>,
-    /// When the last one was begun.
+    /// The time at which the last round began.
     begun_at: Duration,
-    /// What a leader said last of what is committed, and when that was heard.
+    /// The commit index that a leader sent last, and the time of the question.
     heard: Option<(u64, Duration)>,
 }
 
 impl Rounds {
-    /// Whether one is under way.
+    /// Returns `true` if a round is in progress.
     pub(super) fn is_open(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// Nobody waits for any of them.
+    /// Forgets all rounds: no read waits for them.
     pub(super) fn forget(&mut self) {
         self.confirmed = self.begun;
         self.open.clear();
@@ -47,7 +49,7 @@ impl Rounds {
 }
 
 impl Member {
-    /// Begins a round; returns its number.
+    /// Begins a round, and returns its number.
     pub(super) fn ask(&mut self) -> u64 {
         self.rounds.begun += 1;
         self.rounds.begun_at = self.now.since;
@@ -59,8 +61,8 @@ impl Member {
         round
     }
 
-    /// Begins another round when the last one was not confirmed for long, because messages are
-    /// lost; and one to prolong the lease.
+    /// Begins another round if the last one was not confirmed for long, because messages were lost,
+    /// or if the lease is to be prolonged.
     pub(super) fn ask_again(&mut self) {
         if !self.shared.tickets.is_serving() {
             return;
@@ -76,7 +78,7 @@ impl Member {
         }
     }
 
-    /// Takes what has been confirmed.
+    /// Takes the rounds that have been confirmed.
     pub(super) fn confirm(&mut self, reads: Vec<ReadState>) {
         for read in reads {
             let Ok(round) = read.request_ctx.as_slice().try_into() else {
@@ -105,8 +107,9 @@ impl Member {
         self.shared.set_lease(begun + ticks * 8 / 10);
     }
 
-    /// A follower asks how far the leader has committed, to know how old what it shows is: at the
-    /// time of the question nothing more was committed than the answer says.
+    /// Asks the leader, as a follower, for its commit index, so that this member knows the age of
+    /// the state that it shows: at the time of the question, no more was committed than the answer
+    /// says.
     pub(super) fn ask_committed(&mut self) {
         let leader = self.raft.as_ref().map_or(0, |raft| raft.raft.leader_id);
         if leader != 0 && self.leading.is_none() {
@@ -124,7 +127,7 @@ impl Member {
     }
 
     pub(super) fn on_committed(&mut self, term: u64, index: u64, asked: u64) {
-        // The answer to a question that was not asked in this life.
+        // This is the answer to a question from before a restart.
         if u128::from(asked) > self.now.since.as_nanos() {
             return;
         }
@@ -137,7 +140,7 @@ impl Member {
         }
     }
 
-    /// Notes up to when this member shows all that was committed.
+    /// Notes the time up to which this member shows all that was committed.
     pub(super) fn note_fresh(&mut self) {
         if let Some((index, at)) = self.rounds.heard
             && self.applied >= index

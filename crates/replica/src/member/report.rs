@@ -1,4 +1,4 @@
-//! What a member says of itself.
+//! The status that a member reports.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use raft::StateRole;
 use super::{Failure, Member};
 use crate::status::{MemberStatus, Role, Status, node_of};
 
-/// A copy of a member is noted until it was not refused for so many election time-outs.
+/// A copy of a member is noted until it was not refused for this many election time-outs.
 const COPY_NOTED: u32 = 10;
 
-/// What to tell about a second process that takes part as a node.
+/// Returns the note about a second process that takes part as a node.
 pub(crate) fn copy_of(node: NodeId) -> String {
     format!(
         "two processes take part as node {node}: the second one is refused. Stop it and delete its data \
@@ -20,7 +20,7 @@ pub(crate) fn copy_of(node: NodeId) -> String {
 }
 
 impl Member {
-    /// Brings the status up to date when something has changed, and from time to time.
+    /// Updates the status if something has changed, and from time to time.
     pub(super) fn report_if_due(&mut self) {
         if self.changed || self.now.since >= self.next_report {
             self.next_report = self.now.since + self.options.tick();
@@ -28,7 +28,7 @@ impl Member {
         }
     }
 
-    /// It cannot write its log at the moment.
+    /// Notes that the member cannot write its log at the moment.
     pub(crate) fn note_trouble(&mut self, failure: &Failure) {
         let note = format!("{failure}; it goes on as soon as its log can be written");
         if self.trouble.as_ref() != Some(&note) {
@@ -45,7 +45,7 @@ impl Member {
         }
     }
 
-    /// There is a link to a node, or it was refused for this reason.
+    /// Notes that there is a link to a node, or that the link was refused for this reason.
     pub(crate) fn note_link(&mut self, node: NodeId, refused: Option<String>) {
         let known = match refused {
             Some(why) => self.refused.insert(node, why),
@@ -54,12 +54,12 @@ impl Member {
         self.changed |= known.as_ref() != self.refused.get(&node);
     }
 
-    /// The link of a second process that takes part as a node was refused.
+    /// Notes that the link of a second process that takes part as a node was refused.
     pub(crate) fn note_copy(&mut self, node: NodeId, now: Duration) {
         self.changed |= self.copies.insert(node, now).is_none();
     }
 
-    /// What it waits for, and what is wrong.
+    /// Returns the note: what the member waits for, and what is wrong.
     fn notes(&self) -> Option<String> {
         let own = self.trouble.as_ref().or(self.note.as_ref());
         let own = own.or(self.snapshots.refused.as_ref()).cloned();
@@ -104,7 +104,7 @@ impl Member {
             StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
             StateRole::Follower if conf.voters().contains(raft.id) => Role::Follower,
             StateRole::Follower if conf.learners().contains(&raft.id) => Role::Learner,
-            // One that was invited does not know the members before it has its copy.
+            // A member that was invited does not know the members before it has its copy.
             StateRole::Follower if conf.voters().ids().is_empty() => Role::Learner,
             StateRole::Follower => Role::Removed,
         }

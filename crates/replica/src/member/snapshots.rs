@@ -1,5 +1,5 @@
-//! Snapshots: made from the engine's view beside everything else, sent in pieces to members that are
-//! too far behind (module `transfer`), loaded as a whole.
+//! Snapshots: made from the engine's view in the background, sent in pieces to members that are too
+//! far behind (module `transfer`), and loaded as a whole.
 
 mod make;
 mod transfer;
@@ -22,7 +22,8 @@ use crate::snapshot::{
 use make::write;
 use transfer::{PutOff, Sending};
 
-/// When one could not be made, and not for lack of space, the next attempt comes after so many.
+/// If a snapshot could not be made for a reason other than lack of space, the next attempt comes
+/// after this many election time-outs.
 const PAUSE: u32 = 10;
 /// Space is set aside for the next snapshot in multiples of this.
 const RESERVED: u64 = 64 << 10;
@@ -30,27 +31,27 @@ const RESERVED: u64 = 64 << 10;
 /// See the module's description.
 #[derive(Default)]
 pub(super) struct Snapshots {
-    /// The one that is being made.
+    /// The snapshot that is being made.
     job: Option<Outcome<SnapshotFile>>,
-    /// One of this entry or a later one is wanted, however short the log is, and the log is to begin
-    /// behind it.
+    /// A snapshot of this entry or a later one is wanted, even if the log is short, and the log is
+    /// to begin behind it.
     wanted: Option<u64>,
     /// After a failure, none is made before this time.
     not_before: Duration,
-    /// Bytes that had been written to the log at the last one.
+    /// The bytes that had been written to the log at the last snapshot.
     written: u64,
-    /// Bytes that are set aside for the next one.
+    /// The bytes that are set aside for the next snapshot.
     pub(super) reserved: u64,
-    /// After a failure, none are set aside before this time.
+    /// After a failure, no space is set aside before this time.
     reserve_at: Duration,
-    /// How many were not made, and why the last one of them was not.
+    /// The number of snapshots that were not made, and the reason why the last of them was not.
     failures: u64,
     failure: Option<String>,
     pub(super) sending: HashMap<u64, Sending>,
-    /// Members that did not take one, and when they get the next one.
+    /// Members that did not take a snapshot, and the time at which they get the next one.
     pub(super) put_off: HashMap<u64, PutOff>,
     pub(super) receiving: Option<SnapshotReceiver>,
-    /// Why the last one that was to be received was not.
+    /// The reason why the last snapshot from the leader was not received.
     pub(super) refused: Option<String>,
 }
 
@@ -62,30 +63,31 @@ impl Snapshots {
 }
 
 impl Member {
-    /// Has a snapshot made soon, behind which the log begins.
+    /// Requests a snapshot soon, behind which the log begins.
     pub(crate) fn want_snapshot(&mut self) {
         self.want_snapshot_of(self.applied);
     }
 
-    /// As [`Member::want_snapshot`], of this entry or a later one.
+    /// Does the same as [`Member::want_snapshot`], for this entry or a later one.
     pub(super) fn want_snapshot_of(&mut self, index: u64) {
         self.snapshots.wanted = self.snapshots.wanted.max(Some(index));
     }
 
-    /// The disk has no space for the log: has a snapshot made, in the space that is set aside for it, and
-    /// the log cut behind it. Called until there is space.
+    /// Makes a snapshot in the space that is set aside for it, and cuts the log behind it, because
+    /// the disk has no space for the log. The driver calls this until there is space.
     pub(super) fn make_room(&mut self) -> Result<(), Failure> {
         self.want_snapshot();
         self.keep_snapshots()
     }
 
-    /// How many snapshots were not made, and why the last one of them was not.
+    /// Returns the number of snapshots that were not made, and the reason why the last of them was
+    /// not.
     pub(super) fn snapshot_failures(&self) -> (u64, Option<String>) {
         (self.snapshots.failures, self.snapshots.failure.clone())
     }
 
-    /// Sets space aside for the next snapshot as the data grows, so that it can be made when the log has
-    /// filled the disk. Data takes more bytes in memory than in a snapshot.
+    /// Sets space aside for the next snapshot as the data grows, so that it can be made when the
+    /// log has filled the disk. Data takes more bytes in memory than in a snapshot.
     fn reserve(&mut self) {
         let Some(dir) = self.place.dir.clone() else {
             return;
@@ -96,7 +98,7 @@ impl Member {
         if needed <= self.snapshots.reserved || self.now.since < self.snapshots.reserve_at {
             return;
         }
-        // Some more, so that it does not happen for each key.
+        // Some more is set aside, so that this does not happen for each key.
         let bytes = (needed + needed / 8).next_multiple_of(RESERVED);
         match reserve(&*self.place.disk, &dir, bytes) {
             Ok(()) => self.snapshots.reserved = bytes,
@@ -107,12 +109,12 @@ impl Member {
         }
     }
 
-    /// Whether one is still to be made.
+    /// Returns `true` if a snapshot is still to be made.
     pub(super) fn snapshot_is_wanted(&self) -> bool {
         self.snapshots.wanted.is_some()
     }
 
-    /// Makes snapshots when the log has grown, and sends again what was lost.
+    /// Makes snapshots when the log has grown, and sends lost pieces again.
     pub(super) fn keep_snapshots(&mut self) -> Result<(), Failure> {
         self.send_again();
         if let Some(job) = &self.snapshots.job {
@@ -142,14 +144,14 @@ impl Member {
         if applied > newest && (wanted || has_grown) {
             self.make(&dir);
         } else if wanted {
-            // There is one of just this state.
+            // There is a snapshot of exactly this state.
             log.compact(newest)?;
             self.snapshots.wanted = None;
         }
         Ok(())
     }
 
-    /// There is none at the moment: the log still has everything.
+    /// Puts the snapshot off after a failure: the log still has everything.
     fn put_off(&mut self, why: &Undone) {
         let failure = format!("no snapshot was made: {why}");
         tracing::error!("{failure}; it is tried again later");
@@ -160,7 +162,7 @@ impl Member {
         let snapshots = &mut self.snapshots;
         snapshots.job = None;
         snapshots.not_before = self.now.since + self.options.election * pause;
-        // It is due as before.
+        // The next snapshot is due as before.
         let threshold = self.options.snapshot_bytes;
         snapshots.written = snapshots.written.saturating_sub(threshold);
     }
@@ -189,10 +191,10 @@ impl Member {
         }));
     }
 
-    /// There is a new one: the log may lose what is before it.
+    /// Takes over a new snapshot: the log may lose the entries before it.
     fn made(&mut self, file: SnapshotFile) -> Result<(), Failure> {
         self.snapshots.job = None;
-        // What was set aside is the snapshot now.
+        // The space that was set aside is used by the snapshot now.
         self.snapshots.reserved = 0;
         let meta = file.head.meta;
         let newest = self.log().snapshot_meta().map_or(0, |newest| newest.index);
@@ -219,7 +221,8 @@ impl Member {
         );
         let sent = self.snapshots.sending.values();
         let needed = sent.map(|one| one.announces.get_snapshot().get_metadata().index);
-        // A member that gets an earlier snapshot needs the entries behind that one, or a second snapshot.
+        // A member that gets an earlier snapshot needs the entries behind that one, or a second
+        // snapshot.
         let needed = needed.min().filter(|_| self.unsynced.is_none());
         let needed = needed.unwrap_or(u64::MAX);
         let most = self.options.kept_bytes;
@@ -234,7 +237,8 @@ impl Member {
         Ok(())
     }
 
-    /// Those that stay are removed with the next ones, or at the next start.
+    /// Removes older snapshots. Those that cannot be removed go with the next ones, or at the next
+    /// start.
     fn remove_old(&self) {
         let removed = self.dir().map(|dir| remove_old(&*self.place.disk, dir));
         if let Some(Err(error)) = removed {
@@ -242,7 +246,7 @@ impl Member {
         }
     }
 
-    /// Raft takes over a snapshot that has been received.
+    /// Lets Raft take over a snapshot that has been received.
     pub(super) fn install(&mut self, meta: &SnapshotMetadata) -> Result<(), Failure> {
         let dir = self.place.dir.clone();
         let file = match &dir {
@@ -262,7 +266,7 @@ impl Member {
         Ok(())
     }
 
-    /// Makes the state that of a snapshot.
+    /// Replaces the state by that of a snapshot.
     pub(super) fn load(&mut self, path: &Path) -> Result<(), Failure> {
         self.shared.loads.fetch_add(1, Ordering::SeqCst);
         let mut reader = SnapshotReader::open(&self.place.disk, path)?;

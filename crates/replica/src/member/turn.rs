@@ -1,4 +1,4 @@
-//! A turn: what Raft wants done.
+//! A turn: does the work that Raft asks for.
 
 use std::time::Duration;
 
@@ -14,22 +14,23 @@ use crate::options::Grouping;
 use crate::status::node_of;
 use crate::time::Now;
 
-/// Sends what a member wants sent, and empties the list.
+/// Sends a member's messages, and empties the list.
 pub(crate) type Flush<'f> = &'f mut dyn FnMut(&mut Vec<(NodeId, Vec<u8>)>);
 
-/// Rounds of `Ready` in one turn, at most.
+/// The greatest number of rounds of `Ready` in one turn.
 const ROUNDS: usize = 16;
-/// Bytes of entries that a log in memory alone keeps.
+/// The bytes of entries that a log in memory alone keeps.
 const IN_MEMORY: u64 = 4 << 20;
-/// Followers hear so much later of what has committed, if nothing else is told them.
+/// The delay after which followers learn of a commit if no other message tells them.
 const SOON: Duration = Duration::from_millis(2);
 
 impl Member {
-    /// Goes on: takes what was submitted, writes, syncs, sends, applies, resolves. `flush` is called
-    /// with what can be sent before each sync; the rest is in [`Member::outbox`] afterwards.
+    /// Runs a turn: takes what was submitted, writes, syncs, sends, applies, and resolves tickets.
+    /// It calls `flush` with the messages that can be sent before each sync; the rest is in
+    /// [`Member::outbox`] afterwards.
     ///
     /// # Errors
-    /// The [`Failure`] after which this member must not go on.
+    /// Returns the [`Failure`] after which this member must not go on.
     pub(crate) fn turn(&mut self, now: Now, flush: Flush<'_>) -> Result<(), Failure> {
         self.now = now;
         if self.raft.is_none() {
@@ -61,9 +62,9 @@ impl Member {
         Ok(())
     }
 
-    /// Followers learn what has committed from the next group; when none comes soon, from a
+    /// Tells followers the commit index: with the next group or, if none comes soon, with a
     /// heartbeat. Messages for each commit would cost as much as the groups themselves. The paper's
-    /// baseline is told of each.
+    /// baseline sends a message for each commit.
     fn tell_committed(&mut self) {
         let raft = self.raft.as_mut().expect("it takes part");
         let committed = raft.raft.raft_log.committed;
@@ -80,9 +81,9 @@ impl Member {
         }
     }
 
-    /// Gives memory of the log back, and keeps a log in memory alone from growing while all members
-    /// are level: a leader keeps what others lack. Whoever leads next may not have it any more; that
-    /// is what a log on disk and snapshots are for.
+    /// Frees memory of the log, and prevents a log in memory alone from growing while all members
+    /// have the same entries: a leader keeps the entries that others lack. The next leader may not
+    /// have them any more; a log on disk and snapshots exist for that.
     fn forget(&mut self) {
         let raft = self.raft.as_mut().expect("it takes part");
         raft.mut_store().give_back();
@@ -96,7 +97,8 @@ impl Member {
             .forget(self.applied.min(lacking), IN_MEMORY);
     }
 
-    /// Time passes for Raft. Time that was slept through counts once: nobody could be heard.
+    /// Passes time to Raft. A time during which the process slept counts once, because it could
+    /// receive no message.
     fn tick(&mut self) {
         if self.now.since < self.next_tick {
             return;
@@ -113,8 +115,8 @@ impl Member {
         self.ask_committed();
     }
 
-    /// Has Raft take a message. It takes none while its disk is full, and something is not written
-    /// that it has given out already: it would believe that more of it is.
+    /// Passes a message to Raft. It passes none while the disk is full and something that Raft has
+    /// given out is not written: Raft would believe that more of it is written.
     pub(super) fn step(&mut self, message: Message) -> Result<(), Failure> {
         if self.unsynced.is_some() {
             return Ok(());
@@ -127,10 +129,10 @@ impl Member {
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
         );
         let to_another = message.to != raft.raft.id;
-        // The library passes on what only a leader does; it is executed at the leader alone here.
+        // The library passes on commands for the leader; here they are executed at the leader only.
         let passed_on = is_passed_on(message.get_msg_type());
-        // One that was invited needs a snapshot first, to know who the members are: it rejects what
-        // comes, until the leader finds that it lacks everything.
+        // A member that was invited needs a snapshot first, to know the members. It rejects entries
+        // until the leader finds that it lacks everything.
         let too_early = message.get_msg_type() == MessageType::MsgAppend
             && message.index == 0
             && raft.raft.prs().conf().voters().ids().is_empty();
@@ -144,7 +146,7 @@ impl Member {
         Ok(())
     }
 
-    /// Does what Raft wants done.
+    /// Does the work that Raft asks for.
     fn ready(&mut self, flush: Flush<'_>) -> Result<(), Failure> {
         for _ in 0..ROUNDS {
             self.note_role();
@@ -159,21 +161,21 @@ impl Member {
         Ok(())
     }
 
-    /// Syncs what Raft wants to be on disk, and does what may be done then.
+    /// Syncs what Raft wants to be on disk, and does the work that may be done then.
     fn persist(&mut self, ready: Ready, flush: Flush<'_>) -> Result<(), Failure> {
         let sync = ready.must_sync() || !ready.entries().is_empty();
         if sync {
             flush(&mut self.outbox);
         }
         if sync && let Err(error) = self.log().sync() {
-            // If the disk has room again, this is where it goes on.
+            // If the disk has space again, the work goes on here.
             self.unsynced = Some(ready);
             return Err(error.into());
         }
         self.end_ready(ready)
     }
 
-    /// What comes before the sync: followers get entries while they are synced here.
+    /// Does the work before the sync: followers get entries while they are synced here.
     fn begin_ready(&mut self) -> Result<Ready, Failure> {
         let raft = self.raft.as_mut().expect("asked before");
         let mut ready = raft.ready();

@@ -1,5 +1,5 @@
-//! Somebody who changes the members: takes nodes away, adds them again, hands leadership over. In
-//! the end all nodes are members.
+//! An administrator who changes the members: removes nodes, adds them again, and hands over the
+//! leadership. At the end all nodes are members.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use super::world::{Event, World, all};
 use crate::member::{Answer, Change};
 use crate::status::{Role, Status};
 
-/// How often it looks.
+/// The interval at which the administrator looks at the members.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// See the module's description.
 #[derive(Default)]
 pub(super) struct Admin {
     pending: Option<(Change, Answer)>,
-    /// Nodes that were taken away, or wiped, and are not members again.
+    /// Nodes that were removed or wiped, and are not members again.
     pub(super) out: Vec<usize>,
-    /// All nodes know of the spare ones.
+    /// `true` if all nodes know of the spare ones.
     enlarged: bool,
 }
 
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Whether a majority is left if one more node is away for long.
+    /// Returns `true` if a majority is left if one more node is away for long.
     pub(super) fn may_lose(&self) -> bool {
         let others = (0..self.nodes.len()).filter(|node| !self.admin.out.contains(node));
         let mut roles = others.map(|node| self.status(node).map(|status| status.role));
@@ -74,7 +74,7 @@ impl World {
         };
         let outcome = answer.lock().clone();
         let change = *change;
-        // Who was asked may be gone.
+        // The node that was asked may be gone.
         let leader = self.leader();
         if outcome.is_none() && leader.is_some() && self.random.u8(..200) > 0 {
             return;
@@ -113,7 +113,7 @@ impl World {
         Some(running.shared.status.lock().clone())
     }
 
-    /// Whether every node is a member with a vote.
+    /// Returns `true` if every node is a member with a vote.
     pub(super) fn is_whole(&self) -> bool {
         let Some(status) = self.leader().and_then(|leader| self.status(leader)) else {
             return false;
@@ -129,7 +129,7 @@ impl World {
             && (0..self.nodes.len()).all(is_voter)
     }
 
-    /// Adds a node that is no member.
+    /// Adds a node that is not a member.
     fn mend(&mut self) {
         if !self.enlarge() {
             return;
@@ -141,13 +141,14 @@ impl World {
         if status.applied != status.last {
             return;
         }
-        // Those that wait come first: others need their votes.
+        // Nodes that wait come first: others need their votes.
         let is_blank = |node: &usize| {
             self.status(*node)
                 .is_some_and(|one| one.role == Role::Blank)
         };
         if let Some(node) = (0..self.nodes.len()).find(is_blank) {
-            // Until its new vote has taken the place of the old one, the group cannot do without another.
+            // Until the node's new vote has replaced the old one, the group cannot lose another
+            // node.
             if !self.admin.out.contains(&node) {
                 self.admin.out.push(node);
             }
@@ -164,7 +165,7 @@ impl World {
                 self.admin.out.retain(|out| *out != node);
                 continue;
             }
-            // An addition was given up; what is left of it goes together with the node.
+            // An addition was given up; its learner is removed together with the node.
             if numbers.contains(&(own.raft_id, true)) {
                 if node == leader {
                     return self.change(Change::Transfer(None));
@@ -177,14 +178,14 @@ impl World {
                 }
                 return self.change(Change::Remove(id));
             }
-            // It was taken away, or its vote was never given: it begins anew.
+            // The node was removed, or never got its vote: it starts anew.
             if self.random.u8(..10) == 0 {
                 return self.wipe(node);
             }
         }
     }
 
-    /// The cluster's file names the spare nodes, too: each node is started again with it.
+    /// Adds the spare nodes to the cluster's file: each node is started again with it.
     fn enlarge(&mut self) -> bool {
         if self.admin.enlarged {
             return true;
@@ -202,7 +203,7 @@ impl World {
         false
     }
 
-    /// A node loses its disk, and starts with an empty one.
+    /// Wipes the disk of a node, which starts with an empty one.
     pub(super) fn wipe(&mut self, node: usize) {
         self.note(format_args!("node {} loses its disk", node + 1));
         self.reached.hit(Point::LostDisk);

@@ -1,5 +1,5 @@
-//! Coordinators of transactions over several partitions, as this partition sees them: they prepare
-//! an attempt, decide, and have it forgotten, each step at whoever leads then.
+//! Coordinators of transactions over several partitions, as this partition sees them. They prepare
+//! an attempt, decide it, and let it be forgotten; each step goes to the current leader.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::world::{Asker, Event, World};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Prepare,
-    /// Whether it is prepared.
+    /// Asks if it is prepared.
     Ask,
     Refuse,
     Commit,
@@ -24,15 +24,15 @@ enum Stage {
     Forget,
 }
 
-/// A transaction that is under way.
+/// A transaction in progress.
 struct Attempt {
     id: TransactionId,
     job: Arc<Job>,
     begun: Duration,
     stage: Stage,
-    /// This stage may have taken effect.
+    /// `true` if this stage may have taken effect.
     doubt: bool,
-    /// What is recorded when it commits.
+    /// The operations that are recorded when it commits.
     ops: String,
 }
 
@@ -60,7 +60,7 @@ impl Coordinator {
 }
 
 impl World {
-    /// A coordinator begins, or goes on with, an attempt.
+    /// Begins or continues an attempt of a coordinator.
     pub(super) fn coordinate(&mut self, at: usize) {
         if self.coordinators[at].attempt.is_none() {
             if self.finale.quiet {
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// A coordinator hears of its step.
+    /// Takes the outcome of a coordinator's step.
     pub(super) fn coordinator_answered(&mut self, at: usize, number: u64, outcome: Outcome) {
         let one = &mut self.coordinators[at];
         if one.number != number {
@@ -149,7 +149,7 @@ impl World {
         self.after(pause, Event::Think(Asker::Coordinator(at)));
     }
 
-    /// Returns whether the attempt goes on.
+    /// Returns `true` if the attempt goes on.
     fn stage_done(&mut self, at: usize, attempt: &mut Attempt, value: Value) -> bool {
         let doubt = std::mem::take(&mut attempt.doubt);
         let state = match value {

@@ -1,11 +1,11 @@
-//! What clients were told, and whether that can be true.
+//! The answers that clients got, and checks that they are consistent.
 //!
-//! 1. What was read and written of recorded keys is strictly serializable ([`history`]).
+//! 1. The reads and writes of recorded keys are strictly serializable ([`history`]).
 //! 2. Counters: each acknowledged addition counts once, each of unknown outcome at most once, and
-//!    nobody sees less than what was acknowledged before.
+//!    no client sees less than what was acknowledged before.
 //! 3. Money is neither made nor lost.
-//! 4. A key that expires is there until then, and never afterwards.
-//! 5. Tokens of a lock, and times that are told, do not go back.
+//! 4. A key that expires exists until then, and never afterwards.
+//! 5. Tokens of a lock, and times that were returned, do not go back.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,20 +15,20 @@ use history::{History, Outcome, Verdict};
 
 use super::job::{ACCOUNTS, COUNTERS, DEPOSIT, Job, Seen, Step};
 
-/// How many transactions ended how.
+/// The numbers of transactions by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Those that took effect.
+    /// Transactions that took effect.
     pub committed: u64,
-    /// Those that did not.
+    /// Transactions that did not take effect.
     pub aborted: u64,
-    /// Those of which it is not known.
+    /// Transactions whose outcome is not known.
     pub unknown: u64,
-    /// Reads of what may be old.
+    /// Reads of state that may be old.
     pub stale: u64,
-    /// States that were compared by their indexes.
+    /// States that were compared at equal indexes.
     pub states: u64,
-    /// Milliseconds until the partition served after the faults, one for each run.
+    /// The milliseconds until the partition served after the faults, for each run.
     pub served_ms: Vec<u64>,
 }
 
@@ -79,7 +79,7 @@ struct Counted {
 #[derive(Default)]
 struct Lent {
     ms: i64,
-    /// `None`: the outcome is not known.
+    /// The time of the write; `None` if its outcome is not known.
     written: Option<Span>,
     looks: Vec<(Span, bool)>,
 }
@@ -93,22 +93,22 @@ pub(super) struct Book {
     counted: Vec<Counted>,
     /// Additions of unknown outcome.
     unknown: [u64; COUNTERS],
-    /// Additions that were begun, and when.
+    /// Additions that were begun, and their times.
     begun: Vec<(usize, Duration)>,
     lent: BTreeMap<usize, Lent>,
-    /// Tokens that passed, and times that were told.
+    /// Tokens that were accepted, and times that were returned.
     tokens: Vec<(Span, i64)>,
     times: Vec<(Span, i64)>,
     wrong: Option<String>,
 }
 
 impl Book {
-    /// The history as text, for other checkers.
+    /// Returns the history as text, for other checkers.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// A transaction is sent.
+    /// Notes that a transaction is sent.
     pub(super) fn begin(&mut self, job: &Job, now: Duration) {
         for step in &job.steps {
             match step {
@@ -125,7 +125,7 @@ impl Book {
         }
     }
 
-    /// A transaction has committed, and its client was told.
+    /// Notes that a transaction has committed, and that its client knows.
     pub(super) fn committed(&mut self, process: usize, job: &Job, seen: &Seen, span: Span) {
         self.counts.committed += 1;
         self.record(process, span, Outcome::Committed, &seen.ops);
@@ -154,7 +154,7 @@ impl Book {
         }
     }
 
-    /// Nobody knows what a transaction came to.
+    /// Notes a transaction whose outcome is not known.
     pub(super) fn unknown(&mut self, process: usize, job: &Job, span: Span) {
         self.counts.unknown += 1;
         self.record(process, span, Outcome::Unknown, &job.blind());
@@ -169,10 +169,10 @@ impl Book {
         self.counts.aborted += 1;
     }
 
-    /// What was read may be older than now: as of `since` at least.
+    /// Notes a read that may be older than now, but not older than `since`.
     pub(super) fn stale(&mut self, seen: &Seen, since: Duration, now: Duration) {
         self.counts.stale += 1;
-        // It may be so old that nothing had been paid in.
+        // The state may be so old that nothing had been paid in.
         if seen.balances.iter().any(Option::is_some) {
             self.audit(&seen.balances);
         }
@@ -203,7 +203,7 @@ impl Book {
         self.wrong.get_or_insert(what);
     }
 
-    /// What is wrong already.
+    /// Returns the first error that was found.
     pub(super) fn take_wrong(&mut self) -> Option<String> {
         self.wrong.take()
     }
@@ -229,10 +229,10 @@ impl Book {
         .expect("a string grows");
     }
 
-    /// Whether all of it can be true. `skew`: by what clocks differ at most.
+    /// Checks that everything is consistent. `skew` is the greatest difference of clocks.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns a description of the inconsistency.
     pub(super) fn judge(&self, skew: Duration) -> Result<(), String> {
         (0..COUNTERS).try_for_each(|counter| self.judge_counter(counter))?;
         for (index, lent) in &self.lent {
@@ -251,7 +251,7 @@ impl Book {
         }
     }
 
-    /// Values never go back in real time, and each addition has its own.
+    /// Checks that values never go back in real time, and that each addition has its own value.
     fn judge_counter(&self, counter: usize) -> Result<(), String> {
         let mut all: Vec<&Counted> = self
             .counted
@@ -287,7 +287,7 @@ impl Book {
                 twice[0]
             ));
         }
-        // The last of all is a read of what there is.
+        // The last operation of all is a read of the final value.
         let last = all.last().map_or(0, |one| one.value) as u64;
         let most = acknowledged + self.unknown[counter];
         if !(acknowledged..=most).contains(&last) {
@@ -303,7 +303,7 @@ impl Book {
     }
 }
 
-/// Whether numbers do not go back in real time.
+/// Checks that numbers do not go back in real time.
 fn never_back(told: &[(Span, i64)]) -> Result<(), String> {
     let mut begun = told.to_vec();
     begun.sort_by_key(|(span, _)| span.0);

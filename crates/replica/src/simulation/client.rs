@@ -1,8 +1,8 @@
-//! Clients: each runs one transaction after the other at whoever leads.
+//! Clients: each runs one transaction after another at the current leader.
 //!
 //! Some open a session, number their transactions and send them again until they know the outcome;
-//! others do not know it when an answer is lost. Where sessions end soon, some do not hear answers, and
-//! sleep for longer than a session lasts before they send again.
+//! others do not know the outcome when an answer is lost. Where sessions end soon, some clients
+//! miss answers, and sleep for longer than a session lasts before they send again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use super::reached::Point;
 use super::world::{Asker, Event, Waiting, World};
 use crate::worker::Worker;
 
-/// What is asked of a node.
+/// A call to a node.
 #[derive(Debug)]
 pub(super) enum Call {
     Run(Arc<Job>, Option<Sequenced>),
-    /// A session.
+    /// Opens a session.
     Open,
-    /// What may be so old.
+    /// Reads state that may be this old.
     Stale(Arc<Job>, Duration),
     Prepare(TransactionId, Arc<Job>),
     Commit(TransactionId),
@@ -34,24 +34,24 @@ pub(super) enum Call {
     State(TransactionId),
 }
 
-/// What an asker hears.
+/// The outcome of a call.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Done(Value),
     Abort(Abort),
     /// The leadership was lost.
     Lost,
-    /// The node is gone, or silent.
+    /// The node is gone, or does not answer.
     Broken,
 }
 
-/// What was done.
+/// The result of a call.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Replies(Vec<OwnedReply>),
-    /// A session of this id is opened.
+    /// A session with this id was opened.
     Session(u64),
-    /// Read at this time from what may be old.
+    /// Replies that were read at this time from state that may be old.
     Stale(Vec<OwnedReply>, Duration),
     State(State),
 }
@@ -61,11 +61,11 @@ const NOBODY: Sequenced = Sequenced {
     sequence: 0,
 };
 
-/// Refusals last longer than any run.
+/// The duration of refusals, which is longer than any run.
 const REFUSED_FOR_MS: u64 = 10_000_000;
 
 impl Call {
-    /// Runs it; returns for what the outcome has to wait.
+    /// Runs the call. Returns the ticket for which the outcome waits.
     pub(super) fn run(&self, worker: &mut Worker, now: Duration) -> (Epoch, Waiting) {
         let done = |outcome| Waiting::Known(outcome);
         let outcome = match self {
@@ -127,7 +127,7 @@ fn run(
     once: Option<Sequenced>,
 ) -> Result<Vec<OwnedReply>, Abort> {
     worker.refresh();
-    // Some share their places in groups with others.
+    // Some clients share their places in groups with others.
     worker.serve(ops.len() as u64 % 3);
     match once {
         Some(sequenced) => worker.execute_once(ops, sequenced),
@@ -152,38 +152,38 @@ fn prepare(worker: &mut Worker, id: TransactionId, job: &Job) -> Result<Vec<Owne
     )
 }
 
-/// A transaction of which the outcome is not known yet.
+/// A transaction whose outcome is not known yet.
 pub(super) struct Doing {
     job: Arc<Job>,
-    /// It has a number, or gets one.
+    /// `true` if it has a number, or gets one.
     numbered: bool,
     once: Option<Sequenced>,
     stale: Option<Duration>,
     begun: Duration,
     tries: u32,
-    /// It may have taken effect.
+    /// `true` if it may have taken effect.
     doubt: bool,
 }
 
 impl Doing {
-    /// There is no session yet in which it could have a number.
+    /// Returns `true` if there is no session yet in which it could have a number.
     fn is_opening(&self) -> bool {
         self.numbered && self.once.is_none()
     }
 }
 
-/// What a client is there for.
+/// The task of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Habit {
-    /// Transactions of all kinds.
+    /// Runs transactions of all kinds.
     Any,
-    /// It adds to counters of its own, again and again, asks anybody, and does not wait for long:
-    /// a leader that cannot go on holds few of them.
+    /// Adds to counters of its own, again and again, at any node, and does not wait for long: a
+    /// leader that cannot go on holds few of its transactions.
     Beats,
-    /// It adds to counters, each time under another session, does not hear many an answer, and
-    /// sends again when it has slept for longer than a session lasts.
+    /// Adds to counters, each time under another session, misses many answers, and sends again when
+    /// it has slept for longer than a session lasts.
     Sleeps,
-    /// It looks at these counters, and asks anybody: also one that leads no longer.
+    /// Reads these counters at any node, including one that leads no longer.
     Watches,
 }
 
@@ -194,16 +194,16 @@ pub(super) struct Client {
     number: u64,
     pub(super) doing: Option<Doing>,
     watched: Watched,
-    /// Whether it numbers its transactions.
+    /// `true` if it numbers its transactions.
     numbers: bool,
     /// Its session, if there is one, and its last transaction's number.
     session: Option<Sequenced>,
     node: usize,
-    /// What it runs, if that is decided beforehand.
+    /// The transactions that it runs, if they are decided beforehand.
     pub(super) script: Option<VecDeque<Job>>,
 }
 
-/// How often somebody asks who does not get on, before giving up what was never begun.
+/// The number of tries after which a client gives up a transaction that never began.
 const TRIES: u32 = 300;
 
 impl Client {
@@ -223,7 +223,7 @@ impl Client {
         }
     }
 
-    /// One who does what it is told, once each.
+    /// Makes a client that runs the transactions of a script, once each.
     pub(super) fn scripted(world: &mut World, script: Vec<Job>) -> Client {
         Client {
             numbers: true,
@@ -232,7 +232,7 @@ impl Client {
         }
     }
 
-    /// One that does the same again and again.
+    /// Makes a client that repeats the same task.
     pub(super) fn with_habit(world: &mut World, habit: Habit) -> Client {
         Client {
             numbers: habit == Habit::Sleeps,
@@ -247,12 +247,12 @@ impl Client {
 }
 
 impl World {
-    /// Money is paid in before clients begin.
+    /// Returns the transaction that pays in money before clients begin.
     pub(super) fn deposit() -> Job {
         Job::new((0..ACCOUNTS).map(Step::Open).collect())
     }
 
-    /// A client begins its next transaction.
+    /// Begins a client's next transaction.
     pub(super) fn think(&mut self, client: usize) {
         if self.clients[client].doing.is_some() {
             return self.ask(client);
@@ -289,7 +289,7 @@ impl World {
             tries: 0,
             doubt: false,
         });
-        // Who leads no longer must not answer.
+        // A node that leads no longer must not answer.
         let habit = self.clients[client].habit != Habit::Any;
         if stale || habit || reads && self.random.bool() {
             self.clients[client].node = self.random.usize(..self.nodes.len());
@@ -346,7 +346,7 @@ impl World {
         self.send_call(Asker::Client(client), number, node, call);
     }
 
-    /// A client hears of its transaction.
+    /// Takes the outcome of a client's call.
     pub(super) fn answered(&mut self, client: usize, number: u64, outcome: Outcome) {
         let one = &mut self.clients[client];
         if one.number != number {
@@ -355,7 +355,7 @@ impl World {
         let Some(doing) = one.doing.take() else {
             return;
         };
-        // What else comes of this call is of no use.
+        // Later outcomes of this call are of no use.
         one.number += 1;
         self.note(format_args!("client {client} hears: {outcome:?}"));
         match outcome {
@@ -416,7 +416,7 @@ impl World {
         self.rethink(client);
     }
 
-    /// Nothing has happened, or nothing is remembered.
+    /// Handles an abort: nothing has happened, or nothing is remembered.
     fn refused(&mut self, client: usize, mut doing: Doing, abort: Abort) {
         match &abort {
             Abort::Unknown { what } if what.contains("ask again") => {
@@ -438,17 +438,17 @@ impl World {
                 None
             }
             Abort::Conflict { .. } | Abort::Unavailable { .. } => None,
-            // What was sent before may still arrive.
+            // A transaction that was sent before may still arrive.
             Abort::Precondition { .. } if doing.doubt => return self.unknown(client, &doing),
             Abort::Precondition { .. } => return self.decline(client),
-            // What was sent before is refused, too, whenever it arrives.
+            // A transaction that was sent before is refused, too, whenever it arrives.
             Abort::Stale { .. } => {
                 self.reached.hit(Point::Fenced);
                 return self.decline(client);
             }
             other => return self.fail(format!("client {client} was told: {other}")),
         };
-        // There are other keys to look at.
+        // There are other keys to read.
         let bored = leader.is_none() && self.clients[client].habit != Habit::Any;
         let hopeless = doing.tries > TRIES && self.clients[client].script.is_none();
         if (bored || hopeless) && !doing.doubt {
@@ -465,7 +465,7 @@ impl World {
         self.after(pause, Event::Think(Asker::Client(client)));
     }
 
-    /// Where to ask next.
+    /// Returns the node to ask next.
     pub(super) fn another(&mut self, leader: Option<NodeId>) -> usize {
         match leader {
             Some(node) if self.random.u8(..8) > 0 => usize::from(node.0) - 1,
@@ -473,11 +473,12 @@ impl World {
         }
     }
 
-    /// Its session is not remembered: this was not executed, and nobody knows of what was sent before.
+    /// Handles the loss of a session: this transaction was not executed, and the outcome of an
+    /// earlier attempt is not known.
     fn forgotten(&mut self, client: usize, mut doing: Doing) {
         self.reached.hit(Point::Forgotten);
         self.clients[client].session = None;
-        // What is in a script does no harm a second time.
+        // A transaction of a script does no harm a second time.
         if doing.doubt && self.clients[client].script.is_none() {
             return self.unknown(client, &doing);
         }
@@ -486,13 +487,13 @@ impl World {
         self.ask(client);
     }
 
-    /// It did not take effect.
+    /// Notes that the transaction did not take effect.
     fn decline(&mut self, client: usize) {
         self.book.aborted();
         self.rethink(client);
     }
 
-    /// It may have taken effect.
+    /// Notes that the transaction may have taken effect.
     fn doubt(&mut self, client: usize, mut doing: Doing) {
         self.clients[client].node = self.another(None);
         if doing.numbered || doing.job.is_read_only() {
@@ -515,7 +516,7 @@ impl World {
         let process = self.clients[client].process;
         self.book
             .unknown(process, &doing.job, (doing.begun, self.now));
-        // One that nobody knows of is another process from now on.
+        // A client whose transaction has an unknown outcome is another process from now on.
         self.processes += 1;
         self.clients[client].process = self.processes;
         self.rethink(client);

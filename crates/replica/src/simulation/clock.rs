@@ -1,4 +1,4 @@
-//! Time: one that is true, and each node's own clocks, which are not quite.
+//! Time: the true time, and each node's own clocks, which differ from it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::time::{Now, Time};
 
-/// The true time when a run begins, milliseconds since the Unix epoch.
+/// The true time at the start of a run, in milliseconds since the Unix epoch.
 const BEGIN_MS: i64 = 1_700_000_000_000;
-/// What a clock shows when a run begins.
+/// The value of a clock at the start of a run.
 const SINCE: Duration = Duration::from_secs(1000);
 
-/// True time since the run has begun, for all to see.
+/// The true time since the start of the run, shared by all.
 #[derive(Clone, Default)]
 pub(super) struct TrueTime(Arc<AtomicU64>);
 
@@ -25,12 +25,12 @@ impl TrueTime {
     }
 }
 
-/// A node's clocks: one that goes too fast or too slow, and one that people set.
+/// A node's clocks: one that is too fast or too slow, and one that people set.
 pub(super) struct NodeClock {
     truth: TrueTime,
-    /// How fast it goes, in millionths.
+    /// The rate of the clock, in millionths.
     rate: u64,
-    /// By how much the wall clock is ahead.
+    /// The milliseconds by which the wall clock is ahead.
     ahead_ms: AtomicI64,
 }
 
@@ -47,7 +47,7 @@ impl NodeClock {
         self.ahead_ms.store(ms, Ordering::SeqCst);
     }
 
-    /// How much true time passes until this clock shows `due`.
+    /// Returns the true time that passes until this clock shows `due`.
     pub(super) fn until(&self, due: Duration) -> Duration {
         let left = due.saturating_sub(self.now().since).as_nanos() as u64;
         Duration::from_nanos((left * 1_000_000).div_ceil(self.rate))

@@ -1,4 +1,4 @@
-//! What goes wrong by itself, until faults stop.
+//! Faults that occur by themselves, until they stop.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use ::simulation::draw;
 const LONG: Duration = Duration::from_millis(500);
 
 impl World {
-    /// Draws what goes wrong now.
+    /// Draws the faults that occur now.
     pub(super) fn draw_faults(&mut self) {
         if self.is_calm() {
             return;
@@ -18,7 +18,7 @@ impl World {
         self.after(TICK, Event::Tick);
         let faults = self.plan.faults;
         let node = self.random.usize(..self.nodes.len());
-        // The leader is worth more trouble than others.
+        // Faults of the leader matter more than those of other nodes.
         let node = match self.leader() {
             Some(leader) if self.random.bool() => leader,
             _ => node,
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// A node does nothing for a while, or its member's thread alone does not.
+    /// Pauses a node for a while, or only its member's thread.
     fn pause(&mut self, node: usize) {
         let until = self.now + LONG.mul_f64(self.random.f64());
         let wholly = self.random.bool();
@@ -143,7 +143,7 @@ impl World {
         self.nodes[node].volume.set_full(false);
     }
 
-    /// Faults stop: everything is whole again, and all nodes run.
+    /// Stops the faults: everything is repaired, and all nodes run.
     pub(super) fn calm(&mut self) {
         self.note(format_args!("faults stop"));
         self.network.heal();

@@ -1,5 +1,5 @@
-//! The end of a run: the partition serves soon after the faults, everybody catches up, and all
-//! have the same.
+//! The end of a run: the partition serves soon after the faults, every member catches up, and all
+//! have the same state.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use super::client::Client;
 use super::job::{ACCOUNTS, COUNTERS, Job, Step, key};
 use super::world::{Asker, Event, World};
 
-/// How often it is looked.
+/// The interval between two checks.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Election time-outs within which the partition serves after the faults.
+/// The number of election time-outs within which the partition serves after the faults.
 const SERVES_WITHIN: u32 = 10;
-/// Within which everything has come to rest.
+/// The number of election time-outs within which everything has come to rest.
 const RESTS_WITHIN: u32 = 600;
 
-/// How far the end has come.
+/// The progress of the end.
 #[derive(Default)]
 pub(super) struct Finale {
-    /// The first transaction has committed.
+    /// `true` if the first transaction has committed.
     pub(super) opened: bool,
-    /// No client begins anything any more.
+    /// `true` if no client begins a transaction any more.
     pub(super) quiet: bool,
-    /// The last transaction that committed was begun then, and was answered then.
+    /// The times at which the last committed transaction was begun and answered.
     committed: Option<(Duration, Duration)>,
     served: bool,
     last_reads: bool,
@@ -40,7 +40,7 @@ impl Finale {
 }
 
 impl World {
-    /// Looks whether everything has come to rest.
+    /// Checks if everything has come to rest.
     pub(super) fn rest(&mut self) {
         self.after(PAUSE, Event::Rest);
         let since = self.now.saturating_sub(self.plan.calm);
@@ -79,7 +79,7 @@ impl World {
         self.finale.over = true;
     }
 
-    /// Reads all there is, and writes every key, which nobody may hold any more.
+    /// Reads everything, and writes every key, which no transaction may hold any more.
     fn read_last(&mut self) {
         let keys = || (0..self.plan.keys).map(key);
         let mut jobs = vec![Job::new(vec![Step::Sweep])];
@@ -101,7 +101,7 @@ impl World {
         self.after(PAUSE, Event::Think(Asker::Client(self.clients.len() - 1)));
     }
 
-    /// What is not at rest; empty if all is.
+    /// Describes what is not at rest; empty if everything is.
     fn what_is_left(&self) -> String {
         let mut left = Vec::new();
         let clients = self.clients.iter().enumerate();

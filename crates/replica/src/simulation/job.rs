@@ -1,16 +1,16 @@
-//! Transactions of clients: what they do, as operations, and what their replies say.
+//! Transactions of clients: their operations, and the meaning of their replies.
 //!
 //! | kind | operations | what it catches |
 //! |---|---|---|
 //! | observe | get, two to four keys | read skew, stale reads |
 //! | modify | get and put, one to three keys | lost updates |
 //! | cross | get two keys, put one of them | write skew |
-//! | overwrite | put, one to three keys | writes that are there in part |
+//! | overwrite | put, one to three keys | partial writes |
 //! | remove | get and delete a key | lost deletes |
 //! | watch | get and watch; then check and put, as another transaction | lost updates over transactions |
 //! | sweep | scan | phantoms |
-//! | flush | scan and flush | flushes that are there in part |
-//! | count | add to a counter | what is applied twice, or not at all |
+//! | flush | scan and flush | partial flushes |
+//! | count | add to a counter | additions that are applied twice, or not at all |
 //! | counts | get all counters | stale reads |
 //! | transfer | add to one account what is taken from another | money made or lost |
 //! | audit | get all accounts | as above |
@@ -26,24 +26,24 @@ use base::transaction::{Expiry, When};
 use base::{Op, Version};
 use fastrand::Rng;
 
-/// Counters and accounts of a run.
+/// The numbers of counters and accounts of a run.
 pub(super) const COUNTERS: usize = BEATS + 8;
-/// From this one on they have somebody of their own who adds to them, and some who look.
+/// Counters from this one on have a client of their own that adds to them, and some that read them.
 pub(super) const BEATS: usize = 2;
 pub(super) const ACCOUNTS: usize = 3;
-/// What each account holds in the beginning.
+/// The initial balance of each account.
 pub(super) const DEPOSIT: i64 = 100;
 
 /// One step of a transaction.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// An account gets its deposit; doing so twice makes no difference.
+    /// Gives an account its deposit; doing so twice makes no difference.
     Open(usize),
     Get(String),
     Watch(String),
     Put(String, i64),
     Delete(String),
-    /// The key must have this version, which was of this value.
+    /// Requires that the key has this version, whose value was this one.
     Same(String, Version, Option<i64>),
     Sweep,
     Flush,
@@ -51,15 +51,15 @@ pub(super) enum Step {
     Counter(usize),
     Add(usize, i64),
     Balance(usize),
-    /// A key that expires after so many milliseconds.
+    /// Puts a key that expires after this many milliseconds.
     Lend(usize, i64),
     Look(usize),
-    /// Nothing with a greater token than this has taken effect.
+    /// Requires that no transaction with a greater token than this has taken effect.
     Guard(i64),
     Time,
 }
 
-/// A transaction that somebody wants to run.
+/// A transaction that a client wants to run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Job {
     pub(super) steps: Vec<Step>,
@@ -75,10 +75,10 @@ pub(super) fn key(index: usize) -> String {
     format!("k{index}")
 }
 
-/// What a client has watched: its keys, with versions and values.
+/// The keys that a client has watched, with versions and values.
 pub(super) type Watched = Vec<(String, Version, Option<i64>)>;
 
-/// What the replies say, besides what is recorded as history.
+/// The contents of the replies, besides what is recorded as history.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// The operations as JSON, without brackets.
@@ -86,15 +86,15 @@ pub(super) struct Seen {
     pub(super) watched: Watched,
     /// The accounts' balances.
     pub(super) balances: Vec<Option<i64>>,
-    /// Counters, whether they were added to, and their values then.
+    /// Counters, `true` if they were added to, and their values then.
     pub(super) counters: Vec<(usize, bool, i64)>,
-    /// Keys that expire, and whether they were there.
+    /// Keys that expire, and `true` if they existed.
     pub(super) looks: Vec<(usize, bool)>,
-    /// Tokens that passed.
+    /// Tokens that were accepted.
     pub(super) tokens: Vec<i64>,
-    /// Times that were told.
+    /// Times that were returned.
     pub(super) times: Vec<i64>,
-    /// Replies that no such operation has.
+    /// Replies that do not fit the operation.
     pub(super) odd: Option<String>,
 }
 
@@ -135,7 +135,7 @@ impl Job {
             .collect()
     }
 
-    /// What is recorded when nothing is known of what was read.
+    /// Returns the operations that are recorded if the replies are not known.
     pub(super) fn blind(&self) -> String {
         let mut ops = String::new();
         for step in &self.steps {
@@ -163,7 +163,7 @@ impl Job {
         seen
     }
 
-    /// Steps whose history depends on others' replies.
+    /// Records a step whose history depends on other replies. Returns `true` if it is such a step.
     fn deletes(
         &self,
         step: &Step,
@@ -182,7 +182,7 @@ impl Job {
                 }
                 true
             }
-            // Before it there is a sweep.
+            // A sweep comes before it.
             (Step::Flush, OwnedReply::Ok) => {
                 let Some(OwnedReply::Pairs(found)) = at.checked_sub(1).map(|at| &replies[at])
                 else {
@@ -307,9 +307,9 @@ pub(super) struct Draw<'a> {
     pub(super) random: &'a mut Rng,
     pub(super) keys: usize,
     pub(super) value: &'a mut i64,
-    /// Keys that expire, so far.
+    /// The number of keys that expire, so far.
     pub(super) lent: &'a mut usize,
-    /// The client learns in any case what its transaction came to.
+    /// `true` if the client always learns the outcome of its transaction.
     pub(super) certain: bool,
     pub(super) flushes: bool,
 }
@@ -401,7 +401,7 @@ impl Draw<'_> {
         Job::new(steps)
     }
 
-    /// Tokens are those of today, or a little older.
+    /// Makes a fenced transaction. Its token is a current one, or a little older.
     fn fence(&mut self) -> Vec<Step> {
         *self.value += 1;
         let guard = Step::Guard((*self.value - self.random.i64(..20)).max(0));

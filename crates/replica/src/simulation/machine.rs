@@ -1,4 +1,4 @@
-//! What nodes do: turns, messages, work beside them, crashes.
+//! The activities of nodes: turns, messages, background work, crashes.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::member::{Failure, Received};
 use crate::messages::Envelope;
 use crate::time::Time;
 
-/// How often a janitor looks around.
+/// The interval of a janitor's work.
 const TIDY: Duration = Duration::from_millis(25);
-/// How long a node waits when its disk was full.
+/// The time that a node waits when its disk was full.
 const RETRY: Duration = Duration::from_millis(50);
 /// A state is compared with others' when its index is a multiple of this.
 const COMPARED: u64 = 4;
@@ -47,7 +47,8 @@ impl World {
         }
     }
 
-    /// Has a node's thread go on after a while, or sooner if that was planned already.
+    /// Schedules the next turn of a node's thread after a delay, unless an earlier one is
+    /// scheduled.
     pub(super) fn plan_turn(&mut self, node: usize, delay: Duration) {
         let one = &mut self.nodes[node];
         let at = self.now + delay;
@@ -59,7 +60,7 @@ impl World {
         }
     }
 
-    /// When a paused node goes on; a little later for some.
+    /// Returns the time at which a paused node goes on; a little later for some.
     fn is_paused(&mut self, node: usize) -> Option<Duration> {
         self.is_before(self.nodes[node].paused_until)
     }
@@ -88,7 +89,7 @@ impl World {
         let syncs = one.volume.syncs();
         let floor = running.member.log_floor();
         let mut outcome = Ok(());
-        // What leaves before the syncs.
+        // These messages leave before the syncs.
         let mut early = Vec::new();
         while let Some((from, bytes)) = running.inbox.pop_front() {
             outcome = outcome.and_then(|()| {
@@ -123,7 +124,7 @@ impl World {
         self.go_on(node);
     }
 
-    /// Plans a node's next turn.
+    /// Schedules a node's next turn.
     fn go_on(&mut self, node: usize) {
         let one = &mut self.nodes[node];
         let Some(running) = &mut one.running else {
@@ -141,7 +142,7 @@ impl World {
         self.plan_turn(node, delay.max(blocked));
     }
 
-    /// A member reports that it cannot go on.
+    /// Handles a failure after which a member cannot go on.
     fn failed(&mut self, node: usize, failure: &Failure) {
         let one = &mut self.nodes[node];
         let is_full = matches!(failure, Failure::Log(error) if error.is_full());
@@ -163,7 +164,7 @@ impl World {
         self.crash(node);
     }
 
-    /// Sends what a node wants sent.
+    /// Sends a node's messages.
     fn send(&mut self, node: usize, took: Duration) {
         let Some(running) = &mut self.nodes[node].running else {
             return;
@@ -209,7 +210,7 @@ impl World {
         self.plan_turn(node, Duration::ZERO);
     }
 
-    /// Work beside a node's thread is done.
+    /// Finishes background work of a node.
     pub(super) fn job(&mut self, node: usize, life: Life) {
         if self.nodes[node].life != life {
             return;
@@ -237,7 +238,7 @@ impl World {
         self.after(TIDY, Event::Tidy(node, life));
     }
 
-    /// A node ends at once. It starts again after a while.
+    /// Ends a node at once. It starts again after a while.
     pub(super) fn crash(&mut self, node: usize) {
         self.note(format_args!("node {} crashes", node + 1));
         let waiters = self.nodes[node].crash(&mut self.random);
@@ -250,7 +251,7 @@ impl World {
         self.after(delay, Event::Restart(node, life));
     }
 
-    /// Notes what has changed at a node.
+    /// Notes changes at a node.
     fn look(&mut self, node: usize) {
         let Some(running) = &mut self.nodes[node].running else {
             return;
@@ -293,7 +294,7 @@ impl World {
         }
     }
 
-    /// Compares a node's state with those that others had at the same index.
+    /// Compares a node's state with those of other nodes at the same index.
     pub(super) fn compare(&mut self, node: usize) {
         let Some(running) = &mut self.nodes[node].running else {
             return;
@@ -320,7 +321,7 @@ impl World {
         }
     }
 
-    /// A call arrives at a node.
+    /// Delivers a call to a node.
     pub(super) fn call(&mut self, request: Request) {
         let node = request.node;
         if self.nodes[node].running.is_none() {
@@ -350,7 +351,7 @@ impl World {
     }
 }
 
-/// A message, in one line.
+/// Describes a message in one line.
 fn describe(envelope: &Envelope<'_>) -> String {
     match envelope {
         Envelope::Raft(message) => {

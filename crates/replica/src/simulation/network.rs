@@ -1,4 +1,4 @@
-//! Messages between nodes: they take time, and are lost, repeated, overtaken and held up.
+//! Messages between nodes: they take time, and are lost, repeated, overtaken and delayed.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::plan::Plan;
 /// The links between all nodes.
 pub(super) struct Network {
     nodes: usize,
-    /// Until when nothing gets through, from one to another.
+    /// The time until which no message gets through, for each pair of nodes.
     cut: Vec<Duration>,
-    /// When the last message on each link arrives.
+    /// The time at which the last message on each link arrives.
     last: Vec<Duration>,
     orderly: bool,
     lose: u32,
@@ -34,13 +34,13 @@ impl Network {
         }
     }
 
-    /// Nothing gets through from one node to another until then.
+    /// Stops messages from one node to another until then.
     pub(super) fn cut(&mut self, from: usize, to: usize, until: Duration) {
         let cut = &mut self.cut[from * self.nodes + to];
         *cut = until.max(*cut);
     }
 
-    /// All is whole, and nothing is lost any more.
+    /// Repairs all links; no message is lost any more.
     pub(super) fn heal(&mut self) {
         self.cut.fill(Duration::ZERO);
         (self.lose, self.repeat) = (0, 0);
@@ -50,13 +50,13 @@ impl Network {
         now < self.cut[from * self.nodes + to]
     }
 
-    /// How long a message takes, mostly.
+    /// Draws the delay of a message.
     pub(super) fn delay(&self, random: &mut Rng) -> Duration {
         let share = random.f64();
         Duration::from_micros(20) + self.delay.mul_f64(share * share)
     }
 
-    /// When a message that leaves now arrives: never, once, or twice.
+    /// Returns the times at which a message arrives that leaves now: none, one, or two.
     pub(super) fn arrivals(
         &mut self,
         (from, to): (usize, usize),

@@ -29,25 +29,25 @@ const WORKERS: usize = 1;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// What runs on a node.
+/// The parts of a node that runs.
 pub(super) struct Running {
     pub(super) member: Member,
     pub(super) shared: Arc<Shared>,
     pub(super) worker: Worker,
     pub(super) janitor: Janitor,
     pub(super) woken: Arc<AtomicBool>,
-    /// Work that has not been begun.
+    /// Background work that has not begun.
     pub(super) jobs: Arc<Mutex<Vec<Work>>>,
-    /// When it will be done is planned.
+    /// `true` if its end is scheduled.
     pub(super) job_planned: bool,
     pub(super) inbox: VecDeque<(NodeId, Vec<u8>)>,
-    /// Who waits for a ticket.
+    /// Callers that wait for a ticket.
     pub(super) waiters: Vec<Waiter>,
-    /// Something failed that may pass: nothing happens until then.
+    /// An operation failed for a reason that may pass: nothing happens until then.
     pub(super) blocked_until: Duration,
     pub(super) applied: Epoch,
     pub(super) leads: bool,
-    /// Index of its newest snapshot, and how many comparisons of states it has led.
+    /// The index of its newest snapshot, and the number of comparisons of states that it has led.
     pub(super) snapshot: u64,
     pub(super) compared: u64,
 }
@@ -59,19 +59,19 @@ pub(super) struct Node {
     pub(super) volume: Volume,
     pub(super) life: Life,
     pub(super) running: Option<Running>,
-    /// Nodes of the partition as its file says.
+    /// The nodes of the partition according to its file.
     pub(super) nodes: Vec<NodeId>,
-    /// When the next turn is planned.
+    /// The time of the next scheduled turn.
     pub(super) turn_at: Option<Duration>,
-    /// It does nothing until then, and nobody can tell why.
+    /// The node does nothing until then, and no other node can see why.
     pub(super) paused_until: Duration,
     /// Its thread waits for the disk.
     pub(super) busy_until: Duration,
-    /// How much longer syncs take than they should.
+    /// The factor by which syncs take longer than they should.
     pub(super) slowness: u32,
-    /// The power will fail, or has.
+    /// `true` if the power will fail, or has failed.
     pub(super) power_fails: bool,
-    /// Its disk is empty, though it was a member.
+    /// `true` if its disk is empty, though it was a member.
     pub(super) lost_disk: bool,
 }
 
@@ -93,7 +93,7 @@ impl Node {
         }
     }
 
-    /// Begins to run with what is on its disk.
+    /// Starts with the data on its disk.
     pub(super) fn start(&mut self, plan: &Plan, seed: u64) -> Result<(), Failure> {
         let options = MemberOptions {
             grouping: plan.grouping,
@@ -152,7 +152,7 @@ impl Node {
         Ok(())
     }
 
-    /// Ends at once; what was not synced is lost, mostly. Returns who waited.
+    /// Ends at once; most of the data that was not synced is lost. Returns the waiting callers.
     pub(super) fn crash(&mut self, random: &mut Rng) -> Vec<Waiter> {
         self.life += 1;
         let crash = [

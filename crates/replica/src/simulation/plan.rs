@@ -1,4 +1,4 @@
-//! What a seed decides before anything runs: the partition, its clients, and what will go wrong.
+//! The decisions of a seed before a run: the partition, its clients, and the faults.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ pub(super) struct Plan {
     pub(super) ahead_ms: i64,
     pub(super) snapshot_bytes: u64,
     pub(super) kept_entries: u64,
-    /// Time between two comparisons of the members' states; zero: there are none.
+    /// The time between two comparisons of the members' states; zero if there are none.
     pub(super) compare: Duration,
     pub(super) chunk: usize,
     pub(super) message: usize,
     pub(super) segment_bytes: u64,
-    /// How long clients are remembered, and how many.
+    /// The time for which clients are remembered, and their number.
     pub(super) session: Duration,
     pub(super) sessions: usize,
     pub(super) clients: usize,
@@ -37,18 +37,18 @@ pub(super) struct Plan {
     pub(super) flushes: bool,
     /// The longest pause of a client between two transactions.
     pub(super) think: Duration,
-    /// How long a sync takes, at most.
+    /// The longest time of a sync.
     pub(super) sync: Duration,
-    /// How long a message takes, at most.
+    /// The longest delay of a message.
     pub(super) delay: Duration,
     /// Messages between two nodes arrive in their order, and none is lost unless links are cut.
     pub(super) orderly: bool,
-    /// When faults stop.
+    /// The time at which faults stop.
     pub(super) calm: Duration,
     pub(super) faults: Faults,
 }
 
-/// What goes wrong, and how often: shares of 1000, per message or per tick.
+/// The faults, and their frequencies: shares of 1000, per message or per tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Faults {
     pub(super) lose: u32,
@@ -57,19 +57,19 @@ pub(super) struct Faults {
     /// The power fails within an operation of the disk.
     pub(super) power: u32,
     pub(super) separate: u32,
-    /// A node hears nobody, or is heard by nobody, or both.
+    /// A node receives no messages, or its messages reach no other node, or both.
     pub(super) isolate: u32,
     pub(super) pause: u32,
     pub(super) slow_disk: u32,
     pub(super) full_disk: u32,
     pub(super) lost_disk: u32,
     pub(super) clock_step: u32,
-    /// Somebody changes the members.
+    /// The administrator changes the members.
     pub(super) change: u32,
     pub(super) snapshot: u32,
 }
 
-/// How often faults that come by themselves are drawn.
+/// The interval at which faults are drawn that occur by themselves.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
 impl Plan {
@@ -98,7 +98,8 @@ impl Plan {
             ahead_ms: draw::one_of(random, &[0, 20, 300]),
             snapshot_bytes: draw::one_of(random, &[6 << 10, 20 << 10, 60 << 10, 1 << 20]),
             kept_entries: draw::one_of(random, &[0, 3, 30]),
-            // One seed in three: those that are memorable meet what they did before this was drawn.
+            // One seed in three compares. The memorable seeds then run as they did before this was
+            // drawn.
             compare: if seed % 3 == 1 {
                 ms(100)
             } else {
@@ -141,7 +142,7 @@ impl Plan {
 
 impl Faults {
     fn draw(random: &mut Rng) -> Faults {
-        // One run in ten is left in peace: it shows that transactions get through.
+        // One run in ten has no faults: it shows that transactions get through.
         if random.u8(..10) == 0 {
             return Faults::default();
         }
@@ -163,7 +164,7 @@ impl Faults {
         }
     }
 
-    /// Returns `true` if nothing goes wrong.
+    /// Returns `true` if there are no faults.
     pub(super) fn is_none(&self) -> bool {
         *self == Faults::default()
     }

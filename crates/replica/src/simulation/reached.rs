@@ -1,7 +1,7 @@
-//! What runs reach, so that a run without faults does not pass for a correct one.
+//! The points that runs reach, so that a run without faults does not pass for a correct one.
 
 ::simulation::points! {
-    /// Something that is worth reaching.
+    /// A point that is worth reaching.
     pub enum Point {
         Elected => "a node began to lead",
         Deposed => "a leadership was lost",

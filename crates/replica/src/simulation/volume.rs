@@ -1,7 +1,7 @@
-//! A node's disk: it forgets what was not synced, and may be full for a while.
+//! A node's disk: it forgets data that was not synced, and may be full for a while.
 //!
-//! A full disk refuses what needs more room than was freed since it is full. What lies within a file's size
-//! has its room already.
+//! A full disk refuses writes that need more space than was freed since it is full. The space
+//! within a file's size is already allocated.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -13,12 +13,12 @@ use disk::{
     OpKind,
 };
 
-/// See the module's description. Clones are handles to the same one.
+/// See the module's description. Clones are handles to the same disk.
 #[derive(Clone, Default)]
 pub(super) struct Volume {
     disk: FaultDisk,
     full: Arc<AtomicBool>,
-    /// Bytes that were freed since it is full, and are not used again.
+    /// Bytes that were freed since the disk is full, and are not used again.
     freed: Arc<AtomicU64>,
     refused: Arc<AtomicU64>,
 }
@@ -37,12 +37,12 @@ impl Volume {
         self.full.store(full, Ordering::SeqCst);
     }
 
-    /// How often something was refused because it is full.
+    /// Returns the number of operations that were refused because the disk was full.
     pub(super) fn refused(&self) -> u64 {
         self.refused.load(Ordering::SeqCst)
     }
 
-    /// The power fails at one of the next operations that change something.
+    /// Makes the power fail at one of the next operations that change something.
     pub(super) fn fail_power(&self, after: u64) {
         self.disk.plan(Fault {
             on: OpKind::Change,
@@ -51,7 +51,7 @@ impl Volume {
         });
     }
 
-    /// What is found after a crash.
+    /// Returns the disk as it is after a crash.
     pub(super) fn crash(&self, crash: Crash, seed: u64) -> Volume {
         Volume {
             disk: self.disk.crash(crash, seed),

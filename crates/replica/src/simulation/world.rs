@@ -1,4 +1,4 @@
-//! A partition, its clients and the network in virtual time: what happens next.
+//! A partition, its clients and the network in virtual time: decides which event happens next.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use super::node::Node;
 use super::plan::{Plan, TICK};
 use super::reached::Point;
 
-/// Which life of a node is meant: what was scheduled in another one does not count.
+/// The number of a node's life: an event that was scheduled in another life does not count.
 pub(super) type Life = u32;
 
-/// Who asks: a client, or a coordinator of transactions over several partitions.
+/// The origin of a call: a client, or a coordinator of transactions over several partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asker {
     Client(usize),
@@ -33,29 +33,29 @@ pub(super) enum Asker {
 #[derive(Clone)]
 pub(super) struct Request {
     pub(super) asker: Asker,
-    /// The asker's calls are numbered; what comes of an earlier one is of no use.
+    /// The number of the call; the outcome of an earlier one is of no use.
     pub(super) number: u64,
     pub(super) node: usize,
     pub(super) call: Arc<Call>,
 }
 
-/// Who waits for a ticket, and gets what then.
+/// A caller that waits for a ticket, and the outcome that it gets then.
 pub(super) struct Waiter {
     pub(super) request: Request,
     pub(super) ticket: base::Epoch,
     pub(super) outcome: Waiting,
 }
 
-/// What a waiter gets.
+/// The outcome that a waiting caller gets.
 pub(super) enum Waiting {
     Known(Outcome),
-    /// The outcome of what is executed after consensus.
+    /// The outcome of operations that are executed after consensus.
     Naive(u64),
     /// The id of a session.
     Session(u64),
 }
 
-/// What can happen.
+/// The events.
 pub(super) enum Event {
     /// A node's thread goes on.
     Turn(usize, Life),
@@ -65,32 +65,32 @@ pub(super) enum Event {
     Call(Request),
     /// An answer arrives.
     Answer(Asker, u64, Outcome),
-    /// Nobody has answered for long.
+    /// A call was not answered for long.
     TimeOut(Asker, u64),
     /// An asker goes on by itself.
     Think(Asker),
-    /// Work beside a node's thread is done.
+    /// Background work of a node is done.
     Job(usize, Life),
-    /// A node's janitor looks around.
+    /// A node's janitor works.
     Tidy(usize, Life),
     /// A node that is down starts again.
     Restart(usize, Life),
-    /// A node's disk is as it should be.
+    /// A node's disk is repaired.
     MendDisk(usize),
-    /// Somebody looks at the members, and may change them.
+    /// The administrator looks at the members, and may change them.
     Admin,
     /// Faults are drawn.
     Tick,
     /// Faults stop.
     Calm,
-    /// Looks whether everything has come to rest.
+    /// Checks if everything has come to rest.
     Rest,
 }
 
-/// What a state's hashes are, and which node had it first.
+/// The hashes of a state, and the node that had it first.
 pub(super) type Witness = (usize, u64, u64);
 
-/// Everything there is.
+/// The whole simulated world.
 pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) random: Rng,
@@ -101,10 +101,10 @@ pub(super) struct World {
     pub(super) clients: Vec<Client>,
     pub(super) coordinators: Vec<Coordinator>,
     pub(super) admin: Admin,
-    /// Values and keys that expire, so far.
+    /// The numbers of values, and of keys that expire, so far.
     pub(super) value: i64,
     pub(super) lent: usize,
-    /// Processes of the history, so far.
+    /// The number of processes of the history, so far.
     pub(super) processes: usize,
     /// Hashes of states, by the index of the last entry.
     pub(super) witnesses: BTreeMap<u64, Witness>,
@@ -112,12 +112,12 @@ pub(super) struct World {
     pub(super) finale: Finale,
     pub(super) trace: Trace,
     pub(super) reached: Coverage<Point>,
-    /// Why the run has failed.
+    /// The reason why the run has failed.
     pub(super) failure: Option<String>,
     queue: EventQueue<Duration, Event>,
 }
 
-/// More events than any run has: one that goes on is stuck.
+/// More events than any run has: a run that goes on is stuck.
 const MOST_EVENTS: u64 = 500_000;
 
 impl World {
@@ -164,7 +164,7 @@ impl World {
         world
     }
 
-    /// Runs until everything has come to rest after the faults, or something is wrong.
+    /// Runs until everything has come to rest after the faults, or an error was found.
     pub(super) fn run(&mut self) {
         self.settle();
         let mut events = 0;
@@ -190,7 +190,8 @@ impl World {
         }
     }
 
-    /// By how much time may seem wrong to who compares two nodes, or a node before and after a pause.
+    /// Returns the greatest difference of times that may be seen between two nodes, or on a node
+    /// before and after a pause.
     fn skew(&self) -> Duration {
         let steps = if self.plan.faults.clock_step > 0 {
             1000
@@ -276,7 +277,7 @@ impl World {
         }
     }
 
-    /// Sends a call to a node, and notes when to give up waiting.
+    /// Sends a call to a node, and schedules the time-out.
     pub(super) fn send_call(&mut self, asker: Asker, number: u64, node: usize, call: Call) {
         let request = Request {
             asker,
@@ -312,7 +313,7 @@ impl World {
         self.queue.push(at.max(self.now), event);
     }
 
-    /// A time up to a limit, more often short than long.
+    /// Draws a time up to a limit, more often short than long.
     pub(super) fn while_up_to(&mut self, limit: Duration) -> Duration {
         draw::mostly_short(&mut self.random, limit)
     }
@@ -326,12 +327,12 @@ impl World {
         self.failure.get_or_insert(why);
     }
 
-    /// Whether faults have stopped.
+    /// Returns `true` if faults have stopped.
     pub(super) fn is_calm(&self) -> bool {
         self.now >= self.plan.calm
     }
 
-    /// Answers everybody whose ticket has resolved or is lost.
+    /// Answers every caller whose ticket has resolved or is lost.
     pub(super) fn answer_waiters(&mut self, node: usize) {
         let Some(running) = &mut self.nodes[node].running else {
             return;
@@ -368,7 +369,7 @@ impl World {
     }
 }
 
-/// All nodes, once the cluster's file names them.
+/// Returns all nodes, once the cluster's file names them.
 pub(super) fn all(plan: &Plan) -> Vec<NodeId> {
     (1..=plan.nodes() as u16).map(NodeId).collect()
 }

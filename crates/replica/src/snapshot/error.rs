@@ -1,22 +1,22 @@
-//! What can go wrong.
+//! Errors of snapshots.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a snapshot was not made, received or read.
+/// The reason why a snapshot was not made, received or read.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// The operating system reports an error.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// On which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// It is not as it was written.
+    /// The snapshot differs from what was written.
     #[error(
         "{}: damaged at byte {offset}: {what}. Move this member's data elsewhere and add the node \
          again, so that it gets a copy from the others",
@@ -25,12 +25,12 @@ pub enum SnapshotError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// The offset of the damage.
         offset: u64,
-        /// What is wrong there.
+        /// The kind of damage.
         what: String,
     },
-    /// It was written by a newer release.
+    /// The snapshot was written by a newer release.
     #[error(
         "{} has format version {version}, and this release reads {supported}: start the release \
          that wrote it, or a newer one",
@@ -47,7 +47,7 @@ pub enum SnapshotError {
 }
 
 impl SnapshotError {
-    /// Whether there is no space left: freeing some and trying again may help.
+    /// Returns `true` if the disk has no space: freeing some and trying again may help.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, SnapshotError::Io { source, .. }

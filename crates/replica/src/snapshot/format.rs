@@ -1,4 +1,4 @@
-//! The bytes of a snapshot: a header and blocks, one behind the other. Integers are little-endian.
+//! The bytes of a snapshot: a header, followed by blocks. Integers are little-endian.
 //!
 //! Header, 16 bytes:
 //!
@@ -38,7 +38,7 @@ pub(super) const BLOCK_HEADER: usize = 24;
 /// The footer's payload.
 pub(super) const FOOTER: usize = 20;
 
-/// The header of a file.
+/// Returns the header of a file.
 pub(super) fn file_header() -> [u8; FILE_HEADER] {
     let mut bytes = [0; FILE_HEADER];
     bytes[..8].copy_from_slice(&MAGIC);
@@ -48,13 +48,13 @@ pub(super) fn file_header() -> [u8; FILE_HEADER] {
     bytes
 }
 
-/// The version in a file's header; `None` if it is none.
+/// Returns the version in a file's header; `None` if the bytes are not a header.
 pub(super) fn version(bytes: &[u8; FILE_HEADER]) -> Option<u32> {
     let sound = bytes[..8] == MAGIC && u32_at(bytes, 12) == crc32c::crc32c(&bytes[..12]);
     sound.then(|| u32_at(bytes, 8))
 }
 
-/// What a block holds.
+/// The contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Head = 1,
@@ -105,8 +105,8 @@ impl BlockHeader {
     }
 }
 
-/// The checksum of all headers up to this one. A header's own checksum stays out: bytes with their
-/// checksum behind them change a checksum in one way, whatever they are.
+/// Returns the checksum of all headers up to this one. A header's own checksum stays out: bytes
+/// that are followed by their checksum change a checksum in one way, whichever bytes they are.
 pub(super) fn chained(before: u32, header: &[u8; BLOCK_HEADER]) -> u32 {
     crc32c::crc32c_append(before, &header[..20])
 }
@@ -115,7 +115,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// The payload of the first block.
+/// Appends the payload of the first block.
 pub(super) fn put_head(to: &mut Vec<u8>, head: &Head) {
     put_u64(to, head.meta.index);
     put_u64(to, head.meta.term);

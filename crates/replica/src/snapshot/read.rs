@@ -1,4 +1,4 @@
-//! Reading a snapshot: key by key, or in pieces for another member.
+//! Reads a snapshot: key by key, or in pieces for another member.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,12 +15,12 @@ pub struct SnapshotReader {
     file: Box<dyn DiskFile>,
     found: SnapshotFile,
     footer: Footer,
-    /// The block that is being read, and how far.
+    /// The current block, and the position in it.
     block: Vec<u8>,
     at: usize,
-    /// Where that block's payload lies, for errors.
+    /// The offset of that block's payload, for errors.
     block_at: u64,
-    /// Where the next block begins, and its number.
+    /// The offset of the next block, and its number.
     next: u64,
     number: u64,
     chain: u32,
@@ -32,7 +32,7 @@ impl SnapshotReader {
     /// Opens the snapshot in `path`, and verifies its beginning and its end.
     ///
     /// # Errors
-    /// As the operating system says, or the snapshot is damaged.
+    /// Returns the errors of the operating system, or an error if the snapshot is damaged.
     pub fn open(disk: &Arc<dyn Disk>, path: &Path) -> Result<SnapshotReader, SnapshotError> {
         let file = disk
             .open(path, Access::Read)
@@ -67,28 +67,29 @@ impl SnapshotReader {
         Ok(reader)
     }
 
-    /// What it is of.
+    /// Returns the description of the snapshot.
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.found.head
     }
 
-    /// The file; the number of its keys is what its footer says.
+    /// Returns the description of the file; the number of its keys comes from its footer.
     #[must_use]
     pub fn file(&self) -> &SnapshotFile {
         &self.found
     }
 
-    /// Bytes read so far, and in all.
+    /// Returns the bytes that have been read, and their total.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         (self.next, self.found.bytes)
     }
 
-    /// The next key; `None` behind the last one, when all of the file has been verified.
+    /// Returns the next key; `None` behind the last one, when all of the file has been verified.
     ///
     /// # Errors
-    /// As the operating system says, or the snapshot is damaged: what was read so far is of no use.
+    /// Returns the errors of the operating system, or an error if the snapshot is damaged: the keys
+    /// that were read so far are of no use then.
     #[expect(
         clippy::should_implement_trait,
         reason = "a record borrows from the reader"
@@ -117,16 +118,16 @@ impl SnapshotReader {
         Ok(Some(record))
     }
 
-    /// The table of sessions. Keys that were not read yet are verified and passed over.
+    /// Returns the table of sessions. Keys that were not read yet are verified and skipped.
     ///
     /// # Errors
-    /// As [`SnapshotReader::next`].
+    /// Returns the errors of [`SnapshotReader::next`].
     pub fn sessions(mut self) -> Result<Vec<u8>, SnapshotError> {
         while self.next()?.is_some() {}
         Ok(self.sessions)
     }
 
-    /// Reads the next block, of which there is one.
+    /// Reads the next block, which exists.
     fn load(&mut self) -> Result<Kind, SnapshotError> {
         self.block_at = self.next;
         let mut bytes = [0; BLOCK_HEADER];
@@ -157,7 +158,7 @@ impl SnapshotReader {
         Ok(header.kind)
     }
 
-    /// Compares all with the footer, which is the block that was read last.
+    /// Compares what was read with the footer, which is the last block that was read.
     fn finish(&mut self) -> Result<(), SnapshotError> {
         self.at = self.block.len();
         let seen = Footer {
@@ -185,7 +186,7 @@ impl SnapshotReader {
     }
 }
 
-/// The footer, by which a file that was cut or never finished is told at once.
+/// Reads the footer, which shows at once if a file was cut or never finished.
 fn read_footer(
     file: &(dyn DiskFile + 'static),
     path: &Path,
@@ -227,7 +228,7 @@ fn read_footer(
         .ok_or_else(|| SnapshotError::damaged(path, at, "it does not end with a footer"))
 }
 
-/// A key, and how many bytes it takes.
+/// Reads a key. Returns it with the number of its bytes.
 fn record(bytes: &[u8]) -> Result<(SnapshotRecord<'_>, usize), &'static str> {
     let (tid, rest) = bytes.split_first_chunk().ok_or("a key is cut off")?;
     let mut changes = ChangeReader::new(rest);
@@ -256,7 +257,7 @@ fn record(bytes: &[u8]) -> Result<(SnapshotRecord<'_>, usize), &'static str> {
     }
 }
 
-/// A snapshot as bytes, to be sent. It can be read to its end though its name be removed.
+/// A snapshot as bytes, to be sent. It can be read to its end even if its name is removed.
 pub struct SnapshotSource {
     file: Box<dyn DiskFile>,
     path: PathBuf,
@@ -267,7 +268,7 @@ impl SnapshotSource {
     /// Opens a snapshot.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Returns the errors of the operating system.
     pub fn open(disk: &dyn Disk, path: &Path) -> Result<SnapshotSource, SnapshotError> {
         let file = disk
             .open(path, Access::Read)
@@ -277,16 +278,16 @@ impl SnapshotSource {
         Ok(SnapshotSource { file, path, bytes })
     }
 
-    /// How many bytes it has.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The bytes from `offset` on, at most `max` of them; none behind the end.
+    /// Returns the bytes from `offset` on, at most `max` of them; none behind the end.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Returns the errors of the operating system.
     pub fn read_chunk(&self, offset: u64, max: usize) -> Result<Vec<u8>, SnapshotError> {
         let rest = self.bytes.saturating_sub(offset);
         let length = usize::try_from(rest).map_or(max, |rest| rest.min(max));

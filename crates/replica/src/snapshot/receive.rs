@@ -1,4 +1,4 @@
-//! Putting together the pieces of a snapshot that another member sends.
+//! Joins the pieces of a snapshot that another member sends.
 
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use disk::{Access, Disk, DiskFile};
 
 use super::{DRAFT, PART, SnapshotError, SnapshotFile, SnapshotReader, publish, remove_leftover};
 
-/// Takes the pieces of one snapshot in order. A receiver that is dropped leaves no file, as far as
-/// the disk lets it.
+/// Takes the pieces of one snapshot in order. A receiver that is dropped leaves no file, unless the
+/// disk refuses to remove it.
 pub struct SnapshotReceiver {
     disk: Arc<dyn Disk>,
     path: PathBuf,
@@ -23,11 +23,12 @@ pub struct SnapshotReceiver {
 }
 
 impl SnapshotReceiver {
-    /// Begins to receive the snapshot of entry `index`, which is of `term`, `bytes` long, into
-    /// `dir`, which exists, and sets space aside for it. One that was begun there before is given up.
+    /// Begins to receive the snapshot of entry `index`, which is of `term` and `bytes` long, into
+    /// `dir`, which exists, and sets space aside for it. A snapshot that was begun there before is
+    /// given up.
     ///
     /// # Errors
-    /// As the operating system says. The disk may have no space for all of it.
+    /// Returns the errors of the operating system. The disk may lack the space for all of it.
     pub fn begin(
         disk: &Arc<dyn Disk>,
         dir: &Path,
@@ -42,11 +43,12 @@ impl SnapshotReceiver {
         SnapshotReceiver::allocated(disk, path, file, of, bytes)
     }
 
-    /// As [`SnapshotReceiver::begin`], with the space that was [set aside](super::reserve) for the next
-    /// snapshot that is made here. Call it when none is being made.
+    /// Does the same as [`SnapshotReceiver::begin`], with the space that was [set
+    /// aside](super::reserve) for the next snapshot that is made here. Call it when none is being
+    /// made.
     ///
     /// # Errors
-    /// As [`SnapshotReceiver::begin`]; what was set aside stays so.
+    /// Returns the errors of [`SnapshotReceiver::begin`]; the space that was set aside stays so.
     pub fn begin_in_reserve(
         disk: &Arc<dyn Disk>,
         dir: &Path,
@@ -89,35 +91,35 @@ impl SnapshotReceiver {
         Ok(receiver)
     }
 
-    /// The term and the index of the snapshot.
+    /// Returns the term and the index of the snapshot.
     #[must_use]
     pub fn of(&self) -> (u64, u64) {
         (self.term, self.index)
     }
 
-    /// Where the next piece begins: after a lost connection the sender goes on here.
+    /// Returns the offset of the next piece: after a lost connection the sender goes on there.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.end
     }
 
-    /// Bytes received, and in all.
+    /// Returns the bytes that have been received, and their total.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         (self.end, self.bytes)
     }
 
-    /// Whether all has been received.
+    /// Returns `true` if all bytes have been received.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.end == self.bytes
     }
 
-    /// Takes the piece that begins at `offset`. One that does not begin where the last one ended, or
-    /// that goes beyond the end, changes nothing. Returns where the next one begins.
+    /// Takes the piece that begins at `offset`. A piece that does not begin where the last one
+    /// ended, or that goes beyond the end, changes nothing. Returns the offset of the next piece.
     ///
     /// # Errors
-    /// As the operating system says; the receiver is of no use then.
+    /// Returns the errors of the operating system; the receiver is of no use then.
     pub fn chunk(&mut self, offset: u64, bytes: &[u8]) -> Result<u64, SnapshotError> {
         let room = self.bytes - self.end;
         if offset == self.end && bytes.len() as u64 <= room && !bytes.is_empty() {
@@ -132,7 +134,8 @@ impl SnapshotReceiver {
     /// Verifies all of the snapshot and gives it its name; it is durable when this returns.
     ///
     /// # Errors
-    /// As the operating system says, or the snapshot is damaged, or not the one that was announced.
+    /// Returns the errors of the operating system, or an error if the snapshot is damaged or is not
+    /// the one that was announced.
     pub fn finish(mut self) -> Result<SnapshotFile, SnapshotError> {
         let damaged = |at, what: &str| Err(SnapshotError::damaged(&self.path, at, what));
         if !self.is_complete() {
@@ -159,7 +162,8 @@ impl SnapshotReceiver {
 impl Drop for SnapshotReceiver {
     fn drop(&mut self) {
         if !self.published {
-            // What stays behind is removed before the next one, or at the next start.
+            // A file that cannot be removed is removed before the next one is made, or at the next
+            // start.
             let _ = self.disk.remove(&self.path);
         }
     }

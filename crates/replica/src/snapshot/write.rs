@@ -1,4 +1,4 @@
-//! Making a snapshot.
+//! Makes a snapshot.
 
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,15 @@ use disk::{Access, Disk, DiskFile};
 use super::format::{BlockHeader, Footer, Kind, chained, file_header, put_head};
 use super::{DRAFT, Head, SnapshotError, SnapshotFile, SnapshotRecord, publish};
 
-/// A block is written once it has so many bytes.
+/// A block is written once it has this many bytes.
 const BLOCK: usize = 256 << 10;
 
-/// Sets aside `bytes` for the next snapshot in `dir`, which exists: so that one can be made when the disk is
-/// full, and the log, which has filled it, can be cut. Call it when none is being made.
+/// Sets aside `bytes` for the next snapshot in `dir`, which exists. The snapshot can then be made
+/// when the log has filled the disk, and the log can be cut. Call it when none is being made.
 ///
 /// # Errors
-/// As the operating system says. If the disk is full, what was set aside before stays.
+/// Returns the errors of the operating system. If the disk is full, the space that was set aside
+/// before stays.
 pub fn reserve(disk: &dyn Disk, dir: &Path, bytes: u64) -> Result<(), SnapshotError> {
     let path = dir.join(DRAFT);
     open_draft(disk, &path)?
@@ -26,8 +27,8 @@ pub fn reserve(disk: &dyn Disk, dir: &Path, bytes: u64) -> Result<(), SnapshotEr
         .map_err(SnapshotError::io("set space aside for", &path))
 }
 
-/// Opens the file that becomes the next snapshot. Where one was begun and not finished, or space was set
-/// aside, it has that space.
+/// Opens the file that becomes the next snapshot. If a snapshot was begun and not finished, or
+/// space was set aside, the file has that space.
 fn open_draft(disk: &dyn Disk, path: &Path) -> Result<Box<dyn DiskFile>, SnapshotError> {
     match disk.open(path, Access::ReadWrite) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => disk
@@ -37,8 +38,8 @@ fn open_draft(disk: &dyn Disk, path: &Path) -> Result<Box<dyn DiskFile>, Snapsho
     }
 }
 
-/// Writes a snapshot. Until [`SnapshotWriter::finish`] has returned there is none; a writer that is
-/// dropped leaves its space to the next one.
+/// Writes a snapshot. There is no snapshot until [`SnapshotWriter::finish`] has returned. A writer
+/// that is dropped leaves its space to the next one.
 pub struct SnapshotWriter {
     disk: Arc<dyn Disk>,
     path: PathBuf,
@@ -56,11 +57,11 @@ pub struct SnapshotWriter {
 }
 
 impl SnapshotWriter {
-    /// Begins a snapshot in `dir`, which exists, with the space that was [set aside](reserve) for it. One
-    /// that was begun there before and not finished is given up.
+    /// Begins a snapshot in `dir`, which exists, with the space that was [set aside](reserve) for
+    /// it. A snapshot that was begun there before and not finished is given up.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Returns the errors of the operating system.
     pub fn create(
         disk: &Arc<dyn Disk>,
         dir: &Path,
@@ -89,7 +90,7 @@ impl SnapshotWriter {
     /// Adds a key. Keys come in their order.
     ///
     /// # Errors
-    /// As the operating system says; the writer is of no use then.
+    /// Returns the errors of the operating system; the writer is of no use then.
     pub fn put(&mut self, record: &SnapshotRecord<'_>) -> Result<(), SnapshotError> {
         put_u64(&mut self.block, record.tid.to_bits());
         let change = Change::Put {
@@ -108,17 +109,17 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Bytes written so far.
+    /// Returns the bytes that have been written so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.end
     }
 
-    /// Ends the snapshot, with the table of sessions; it is durable when this returns.
+    /// Ends the snapshot with the table of sessions; it is durable when this returns.
     ///
     /// # Errors
-    /// As the operating system says: there is no snapshot then, or, after a failed sync of the
-    /// directory, one that a crash may take away.
+    /// Returns the errors of the operating system. There is no snapshot then, or, after a failed
+    /// sync of the directory, there is one that a crash may remove.
     pub fn finish(mut self, sessions: &[u8]) -> Result<SnapshotFile, SnapshotError> {
         if !self.block.is_empty() {
             self.end_block(Kind::Keys)?;

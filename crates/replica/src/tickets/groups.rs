@@ -1,37 +1,37 @@
-//! How what is submitted falls into groups: each is of so many clients, and short.
+//! Divides submissions into groups: each has a limited number of clients, and is short.
 
 use std::collections::VecDeque;
 
 use hashbrown::HashSet;
 
-/// Entries of a group, at most, for each of the clients that it may have.
+/// The greatest number of entries of a group for each client that it may have.
 pub(super) const EACH: usize = 64;
-/// Bytes of a group's entries, unless one of them alone has more: a turn must be short beside an
-/// election time-out.
+/// The greatest number of bytes of a group's entries, unless a single entry has more: a turn must
+/// be short compared with an election time-out.
 pub(super) const GROUP_BYTES: usize = 4 << 20;
 
-/// How the entries of the queue fall into groups: each of so many sources at most.
+/// The division of the queue's entries into groups, each of a limited number of sources.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    /// Entries of each group.
+    /// The number of entries of each group.
     counts: VecDeque<usize>,
-    /// Sources of the last group.
+    /// The sources of the last group.
     sources: HashSet<u64>,
-    /// Places that are taken in the last group.
+    /// The number of places that are taken in the last group.
     taken: usize,
-    /// Bytes of the last group.
+    /// The bytes of the last group.
     bytes: usize,
     /// The source of the last entry.
     last: u64,
 }
 
 impl Groups {
-    /// An entry of so many bytes has come; `most`: places of a group.
+    /// Adds an entry of `bytes` bytes; `most` is the number of places of a group.
     pub(super) fn add(&mut self, source: u64, bytes: usize, most: usize) {
         let count = self.counts.back().copied().unwrap_or(0);
         let has_place = source != 0 && (source == self.last || self.sources.contains(&source));
         let is_full = if most == 1 {
-            // Not even a client's own share an append then.
+            // Then not even the entries of one client share an append.
             true
         } else {
             !has_place && self.taken == most
@@ -55,12 +55,12 @@ impl Groups {
         *self.counts.back_mut().expect("there is one") += 1;
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub(super) fn len(&self) -> usize {
         self.counts.len()
     }
 
-    /// The first group is taken; how many entries it has.
+    /// Takes the first group, and returns the number of its entries.
     pub(super) fn take(&mut self) -> usize {
         let count = self.counts.pop_front().unwrap_or(0);
         if self.counts.is_empty() {

@@ -1,4 +1,5 @@
-//! A message of Raft. Its fields mean what the library says; here is where they lie.
+//! A message of Raft. The library documents the meaning of its fields; this module defines their
+//! places.
 //!
 //! | field | encoding |
 //! |---|---|
@@ -55,7 +56,7 @@ const PRIORITIES: u8 = 8;
 /// Appends a message.
 ///
 /// # Panics
-/// If an entry that changes the members is none: this process made it, or decoded it.
+/// Panics if an entry that changes the members cannot be read: this process made it, or decoded it.
 pub(crate) fn put_message(to: &mut Vec<u8>, message: &Message) {
     to.push(VERSION);
     to.push(message.msg_type as u8);
@@ -109,7 +110,7 @@ pub(crate) fn put_message(to: &mut Vec<u8>, message: &Message) {
 /// Reads a message; bytes may follow.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns an error if the message is malformed.
 pub(crate) fn read_message(from: &mut Reader<'_>) -> Result<Message, Malformed> {
     let version = from.u8()?;
     if version != VERSION {
@@ -151,8 +152,8 @@ pub(crate) fn read_message(from: &mut Reader<'_>) -> Result<Message, Malformed> 
     Ok(message)
 }
 
-/// The entries of a message. Their data are parts of one copy: an allocation for each would be most
-/// of the work with small ones.
+/// Reads the entries of a message. Their data are parts of one copy: with small entries, an
+/// allocation for each would be most of the work.
 fn read_entries(from: &mut Reader<'_>) -> Result<Vec<Entry>, Malformed> {
     let all = from.unread();
     let mut copy = Bytes::new();
@@ -167,7 +168,7 @@ fn read_entries(from: &mut Reader<'_>) -> Result<Vec<Entry>, Malformed> {
     })
 }
 
-/// Bytes that a flag has announced: there are some.
+/// Reads bytes that a flag has announced: they must not be empty.
 fn some_bytes<'a>(from: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     match from.bytes()? {
         [] => Err(from.malformed(MalformedKind::BadFlag)),
@@ -184,7 +185,7 @@ fn enumerated<E: ProtobufEnum>(from: &mut Reader<'_>, what: &'static str) -> Res
 /// Appends an entry of the log.
 ///
 /// # Panics
-/// As [`put_message`].
+/// Panics in the same cases as [`put_message`].
 pub(crate) fn put_entry(to: &mut Vec<u8>, entry: &Entry) {
     to.push(entry.entry_type as u8);
     put_count(to, entry.term);
@@ -206,12 +207,12 @@ pub(crate) fn put_entry(to: &mut Vec<u8>, entry: &Entry) {
 /// Reads an entry of the log; bytes may follow.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns an error if the entry is malformed.
 pub(crate) fn read_entry(from: &mut Reader<'_>) -> Result<Entry, Malformed> {
     read_entry_in(from, |_, data| Bytes::copy_from_slice(data))
 }
 
-/// As [`read_entry`]; `own` keeps the data, which have just been read.
+/// Does the same as [`read_entry`]; `own` keeps the data, which have just been read.
 fn read_entry_in(
     from: &mut Reader<'_>,
     own: impl FnOnce(&Reader<'_>, &[u8]) -> Bytes,
@@ -276,7 +277,7 @@ fn read_changes(from: &mut Reader<'_>) -> Result<ConfChangeV2, Malformed> {
     Ok(changes)
 }
 
-/// Appends who the members are.
+/// Appends the members.
 pub(crate) fn put_conf_state(to: &mut Vec<u8>, members: &ConfState) {
     for list in [
         &members.voters,
@@ -290,10 +291,10 @@ pub(crate) fn put_conf_state(to: &mut Vec<u8>, members: &ConfState) {
     to.push(members.auto_leave.into());
 }
 
-/// Reads who the members are; bytes may follow.
+/// Reads the members; bytes may follow.
 ///
 /// # Errors
-/// What is wrong with the bytes.
+/// Returns an error if the bytes are malformed.
 pub(crate) fn read_conf_state(from: &mut Reader<'_>) -> Result<ConfState, Malformed> {
     Ok(ConfState {
         voters: from.list(Reader::number)?,
@@ -327,7 +328,7 @@ mod tests {
         members
     }
 
-    /// Every field has a value of its own.
+    /// Returns a message in which every field has a different value.
     fn full() -> Message {
         let mut one = ConfChange::default();
         one.id = 7;
@@ -413,8 +414,8 @@ mod tests {
         assert_eq!(error.kind, MalformedKind::Version(2));
     }
 
-    /// Nothing of the library's own encoding goes over the network, where an entry holds a change of
-    /// the members either.
+    /// The library's own encoding is never sent over the network, not even in an entry that changes
+    /// the members.
     #[test]
     fn changes_of_the_members_are_written_in_this_encoding() {
         let full = full();

@@ -1,5 +1,5 @@
-//! What an entry of the log holds: a tag, then the fields in this order. An entry without data is
-//! Raft's own: a new leader's first.
+//! The data of an entry of the log: a tag, then the fields in this order. An entry without data is
+//! Raft's own: the first entry of a new leader.
 //!
 //! | tag | payload | fields |
 //! |---|---|---|
@@ -27,29 +27,29 @@ const TICK: u8 = 3;
 const SESSIONS: u8 = 4;
 const OPEN: u8 = 5;
 
-/// What an entry of the log holds.
+/// The data of an entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Payload<'a> {
     /// A transaction that the leader has executed.
     Transaction {
         /// The leader's time, milliseconds since the Unix epoch.
         stamp_ms: u64,
-        /// Of which session it is; 0: of none.
+        /// The session of the transaction; 0 if it has none.
         client: u64,
-        /// Which of the session's.
+        /// The number of the transaction in the session.
         sequence: u64,
-        /// What the client is told.
+        /// The result that the client gets.
         result: &'a [u8],
-        /// What was written; [`changes`] reads it, [`journal::write_changes`] writes it.
+        /// The changes; [`changes`] reads them, [`journal::write_changes`] writes them.
         changes: &'a [u8],
     },
     /// Operations that every member executes when it applies the entry.
     Execute {
         /// The leader's time, milliseconds since the Unix epoch.
         stamp_ms: u64,
-        /// Of which session they are; 0: of none.
+        /// The session of the operations; 0 if they have none.
         client: u64,
-        /// Which of the session's.
+        /// Their number in the session.
         sequence: u64,
         /// The operations, as [`base::codec::encode_ops`] writes them.
         ops: &'a [u8],
@@ -70,19 +70,20 @@ pub(crate) enum Payload<'a> {
     Open {
         /// The leader's time, milliseconds since the Unix epoch.
         stamp_ms: u64,
-        /// Not if there are so many already. It is in the entry so that members agree in any case.
+        /// The limit on sessions, at which none is opened. It is in the entry so that all members
+        /// agree.
         most: u64,
     },
 }
 
-/// The changes of a transaction.
+/// Returns a reader of a transaction's changes.
 #[must_use]
 pub(crate) fn changes(bytes: &[u8]) -> ChangeReader<'_> {
     ChangeReader::new(bytes)
 }
 
 impl<'a> Payload<'a> {
-    /// The leader's time, milliseconds since the Unix epoch.
+    /// Returns the leader's time, in milliseconds since the Unix epoch.
     #[must_use]
     pub(crate) fn stamp_ms(&self) -> u64 {
         match self {
@@ -94,7 +95,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Appends the payload. It has no length: it is all of an entry's data.
+    /// Appends the payload. It has no length field: it is all of an entry's data.
     pub(crate) fn encode(&self, to: &mut Vec<u8>) {
         to.push(match self {
             Payload::Transaction { .. } => TRANSACTION,
@@ -136,11 +137,11 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Reads a payload, which is all of `bytes`. Its changes or operations are read by whoever
-    /// applies them.
+    /// Reads a payload, which is all of `bytes`. Its changes or operations are read when the entry
+    /// is applied.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns an error if the payload is malformed.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Payload<'a>, Malformed> {
         let mut from = Reader::new(bytes);
         let tag = from.u8()?;
@@ -180,7 +181,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Everything that has not been read.
+/// Returns all bytes that have not been read.
 fn rest<'a>(from: &mut Reader<'a>, bytes: &'a [u8]) -> Result<&'a [u8], Malformed> {
     let read = from.malformed(MalformedKind::Cut).at;
     from.take(bytes.len() - read)

@@ -9,7 +9,7 @@ use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
 use super::{Step, Worker, observed};
 
 impl Worker {
-    /// The ticket of what was just looked at; a lost one if the leadership has ended meanwhile.
+    /// Returns the ticket of the last lookup; a lost one if the leadership has ended meanwhile.
     fn looked(&mut self) -> Epoch {
         let time_ms = self.inner.observed().time_ms;
         let ticket = self.shared.read_ticket(time_ms, self.leadership);
@@ -82,7 +82,7 @@ impl Participant for Worker {
     }
 
     fn state(&mut self, id: TransactionId) -> (State, Epoch) {
-        // Where it is not led, the answer means nothing.
+        // On a member that does not lead, the answer means nothing.
         let _ = self.begin();
         let (state, _) = self.inner.state(id);
         (state, self.looked())
@@ -97,8 +97,9 @@ impl Participant for Worker {
         undecided
     }
 
-    /// Where it is not led, its time stands still between entries; others' transactions that are
-    /// coordinated here had better be of today.
+    /// Returns the partition's time, or the wall clock on a member that does not lead: there the
+    /// time stands still between entries, and transactions that are coordinated here should have
+    /// the current time.
     fn time_ms(&self) -> u64 {
         let time_ms = self.shared.engine.time_ms();
         if self.shared.tickets.is_serving() {

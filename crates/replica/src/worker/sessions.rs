@@ -13,15 +13,17 @@ use crate::sessions::Known;
 use crate::wire::Payload;
 
 impl Worker {
-    /// As [`Worker::execute`], once for each number: the replies are those of the first time.
+    /// Does the same as [`Worker::execute`], once for each number: the replies are those of the
+    /// first time.
     ///
-    /// An abort is not remembered. If the transaction was sent before and that is not answered, it may
-    /// still arrive and be executed, unless one with a greater number has been.
+    /// An abort is not remembered. If the transaction was sent before and that is not answered, it
+    /// may still arrive and be executed, unless one with a greater number has been.
     ///
     /// # Errors
-    /// As there; and [`Abort::Forgotten`] if the session is not remembered, which may be told as a
-    /// [`Abort::Precondition`] may; [`Abort::Unknown`] if it, or another one of the session's, is under
-    /// way, or a later one was executed.
+    /// Returns the errors of [`Worker::execute`]; [`Abort::Forgotten`] if the session is not
+    /// remembered, which may be shown in the same cases as an [`Abort::Precondition`];
+    /// [`Abort::Unknown`] if the transaction or another one of the session is in progress, or if a
+    /// later one was executed.
     pub fn execute_once(
         &mut self,
         ops: &[Op<'_>],
@@ -37,11 +39,11 @@ impl Worker {
     }
 
     /// Opens a session, whose transactions can be sent again. Returns the number under which
-    /// [`Worker::opened`] has its id once the ticket in [`Worker::observed`] has resolved. If that is
-    /// lost, open another one: a session of which nothing is heard is forgotten.
+    /// [`Worker::opened`] has its id once the ticket in [`Worker::observed`] has resolved. If the
+    /// ticket is lost, open another session: one that is not used is forgotten.
     ///
     /// # Errors
-    /// [`Abort::Elsewhere`]; [`Abort::Unavailable`] if too much waits.
+    /// Returns [`Abort::Elsewhere`], or [`Abort::Unavailable`] if too much waits.
     pub fn open_session(&mut self) -> Result<u64, Abort> {
         let shared = Arc::clone(&self.shared);
         let _admitted = shared.tickets.admission();
@@ -55,18 +57,18 @@ impl Worker {
         Ok(self.submit_numbered(&payload))
     }
 
-    /// The id of a session that was to be opened. Only once; `None` if it is not known yet, or was
-    /// fetched. [`Abort::Unavailable`]: there are too many sessions.
+    /// Returns the id of a session that was to be opened, only once. Returns `None` if it is not
+    /// known yet, or was fetched, and [`Abort::Unavailable`] if there are too many sessions.
     pub fn opened(&self, number: u64) -> Option<Result<u64, Abort>> {
         self.shared.opened.take(number)
     }
 
-    /// Answers what was sent before.
+    /// Answers a transaction that was sent before.
     pub(super) fn repeated(&mut self, known: Known) -> Result<Vec<OwnedReply>, Abort> {
         match known {
             Known::Done(result) if result.is_empty() => Err(not_kept()),
             Known::Done(result) => {
-                // It is applied here, so that it is decided; nobody can change that.
+                // The outcome is applied here, so that it is decided and cannot change.
                 self.observed = Observed::default();
                 let replies = read_replies(&mut Reader::new(&result));
                 replies.map_err(|error| Abort::Unknown {
@@ -82,7 +84,7 @@ impl Worker {
             }),
             Known::Old => Err(superseded()),
             Known::Forgotten | Known::New => {
-                // Another leader may know it.
+                // Another leader may know the session.
                 self.has_read(self.shared.engine.time_ms())?;
                 Err(Abort::Forgotten)
             }
@@ -90,14 +92,15 @@ impl Worker {
     }
 }
 
-/// What is said of a transaction that was executed, when it is sent again.
+/// Returns the answer to a transaction that was executed and is sent again, if its replies were not
+/// kept.
 pub(crate) fn not_kept() -> Abort {
     Abort::Unknown {
         what: "it was executed, and its replies were too long to be kept".to_owned(),
     }
 }
 
-/// What is said of a transaction when a later one of its session was executed.
+/// Returns the answer to a transaction if a later one of its session was executed.
 pub(crate) fn superseded() -> Abort {
     Abort::Unknown {
         what: "a later transaction of the session was executed".to_owned(),

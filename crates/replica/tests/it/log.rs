@@ -1,4 +1,4 @@
-//! A log against plain vectors, and what it does with damage and a full disk.
+//! Compares a log with plain vectors, and tests it with damage and with a full disk.
 
 #![expect(
     clippy::field_reassign_with_default,
@@ -166,7 +166,7 @@ fn a_snapshot_that_is_ahead_of_the_log_is_followed() {
     );
 }
 
-/// A log of three segments without anything left to write.
+/// Returns the disk of a log of three segments without anything left to write.
 fn three_segments() -> FaultDisk {
     let disk = FaultDisk::new();
     let (mut log, _) = founded(&disk, 856);
@@ -199,8 +199,8 @@ fn same(log: &Log, last: u64) -> bool {
     log.last() == last && (1..=last).all(|index| log.entry(index) == Some(&entry(index, 1, 150)))
 }
 
-/// Every byte of every segment, flipped: the log is refused, or what it says is as it was. Only the
-/// last frame of all can be taken for one that was under way, and is then gone as a whole.
+/// Flips every byte of every segment: the log is refused, or its contents are unchanged. Only the
+/// last frame of the log can be taken for an interrupted write, and is then cut off as a whole.
 #[test]
 fn a_flipped_byte_is_refused_or_makes_no_difference() {
     let disk = three_segments();
@@ -323,7 +323,7 @@ fn a_full_disk_is_told_before_anything_is_lost() {
     let (mut log, _) = founded(&disk, 856);
     log.append(&[entry(1, 1, 150), entry(2, 1, 150)]);
     log.sync().unwrap();
-    // The next segment's room is what is lacking.
+    // There is no space for the next segment.
     disk.plan(Fault {
         on: OpKind::Write,
         nth: disk.count(OpKind::Write),
@@ -336,7 +336,7 @@ fn a_full_disk_is_told_before_anything_is_lost() {
         &open(&disk.crash(disk::Crash::DropAll, 0), 856).unwrap(),
         2
     ));
-    // Someone made room.
+    // Space was freed.
     log.sync().unwrap();
     assert!(same(&open(&disk, 856).unwrap(), 3));
 }
@@ -365,14 +365,14 @@ fn a_log_that_gets_no_space_can_be_cut() {
     assert_eq!(files(&disk), ["log-0000000003"]);
     let crashed = open(&disk.crash(disk::Crash::DropAll, 0), 856).unwrap();
     assert_eq!((crashed.floor(), crashed.last()), ((6, 1), 6));
-    // A snapshot takes the place of what waits for space.
+    // A snapshot replaces the records that wait for space.
     let installed = disk.crash(disk::Crash::KillProcess, 0);
     let mut behind = open(&installed, 856).unwrap();
     behind.append(&[entry(7, 1, 150)]);
     meta.index = 20;
     behind.install(&meta).unwrap();
     assert_eq!(open(&installed, 856).unwrap().last(), 20);
-    // The rest is there as soon as there is space.
+    // The rest is written as soon as there is space.
     log.sync().unwrap();
     let opened = open(&disk, 856).unwrap();
     assert_eq!((opened.floor(), opened.last()), ((6, 1), 7));

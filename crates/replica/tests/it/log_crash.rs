@@ -1,5 +1,5 @@
-//! A load on a log, stopped at every one of its disk operations in every way; what is found then, and
-//! whether it can be gone on with.
+//! Stops a load on a log at every one of its disk operations in every way; checks what is found
+//! then, and that the log can be continued.
 
 use disk::{Crash, Fault, FaultDisk, FaultKind, OpKind};
 use fastrand::Rng;
@@ -17,14 +17,14 @@ const FAULTS: [FaultKind; 4] = [
 const SEGMENT: u64 = 3000;
 const STEPS: usize = 50;
 
-/// What was acknowledged, and what may be there as well.
+/// The states that were acknowledged, and those that may be found as well.
 struct Played {
     acknowledged: Option<Model>,
-    /// Every state since then that a write was begun for.
+    /// Every state since then for which a write was begun.
     attempted: Vec<Model>,
 }
 
-/// Goes on from `model` until an error that is final.
+/// Goes on from `model` until a final error.
 fn play(log: &mut Log, mut model: Model, seed: u64) -> Played {
     let mut rng = Rng::with_seed(seed);
     let mut played = Played {
@@ -62,7 +62,7 @@ fn play(log: &mut Log, mut model: Model, seed: u64) -> Played {
     played
 }
 
-/// Nothing is synced in this step, but a compaction may have written what was taken.
+/// Continues with a step that syncs nothing; a compaction may have written what was added.
 fn continue_unsynced(
     played: &mut Played,
     model: &Model,
@@ -74,7 +74,7 @@ fn continue_unsynced(
 fn found(log: &Log, played: &Played) -> Result<Model, String> {
     let mut wrong = String::new();
     let models = || played.attempted.iter().chain(&played.acknowledged);
-    // A compaction is written by itself, before what was taken earlier.
+    // A compaction is written by itself, before what was added earlier.
     let compacted = models().flat_map(|model| {
         let floors = models().map(|other| other.floor);
         let above = floors.filter(|floor| (model.floor.0 + 1..=model.last()).contains(&floor.0));

@@ -1,4 +1,4 @@
-//! The document says what the modules say that own the formats.
+//! The documentation contains the tables of the modules that define the formats.
 
 use testkit::files::tables_are_in;
 

@@ -24,7 +24,7 @@ struct Group {
     leases: bool,
     session: Duration,
     sessions: usize,
-    /// How far each member's clock is ahead, in milliseconds.
+    /// The milliseconds by which each member's clock is ahead.
     ahead_ms: Vec<u64>,
 }
 
@@ -42,7 +42,7 @@ impl DerefMut for Group {
     }
 }
 
-/// The machine's clocks, the one that people read so far ahead.
+/// The machine's clocks, with the wall clock ahead by this many milliseconds.
 struct Ahead(u64, SystemTime);
 
 impl Time for Ahead {
@@ -63,7 +63,7 @@ impl Group {
         Group::start_with(count, grouping, leases, (session, sessions))
     }
 
-    /// With sessions that end after that time, and so many of them.
+    /// Starts members with sessions that end after a time and are limited in number.
     fn start_with(
         count: u16,
         grouping: Grouping,
@@ -111,7 +111,7 @@ impl Group {
     }
 }
 
-/// Waits for a ticket; whether it has resolved.
+/// Waits for a ticket. Returns `true` if it has resolved.
 fn wait(member: &Partition, ticket: Epoch) -> bool {
     eventually_some("a ticket", || {
         if member.is_lost(ticket) {
@@ -140,7 +140,7 @@ fn execute(
     }
 }
 
-/// Executes at whoever leads, as often as it takes.
+/// Executes at the leader, and tries again until it succeeds.
 fn at_the_leader(group: &Group, ops: &[Op<'_>]) -> Vec<OwnedReply> {
     eventually_some("a transaction", || {
         let at = group.leader();
@@ -149,7 +149,7 @@ fn at_the_leader(group: &Group, ops: &[Op<'_>]) -> Vec<OwnedReply> {
     })
 }
 
-/// Opens a session at whoever leads, as often as it takes.
+/// Opens a session at the leader, and tries again until it succeeds.
 fn open_session(group: &Group) -> Result<u64, Abort> {
     eventually_some("an answer", || {
         let at = group.leader();
@@ -161,7 +161,7 @@ fn open_session(group: &Group) -> Result<u64, Abort> {
     })
 }
 
-/// Executes one of a session's transactions at whoever leads, until that is answered.
+/// Executes one of a session's transactions at the leader, until it is answered.
 fn once(group: &Group, ops: &[Op<'_>], sequenced: Sequenced) -> Result<Vec<OwnedReply>, Abort> {
     eventually_some("an answer", || {
         let at = group.leader();
@@ -245,7 +245,7 @@ fn a_leader_dies_and_comes_back() {
     assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
 }
 
-/// Executes at whoever leads, until that is decided.
+/// Executes at the leader, until the outcome is decided.
 fn decided(group: &Group, ops: &[Op<'_>]) -> Result<Vec<OwnedReply>, Abort> {
     eventually_some("a decision", || {
         let at = group.leader();
@@ -270,7 +270,7 @@ fn guard(token: u64) -> Op<'static> {
 }
 
 #[test]
-fn tokens_are_remembered_by_whoever_leads() {
+fn tokens_are_remembered_by_later_leaders() {
     let mut group = Group::start(3);
     let write = |group: &Group, token| decided(group, &[guard(token), add(b"n")]);
     let stale = |token, highest| {
@@ -302,7 +302,7 @@ fn tokens_are_remembered_by_whoever_leads() {
     assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
 }
 
-/// Each leader's clock is behind that of the one before.
+/// Each leader's clock is behind that of the previous one.
 #[test]
 fn the_time_does_not_go_back_when_leaders_change() {
     let mut group = Group::start(3);
@@ -330,7 +330,7 @@ fn the_time_does_not_go_back_when_leaders_change() {
     let ahead = now(&group);
     assert!(ahead >= told + 30_000, "{ahead} after {told}");
     told = ahead;
-    // Nothing but the time is asked for, and whoever leads next has a clock of a minute before.
+    // Only the time is asked for, and the clock of the next leader is a minute behind.
     for _ in 0..3 {
         group.stop(first);
         let next = now(&group);
@@ -371,7 +371,7 @@ fn nothing_of_a_forgotten_session_is_executed(grouping: Grouping) {
     let first = once(&group, &[add(b"n")], of(1));
     assert_eq!(first, Ok(vec![OwnedReply::Int(1)]));
     eventually_some("the session has ended", || {
-        // Sessions are looked through when something is proposed.
+        // A proposal makes the leader look through the sessions.
         open_session(&group).unwrap();
         let again = once(&group, &[add(b"n")], of(1));
         assert!(
@@ -536,7 +536,7 @@ fn a_leader_with_a_lease_answers_reads_at_once() {
         let ticket = worker.execute(&[Op::Get { key: b"k" }], see).ok()?;
         (ticket == Epoch::ZERO).then_some(())
     });
-    // Alone it cannot prolong the lease, and must not answer for long.
+    // A leader without the others cannot prolong its lease, and must not answer for long.
     let (leader, others) = {
         let leader = group.leader();
         (leader, [(leader + 1) % 3, (leader + 2) % 3])

@@ -1,4 +1,4 @@
-//! Whole partitions in virtual time, from 300 seeds; `cargo xtask sim` runs as many as one likes.
+//! Whole partitions in virtual time, from 300 seeds; `cargo xtask sim` runs any number of them.
 
 #![cfg(feature = "simulation")]
 
@@ -12,7 +12,7 @@ const SEEDS: u64 = 300;
 /// was removed by the entry of its predecessor panicked.
 const MEMORABLE: [u64; 2] = [155_201_060, 466_191_633];
 
-/// A planted bug must be found within so many seeds.
+/// The number of seeds within which a planted bug must be found.
 const PLANTED_SEEDS: u64 = 400;
 
 fn is_planted() -> bool {
@@ -39,7 +39,7 @@ fn partitions_keep_their_promises_and_meet_what_is_worth_meeting() {
     }
     let missed: Vec<Point> = reached.rarer_than(1).collect();
     assert_eq!(missed, [], "no seed has met this:\n{reached}");
-    // What matters most is not met by chance once.
+    // The most important points must be reached more than once by chance.
     for point in [
         Point::Deposed,
         Point::PowerFailed,

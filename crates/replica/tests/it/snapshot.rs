@@ -45,7 +45,7 @@ fn head(index: u64) -> Head {
     head
 }
 
-/// Keys with everything that a key can have.
+/// Keys with every property that a key can have.
 struct Content {
     siblings: Vec<u8>,
     keys: Vec<(Vec<u8>, Vec<u8>)>,
@@ -97,7 +97,7 @@ impl Content {
         writer.finish(sessions)
     }
 
-    /// Whether the snapshot in `path` is this, wholly.
+    /// Checks that the snapshot in `path` has exactly this content.
     fn check(&self, disk: &FaultDisk, path: &Path, sessions: &[u8]) -> Result<(), SnapshotError> {
         let mut reader = SnapshotReader::open(&on(disk), path)?;
         for expected in self.records() {
@@ -183,7 +183,7 @@ fn snapshots_are_made_and_received_in_space_that_was_set_aside() {
         assert_eq!(made.bytes, bytes_of(&disk, &made.path).len() as u64);
         content.check(&disk, &made.path, b"table").unwrap();
     }
-    // Of what was begun there before, nothing is left in the next one.
+    // The next snapshot contains nothing of the one that was begun before.
     let mut given_up = SnapshotWriter::create(&on(&disk), dir(), &head(8)).unwrap();
     for record in Content::new(2000, 1000).records() {
         given_up.put(&record).unwrap();
@@ -261,7 +261,7 @@ fn a_flipped_byte_is_refused_wherever_it_is() {
     }
 }
 
-/// Where the first block behind the head begins, and where it and the next one end.
+/// Returns where the first block behind the head begins, and where it and the next one end.
 fn first_blocks(bytes: &[u8]) -> [usize; 3] {
     let end = |at: usize| {
         let length = bytes[at + 4..at + 8].try_into().unwrap();
@@ -328,7 +328,8 @@ fn replace(disk: &FaultDisk, content: &Content, sent: Option<&[u8]>) -> Result<(
     remove_old(disk, dir())
 }
 
-/// The old snapshot or the new one is there after each interruption, whole; and it can be done again.
+/// Checks that after each interruption the old snapshot or the new one is there as a whole, and
+/// that the operation can be repeated.
 fn sweep(sent: Option<&[u8]>) {
     let (old, new) = (Content::new(3, 10), Content::new(40, 50));
     let before = empty();

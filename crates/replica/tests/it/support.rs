@@ -5,7 +5,7 @@ pub(crate) mod members;
 
 use disk::Crash;
 
-/// How much unsynced data a crash may keep.
+/// The kinds of crashes, which differ in the unsynced data that they keep.
 pub(crate) const CRASHES: [Crash; 4] = [
     Crash::DropAll,
     Crash::KeepPrefix,

@@ -1,5 +1,5 @@
-//! What goes wrong around members: disks that are full, snapshots that cannot be made, commands
-//! whose leader dies, peers that are wrong.
+//! Faults around members: full disks, snapshots that cannot be made, commands whose leader dies,
+//! faulty peers.
 
 mod comparison;
 mod disk;

@@ -1,4 +1,4 @@
-//! Between which values a number lies of which some changes have an unknown outcome.
+//! The bounds of a number of whose changes some have an unknown outcome.
 
 use history::Value;
 
@@ -12,7 +12,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Exactly this value.
+    /// Returns bounds that allow exactly this value.
     #[must_use]
     pub fn exactly(value: Value) -> Bounds {
         Bounds {
@@ -21,7 +21,7 @@ impl Bounds {
         }
     }
 
-    /// Takes in that a transaction which changes the number by `delta` has ended so.
+    /// Takes the outcome of a transaction that changes the number by `delta`.
     pub fn change(&mut self, delta: Value, ended: &Ended) {
         let (is_done, is_possible) = match ended {
             Ended::Committed(_) => (true, true),
@@ -36,13 +36,13 @@ impl Bounds {
         }
     }
 
-    /// Takes in changes that another client made.
+    /// Adds the changes that another client made.
     pub fn merge(&mut self, changes: Bounds) {
         self.least += changes.least;
         self.most += changes.most;
     }
 
-    /// Returns a complaint if the number `name` is `value`, and cannot be.
+    /// Returns a complaint if the number `name` cannot be `value`.
     #[must_use]
     pub fn judge(self, name: &str, value: Value) -> Option<String> {
         let Bounds { least, most } = self;

@@ -1,13 +1,13 @@
 //! Counters that clients increment and read.
 //!
-//! Of each counter must hold:
+//! These conditions must hold for each counter:
 //! 1. Its value lies between the acknowledged increments, and these with those of unknown outcome.
 //! 2. No two increments were answered with the same value.
-//! 3. An increment, or a read, that began after another one was answered shows no less; an increment shows
-//!    more.
+//! 3. An increment, or a read, that began after another one was answered shows no less; an
+//!    increment shows more.
 //!
-//! What is unknown may take effect in a later round, so that values are judged over all rounds, and answers
-//! over one.
+//! An increment of unknown outcome may take effect in a later round. So values are checked over all
+//! rounds, and answers over one.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,12 +17,12 @@ use history::Value;
 use super::bounds::Bounds;
 use super::{Client, Ended, Plan, Step, Times, Workload};
 
-/// What to run.
+/// The options of the workload.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many counters there are.
+    /// The number of counters.
     pub counters: usize,
-    /// What precedes the number in each counter's key.
+    /// The prefix of each counter's key, before the number.
     pub prefix: String,
     /// The share of transactions that only read.
     pub reads: f64,
@@ -32,7 +32,7 @@ pub struct Options {
 #[derive(Clone, Debug)]
 pub struct Counters {
     options: Options,
-    /// Between which values each counter lies.
+    /// The bounds of each counter.
     bounds: Vec<Bounds>,
 }
 
@@ -41,14 +41,14 @@ pub struct Counters {
 pub struct Counting {
     options: Options,
     random: Rng,
-    /// The counter of the transaction that runs.
+    /// The counter of the current transaction.
     counter: usize,
     answers: Vec<Answer>,
-    /// What its increments have made of each counter.
+    /// The changes of each counter by this client's increments.
     changes: Vec<Bounds>,
 }
 
-/// What a transaction showed of a counter.
+/// A counter's value in the result of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Answer {
     counter: usize,
@@ -64,7 +64,7 @@ impl Options {
 }
 
 impl Counters {
-    /// Counters that nothing has happened to yet.
+    /// Makes counters to which nothing has happened yet.
     #[must_use]
     pub fn new(options: Options) -> Counters {
         Counters {
@@ -149,7 +149,7 @@ impl Client for Counting {
     }
 }
 
-/// Rules 2 and 3.
+/// Checks conditions 2 and 3.
 fn judge(answers: &[Answer]) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut by_counter: BTreeMap<usize, Vec<&Answer>> = BTreeMap::new();
@@ -170,7 +170,7 @@ fn judge(answers: &[Answer]) -> Vec<String> {
     complaints
 }
 
-/// The first answer that shows less than one before it did. `answers` are by start.
+/// Finds the first answer that shows less than an earlier one did. `answers` are sorted by start.
 fn backwards(counter: usize, answers: &[&Answer]) -> Option<String> {
     let of = |answer: &&Answer| (answer.times.end, answer.value);
     let mut ended: Vec<(u64, Value)> = answers.iter().map(of).collect();

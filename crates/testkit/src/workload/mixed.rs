@@ -1,6 +1,6 @@
-//! Few hot keys and everything that can go wrong on them.
+//! Few hot keys, with all transactions that conflict on them.
 //!
-//! | kind of plan | steps | what it catches |
+//! | kind of plan | steps | errors that it finds |
 //! |---|---|---|
 //! | modify | get and put, one to four keys | lost updates, dirty reads |
 //! | observe | get, two to five keys | read skew, long forks |
@@ -19,26 +19,26 @@ use history::{Recorder, Value};
 
 use super::{Counts, Plan, Step, Subject, record};
 
-/// What to run.
+/// The options of the workload.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads, each with a subject of its own.
+    /// The number of threads, each with a subject of its own.
     pub processes: u32,
-    /// Transactions of each process.
+    /// The number of transactions of each process.
     pub transactions: usize,
-    /// When to stop, if that comes first.
+    /// The time limit.
     pub at_most: Duration,
-    /// How many keys there are.
+    /// The number of keys.
     pub keys: usize,
-    /// What precedes the number in each key.
+    /// The prefix of each key, before the number.
     pub prefix: String,
-    /// Of the plans' random choices. The schedule is the machine's.
+    /// The seed of the plans' random choices. The machine decides the schedule.
     pub seed: u64,
-    /// How often each kind of plan is drawn.
+    /// The frequency of each kind of plan.
     pub weights: Weights,
 }
 
-/// How often each kind of plan is drawn, relative to each other.
+/// The frequency of each kind of plan, relative to the others.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)] // The kinds are those of the module's table.
 pub struct Weights {
@@ -65,7 +65,7 @@ impl Default for Options {
 }
 
 impl Default for Weights {
-    /// No blind writes: nothing tells their order but who saw them.
+    /// Returns weights without blind writes: only transactions that read them reveal their order.
     fn default() -> Weights {
         Weights {
             modify: 6,
@@ -118,15 +118,15 @@ pub fn run<S: Subject>(
 pub struct Plans {
     rng: Rng,
     keys: Vec<String>,
-    /// Behind all keys, and before others in the same store.
+    /// The end of the range of keys: behind all of them, and before other keys in the same store.
     end: String,
     weights: Weights,
-    /// What was written last; the process number is in the upper bits.
+    /// The last value that was written; the process number is in the upper bits.
     value: Value,
 }
 
 impl Plans {
-    /// The plans of process number `process`, which must be unique in the history.
+    /// Makes the plans of process number `process`, which must be unique in the history.
     #[must_use]
     pub fn new(options: &Options, process: u32) -> Plans {
         let seed = options.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(process);
@@ -141,7 +141,7 @@ impl Plans {
         }
     }
 
-    /// The next plan.
+    /// Draws the next plan.
     pub fn draw(&mut self) -> Plan {
         let Weights {
             modify,
@@ -244,7 +244,7 @@ impl Plans {
         }
     }
 
-    /// Distinct keys, in random order.
+    /// Draws distinct keys, in random order.
     fn pick(&mut self, count: usize) -> Vec<String> {
         let count = count.min(self.keys.len());
         self.rng

@@ -1,10 +1,10 @@
-//! Plans as operations of a store in this process, and its replies as what their steps saw.
+//! Plans as operations of a store in this process, and results of their steps from its replies.
 
 use base::{Op, Reply};
 
 use super::{Plan, Seen, Step};
 
-/// The text of what each step puts, which its operation borrows.
+/// Returns the text of the value that each step puts, which its operation borrows.
 #[must_use]
 pub fn texts(plan: &Plan) -> Vec<String> {
     let text = |step: &Step| match step {
@@ -14,7 +14,7 @@ pub fn texts(plan: &Plan) -> Vec<String> {
     plan.steps.iter().map(text).collect()
 }
 
-/// The operation of a step. `text` is what it puts.
+/// Returns the operation of a step. `text` is the value that it puts.
 #[must_use]
 pub fn op<'a>(step: &'a Step, text: &'a str) -> Op<'a> {
     match step {
@@ -38,10 +38,10 @@ pub fn op<'a>(step: &'a Step, text: &'a str) -> Op<'a> {
     }
 }
 
-/// What a step saw.
+/// Returns the result of a step.
 ///
 /// # Errors
-/// If the reply is not one to the step.
+/// Returns an error if the reply does not belong to the step.
 pub fn seen(step: &Step, reply: &Reply<'_>) -> Result<Seen, String> {
     let number = |text: &[u8]| {
         let text = std::str::from_utf8(text).ok();

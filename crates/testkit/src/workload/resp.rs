@@ -1,4 +1,4 @@
-//! Plans as commands of Redis, and replies as what their steps saw.
+//! Plans as commands of Redis, and results of their steps from the replies.
 //!
 //! | step | command | reply |
 //! |---|---|---|
@@ -15,13 +15,13 @@ use crate::{Client, Reply};
 
 use super::{Ended, Plan, Seen, Step, Subject};
 
-/// How often a plan is tried again that others were in the way of.
+/// The number of times that a plan is tried again if other clients interfere.
 const TRIES: usize = 1000;
 
-/// The requests of a plan.
+/// Returns the requests of a plan.
 ///
 /// # Panics
-/// If the plan scans.
+/// Panics if the plan scans.
 #[must_use]
 pub fn requests(plan: &Plan) -> Vec<Vec<String>> {
     let commands = plan.steps.iter().map(request);
@@ -49,10 +49,10 @@ fn request(step: &Step) -> Vec<String> {
     }
 }
 
-/// How a plan ended whose [`requests`] were answered so, none of them by an error.
+/// Returns the outcome of a plan whose [`requests`] had these replies, none of them an error.
 ///
 /// # Errors
-/// If a reply is not one to its request; the message says which.
+/// Returns an error if a reply does not fit its request; the message says which.
 pub fn ended(plan: &Plan, replies: &[Reply]) -> Result<Ended, String> {
     let items = match (plan.steps.len(), replies.last()) {
         (1, _) => replies,
@@ -80,10 +80,10 @@ fn seen(step: &Step, reply: &Reply) -> Result<Seen, String> {
     .ok_or_else(|| format!("{step:?} was answered with {reply:?}"))
 }
 
-/// How transactions that write are executed.
+/// The way in which transactions that write are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writes {
-    /// By a block, which no other client can end.
+    /// By a block, which no other client can abort.
     Block,
     /// By `WATCH`, reads, and a block that sets the sums. Plans add, and do nothing else.
     Watch,
@@ -104,7 +104,7 @@ impl Connected {
         Connected { client, writes }
     }
 
-    /// Runs a plan; `None` if others were in the way.
+    /// Runs a plan. Returns `None` if other clients interfered.
     fn attempt(&mut self, plan: &Plan) -> Option<Ended> {
         let is_read = |step: &Step| matches!(step, Step::Get { .. });
         if plan.steps.iter().all(is_read) {
@@ -159,7 +159,7 @@ impl Connected {
         Some(ended(plan, &replies?).expect("replies to the plan"))
     }
 
-    /// The reply; `None` if others were in the way.
+    /// Sends a request, and returns the reply; `None` if other clients interfered.
     fn ask(&mut self, words: &[String]) -> Option<Reply> {
         match self.client.call(words) {
             Reply::Error(text) if text.starts_with("TRYAGAIN") => None,
@@ -176,7 +176,7 @@ impl Subject for Connected {
     }
 }
 
-/// A command with the keys of a plan.
+/// Returns a command with the keys of a plan.
 fn command(name: &str, plan: &Plan) -> Vec<String> {
     let keys = plan.steps.iter().map(|step| step.key().to_owned());
     std::iter::once(name.to_owned()).chain(keys).collect()
@@ -189,7 +189,7 @@ fn committed(plan: &Plan, items: &[Reply]) -> Ended {
     Ended::Committed(seen.expect("replies to the plan"))
 }
 
-/// The number in a reply to `GET`; `None` if there is none.
+/// Returns the number in a reply to `GET`; `None` if there is none.
 #[must_use]
 pub fn number(reply: &Reply) -> Option<Value> {
     match reply {

@@ -8,14 +8,14 @@ use history::Value;
 
 use super::{Ended, Plan, Seen, Step, Subject};
 
-/// A map behind one lock: strictly serializable, obviously. Clones share the map.
+/// A map behind one lock, which is strictly serializable. Clones share the map.
 #[derive(Clone, Default)]
 pub struct Serial {
     map: Arc<Mutex<BTreeMap<String, Value>>>,
 }
 
 impl Serial {
-    /// An empty map.
+    /// Makes an empty map.
     #[must_use]
     pub fn new() -> Serial {
         Serial::default()
@@ -50,7 +50,7 @@ pub(super) fn apply(map: &mut BTreeMap<String, Value>, step: &Step) -> Seen {
         Step::Delete { key } => Seen::Deleted(map.remove(key).is_some()),
         Step::Scan { from, to, limit } => {
             let to = to.as_deref();
-            // An empty range panics in `range`, and is simply empty here.
+            // An empty range makes `range` panic, and has no pairs here.
             if to.is_some_and(|to| to <= from.as_str()) {
                 return Seen::Pairs(Vec::new());
             }

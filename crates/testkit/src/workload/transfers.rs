@@ -1,4 +1,4 @@
-//! Transfers between accounts: whatever happens, their sum stays.
+//! Transfers between accounts, which never change the sum.
 
 use fastrand::Rng;
 use history::Value;
@@ -6,20 +6,20 @@ use history::Value;
 use super::bounds::Bounds;
 use super::{Client, Ended, Plan, Seen, Step, Times, Workload};
 
-/// What to run.
+/// The options of the workload.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many accounts there are; two at least.
+    /// The number of accounts; two at least.
     pub accounts: usize,
-    /// What each account holds in the beginning.
+    /// The initial balance of each account.
     pub balance: Value,
     /// The greatest amount of a transfer.
     pub amount: Value,
-    /// What precedes the number in each account's key. No other key begins with it.
+    /// The prefix of each account's key, before the number. No other key begins with it.
     pub prefix: String,
-    /// Of every so many transactions of a client one is an audit.
+    /// One of this many transactions of a client is an audit.
     pub audit_every: usize,
-    /// Half of the audits scan instead of reading key by key.
+    /// `true` if half of the audits scan instead of reading key by key.
     pub scans: bool,
 }
 
@@ -40,7 +40,7 @@ impl Default for Options {
 #[derive(Clone, Debug)]
 pub struct Transfers {
     options: Options,
-    /// Between which values each balance lies.
+    /// The bounds of each balance.
     balances: Vec<Bounds>,
 }
 
@@ -50,13 +50,13 @@ pub struct Teller {
     options: Options,
     random: Rng,
     plans: usize,
-    /// What its transfers have made of each account.
+    /// The changes of each account by this client's transfers.
     changes: Vec<Bounds>,
-    /// The account and the amount of each step of the transfer that runs.
+    /// The account and the amount of each step of the current transfer.
     moved: Option<[(usize, Value); 2]>,
 }
 
-/// An audit that did not find what there must be.
+/// An audit that did not find the right sum or number of accounts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the accounts hold {found} in {accounts} accounts instead of {expected} in {expected_accounts}"
@@ -66,9 +66,9 @@ pub struct Lost {
     pub found: Value,
     /// The accounts that were found.
     pub accounts: usize,
-    /// The sum that there must be.
+    /// The right sum.
     pub expected: Value,
-    /// The accounts that there must be.
+    /// The right number of accounts.
     pub expected_accounts: usize,
 }
 
@@ -81,11 +81,11 @@ impl Options {
         (0..self.accounts).map(|number| self.account(number))
     }
 
-    /// A transaction that reads all accounts: one by one, or by a scan.
+    /// Makes a transaction that reads all accounts: one by one, or by a scan.
     #[must_use]
     pub fn audit(&self, scan: bool) -> Plan {
         let steps = if scan {
-            // The least name that is greater than all that begin so.
+            // The least name that is greater than all with this prefix.
             let to = Some(format!("{}~", self.prefix));
             vec![Step::Scan {
                 from: self.prefix.clone(),
@@ -98,10 +98,10 @@ impl Options {
         Plan { steps }
     }
 
-    /// Judges what an audit saw.
+    /// Checks the result of an audit.
     ///
     /// # Errors
-    /// If money or accounts appeared or disappeared.
+    /// Returns an error if money or accounts appeared or disappeared.
     pub fn judge(&self, seen: &[Seen]) -> Result<(), Lost> {
         let balances = seen.iter().flat_map(|seen| match seen {
             Seen::Pairs(pairs) => pairs.iter().map(|(_, value)| Some(*value)).collect(),
@@ -127,10 +127,10 @@ impl Options {
 }
 
 impl Transfers {
-    /// Accounts that nothing has happened to yet.
+    /// Makes accounts to which nothing has happened yet.
     ///
     /// # Panics
-    /// With fewer than two accounts.
+    /// Panics if there are fewer than two accounts.
     #[must_use]
     pub fn new(options: Options) -> Transfers {
         assert!(options.accounts >= 2, "a transfer needs two accounts");
@@ -185,7 +185,7 @@ impl Workload for Transfers {
 }
 
 impl Teller {
-    /// A transaction that moves a random amount between two random accounts.
+    /// Makes a transaction that moves a random amount between two random accounts.
     fn transfer(&mut self) -> Plan {
         let (accounts, random) = (self.options.accounts, &mut self.random);
         let from = random.usize(..accounts);
@@ -266,7 +266,7 @@ mod tests {
         assert!(transfers.check(vec![client], None).is_empty());
         let mut check = |found: &[Option<Value>]| transfers.check(Vec::new(), Some(found));
         assert!(check(&balances(&[done])).is_empty());
-        // What was unknown may take effect in a later round.
+        // A transfer of unknown outcome may take effect in a later round.
         assert!(check(&balances(&[done, unknown])).is_empty());
         assert_eq!(check(&balances(&[done, unknown, unknown])).len(), 2);
         assert_eq!(check(&balances(&[])).len(), 2);

@@ -1,4 +1,4 @@
-//! Why a caller has no answer.
+//! The reason why a caller has no answer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,43 +6,43 @@ use std::net::SocketAddr;
 use crate::frame::Code;
 use crate::handshake::Refused;
 
-/// What went wrong with a connection. After any of them but `TooLong` it is of no use.
+/// An error of a connection. After any of them but `TooLong` the connection is of no use.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// There is no connection.
+    /// The connection could not be made.
     #[error("cannot connect to {address}: {error}")]
     Connect {
-        /// To where.
+        /// The address of the peer.
         address: SocketAddr,
-        /// What happened.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// The peers do not fit together; trying again does not help, mostly.
+    /// The peers do not fit together; trying again usually does not help.
     #[error("{address}: {refused}")]
     Refused {
-        /// By whom.
+        /// The address of the peer that refused.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         refused: Refused,
     },
-    /// Nothing came in time.
+    /// No answer came in time.
     #[error("{address} did not answer in time")]
     TimedOut {
-        /// From where.
+        /// The address of the peer.
         address: SocketAddr,
     },
     /// The connection was closed, or broke.
     #[error("the connection to {address} broke: {error}")]
     Broken {
-        /// To where.
+        /// The address of the peer.
         address: SocketAddr,
-        /// What happened.
+        /// The error.
         error: io::Error,
     },
     /// The message is longer than the limit; it was not sent.
     #[error("the message has {len} bytes, more than the {limit} that are allowed")]
     TooLong {
-        /// Its bytes.
+        /// The length of the message in bytes.
         len: usize,
         /// The limit.
         limit: usize,
@@ -50,8 +50,8 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Whether another try cannot help until somebody has changed something: the peers do not fit
-    /// together.
+    /// Returns `true` if another try cannot help before a configuration is changed: the peers do
+    /// not fit together.
     #[must_use]
     pub fn is_final(&self) -> bool {
         match self {

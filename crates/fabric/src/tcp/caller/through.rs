@@ -14,7 +14,7 @@ use crate::tcp::options::Transport;
 use crate::tcp::patience::Patience;
 use crate::tcp::way::LinkRings;
 
-/// What messages travel through.
+/// The rings through which messages travel.
 #[derive(Debug)]
 pub(super) struct Through {
     rings: LinkRings,
@@ -36,7 +36,8 @@ impl Through {
         self.rings.transport()
     }
 
-    /// Whether the peer lives and has said nothing. Bells that nobody needed are taken away.
+    /// Returns `true` if the peer lives and has sent nothing. Takes away bells that were not
+    /// needed.
     pub(super) fn is_quiet(&self, stream: &TcpStream) -> bool {
         !self.ended && !has_ended(stream) && !self.rings.has_come()
     }
@@ -49,8 +50,8 @@ impl Through {
         }
     }
 
-    /// Looks for a while, at least until the peer can see what was written, or has ended, or the
-    /// deadline is there. Returns whether it is there.
+    /// Looks for a while: at least until the peer can see what was written, or has ended, or the
+    /// deadline has come. Returns `true` if the event has happened.
     fn look(&mut self, until: Until, stream: &TcpStream, deadline: Instant) -> io::Result<bool> {
         let begun = Instant::now();
         loop {
@@ -66,8 +67,8 @@ impl Through {
                     return Ok(false);
                 }
             }
-            // Who is waited for may want this processor: where there are few, it is at once that
-            // giving way to it pays.
+            // The peer may want this processor. On a machine with few processors, giving way to it
+            // pays at once.
             self.patience.give_way();
         }
     }
@@ -81,7 +82,7 @@ impl Through {
     }
 }
 
-/// Whether the socket has ended. Takes its bells away: who is awake needs none.
+/// Returns `true` if the socket has ended. Takes its bells away: a thread that is awake needs none.
 fn has_ended(stream: &TcpStream) -> bool {
     let mut bells = [MaybeUninit::uninit(); 64];
     loop {
@@ -103,7 +104,7 @@ impl Caller {
             match through.rings.read(&mut self.input[self.filled..]) {
                 Ok(n) => {
                     self.filled += n;
-                    // What has come counts, even if the peer has gone since.
+                    // The bytes that have come count, even if the peer has gone since.
                     through.ended |= through.ring(&self.stream).is_err();
                     return self.in_time(deadline);
                 }
@@ -123,7 +124,7 @@ impl Caller {
         Ok(())
     }
 
-    /// A peer that says a little again and again is late, too.
+    /// Checks the deadline: a peer that sends a little again and again is late, too.
     fn in_time(&mut self, deadline: Instant) -> Result<(), CallError> {
         match Instant::now() < deadline {
             true => Ok(()),
@@ -131,7 +132,7 @@ impl Caller {
         }
     }
 
-    /// Writes all of this.
+    /// Writes all of these bytes.
     pub(super) fn write_ring(
         &mut self,
         mut bytes: &[u8],
@@ -163,8 +164,8 @@ impl Caller {
         Ok(())
     }
 
-    /// Waits until it is there, or a bell has rung, or the peer has ended. What fails on the way says
-    /// that it has: what has come before is there to be read.
+    /// Waits until the event has happened, or a bell has rung, or the peer has ended. An error on
+    /// the way means that the peer has ended: the bytes that came before can be read.
     fn wait(&mut self, until: Until, deadline: Instant) -> Result<(), CallError> {
         let begun = Instant::now();
         let Some(through) = &mut self.rings else {
@@ -172,7 +173,7 @@ impl Caller {
         };
         match through.look(until, &self.stream, deadline) {
             Ok(false) if !through.rings.is_unsettled() => {}
-            // Whether the peer has ended is for the caller to see.
+            // The caller finds out if the peer has ended.
             Ok(false) if through.ended => return Ok(()),
             Ok(false) => return Err(self.broken(ErrorKind::TimedOut.into())),
             Ok(true) => return Ok(()),
@@ -184,8 +185,8 @@ impl Caller {
         match through.rings.sleep(until) {
             Ok(true) => {}
             Ok(false) => {
-                // Something has come, or what was said is still on its way to a peer that may have
-                // ended.
+                // Something has come, or the announcement is still on its way to a peer that may
+                // have ended.
                 through.ended |= has_ended(&self.stream);
                 return Ok(());
             }

@@ -24,23 +24,23 @@ pub(in crate::verbs) struct There {
 }
 
 impl There {
-    /// The memory so many words behind this.
+    /// Returns the memory `words` words behind this.
     pub(in crate::verbs) fn behind(self, words: usize) -> There {
         let address = self.address.wrapping_add((words * WORD) as u64);
         There { address, ..self }
     }
 }
 
-/// What a queue pair is to do.
+/// An operation for a queue pair.
 pub(in crate::verbs) struct Work {
     pub(in crate::verbs) id: u64,
     /// One of [`ffi::operation`].
     pub(in crate::verbs) operation: u32,
-    /// Memory here, the word at which it begins, and bytes.
+    /// The memory here, the word at which it begins, and the bytes.
     pub(in crate::verbs) here: (Arc<Registered>, usize, usize),
-    /// Memory there, if the operation names any.
+    /// The memory of the peer, if the operation names any.
     pub(in crate::verbs) there: Option<There>,
-    /// A number that goes with a message.
+    /// The number that goes with a message.
     pub(in crate::verbs) immediate: u32,
     pub(in crate::verbs) signalled: bool,
 }
@@ -50,7 +50,7 @@ pub(in crate::verbs) struct Pair {
     raw: NonNull<ffi::Pair>,
     sent: Queue,
     received: Queue,
-    /// Memory of work that may be under way, in the order in which it was posted.
+    /// The memory of work that may be in progress, in the order in which it was posted.
     under_way: VecDeque<(u64, Arc<Registered>)>,
     /// Memory for messages.
     inbox: Option<Arc<Registered>>,
@@ -61,8 +61,8 @@ pub(in crate::verbs) struct Pair {
 unsafe impl Send for Pair {}
 
 impl Pair {
-    /// A pair with so many places. Without events nobody can sleep until something is complete, and
-    /// it needs no descriptor.
+    /// Makes a pair with these numbers of places. Without events no thread can sleep until
+    /// something is complete, and the pair needs no descriptor.
     pub(in crate::verbs) fn new(
         domain: &Arc<Domain>,
         sends: u32,
@@ -104,13 +104,13 @@ impl Pair {
         })
     }
 
-    /// The number by which peers name it.
+    /// Returns the number by which peers name it.
     pub(in crate::verbs) fn number(&self) -> u32 {
         // SAFETY: the library's struct is there as long as the pair.
         unsafe { (*self.raw.as_ptr()).number }
     }
 
-    /// Changes what `mask` names.
+    /// Changes the attributes that `mask` names.
     pub(in crate::verbs) fn change(
         &self,
         attributes: &ffi::PairAttributes,
@@ -149,7 +149,8 @@ impl Pair {
         posted
     }
 
-    /// Posts memory for a message: so many bytes from word `at` on, of the same memory each time.
+    /// Posts memory for a message: a number of bytes from word `at` on, of the same memory each
+    /// time.
     pub(in crate::verbs) fn post_receive(
         &mut self,
         id: u64,
@@ -170,7 +171,7 @@ impl Pair {
         checked(unsafe { ffi::post_receive(self.raw.as_ptr(), &raw mut receive) })
     }
 
-    /// Takes completions of work. Memory of what is complete is no longer kept.
+    /// Takes completions of work. The memory of complete work is no longer kept.
     pub(in crate::verbs) fn poll_sent(
         &mut self,
         into: &mut [ffi::Completion; BATCH],
@@ -199,7 +200,7 @@ impl Pair {
         self.received.ask_for_event()
     }
 
-    /// Where events come, if any do.
+    /// Returns the channel of events, if there is one.
     pub(in crate::verbs) fn channel(&self) -> Option<&Arc<Channel>> {
         self.sent.channel.as_ref()
     }

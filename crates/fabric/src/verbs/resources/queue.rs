@@ -13,10 +13,10 @@ use std::time::Duration;
 use super::super::ffi;
 use super::{Context, checked, made};
 
-/// Completions that are taken at once.
+/// The number of completions that are taken at once.
 pub(in crate::verbs) const BATCH: usize = 16;
 
-/// Where events of queues come, as a descriptor that does not block.
+/// The channel of queues' events, as a descriptor that does not block.
 pub(in crate::verbs) struct Channel {
     raw: NonNull<ffi::Channel>,
     context: Arc<Context>,
@@ -46,7 +46,7 @@ impl Channel {
         }
     }
 
-    /// Readable when there is an event.
+    /// Returns the descriptor, which is readable when there is an event.
     pub(in crate::verbs) fn fd(&self) -> c_int {
         // SAFETY: the library's struct is there as long as the channel.
         unsafe { (*self.raw.as_ptr()).fd }
@@ -70,7 +70,7 @@ impl Channel {
         }
     }
 
-    /// Waits for an event, not longer than this.
+    /// Waits for an event, but not longer than `timeout`.
     pub(in crate::verbs) fn wait(&self, timeout: Duration) {
         let mut poll = libc::pollfd {
             fd: self.fd(),
@@ -93,7 +93,7 @@ impl Drop for Channel {
 /// A queue of completions.
 pub(super) struct Queue {
     pub(super) raw: NonNull<ffi::Completions>,
-    /// Where its events come; none if nobody waits for them.
+    /// The channel of its events; `None` if no thread waits for them.
     pub(super) channel: Option<Arc<Channel>>,
     context: Arc<Context>,
 }
@@ -121,14 +121,14 @@ impl Queue {
         })
     }
 
-    /// Takes completions, and tells how many.
+    /// Takes completions, and returns their number.
     pub(super) fn poll(&self, into: &mut [ffi::Completion; BATCH]) -> io::Result<usize> {
         // SAFETY: the queue's context is open, and there is room.
         let count = unsafe { ffi::poll(self.raw.as_ptr(), BATCH as c_int, into.as_mut_ptr()) };
         usize::try_from(count).map_err(|_| io::Error::other("the queue of completions is broken"))
     }
 
-    /// Asks for an event with the next completion, if there is anywhere for it to come.
+    /// Asks for an event with the next completion, if there is a channel for it.
     pub(super) fn ask_for_event(&self) -> io::Result<()> {
         if self.channel.is_none() {
             return Ok(());

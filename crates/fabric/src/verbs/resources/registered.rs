@@ -25,16 +25,16 @@ pub(in crate::verbs) struct Registered {
     raw: NonNull<ffi::Region>,
     memory: NonNull<u8>,
     words: usize,
-    /// Whose the memory is; there until the device has forgotten it.
+    /// The owner of the memory; `Some` until the device has forgotten it.
     owner: Option<Owner>,
     domain: Arc<Domain>,
 }
 
-/// Whose registered memory is.
+/// The owner of registered memory.
 enum Owner {
-    /// The value's own.
+    /// The value itself.
     Own(#[expect(dead_code, reason = "it is kept")] Zeros),
-    /// That of a region which others have mapped.
+    /// A region that other processes have mapped.
     Shared(#[expect(dead_code, reason = "it is kept")] Arc<ShmRegion>),
 }
 
@@ -73,8 +73,8 @@ impl Drop for Zeros {
 }
 
 impl Registered {
-    /// Registers so many words of zeros, at least one; `access` says what the device does with them
-    /// for others.
+    /// Registers `words` words of zeros, at least one; `access` names the operations that the
+    /// device does with them for others.
     pub(in crate::verbs) fn new(
         domain: &Arc<Domain>,
         words: usize,
@@ -85,7 +85,7 @@ impl Registered {
         Registered::make(domain, (memory, words), Owner::Own(zeros), access)
     }
 
-    /// Registers memory that others have mapped: a region, and so many words in front of it.
+    /// Registers memory that others have mapped: a region, and `margin` words in front of it.
     pub(in crate::verbs) fn over(
         domain: &Arc<Domain>,
         region: &Arc<ShmRegion>,
@@ -122,25 +122,25 @@ impl Registered {
         })
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub(in crate::verbs) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the memory has so many initialised words, is aligned, lives as long as the value,
         // and is only ever seen as atomics (contract 4).
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.words) }
     }
 
-    /// Where it begins, as peers name it.
+    /// Returns its address, as peers name it.
     pub(in crate::verbs) fn address(&self) -> u64 {
         self.memory.as_ptr() as u64
     }
 
-    /// The key by which peers name it.
+    /// Returns the key by which peers name it.
     pub(in crate::verbs) fn remote_key(&self) -> u32 {
         // SAFETY: the library's struct is there as long as the registration.
         unsafe { (*self.raw.as_ptr()).remote_key }
     }
 
-    /// Bytes from word `at` on, as the device names them.
+    /// Returns bytes from word `at` on, as the device names them.
     pub(super) fn piece(&self, at: usize, bytes: usize) -> ffi::Piece {
         let fits = bytes.div_ceil(WORD) <= self.words.saturating_sub(at);
         assert!(fits, "{bytes} bytes from word {at} of {}", self.words);
@@ -163,7 +163,7 @@ impl Registered {
         }
     }
 
-    /// Appends so many bytes from word `at` on.
+    /// Appends `len` bytes from word `at` on.
     pub(in crate::verbs) fn load(&self, at: usize, len: usize, into: &mut Vec<u8>) {
         let end = into.len() + len;
         for word in &self.words()[at..at + len.div_ceil(WORD)] {

@@ -15,8 +15,8 @@ use fabric::{Messages, Secret};
 use crate::conformance::net::{Happened, Net, Party};
 use crate::conformance::tcp::Loopback;
 
-/// A node on a thread of its own, which sends back what it gets; nothing for `silence`, and the end
-/// of the connection for `close`.
+/// A node on a thread of its own, which sends back each message. It does not answer `silence`, and
+/// ends the connection on `close`.
 struct Echo {
     net: Loopback,
     transport: Transport,
@@ -126,7 +126,7 @@ fn a_caller_learns_whom_it_calls_and_is_answered(echo: Echo) {
         assert!(caller.receive(soon()).unwrap() == message);
         assert!(caller.is_quiet());
     }
-    // Answers that came together are told one by one.
+    // Answers that came together are returned one by one.
     for number in 0..100_u8 {
         caller.send(&[number], soon()).unwrap();
     }
@@ -168,7 +168,7 @@ fn a_caller_does_not_wait_for_ever(echo: Echo) {
     assert!(!error.is_final());
 }
 
-/// Deadlines are kept from call to call, whatever the one before was.
+/// Deadlines are kept from call to call, independent of the previous one.
 fn a_caller_waits_as_long_as_it_is_told(echo: Echo) {
     for limits in [[30, 40, 70], [70, 40, 30]] {
         let mut caller = echo.connect(&echo.options()).unwrap();
@@ -197,7 +197,7 @@ fn a_caller_notices_the_end(echo: Echo) {
     let mut caller = echo.connect(&short).unwrap();
     let error = caller.send(&too_long, soon()).unwrap_err();
     assert!(matches!(error, CallError::TooLong { len: 10, limit: 9 }));
-    // That did not hurt the connection.
+    // This did not damage the connection.
     caller.send(b"short", soon()).unwrap();
     assert_eq!(caller.receive(soon()).unwrap(), b"short");
 }

@@ -1,4 +1,4 @@
-//! What links through shared memory cost: who sleeps costs nothing, and is woken.
+//! The cost of links through shared memory: a thread that sleeps costs nothing, and is woken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ struct Two {
 /// An end that sleeps in its poll, for a while at most, when it receives.
 struct Waiting(TcpEnd);
 
-/// How long it sleeps at most.
+/// The longest sleep.
 const NAP: Duration = Duration::from_secs(2);
 
 impl Messages for Waiting {
@@ -51,15 +51,15 @@ impl Messages for Waiting {
     }
 }
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 impl Two {
-    /// The other end answers each message by the same, after a pause. In the end it tells how much
-    /// processor time it has taken since the links were up.
+    /// Starts the other end, which answers each message with the same after a pause. At its end it
+    /// returns the processor time that it has taken since the links were up.
     fn new(count: usize, pause: Duration) -> Two {
         let mut net = Loopback::over(Transport::Shm);
         let mut b = Party::new(Waiting(net.node(2)));
@@ -125,7 +125,7 @@ fn idle_links_cost_no_processor_time() {
     }
     let (ours, passed) = (thread_time() - time, begun.elapsed());
     let theirs = two.end();
-    // What the trips and the end have cost is part of it.
+    // The cost of the trips and of the end is included.
     println!("{ours:?} and {theirs:?} of {passed:?}");
     assert!(ours + theirs < passed / 100, "{ours:?} and {theirs:?}");
 }
@@ -144,7 +144,7 @@ fn who_sleeps_is_woken_by_a_message() {
     two.end();
 }
 
-/// Looking for what comes does not pay with a peer that takes its time: it is given up.
+/// Looking does not pay with a peer that takes its time: the thread gives it up.
 #[test]
 fn a_slow_peer_is_not_looked_for_all_the_time() {
     let mut two = Two::new(1, Duration::from_millis(2));

@@ -1,4 +1,4 @@
-//! What the suite needs of an implementation, and those who take part in a case.
+//! The interface of an implementation for the suite, and the participants of a case.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,22 +9,22 @@ use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
 
 /// A network of one implementation.
 pub(crate) trait Net {
-    /// What takes part in it.
+    /// A participant.
     type End: Messages;
-    /// Bytes of a message that is large here.
+    /// The number of bytes of a large message.
     const LARGE: usize;
-    /// Bytes that may wait on a link; tests fill it.
+    /// The number of bytes that may wait on a link; tests fill it.
     const QUEUE: usize;
     /// Bytes of the longest message.
     const LIMIT: usize;
 
-    /// A node; the same number again after it was killed.
+    /// Makes a node; the same number can be used again after the node was killed.
     fn node(&mut self, id: u16) -> Self::End;
-    /// A client.
+    /// Makes a client.
     fn client(&mut self) -> Self::End;
     /// Ends a participant, as the end of its process does.
     fn kill(&mut self, end: Self::End);
-    /// Lets some time pass. Returns false when nothing can happen any more by waiting.
+    /// Lets some time pass. Returns `false` when nothing more can happen by waiting.
     fn pass(&mut self) -> bool;
 }
 
@@ -37,11 +37,11 @@ pub(crate) enum Happened {
     Down(String),
 }
 
-/// Somebody who takes part, and all that has happened to it. Checks on the way that links behave.
+/// A participant, and all its events. Checks on the way that links behave.
 pub(crate) struct Party<E> {
     pub(crate) end: E,
     pub(crate) log: Vec<(Link, Happened)>,
-    /// Whether it receives; if not, messages pile up.
+    /// `true` if it receives; if not, messages pile up.
     pub(crate) receives: bool,
     inbox: Inbox,
     count: usize,
@@ -90,7 +90,7 @@ impl<E: Messages> Party<E> {
         self.end.flush();
     }
 
-    /// The messages that came on a link.
+    /// Returns the messages that came on a link.
     pub(crate) fn messages(&self, on: Link) -> Vec<&[u8]> {
         let of_link = self.log.iter().filter(|(link, _)| *link == on);
         of_link
@@ -101,12 +101,12 @@ impl<E: Messages> Party<E> {
             .collect()
     }
 
-    /// How many messages came on all links.
+    /// Returns the number of messages on all links.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// Why a link is down, if it is.
+    /// Returns the reason why a link is down, if it is.
     pub(crate) fn why_down(&self, on: Link) -> Option<&str> {
         self.log.iter().find_map(|(link, happened)| match happened {
             Happened::Down(why) if *link == on => Some(&why[..]),
@@ -118,7 +118,7 @@ impl<E: Messages> Party<E> {
         self.up.contains(&on) && !self.down.contains(&on)
     }
 
-    /// The links that are up, and who is there.
+    /// Returns the links that are up, and their peers.
     pub(crate) fn up(&self) -> BTreeMap<Link, Peer> {
         let up = self
             .log
@@ -130,14 +130,14 @@ impl<E: Messages> Party<E> {
         up.collect()
     }
 
-    /// The only link that is up.
+    /// Returns the only link that is up.
     pub(crate) fn only(&self) -> Link {
         let up = self.up();
         assert_eq!(up.len(), 1, "one link should be up");
         *up.keys().next().unwrap()
     }
 
-    /// All links that ever were.
+    /// Returns all links that ever existed.
     pub(crate) fn links(&self) -> HashSet<Link> {
         self.up.union(&self.down).copied().collect()
     }
@@ -146,7 +146,7 @@ impl<E: Messages> Party<E> {
         assert_eq!(self.end.send(on, message), Ok(()));
     }
 
-    /// Sends as many of these as the link takes. Returns how many it was.
+    /// Sends as many of these messages as the link takes. Returns their number.
     pub(crate) fn send_until_full(&mut self, on: Link, message: &[u8]) -> usize {
         for count in 0..1_000_000 {
             match self.end.send(on, message) {
@@ -161,7 +161,7 @@ impl<E: Messages> Party<E> {
     }
 }
 
-/// Lets time pass until something is so.
+/// Lets time pass until a condition holds.
 pub(crate) fn until<N: Net>(
     net: &mut N,
     parties: &mut [&mut Party<N::End>],
@@ -183,7 +183,7 @@ pub(crate) fn until<N: Net>(
     }
 }
 
-/// Lets time pass, in which nothing is waited for.
+/// Lets time pass without waiting for an event.
 pub(crate) fn linger<N: Net>(net: &mut N, parties: &mut [&mut Party<N::End>]) {
     for _ in 0..50 {
         parties.iter_mut().for_each(|party| party.turn());

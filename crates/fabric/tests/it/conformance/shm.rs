@@ -1,5 +1,5 @@
-//! What links through shared memory have to stand: peers that are killed, stopped, liars, or
-//! elsewhere.
+//! Cases for links through shared memory: peers that are killed, stopped, dishonest, or on another
+//! machine.
 
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -20,9 +20,9 @@ use testkit::own_process::test_as_process;
 use crate::conformance::net::{Happened, Net, Party, linger, until};
 use crate::conformance::tcp::{Loopback, TcpEnd};
 
-/// Tells the test below to be a peer: the node's address, and where memory is.
+/// The variable that makes the test below a peer: the node's address, and the place of the memory.
 const PEER: &str = "KUMIKI_TEST_PEER_OF";
-/// An end is noticed so soon, on a machine that is busy with other tests.
+/// The time within which an end is noticed, on a machine that is busy with other tests.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// A process that is a client of node 1, and sends it numbered messages as fast as they are taken.
@@ -50,7 +50,7 @@ impl Drop for Flooder {
     }
 }
 
-/// The process of a [`Flooder`]; by itself nothing.
+/// The process of a [`Flooder`]; does nothing when run as a test.
 #[test]
 fn plays_a_peer_if_told_to() {
     let Ok(told) = std::env::var(PEER) else {
@@ -72,7 +72,7 @@ fn plays_a_peer_if_told_to() {
     }
 }
 
-/// Message `number` of a flooder: of a length between a few bytes and many records.
+/// Returns message `number` of a flooder: between a few bytes and many records long.
 fn numbered(number: u64) -> Vec<u8> {
     let mut message = number.to_le_bytes().to_vec();
     let longer = 1 << (number % 17);
@@ -80,7 +80,8 @@ fn numbered(number: u64) -> Vec<u8> {
     message
 }
 
-/// Checks that what came from a flooder is a beginning of what it sends. Returns how much it is.
+/// Checks that the messages from a flooder are a prefix of those that it sends. Returns their
+/// number.
 fn count(node: &Party<TcpEnd>, on: Link) -> usize {
     let messages = node.messages(on);
     for (number, message) in messages.iter().enumerate() {
@@ -95,7 +96,7 @@ fn a_killed_peer_is_noticed_at_once_and_leaves_nothing() {
     let mut node = Party::new(net.node(1));
     let mut rng = fastrand::Rng::with_seed(7);
     let (mut came, mut rounds) = (0, 0);
-    // More where peers hardly get to send anything.
+    // There are more rounds if the peers hardly get to send anything.
     while rounds < 15 || came <= 100 && rounds < 200 {
         rounds += 1;
         let flooder = Flooder::start(&net);
@@ -121,7 +122,7 @@ fn a_killed_peer_is_noticed_at_once_and_leaves_nothing() {
     assert!(came > 100, "{came} messages");
 }
 
-/// While a link is made, the mailbox of who makes it has a name.
+/// While a link is made, the initiator's mailbox has a name.
 #[test]
 fn what_a_peer_leaves_that_is_killed_while_a_link_is_made_is_removed() {
     let mut net = Loopback::over(Transport::Auto);
@@ -138,7 +139,7 @@ fn what_a_peer_leaves_that_is_killed_while_a_link_is_made_is_removed() {
             node.log.clear();
             flooder = Flooder::start(&net);
         }
-        // Time for the peer to make its mailbox, before the node answers.
+        // The peer has time to make its mailbox before the node answers.
         std::thread::sleep(Duration::from_millis(5));
         assert!(net.pass(), "it makes no link");
     }
@@ -151,7 +152,7 @@ fn what_a_peer_leaves_that_is_killed_while_a_link_is_made_is_removed() {
 }
 
 #[test]
-fn a_stopped_peer_is_waited_for_by_nobody() {
+fn a_stopped_peer_holds_up_no_other() {
     let mut net = Loopback::over(Transport::Shm);
     let mut node = Party::new(net.node(1));
     let flooder = Flooder::start(&net);
@@ -162,7 +163,7 @@ fn a_stopped_peer_is_waited_for_by_nobody() {
     flooder.signal(Signal::STOP);
     linger(&mut net, &mut [&mut node]);
     let so_far = count(&node, stopped);
-    // It gets more than its ring holds, and others are served as before.
+    // The peer gets more than its ring holds, and others are served as before.
     assert!(node.send_until_full(stopped, &[1; 10_000]) > 0);
     linger(&mut net, &mut [&mut node]);
     node.send_until_full(stopped, &[1; 10_000]);
@@ -182,7 +183,7 @@ fn a_stopped_peer_is_waited_for_by_nobody() {
     assert!(begun.elapsed() < AT_ONCE * 5, "{:?}", begun.elapsed());
     assert_eq!(count(&node, stopped), so_far, "it is stopped");
     assert_eq!(node.end.send(stopped, &[1; 10_000]), Err(SendError::Full));
-    // Nor does the node go on looking whether it has woken up.
+    // The node does not go on checking if the peer has woken up, either.
     drop(other);
     until(&mut net, &mut [&mut node], "rest", |parties| {
         parties[0].end.tcp.timeout(Duration::ZERO) != Some(Duration::ZERO)
@@ -258,7 +259,7 @@ fn peers_that_do_not_see_the_same_memory_talk_over_tcp_or_not_at_all() {
     assert_eq!((net.files(), elsewhere.files()), (0, 0));
 }
 
-/// A peer that has proved who it is, and then writes garbage: its own link ends, no other.
+/// A peer authenticates, and then writes garbage: only its own link ends.
 #[test]
 fn garbage_in_a_ring_ends_the_link() {
     let mut net = Loopback::over(Transport::Auto);
@@ -272,7 +273,7 @@ fn garbage_in_a_ring_ends_the_link() {
     let spoilt: [(usize, &[u64]); 4] = [
         (CONTROL, &[u64::MAX, 1]),
         (CONTROL, &[5, 0xff]),
-        // A message that is longer than any may be.
+        // This message is longer than the limit.
         (
             CONTROL,
             &[4, u64::from_le_bytes(*b"\x01\xff\xff\xff\xff\x01\0\0")],
@@ -283,7 +284,7 @@ fn garbage_in_a_ring_ends_the_link() {
         let mut liar = Liar::meet(&mut net, &mut node);
         let link = *node.up().keys().find(|link| **link != other).unwrap();
         liar.mailbox.write(place, words).unwrap();
-        // It finds out about counts when it needs room.
+        // The node finds wrong counts when it needs room.
         node.send(link, &vec![1; 100_000]);
         until(
             &mut net,
@@ -302,7 +303,7 @@ fn garbage_in_a_ring_ends_the_link() {
     );
 }
 
-/// A client by hand.
+/// A client that the test plays by hand.
 struct Liar {
     mailbox: <Shm as Memory>::Remote,
     _own: <Shm as Memory>::Region,

@@ -1,4 +1,4 @@
-//! What nodes meet on an open port, and in the middle of a conversation.
+//! Input that nodes get on an open port, and in the middle of a conversation.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,14 +18,14 @@ use socket2::SockRef;
 use crate::conformance::net::{Happened, Net, Pair, Party, until};
 use crate::conformance::tcp::{Loopback, TcpEnd};
 
-/// A connection of somebody who speaks for himself.
+/// Makes a bare connection, which the test drives by hand.
 fn raw(net: &Loopback, id: u16) -> TcpStream {
     let stream = TcpStream::connect(net.address(id)).unwrap();
     stream.set_nonblocking(true).unwrap();
     stream
 }
 
-/// What arrives on such a connection until the other side ends it.
+/// Returns the bytes that arrive on such a connection until the other side ends it.
 fn hear(net: &mut Loopback, node: &mut Party<TcpEnd>, stream: &mut TcpStream) -> Vec<u8> {
     let mut heard = Vec::new();
     until(net, &mut [node], "the end", |_| {
@@ -40,7 +40,7 @@ fn hear(net: &mut Loopback, node: &mut Party<TcpEnd>, stream: &mut TcpStream) ->
     heard
 }
 
-/// Checks that a refusal is all that was heard, or the last of it.
+/// Checks that the bytes end with this refusal.
 fn assert_refusal(heard: &[u8], code: Code, about: &str) {
     let mut rest = heard;
     while let Ok(Some((frame, end))) = Frame::decode(rest) {
@@ -67,7 +67,7 @@ fn garbage_is_refused() {
         &noise,
     ] {
         let mut stream = raw(&net, 1);
-        // So much of it as the system takes.
+        // Only a part is written if the system takes no more.
         let taken = stream.write(said).unwrap();
         let heard = hear(&mut net, &mut node, &mut stream);
         assert_refusal(&heard, Code::Garbage, "the fabric of a Kumiki node");
@@ -85,7 +85,7 @@ fn another_version_is_refused_politely() {
     let mut node = Party::new(net.node(1));
     let mut hello = b"\x89kumiki\n\x07\x02\x01\0".to_vec();
     hello.extend(1000_u32.to_le_bytes());
-    // What its body means only its version knows.
+    // Only its version knows the meaning of its body.
     hello.extend([7; 1000]);
     let mut stream = raw(&net, 1);
     stream.write_all(&hello).unwrap();
@@ -124,7 +124,7 @@ fn the_initiator_learns_why_it_is_refused() {
         options.identity.cluster = Some(8)
     });
     assert_refused(&mut net, a, &mut b, "the clusters differ");
-    // Where node 3 should be there is node 2.
+    // Node 2 is at the place of node 3.
     let at_2 = net.address(2);
     let a = net.end(Peer::Node(NodeId(1)), |options| {
         options.peers.insert(NodeId(2), net.address(1));
@@ -153,7 +153,7 @@ fn assert_refused(net: &mut Loopback, a: TcpEnd, b: &mut Party<TcpEnd>, about: &
     assert_eq!(a.log.len(), 1, "Down alone");
 }
 
-/// A peer of a node, by hand, after its handshake.
+/// Makes a peer of a node by hand, and completes its handshake.
 fn peer(net: &mut Loopback, node: &mut Party<TcpEnd>) -> TcpStream {
     let identity = Identity {
         me: Peer::Node(NodeId(2)),
@@ -180,7 +180,7 @@ fn peer(net: &mut Loopback, node: &mut Party<TcpEnd>) -> TcpStream {
     stream
 }
 
-/// A peer that dies within a message: those before it arrive, nothing of it does.
+/// A peer dies within a message: earlier messages arrive, this one does not.
 #[test]
 fn a_message_that_is_cut_off_does_not_arrive() {
     for (len, there) in [(1000, 0), (1000, 500), (1000, 999), (1 << 20, 100_000)] {
@@ -227,7 +227,7 @@ fn a_message_beyond_the_receiver_s_limit_ends_the_link() {
     assert!(node.why_down(link).unwrap().contains("raise the limit"));
 }
 
-/// Messages that are never finished, on many links: what they take together is bounded.
+/// Messages that are never finished, on many links: the memory that they take together is bounded.
 #[test]
 fn unfinished_messages_are_bounded_together() {
     const MIB: usize = 1 << 20;
@@ -291,7 +291,7 @@ fn who_says_nothing_is_not_waited_for() {
     assert_refusal(&heard, Code::Late, "took too long");
     assert!((limit..limit * 10).contains(&begun.elapsed()));
     drop(silent);
-    // Nor does one who connects wait.
+    // A node that connects does not wait for a silent peer, either.
     let _silent = TcpListener::bind(net.address(2)).unwrap();
     let link = node.end.connect(NodeId(2));
     until(&mut net, &mut [&mut node], "the end", |parties| {
@@ -358,7 +358,7 @@ fn the_last_refusal_of_a_node_is_known() {
         until(net, &mut [&mut a, b], "the end", |parties| {
             parties[0].why_down(link).is_some()
         });
-        // What is left of a connection that was refused here ends, too.
+        // The rest of a connection that was refused here ends, too.
         until(net, &mut [&mut a, b], "no connection", |parties| {
             parties[0].end.tcp.connections() == 0
         });
@@ -380,7 +380,7 @@ fn the_last_refusal_of_a_node_is_known() {
     assert_eq!(a.end.tcp.refusal(NodeId(2)), None);
 }
 
-/// Nobody wakes for links on which nothing happens.
+/// No thread wakes for links on which nothing happens.
 #[test]
 fn idle_links_cost_nothing() {
     rests(Loopback::new());
@@ -404,7 +404,7 @@ fn rests(mut net: Loopback) {
         party.end.poll.poll(&mut events, patience).unwrap();
         assert!(events.is_empty(), "{events:?}");
     }
-    // Nor for links that are no more.
+    // This also holds for links that no longer exist.
     a.end.close(links[0]);
     until(&mut net, &mut [&mut a, &mut b], "the end", |parties| {
         parties.iter().all(|party| party.up().is_empty())
@@ -414,7 +414,7 @@ fn rests(mut net: Loopback) {
     }
 }
 
-/// For the end of a program: everything is closed, and what was taken is sent.
+/// For the end of a program: everything is closed, and the messages that were taken are sent.
 #[test]
 fn closing_all_tells_everybody() {
     let mut net = Loopback::new();
@@ -429,7 +429,7 @@ fn closing_all_tells_everybody() {
     until(&mut net, &mut [&mut a, &mut b], "the end", |parties| {
         parties.iter().all(|party| party.up().is_empty())
     });
-    // Nobody had to wait until the other is given up.
+    // Neither side had to wait until the other one is given up.
     assert!(begun.elapsed() < Limits::default().dead_after / 2);
     assert_eq!(a.messages(links[0]), [b"good-bye"]);
     assert_eq!(b.end.tcp.connections(), 0);

@@ -7,7 +7,7 @@ use fabric::{Link, Messages, Peer, SendError};
 
 use crate::conformance::net::{Happened, Net, Pair, Party, linger, until};
 
-/// A message that differs from others in length and content.
+/// Returns a message that differs from others in length and content.
 fn message(seed: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     fastrand::Rng::with_seed(seed as u64).fill(&mut bytes);
@@ -52,7 +52,7 @@ pub(crate) fn messages_of_all_sizes_arrive_whole_and_in_order<N: Net>(mut net: N
     }
     for (seed, &len) in sizes.iter().enumerate() {
         let message = message(seed, len);
-        // Those that fit travel together.
+        // Messages that fit travel together.
         until(
             &mut net,
             &mut [&mut a, &mut b],
@@ -230,7 +230,7 @@ pub(crate) fn closing_sends_what_was_taken<N: Net>(mut net: N) {
     } = Pair::new(&mut net);
     let len = N::QUEUE / 32;
     (0..20).for_each(|n| a.send(links[0], &message(n, len)));
-    // What travels towards who closes must not hurt what it has sent.
+    // Messages to the closing side must not damage those that it has sent.
     (0..20).for_each(|n| b.send(links[1], &message(n, len)));
     b.turn();
     a.end.close(links[0]);
@@ -279,12 +279,12 @@ pub(crate) fn nothing_arrives_on_a_link_that_was_closed_here<N: Net>(mut net: N)
         parties[0].up().is_empty() && parties[1].up().is_empty()
     });
     assert_eq!(a.count(), 0);
-    // Once more does no harm.
+    // Closing again does no harm.
     a.end.close(links[0]);
     linger(&mut net, &mut [&mut a, &mut b]);
 }
 
-pub(crate) fn nobody_is_there<N: Net>(mut net: N) {
+pub(crate) fn a_missing_node_is_not_reached<N: Net>(mut net: N) {
     let mut a = Party::new(net.node(1));
     let b = net.node(2);
     net.kill(b);
@@ -313,7 +313,7 @@ pub(crate) fn a_peer_that_dies_takes_its_links_down<N: Net>(mut net: N) {
     } = Pair::new(&mut net);
     (0..50).for_each(|n| a.send(links[0], &message(n, 100)));
     a.turn();
-    // What it had not flushed is lost with it.
+    // Messages that it had not flushed are lost with it.
     a.send(links[0], b"never sent");
     net.kill(a.end);
     until(&mut net, &mut [&mut b], "the end", |parties| {

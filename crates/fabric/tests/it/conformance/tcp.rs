@@ -16,19 +16,19 @@ use mio::{Events, Poll, Token};
 
 use crate::conformance::net::Net;
 
-/// How long a case may take: far more than it does.
+/// The greatest time of a case: far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Loopback {
     started: Instant,
     transport: Transport,
-    /// Shared memory of this network alone.
+    /// The shared memory of this network alone.
     memory: tempfile::TempDir,
     verbs: Option<Domain>,
     addresses: HashMap<NodeId, SocketAddr>,
 }
 
-/// A participant with a poll of its own, which is asked whenever it receives.
+/// A participant with a poll of its own, which is polled whenever it receives.
 pub(crate) struct TcpEnd {
     pub(crate) poll: Poll,
     events: Events,
@@ -42,7 +42,7 @@ impl Loopback {
     }
 
     pub(crate) fn over(transport: Transport) -> Loopback {
-        // Everybody knows where everybody will be.
+        // All participants know the addresses of all.
         let address = |id| (NodeId(id), testkit::free_address().unwrap());
         let addresses = (1..=2).map(address);
         let mut memory = tempfile::Builder::new();
@@ -56,8 +56,8 @@ impl Loopback {
         }
     }
 
-    /// Links through an RDMA device; none, with a line that says why, where there is none and none
-    /// is required.
+    /// Returns a network of links through an RDMA device. Prints a line and returns `None` if there
+    /// is no device and none is required.
     pub(crate) fn over_verbs() -> Option<Loopback> {
         match Device::open(&VerbsOptions::default()) {
             Ok(device) => Some(Loopback {
@@ -72,32 +72,32 @@ impl Loopback {
         }
     }
 
-    /// Where its shared memory is.
+    /// Returns the directory of its shared memory.
     pub(crate) fn memory(&self) -> &std::path::Path {
         self.memory.path()
     }
 
-    /// Its shared memory.
+    /// Returns its shared memory.
     pub(crate) fn shm(&self) -> Shm {
         Shm::in_dir(self.memory.path())
     }
 
-    /// Its RDMA device's domain.
+    /// Returns its RDMA device's domain.
     pub(crate) fn domain(&self) -> Option<Domain> {
         self.verbs.clone()
     }
 
-    /// Files in shared memory: none but while links are made.
+    /// Returns the number of files in shared memory: none, except while links are made.
     pub(crate) fn files(&self) -> usize {
         std::fs::read_dir(self.memory.path()).unwrap().count()
     }
 
-    /// Where a node is.
+    /// Returns the address of a node.
     pub(crate) fn address(&self, id: u16) -> SocketAddr {
         self.addresses[&NodeId(id)]
     }
 
-    /// A participant whose options are changed before it begins.
+    /// Makes a participant whose options are changed before it begins.
     pub(crate) fn end(&self, me: Peer, change: impl FnOnce(&mut TcpOptions)) -> TcpEnd {
         let mut options = TcpOptions::new(me, Secret::new("the suite's"), 7);
         options.peers = self.addresses.clone();
@@ -122,8 +122,8 @@ impl Loopback {
     }
 }
 
-/// A listener at an address where there was one before, maybe. A process that another test starts at this
-/// moment has that one, too, until it begins with its own program.
+/// Makes a listener at an address where there may have been one before. A process that another test
+/// starts at this moment inherits that one, until it executes its own program.
 fn listener(address: SocketAddr) -> TcpListener {
     let begun = Instant::now();
     loop {
@@ -149,7 +149,7 @@ impl TcpEnd {
         }
     }
 
-    /// Receives; sleeps for so long at most if there is nothing.
+    /// Receives; sleeps for at most `nap` if there is nothing.
     pub(crate) fn receive_within(&mut self, nap: Duration, inbox: &mut Inbox) -> bool {
         let due = self.tcp.timeout(self.started.elapsed());
         self.poll(due.map_or(nap, |due| due.min(nap)), inbox)

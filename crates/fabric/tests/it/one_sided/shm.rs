@@ -1,4 +1,4 @@
-//! What memory that processes share has to stand: owners that are killed, and files of others.
+//! Cases for memory that processes share: owners that are killed, and files of others.
 
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ use fabric::memory::{Access, Grant, Memory, Region};
 use fabric::shm::Shm;
 use testkit::own_process::test_as_process;
 
-/// Tells the test below to be an owner, in this directory.
+/// The variable that makes the test below an owner, in this directory.
 const OWNER: &str = "KUMIKI_TEST_OWNER_IN";
 
 /// A directory in shared memory, of one test alone.
@@ -31,7 +31,7 @@ impl Place {
         Shm::in_dir(self.0.path())
     }
 
-    /// How many files there are.
+    /// Returns the number of files.
     pub(crate) fn files(&self) -> usize {
         std::fs::read_dir(self.0.path()).unwrap().count()
     }
@@ -74,7 +74,7 @@ impl Drop for Owner {
     }
 }
 
-/// The process of an [`Owner`]; by itself nothing.
+/// The process of an [`Owner`]; does nothing when run as a test.
 #[test]
 fn plays_an_owner_if_told_to() {
     let Some(dir) = std::env::var_os(OWNER) else {
@@ -162,7 +162,7 @@ fn a_region_survives_those_who_sweep() {
 }
 
 #[test]
-fn a_region_without_a_name_lives_as_long_as_somebody_has_it() {
+fn a_region_without_a_name_lives_as_long_as_a_process_has_it() {
     let place = Place::new();
     let mut region = place.memory().register(4, Access::Read).unwrap();
     let mut remote = place.memory().reach(region.grant()).unwrap();
@@ -221,7 +221,7 @@ fn a_grant_leads_to_nothing_but_regions() {
     assert!(place.memory().reach(region.grant()).is_ok());
 }
 
-/// Another user could shorten such a file, and touching what is missing then ends the process.
+/// Another user could shorten such a file, and touching the missing part then ends the process.
 #[test]
 fn files_that_other_users_can_change_are_not_mapped() {
     let place = Place::new();

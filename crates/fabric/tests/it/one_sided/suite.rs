@@ -9,10 +9,10 @@ use kumiki_fabric as fabric;
 use fabric::memory::{Access, Grant, Memory, Region, Remote};
 use testkit::SetOnDrop;
 
-/// How long a case may take: far more than it does.
+/// The greatest time of a case: far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Reads words, as a case does that expects to be able to.
+/// Reads words; the case expects this to succeed.
 fn read(remote: &mut impl RemoteMemory, from: usize, count: usize) -> Vec<u64> {
     let mut words = Vec::new();
     remote.begin(from, count).unwrap();
@@ -20,7 +20,7 @@ fn read(remote: &mut impl RemoteMemory, from: usize, count: usize) -> Vec<u64> {
     words
 }
 
-/// Why nothing can be read.
+/// Returns the error of a read.
 fn read_error(remote: &mut impl RemoteMemory) -> RemoteError {
     let mut words = vec![77];
     let read = remote
@@ -31,7 +31,7 @@ fn read_error(remote: &mut impl RemoteMemory) -> RemoteError {
     read
 }
 
-/// Waits until what was written is there.
+/// Waits until the owner can see what was written.
 fn settle(remote: &mut impl Remote) {
     let begun = Instant::now();
     while !remote.settle().unwrap() {
@@ -112,7 +112,7 @@ pub(crate) fn what_was_not_granted_is_refused<M: Memory>(memory: &M) {
         ("more words", forged(Access::Read, 11, grant.key())),
         ("writing", forged(Access::Write, 10, grant.key())),
     ] {
-        // Some kinds find out when the memory is used.
+        // Some kinds find the error when the memory is used.
         let used = memory.reach(&forged).and_then(|mut remote| {
             if forged.access() == Access::Write {
                 remote.write(9, &[1])?;
@@ -165,7 +165,8 @@ pub(crate) fn a_withdrawn_grant_does_not_hold<M: Memory>(memory: &M) {
     assert!(memory.reach(&grant).is_err_and(|error| gone(&error)));
 }
 
-/// Words of a row whose last one is its checksum. Each word tells its version, and its place.
+/// The number of words of a row, the last of which is its checksum. Each word contains its version,
+/// and its place.
 const ROW: usize = 32;
 
 fn row(version: u64) -> [u64; ROW] {

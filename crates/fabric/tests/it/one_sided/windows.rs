@@ -1,4 +1,5 @@
-//! Windows that are mapped. What lies in a place of one is read by the kernel, which crate `pages` shows.
+//! Windows that are mapped. The tests of crate `pages` show that the kernel reads data into their
+//! places.
 
 use base::memory::RemoteError;
 use kumiki_fabric as fabric;
@@ -7,7 +8,7 @@ use fabric::memory::{Access, Grant, Kind, Memory, Region};
 use fabric::shm::Shm;
 use fabric::window::{Far, Window};
 
-/// A grant as it arrives in a message.
+/// Returns a grant as it arrives in a message.
 fn travelled(grant: &Grant) -> Grant {
     let mut bytes = Vec::new();
     grant.encode(&mut bytes);

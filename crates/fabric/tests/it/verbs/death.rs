@@ -12,11 +12,12 @@ use rustix::process::Signal;
 use crate::verbs::net::{options, read, try_read};
 use crate::verbs::process::{ANSWER, Peer, Role};
 
-/// How long a dead peer may be taken for a living one: it is given up after about half a second, but
-/// this machine may be slow. Short of the time after which a device that says nothing is given up.
+/// The time for which a dead peer may be taken for a living one. It is given up after about half a
+/// second, but this machine may be slow. It is less than the time after which a silent device is
+/// given up.
 const NOTICED: Duration = Duration::from_secs(25);
 
-/// Waits until the other process has done what it does.
+/// Waits until the other process has done its work.
 fn wait_for_answer(peer: &mut Peer) {
     let begun = Instant::now();
     while read(&mut peer.remote, CONTROL, 1) != [ANSWER] {
@@ -40,7 +41,7 @@ fn a_killed_owner_is_noticed_by_its_readers() {
         assert!(killed.elapsed() < NOTICED, "the dead are read");
     };
     println!("noticed after {:?}", killed.elapsed());
-    // Its regions go before its connections, so that either may be said.
+    // Its regions go before its connections, so that either error is possible.
     let is_gone = matches!(error, RemoteError::Lost(_) | RemoteError::Refused(_));
     assert!(is_gone, "{error}");
     assert!(matches!(peer.connection.check(), Err(RemoteError::Lost(_))));
@@ -71,7 +72,7 @@ fn a_killed_reader_of_messages_is_noticed_by_who_sends() {
     assert!(matches!(error, RemoteError::Lost(_)), "{error}");
 }
 
-/// A thread that serves others is not held up by a peer that is gone.
+/// A peer that is gone does not hold up a thread that serves others.
 #[test]
 fn to_write_to_the_dead_does_not_wait() {
     let mut options = options();
@@ -100,7 +101,8 @@ fn to_write_to_the_dead_does_not_wait() {
     }
 }
 
-/// Memory outlives its owner's attention: who reads it has to know how long it may be believed.
+/// Memory remains readable while its owner is stopped: a reader has to know for how long to trust
+/// it.
 #[test]
 fn a_stopped_owner_s_memory_answers_as_before() {
     let Some(mut peer) = Peer::start(Role::Owner, &options()) else {
@@ -110,7 +112,7 @@ fn a_stopped_owner_s_memory_answers_as_before() {
     peer.signal(Signal::STOP);
     let begun = Instant::now();
     let mut reads = 0;
-    // Longer than the time after which a dead one is given up.
+    // This is longer than the time after which a dead peer is given up.
     while begun.elapsed() < Duration::from_secs(5) {
         assert_eq!(read(&mut peer.remote, CONTROL, 1), [ANSWER]);
         reads += 1;

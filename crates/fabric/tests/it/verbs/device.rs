@@ -1,4 +1,4 @@
-//! How a device is chosen, and what is said where it cannot be.
+//! The choice of a device, and the errors if none can be chosen.
 
 use fabric::verbs::{Device, NoDevice, VerbsOptions};
 use kumiki_fabric as fabric;

@@ -11,10 +11,11 @@ use fabric::verbs::{Connection, VerbsOptions};
 use crate::verbs::net::{connect, device, options};
 use crate::verbs::process::{Peer, Role};
 
-/// How long anything may take here: far more than it does.
+/// The greatest time of any step: far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Few places, and small ones: what is longer than 64 bytes goes in pieces, and places run out.
+/// Returns options with few and small places: messages longer than 64 bytes go in pieces, and
+/// places run out.
 fn narrow() -> VerbsOptions {
     let mut options = options();
     (options.depths.receives, options.depths.receive_bytes) = (4, 64);
@@ -39,7 +40,7 @@ fn messages(seed: u64, count: usize, longest: usize) -> Vec<Vec<u8>> {
     (0..count).map(message).collect()
 }
 
-/// Sends all, however many places there are, and gets them back from the other process.
+/// Sends all messages, however many places there are, and gets them back from the other process.
 fn comes_back(options: &VerbsOptions, messages: &[Vec<u8>]) {
     let Some(peer) = Peer::start(Role::Echo, options) else {
         return;
@@ -64,7 +65,7 @@ fn few_places_are_never_found_taken() {
     comes_back(&narrow(), &messages(2, 300, 300));
 }
 
-/// Both sides send at once, and neither has places for all.
+/// Both sides send at once, and neither has places for all messages.
 #[test]
 fn both_directions_carry_at_once() {
     let Some(device) = device(&narrow()) else {
@@ -166,7 +167,7 @@ fn a_connection_without_places_carries_no_messages() {
     assert!(matches!(error, RemoteError::Refused(_)), "{error}");
 }
 
-/// A message has an end, or the one who sends it is disconnected.
+/// A message must end, or its sender is disconnected.
 #[test]
 fn a_message_beyond_the_bound_is_neither_sent_nor_taken() {
     let (mut wide, mut tight) = (options(), narrow());

@@ -1,4 +1,4 @@
-//! Regions, beyond what every kind of memory has to stand.
+//! Regions, beyond the cases of every kind of memory.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -32,16 +32,17 @@ fn long_reads_and_writes_go_in_pieces() {
         .iter()
         .map(|word| word.load(Ordering::Acquire));
     assert!(owned.eq(words.iter().copied()));
-    // A read that begins at any place of what lands.
+    // A read may begin at any place of the landing memory.
     for from in [1, 100, 127, 128, 4000] {
         assert_eq!(read(&mut remote, from, 1000), words[from..from + 1000]);
     }
 }
 
-/// More than the device has room for, each over the one before, to a peer that is not ready yet.
+/// More writes than the device has room for, each over the previous one, to a peer that is not
+/// ready yet.
 #[test]
 fn writes_that_have_to_wait_take_place_in_their_order() {
-    // Not all of the mailbox's words, and so of those to write from, are used by writes so long.
+    // Writes of this length do not use all words of the mailbox, nor all of the staging memory.
     const LONG: usize = 15;
     let mut options = options();
     options.dead_after = Duration::from_secs(10);
@@ -70,7 +71,8 @@ fn writes_that_have_to_wait_take_place_in_their_order() {
     assert!(words.map(|word| word.load(Ordering::Acquire)).eq(expected));
 }
 
-/// A peer that asks for more than it was granted is refused by the device, and harms nobody.
+/// The device refuses a peer that requests more than it was granted, and other peers are not
+/// affected.
 #[test]
 fn the_device_itself_keeps_the_bounds() {
     let Some(domain) = domain() else {
@@ -134,7 +136,7 @@ fn a_withdrawn_grant_does_not_hold() {
     assert!(matches!(error, RemoteError::Refused(_)), "{error}");
 }
 
-/// Memory that has the place and the device's key of another region by now has another key of its
+/// Memory that by now has the place and the device's key of another region has another key of its
 /// own.
 #[test]
 fn a_region_with_another_key_is_not_taken_for_it() {
@@ -149,7 +151,7 @@ fn a_region_with_another_key_is_not_taken_for_it() {
     let forged = Grant::new(grant.kind(), Access::Read, 10, key, grant.address());
     let error = near.reach(&forged).expect_err("another key");
     assert!(matches!(error, RemoteError::Refused(_)), "{error}");
-    // Nobody asked the device for what he may not, so that the connection goes on.
+    // No peer requested a forbidden operation from the device, so that the connection goes on.
     assert!(near.reach(grant).is_ok());
 }
 
@@ -167,7 +169,7 @@ fn a_domain_s_memory_is_not_reached_from_another_one() {
     assert!(far.reach(region.grant()).is_ok(), "the same domain");
 }
 
-/// Reads under way in several regions of one connection, and a refusal in one of them.
+/// Reads in progress in several regions of one connection, and a refusal in one of them.
 #[test]
 fn a_refusal_is_told_to_whom_it_concerns() {
     let Some(domain) = domain() else {
@@ -227,7 +229,7 @@ fn many_connections_carry_and_their_memory_is_freed() {
     assert_eq!(pinned(), before, "KiB stay registered");
 }
 
-/// KiB that are registered with devices.
+/// Returns the KiB that are registered with devices.
 fn pinned() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -242,13 +244,13 @@ fn ends_that_do_not_fit_are_refused() {
     let (Some(one), mut other) = (device(&options()), options()) else {
         return;
     };
-    // The first address of RoCE in software is one of version 1 or 2; the machine's is of its link.
+    // The first address of RoCE in software is of version 1 or 2; the machine's is of its link.
     other.gid_index = Some(0);
     let other = device(&other).unwrap();
     let [one_end, other_end] = [one, other].map(|device| device.domain().unwrap().open().unwrap());
     let mut bytes = Vec::new();
     other_end.address().encode(&mut bytes);
-    // As an address of InfiniBand.
+    // This makes it an address of InfiniBand.
     bytes[1] = 1;
     let address = fabric::verbs::Address::decode(&bytes).unwrap();
     let error = one_end.connect(&address).expect_err("another kind of port");

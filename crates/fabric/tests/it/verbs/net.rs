@@ -9,10 +9,10 @@ use kumiki_fabric as fabric;
 use fabric::memory::{self, Access, Grant, Memory};
 use fabric::verbs::{Connection, Device, Domain, Region, Remote, VerbsOptions};
 
-/// Set where a missing device is a failure.
+/// The variable that makes a missing device a failure.
 const REQUIRE: &str = "KUMIKI_REQUIRE_RDMA";
 
-/// Options with which peers are given up soon.
+/// Returns options with which peers are given up soon.
 pub(crate) fn options() -> VerbsOptions {
     VerbsOptions {
         dead_after: Duration::from_millis(500),
@@ -20,7 +20,7 @@ pub(crate) fn options() -> VerbsOptions {
     }
 }
 
-/// A device with these options; none, with a line that says why, where there is none.
+/// Opens a device with these options. Prints a line and returns `None` if there is none.
 pub(crate) fn device(options: &VerbsOptions) -> Option<Device> {
     match Device::open(options) {
         Ok(device) => Some(device),
@@ -36,7 +36,7 @@ pub(crate) fn domain() -> Option<Domain> {
     device(&options()).map(|device| device.domain().unwrap())
 }
 
-/// Two ends of a connection between two domains.
+/// Returns two ends of a connection between two domains.
 pub(crate) fn connect(a: &Domain, b: &Domain) -> [Connection; 2] {
     let (a, b) = (a.open().unwrap(), b.open().unwrap());
     let addresses = [b.address().clone(), a.address().clone()];
@@ -47,7 +47,7 @@ pub(crate) fn connect(a: &Domain, b: &Domain) -> [Connection; 2] {
 }
 
 /// Memory of one domain, each region of which is reached through a connection of its own: a refusal
-/// ends it.
+/// ends the connection.
 pub(crate) struct Loopback(pub(crate) Domain);
 
 /// A region, and the other end of the connection to it.
@@ -94,7 +94,7 @@ impl memory::Remote for Reached {
     }
 }
 
-/// Reads words, as a test does that expects to be able to.
+/// Reads words; the test expects this to succeed.
 pub(crate) fn read(remote: &mut impl RemoteMemory, from: usize, count: usize) -> Vec<u64> {
     try_read(remote, from, count).unwrap()
 }

@@ -1,7 +1,7 @@
 //! A second process, which is this program again: it owns regions and answers messages.
 //!
-//! The two tell each other lines, of hexadecimal numbers: first their addresses, then the grant of
-//! a mailbox each, which the other may write. The end of what it is told ends the process.
+//! The two exchange lines of hexadecimal numbers: first their addresses, then the grant of a
+//! mailbox each, which the other may write. The end of its input ends the second process.
 
 use std::io::{BufRead, BufReader, Lines, Write, stdin, stdout};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -19,23 +19,23 @@ use testkit::own_process::test_as_process;
 
 use crate::verbs::net::{device, options};
 
-/// Tells the test below to be the second process.
+/// The variable that makes the test below the second process.
 const PLAY: &str = "KUMIKI_TEST_VERBS_PEER";
-/// What comes before a line for the other process.
+/// The prefix of a line for the other process.
 const MARK: &str = "peer:";
-/// Words of a mailbox's ring.
+/// The number of words of a mailbox's ring.
 const RING: usize = 256;
-/// The last word of a mailbox that is no ring, in the second process.
+/// The last word of a mailbox without a ring, in the second process.
 pub(crate) const ANSWER: u64 = 42;
 
-/// What the second process does.
+/// The task of the second process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// Nothing: others read its memory.
+    /// Does nothing: others read its memory.
     Owner,
     /// Sends each message back.
     Echo,
-    /// Sends back what comes through its ring.
+    /// Sends back the bytes that come through its ring.
     RingEcho,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Process {
 }
 
 impl Peer {
-    /// Starts it; none where there is no device. Both sides use these options.
+    /// Starts the process; returns `None` if there is no device. Both sides use these options.
     pub(crate) fn start(role: Role, options: &VerbsOptions) -> Option<Peer> {
         let domain = device(options)?.domain().unwrap();
         let depths = options.depths;
@@ -87,13 +87,13 @@ impl Peer {
         kill_process(Pid::from_child(&self.process.child), signal).unwrap();
     }
 
-    /// Kills it, and waits until nothing of it is left.
+    /// Kills it, and waits until it is gone.
     pub(crate) fn kill(&mut self) {
         self.process.child.kill().unwrap();
         self.process.child.wait().unwrap();
     }
 
-    /// One's own mailbox, and the other's.
+    /// Returns this side's mailbox, and the other's.
     pub(crate) fn into_mailbox(self) -> (Region, Remote, Process) {
         (self.mailbox, self.remote, self.process)
     }
@@ -137,7 +137,7 @@ fn meet(
     let mailbox = connection.register(CONTROL + RING, Access::Write).unwrap();
     bytes.clear();
     mailbox.grant().encode(&mut bytes);
-    // That this comes says that the other side is connected, too.
+    // The arrival of this line shows that the other side is connected, too.
     tell(&bytes);
     let grant = Grant::decode(&unhex(&input())).unwrap();
     let remote = connection.reach(&grant).unwrap();
@@ -152,7 +152,7 @@ fn unhex(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(byte).collect()
 }
 
-/// The second process; by itself nothing.
+/// The second process; does nothing when run as a test.
 #[test]
 fn plays_a_peer_if_told_to() {
     let Ok(play) = std::env::var(PLAY) else {
@@ -173,7 +173,7 @@ fn plays_a_peer_if_told_to() {
         line.strip_prefix(MARK).unwrap().to_owned()
     };
     let (connection, mailbox, remote) = meet(&domain, &mut stdout(), &mut next);
-    // Whoever has started it ends it so, or has ended.
+    // The process that has started this one ends it in this way, or has ended itself.
     std::thread::spawn(move || {
         while stdin().lines().next().is_some() {}
         std::process::exit(0);

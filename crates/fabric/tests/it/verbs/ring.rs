@@ -12,10 +12,11 @@ use fabric::ring::{Rings, Until};
 use crate::verbs::net::options;
 use crate::verbs::process::{Peer, Role};
 
-/// How long anything may take here: far more than it does.
+/// The greatest time of any step: far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Many times what the rings hold, in records of all sizes, through another process and back.
+/// Many times as many bytes as the rings hold, in records of all sizes, through another process and
+/// back.
 #[test]
 fn what_goes_through_another_process_s_ring_comes_back() {
     const LEN: usize = 200_000;
@@ -43,7 +44,7 @@ fn what_goes_through_another_process_s_ring_comes_back() {
     }
 }
 
-/// Who sleeps says so in the other's memory, and is rung for.
+/// A side that sleeps announces it in the other's memory, and gets a bell.
 #[test]
 fn a_bell_is_rung_for_who_sleeps() {
     let Some(domain) = crate::verbs::net::domain() else {
@@ -74,7 +75,7 @@ fn a_bell_is_rung_for_who_sleeps() {
 
 type Ends = [Rings<fabric::verbs::Region, fabric::verbs::Remote>; 2];
 
-/// Rings of two ends that have met by one exchange of offers.
+/// Returns rings of two ends that have met by one exchange of offers.
 fn rings_within(domain: &fabric::verbs::Domain) -> Ends {
     let initiator = domain.offer(16 + 64).unwrap();
     let acceptor = domain.offer(16 + 64).unwrap();
@@ -84,7 +85,7 @@ fn rings_within(domain: &fabric::verbs::Domain) -> Ends {
     [initiator, acceptor].map(|met| Rings::new(met.mailbox, met.remote).unwrap())
 }
 
-/// A grant, as it comes out of a message.
+/// Returns a grant, as it comes out of a message.
 fn sent(grant: &Grant) -> Grant {
     let mut bytes = Vec::new();
     grant.encode(&mut bytes);
@@ -92,7 +93,7 @@ fn sent(grant: &Grant) -> Grant {
     Grant::decode(&bytes).unwrap()
 }
 
-/// What is no offer of a mailbox is not accepted.
+/// A grant that is not an offer of a mailbox is not accepted.
 #[test]
 fn another_kind_of_grant_is_no_offer() {
     let Some(domain) = crate::verbs::net::domain() else {
@@ -128,7 +129,7 @@ fn another_kind_of_grant_is_no_offer() {
     assert!(domain.offer(80).unwrap().accept(grant).is_ok());
 }
 
-/// What may be under way is as much as one's own mailbox holds.
+/// As much may be in transit as this side's own mailbox holds.
 #[test]
 fn mailboxes_of_two_sizes_do_not_fit() {
     let Some(domain) = crate::verbs::net::domain() else {

@@ -13,10 +13,10 @@ use fabric::verbs::{Domain, Guest, Region, Remote};
 
 use crate::verbs::net::{device, domain, options, read, try_read};
 
-/// How long anything may take here: far more than it does.
+/// The greatest time of any step: far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A visitor of a region, and the owner's side of the visit.
+/// Returns a visitor of a region, and the owner's side of the visit.
 fn visit(domain: &Domain, region: &Region) -> (Remote, Guest) {
     let visit = domain.visit().unwrap();
     let (grant, guest) = domain.admit(region.grant(), &visit.address()).unwrap();
@@ -47,7 +47,7 @@ fn a_visitor_s_refusal_is_his_alone() {
 }
 
 #[test]
-fn nobody_is_admitted_without_an_address_or_to_write() {
+fn no_visitor_is_admitted_without_an_address_or_to_write() {
     let Some(domain) = domain() else {
         return;
     };
@@ -61,7 +61,7 @@ fn nobody_is_admitted_without_an_address_or_to_write() {
     let open = domain.register(10, Access::Write).unwrap();
     let error = domain.admit(open.grant(), &address).expect_err("to write");
     assert!(matches!(error, RemoteError::Refused(_)), "{error}");
-    // A grant that names no queue pair.
+    // This grant names no queue pair.
     let error = visit.enter(region.grant(), || true).expect_err("no visit");
     assert!(matches!(error, RemoteError::Refused(_)), "{error}");
 }
@@ -82,10 +82,10 @@ fn a_shared_region_is_read_both_ways() {
         assert_eq!(read(&mut through, at, 1), [value]);
         assert_eq!(read(&mut mapped, at, 1), [value]);
     }
-    // The device is granted what the region is.
+    // The device has the access rights of the region.
     let error = fabric::memory::Remote::write(&mut through, 0, &[1]);
     assert!(matches!(error, Err(RemoteError::Refused(_))), "{error:?}");
-    // It stays as long as the device may be asked for it.
+    // The memory stays as long as the device may be asked for it.
     drop(shared);
     assert_eq!(read(&mut through, 999, 1), [4]);
     assert_eq!(read(&mut mapped, 999, 1), [4]);
@@ -139,7 +139,7 @@ fn an_owner_that_is_known_to_have_ended_is_not_waited_for() {
     assert!(begun.elapsed() < PATIENCE / 4, "{:?}", begun.elapsed());
 }
 
-/// Nothing tells that the owner's side has gone, and the device would take a minute.
+/// Nothing shows that the owner's side has gone, and the device would take a minute.
 #[test]
 fn a_visitor_waits_for_a_second_or_so() {
     let mut options = options();
@@ -158,7 +158,7 @@ fn a_visitor_waits_for_a_second_or_so() {
     assert!(begun.elapsed() < PATIENCE / 4, "{:?}", begun.elapsed());
 }
 
-/// What is registered in another domain is out of reach, whoever knows where it is.
+/// Memory of another domain is out of reach, even for a peer that knows its address.
 #[test]
 fn a_domain_apart_is_out_of_reach() {
     let Some(domain) = domain() else {

@@ -1,4 +1,4 @@
-//! Memory that is lent to a peer, who writes it through a connection of its own.
+//! Memory that is lent to a peer, which writes it through a connection of its own.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use fabric::window::{Far, Window};
 
 use crate::verbs::net::domain;
 
-/// How long anything may take here: far more than it does.
+/// The greatest time of any step: far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -41,7 +41,7 @@ fn what_is_written_is_there_when_it_has_settled() {
     }
     assert!(far.write(1 << 20, &page[..8]).is_err(), "beyond the end");
     assert!(far.place(0, 4096).is_none(), "nothing is mapped");
-    // What is no answer, and a second one.
+    // The window takes no invalid answer, and no second one.
     assert!(window.meet(b"no address").is_err());
     let mut other = Window::verbs(&domain, 4096).unwrap();
     assert!(other.meet(b"").is_err());

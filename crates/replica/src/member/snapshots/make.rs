@@ -1,4 +1,4 @@
-//! Writing a snapshot of the engine.
+//! Writes a snapshot of the engine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use raft::eraftpb::SnapshotMetadata;
 
 use crate::snapshot::{Head, SnapshotError, SnapshotFile, SnapshotRecord, SnapshotWriter};
 
-/// Records that the view is walked through at a time.
+/// The number of records that are read from the view at a time.
 const SLICE: usize = 1000;
 
 /// Writes a snapshot of the engine.

@@ -1,4 +1,4 @@
-//! Snapshots on their way: in pieces, each of which is asked for by the answer to the one before.
+//! Sends snapshots in pieces. The answer to each piece asks for the next one.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,14 +11,15 @@ use crate::messages::{Envelope, REFUSED};
 use crate::snapshot::{SnapshotError, SnapshotReceiver, SnapshotSource, newest};
 use crate::status::node_of;
 
-/// A piece that was not answered is sent again after so many election time-outs, so often.
+/// A piece that was not answered is sent again after this many election time-outs, up to this many
+/// times.
 const PATIENCE: u32 = 2;
 const TRIES: u32 = 10;
-/// A member that did not take a snapshot gets the next one after a pause, which begins with a tenth of an
-/// election time-out, doubles each time, and is at most so many of them.
+/// A member that did not take a snapshot gets the next one after a pause. The pause begins with a
+/// tenth of an election time-out, doubles each time, and is at most this many election time-outs.
 const LONGEST_PAUSE: u32 = 60;
 
-/// One that is being sent.
+/// A snapshot that is being sent.
 pub(in crate::member) struct Sending {
     source: SnapshotSource,
     pub(super) announces: Message,
@@ -38,12 +39,12 @@ impl Sending {
 pub(in crate::member) struct PutOff {
     until: Duration,
     pause: Duration,
-    /// Raft waits for the outcome, and has none sent before it knows it.
+    /// Raft waits for the outcome, and has no snapshot sent before it knows the outcome.
     is_reported: bool,
 }
 
 impl Member {
-    /// A member is so far behind that it needs a snapshot.
+    /// Begins to send a snapshot to a member that is too far behind.
     pub(in crate::member) fn begin_sending(&mut self, announces: Message) {
         let to = announces.to;
         if self.snapshots.sending.contains_key(&to) {
@@ -193,7 +194,7 @@ impl Member {
         self.snapshots.put_off.insert(to, put_off);
     }
 
-    /// A piece of a snapshot has come.
+    /// Takes a piece of a snapshot.
     pub(in crate::member) fn on_piece(
         &mut self,
         to: u64,
@@ -204,7 +205,7 @@ impl Member {
         let Some(raft) = self.raft.as_ref().filter(|raft| raft.raft.id == to) else {
             return Ok(());
         };
-        // A leader of the past sends nothing of use.
+        // A leader of the past sends nothing useful.
         if announces.term < raft.raft.term {
             return Ok(());
         }
@@ -247,7 +248,8 @@ impl Member {
         Ok(())
     }
 
-    /// A snapshot cannot be received: the status says so until one can be, the log once.
+    /// Notes that a snapshot cannot be received: in the status until one can be, and in the log
+    /// once.
     fn note_refused(&mut self, error: &SnapshotError, total: u64) {
         let mib = total as f64 / 1_048_576.0;
         let note = format!("a snapshot of {mib:.1} MiB cannot be received: {error}");
@@ -257,8 +259,8 @@ impl Member {
         }
     }
 
-    /// If Raft did not need the snapshot that has come, because the log has all of it, it is the
-    /// newest one all the same.
+    /// Notes a received snapshot as the newest one even if Raft did not need it, because the log
+    /// has all of its entries.
     fn note_passed_over(&mut self, meta: &SnapshotMetadata) {
         let Some(raft) = &mut self.raft else { return };
         let log = raft.store();
@@ -271,8 +273,8 @@ impl Member {
         }
     }
 
-    /// Begins to receive a snapshot: if the disk is full, in the space that is set aside for the next one
-    /// that is made here.
+    /// Begins to receive a snapshot. If the disk is full, it uses the space that is set aside for
+    /// the next snapshot that is made here.
     fn begin_receiving(
         &mut self,
         dir: &Path,
@@ -291,7 +293,7 @@ impl Member {
         }
     }
 
-    /// Returns where the next piece begins.
+    /// Takes a piece, and returns the offset of the next one.
     fn take_piece(
         &mut self,
         meta: &SnapshotMetadata,

@@ -1,4 +1,4 @@
-//! A log as plain vectors, and a load that drives both.
+//! A model of a log as plain vectors, and a load that drives both.
 
 #![expect(
     clippy::field_reassign_with_default,
@@ -29,7 +29,7 @@ pub(crate) fn members(ids: &[u64]) -> ConfState {
     ConfState::from((ids.to_vec(), vec![]))
 }
 
-/// What a log should be.
+/// The expected state of a log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
     pub(crate) floor: (u64, u64),
@@ -52,7 +52,8 @@ impl Model {
         }
     }
 
-    /// How the log differs. It may have entries that were compacted, if a restart brought them back.
+    /// Checks that the log equals the model. It may have entries that were compacted, if a restart
+    /// brought them back.
     pub(crate) fn compare(&self, log: &Log) -> Result<(), String> {
         let same = |what: &str, ours: String, theirs: String| {
             let difference = format!("{what}: {theirs} instead of {ours}");
@@ -91,7 +92,7 @@ impl Model {
     }
 }
 
-/// One random step on both; syncs are the caller's.
+/// Does one random step on both; the caller syncs.
 pub(crate) fn step(log: &mut Log, model: &mut Model, rng: &mut Rng) -> Result<(), LogError> {
     match rng.u32(0..12) {
         0..6 => append(log, model, rng),
@@ -117,7 +118,7 @@ pub(crate) fn step(log: &mut Log, model: &mut Model, rng: &mut Rng) -> Result<()
     Ok(())
 }
 
-/// New entries at the end.
+/// Appends new entries at the end.
 pub(crate) fn append(log: &mut Log, model: &mut Model, rng: &mut Rng) {
     append_from(log, model, model.last() + 1, rng);
 }
@@ -139,7 +140,7 @@ fn append_from(log: &mut Log, model: &mut Model, from: u64, rng: &mut Rng) {
     model.entries.extend(entries);
 }
 
-/// A snapshot is made of what was committed; entries before it go, but for a few.
+/// Makes a snapshot of committed entries; entries before it are dropped, except for a few.
 fn compact(log: &mut Log, model: &mut Model, rng: &mut Rng) -> Result<(), LogError> {
     let mut meta = SnapshotMetadata::default();
     meta.index =

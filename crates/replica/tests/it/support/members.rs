@@ -10,14 +10,14 @@ use testkit::eventually_some;
 use base::NodeId;
 use kumiki_replica::{MemberOptions, OpenError, Options, Partition};
 
-/// How long a test waits before it fails.
+/// The time that a test waits before it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Members {
     dir: tempfile::TempDir,
     pub(crate) nodes: Vec<NodeId>,
     addresses: Vec<SocketAddr>,
-    /// `None` where a member is stopped.
+    /// The members; `None` where a member is stopped.
     pub(crate) members: Vec<Option<Arc<Partition>>>,
 }
 
@@ -42,17 +42,17 @@ impl Members {
         listeners.unwrap().remove(0)
     }
 
-    /// Where a member listens.
+    /// Returns the address at which a member listens.
     pub(crate) fn address(&self, at: usize) -> SocketAddr {
         self.addresses[at]
     }
 
-    /// The directory of a member.
+    /// Returns the directory of a member.
     pub(crate) fn data(&self, at: usize) -> PathBuf {
         self.dir.path().join(format!("node{at}"))
     }
 
-    /// Options of a member whose elections are short.
+    /// Returns options of a member whose elections are short.
     pub(crate) fn member_options(&self, at: usize) -> MemberOptions {
         MemberOptions {
             election: Duration::from_millis(300),
@@ -60,7 +60,7 @@ impl Members {
         }
     }
 
-    /// Options of a partition with the directory and the peers of a member.
+    /// Returns options of a partition with the directory and the peers of a member.
     pub(crate) fn options(
         &self,
         at: usize,
@@ -90,20 +90,20 @@ impl Members {
         Arc::clone(self.members[at].as_ref().unwrap())
     }
 
-    /// The members that run.
+    /// Returns the members that run.
     pub(crate) fn alive(&self) -> impl Iterator<Item = (usize, &Arc<Partition>)> {
         let members = self.members.iter().enumerate();
         members.filter_map(|(at, member)| Some((at, member.as_ref()?)))
     }
 
-    /// Waits until a member leads, and returns which one.
+    /// Waits until a member leads, and returns its place.
     pub(crate) fn leader(&self) -> usize {
         eventually_some("a leader", || {
             self.alive().find(|(_, m)| m.is_leader()).map(|(at, _)| at)
         })
     }
 
-    /// Waits until all that run have applied the same entries as their leader.
+    /// Waits until all members that run have applied the same entries as their leader.
     pub(crate) fn caught_up(&self) {
         eventually_some("all have caught up", || {
             let leader = self.alive().find(|(_, member)| member.is_leader())?.1;
@@ -114,7 +114,7 @@ impl Members {
         });
     }
 
-    /// Returns the hashes of the states of all that run, once they have caught up.
+    /// Returns the hashes of the states of all members that run, once they have caught up.
     pub(crate) fn hashes(&self) -> Vec<u64> {
         self.caught_up();
         let hash = |(_, member): (usize, &Arc<Partition>)| {

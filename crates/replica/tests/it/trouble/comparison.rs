@@ -9,7 +9,7 @@ use kumiki_replica::snapshot::{SnapshotReader, SnapshotRecord, SnapshotWriter, n
 use crate::trouble::group::Group;
 use testkit::eventually_some;
 
-/// The leader's verdict after one more comparison.
+/// Returns the leader's verdict after one more comparison.
 fn verdict(group: &Group) -> Option<String> {
     let leader = group.leader();
     let before = group.member(leader).status().compared;
@@ -62,10 +62,10 @@ fn a_member_whose_state_differs_is_named() {
     );
     let note = group.member(group.leader()).status().note;
     assert_eq!(note.as_ref(), Some(&found));
-    // Writes do not mend it.
+    // Writes of other keys do not repair it.
     group.fill(300..310);
     assert!(verdict(&group).is_some());
-    // A key that is written anew is the same again everywhere.
+    // A key that is written anew is equal again everywhere.
     group.fill(0..300);
     eventually_some("no difference any more", || {
         verdict(&group).is_none().then_some(())

@@ -1,4 +1,4 @@
-//! A disk of the operating system's that has moods: it is full, or fails with snapshots.
+//! A real disk with faults: it is full, or fails with snapshots.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use disk::{Access, DirEntry, DirLock, Disk, DiskFile, LockError, RealDisk};
 
-/// What happens to snapshots that are made.
+/// The result of making snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Snapshots {
     Work = 0,
@@ -18,13 +18,14 @@ pub(crate) enum Snapshots {
 #[derive(Default)]
 struct Mood {
     full: AtomicBool,
-    /// There is no room for snapshots that are received.
+    /// `true` if there is no space for snapshots that are received.
     no_room_to_receive: AtomicBool,
-    /// Snapshots for which there was none, and bytes of them that were written all the same.
+    /// The number of snapshots for which there was no space, and bytes of them that were written
+    /// all the same.
     refused: AtomicU64,
     received_bytes: AtomicU64,
     snapshots: AtomicU8,
-    /// Snapshots that have not worked.
+    /// The number of snapshots that failed.
     failures: AtomicU64,
 }
 
@@ -44,7 +45,7 @@ pub(crate) struct MoodyDisk {
 }
 
 impl MoodyDisk {
-    /// No file grows any more, beyond the room that was set aside for it.
+    /// Prevents files from growing, beyond the space that was set aside for them.
     pub(crate) fn fill(&self, full: bool) {
         self.mood.full.store(full, Ordering::SeqCst);
     }
@@ -53,20 +54,21 @@ impl MoodyDisk {
         self.mood.snapshots.store(what as u8, Ordering::SeqCst);
     }
 
-    /// There is no room for snapshots that are received.
+    /// Refuses space for snapshots that are received.
     pub(crate) fn refuse_received(&self, refuse: bool) {
         let mood = &self.mood;
         mood.no_room_to_receive.store(refuse, Ordering::SeqCst);
     }
 
-    /// Snapshots for which there was no room, and bytes that were written of any that were received.
+    /// Returns the number of snapshots for which there was no space, and the bytes that were
+    /// written of any that were received.
     pub(crate) fn refused(&self) -> (u64, u64) {
         let mood = &self.mood;
         let refused = mood.refused.load(Ordering::SeqCst);
         (refused, mood.received_bytes.load(Ordering::SeqCst))
     }
 
-    /// Snapshots that have not worked.
+    /// Returns the number of snapshots that failed.
     pub(crate) fn failures(&self) -> u64 {
         self.mood.failures.load(Ordering::SeqCst)
     }
@@ -108,7 +110,7 @@ impl Disk for MoodyDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        // What is set aside for a member's own snapshot is not enough.
+        // The space that is set aside for a member's own snapshot is not enough.
         let refuses = self.mood.no_room_to_receive.load(Ordering::SeqCst);
         if refuses && to.ends_with("snapshot.part") {
             return Err(io::ErrorKind::StorageFull.into());
@@ -134,7 +136,7 @@ struct MoodyFile {
 }
 
 impl MoodyFile {
-    /// The file grows up to `end`, if that is more than it has.
+    /// Grows the file up to `end`, if that is more than it has.
     fn grow(&self, end: u64) -> io::Result<()> {
         if end > self.size.load(Ordering::SeqCst) {
             self.mood.room()?;

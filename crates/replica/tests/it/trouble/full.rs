@@ -1,4 +1,4 @@
-//! Members whose disk is full wait until there is room again.
+//! Members whose disk is full wait until there is space again.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use kumiki_replica::Role;
 use crate::trouble::group::Group;
 use testkit::eventually_some;
 
-/// Writes keys, each once, until `enough`; returns those that were acknowledged.
+/// Writes keys, each once, until `enough` returns `true`. Returns the keys that were acknowledged.
 fn acknowledged(
     group: &Group,
     keys: Range<u32>,
@@ -96,7 +96,7 @@ fn a_member_that_is_started_without_room_waits_for_some() {
     let follower = (group.leader() + 1) % 3;
     group.stop(follower);
     group.disks[follower].fill(true);
-    // It wants to set more room aside than its log has.
+    // It wants to set more space aside than its log has.
     group.segment = 64 << 10;
     group.restart(follower).unwrap();
     group.fill(20..100);
@@ -112,14 +112,14 @@ fn a_member_that_is_started_without_room_waits_for_some() {
     assert_eq!(waiting.engine().stats().keys, 100);
 }
 
-/// One that is sent again and again would keep the network and both disks busy.
+/// A snapshot that is sent again and again would keep the network and both disks busy.
 #[test]
 fn a_snapshot_that_does_not_fit_is_offered_again_after_growing_pauses() {
     let mut group = Group::start(3);
     group.fill(0..20);
     let follower = (group.leader() + 1) % 3;
     group.stop(follower);
-    // So many that the others have cut their logs.
+    // There are so many entries that the others have cut their logs.
     group.fill(20..600);
     group.disks[follower].refuse_received(true);
     let begun = Instant::now();

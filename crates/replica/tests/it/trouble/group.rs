@@ -1,4 +1,4 @@
-//! Members in one process, over TCP on loopback, on disks with moods.
+//! Members in one process, over TCP on loopback, on disks with faults.
 
 use std::net::TcpListener;
 use std::ops::{Deref, DerefMut};
@@ -18,7 +18,7 @@ use testkit::eventually_some;
 pub(crate) struct Group {
     inner: Members,
     pub(crate) disks: Vec<MoodyDisk>,
-    /// Small, so that a disk that is full shows soon.
+    /// The segments are small, so that a full disk shows soon.
     pub(crate) segment: u64,
 }
 
@@ -73,7 +73,7 @@ impl Group {
         }
     }
 
-    /// As [`Group::restart`], with another secret.
+    /// Does the same as [`Group::restart`], with another secret.
     pub(crate) fn restart_with_secret(&mut self, at: usize, secret: &str) {
         let listener = self.listen(at);
         let options = Options {
@@ -88,7 +88,7 @@ impl Group {
         self.open(at, listener)
     }
 
-    /// Starts a second process of a member, so to say, with a copy of its data.
+    /// Starts a member that stands for a second process, with a copy of a member's data.
     pub(crate) fn start_copy(&self, of: usize, dir: PathBuf) -> Arc<Partition> {
         let listener = TcpListener::bind(testkit::free_address().unwrap()).unwrap();
         let options = Options {
@@ -98,7 +98,8 @@ impl Group {
         Partition::open(options, &mut |_, _| {}).unwrap()
     }
 
-    /// Executes at whoever leads, once; `None` if the outcome is not known, or nobody took it.
+    /// Executes at the leader, once. Returns `None` if the outcome is not known, or no leader took
+    /// it.
     pub(crate) fn once(&self, ops: &[Op<'_>]) -> Option<Vec<OwnedReply>> {
         let (_, member) = self.alive().find(|(_, member)| member.is_leader())?;
         let see = |replies: &[Reply<'_>], observed: base::transaction::Observed| {
@@ -114,7 +115,7 @@ impl Group {
         })
     }
 
-    /// Executes as often as it takes.
+    /// Executes, and tries again until it succeeds.
     pub(crate) fn execute(&self, ops: &[Op<'_>]) -> Vec<OwnedReply> {
         eventually_some("a transaction", || self.once(ops))
     }
@@ -126,7 +127,7 @@ impl Group {
         }
     }
 
-    /// Waits until all that are alive have the same.
+    /// Waits until all members that run have the same state.
     pub(crate) fn agree(&self) {
         let hashes = self.hashes();
         assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");

@@ -8,8 +8,8 @@ use crate::trouble::disk::Snapshots;
 use crate::trouble::group::Group;
 use testkit::eventually_some;
 
-/// Three members, the leader of which has died while it added the third one again, whose disk had
-/// been lost. Returns who leads now, and whose place has no vote.
+/// Returns three members whose leader has died while it added the third one again, whose disk had
+/// been lost. Also returns the current leader, and the node whose place has no vote.
 fn orphan() -> (Group, usize, usize) {
     let mut group = Group::start(3);
     group.fill(0..50);
@@ -36,7 +36,7 @@ fn orphan() -> (Group, usize, usize) {
     group.disks[first].snapshots(Snapshots::Work);
     group.restart(first).unwrap();
     let leader = group.leader();
-    // It serves a moment before its status says so.
+    // It serves for a moment before its status says so.
     eventually_some("the place is still there", || {
         (learners(&group, leader) == [node]).then_some(())
     });
@@ -44,7 +44,7 @@ fn orphan() -> (Group, usize, usize) {
     (group, leader, lost)
 }
 
-/// The nodes that have a place without a vote.
+/// Returns the nodes that have a place without a vote.
 fn learners(group: &Group, leader: usize) -> Vec<NodeId> {
     let members = group.member(leader).status().members;
     let learners = members.iter().filter(|member| !member.voter);

@@ -1,4 +1,5 @@
-//! Peers that are wrong: they send what no member sends, have another secret, or are an old copy of a member.
+//! Faulty peers: they send messages that no member sends, have another secret, or are an old copy
+//! of a member.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -33,12 +34,12 @@ struct Said {
     commit: u64,
 }
 
-/// A member that a node was founded with.
+/// Returns the id of a member with which a node was founded.
 fn id(node: usize) -> u64 {
     1 << 16 | (node as u64 + 1)
 }
 
-/// The bytes of a message between the first members of two nodes; see the module `wire::message`.
+/// Encodes a message between the first members of two nodes; see the module `wire::message`.
 fn encode(said: Said, to: usize, from: usize) -> Vec<u8> {
     let mut bytes = vec![1, 1, 1, said.kind, 0];
     for number in [
@@ -56,7 +57,7 @@ fn encode(said: Said, to: usize, from: usize) -> Vec<u8> {
     bytes
 }
 
-/// Connects as a node that knows the secret, and says one thing.
+/// Connects as a node that knows the secret, and sends one message.
 fn say(group: &Group, to: usize, from: usize, message: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(group.address(to)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -165,7 +166,7 @@ fn no_message_ends_a_member_or_keeps_it_from_starting() {
     group.agree();
 }
 
-/// A change of the members by a leader that is wrong, which the library refuses.
+/// A faulty leader sends a change of the members that the library refuses.
 #[test]
 fn an_impossible_change_of_the_members_is_passed_over() {
     let mut group = Group::start(3);
@@ -186,7 +187,7 @@ fn an_impossible_change_of_the_members_is_passed_over() {
         follower,
         gone,
     );
-    // One entry in the place of none: a change that removes all members.
+    // One entry replaces none: a change that removes all members.
     *message.last_mut().unwrap() = 1;
     message.push(2);
     put_count(&mut message, status.term + 1);
@@ -221,8 +222,9 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Puts a member back to an old copy of its directory while the same leader goes on. Returns why the member
-/// has stopped; `None` if another one leads meanwhile, which knows nothing of what was acknowledged.
+/// Puts a member back to an old copy of its directory while the same leader goes on. Returns the
+/// reason why the member has stopped. Returns `None` if another member leads meanwhile, which does
+/// not know what was acknowledged.
 fn put_back(group: &mut Group, old: usize, keys: std::ops::Range<u32>) -> Option<String> {
     group.caught_up();
     let leader = group.leader();
@@ -249,7 +251,7 @@ fn an_old_copy_of_a_member_says_what_to_do() {
     let mut group = Group::start(3);
     group.fill(0..20);
     let old = (group.leader() + 1) % 3;
-    // A machine that stands still has another leader elected.
+    // If the machine stands still, another leader is elected.
     let failed = (1..)
         .find_map(|round| put_back(&mut group, old, round * 20..round * 20 + 20))
         .unwrap();
@@ -292,7 +294,7 @@ fn a_member_with_another_secret_is_named_with_the_cause() {
     eventually("both name the cause", || {
         says(group.member(leader), that) && says(group.member(other), this)
     });
-    // The note goes with the cause.
+    // The note disappears with its cause.
     group.stop(other);
     group.restart(other).unwrap();
     eventually("there is no note", || {
@@ -324,7 +326,7 @@ fn a_second_copy_of_a_member_is_refused_by_its_group() {
         let said = group.member(group.leader()).status().note?;
         (said.contains(&note) && said.contains("delete its data directory")).then_some(())
     });
-    // The group goes on with the first one.
+    // The group goes on with the first process.
     group.fill(40..60);
     group.agree();
     assert!(!second.is_leader());

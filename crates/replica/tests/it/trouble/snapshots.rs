@@ -1,10 +1,10 @@
-//! Snapshots that cannot be made do not stop a member, nor the next ones.
+//! A snapshot that cannot be made stops neither the member nor later snapshots.
 
 use crate::trouble::disk::Snapshots;
 use crate::trouble::group::Group;
 use testkit::eventually_some;
 
-/// Has snapshots not work on a member that makes some, and then work again.
+/// Makes snapshots fail on a member that makes some, and then work again.
 #[track_caller]
 fn the_next_one_works(trouble: Snapshots) {
     let group = Group::start(1);
