@@ -73,7 +73,7 @@ impl Ahead {
         Ahead { tally, ..self }
     }
 
-    /// The next page to be asked for, and its place, if there may be one more.
+    /// Returns the next page to be asked for, and its place, if there may be one more.
     pub(crate) fn ask(&mut self) -> Option<(usize, Address)> {
         while self.asked < self.pages.len() && self.asked - self.given < self.limit {
             let (place, address) = (self.asked, self.pages[self.asked]);
@@ -127,8 +127,8 @@ impl Ahead {
         Some(page)
     }
 
-    /// Whether the reader should look at its source before it takes another page: begin to read what was
-    /// asked for, and fetch what has come. If so, it counts as done.
+    /// Returns `true` if the reader should look at its source before it takes another page: begin to
+    /// read what was asked for, and fetch what has come. If so, it counts as done.
     pub(crate) fn is_due(&mut self) -> bool {
         let due = self.unlooked >= (self.limit / 8).clamp(1, LOOK);
         if due {
@@ -137,7 +137,7 @@ impl Ahead {
         due
     }
 
-    /// Whether all pages were taken, or one could not be had.
+    /// Returns `true` if all pages were taken, or one could not be had.
     pub(crate) fn is_over(&self) -> bool {
         self.given == self.pages.len()
     }
@@ -149,12 +149,12 @@ impl Ahead {
         self.come.clear();
     }
 
-    /// The page at a place.
+    /// Returns the page at a place.
     pub(crate) fn at(&self, place: usize) -> Address {
         self.pages[place]
     }
 
-    /// The page that is waited for.
+    /// Returns the page that is waited for.
     pub(crate) fn first(&self) -> Option<Address> {
         self.pages.get(self.given).copied()
     }

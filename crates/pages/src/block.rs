@@ -58,7 +58,7 @@ pub enum BlockError {
 /// [`BlockError::Unsupported`], with `out` as it was.
 ///
 /// # Panics
-/// If there are more than 65,535 columns, or 2³² rows.
+/// Panics if there are more than 65,535 columns, or 2³² rows.
 pub fn encode(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), BlockError> {
     for (array, field) in batch.columns().iter().zip(batch.schema_ref().fields()) {
         if Keyed::of(array).is_none() && Kind::of(array.data_type()).is_none() {
@@ -96,8 +96,9 @@ pub fn encode(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), BlockError> 
     Ok(())
 }
 
-/// A batch as several ones, in their order, that take so many bytes at most, about; but for one of a
-/// single row. Messages have an end, and so does the memory of those who send and receive them.
+/// Returns a batch as several ones, in their order, that take so many bytes at most, about; but for
+/// one of a single row. Messages have an end, and so does the memory of those who send and receive
+/// them.
 #[must_use]
 pub fn parts(batch: RecordBatch, bytes: usize) -> Vec<RecordBatch> {
     let mut parts = Vec::new();
@@ -115,7 +116,7 @@ pub fn parts(batch: RecordBatch, bytes: usize) -> Vec<RecordBatch> {
     parts
 }
 
-/// Bytes that a batch takes, about, so that memory need not grow in steps.
+/// Returns the number of bytes that a batch takes, about, so that memory need not grow in steps.
 fn size(batch: &RecordBatch) -> usize {
     let of = |array: &ArrayRef| array.to_data().get_slice_memory_size().unwrap_or(0);
     let gaps = 4 * ALIGN * batch.num_columns();
@@ -171,7 +172,7 @@ fn decode_checked(bytes: Bytes, schema: &SchemaRef) -> Result<RecordBatch, Strin
     batch.map_err(|error| error.to_string())
 }
 
-/// The same timestamps, in the zone of a type.
+/// Returns the same timestamps, in the zone of a type.
 pub(crate) fn with_zone(array: ArrayRef, data_type: &DataType) -> ArrayRef {
     fn zoned<T: ArrowPrimitiveType>(array: &ArrayRef, data_type: &DataType) -> ArrayRef {
         let array = array.as_primitive::<T>().clone();

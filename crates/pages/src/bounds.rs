@@ -74,7 +74,7 @@ impl Bounds {
 }
 
 impl Range {
-    /// The least range in which both are.
+    /// Returns the least range in which both are.
     #[must_use]
     pub fn join(self, other: Range) -> Range {
         match (self, other) {
@@ -95,12 +95,12 @@ impl Range {
         }
     }
 
-    /// Whether it has the other one within it, as far as that can be told.
+    /// Returns `true` if it has the other one within it, as far as that can be told.
     pub(crate) fn covers(&self, other: &Range) -> bool {
         *self == Range::Unknown || self.clone().join(other.clone()) == *self
     }
 
-    /// The range of a text, or of bytes.
+    /// Returns the range of a text, or of bytes.
     #[must_use]
     pub fn of_bytes(value: &[u8]) -> Range {
         Range::Bytes {
@@ -110,7 +110,7 @@ impl Range {
     }
 }
 
-/// The least text of at most [`PREFIX`] bytes that is not less.
+/// Returns the least text of at most [`PREFIX`] bytes that is not less.
 fn upper(value: &[u8]) -> Option<Vec<u8>> {
     if value.len() <= PREFIX {
         return Some(value.to_vec());

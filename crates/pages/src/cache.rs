@@ -62,7 +62,7 @@ pub struct CacheFigures {
 }
 
 impl CacheFigures {
-    /// What part of the pages was there, between 0 and 1; `None` if none was asked for.
+    /// Returns what part of the pages was there, between 0 and 1; `None` if none was asked for.
     #[must_use]
     pub fn hit_rate(&self) -> Option<f64> {
         let asked = self.hits + self.misses;
@@ -95,13 +95,13 @@ impl Cache {
 }
 
 impl<P: Kept> Cache<P> {
-    /// A cache that takes so many bytes.
+    /// Returns a cache that takes so many bytes.
     #[must_use]
     pub fn new(bytes: u64) -> Cache<P> {
         Cache::with_pages_of(USUAL, bytes)
     }
 
-    /// A cache that takes so many bytes, in pages of about this many each.
+    /// Returns a cache that takes so many bytes, in pages of about this many each.
     #[must_use]
     pub fn with_pages_of(usual: u64, bytes: u64) -> Cache<P> {
         let count = usize::try_from(bytes / usual.max(1)).unwrap_or(usize::MAX);
@@ -113,7 +113,7 @@ impl<P: Kept> Cache<P> {
         }
     }
 
-    /// A page, if it is there.
+    /// Returns a page, if it is there.
     #[must_use]
     pub fn get(&self, address: Address) -> Option<Arc<P>> {
         let found = self.pages.get(&address);
@@ -125,7 +125,7 @@ impl<P: Kept> Cache<P> {
         found
     }
 
-    /// Whether a page is there; that counts as no use of it.
+    /// Returns `true` if a page is there; that counts as no use of it.
     #[must_use]
     pub fn has(&self, address: Address) -> bool {
         self.pages.contains_key(&address)

@@ -24,10 +24,10 @@ pub(crate) enum Cell<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The values of an array of a type that has a [`Kind`].
+/// Returns the values of an array of a type that has a [`Kind`].
 ///
 /// # Panics
-/// If it has none.
+/// Panics if it has none.
 pub(crate) fn cells<'a>(array: &'a ArrayRef) -> Box<dyn Fn(usize) -> Cell<'a> + 'a> {
     match Kind::of(array.data_type()).expect("a type that pages have") {
         Kind::Boolean => {
@@ -184,12 +184,12 @@ fn float_of_decimal(value: i128, kind: Kind, form: Form, to: &mut [u8]) -> Resul
     Err(known + ": choose I64 or I128")
 }
 
-/// The decimal that is nearest.
+/// Returns the decimal that is nearest.
 fn unscaled(value: f64, kind: Kind) -> i128 {
     nearest(value * 10_f64.powi(scale(kind)))
 }
 
-/// The nearest integer, of two the one farther from zero.
+/// Returns the nearest integer, of two the one farther from zero.
 fn nearest(value: f64) -> i128 {
     /// From here on floats are integers.
     const WHOLE: f64 = (1_u64 << 52) as f64;
@@ -211,7 +211,7 @@ fn read_float(bytes: &[u8], form: Form) -> f64 {
     }
 }
 
-/// The integer in an attribute, as the column's kind has it.
+/// Returns the integer in an attribute, as the column's kind has it.
 fn read_int(bytes: &[u8], kind: Kind, form: Form) -> Result<i128, String> {
     if let Form::Chars(_) = form {
         return days(bytes).ok_or_else(|| "there is no such date".to_owned());
@@ -229,7 +229,7 @@ fn read_int(bytes: &[u8], kind: Kind, form: Form) -> Result<i128, String> {
     Ok(value / 10_i128.pow((-scale(kind)).max(0) as u32))
 }
 
-/// An array of values that lie in such a form; null where there is none.
+/// Returns an array of values that lie in such a form; null where there is none.
 ///
 /// # Errors
 /// Says what is wrong with a value.
@@ -358,8 +358,8 @@ fn date(days: i128) -> Option<String> {
         .then(|| format!("{year:04}-{month:02}-{day_of_month:02}"))
 }
 
-/// The reverse of [`date`], with anything behind it. Only days that there are, and that are written
-/// so, are taken.
+/// Returns the reverse of [`date`], with anything behind it. Only days that there are, and that are
+/// written so, are taken.
 fn days(text: &[u8]) -> Option<i128> {
     let text: &[u8; 10] = text.first_chunk()?;
     let number = |from: usize, to: usize| {

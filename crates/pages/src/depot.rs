@@ -20,7 +20,7 @@ use crate::tables::{Load, LoadOptions, Mode, Tables, TablesError};
 
 /// Where tables are loaded and removed; see the [module](self).
 pub trait Depot: Send + Sync {
-    /// The newest versions of all tables but those that are damaged.
+    /// Returns the newest versions of all tables but those that are damaged.
     ///
     /// # Errors
     /// The depot cannot be asked.
@@ -32,7 +32,7 @@ pub trait Depot: Send + Sync {
     /// The depot cannot be asked.
     fn damaged(&self) -> Result<Vec<(String, String)>, DepotError>;
 
-    /// The newest version of a table; `None` if there is no such table.
+    /// Returns the newest version of a table; `None` if there is no such table.
     ///
     /// # Errors
     /// The depot cannot be asked, or the table is damaged.
@@ -68,15 +68,15 @@ pub trait Sink: Send {
     /// The rows do not become pages, or the depot does not take them. The sink is of no use any more.
     fn push(&mut self, batch: &RecordBatch) -> Result<(), DepotError>;
 
-    /// Rows so far.
+    /// Returns the number of rows so far.
     fn rows(&self) -> u64;
 
     /// Makes the rows part of the table, durably and all at once. Returns the table's new version.
     ///
     /// # Errors
-    /// As [`Sink::push`]: the table is as it was. If a node is lost on the way, or a disk fails, nobody
-    /// knows whether the rows are there, and the error says so, but all of them are or none; of several
-    /// nodes see [`DepotError::Apart`].
+    /// Returns the errors of [`Sink::push`]: the table is as it was. If a node is lost on the way, or a disk
+    /// fails, nobody knows whether the rows are there, and the error says so, but all of them are or none; of
+    /// several nodes see [`DepotError::Apart`].
     fn commit(self: Box<Self>) -> Result<Arc<Table>, DepotError>;
 }
 

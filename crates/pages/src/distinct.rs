@@ -99,7 +99,7 @@ impl Distinct {
         (&self.offsets, &self.bytes)
     }
 
-    /// How long keys are.
+    /// Returns how long keys are.
     pub(crate) fn keys(&self) -> Keys {
         if self.entries() <= 1 << 8 {
             Keys::OneByte
@@ -108,7 +108,7 @@ impl Distinct {
         }
     }
 
-    /// Bytes of keys and dictionary; `None` if there are too many texts.
+    /// Returns the number of bytes of keys and dictionary; `None` if there are too many texts.
     pub(crate) fn size(&self) -> Option<usize> {
         let keys = self.rows.len() * self.keys().bytes();
         let parts = [keys, 4 * self.offsets.len(), self.bytes.len()];

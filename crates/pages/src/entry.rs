@@ -172,7 +172,8 @@ impl Entry {
         (nulls == self.nulls).then_some(()).ok_or_else(wrong)
     }
 
-    /// The column's array, which shares the memory. `buffer` was verified by [`Entry::decode`].
+    /// Returns the column's array, which shares the memory. `buffer` was verified by
+    /// [`Entry::decode`].
     ///
     /// # Errors
     /// Says what is wrong with offsets, texts, or keys.
@@ -255,7 +256,7 @@ impl Entry {
         Arc::new(array.with_data_type(self.kind.data_type()))
     }
 
-    /// The offsets of texts; those of `OffsetBuffer` itself panics at.
+    /// Returns the offsets of texts; those of `OffsetBuffer` itself panics at.
     fn offsets(&self, buffer: &Buffer, rows: usize) -> Result<OffsetBuffer<i32>, String> {
         let offsets = buffer.slice_with_length(self.offsets, 4 * (rows + 1));
         let offsets = ScalarBuffer::<i32>::new(offsets, 0, rows + 1);
@@ -281,7 +282,7 @@ fn primitive<T: ArrowPrimitiveType>(
     ))
 }
 
-/// How many of the first bits are 1.
+/// Returns how many of the first bits are 1.
 fn ones(bitmap: &[u8], bits: usize) -> usize {
     let whole: u32 = bitmap[..bits / 8]
         .iter()

@@ -120,12 +120,12 @@ impl Fill {
         Ok(())
     }
 
-    /// The last page, if there are rows left for it.
+    /// Returns the last page, if there are rows left for it.
     pub(crate) fn finish(&mut self) -> Result<Option<Filled>, Misfit> {
         (self.rows > 0).then(|| self.finish_page()).transpose()
     }
 
-    /// How many of the rows behind `from` go into this page.
+    /// Returns how many of the rows behind `from` go into this page.
     fn take(&mut self, batch: &RecordBatch, from: usize) -> Result<usize, Misfit> {
         let left = batch.num_rows() - from;
         let taken = match &mut self.form {
@@ -146,7 +146,7 @@ impl Fill {
         Ok(taken)
     }
 
-    /// What to say of a row that does not fit into an empty page.
+    /// Returns what to say of a row that does not fit into an empty page.
     fn misfit(&self, batch: &RecordBatch, from: usize) -> Misfit {
         let size_of = |place: &usize| {
             let array = batch.column(self.columns[*place]).slice(from, 1);
@@ -286,7 +286,7 @@ fn fit(
     taken
 }
 
-/// Where arrays begin.
+/// Returns where arrays begin.
 fn arrays_at(columns: usize) -> usize {
     (HEADER + columns * ENTRY).next_multiple_of(ALIGN)
 }
@@ -298,7 +298,7 @@ pub(crate) fn longest_value(size: PageSize) -> usize {
     room - room % ALIGN
 }
 
-/// Where records begin.
+/// Returns where records begin.
 fn records_at(columns: usize) -> usize {
     arrays_at(columns)
 }
@@ -312,7 +312,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a page takes this, behind a value that leaves no room for another.
+    /// Returns `true` if a page takes this, behind a value that leaves no room for another.
     fn takes(size: PageSize, value: ArrayRef) -> bool {
         for nullable in [false, true] {
             let field = Field::new("value", value.data_type().clone(), nullable);

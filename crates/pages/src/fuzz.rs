@@ -33,7 +33,7 @@ fn with_checksum(bytes: &[u8], at: usize) -> Vec<u8> {
 /// Reads `bytes` as a page, as they are and with the checksum, the size and the address set right.
 ///
 /// # Panics
-/// If the reader panics, or takes arrays for right that are not.
+/// Panics if the reader panics, or takes arrays for right that are not.
 pub fn fuzz_page(bytes: &[u8]) {
     let mut right = bytes.to_vec();
     if right.len() >= 64 {
@@ -72,7 +72,7 @@ fn sound(array: &dyn Array) {
 /// it had one segment, of what is behind it.
 ///
 /// # Panics
-/// If the reader panics, or lets through a table that is not consistent.
+/// Panics if the reader panics, or lets through a table that is not consistent.
 pub fn fuzz_table(bytes: &[u8]) {
     let manifest = bytes
         .first_chunk()
@@ -118,7 +118,7 @@ fn consistent(table: &Table) {
     let _ = (table.rows(), table.pages());
 }
 
-/// What blocks of the corpus have.
+/// Returns what blocks of the corpus have.
 fn block_schema() -> SchemaRef {
     let keyed = DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8));
     Arc::new(Schema::new(vec![
@@ -137,7 +137,7 @@ fn block_schema() -> SchemaRef {
 /// Reads `bytes` as a block, as they are and with the checksum and the length set right.
 ///
 /// # Panics
-/// If the reader panics, or takes arrays for right that are not.
+/// Panics if the reader panics, or takes arrays for right that are not.
 pub fn fuzz_block(bytes: &[u8]) {
     let mut right = bytes.to_vec();
     if right.len() >= 32 {
@@ -158,7 +158,7 @@ pub fn fuzz_block(bytes: &[u8]) {
 /// both that have forms of their own.
 ///
 /// # Panics
-/// If a decoder panics, or what it accepts is encoded in another way.
+/// Panics if a decoder panics, or what it accepts is encoded in another way.
 pub fn fuzz_messages(bytes: &[u8]) {
     let mut again = Vec::new();
     if let Ok(said) = Say::decode(bytes) {
@@ -256,7 +256,7 @@ mod tests {
         RecordBatch::try_new(block_schema(), columns).unwrap()
     }
 
-    /// A page of each layout, and the table of the first.
+    /// Returns a page of each layout, and the table of the first.
     fn pages() -> Inputs {
         let batch = batch().project(&[0, 1, 2, 4]).unwrap();
         let schema = batch.schema();

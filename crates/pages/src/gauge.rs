@@ -106,7 +106,7 @@ impl Gauge {
         }
     }
 
-    /// Bytes of all arrays, each up to where the next one may begin.
+    /// Returns the number of bytes of all arrays, each up to where the next one may begin.
     pub(crate) fn size(&self) -> usize {
         let bitmap = if self.now.nulls > 0 {
             self.now.rows.div_ceil(8)
@@ -130,7 +130,7 @@ impl Gauge {
         }
     }
 
-    /// The kind in which values are stored.
+    /// Returns the kind in which values are stored.
     pub(crate) fn stored(&self) -> Kind {
         match self.kind {
             Kind::Decimal128(precision, scale) => {
@@ -140,14 +140,14 @@ impl Gauge {
         }
     }
 
-    /// The dictionary, if it is worth it.
+    /// Returns the dictionary, if it is worth it.
     pub(crate) fn dictionary(&self) -> Option<&Distinct> {
         let distinct = self.distinct.as_ref()?;
         (distinct.size()? < self.plain()).then_some(distinct)
     }
 }
 
-/// Bytes of texts that lie one behind the other.
+/// Returns the number of bytes of texts that lie one behind the other.
 fn span(offsets: &[i32]) -> usize {
     (offsets[offsets.len() - 1] - offsets[0]) as usize
 }

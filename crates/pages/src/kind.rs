@@ -54,7 +54,7 @@ pub(crate) enum Width {
 }
 
 impl Kind {
-    /// The kind of a type's values; `None` for those that have none.
+    /// Returns the kind of a type's values; `None` for those that have none.
     pub(crate) fn of(data_type: &DataType) -> Option<Kind> {
         Some(match data_type {
             DataType::Boolean => Kind::Boolean,
@@ -87,7 +87,7 @@ impl Kind {
         })
     }
 
-    /// The type of arrays of such values; timestamps have no zone.
+    /// Returns the type of arrays of such values; timestamps have no zone.
     pub(crate) fn data_type(self) -> DataType {
         match self {
             Kind::Boolean => DataType::Boolean,
@@ -111,7 +111,7 @@ impl Kind {
         }
     }
 
-    /// Whether a page may have such values for a column of another kind.
+    /// Returns `true` if a page may have such values for a column of another kind.
     pub(crate) fn stands_for(self, own: Kind) -> bool {
         match (self, own) {
             (Kind::Decimal32(_, scale), Kind::Decimal128(_, own))
@@ -207,8 +207,8 @@ impl Kind {
     }
 }
 
-/// The narrowest decimal that holds values between these, of a column with this precision and
-/// scale.
+/// Returns the narrowest decimal that holds values between these, of a column with this precision
+/// and scale.
 pub(crate) fn narrowest(precision: u8, scale: i8, min: i128, max: i128) -> Kind {
     let fits = |digits: u8| {
         let most = 10_i128.pow(digits.into()) - 1;

@@ -45,8 +45,8 @@ pub struct LocalOptions {
 }
 
 impl Default for LocalOptions {
-    /// The way that suits, past the page cache, 256 reads, as many as a storage node has, and 4 MiB ahead, 64
-    /// MiB of memory, no cache.
+    /// Returns the way that suits, past the page cache, 256 reads, as many as a storage node has, and 4 MiB
+    /// ahead, 64 MiB of memory, no cache.
     fn default() -> LocalOptions {
         LocalOptions {
             way: None,
@@ -69,7 +69,7 @@ impl Local {
     /// Of these tables, whose files the operating system has.
     ///
     /// # Panics
-    /// If the depth is zero or above 32768, or a way of threads has none.
+    /// Panics if the depth is zero or above 32768, or a way of threads has none.
     #[must_use]
     pub fn new(tables: Tables, options: LocalOptions) -> Local {
         let readers = Arc::new(Readers::new(tables, options));

@@ -107,7 +107,7 @@ impl Table {
     }
 }
 
-/// The manifest of a table whose segments have these directories.
+/// Returns the manifest of a table whose segments have these directories.
 pub(crate) fn encode(table: &Table, directories: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(MAGIC);
@@ -154,7 +154,7 @@ fn push_field(out: &mut Vec<u8>, field: &Field) {
     }
 }
 
-/// The table of a manifest, without its segments, and what is told of these.
+/// Returns the table of a manifest, without its segments, and what is told of these.
 pub(crate) fn decode(bytes: &[u8]) -> Result<(Table, Vec<SegmentHead>), String> {
     if bytes.len() < HEAD || &bytes[..8] != MAGIC {
         return Err("it is no table's manifest".to_owned());

@@ -20,7 +20,8 @@ struct State {
 }
 
 impl Mean {
-    /// A mean over about `window` things, that is believed when `enough` of them were measured.
+    /// Returns a mean over about `window` things, that is believed when `enough` of them were
+    /// measured.
     #[must_use]
     pub fn new(enough: f64, window: f64) -> Mean {
         Mean {
@@ -30,7 +31,7 @@ impl Mean {
         }
     }
 
-    /// The mean; `None` as long as too little was measured.
+    /// Returns the mean; `None` as long as too little was measured.
     #[must_use]
     pub fn get(&self) -> Option<f64> {
         let state = *self.state.lock();

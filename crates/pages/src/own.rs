@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use disk::reads::OwnBuf;
 
-/// The same bytes, in memory that arrays may lie in.
+/// Returns the same bytes, in memory that arrays may lie in.
 pub(crate) fn copied(bytes: &[u8]) -> Bytes {
     let mut memory = OwnBuf::new(bytes.len());
     memory.as_mut()[..bytes.len()].copy_from_slice(bytes);

@@ -132,7 +132,7 @@ impl Header {
         put(bytes, 0, &checksum.to_le_bytes());
     }
 
-    /// The header of a page of any address, whose checksum is right.
+    /// Returns the header of a page of any address, whose checksum is right.
     fn decode(bytes: &[u8]) -> Result<Header, String> {
         if bytes.len() < HEADER {
             return Err(format!("it has {} bytes", bytes.len()));
@@ -260,19 +260,19 @@ impl Page {
         Ok(page)
     }
 
-    /// Which page it is.
+    /// Returns which page it is.
     #[must_use]
     pub fn address(&self) -> Address {
         self.header.address
     }
 
-    /// Which of the table's groups of columns it has.
+    /// Returns which of the table's groups of columns it has.
     #[must_use]
     pub fn group(&self) -> usize {
         self.header.group.into()
     }
 
-    /// How many columns the group has.
+    /// Returns how many columns the group has.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.header.columns.into()
@@ -284,20 +284,20 @@ impl Page {
         self.header.first_row
     }
 
-    /// The rows in it.
+    /// Returns the rows in it.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.header.rows as usize
     }
 
-    /// All its bytes.
+    /// Returns all its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// The same page in memory of its own: for who keeps it, where memory that pages are read into is
-    /// scarce.
+    /// Returns the same page in memory of its own: for who keeps it, where memory that pages are read
+    /// into is scarce.
     #[must_use]
     pub fn detached(&self) -> Page {
         Page {
@@ -334,7 +334,7 @@ impl Page {
     /// [`PageError::Corrupt`], where texts are not UTF-8, or keys not of the dictionary.
     ///
     /// # Panics
-    /// If the group has no such column.
+    /// Panics if the group has no such column.
     pub fn column(&self, place: usize) -> Result<ArrayRef, PageError> {
         let array = match (&self.body, self.records()) {
             (Body::Columns(entries), _) => entries[place].array(&self.buffer, self.rows()),

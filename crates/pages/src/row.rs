@@ -72,7 +72,7 @@ impl Form {
         number.map_or(12, |at| at as u8 + 1)
     }
 
-    /// A form as three bytes: its number, and how wide it is.
+    /// Returns a form as three bytes: its number, and how wide it is.
     pub(crate) fn encode(self) -> [u8; 3] {
         let [low, high] = (self.width() as u16).to_le_bytes();
         [self.code(), low, high]
@@ -85,7 +85,7 @@ impl Form {
         }
     }
 
-    /// Bytes of it.
+    /// Returns the number of bytes of it.
     #[must_use]
     pub fn width(self) -> usize {
         match self {
@@ -113,7 +113,7 @@ impl Form {
         matches!(self, Form::F32 | Form::F64)
     }
 
-    /// Whether values of this kind may lie so.
+    /// Returns `true` if values of this kind may lie so.
     fn suits(self, kind: Kind) -> bool {
         let chars = matches!(self, Form::Chars(_));
         let number = !chars && !self.is_float();
@@ -203,10 +203,10 @@ impl RowSchema {
     /// Records with attributes of these forms, in the order of the schema's columns.
     ///
     /// # Errors
-    /// Where a form does not suit a column's type.
+    /// Returns an error where a form does not suit a column's type.
     ///
     /// # Panics
-    /// If there are not as many forms as columns.
+    /// Panics if there are not as many forms as columns.
     pub fn new(schema: &Schema, forms: &[Form]) -> Result<RowSchema, BadForm> {
         assert_eq!(schema.fields().len(), forms.len(), "a form for each column");
         let mut attributes = Vec::new();
@@ -248,7 +248,7 @@ impl RowSchema {
     /// Records with numbers as they are, and texts of the widths that are told for their columns.
     ///
     /// # Errors
-    /// Where the width of a text is not told, or a type has no form.
+    /// Returns an error where the width of a text is not told, or a type has no form.
     pub fn of(schema: &Schema, width: impl Fn(&str) -> Option<u16>) -> Result<RowSchema, BadForm> {
         let form = |field: &arrow_schema::FieldRef| {
             let bad = |what: String| BadForm {
@@ -281,13 +281,13 @@ impl RowSchema {
         RowSchema::new(schema, &forms.collect::<Result<Vec<_>, BadForm>>()?)
     }
 
-    /// Bytes of a record.
+    /// Returns the number of bytes of a record.
     #[must_use]
     pub fn record(&self) -> usize {
         self.record
     }
 
-    /// The columns' attributes.
+    /// Returns the columns' attributes.
     #[must_use]
     pub fn attributes(&self) -> &[Attribute] {
         &self.attributes
@@ -320,7 +320,7 @@ impl RowSchema {
     }
 }
 
-/// What is wrong with a column of a type that pages do not have.
+/// Returns what is wrong with a column of a type that pages do not have.
 pub(crate) fn unsupported(data_type: &DataType) -> String {
     let instead = match data_type {
         DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..) => "Utf8",
@@ -354,7 +354,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() / self.record
@@ -366,7 +366,7 @@ impl<'a> Records<'a> {
         self.bytes.is_empty()
     }
 
-    /// Bytes of a record.
+    /// Returns the number of bytes of a record.
     #[must_use]
     pub fn record_bytes(&self) -> usize {
         self.record
@@ -375,21 +375,21 @@ impl<'a> Records<'a> {
     /// One of them.
     ///
     /// # Panics
-    /// If there is none of that number.
+    /// Panics if there is none of that number.
     #[must_use]
     pub fn record(&self, row: usize) -> &'a [u8] {
         &self.bytes[row * self.record..][..self.record]
     }
 
-    /// All of them, in order.
+    /// Returns all of them, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         self.bytes.chunks_exact(self.record)
     }
 
-    /// Where a column's values are in each record.
+    /// Returns where a column's values are in each record.
     ///
     /// # Panics
-    /// If there is no such column.
+    /// Panics if there is no such column.
     #[must_use]
     pub fn attribute(&self, column: usize) -> Attribute {
         self.attributes[column]

@@ -29,10 +29,10 @@ pub enum Groups {
 }
 
 impl Groups {
-    /// The columns of each group, as places in the schema.
+    /// Returns the columns of each group, as places in the schema.
     ///
     /// # Errors
-    /// Where a name is no column's, or comes twice.
+    /// Returns an error where a name is no column's, or comes twice.
     pub fn resolve(&self, schema: &Schema) -> Result<Vec<Vec<usize>>, String> {
         let all = 0..schema.fields().len();
         let given = match self {
@@ -87,7 +87,7 @@ impl Shape {
     /// Which column has a type that pages do not have, and what to cast it to.
     ///
     /// # Panics
-    /// If the groups are not as they should be.
+    /// Panics if the groups are not as they should be.
     pub fn new(
         schema: SchemaRef,
         page_size: PageSize,
@@ -162,7 +162,7 @@ pub struct SegmentBuilder {
 }
 
 impl SegmentBuilder {
-    /// A segment that has no rows yet.
+    /// Returns a segment that has no rows yet.
     #[must_use]
     pub fn new(shape: Shape, id: SegmentId) -> SegmentBuilder {
         let fills = shape.groups.iter().enumerate().map(|(group, columns)| {
@@ -180,13 +180,13 @@ impl SegmentBuilder {
         }
     }
 
-    /// The columns that rows have.
+    /// Returns the columns that rows have.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.shape.schema
     }
 
-    /// Rows so far.
+    /// Returns the number of rows so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
@@ -215,7 +215,7 @@ impl SegmentBuilder {
         Ok(())
     }
 
-    /// The segment, in one stripe, and its last pages.
+    /// Returns the segment, in one stripe, and its last pages.
     ///
     /// # Errors
     /// See [`RowsError`].

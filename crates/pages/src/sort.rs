@@ -24,12 +24,12 @@ const BATCH: usize = 8192;
 /// Where a row is: in which batch, and there.
 type Place = (u32, u32);
 
-/// Batches of one schema, whose types are those of pages, with their rows in the order of a
-/// column: nulls first, then from the least to the greatest value; rows that are alike in
-/// the order in which they came. NaNs come last.
+/// Batches of one schema, whose types are those of pages, with their rows in the order of a column:
+/// nulls first, then from the least to the greatest value; rows that are alike in the order in
+/// which they came. NaNs come last.
 ///
 /// # Panics
-/// If there is no such column.
+/// Panics if there is no such column.
 pub fn sorted(batches: Vec<RecordBatch>, column: usize) -> impl Iterator<Item = RecordBatch> {
     let places = order(&batches, column);
     let mut from = 0;

@@ -31,13 +31,14 @@ impl Version {
     /// The first one of a table.
     pub const FIRST: Version = Version(1);
 
-    /// The version behind this one; `None` if there is no number left for it.
+    /// Returns the version behind this one; `None` if there is no number left for it.
     #[must_use]
     pub fn next(self) -> Option<Version> {
         self.0.checked_add(1).map(Version)
     }
 
-    /// Whether somebody may choose this number for a new version: it is one, and there is one behind it.
+    /// Returns `true` if somebody may choose this number for a new version: it is one, and there is one
+    /// behind it.
     #[must_use]
     pub fn may_be_chosen(self) -> bool {
         self >= Version::FIRST && self.next().is_some()
@@ -69,7 +70,7 @@ impl SegmentId {
 /// So many random bits that no two are alike.
 ///
 /// # Panics
-/// If the system has none.
+/// Panics if the system has none.
 fn random() -> u128 {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the system has random numbers");
@@ -116,7 +117,7 @@ impl PageSize {
         PageSize(128 << 10),
     ];
 
-    /// The size of so many bytes; `None` if pages do not have that.
+    /// Returns the size of so many bytes; `None` if pages do not have that.
     #[must_use]
     pub fn new(bytes: usize) -> Option<PageSize> {
         PageSize::ALL.into_iter().find(|size| size.bytes() == bytes)
@@ -128,8 +129,8 @@ impl PageSize {
         self.0 as usize
     }
 
-    /// Bytes of the longest text or bytes that fit into a page, where their column is a group by
-    /// itself in the layout of columns.
+    /// Returns the number of bytes of the longest text or bytes that fit into a page, where their column
+    /// is a group by itself in the layout of columns.
     #[must_use]
     pub fn longest_value(self) -> usize {
         crate::fill::longest_value(self)
@@ -159,7 +160,8 @@ pub const NAME_LIMIT: usize = 63;
 /// Segments of a table at most: readers name them to storage nodes by numbers of 16 bits.
 pub const SEGMENT_LIMIT: usize = u16::MAX as usize;
 
-/// Whether a table may have this name: letters, digits and `_` of ASCII, [`NAME_LIMIT`] at most.
+/// Returns `true` if a table may have this name: letters, digits and `_` of ASCII, [`NAME_LIMIT`] at
+/// most.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -216,7 +218,7 @@ pub struct PageEntry {
 }
 
 impl Table {
-    /// Rows of the whole table.
+    /// Returns the number of rows of the whole table.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.segments.iter().map(|segment| segment.rows).sum()
@@ -228,10 +230,10 @@ impl Table {
         self.segments.iter().map(|s| u64::from(s.pages)).sum()
     }
 
-    /// The group of a column, and its place there.
+    /// Returns the group of a column, and its place there.
     ///
     /// # Panics
-    /// If there is no such column.
+    /// Panics if there is no such column.
     #[must_use]
     pub fn group_of(&self, column: usize) -> (usize, usize) {
         let found = self.groups.iter().enumerate().find_map(|(group, columns)| {

@@ -22,7 +22,7 @@ impl Wanted {
         Wanted::new(move || !ended.load(Ordering::Acquire))
     }
 
-    /// Whether it is wanted now. By [default](Wanted::default) it always is.
+    /// Returns `true` if it is wanted now. By [default](Wanted::default) it always is.
     #[inline]
     #[must_use]
     pub fn is(&self) -> bool {

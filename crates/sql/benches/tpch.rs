@@ -176,7 +176,7 @@ fn table(batches: &[RecordBatch], threads: usize) -> Asked {
     Asked::DataFusion(context)
 }
 
-/// All rows in the order of their `l_shipdate`.
+/// Returns all rows in the order of their `l_shipdate`.
 fn sorted(batches: &[RecordBatch]) -> RecordBatch {
     let all = concat_batches(&batches[0].schema(), batches).expect("one batch");
     let key = SortColumn {

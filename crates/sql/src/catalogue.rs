@@ -20,39 +20,40 @@ use crate::place::Placement;
 
 /// A place that keeps tables.
 pub trait Store: Send + Sync + fmt::Debug {
-    /// What it is called: a directory, an address.
+    /// Returns what it is called: a directory, an address.
     fn name(&self) -> &str;
 
-    /// Where it is, and what it costs to read a table's pages there, as it was measured.
+    /// Returns where it is, and what it costs to read a table's pages there, as it was measured.
     fn place(&self, table: &Table) -> Place;
 
-    /// What is known by measuring of the costs of [`Store::place`], and of work on its pages.
+    /// Returns what is known by measuring of the costs of [`Store::place`], and of work on its pages.
     fn measured(&self) -> Measured {
         Measured::default()
     }
 
-    /// The part of these pages that is in a cache of this machine, from 0 to 1.
+    /// Returns the part of these pages that is in a cache of this machine, from 0 to 1.
     fn cached(&self, _pages: &[Address]) -> f64 {
         0.0
     }
 
-    /// Whether it is on another machine.
+    /// Returns `true` if it is on another machine.
     fn is_remote(&self) -> bool;
 
-    /// The names of its tables.
+    /// Returns the names of its tables.
     ///
     /// # Errors
-    /// If the store cannot be asked; the text says why and what to do.
+    /// Returns an error if the store cannot be asked; the text says why and what to do.
     fn tables(&self) -> Result<Vec<String>, String>;
 
-    /// The newest version of a table; `None` if the store has no such table.
+    /// Returns the newest version of a table; `None` if the store has no such table.
     ///
     /// # Errors
-    /// If the store cannot be asked, or the table is damaged; the text says why and what to do.
+    /// Returns an error if the store cannot be asked, or the table is damaged; the text says why and what to
+    /// do.
     fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String>;
 
-    /// Where fragments over a table that it has opened run under a placement, with a count of the pages
-    /// that are read for it; `None` if it has no such place.
+    /// Returns where fragments over a table that it has opened run under a placement, with a count of the
+    /// pages that are read for it; `None` if it has no such place.
     fn site(
         &self,
         table: &Arc<Table>,
@@ -76,9 +77,9 @@ pub enum Place {
 /// What was measured: everything else is supposed.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Measured {
-    /// Whether the time that a page takes to be read where it lies was.
+    /// `true` if the time that a page takes to be read where it lies was.
     pub pages: bool,
-    /// Whether the time that a page takes over the link was.
+    /// `true` if the time that a page takes over the link was.
     pub link: bool,
     /// Seconds of a processor here for an operation on a row.
     pub operation_s: Option<f64>,
@@ -109,7 +110,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// What the store is called.
+    /// Returns what the store is called.
     #[must_use]
     pub fn name(&self) -> &str {
         self.store.name()
@@ -180,7 +181,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// The tables of these stores.
+    /// Returns the tables of these stores.
     #[must_use]
     pub fn new(mut stores: Vec<Arc<dyn Store>>) -> Catalogue {
         stores.sort_by_key(|store| store.is_remote());
@@ -191,16 +192,16 @@ impl Catalogue {
         }
     }
 
-    /// The stores, those of this machine first.
+    /// Returns the stores, those of this machine first.
     #[must_use]
     pub fn stores(&self) -> &[Arc<dyn Store>] {
         &self.stores
     }
 
-    /// The names of all tables. A store that cannot be asked is left out, and the log says so.
+    /// Returns the names of all tables. A store that cannot be asked is left out, and the log says so.
     ///
     /// # Errors
-    /// If none of the stores can be asked.
+    /// Returns an error if none of the stores can be asked.
     pub fn names(&self) -> Result<Vec<String>, CatalogueError> {
         let mut names = BTreeSet::new();
         let mut failed = None;
@@ -238,7 +239,7 @@ impl Catalogue {
         }
     }
 
-    /// The newest version of a table; `None` if there is no such table.
+    /// Returns the newest version of a table; `None` if there is no such table.
     ///
     /// # Errors
     /// See [`CatalogueError`]. A store that cannot be asked is no error while another one has the table.

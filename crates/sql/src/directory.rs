@@ -43,7 +43,7 @@ impl Directory {
     /// Opens a directory; it is called by its path.
     ///
     /// # Errors
-    /// If there are no tables, or they cannot be read; the text says what to do.
+    /// Returns an error if there are no tables, or they cannot be read; the text says what to do.
     pub fn open(dir: &Path) -> Result<Directory, String> {
         Directory::open_all(&[dir.to_owned()])
     }
@@ -51,7 +51,7 @@ impl Directory {
     /// Opens directories over which tables are spread, the main one first, by which they are called.
     ///
     /// # Errors
-    /// If there are no tables, or they cannot be read; the text says what to do.
+    /// Returns an error if there are no tables, or they cannot be read; the text says what to do.
     ///
     /// # Panics
     /// Without directories.
@@ -66,7 +66,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The tables as they are now.
+    /// Returns the tables as they are now.
     fn newest(&self) -> Result<Tables, String> {
         let signature = signature(&self.dirs[0]);
         let signature = signature.map_err(|error| match error.kind() {

@@ -198,7 +198,7 @@ impl<'a> Named<'a, Expr> {
     }
 }
 
-/// The conditions all of which an expression wants, in their order.
+/// Returns the conditions all of which an expression wants, in their order.
 pub(crate) fn conditions(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::Binary(left, Operator::And, right) => {

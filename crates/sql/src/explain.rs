@@ -4,8 +4,8 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 
-/// An error in words: those of what is at its root, without the names of the rules and layers that it came
-/// through.
+/// Returns an error in words: those of what is at its root, without the names of the rules and layers that
+/// it came through.
 #[must_use]
 pub fn explain(error: &DataFusionError) -> String {
     match error.find_root() {

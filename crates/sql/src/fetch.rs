@@ -220,7 +220,7 @@ impl Run {
     }
 }
 
-/// Whether a task mostly yields little enough to be kept until its end.
+/// Returns `true` if a task mostly yields little enough to be kept until its end.
 fn is_short(work: &Work) -> bool {
     match work {
         Work::Aggregate { .. } => true,
@@ -228,7 +228,7 @@ fn is_short(work: &Work) -> bool {
     }
 }
 
-/// What the client is told.
+/// Returns what the client is told.
 fn failed(table: &str, error: &TaskError) -> DataFusionError {
     match error {
         // The same words as those of DataFusion's own errors of evaluation: no table, for it is the

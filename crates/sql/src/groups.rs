@@ -13,8 +13,8 @@ use crate::fragment::children;
 use crate::scan::PagesScan;
 use crate::statistics::bounds_of;
 
-/// Whether there are at least so many rows for each group, as far as is known: where nothing is known
-/// of the groups, it is supposed that they are few.
+/// Returns `true` if there are at least so many rows for each group, as far as is known: where nothing is
+/// known of the groups, it is supposed that they are few.
 pub(crate) fn are_few(scan: &PagesScan, by: &[Expr], rows_for_each: u64) -> bool {
     let rows = u128::from(scan.table().rows());
     let groups = by.iter().map(|expr| values(scan.table(), expr));
@@ -23,7 +23,7 @@ pub(crate) fn are_few(scan: &PagesScan, by: &[Expr], rows_for_each: u64) -> bool
     rows < 10_000 || groups.saturating_mul(rows_for_each.into()) <= rows
 }
 
-/// About how many different values an expression has at most, if that can be told.
+/// Returns about how many different values an expression has at most, if that can be told.
 fn values(table: &Table, expr: &Expr) -> Option<u128> {
     match expr {
         Expr::Column(column) => values_of(table, *column),
@@ -54,8 +54,8 @@ fn values_of(table: &Table, column: usize) -> Option<u128> {
     Some(max.abs_diff(min).saturating_add(1))
 }
 
-/// A text of one character as a number: whoever has such texts at both ends is supposed to have no longer
-/// ones between them.
+/// Returns a text of one character as a number: whoever has such texts at both ends is supposed to have
+/// no longer ones between them.
 fn short(text: &[u8]) -> Option<i128> {
     match text {
         [] => Some(0),

@@ -43,7 +43,7 @@ pub enum Format {
 /// How lines of values are written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Csv {
-    /// Whether the first line has the columns' names.
+    /// `true` if the first line has the columns' names.
     pub header: bool,
     /// What is between values.
     pub delimiter: u8,
@@ -114,13 +114,13 @@ pub struct Request {
     pub mode: Mode,
 }
 
-/// Loads files into a table. An error leaves the table as it was. `progress` is told how many rows
-/// were read, batch by batch.
+/// Loads files into a table. An error leaves the table as it was. `progress` is told how many rows were read,
+/// batch by batch.
 ///
 /// # Errors
-/// If a file cannot be read, has other columns than it should, or holds what does not fit; if the table
-/// is there or not against the mode; if the depot does not take it. The text says what, in which file,
-/// and what to do.
+/// Returns an error if a file cannot be read, has other columns than it should, or holds what does not fit;
+/// if the table is there or not against the mode; if the depot does not take it. The text says what, in which
+/// file, and what to do.
 pub fn load(
     depot: &dyn Depot,
     request: &Request,
@@ -181,7 +181,7 @@ async fn loaded(
     target.ok_or("there is no file to load: name one")?.commit()
 }
 
-/// What is said of a value that is not of its column's type, by name and row instead of numbers.
+/// Returns what is said of a value that is not of its column's type, by name and row instead of numbers.
 fn unread_value(what: &str, columns: &Schema, format: &Format) -> Option<String> {
     let (_, rest) = what.split_once("Error while parsing value '")?;
     let (value, rest) = rest.split_once("' as type '")?;
@@ -252,7 +252,7 @@ fn context() -> SessionContext {
     SessionContext::new_with_config(config)
 }
 
-/// The columns that the table, or somebody, wants; `None` if the files are to say.
+/// Returns the columns that the table, or somebody, wants; `None` if the files are to say.
 async fn wanted(
     context: &SessionContext,
     depot: &dyn Depot,
@@ -277,7 +277,8 @@ async fn wanted(
     Ok(Some(with_pages_types(input.schema().as_arrow())))
 }
 
-/// A file's rows, and the columns in which they are wanted; of a CSV file in these columns, if there are some.
+/// Returns a file's rows, and the columns in which they are wanted; of a CSV file in these columns, if there
+/// are some.
 async fn read(
     context: &SessionContext,
     file: &Path,
@@ -344,7 +345,7 @@ async fn read(
     }
 }
 
-/// The same columns, in which texts may be null until [`with_empty_texts`] makes empty ones of them.
+/// Returns the same columns, in which texts may be null until [`with_empty_texts`] makes empty ones of them.
 fn with_nullable_texts(schema: &Schema) -> Schema {
     let fields = schema.fields().iter().map(|field| {
         let is_text = *field.data_type() == DataType::Utf8;
@@ -357,14 +358,14 @@ fn with_nullable_texts(schema: &Schema) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-/// The same columns as texts, which are cast when nulls are known.
+/// Returns the same columns as texts, which are cast when nulls are known.
 fn as_texts(schema: &Schema) -> Schema {
     let fields = schema.fields().iter();
     let fields = fields.map(|field| Field::new(field.name(), DataType::Utf8, true));
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-/// A batch whose texts are empty where they were null, and null where they are the text for that.
+/// Returns a batch whose texts are empty where they were null, and null where they are the text for that.
 fn with_empty_texts(batch: RecordBatch, null: Option<&str>) -> Result<RecordBatch, String> {
     let columns = batch.columns().iter().map(|column| {
         let Some(texts) = column.as_string_opt::<i32>() else {
@@ -378,7 +379,8 @@ fn with_empty_texts(batch: RecordBatch, null: Option<&str>) -> Result<RecordBatc
     RecordBatch::try_new(batch.schema(), columns).map_err(|error| error.to_string())
 }
 
-/// The columns of a file that are wanted; the others, which may have types that pages do not have, are not read.
+/// Returns the columns of a file that are wanted; the others, which may have types that pages do not have,
+/// are not read.
 fn chosen(read: DataFrame, wanted: &SchemaRef) -> Result<DataFrame, String> {
     let found = read.schema().as_arrow().clone();
     let names = wanted.fields().iter().map(|field| field.name().as_str());
@@ -418,7 +420,7 @@ fn compression(extension: &str) -> FileCompressionType {
     }
 }
 
-/// The columns that are wanted, in the order in which a file names them.
+/// Returns the columns that are wanted, in the order in which a file names them.
 fn in_order_of(named: &Schema, wanted: &SchemaRef) -> Result<SchemaRef, String> {
     let fields = named.fields().iter().map(|field| {
         let found = wanted.field_with_name(field.name()).ok();
@@ -446,7 +448,7 @@ fn other_columns(found: &Schema, wanted: &Schema) -> String {
     )
 }
 
-/// The same columns in types that pages have.
+/// Returns the same columns in types that pages have.
 fn with_pages_types(schema: &Schema) -> SchemaRef {
     let fields = schema.fields().iter().map(|field| {
         let data_type = pages_type(field.data_type());
@@ -472,7 +474,7 @@ fn pages_type(data_type: &DataType) -> DataType {
     }
 }
 
-/// A batch with the table's columns: by their names, in their types.
+/// Returns a batch with the table's columns: by their names, in their types.
 fn fit(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch, String> {
     // A value that does not fit is an error, and no null.
     let strict = CastOptions {
@@ -504,8 +506,8 @@ fn fit(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch, String> {
     RecordBatch::try_new(Arc::clone(target), columns).map_err(|error| error.to_string())
 }
 
-/// The first value that has become another one; the time of day of what has become a date does not count,
-/// and texts are read or refused.
+/// Returns the first value that has become another one; the time of day of what has become a date does not
+/// count, and texts are read or refused.
 fn lost(found: &ArrayRef, fitted: &ArrayRef, strict: &CastOptions<'_>) -> Option<String> {
     let (from, to) = (found.data_type(), fitted.data_type());
     let is_day = *to == DataType::Date32 && from.is_temporal();

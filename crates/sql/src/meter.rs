@@ -26,7 +26,7 @@ impl PageMeter {
         &self.tally
     }
 
-    /// What has become of a scan's pages, of which there are so many.
+    /// Returns what has become of a scan's pages, of which there are so many.
     #[must_use]
     pub fn figures(&self, pages: u64) -> PageFigures {
         PageFigures {
@@ -49,7 +49,8 @@ pub struct PageFigures {
 }
 
 impl PageFigures {
-    /// What part of the pages that were needed the cache had, between 0 and 1; `None` if none was needed.
+    /// Returns what part of the pages that were needed the cache had, between 0 and 1; `None` if none was
+    /// needed.
     #[must_use]
     pub fn hit_rate(&self) -> Option<f64> {
         let needed = self.read + self.cached;
@@ -105,7 +106,8 @@ impl Source for Metered {
     }
 }
 
-/// The pages that have the columns of a fragment, in these rows: as many as are read if none is skipped.
+/// Returns the pages that have the columns of a fragment, in these rows: as many as are read if none is
+/// skipped.
 pub(crate) fn pages_of(table: &Table, fragment: &Fragment, rows: &[Rows]) -> u64 {
     let mut groups: Vec<_> = fragment
         .columns

@@ -18,7 +18,7 @@ use crate::catalogue::Catalogue;
 use crate::fetch::off_runtime;
 use crate::table::PagesTable;
 
-/// The table that a scan reads, if it is one of pages.
+/// Returns the table that a scan reads, if it is one of pages.
 fn pages_of(scan: &TableScan) -> Option<Arc<dyn TableProvider>> {
     let provider = source_as_provider(&scan.source).ok()?;
     provider
@@ -27,11 +27,11 @@ fn pages_of(scan: &TableScan) -> Option<Arc<dyn TableProvider>> {
         .then_some(provider)
 }
 
-/// A statement's plan with all tables as they are now, if it has any that was looked up before the statement
-/// began.
+/// Returns a statement's plan with all tables as they are now, if it has any that was looked up before the
+/// statement began.
 ///
 /// # Errors
-/// If such a table cannot be had any more, or has got other columns.
+/// Returns an error if such a table cannot be had any more, or has got other columns.
 pub(crate) async fn newest(
     plan: LogicalPlan,
     catalogue: &Arc<Catalogue>,

@@ -38,7 +38,7 @@ pub struct StorageNode {
 }
 
 impl StorageNode {
-    /// A node, which is called by its address.
+    /// Returns a node, which is called by its address.
     #[must_use]
     pub fn new(options: FarOptions) -> StorageNode {
         StorageNode {
@@ -74,7 +74,7 @@ impl StorageNode {
     }
 }
 
-/// What a node tells, in seconds; `None` if it has not measured it.
+/// Returns what a node tells, in seconds; `None` if it has not measured it.
 fn seconds(picoseconds: u64) -> Option<f64> {
     (picoseconds > 0).then_some(picoseconds as f64 * 1e-12)
 }

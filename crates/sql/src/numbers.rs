@@ -470,7 +470,7 @@ struct Digits {
     precision: i16,
     /// Not negative.
     scale: i16,
-    /// Whether the values take 256 bits.
+    /// `true` if the values take 256 bits.
     wide: bool,
 }
 

@@ -45,14 +45,14 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// The pages that the scan has read so far.
+    /// Returns the pages that the scan has read so far.
     #[must_use]
     pub fn meter(&self) -> &Arc<PageMeter> {
         &self.meter
     }
 
-    /// The places where a partition's task may run, the first choice first. Partitions are spread over
-    /// replicas.
+    /// Returns the places where a partition's task may run, the first choice first. Partitions are
+    /// spread over replicas.
     pub(crate) fn candidates(&self, partition: usize) -> Vec<Candidate> {
         let mut candidates = self.candidates.to_vec();
         let first = partition % candidates.len().max(1);
@@ -201,7 +201,7 @@ struct Known {
     basis: Basis,
 }
 
-/// What the scan's replicas cost, of several nodes the quickest.
+/// Returns what the scan's replicas cost, of several nodes the quickest.
 fn known(scan: &PagesScan, fragment: &Fragment, rows: &[Rows]) -> Result<Known, TaskError> {
     let threads = scan.partitions().len() as f64;
     let (mut own, mut there) = (None::<(f64, Measured)>, None::<(Side, Link, Measured, f64)>);
@@ -267,7 +267,7 @@ fn known(scan: &PagesScan, fragment: &Fragment, rows: &[Rows]) -> Result<Known, 
     })
 }
 
-/// Some of a scan's pages, spread evenly over it.
+/// Returns some of a scan's pages, spread evenly over it.
 fn sampled(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Address>, TaskError> {
     let rows = operators::scan::prune(table, fragment, rows)?;
     let pages = operators::scan::pages(table, fragment, &rows)?;

@@ -38,7 +38,7 @@ const MOST_FIRST_ROWS: usize = 65_536;
 /// DataFusion's rules with ours among them.
 ///
 /// # Panics
-/// If DataFusion's rules are not those that these are made for, which its version pins.
+/// Panics if DataFusion's rules are not those that these are made for, which its version pins.
 #[must_use]
 pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
@@ -107,7 +107,7 @@ fn push_aggregate(plan: &AggregateExec, options: &KumikiOptions) -> Option<Pages
     pushed.is_possible().then_some(pushed)
 }
 
-/// The scan below projections, and what translates expressions over them.
+/// Returns the scan below projections, and what translates expressions over them.
 fn below(plan: &Arc<dyn ExecutionPlan>) -> Option<(&PagesScan, Translator)> {
     if let Some(scan) = plan.downcast_ref::<PagesScan>() {
         return Some((scan, scan.translator()?));
@@ -120,7 +120,7 @@ fn below(plan: &Arc<dyn ExecutionPlan>) -> Option<(&PagesScan, Translator)> {
     Some((scan, translator))
 }
 
-/// An aggregate of ours that has the same states; `None` for all others.
+/// Returns an aggregate of ours that has the same states; `None` for all others.
 fn aggregate(
     aggregate: &AggregateFunctionExpr,
     filter: Option<&Arc<dyn PhysicalExpr>>,
@@ -155,7 +155,7 @@ fn aggregate(
     })
 }
 
-/// Whether each row counts: `count(*)` is `count(1)`.
+/// Returns `true` if each row counts: `count(*)` is `count(1)`.
 fn is_constant(expr: &Arc<dyn PhysicalExpr>) -> bool {
     let literal = expr.downcast_ref::<Literal>();
     literal.is_some_and(|literal| !literal.value().is_null())

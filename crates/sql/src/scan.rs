@@ -58,7 +58,7 @@ pub struct PagesScan {
     filter: Option<Expr>,
     work: Work,
     partitions: Arc<Vec<Vec<Rows>>>,
-    /// Whether anything but the choice of columns moves in.
+    /// `true` if anything but the choice of columns moves in.
     push_down: bool,
     /// Where it runs, once that is decided.
     placed: Option<Placed>,
@@ -68,10 +68,11 @@ pub struct PagesScan {
 }
 
 impl PagesScan {
-    /// Yields columns of a table, in at most so many partitions; what stands above moves in if that is wanted.
+    /// Yields columns of a table, in at most so many partitions; what stands above moves in if that is
+    /// wanted.
     ///
     /// # Errors
-    /// If there is no such column.
+    /// Returns an error if there is no such column.
     pub fn new(
         replicated: Arc<Replicated>,
         columns: &[usize],
@@ -100,43 +101,43 @@ impl PagesScan {
         })
     }
 
-    /// The table.
+    /// Returns the table.
     #[must_use]
     pub fn table(&self) -> &Arc<Table> {
         &self.replicated.table
     }
 
-    /// The table, and who has it.
+    /// Returns the table, and who has it.
     #[must_use]
     pub fn replicated(&self) -> &Arc<Replicated> {
         &self.replicated
     }
 
-    /// Which rows pass, over the table's columns.
+    /// Returns which rows pass, over the table's columns.
     #[must_use]
     pub fn filter(&self) -> Option<&Expr> {
         self.filter.as_ref()
     }
 
-    /// What is done with them, over the table's columns.
+    /// Returns what is done with them, over the table's columns.
     #[must_use]
     pub fn work(&self) -> &Work {
         &self.work
     }
 
-    /// The rows of each partition.
+    /// Returns the rows of each partition.
     #[must_use]
     pub fn partitions(&self) -> &[Vec<Rows>] {
         &self.partitions
     }
 
-    /// Where it runs, once that is decided.
+    /// Returns where it runs, once that is decided.
     #[must_use]
     pub fn placed(&self) -> Option<&Placed> {
         self.placed.as_ref()
     }
 
-    /// The pages that it reads if it skips none.
+    /// Returns the pages that it reads if it skips none.
     #[must_use]
     pub fn pages(&self) -> u64 {
         let fragment = self.fragment();
@@ -146,7 +147,7 @@ impl PagesScan {
             .sum()
     }
 
-    /// What has become of its pages so far; `None` if it was not placed, or if its operators run
+    /// Returns what has become of its pages so far; `None` if it was not placed, or if its operators run
     /// elsewhere.
     #[must_use]
     pub fn figures(&self) -> Option<PageFigures> {
@@ -155,19 +156,19 @@ impl PagesScan {
         counted.then(|| placed.meter().figures(self.pages()))
     }
 
-    /// What runs beside the data.
+    /// Returns what runs beside the data.
     #[must_use]
     pub fn fragment(&self) -> Fragment {
         fragment(self.filter.as_ref(), &self.work, self.schema())
     }
 
-    /// Whether the executor has what the fragment asks for.
+    /// Returns `true` if the executor has what the fragment asks for.
     #[must_use]
     pub fn is_possible(&self) -> bool {
         self.fragment().check(&self.table().schema).is_ok()
     }
 
-    /// What each column of the output is, as long as rows come out without order and limit.
+    /// Returns what each column of the output is, as long as rows come out without order and limit.
     #[must_use]
     pub fn plain_columns(&self) -> Option<&[Expr]> {
         match &self.work {
@@ -180,7 +181,7 @@ impl PagesScan {
         }
     }
 
-    /// What translates expressions over the output; `None` if nothing can be added to the work.
+    /// Returns what translates expressions over the output; `None` if nothing can be added to the work.
     #[must_use]
     pub fn translator(&self) -> Option<Translator> {
         if !self.push_down {
@@ -194,7 +195,7 @@ impl PagesScan {
         ))
     }
 
-    /// The same rows, from where they have been placed.
+    /// Returns the same rows, from where they have been placed.
     #[must_use]
     pub fn placed_at(&self, placed: Placed) -> PagesScan {
         PagesScan {
@@ -217,8 +218,8 @@ impl PagesScan {
         }
     }
 
-    /// The first rows by an order in the place of all, in each partition; `None` if there is an
-    /// order or a limit already.
+    /// Returns the first rows by an order in the place of all, in each partition; `None` if there is an order
+    /// or a limit already.
     #[must_use]
     pub fn first_by(&self, order: Vec<SortKey>, limit: u64) -> Option<PagesScan> {
         let project = self.plain_columns()?.to_vec();
@@ -232,7 +233,7 @@ impl PagesScan {
         })
     }
 
-    /// The same with figures of its own.
+    /// Returns the same with figures of its own.
     fn renewed(&self) -> PagesScan {
         PagesScan {
             metrics: ExecutionPlanMetricsSet::new(),
@@ -240,8 +241,8 @@ impl PagesScan {
         }
     }
 
-    /// The same with one more condition, of those that are left out where all of them together are more
-    /// than the executor takes.
+    /// Returns the same with one more condition, of those that are left out where all of them together are
+    /// more than the executor takes.
     fn and(&self, condition: Expr) -> Option<PagesScan> {
         let before = self.filter.as_ref().map(display::conditions);
         let before = before.unwrap_or_default().into_iter().cloned();
@@ -268,7 +269,7 @@ impl PagesScan {
     }
 }
 
-/// A figure for `EXPLAIN ANALYZE`.
+/// Returns a figure for `EXPLAIN ANALYZE`.
 fn figure(name: &'static str, value: u64) -> Arc<Metric> {
     let count = Count::new();
     count.add(usize::try_from(value).unwrap_or(usize::MAX));
@@ -483,7 +484,7 @@ impl ExecutionPlan for PagesScan {
     }
 }
 
-/// An expression that wants all of some conditions, in their order. It is no deeper than it must be.
+/// Returns an expression that wants all of some conditions, in their order. It is no deeper than it must be.
 fn all_of(mut conditions: Vec<Expr>) -> Option<Expr> {
     if conditions.len() < 2 {
         return conditions.pop();

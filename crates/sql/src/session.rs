@@ -61,12 +61,12 @@ pub(crate) const TOO_COMPLEX: &str = "the statement has more than 1000 operators
 pub(crate) const NOT_OWN: &str = "concerns the whole server, whose options say what it is: clients may set kumiki.*, \
                                   datafusion.explain.* and the time zone";
 
-/// Threads for those who ask: they read statements, plan, and write results, while queries compute on
-/// threads of their own. So many of them, or as many as there are processors. Their stacks are large enough
-/// for whatever statement a session takes.
+/// Threads for those who ask: they read statements, plan, and write results, while queries compute on threads
+/// of their own. So many of them, or as many as there are processors. Their stacks are large enough for
+/// whatever statement a session takes.
 ///
 /// # Errors
-/// As the system says.
+/// Returns the errors of the system says.
 pub fn runtime(threads: Option<NonZeroUsize>) -> std::io::Result<Runtime> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = threads {
@@ -122,7 +122,7 @@ pub struct Settings {
     pub at_once: NonZeroUsize,
     /// What is wanted of the placement.
     pub placement: Placement,
-    /// Whether work is pushed to the data.
+    /// `true` if work is pushed to the data.
     pub push_down: bool,
     /// Bytes that sorts, joins and aggregates may take, all together; beyond, they use temporary files or fail.
     /// `None`: no bound.
@@ -160,7 +160,7 @@ impl Shared {
     /// Sessions over a catalogue.
     ///
     /// # Errors
-    /// If there is no place for temporary files, or there are no threads.
+    /// Returns an error if there is no place for temporary files, or there are no threads.
     pub fn new(catalogue: Catalogue, settings: Settings) -> Result<Shared> {
         let threads = settings.partitions.saturating_mul(settings.at_once);
         let workers = Workers::new(threads.get())?;
@@ -177,16 +177,16 @@ impl Shared {
         })
     }
 
-    /// The tables.
+    /// Returns the tables.
     #[must_use]
     pub fn catalogue(&self) -> &Arc<Catalogue> {
         &self.catalogue
     }
 
-    /// A new session.
+    /// Returns a new session.
     ///
     /// # Errors
-    /// If DataFusion refuses it.
+    /// Returns an error if DataFusion refuses it.
     pub fn session(&self) -> Result<Session> {
         let options = KumikiOptions {
             placement: self.settings.placement.to_string(),
@@ -251,7 +251,7 @@ pub(crate) struct Held(
     #[expect(dead_code, reason = "it is kept, and dropped")] Box<dyn Any + Send + Sync>,
 );
 
-/// A context whose query keeps something.
+/// Returns a context whose query keeps something.
 pub(crate) fn holding(context: TaskContext, held: impl Send + Sync + 'static) -> Arc<TaskContext> {
     let config = context.session_config().clone();
     let config = config.with_extension(Arc::new(Held(Box::new(held))));
@@ -279,7 +279,8 @@ impl Session {
     /// Plans one statement.
     ///
     /// # Errors
-    /// If it makes no sense, names what does not exist, or is not allowed; the text says what.
+    /// Returns an error if it makes no sense, names what does not exist, or is not allowed; the text says
+    /// what.
     pub async fn plan(&self, sql: &str) -> Result<DataFrame> {
         let plan = self.logical(sql).await?;
         self.begin(plan).await
@@ -289,7 +290,7 @@ impl Session {
     /// what is to be run comes back.
     ///
     /// # Errors
-    /// As [`Session::plan`].
+    /// Returns the errors of [`Session::plan`].
     pub async fn begin(&self, plan: LogicalPlan) -> Result<DataFrame> {
         let begun = Instant::now();
         let is_prepared = matches!(plan, LogicalPlan::Statement(Statement::Execute(_)));
@@ -314,7 +315,7 @@ impl Session {
     /// Plans one statement and does nothing of it, not even what sets something.
     ///
     /// # Errors
-    /// As [`Session::plan`].
+    /// Returns the errors of [`Session::plan`].
     pub async fn logical(&self, sql: &str) -> Result<LogicalPlan> {
         if operators(sql) > MOST_OPERATORS {
             return plan_err!("{TOO_COMPLEX}");
@@ -329,8 +330,8 @@ impl Session {
         self.planned(statement, begun).await
     }
 
-    /// What shows or resets a setting of ours, if a statement asks for that: DataFusion does so with its own
-    /// alone.
+    /// Returns what shows or resets a setting of ours, if a statement asks for that: DataFusion does so with
+    /// its own alone.
     fn ours(&self, sql: &str) -> Option<String> {
         // More words than two are another statement, and there may be very many.
         let words = sql.split_whitespace().take(3);
@@ -410,7 +411,8 @@ impl Session {
         let _ = self.context.execute_logical_plan(plan).await;
     }
 
-    /// The plan, of which it is certain that the session may execute it, over the tables as they are now.
+    /// Returns the plan, of which it is certain that the session may execute it, over the tables as they are
+    /// now.
     async fn verified(&self, plan: LogicalPlan, begun: Instant) -> Result<LogicalPlan> {
         self.permitted().verify_plan(&plan).map_err(refused)?;
         if let Some(name) = setting(&plan)
@@ -439,7 +441,7 @@ impl Session {
     /// as long as its `patience` is, where it has one.
     ///
     /// # Errors
-    /// If an operator cannot begin, or a constant is too long for it.
+    /// Returns an error if an operator cannot begin, or a constant is too long for it.
     pub fn run(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -479,7 +481,7 @@ impl Session {
         Ok(builder.build())
     }
 
-    /// What its statements may do.
+    /// Returns what its statements may do.
     #[must_use]
     pub fn permitted(&self) -> SQLOptions {
         let all = self.rights == Rights::All;
@@ -490,7 +492,7 @@ impl Session {
     }
 }
 
-/// What a statement sets or resets, if it does that.
+/// Returns what a statement sets or resets, if it does that.
 fn setting(plan: &LogicalPlan) -> Option<&str> {
     match plan {
         LogicalPlan::Statement(Statement::SetVariable(set)) => Some(&set.variable),
@@ -500,7 +502,7 @@ fn setting(plan: &LogicalPlan) -> Option<&str> {
     }
 }
 
-/// The settings that concern a session alone, in an order that is always the same.
+/// Returns the settings that concern a session alone, in an order that is always the same.
 fn settings(context: &SessionContext) -> Vec<ConfigEntry> {
     let state = context.state();
     let options = state.config_options();
@@ -516,7 +518,7 @@ fn settings(context: &SessionContext) -> Vec<ConfigEntry> {
     own
 }
 
-/// The table that a statement changes, if it does that.
+/// Returns the table that a statement changes, if it does that.
 fn changed(plan: &LogicalPlan) -> Option<&TableReference> {
     match plan {
         LogicalPlan::Dml(change) => Some(&change.table_name),
@@ -525,8 +527,9 @@ fn changed(plan: &LogicalPlan) -> Option<&TableReference> {
     }
 }
 
-/// Whether a setting concerns its session alone: how plans are shown, the time zone, where fragments run.
-/// Others say how much memory and how many threads a query takes, or where its temporary files lie.
+/// Returns `true` if a setting concerns its session alone: how plans are shown, the time zone, where
+/// fragments run. Others say how much memory and how many threads a query takes, or where its temporary files
+/// lie.
 fn is_own(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let prefixes = ["kumiki.", "datafusion.explain."];

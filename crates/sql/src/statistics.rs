@@ -10,7 +10,7 @@ use pages::{Bounds, Range, Table};
 
 use crate::scalar::of_integer;
 
-/// What is known of a whole table.
+/// Returns what is known of a whole table.
 pub(crate) fn of_table(table: &Table) -> Statistics {
     let columns = 0..table.schema.fields().len();
     let columns: Vec<_> = columns.map(|column| of_column(table, column)).collect();
@@ -22,7 +22,7 @@ pub(crate) fn of_table(table: &Table) -> Statistics {
     }
 }
 
-/// The same after at most so many rows of each partition.
+/// Returns the same after at most so many rows of each partition.
 pub(crate) fn limited(statistics: &Statistics, limit: Option<usize>) -> Statistics {
     let mut limited = statistics.clone().to_inexact();
     if let (Some(limit), Some(rows)) = (limit, statistics.num_rows.get_value()) {
@@ -52,7 +52,7 @@ fn of_column(table: &Table, column: usize) -> ColumnStatistics {
     }
 }
 
-/// What is known of a column's values, page by page.
+/// Returns what is known of a column's values, page by page.
 pub(crate) fn bounds_of(table: &Table, column: usize) -> impl Iterator<Item = &Bounds> {
     let (group, place) = table.group_of(column);
     let pages = table.segments.iter().flat_map(move |s| &s.groups[group]);

@@ -12,7 +12,7 @@ const WORTH_A_PARTITION: u64 = 16_384;
 /// Strips for each partition, unless they would become too short.
 const STRIPS: u64 = 8;
 
-/// The rows of each of at most so many partitions; at least one partition.
+/// Returns the rows of each of at most so many partitions; at least one partition.
 pub(crate) fn strips(table: &Table, column: Option<usize>, partitions: usize) -> Vec<Vec<Rows>> {
     let rows = table.rows();
     let most = usize::try_from(rows / WORTH_A_PARTITION).unwrap_or(usize::MAX);

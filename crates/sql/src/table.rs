@@ -28,7 +28,7 @@ pub struct PagesTable {
 }
 
 impl PagesTable {
-    /// The table as a query sees it, looked up just now.
+    /// Returns the table as a query sees it, looked up just now.
     #[must_use]
     pub fn new(replicated: Replicated) -> PagesTable {
         PagesTable {
@@ -37,7 +37,7 @@ impl PagesTable {
         }
     }
 
-    /// The version, and who has it.
+    /// Returns the version, and who has it.
     #[must_use]
     pub fn replicated(&self) -> &Replicated {
         &self.replicated
@@ -85,7 +85,7 @@ pub struct PagesSchema {
 }
 
 impl PagesSchema {
-    /// The tables of a catalogue, for one session.
+    /// Returns the tables of a catalogue, for one session.
     #[must_use]
     pub fn new(catalogue: Arc<Catalogue>) -> PagesSchema {
         PagesSchema {

@@ -57,7 +57,7 @@ impl Translator {
     /// For expressions over an output whose columns are these expressions over a table's columns.
     ///
     /// # Panics
-    /// If there are not as many expressions as columns of the output.
+    /// Panics if there are not as many expressions as columns of the output.
     #[must_use]
     pub fn new(table: &Schema, output: SchemaRef, columns: Vec<Expr>) -> Translator {
         assert_eq!(output.fields().len(), columns.len(), "one for each column");
@@ -69,14 +69,14 @@ impl Translator {
         }
     }
 
-    /// The same over the table's columns; `None` if there is no translation.
+    /// Returns the same over the table's columns; `None` if there is no translation.
     #[must_use]
     pub fn translate(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
         let translated = self.node(expr)?;
         (nodes(&translated) <= MOST_NODES).then_some(translated)
     }
 
-    /// What these give; `None` if one of them has no translation.
+    /// Returns what these give; `None` if one of them has no translation.
     #[must_use]
     pub fn translate_all<'a>(
         &self,
@@ -85,8 +85,8 @@ impl Translator {
         exprs.into_iter().map(|expr| self.translate(expr)).collect()
     }
 
-    /// A node with what is below it. That the types agree is checked at each, so that no operand
-    /// is taken for something else.
+    /// Returns a node with what is below it. That the types agree is checked at each, so that no operand is
+    /// taken for something else.
     fn node(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
         let translated = self.untyped(expr)?;
         let wanted = expr.data_type(&self.output).ok()?;
@@ -274,8 +274,8 @@ fn canonical_of(expr: &Arc<dyn PhysicalExpr>) -> Option<&Arc<dyn PhysicalExpr>> 
     }
 }
 
-/// Whether a cast means the same on both sides: numbers that are made wider or narrower with an error
-/// where they do not fit. Casts from and to texts, times and booleans stay with DataFusion.
+/// Returns `true` if a cast means the same on both sides: numbers that are made wider or narrower with an
+/// error where they do not fit. Casts from and to texts, times and booleans stay with DataFusion.
 fn casts_alike(from: &DataType, to: &DataType) -> bool {
     use DataType::{Decimal128, Float32, Float64};
     let integer = DataType::is_integer;
@@ -306,13 +306,13 @@ fn operator(operator: DfOperator) -> Option<Operator> {
     })
 }
 
-/// A literal's text.
+/// Returns a literal's text.
 fn text(expr: &Arc<dyn PhysicalExpr>) -> Option<String> {
     let literal = expr.downcast_ref::<Literal>()?;
     literal.value().try_as_str()?.map(str::to_owned)
 }
 
-/// A literal's number.
+/// Returns a literal's number.
 fn integer(expr: &Arc<dyn PhysicalExpr>) -> Option<i64> {
     match scalar(expr.downcast_ref::<Literal>()?.value())?.value {
         Value::Int(number) => i64::try_from(number).ok(),
@@ -320,7 +320,7 @@ fn integer(expr: &Arc<dyn PhysicalExpr>) -> Option<i64> {
     }
 }
 
-/// How many nodes an expression has.
+/// Returns how many nodes an expression has.
 fn nodes(expr: &Expr) -> usize {
     let list = match expr {
         Expr::InList { list, .. } => list.len(),

@@ -12,7 +12,7 @@ use pages::{Address, Groups, Layout, Memory, Page, PageSize, Shape, Table, block
 
 const ROUNDS: usize = 5;
 
-/// The fastest of some runs, and what the last of them came to.
+/// Returns the fastest of some runs, and what the last of them came to.
 fn best<T>(mut run: impl FnMut() -> T) -> (Duration, T) {
     let mut timed = || {
         let begun = Instant::now();

@@ -54,7 +54,7 @@ impl Readers {
         &self.options
     }
 
-    /// How many pages of so many bytes a stream reads before they are taken.
+    /// Returns how many pages of so many bytes a stream reads before they are taken.
     pub(super) fn ahead(&self, unit: usize) -> usize {
         match self.way {
             // Whoever waits for each read gains nothing by being ahead.
@@ -63,7 +63,7 @@ impl Readers {
         }
     }
 
-    /// A reader, prepared for pages of so many bytes.
+    /// Returns a reader, prepared for pages of so many bytes.
     pub(super) fn take(&self, unit: usize) -> io::Result<Reader> {
         let idle = self.idle.lock().pop();
         let mut reader = match idle {
@@ -241,7 +241,7 @@ impl Reader {
 }
 
 impl Memory {
-    /// A slot of the reader's own; none if reads have all of them.
+    /// Returns a slot of the reader's own; none if reads have all of them.
     fn spare(&mut self, unit: usize) -> io::Result<Option<PoolBuf>> {
         if self.spare.is_none() {
             self.spare = Some(Pool::new(SPARE, unit)?);

@@ -78,7 +78,7 @@ impl Clerk {
         self.order(Order::LetGo(opened));
     }
 
-    /// Whether the thread will get it. What it does not get is dropped.
+    /// Returns `true` if the thread will get it. What it does not get is dropped.
     fn order(&self, order: Order) -> bool {
         let orders = self.orders.lock();
         orders

@@ -203,7 +203,7 @@ impl Desk {
         Ok(())
     }
 
-    /// How long the poll may sleep.
+    /// Returns how long the poll may sleep.
     fn timeout(&mut self) -> Option<Duration> {
         // Who waits for room or for buffers goes on when a read is over, and who waits for its link when
         // that has drained: neither is a reason to stay awake.

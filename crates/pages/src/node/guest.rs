@@ -76,7 +76,7 @@ impl Overflow {
         self.messages.push_back(message);
     }
 
-    /// The message whose turn it is.
+    /// Returns the message whose turn it is.
     pub(super) fn first(&self) -> Option<&[u8]> {
         self.messages.front().map(Vec::as_slice)
     }
@@ -125,7 +125,7 @@ impl Guest {
         self.queue.len() + self.under_way
     }
 
-    /// Whether something is under way of which it waits to hear.
+    /// Returns `true` if something is under way of which it waits to hear.
     pub(super) fn waits(&self) -> bool {
         !self.tasks.is_empty() || !self.requests.is_empty()
     }
@@ -135,7 +135,7 @@ impl Guest {
         self.tasks.remove(&request).is_some_and(|task| !task.failed)
     }
 
-    /// Bytes of all windows.
+    /// Returns the number of bytes of all windows.
     pub(super) fn window_bytes(&self) -> usize {
         self.windows.values().map(Far::len).sum()
     }

@@ -37,7 +37,7 @@ unsafe impl disk::reads::Memory for Whole {
 /// Puts a page where its reader wants it.
 ///
 /// # Panics
-/// If the place is not as long as the page.
+/// Panics if the place is not as long as the page.
 pub(super) fn put(place: &Place, page: &[u8]) {
     let memory = place.memory();
     assert_eq!(memory.len(), page.len(), "a place for one page");

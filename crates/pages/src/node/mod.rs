@@ -211,13 +211,13 @@ impl Node {
         }
     }
 
-    /// Where it listens.
+    /// Returns where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it has done.
+    /// Returns what it has done.
     #[must_use]
     pub fn figures(&self) -> &Figures {
         &self.shared.figures

@@ -17,7 +17,7 @@ use crate::tables;
 
 /// Where a node finds what readers ask for.
 pub trait Shelf: Send + Sync {
-    /// Which tables there are, in the form of [`Listed`](crate::remote::Listed).
+    /// Returns which tables there are, in the form of [`Listed`](crate::remote::Listed).
     ///
     /// # Errors
     /// A text that says why that is not known.
@@ -72,7 +72,7 @@ pub trait Loading: Send {
     /// [`Table::encode`] gives it.
     ///
     /// # Errors
-    /// What is wrong. But for [`Outcome::Doubtful`] the table is as it was.
+    /// Returns what is wrong. But for [`Outcome::Doubtful`] the table is as it was.
     fn commit(self: Box<Self>) -> Result<Vec<u8>, Outcome>;
 }
 
@@ -120,7 +120,7 @@ impl Extent {
         is_there.then(|| ((page % files) as usize, page / files * unit as u64))
     }
 
-    /// A page that lies in memory.
+    /// Returns a page that lies in memory.
     #[must_use]
     pub fn in_memory(&self, page: u32, unit: usize) -> Option<Bytes> {
         let memory = self.memory.as_ref()?;

@@ -38,7 +38,7 @@ pub trait Worker: Send + Sync {
     /// Why the task has no end.
     fn run(&self, table: &Arc<Opened>, task: &[u8], out: &mut dyn Output) -> Result<(), Outcome>;
 
-    /// What tasks have taken lately, for readers who choose where to run theirs.
+    /// Returns what tasks have taken lately, for readers who choose where to run theirs.
     fn times(&self) -> WorkTimes {
         WorkTimes::default()
     }
@@ -287,7 +287,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// What tasks have taken lately.
+    /// Returns what tasks have taken lately.
     pub(super) fn times(&self) -> WorkTimes {
         self.worker.times()
     }
@@ -376,7 +376,7 @@ impl Tasks {
     }
 }
 
-/// What must not be taken for the end of a task that was cancelled.
+/// Returns what must not be taken for the end of a task that was cancelled.
 fn before_its_time(control: &Control) -> News {
     News::Failed(match control.untaken.load(Ordering::Acquire) {
         true => Outcome::Untaken(format!(

@@ -38,7 +38,7 @@ pub struct Newest {
 }
 
 impl Newest {
-    /// That of a table.
+    /// Returns that of a table.
     #[must_use]
     pub fn of(table: &Table) -> Newest {
         Newest {
@@ -70,7 +70,7 @@ impl Newest {
 }
 
 impl Listed {
-    /// A list as bytes.
+    /// Returns a list as bytes.
     #[must_use]
     pub fn encode(all: &[Listed]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -86,7 +86,7 @@ impl Listed {
         out
     }
 
-    /// A list from bytes.
+    /// Returns a list from bytes.
     ///
     /// # Errors
     /// They are none.

@@ -85,7 +85,7 @@ struct Opened {
 }
 
 impl Far {
-    /// A node that is not connected to yet.
+    /// Returns a node that is not connected to yet.
     #[must_use]
     pub fn new(options: FarOptions) -> Far {
         Far {
@@ -98,20 +98,21 @@ impl Far {
         }
     }
 
-    /// Seconds that a page of this size takes to come, with as many under way as readers had; `None` before
-    /// enough have come.
+    /// Returns the seconds that a page of this size takes to come, with as many under way as readers had;
+    /// `None` before enough have come.
     #[must_use]
     pub fn page_s(&self, size: PageSize) -> Option<f64> {
         self.inner.pace.page_s(size)
     }
 
-    /// Seconds for a byte of pages; `None` before enough have come.
+    /// Returns the seconds for a byte of pages; `None` before enough have come.
     #[must_use]
     pub fn byte_s(&self) -> Option<f64> {
         self.inner.pace.byte_s()
     }
 
-    /// The same node, with the same sessions and the same cache, for somebody whose pages are counted.
+    /// Returns the same node, with the same sessions and the same cache, for somebody whose pages are
+    /// counted.
     #[must_use]
     pub fn tallied(&self, tally: &Arc<Tally>) -> Far {
         Far {
@@ -126,7 +127,7 @@ impl Far {
         &self.inner.options
     }
 
-    /// Which tables there are.
+    /// Returns which tables there are.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -142,7 +143,7 @@ impl Far {
         self.with_session(Session::condition)
     }
 
-    /// The newest version of a table.
+    /// Returns the newest version of a table.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -175,7 +176,7 @@ impl Far {
 }
 
 impl Inner {
-    /// An idle session that works, or a new one.
+    /// Returns an idle session that works, or a new one.
     fn take(&self) -> Result<Held, SessionError> {
         loop {
             let idle = self.idle.lock().pop();
@@ -247,7 +248,7 @@ impl Held {
         Ok(opened)
     }
 
-    /// What tells a page that this user has asked for.
+    /// Returns what tells a page that this user has asked for.
     fn token(&self, place: usize) -> u64 {
         u64::from(self.users) << 32 | place as u64
     }

@@ -157,7 +157,7 @@ impl FarLoad {
     /// As [`FarLoad::begin`], with names for the new version that are not the node's to choose.
     ///
     /// # Errors
-    /// Those of [`FarLoad::begin`].
+    /// Returns the errors of [`FarLoad::begin`].
     pub fn begin_as(
         mut session: Session,
         name: &str,
@@ -185,13 +185,13 @@ impl FarLoad {
         })
     }
 
-    /// Where the node is.
+    /// Returns where the node is.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.session.address()
     }
 
-    /// Rows so far.
+    /// Returns the number of rows so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
@@ -229,7 +229,7 @@ impl FarLoad {
     /// Asks the node to make the rows durable, and no part of the table yet.
     ///
     /// # Errors
-    /// As [`FarLoad::push`].
+    /// Returns the errors of [`FarLoad::push`].
     pub fn begin_to_prepare(&mut self) -> Result<(), SessionError> {
         while !self.unanswered.is_empty() {
             self.hear_one()?;
@@ -242,7 +242,7 @@ impl FarLoad {
     /// Waits until they are.
     ///
     /// # Errors
-    /// As [`FarLoad::push`].
+    /// Returns the errors of [`FarLoad::push`].
     pub fn prepare(&mut self) -> Result<(), SessionError> {
         if self.prepared.is_none() {
             self.begin_to_prepare()?;
@@ -256,8 +256,8 @@ impl FarLoad {
     /// Makes the rows part of the table, durably and all at once; returns the table's new version.
     ///
     /// # Errors
-    /// As [`FarLoad::push`]. With [`SessionError::Doubtful`] nobody knows whether the rows are there, but
-    /// all of them are or none; with any other one they are not.
+    /// Returns the errors of [`FarLoad::push`]. With [`SessionError::Doubtful`] nobody knows whether the rows
+    /// are there, but all of them are or none; with any other one they are not.
     pub fn commit(mut self) -> Result<Arc<Table>, SessionError> {
         while !self.unanswered.is_empty() {
             self.hear_one()?;
@@ -276,7 +276,7 @@ pub(crate) struct Block {
     rows: u64,
 }
 
-/// A batch as blocks that are short enough to be messages.
+/// Returns a batch as blocks that are short enough to be messages.
 pub(crate) fn blocks(batch: &RecordBatch) -> Result<Vec<Block>, SessionError> {
     let mut blocks = Vec::new();
     // What is to be encoded yet, the first rows at the end.

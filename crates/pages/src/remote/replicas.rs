@@ -82,7 +82,7 @@ impl Replicas {
         Replicas { nodes }
     }
 
-    /// What each node has of a table.
+    /// Returns what each node has of a table.
     fn versions(&self, name: &str) -> Result<Vec<Option<Arc<Table>>>, DepotError> {
         let asked = self.nodes.iter().map(|node| {
             let table = Depot::table(node, name);
@@ -91,7 +91,7 @@ impl Replicas {
         asked.collect()
     }
 
-    /// What each node has of a table that is to be replaced: one that is damaged is nothing.
+    /// Returns what each node has of a table that is to be replaced: one that is damaged is nothing.
     fn replaceable(&self, name: &str) -> Result<Vec<Option<Arc<Table>>>, DepotError> {
         let asked = self.nodes.iter().map(|node| {
             let table = || match node.damaged()?.iter().any(|(damaged, _)| damaged == name) {
@@ -103,7 +103,7 @@ impl Replicas {
         asked.collect()
     }
 
-    /// The version that all nodes have; `None` if none has one.
+    /// Returns the version that all nodes have; `None` if none has one.
     fn common(&self, name: &str) -> Result<Option<Arc<Table>>, DepotError> {
         let versions = self.versions(name)?;
         let first = &versions[0];
@@ -135,7 +135,7 @@ impl Replicas {
         )))
     }
 
-    /// The names of the version that comes next.
+    /// Returns the names of the version that comes next.
     fn identity(&self, name: &str, mode: Mode) -> Result<Identity, DepotError> {
         let segment = SegmentId::new();
         if mode == Mode::Append {
@@ -170,7 +170,7 @@ impl Replicas {
     }
 }
 
-/// Whether two nodes have the same version.
+/// Returns `true` if two nodes have the same version.
 fn same(one: &Table, other: &Table) -> bool {
     let segments = |table: &Table| -> Vec<_> {
         let segments = table.segments.iter();
@@ -192,7 +192,7 @@ fn of(node: &str, why: &impl Display) -> DepotError {
 }
 
 impl Depot for Replicas {
-    /// Those that any of the nodes has, each in the newest version that any has.
+    /// Returns those that any of the nodes has, each in the newest version that any has.
     fn list(&self) -> Result<Vec<Arc<Table>>, DepotError> {
         let mut all: Vec<Arc<Table>> = Vec::new();
         for node in &self.nodes {

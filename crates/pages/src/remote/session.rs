@@ -161,7 +161,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Where the node is.
+    /// Returns where the node is.
     #[must_use]
     pub fn address(&self) -> std::net::SocketAddr {
         self.options.address
@@ -173,7 +173,7 @@ impl Session {
         self.fabric.transport_of(self.link)
     }
 
-    /// Which tables there are.
+    /// Returns which tables there are.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -240,7 +240,7 @@ impl Session {
         })
     }
 
-    /// How many more pages of what is open may be asked for now.
+    /// Returns how many more pages of what is open may be asked for now.
     #[must_use]
     pub fn room(&self, open: &Open) -> usize {
         let room = self.options.depth - self.pending.len().min(self.options.depth);
@@ -250,7 +250,7 @@ impl Session {
         }
     }
 
-    /// How many pages are asked for and have not come.
+    /// Returns how many pages are asked for and have not come.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.pending.len()
@@ -311,7 +311,7 @@ impl Session {
         }
     }
 
-    /// The next page that has come, or will not.
+    /// Returns the next page that has come, or will not.
     pub fn arrived(&mut self) -> Option<Arrived> {
         self.arrived.pop_front()
     }
@@ -333,7 +333,7 @@ impl Session {
         Ok(request)
     }
 
-    /// What a task has said next, if anything has come.
+    /// Returns what a task has said next, if anything has come.
     pub fn heard(&mut self, task: u32) -> Option<TaskEvent> {
         self.answers.take_event(task)
     }
@@ -446,7 +446,7 @@ impl Session {
         self.answer_to(request).map_err(SessionError::of_change)
     }
 
-    /// A request to which an answer will come.
+    /// Returns a request to which an answer will come.
     fn asked(&mut self) -> u32 {
         let request = self.next_request();
         self.answers.ask(request);

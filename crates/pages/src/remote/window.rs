@@ -46,7 +46,7 @@ impl Slots {
     /// Divides a window into slots of so many bytes.
     ///
     /// # Panics
-    /// If not one slot fits.
+    /// Panics if not one slot fits.
     pub(super) fn new(window: fabric::window::Window, unit: usize) -> Arc<Slots> {
         let memory = window.memory();
         let count = memory.len() / unit;
@@ -61,12 +61,12 @@ impl Slots {
         })
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// How many of them are free.
+    /// Returns how many of them are free.
     pub(super) fn free(&self) -> usize {
         self.free.lock().len()
     }
@@ -88,7 +88,7 @@ pub(super) struct Reserved {
 }
 
 impl Reserved {
-    /// Where it begins in its window, in the wire's units.
+    /// Returns where it begins in its window, in the wire's units.
     pub(super) fn place(&self) -> u32 {
         let start = self.number as usize * self.slots.unit;
         u32::try_from(start / SLOT_UNIT).expect("windows are smaller than 2 TiB")

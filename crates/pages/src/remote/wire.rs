@@ -61,7 +61,7 @@ fn words<const N: usize>(out: &mut Vec<u8>, first: u8, words: [u32; N]) {
     }
 }
 
-/// The rest, as numbers of four bytes.
+/// Returns the rest, as numbers of four bytes.
 fn numbers<'a>(reader: &mut Reader<'a>) -> Result<&'a [[u8; 4]], Malformed> {
     let (numbers, rest) = reader.rest().as_chunks();
     match rest.is_empty() {
@@ -70,7 +70,7 @@ fn numbers<'a>(reader: &mut Reader<'a>) -> Result<&'a [[u8; 4]], Malformed> {
     }
 }
 
-/// The rest, as a text.
+/// Returns the rest, as a text.
 fn text<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Malformed> {
     let malformed = reader.malformed(MalformedKind::NotText);
     std::str::from_utf8(reader.rest()).map_err(|_| malformed)

@@ -25,7 +25,7 @@ impl Tables {
     /// after each page how many were read.
     ///
     /// # Errors
-    /// If there is no such table, or if it cannot be opened.
+    /// Returns an error if there is no such table, or if it cannot be opened.
     pub fn check(&self, name: &str, progress: &mut dyn FnMut(u64)) -> Result<Report, TablesError> {
         let Opened { table, files } = self.opened(name)?;
         let mut report = Report::default();

@@ -70,7 +70,7 @@ pub enum TablesError {
 }
 
 impl TablesError {
-    /// What the error means of a change that was begun.
+    /// Returns what the error means of a change that was begun.
     pub(super) fn of_change(self) -> TablesError {
         TablesError::Doubtful(Box::new(self))
     }

@@ -82,7 +82,7 @@ pub(crate) fn stripe_name(id: SegmentId, stripe: u16) -> String {
     format!("{id:?}.{stripe}")
 }
 
-/// The set of a directory, and its place there; `None` if it is of none yet.
+/// Returns the set of a directory, and its place there; `None` if it is of none yet.
 pub(crate) fn read_marker(disk: &dyn Disk, dir: &Path) -> Result<Option<(u128, u32)>, TablesError> {
     let path = dir.join(MARKER);
     let bytes = match read_file(disk, &path) {
@@ -175,7 +175,7 @@ impl Location {
         }
     }
 
-    /// How long a stripe's file is, with all of the segment's pages.
+    /// Returns how long a stripe's file is, with all of the segment's pages.
     pub(crate) fn length(stripe: u16, pages: u32, stripes: u16, size: PageSize) -> u64 {
         let behind = u64::from(pages).saturating_sub(stripe.into());
         behind.div_ceil(stripes.into()) * size.bytes() as u64
@@ -226,28 +226,28 @@ impl SegmentFiles {
         self.id
     }
 
-    /// Bytes of a page.
+    /// Returns bytes of a page.
     #[must_use]
     pub fn page_size(&self) -> PageSize {
         self.page_size
     }
 
-    /// Where the files are, stripe by stripe, as long as this is not dropped.
+    /// Returns where the files are, stripe by stripe, as long as this is not dropped.
     #[must_use]
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// Where one of its pages is.
+    /// Returns where one of its pages is.
     #[must_use]
     pub fn location(&self, page: PageNo) -> Location {
         Location::of(page, self.files.len() as u16, self.page_size)
     }
 
-    /// The files, open for many reads at once; opened when that is first asked for, and kept. Another
-    /// process may have removed their names by then, as that of a version that it has replaced: so they
-    /// are opened from those that are held. Those of a disk that has none of the operating system's are
-    /// what this one has under their names.
+    /// Returns the files, open for many reads at once; opened when that is first asked for, and kept.
+    /// Another process may have removed their names by then, as that of a version that it has replaced:
+    /// so they are opened from those that are held. Those of a disk that has none of the operating
+    /// system's are what this one has under their names.
     ///
     /// # Errors
     /// A text that names the file and says why it cannot be opened.
@@ -280,7 +280,7 @@ impl SegmentFiles {
     /// Reads pages that follow one another in a file: `into` has room for them.
     ///
     /// # Errors
-    /// As the operating system says; `UnexpectedEof` if they are not there.
+    /// Returns the errors of the operating system says; `UnexpectedEof` if they are not there.
     pub fn read(&self, first: PageNo, into: &mut [u8]) -> io::Result<()> {
         let Location { stripe, offset } = self.location(first);
         self.files[stripe].read_exact_at(into, offset)
@@ -299,7 +299,7 @@ impl SegmentFiles {
         self.doomed.store(true, Ordering::Release);
     }
 
-    /// The address of one of its pages.
+    /// Returns the address of one of its pages.
     #[must_use]
     pub fn address(&self, page: PageNo) -> Address {
         Address {

@@ -84,12 +84,12 @@ const PAGES_AT_ONCE: usize = 256;
 const SYNC_AFTER: u64 = 256 << 20;
 
 impl Tables {
-    /// Begins to load rows into a table. To [append](Mode::Append) the schema must be the
-    /// table's, and the options do not matter.
+    /// Begins to load rows into a table. To [append](Mode::Append) the schema must be the table's, and
+    /// the options do not matter.
     ///
     /// # Errors
-    /// If the table is there or not against the mode, if columns cannot lie in pages as it is asked
-    /// for, or as the system says.
+    /// Returns an error if the table is there or not against the mode, if columns cannot lie in pages as
+    /// it is asked for, or as the system says.
     pub fn load(
         &self,
         name: &str,
@@ -103,8 +103,8 @@ impl Tables {
     /// As [`Tables::load`], with names for the new version that somebody else has chosen.
     ///
     /// # Errors
-    /// Those of [`Tables::load`], and if the table has another version by then than the names are
-    /// meant for.
+    /// Returns the errors of [`Tables::load`], and if the table has another version by then than the
+    /// names are meant for.
     pub fn load_as(
         &self,
         name: &str,
@@ -158,7 +158,7 @@ impl Tables {
 }
 
 impl LoadOptions {
-    /// The groups of a table's columns; in the layout of rows all of them are together.
+    /// Returns the groups of a table's columns; in the layout of rows all of them are together.
     pub(crate) fn resolved_groups(&self, schema: &SchemaRef) -> Result<Vec<Vec<usize>>, String> {
         match self.layout {
             Layout::Columns => self.groups.resolve(schema),
@@ -169,7 +169,7 @@ impl LoadOptions {
     /// How a new table's rows lie in pages.
     ///
     /// # Errors
-    /// If they cannot lie so; the text says why and what to do.
+    /// Returns an error if they cannot lie so; the text says why and what to do.
     pub(crate) fn shape(&self, schema: &SchemaRef) -> Result<Shape, TablesError> {
         let bad = TablesError::Options;
         if schema.fields().is_empty() {
@@ -277,19 +277,19 @@ fn row_schema(opened: &Opened) -> Result<RowSchema, TablesError> {
 }
 
 impl Load {
-    /// The columns that rows have.
+    /// Returns the columns that rows have.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.shape.schema
     }
 
-    /// Rows so far.
+    /// Returns the number of rows so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.builder.as_ref().map_or(0, SegmentBuilder::rows)
     }
 
-    /// Bytes that were written so far.
+    /// Returns the number of bytes that were written so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -298,7 +298,8 @@ impl Load {
     /// Adds rows.
     ///
     /// # Errors
-    /// If rows do not become pages, or as the system says. The load is of no use any more.
+    /// Returns an error if rows do not become pages, or as the system says. The load is of no use any
+    /// more.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<(), TablesError> {
         let mut pages = Vec::new();
         // Whoever goes on after an error meets a load without builder.
@@ -313,7 +314,8 @@ impl Load {
     /// durable, and still no part of the table. No more of them can be added.
     ///
     /// # Errors
-    /// As [`Load::push`], and if the table has become one to which this load does not go.
+    /// Returns the errors of [`Load::push`], and if the table has become one to which this load does not
+    /// go.
     pub fn prepare(&mut self) -> Result<(), TablesError> {
         if self.ready.is_some() {
             return Ok(());
@@ -336,8 +338,9 @@ impl Load {
     /// Makes the rows part of the table, durably and all at once.
     ///
     /// # Errors
-    /// As [`Load::prepare`]. The table is as it was, but for [`TablesError::Doubtful`]: then nobody knows
-    /// before the tables are opened again, and it is as it was or has all rows.
+    /// Returns the errors of [`Load::prepare`]. The table is as it was, but for
+    /// [`TablesError::Doubtful`]: then nobody knows before the tables are opened again, and it is as it
+    /// was or has all rows.
     pub fn commit(mut self) -> Result<Arc<Table>, TablesError> {
         self.prepare()?;
         let segment = self.ready.take().ok_or_else(over)?;
@@ -410,7 +413,7 @@ impl Load {
         Ok(table)
     }
 
-    /// The version that this load makes, but for its own segment.
+    /// Returns the version that this load makes, but for its own segment.
     fn next(&self, state: &super::State) -> Result<Opened, TablesError> {
         let before = state.tables.get(&self.name).cloned();
         self.check_identity(before.as_ref().map(|before| &*before.table))?;
@@ -467,7 +470,7 @@ impl Load {
         }
     }
 
-    /// A version that has no segments of others.
+    /// Returns a version that has no segments of others.
     fn first(
         &self,
         before: Option<Arc<Table>>,
@@ -510,7 +513,7 @@ impl Drop for Load {
 }
 
 impl Inner {
-    /// The files of a new segment: one in each directory.
+    /// Returns the files of a new segment: one in each directory.
     fn create(&self, id: SegmentId, page_size: PageSize) -> Result<SegmentFiles, TablesError> {
         let mut stripes = Vec::new();
         for (stripe, dir) in self.dirs.iter().enumerate() {

@@ -76,11 +76,11 @@ pub struct Opened {
 }
 
 impl Tables {
-    /// Opens the tables in these directories, which are made if they are not there; the first one
-    /// is the main one. What loads have left that did not end is removed.
+    /// Opens the tables in these directories, which are made if they are not there; the first one is the main
+    /// one. What loads have left that did not end is removed.
     ///
     /// # Errors
-    /// If another process has them, if they do not belong together, or as the system says. A
+    /// Returns an error if another process has them, if they do not belong together, or as the system says. A
     /// table that is damaged is none: see [`Tables::damaged`].
     ///
     /// # Panics
@@ -92,7 +92,7 @@ impl Tables {
     /// Opens them for reading alone, also while another process has them.
     ///
     /// # Errors
-    /// As [`Tables::open`], and if there is no such directory.
+    /// Returns the errors of [`Tables::open`], and if there is no such directory.
     ///
     /// # Panics
     /// Without directories.
@@ -104,12 +104,12 @@ impl Tables {
     /// in which there are no tables yet stands alone.
     ///
     /// # Errors
-    /// If what they say of themselves cannot be read.
+    /// Returns an error if what they say of themselves cannot be read.
     pub fn sets(disk: &dyn Disk, dirs: &[PathBuf]) -> Result<Vec<Vec<PathBuf>>, TablesError> {
         open::sets(disk, dirs)
     }
 
-    /// The directories that they lie in; the first one is the main one.
+    /// Returns the directories that they lie in; the first one is the main one.
     #[must_use]
     pub fn dirs(&self) -> &[PathBuf] {
         &self.inner.dirs
@@ -133,18 +133,18 @@ impl Tables {
         state.damaged.clone().into_iter().collect()
     }
 
-    /// The newest version of a table.
+    /// Returns the newest version of a table.
     ///
     /// # Errors
-    /// If there is none, or if it is damaged.
+    /// Returns an error if there is none, or if it is damaged.
     pub fn table(&self, name: &str) -> Result<Arc<Table>, TablesError> {
         self.opened(name).map(|opened| opened.table)
     }
 
-    /// The newest version of a table, and its files.
+    /// Returns the newest version of a table, and its files.
     ///
     /// # Errors
-    /// If there is none, or if it is damaged.
+    /// Returns an error if there is none, or if it is damaged.
     pub fn opened(&self, name: &str) -> Result<Opened, TablesError> {
         let state = self.inner.state.lock();
         if let Some(what) = state.damaged.get(name) {
@@ -160,7 +160,7 @@ impl Tables {
         })
     }
 
-    /// The files of a segment of a table's newest version, or of an older one that someone has.
+    /// Returns the files of a segment of a table's newest version, or of an older one that someone has.
     #[must_use]
     pub fn segment(&self, id: SegmentId) -> Option<Arc<SegmentFiles>> {
         self.inner.state.lock().segments.get(&id)?.upgrade()
@@ -169,7 +169,8 @@ impl Tables {
     /// Removes a table, also one that is damaged.
     ///
     /// # Errors
-    /// If there is none, or as the system says. But for [`TablesError::Doubtful`] it is as it was.
+    /// Returns an error if there is none, or as the system says. But for [`TablesError::Doubtful`] it is as
+    /// it was.
     pub fn remove(&self, name: &str) -> Result<(), TablesError> {
         let mut state = self.inner.writable()?;
         if !state.damaged.contains_key(name) && !state.tables.contains_key(name) {
@@ -191,7 +192,7 @@ impl Inner {
         &self.dirs[0]
     }
 
-    /// The state, if changes may be made.
+    /// Returns the state, if changes may be made.
     fn writable(&self) -> Result<parking_lot::MutexGuard<'_, State>, TablesError> {
         if self.locks.is_none() {
             return Err(TablesError::ReadOnly);
@@ -258,7 +259,7 @@ impl State {
         }
     }
 
-    /// The version behind that of a table.
+    /// Returns the version behind that of a table.
     fn next_version(&self, name: &str) -> Result<Version, TablesError> {
         match self.tables.get(name) {
             Some(opened) => behind(name, opened.table.version),
@@ -267,7 +268,7 @@ impl State {
     }
 }
 
-/// The version behind this one of a table, which somebody else may have numbered.
+/// Returns the version behind this one of a table, which somebody else may have numbered.
 pub(crate) fn behind(name: &str, version: Version) -> Result<Version, TablesError> {
     version.next().ok_or_else(|| {
         TablesError::Options(format!(

@@ -105,7 +105,7 @@ fn run(tables: &Tables, step: Step) -> Result<(), TablesError> {
     Ok(())
 }
 
-/// What was done and what was begun besides, until something fails.
+/// Returns what was done and what was begun besides, until something fails.
 fn play(disk: &FaultDisk) -> (Content, Option<Content>) {
     let mut content = Content::default();
     let Ok(tables) = open(disk) else {

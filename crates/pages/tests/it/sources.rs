@@ -77,7 +77,7 @@ impl Case {
         }
     }
 
-    /// Some pages, some of them again and again.
+    /// Returns some pages, some of them again and again.
     fn list(&self, rng: &mut fastrand::Rng) -> List {
         let near = [self.all.len(), 20][rng.usize(..2)];
         let count = [1, 5, 60, 300][rng.usize(..4)];

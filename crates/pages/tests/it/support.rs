@@ -63,7 +63,7 @@ fn int(rng: &mut Rng, spread: u32) -> i128 {
     }
 }
 
-/// A column of values that are alike or not, with nulls or not.
+/// Returns a column of values that are alike or not, with nulls or not.
 pub(crate) fn column(rng: &mut Rng, field: &Field, rows: usize) -> ArrayRef {
     let nulls = match rng.u8(..4) {
         _ if !field.is_nullable() => 0.0,

@@ -27,7 +27,7 @@ fn fake(yields: Vec<Result<RecordBatch, TaskError>>) -> Arc<Fake> {
     Arc::new(Fake { yields, asked })
 }
 
-/// A thousand numbers from this one on.
+/// Returns a thousand numbers from this one on.
 fn batch(from: i64) -> RecordBatch {
     let numbers = Int64Array::from_iter_values(from..from + 1000);
     RecordBatch::try_from_iter([("n", Arc::new(numbers) as _)]).unwrap()

@@ -37,7 +37,7 @@ pub enum Command {
 /// Understands a command.
 ///
 /// # Errors
-/// If there is none of that name, or it makes no sense; the text says what does.
+/// Returns an error if there is none of that name, or it makes no sense; the text says what does.
 pub fn parse(line: &str) -> Result<Command, String> {
     let mut words = line.trim_end_matches(';').split_whitespace();
     let name = words.next().unwrap_or_default();
@@ -56,10 +56,10 @@ pub fn parse(line: &str) -> Result<Command, String> {
     }
 }
 
-/// The tables, one a line.
+/// Returns the tables, one a line.
 ///
 /// # Errors
-/// If nobody can be asked.
+/// Returns an error if nobody can be asked.
 pub fn tables(catalogue: &Catalogue) -> Result<String, String> {
     let mut text = String::new();
     for name in catalogue.names().map_err(|error| error.to_string())? {
@@ -80,10 +80,10 @@ pub fn tables(catalogue: &Catalogue) -> Result<String, String> {
     Ok(text)
 }
 
-/// A table's columns, and where it is.
+/// Returns a table's columns, and where it is.
 ///
 /// # Errors
-/// If there is no such table, or it cannot be had; the text says what to do.
+/// Returns an error if there is no such table, or it cannot be had; the text says what to do.
 pub fn table(catalogue: &Catalogue, name: &str) -> Result<String, String> {
     let found = catalogue.find(name).map_err(|error| error.to_string())?;
     let found = found.ok_or_else(|| format!("there is no table {name}; \\d lists them"))?;

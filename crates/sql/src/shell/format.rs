@@ -53,7 +53,7 @@ impl<W: Write> Writer<W> {
     /// Begins a result with these columns.
     ///
     /// # Errors
-    /// If the header cannot be written.
+    /// Returns an error if the header cannot be written.
     pub fn new(out: W, format: Format, schema: SchemaRef) -> Result<Writer<W>, ArrowError> {
         let kind = match format {
             Format::Table => Kind::Table {
@@ -78,7 +78,7 @@ impl<W: Write> Writer<W> {
     /// Writes some rows.
     ///
     /// # Errors
-    /// If they cannot be written, or have no form in this format.
+    /// Returns an error if they cannot be written, or have no form in this format.
     pub fn write(&mut self, batch: RecordBatch) -> Result<(), ArrowError> {
         self.rows += batch.num_rows();
         match &mut self.kind {
@@ -92,7 +92,7 @@ impl<W: Write> Writer<W> {
     /// Writes what is left, and tells how many rows there were.
     ///
     /// # Errors
-    /// As [`Writer::write`].
+    /// Returns the errors of [`Writer::write`].
     pub fn finish(self) -> Result<usize, ArrowError> {
         match self.kind {
             Kind::Table { mut out, kept } if is_plan(&self.schema) => {
@@ -123,7 +123,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Whether this is what `EXPLAIN` gives: the name of a plan, and the plan, on many lines.
+/// Returns `true` if this is what `EXPLAIN` gives: the name of a plan, and the plan, on many lines.
 fn is_plan(schema: &SchemaRef) -> bool {
     let names: Vec<_> = schema.fields().iter().map(|field| field.name()).collect();
     names == ["plan_type", "plan"]

@@ -52,7 +52,7 @@ impl Progress {
         }
     }
 
-    /// How often to tell.
+    /// Returns how often to tell.
     #[must_use]
     pub fn interval(&self) -> Duration {
         if self.terminal {
@@ -90,7 +90,8 @@ impl Progress {
     }
 }
 
-/// What has become of the pages of a plan's scans, as far as they are counted here; `None` if none is.
+/// Returns what has become of the pages of a plan's scans, as far as they are counted here; `None` if
+/// none is.
 #[must_use]
 pub fn figures(plan: &Arc<dyn ExecutionPlan>) -> Option<PageFigures> {
     let mut all: Option<PageFigures> = None;
@@ -104,7 +105,7 @@ pub fn figures(plan: &Arc<dyn ExecutionPlan>) -> Option<PageFigures> {
     counted.ok().and(all)
 }
 
-/// The pages that a plan's scans have taken, and those that they have to take at most.
+/// Returns the pages that a plan's scans have taken, and those that they have to take at most.
 #[must_use]
 pub fn pages(plan: &Arc<dyn ExecutionPlan>) -> (u64, u64) {
     let (mut read, mut of) = (0, 0);

@@ -36,8 +36,8 @@ pub enum Failed {
 }
 
 impl Failed {
-    /// The exit code of a process that ends for this: 1, 130 after Ctrl-C, and 0 where the reader has
-    /// seen enough.
+    /// Returns the exit code of a process that ends for this: 1, 130 after Ctrl-C, and 0 where the
+    /// reader has seen enough.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -53,7 +53,7 @@ impl Failed {
 pub struct Settings {
     /// How results are written.
     pub format: Format,
-    /// Whether to tell how long statements take.
+    /// `true` if to tell how long statements take.
     pub timing: bool,
     /// Whether to tell the progress of long queries.
     pub progress: Tell,
@@ -88,10 +88,10 @@ pub enum Next {
 }
 
 impl<W: Write> Shell<W> {
-    /// A shell with a session of its own, which writes to `out`.
+    /// Returns a shell with a session of its own, which writes to `out`.
     ///
     /// # Errors
-    /// If there are no threads for it.
+    /// Returns an error if there are no threads for it.
     pub fn new(shared: &Shared, settings: Settings, out: W) -> Result<Shell<W>, Failed> {
         let runtime = runtime(Some(NonZeroUsize::MIN))
             .map_err(|error| Failed::Query(format!("no threads for statements: {error}")))?;
@@ -122,7 +122,7 @@ impl<W: Write> Shell<W> {
     /// Runs a part of a script.
     ///
     /// # Errors
-    /// If it fails.
+    /// Returns an error if it fails.
     pub fn part(&mut self, part: &Part) -> Result<Next, Failed> {
         match part {
             Part::Statement(sql) => {
@@ -215,7 +215,7 @@ async fn statement(
     Ok(figures(&plan))
 }
 
-/// The next batch. Progress is told until it comes, and then gives way to it.
+/// Returns the next batch. Progress is told until it comes, and then gives way to it.
 async fn next(
     stream: &mut SendableRecordBatchStream,
     progress: &mut Progress,
@@ -232,7 +232,7 @@ async fn next(
     }
 }
 
-/// What the shell's user is told of an error of DataFusion.
+/// Returns what the shell's user is told of an error of DataFusion.
 fn query_failed(error: &DataFusionError) -> Failed {
     let hint = match error.find_root() {
         DataFusionError::Plan(what) if what.contains("not found") => "; \\d lists the tables",

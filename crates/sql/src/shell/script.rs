@@ -54,7 +54,7 @@ pub fn cut(text: &str) -> Script {
     }
 }
 
-/// What follows blanks and comments.
+/// Returns what follows blanks and comments.
 fn skip_blank(mut text: &str) -> &str {
     loop {
         text = text.trim_start();
@@ -65,7 +65,7 @@ fn skip_blank(mut text: &str) -> &str {
     }
 }
 
-/// How long the comment is with which a text begins.
+/// Returns how long the comment is with which a text begins.
 fn comment(text: &str) -> Option<usize> {
     if text.starts_with("--") {
         return Some(text.find('\n').unwrap_or(text.len()));
@@ -92,7 +92,7 @@ fn comment(text: &str) -> Option<usize> {
     Some(text.len())
 }
 
-/// Where the semicolon is that ends a statement.
+/// Returns where the semicolon is that ends a statement.
 fn end_of_statement(text: &str) -> Option<usize> {
     let mut at = 0;
     // Whether a word ends here.
@@ -120,13 +120,13 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$')
 }
 
-/// Whether a quote behind this text begins a string with escapes: `E'…'`.
+/// Returns `true` if a quote behind this text begins a string with escapes: `E'…'`.
 fn is_escaped(before: &str) -> bool {
     let mut before = before.chars().rev();
     matches!(before.next(), Some('e' | 'E')) && !before.next().is_some_and(is_word)
 }
 
-/// How long the string with escapes is with which a text begins.
+/// Returns how long the string with escapes is with which a text begins.
 fn escaped(text: &str) -> Option<usize> {
     let mut characters = text.char_indices().skip(1);
     while let Some((at, next)) = characters.next() {
@@ -139,7 +139,8 @@ fn escaped(text: &str) -> Option<usize> {
     None
 }
 
-/// What quotes the string with which a text begins, if it is one in dollars: `$$…$$`, `$name$…$name$`.
+/// Returns what quotes the string with which a text begins, if it is one in dollars: `$$…$$`,
+/// `$name$…$name$`.
 fn tag(text: &str) -> Option<&str> {
     let name = &text[1..];
     let end = name.find(|c: char| !c.is_alphanumeric() && c != '_')?;
@@ -147,8 +148,8 @@ fn tag(text: &str) -> Option<&str> {
     (named && name[end..].starts_with('$')).then(|| &text[..end + 2])
 }
 
-/// How many operators a statement has: whatever may be a level of its tree, and so of whatever walks over it.
-/// That are operators on values, those between queries and tables, and brackets.
+/// Returns how many operators a statement has: whatever may be a level of its tree, and so of whatever walks
+/// over it. That are operators on values, those between queries and tables, and brackets.
 #[must_use]
 pub fn operators(sql: &str) -> usize {
     let of = |dialect: &dyn Dialect| {

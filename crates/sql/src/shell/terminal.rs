@@ -45,7 +45,7 @@ impl Highlighter for Whole {}
 
 impl Helper for Whole {}
 
-/// The command that a line stands for which is no statement: other shells know these words.
+/// Returns the command that a line stands for which is no statement: other shells know these words.
 fn command(line: &str) -> Option<&'static str> {
     match line.trim() {
         "exit" | "quit" => Some("\\q"),
@@ -58,7 +58,7 @@ fn command(line: &str) -> Option<&'static str> {
 /// nothing. Statements are remembered in a file, if there is one to be had.
 ///
 /// # Errors
-/// If the terminal cannot be read, or the output is closed.
+/// Returns an error if the terminal cannot be read, or the output is closed.
 pub fn interact<W: Write>(shell: &mut Shell<W>, history: Option<&Path>) -> Result<(), Failed> {
     let broken = |error: ReadlineError| Failed::Query(format!("the terminal: {error}"));
     let config = Config::builder()

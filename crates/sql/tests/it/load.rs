@@ -58,7 +58,7 @@ impl Place {
         }
     }
 
-    /// The table, if there is one.
+    /// Returns the table, if there is one.
     fn table(&self) -> Option<Arc<Table>> {
         self.depot().table("t").unwrap()
     }

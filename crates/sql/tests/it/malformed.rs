@@ -34,7 +34,7 @@ fn server(password: Option<&str>) -> Served {
     })
 }
 
-/// A message with its length.
+/// Returns a message with its length.
 fn framed(kind: &[u8], body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap();
     [kind, &length.to_be_bytes(), body].concat()

@@ -17,7 +17,7 @@ const TABLES: [&str; 8] = [
     "customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier",
 ];
 
-/// A node that has the tables of TPC-H.
+/// Returns a node that has the tables of TPC-H.
 fn node(dir: &Path, size: usize) -> Node {
     let tables = Tables::open(Arc::new(RealDisk), &[dir.to_owned()]).unwrap();
     for name in TABLES {
@@ -37,7 +37,7 @@ fn node(dir: &Path, size: usize) -> Node {
     serve(dir)
 }
 
-/// A session with the node's tables.
+/// Returns a session with the node's tables.
 fn reader(node: &Node, transport: Transport, cache: Option<u64>) -> Session {
     let mut options = far_options(node);
     options.session.transport = transport;

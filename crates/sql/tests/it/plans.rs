@@ -12,7 +12,7 @@ fn sessions(partitions: usize) -> Session {
     session(vec![store as _], partitions, true)
 }
 
-/// The plan's lines about scans, without their placement.
+/// Returns the plan's lines about scans, without their placement.
 fn scans(text: &str) -> Vec<&str> {
     let lines = text.lines().filter(|line| line.contains("PagesScan"));
     lines

@@ -50,7 +50,7 @@ async fn random_queries_give_the_same_everywhere() {
     }
 }
 
-/// Rows with nulls, in columns of most types.
+/// Returns rows with nulls, in columns of most types.
 fn table(rng: &mut Rng, count: usize) -> Vec<RecordBatch> {
     let few = rng.i32(1..50);
     let sorted = rng.bool();

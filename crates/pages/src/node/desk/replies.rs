@@ -180,7 +180,7 @@ impl Desk {
         }
     }
 
-    /// How long the poll may sleep before who waits is to hear something.
+    /// Returns how long the poll may sleep before who waits is to hear something.
     pub(super) fn until_progress(&self) -> Option<Duration> {
         let waits = self.guests.iter().any(|(_, guest)| guest.waits());
         waits.then(|| self.next_progress.saturating_duration_since(Instant::now()))

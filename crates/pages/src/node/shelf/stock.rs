@@ -44,7 +44,7 @@ impl Stock {
         }
     }
 
-    /// The tables.
+    /// Returns the tables.
     #[must_use]
     pub fn tables(&self) -> &Tables {
         &self.tables
@@ -154,7 +154,7 @@ impl Shelf for Stock {
     }
 }
 
-/// What is told of a change that was not made, or perhaps was.
+/// Returns what is told of a change that was not made, or perhaps was.
 fn outcome(error: TablesError) -> Outcome {
     match error {
         TablesError::Doubtful(why) => Outcome::Doubtful(why.to_string()),

@@ -48,13 +48,14 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Seconds for a page of this size: measured, or as those of another size, byte for byte.
+    /// Returns the seconds for a page of this size: measured, or as those of another size, byte for
+    /// byte.
     pub(super) fn page_s(&self, size: PageSize) -> Option<f64> {
         let own = self.pages[place(size)].get();
         own.or_else(|| self.byte_s().map(|byte| byte * size.bytes() as f64))
     }
 
-    /// Seconds for a byte, by the largest pages that have come.
+    /// Returns the seconds for a byte, by the largest pages that have come.
     pub(super) fn byte_s(&self) -> Option<f64> {
         let largest = PageSize::ALL.into_iter().rev();
         let mut known = largest.filter_map(|size| Some((self.pages[place(size)].get()?, size)));

@@ -91,14 +91,14 @@ impl Answers {
         asked.or_else(|| self.tasks.get(&request).map(|task| task.heard))
     }
 
-    /// The answer to a request, which is over then.
+    /// Returns the answer to a request, which is over then.
     pub(super) fn take(&mut self, request: u32) -> Option<Answer> {
         let answer = self.asked.get_mut(&request)?.answer.take()?;
         self.asked.remove(&request);
         Some(answer)
     }
 
-    /// What a task has said next; with its last event it is over.
+    /// Returns what a task has said next; with its last event it is over.
     pub(super) fn take_event(&mut self, task: u32) -> Option<TaskEvent> {
         let event = self.tasks.get_mut(&task)?.events.pop_front()?;
         if !matches!(event, TaskEvent::Batch(_)) {

@@ -31,8 +31,8 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// What the error means after a change was asked for: of a node that is lost nobody knows whether it
-    /// had made the change before.
+    /// Returns what the error means after a change was asked for: of a node that is lost nobody knows
+    /// whether it had made the change before.
     pub(super) fn of_change(self) -> SessionError {
         match self {
             SessionError::Lost(why) => SessionError::Doubtful(why),

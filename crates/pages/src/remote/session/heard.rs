@@ -102,7 +102,7 @@ impl Session {
         self.arrived.push_back(Arrived { token, page });
     }
 
-    /// Whether slots are so few that pages had better not stay in them.
+    /// Returns `true` if slots are so few that pages had better not stay in them.
     fn is_scarce(&self, unit: usize) -> bool {
         match self.windows.get(&unit) {
             Some(Pages::Window(_, slots)) => {

@@ -19,7 +19,7 @@ pub(super) enum Pages {
     Messages(Pool),
 }
 
-/// How many pages of a size fit into so many bytes; one at least.
+/// Returns how many pages of a size fit into so many bytes; one at least.
 fn slots(bytes: usize, unit: usize) -> u32 {
     u32::try_from(bytes / unit).unwrap_or(u32::MAX).max(1)
 }

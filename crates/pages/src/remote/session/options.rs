@@ -31,8 +31,8 @@ pub struct SessionOptions {
 }
 
 impl SessionOptions {
-    /// A session with this node: the best transport that both sides have, 256 pages under way,
-    /// windows of 32 MiB, 30 s.
+    /// Returns a session with this node: the best transport that both sides have, 256 pages under
+    /// way, windows of 32 MiB, 30 s.
     #[must_use]
     pub fn new(address: SocketAddr, secret: Secret) -> SessionOptions {
         SessionOptions {

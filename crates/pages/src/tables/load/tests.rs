@@ -125,8 +125,8 @@ fn numbers_of_versions_have_an_end() {
     assert_eq!(anew.commit().unwrap().version, Version::FIRST);
 }
 
-/// What the table is when a change of the disk has failed in the end of a load, or of removing it, and what
-/// was said: none if it went well.
+/// Returns what the table is when a change of the disk has failed in the end of a load, or of removing it,
+/// and what was said: none if it went well.
 fn ends(removes: bool, nth: u64) -> (bool, Option<TablesError>) {
     let disk = FaultDisk::new();
     let kept = tables(&disk);

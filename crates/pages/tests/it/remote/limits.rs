@@ -24,7 +24,7 @@ fn short() -> Limits {
     }
 }
 
-/// What a task says, to its end.
+/// Returns what a task says, to its end.
 fn events(session: &mut Session, task: u32) -> Vec<TaskEvent> {
     let mut events = Vec::new();
     loop {

@@ -40,7 +40,7 @@ fn load(depot: &dyn Depot, mode: Mode, from: i64, to: i64) -> Result<Arc<Table>,
     sink.commit()
 }
 
-/// Rows and version of what there is.
+/// Returns rows and version of what there is.
 fn found(depot: &dyn Depot) -> Option<(u64, u64)> {
     let table = depot.table("numbers").unwrap();
     table.map(|table| (table.rows(), table.version.0))
@@ -94,7 +94,7 @@ pub(crate) fn every_depot_keeps_what_depots_keep(road: &Road) {
     conforms(&Replicas::new(vec![one.far(), two.far(), three.far()]));
 }
 
-/// All of a table's pages, as they lie on a node.
+/// Returns all of a table's pages, as they lie on a node.
 fn pages(far: &Far, table: &Arc<Table>) -> Vec<Bytes> {
     let segments = table.segments.iter();
     let all = segments.flat_map(|segment| {
@@ -345,7 +345,8 @@ impl Loading for Load {
     }
 }
 
-/// A node that makes changes, or does not, in this way, and has a table of so many rows, if of any.
+/// Returns a node that makes changes, or does not, in this way, and has a table of so many rows, if of
+/// any.
 fn reluctant(road: &Road, change: Change, rows: i64) -> (stock::Depot, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let dirs: [PathBuf; 1] = [dir.path().join("pages")];

@@ -260,7 +260,7 @@ fn readers_of_pages_do_not_wait_for_what_others_ask_for() {
     assert_eq!(asking.join().unwrap().unwrap(), []);
 }
 
-/// What the node says to whom it shows out for these requests, of which none is answered.
+/// Returns what the node says to whom it shows out for these requests, of which none is answered.
 fn shown_out(requests: &[u32]) -> String {
     let (slow, word) = Slow::gated();
     let limits = Limits {

@@ -32,7 +32,7 @@ impl Depot {
         depot
     }
 
-    /// A node that gives away what is somebody else's.
+    /// Returns a node that gives away what is somebody else's.
     pub(crate) fn with(road: &Road, shelf: Arc<dyn Shelf>) -> Depot {
         let mut depot = Depot::empty(road);
         depot.serve(shelf);
@@ -125,7 +125,7 @@ impl Depot {
         self.start();
     }
 
-    /// How many files there are.
+    /// Returns the number of files.
     pub(crate) fn files(&self) -> usize {
         let count = |dir: PathBuf| std::fs::read_dir(dir).unwrap().count();
         self.dirs().into_iter().map(count).sum()
@@ -141,7 +141,7 @@ pub(crate) fn batch(from: i64, to: i64) -> RecordBatch {
     RecordBatch::try_new(schema(), vec![Arc::new(numbers)]).unwrap()
 }
 
-/// All of a table's numbers.
+/// Returns all of a table's numbers.
 pub(crate) fn numbers(far: &Far, table: &Arc<Table>) -> Result<Vec<i64>, String> {
     let mut pages = Vec::new();
     for segment in &table.segments {

@@ -176,7 +176,7 @@ pub(crate) fn a_node_that_stops_is_noticed(road: &Road) {
     assert!(matches!(error, SessionError::Lost(_)), "{error}");
 }
 
-/// A task's next event.
+/// Returns a task's next event.
 fn event(session: &mut Session, task: u32) -> TaskEvent {
     until(session, |session| session.heard(task)).unwrap()
 }

@@ -23,7 +23,7 @@ const REQUIRE: &str = "KUMIKI_REQUIRE_RDMA";
 /// Bytes of the file.
 pub(crate) const BYTES: usize = 4 << 20;
 
-/// What lies at a place of the file.
+/// Returns what lies at a place of the file.
 pub(crate) fn content(page: u32, unit: usize) -> Vec<u8> {
     let from = page as usize * unit;
     (from..from + unit).map(byte).collect()
@@ -48,7 +48,8 @@ impl Road {
         Road { transport, verbs }
     }
 
-    /// That of an RDMA device; none, with a line that says why, where there is no such device.
+    /// Returns that of an RDMA device; none, with a line that says why, where there is no such
+    /// device.
     pub(crate) fn verbs() -> Option<Road> {
         match Device::open(&VerbsOptions::default()) {
             Ok(device) => Some(Road {
@@ -123,7 +124,7 @@ impl Stand {
     }
 }
 
-/// A node of one desk.
+/// Returns a node of one desk.
 fn node_options(road: &Road, limits: Limits) -> NodeOptions {
     NodeOptions {
         listen: "127.0.0.1:0".parse().unwrap(),
@@ -149,7 +150,7 @@ pub(crate) fn serve(
     Node::start(node_options(road, limits), shelf, worker).unwrap()
 }
 
-/// A session with a node.
+/// Returns a session with a node.
 pub(crate) fn session_options(road: &Road, node: &Node) -> SessionOptions {
     let mut options = SessionOptions::new(node.address(), secret());
     options.patience = PATIENCE;

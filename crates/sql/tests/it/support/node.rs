@@ -13,12 +13,12 @@ use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
 use pages::remote::{Far, FarOptions, SessionOptions};
 use pages::{Local, LocalOptions, Tables};
 
-/// What nodes and their readers know.
+/// Returns what nodes and their readers know.
 pub(crate) fn secret() -> Secret {
     Secret::new("what nodes and readers know")
 }
 
-/// A node that has a directory's tables.
+/// Returns a node that has a directory's tables.
 pub(crate) fn serve(dir: &Path) -> Node {
     let tables = Tables::open(Arc::new(RealDisk), &[dir.to_owned()]).unwrap();
     let local = Local::new(tables.clone(), LocalOptions::default());
@@ -46,7 +46,7 @@ pub(crate) fn far_options(node: &Node) -> FarOptions {
     FarOptions::new(options)
 }
 
-/// The node as a reader has it.
+/// Returns the node as a reader has it.
 pub(crate) fn far(node: &Node) -> Far {
     Far::new(far_options(node))
 }

@@ -16,7 +16,7 @@ pub(crate) struct Client {
 pub(crate) struct Message(pub(crate) u8, pub(crate) Vec<u8>);
 
 impl Message {
-    /// A field of an error: `C` is its SQLSTATE, `M` its text.
+    /// Returns a field of an error: `C` is its SQLSTATE, `M` its text.
     pub(crate) fn field(&self, which: u8) -> String {
         let fields = self.1.split(|byte| *byte == 0);
         let mut found = fields.filter(|field| field.first() == Some(&which));
@@ -26,7 +26,7 @@ impl Message {
         String::from_utf8(field[1..].to_vec()).unwrap()
     }
 
-    /// The values of a row; null as `None`.
+    /// Returns the values of a row; null as `None`.
     pub(crate) fn cells(&self) -> Vec<Option<Vec<u8>>> {
         assert_eq!(self.0, b'D', "{self:?}");
         let count = u16::from_be_bytes([self.1[0], self.1[1]]);
@@ -47,7 +47,7 @@ impl Message {
 pub(crate) struct Answer(pub(crate) Vec<Message>);
 
 impl Answer {
-    /// The rows, as texts.
+    /// Returns the rows, as texts.
     pub(crate) fn rows(&self) -> Vec<Vec<String>> {
         let rows = self.0.iter().filter(|message| message.0 == b'D');
         let text = |cell: Option<Vec<u8>>| {
@@ -57,14 +57,14 @@ impl Answer {
             .collect()
     }
 
-    /// The SQLSTATE and the text of the error.
+    /// Returns the SQLSTATE and the text of the error.
     pub(crate) fn error(&self) -> (String, String) {
         let error = self.0.iter().find(|message| message.0 == b'E');
         let error = error.unwrap_or_else(|| panic!("no error: {:?}", self.0));
         (error.field(b'C'), error.field(b'M'))
     }
 
-    /// What statements did.
+    /// Returns what statements did.
     pub(crate) fn tags(&self) -> Vec<String> {
         let tags = self.0.iter().filter(|message| message.0 == b'C');
         tags.map(|tag| String::from_utf8(tag.1[..tag.1.len() - 1].to_vec()).unwrap())
@@ -145,7 +145,7 @@ impl Client {
         self.socket.write_all(&message).unwrap();
     }
 
-    /// The next message; `None` if the connection is closed.
+    /// Returns the next message; `None` if the connection is closed.
     pub(crate) fn receive(&mut self) -> Option<Message> {
         let mut head = [0; 5];
         self.socket.read_exact(&mut head).ok()?;
@@ -155,7 +155,7 @@ impl Client {
         Some(Message(head[0], body))
     }
 
-    /// All messages until the server is ready, or gone.
+    /// Returns all messages until the server is ready, or gone.
     pub(crate) fn until_ready(&mut self) -> Answer {
         let mut messages = Vec::new();
         while let Some(message) = self.receive() {
@@ -186,7 +186,7 @@ impl Client {
         self.declared(sql, &[], values, binary, most)
     }
 
-    /// The same with the types of parameters, as PostgreSQL numbers them.
+    /// Returns the same with the types of parameters, as PostgreSQL numbers them.
     pub(crate) fn declared(
         &mut self,
         sql: &str,
