@@ -43,7 +43,7 @@ pub(crate) fn directory(segment: &Segment) -> Vec<u8> {
 }
 
 impl SegmentHead {
-    /// Returns the segment, from its directory.
+    /// Decodes the segment's directory.
     pub(crate) fn segment(&self, table: &Table, directory: &[u8]) -> Result<Segment, String> {
         let wrong = |what: String| format!("the directory of segment {:?}: {what}", self.id);
         if directory.len() as u64 != self.length || crc32c::crc32c(directory) != self.checksum {

@@ -62,7 +62,7 @@ impl Keys {
     }
 }
 
-/// See the module's table. Places are in bytes here.
+/// An entry; see the module's table. Places are in bytes here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) kind: Kind,
@@ -97,11 +97,11 @@ impl Entry {
         bytes
     }
 
-    /// Reads the entry of a column with so many rows, whose arrays lie in `bytes` behind `from`.
-    /// All places are verified, and so is the number of nulls.
+    /// Reads the entry of a column with so many rows, whose arrays lie in `bytes` after `from`. All
+    /// places are verified, and so is the number of nulls.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// Returns a text that says what is wrong.
     pub(crate) fn decode(
         entry: &[u8; ENTRY],
         rows: usize,
@@ -176,7 +176,7 @@ impl Entry {
     /// [`Entry::decode`].
     ///
     /// # Errors
-    /// Says what is wrong with offsets, texts, or keys.
+    /// Returns a text that says what is wrong with offsets, texts, or keys.
     pub(crate) fn array(&self, buffer: &Buffer, rows: usize) -> Result<ArrayRef, String> {
         let nulls = (self.nulls > 0).then(|| {
             let bitmap = buffer.slice_with_length(self.validity, rows.div_ceil(8));
@@ -256,11 +256,11 @@ impl Entry {
         Arc::new(array.with_data_type(self.kind.data_type()))
     }
 
-    /// Returns the offsets of texts; those of `OffsetBuffer` itself panics at.
+    /// Returns the offsets of texts, and an error for those at which `OffsetBuffer` itself panics.
     fn offsets(&self, buffer: &Buffer, rows: usize) -> Result<OffsetBuffer<i32>, String> {
         let offsets = buffer.slice_with_length(self.offsets, 4 * (rows + 1));
         let offsets = ScalarBuffer::<i32>::new(offsets, 0, rows + 1);
-        // No early exit, so that the loop is compiled to vectors.
+        // There is no early exit, so that the loop is compiled to vector instructions.
         let falls = offsets
             .windows(2)
             .fold(false, |any, two| any | (two[0] > two[1]));
@@ -282,7 +282,7 @@ fn primitive<T: ArrowPrimitiveType>(
     ))
 }
 
-/// Returns how many of the first bits are 1.
+/// Returns how many of the first `bits` bits are 1.
 fn ones(bitmap: &[u8], bits: usize) -> usize {
     let whole: u32 = bitmap[..bits / 8]
         .iter()
@@ -297,8 +297,8 @@ fn ones(bitmap: &[u8], bits: usize) -> usize {
     (whole + last) as usize
 }
 
-/// Memory in which arrays may begin wherever an entry says: as it is if it is aligned, or else
-/// copied.
+/// Returns memory in which arrays may begin at every place of an entry: the same memory if it is
+/// aligned, or else a copy.
 pub(crate) fn aligned(bytes: bytes::Bytes) -> Buffer {
     if (bytes.as_ptr() as usize).is_multiple_of(align_of::<i128>()) {
         Buffer::from(bytes)

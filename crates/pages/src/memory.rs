@@ -19,7 +19,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Without pages.
+    /// Makes a memory without pages.
     #[must_use]
     pub fn new() -> Memory {
         Memory::default()
@@ -60,7 +60,7 @@ impl Memory {
         Ok(Arc::new(table))
     }
 
-    /// Returns the bytes of a page, if it is there.
+    /// Returns the bytes of a page, if it exists.
     #[must_use]
     pub fn bytes(&self, address: Address) -> Option<Bytes> {
         let PageNo(page) = address.page;

@@ -13,8 +13,8 @@ use arrow_schema::DataType;
 
 use crate::block::with_zone;
 
-/// Returns a column as one of its own type, whatever narrower one its page has. Copies where these
-/// differ in more than a timestamp's zone.
+/// Returns a column in its own type if its page has it in a narrower one. Copies unless these
+/// differ only in a timestamp's zone.
 ///
 /// # Panics
 /// Panics if pages have no such array for a column of this type.

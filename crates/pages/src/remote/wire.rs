@@ -51,7 +51,7 @@ pub(crate) use say::{Pages, Question, Say, WANTED, Wanted, begin_read};
 
 /// Stands for no window: pages come in messages.
 pub(crate) const INLINE: u16 = u16::MAX;
-/// Slots are counted in units of so many bytes.
+/// The unit of bytes in which slots are counted.
 pub(crate) const SLOT_UNIT: usize = 512;
 
 fn words<const N: usize>(out: &mut Vec<u8>, first: u8, words: [u32; N]) {
