@@ -1,7 +1,7 @@
-//! Fragments made of what a scan has been given to do.
+//! Fragments made of the work of a scan.
 //!
 //! While a plan is being optimised, a scan's expressions refer to the table's columns. A fragment's
-//! refer to those columns alone that it reads.
+//! expressions refer only to the columns that it reads.
 
 use std::collections::BTreeSet;
 
@@ -85,7 +85,7 @@ pub(crate) fn columns(expr: &Expr, into: &mut BTreeSet<usize>) {
     }
 }
 
-/// Returns what an expression is made of.
+/// Returns the operands of an expression.
 pub(crate) fn children(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::Column(_) | Expr::Literal(_) => Vec::new(),
@@ -106,7 +106,7 @@ pub(crate) fn children(expr: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// Returns the same with other columns.
+/// Returns the expression with other columns.
 fn rename(expr: &Expr, column: &impl Fn(usize) -> usize) -> Expr {
     let same = |of: &Expr| Box::new(rename(of, column));
     match expr {

@@ -4,7 +4,7 @@ use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use operators::{Scalar, Value};
 
-/// Returns the same value; `None` for values of types that pages do not have.
+/// Returns the same value in our form; `None` for types that pages do not support.
 #[must_use]
 pub fn scalar(value: &ScalarValue) -> Option<Scalar> {
     let data_type = value.data_type();

@@ -68,7 +68,7 @@ pub(crate) fn table(name: &str, id: u128, version: u64, segments: &[u128]) -> Ta
     }
 }
 
-/// A store that has nothing but its catalogue, and maybe a site.
+/// A store with only a catalogue, and optionally a site.
 #[derive(Clone)]
 pub(crate) struct FakeStore {
     name: String,
@@ -94,7 +94,7 @@ impl FakeStore {
         }
     }
 
-    /// One that answers nothing.
+    /// Returns a store that does not answer.
     pub(crate) fn away(name: &str) -> FakeStore {
         FakeStore {
             tables: None,
