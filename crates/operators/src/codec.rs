@@ -2,8 +2,8 @@
 //!
 //! A *number* is an unsigned one in base 128, the lowest digits first; all bytes but the last have
 //! their highest bit set. Numbers with signs are folded first: 0, -1, 1, -2… become 0, 1, 2, 3….
-//! A *list* is a number of items, and these. An *option* is a byte, 0 or 1, and what there is. A
-//! *text* is a number of bytes, and these.
+//! A *list* is a number of items, and the items. An *option* is a byte, 0 or 1, and the value if it is 1.
+//! A *text* is a number of bytes, and the bytes.
 //!
 //! | field | form |
 //! |---|---|
@@ -39,15 +39,15 @@
 //! | text | 4, text |
 //! | bytes | 5, text |
 //!
-//! Types are a byte, see `data_type`; decimals have two more, precision and scale, and timestamps
-//! an option of a text, the zone. Names' and schemas' metadata is left out.
+//! A type is a byte, see `data_type`; decimals have two more, precision and scale, and timestamps
+//! an option of a text, the zone. Metadata of fields and schemas is not encoded.
 //!
 //! Invariants:
 //!
 //! 1. Bytes that may be anything are decoded in time and memory proportional to their number.
 //!    Expressions that are nested deeper than [`DEPTH`] or have more nodes than [`NODES`](crate::expr::NODES) are
-//!    refused, as is what follows a fragment.
-//! 2. What is decoded is not yet [checked](Fragment::check): columns may not exist, and types not
+//!    refused, and so are bytes after a fragment.
+//! 2. A decoded fragment is not yet [checked](Fragment::check): columns may not exist, and types may not
 //!    fit.
 
 mod data_type;

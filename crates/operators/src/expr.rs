@@ -138,7 +138,7 @@ pub enum ExprError {
     /// The literal's value is not one of its type.
     #[error("a literal is no value of its type {0}")]
     Literal(DataType),
-    /// The arguments make no sense.
+    /// The arguments are invalid.
     #[error("{0}")]
     Argument(&'static str),
     /// It is nested too deeply.

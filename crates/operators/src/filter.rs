@@ -96,7 +96,7 @@ impl Filter {
                 }
                 always &= truth.always();
             }
-            // Bounds do not say if there is an error.
+            // Bounds do not say whether there is an error.
             let errs = nodes.iter().any(|&node| program.nodes[node].fallible);
             if !always || errs {
                 open.push(at);

@@ -161,7 +161,7 @@ impl Fragment {
         self.check_types(&self.column_types(table)?)
     }
 
-    /// As [`Fragment::check`], for a table whose layout is known.
+    /// Checks as [`Fragment::check`], for a table whose layout is known.
     ///
     /// # Errors
     /// Returns what is wrong with it.
@@ -173,7 +173,7 @@ impl Fragment {
         self.check(&table.schema)
     }
 
-    /// As [`Fragment::check`], with the types of the columns that it refers to.
+    /// Checks as [`Fragment::check`], with the types of the columns that it refers to.
     ///
     /// # Errors
     /// Returns what is wrong with it.

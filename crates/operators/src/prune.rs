@@ -232,7 +232,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Decides if a value may be in a list.
+    /// Decides whether a value may be in a list.
     fn listed(&self, of: NodeId, list: &[Scalar]) -> Truth {
         if self.is_null(of) {
             return Truth::ANYTHING;
@@ -258,7 +258,8 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Returns if a comparison may hold, and if it may fail, between values within these bounds.
+/// Returns whether a comparison may hold, and whether it may fail, between values within these
+/// bounds.
 fn decide<T: Ord>(
     comparison: Comparison,
     (left_min, left_max): (Option<T>, Option<T>),

@@ -50,7 +50,7 @@ impl Executor {
         Executor::with_limits(fragment, columns, GroupLimits::default())
     }
 
-    /// As [`Executor::new`], with other limits on groups.
+    /// Prepares a fragment as [`Executor::new`], with other limits on groups.
     ///
     /// # Errors
     /// Returns the errors of [`Executor::new`].

@@ -1,9 +1,9 @@
 //! From a table, a fragment and rows to the pages that are read, and to chunks.
 //!
 //! Rows are cut into *pieces* wherever a page begins of any column group that the fragment needs, so
-//! that a piece lies in one page of each. The pages' bounds say if a row of the piece may pass the
-//! filter. Rows of pieces that cannot pass are left out, and so are the pages, of all groups, that no
-//! other piece needs.
+//! that a piece lies in one page of each. The pages' bounds say whether a row of the piece may pass
+//! the filter. Rows of pieces that cannot pass are left out, and so are the pages, of all groups,
+//! that no other piece needs.
 //!
 //! Pages are read in the order in which pieces need them.
 

@@ -27,7 +27,7 @@ pub struct Task {
     pub fragment: Arc<Fragment>,
     /// The rows.
     pub rows: Vec<Rows>,
-    /// Answers if the result is still wanted. It is asked for every vector of rows, so that a task that
+    /// Answers whether the result is still wanted. It is asked for every vector of rows, so that a task that
     /// yields nothing for long ends early, too: with [`TaskError::Unwanted`].
     pub wanted: Wanted,
 }

@@ -1,8 +1,8 @@
-//! A block: a batch of any number of rows, in bytes that travel between nodes. It is what a
-//! [page](crate::page) is but for its size, its address, and the narrower types.
+//! A block: a batch of any number of rows, in bytes that travel between nodes. It is encoded as a
+//! [page](crate::page), except for its size, its address, and the narrower types.
 //!
 //! Header, 32 bytes, followed by an entry for each column (see module `entry`; places are counted
-//! from the header's beginning), and by what these refer to:
+//! from the header's beginning), and by the data to which these refer:
 //!
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|

@@ -1,6 +1,6 @@
 //! The directory of a segment's pages.
 //!
-//! For each of the table's groups a number of pages (4), and so many pages:
+//! For each of the table's groups the directory has a number of pages (4), and so many pages:
 //!
 //! | bytes | field | meaning |
 //! |---|---|---|

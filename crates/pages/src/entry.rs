@@ -1,7 +1,7 @@
 //! A column's entry: where its arrays lie, in a page or in a block.
 //!
-//! 32 bytes. *Places* are counted in units of 64 bytes from the beginning of the page or block,
-//! so that all arrays are aligned; 0 says that there is none.
+//! An entry has 32 bytes. *Places* are counted in units of 64 bytes from the beginning of the page or block,
+//! so that all arrays are aligned; 0 stands for no array.
 //!
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
@@ -17,7 +17,7 @@
 //! | 24 | 4 | entries | of the dictionary; 0 without keys |
 //! | 28 | 4 | place of keys | 0 without keys |
 //!
-//! Booleans are bits. Null rows have values, too, or keys, which mean nothing.
+//! Booleans are bits. Null rows have values, too, or keys, which have no meaning.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What values are, as bytes tell it.
+//! The kinds of values, and their encoding.
 //!
 //! | code | kind | bytes of a value |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | 20 | text in UTF-8 | as many as it has |
 //! | 21 | bytes | as many as there are |
 //!
-//! A timestamp's zone is the column's, and not among the bytes.
+//! A timestamp's zone belongs to the column, and is not encoded here.
 
 use arrow_schema::{DECIMAL32_MAX_PRECISION, DECIMAL64_MAX_PRECISION, DataType, TimeUnit};
 

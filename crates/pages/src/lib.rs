@@ -27,7 +27,7 @@
 //! | [`fuzz`] | entry points for fuzzing |
 //! | [`local`] | pages of this machine's disks |
 //! | [`memory`] | tables in memory |
-//! | `wanted` | the question if a result is still wanted |
+//! | `wanted` | the question whether a result is still wanted |
 //!
 //! It does not know transactions, nor SQL.
 //!

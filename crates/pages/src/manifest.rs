@@ -39,7 +39,7 @@
 //! | 8 | length | of its directory, in bytes |
 //! | 4 | checksum | CRC-32C of its directory |
 //!
-//! A table as it travels is the length of its manifest (4), the manifest, and its segments'
+//! A table is sent as the length of its manifest (4), the manifest, and its segments'
 //! directories in their order.
 
 use std::sync::Arc;

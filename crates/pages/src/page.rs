@@ -31,12 +31,12 @@
 //! 18). A column of `Utf8` lies there as keys of one or two bytes and a dictionary if that takes
 //! less room, which is an array of the type `Dictionary(UInt8 or UInt16, Utf8)`. Timestamps have
 //! no zone. Arrays of all other columns have the column's own type, and in the layout of rows
-//! all arrays have it but for zones. [`widen`](crate::widen) makes the column's own type of any.
+//! all arrays have it, except zones. [`widen`](crate::widen) converts all of them to the column's own type.
 //!
 //! Invariants:
 //!
-//! 1. The entries' places, lengths and numbers of nulls were verified when a [`Page`] is made; of
-//!    texts and keys, which are looked at when a column is taken, a page may still be refused.
+//! 1. The entries' places, lengths and numbers of nulls are verified when a [`Page`] is made. Texts and
+//!    keys are verified when a column is taken, which may still return an error.
 //! 2. An array keeps the whole page's memory.
 
 use std::sync::Arc;

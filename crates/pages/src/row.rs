@@ -1,4 +1,4 @@
-//! The layout of rows: records of a fixed size one behind the other, each attribute at a fixed
+//! The layout of rows: consecutive records of a fixed size, each attribute at a fixed
 //! place, as in a structure of C (paper 4, section 4.5.1).
 //!
 //! | form | bytes | what it may hold |
@@ -8,7 +8,7 @@
 //! | 10, 11: floating-point | 4, 8 | floating-point numbers; decimals, if the nearest one is the same again |
 //! | 12: characters | as declared | texts and bytes, zeros behind them; days as `YYYY-MM-DD` and a zero |
 //!
-//! An attribute begins at the next multiple of its form's bytes (characters anywhere). Behind all
+//! An attribute begins at the next multiple of its form's bytes (characters anywhere). After all
 //! attributes there is a bit for each column that may be null, 1 for null; the record ends at a
 //! multiple of its widest number.
 //!

@@ -1,10 +1,10 @@
-//! The question if the result of a long operation is still wanted.
+//! The question whether the result of a long operation is still wanted.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The question if a result is still wanted. A long operation asks it every few hundred
+/// The question whether a result is still wanted. A long operation asks it every few hundred
 /// microseconds, and gives up when the answer is no. An answer of no is final.
 #[derive(Clone, Default)]
 pub struct Wanted(Option<Arc<dyn Fn() -> bool + Send + Sync>>);

@@ -202,7 +202,7 @@ impl Run {
                 }
             }
         }
-        // It makes no difference any more if the batches are wanted.
+        // It makes no difference any more whether the batches are wanted.
         let _ = self.hand_over_all(&mut kept, sender);
         Ok(Came::Through)
     }

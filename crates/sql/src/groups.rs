@@ -1,4 +1,4 @@
-//! Estimates if an aggregate makes few groups of many rows.
+//! Estimates whether an aggregate makes few groups of many rows.
 //!
 //! Where nearly each row is a group of its own, a partial aggregate is useless work, and its output is no
 //! shorter than the rows. The number of groups is guessed from the distance of the least and the greatest

@@ -5,8 +5,8 @@
 //! | [`PushAggregates`] | `AggregateExec` in mode `Partial` over a scan | the scan, with partial aggregates | after filters have moved, before rows are distributed to partitions |
 //! | [`PushTopK`] | `SortExec` with a limit over a scan | the same over a scan that yields each partition's first rows | after limits have moved into sorts, before dynamic filters are tied to nodes |
 //!
-//! DataFusion plans each aggregate as a `Partial` and a `Final` one, and only later makes one of them
-//! where there is a single partition; at the first rule's place there are always two. Projections between
+//! DataFusion plans each aggregate as a `Partial` and a `Final` one, and only later merges them
+//! if there is a single partition; at the first rule's place there are always two. Projections between
 //! aggregate and scan, those of common sub-expressions above all, are replaced by what they compute.
 
 use std::sync::Arc;

@@ -26,7 +26,7 @@ pub fn scalar(value: &ScalarValue) -> Option<Scalar> {
     }
 }
 
-/// Returns the number behind integers, dates, timestamps and decimals.
+/// Returns the number of an integer, a date, a timestamp or a decimal.
 fn integer(value: &ScalarValue) -> Option<i128> {
     Some(match value {
         ScalarValue::Int8(Some(of)) => i128::from(*of),

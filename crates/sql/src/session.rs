@@ -359,7 +359,8 @@ impl Session {
         }
     }
 
-    /// [`Session::logical`] for a statement that was parsed already, and does not have too many operators.
+    /// Plans as [`Session::logical`], for a statement that was parsed already, and does not have too many
+    /// operators.
     ///
     /// # Errors
     /// Returns the errors of [`Session::logical`].

@@ -1,4 +1,4 @@
-//! What happens to a statement between parsing and planning.
+//! Checks and rewrites a statement between parsing and planning.
 //!
 //! | part | |
 //! |---|---|

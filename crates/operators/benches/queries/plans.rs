@@ -44,7 +44,7 @@ fn all_of(conditions: Vec<Expr>) -> Expr {
     conditions.into_iter().reduce(both).expect("a condition")
 }
 
-/// One, as DataFusion takes it between decimals.
+/// Returns the literal 1 in the type that DataFusion gives it between decimals.
 fn one() -> Expr {
     literal(DataType::Decimal128(20, 0), 1)
 }

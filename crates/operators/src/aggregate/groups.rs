@@ -31,7 +31,7 @@ pub(crate) struct Groups {
     keys: Vec<Key>,
     /// Words of a key.
     stride: usize,
-    /// The keys of all groups, one behind the other.
+    /// The keys of all groups, one after the other.
     words: Vec<u64>,
     len: usize,
     index: Index,

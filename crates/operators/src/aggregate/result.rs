@@ -71,7 +71,7 @@ impl Aggregation {
         output::batch(&self.schema, groups.len(), &columns)
     }
 
-    /// The columns of an aggregate's state.
+    /// Appends the columns of an aggregate's state to `columns`.
     fn state(
         &self,
         output: &Output,

@@ -180,7 +180,7 @@ pub(crate) struct Extremes {
     text_bytes: usize,
 }
 
-/// What is best so far. Where there is none yet, numbers are worse than all others.
+/// The best values so far. Where there is none yet, numbers are worse than all others.
 #[derive(Debug)]
 enum Best {
     Int(Vec<i128>),

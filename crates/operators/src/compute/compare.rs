@@ -83,7 +83,7 @@ fn texts(comparison: Comparison, left: (&Bytes, bool), right: (&Bytes, bool)) ->
     }
 }
 
-/// Finds for each value if it is in a list; null if it is not and the list has a null.
+/// Finds for each value whether it is in a list; null if it is not and the list has a null.
 pub(crate) fn in_list(of: &Vector, list: &[Scalar], negated: bool) -> Vector {
     let null_listed = list.iter().any(|scalar| scalar.value == Value::Null);
     let found = match &of.values {

@@ -82,7 +82,7 @@ pub(crate) fn not(of: &Vector) -> Vector {
     }
 }
 
-/// Finds for each value if it is null (`wanted`), or if it is not.
+/// Finds for each value whether it is null (`wanted`), or if it is not.
 pub(crate) fn nulls(of: &Vector, rows: usize, wanted: bool) -> Vector {
     let values = match &of.valid {
         None => vec![u8::from(!wanted); if of.constant { 1 } else { rows }],

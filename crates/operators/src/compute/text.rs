@@ -6,7 +6,7 @@ use crate::compute::like::Pattern;
 use crate::site::TaskError;
 use crate::vector::{Bytes, Values, Vector};
 
-/// Finds for each text if it matches a pattern.
+/// Finds for each text whether it matches a pattern.
 pub(crate) fn like(of: &Vector, pattern: &Pattern, negated: bool) -> Vector {
     let texts = of.values.bytes();
     let values = texts.map(|text| u8::from(pattern.matches(text) != negated));

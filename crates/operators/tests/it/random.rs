@@ -77,8 +77,8 @@ fn conjuncts<'e>(filter: &'e Expr, all: &mut Vec<&'e Expr>) {
     }
 }
 
-/// The rows that pass, and if a conjunct is an error for a row. It is undefined which conjuncts are
-/// evaluated for a row that another conjunct, or bounds, reject.
+/// The rows that pass, and whether a conjunct is an error for a row. It is undefined which conjuncts
+/// are evaluated for a row that another conjunct, or bounds, reject.
 struct Passed<'r> {
     rows: Vec<&'r Row>,
     /// `true` if there may be an error.

@@ -32,7 +32,7 @@ const QUEUE: usize = 4096;
 /// Runs tasks: the part of a query that runs beside the pages.
 pub trait Worker: Send + Sync {
     /// Runs a task over a table, and gives its results to `out`. As long as it has no results it asks
-    /// regularly if they are [wanted](Output::wanted), and ends when they are not.
+    /// regularly whether they are [wanted](Output::wanted), and ends when they are not.
     ///
     /// # Errors
     /// Returns why the task did not complete.
@@ -49,7 +49,7 @@ pub trait Output {
     /// Takes a batch, and waits for room for it. Returns `false` if no more batches are wanted.
     fn batch(&mut self, batch: Vec<u8>) -> bool;
 
-    /// Returns the question if more results are wanted.
+    /// Returns the question whether more results are wanted.
     fn wanted(&self) -> Wanted;
 }
 
@@ -336,7 +336,7 @@ impl Tasks {
 
     fn take_up(&self, job: &Job) {
         self.running.lock().push(Arc::clone(&job.control));
-        // The thread that calls [`Tasks::end`] may have looked at the running tasks just before.
+        // The thread that calls `Tasks::end` may have looked at the running tasks just before.
         if self.ending.load(Ordering::Acquire) {
             job.control.cancel();
         }

@@ -156,7 +156,7 @@ impl FarLoad {
         FarLoad::begin_as(session, name, schema, options, mode, None)
     }
 
-    /// As [`FarLoad::begin`], with names for the new version that the caller has chosen.
+    /// Begins a load as [`FarLoad::begin`], with names for the new version that the caller has chosen.
     ///
     /// # Errors
     /// Returns the errors of [`FarLoad::begin`].

@@ -441,7 +441,7 @@ impl Session {
         })?
     }
 
-    /// As [`Session::answer_to`], for a request that changes tables.
+    /// Waits as [`Session::answer_to`], for a request that changes tables.
     pub(super) fn answer_of_change(&mut self, request: u32) -> Result<Vec<u8>, SessionError> {
         self.answer_to(request).map_err(SessionError::of_change)
     }

@@ -100,7 +100,8 @@ impl Tables {
         self.load_as(name, schema, options, mode, None)
     }
 
-    /// As [`Tables::load`], with names for the new version that another process has chosen.
+    /// Begins a load as [`Tables::load`], with names for the new version that another process has
+    /// chosen.
     ///
     /// # Errors
     /// Returns the errors of [`Tables::load`], and an error if the names do not follow the version that

@@ -18,7 +18,7 @@ use crate::shell::script::cut;
 /// The number of statements that are remembered.
 const REMEMBERED: usize = 1_000;
 
-/// Decides if the input is a complete statement.
+/// Decides whether the input is a complete statement.
 struct Whole;
 
 impl Validator for Whole {

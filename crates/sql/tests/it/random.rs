@@ -149,7 +149,8 @@ impl Query {
         let (mut expected, mut given) = match (expected, given) {
             (Ok(expected), Ok(given)) => (expected.clone(), given),
             (Ok(_), Err(error)) => panic!("{about}: {error}"),
-            // It is undefined if a value that does not reach the result is computed, and so fails.
+            // It is undefined whether a value that does not reach the result is computed, and so
+            // fails.
             (Err(_), _) => return,
         };
         assert_eq!(given.len(), expected.len(), "{about}");

@@ -15,7 +15,7 @@ pub struct SessionOptions {
     pub address: SocketAddr,
     /// The secret that the node requires.
     pub secret: Secret,
-    /// The transport of messages, which decides if pages can be put into memory of this side.
+    /// The transport of messages, which decides whether pages can be put into memory of this side.
     pub transport: Transport,
     /// Where the memory is that processes share.
     pub shm: Shm,

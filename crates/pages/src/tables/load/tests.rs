@@ -125,8 +125,8 @@ fn numbers_of_versions_have_an_end() {
     assert_eq!(anew.commit().unwrap().version, Version::FIRST);
 }
 
-/// Returns if the table has changed after a change of the disk has failed at the end of a load, or of
-/// removing it, and the error, if there was one.
+/// Returns whether the table has changed after a change of the disk has failed at the end of a load,
+/// or of removing it, and the error, if there was one.
 fn ends(removes: bool, nth: u64) -> (bool, Option<TablesError>) {
     let disk = FaultDisk::new();
     let kept = tables(&disk);

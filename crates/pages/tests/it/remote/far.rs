@@ -267,7 +267,7 @@ pub(crate) fn the_node_reads_while_pages_of_the_cache_are_taken(road: &Road) {
     library.check(far.read(&table, known.to_vec()), known);
     library.until_pages_read(known.len());
     let mut pages = far.read(&table, asked.clone());
-    // Half of what the cache has: none of the others is waited for.
+    // The reader takes half of the pages of the cache, and waits for no others.
     library.check(pages.by_ref().take(10), &known[..10]);
     library.until_pages_read(known.len() + 1);
     library.check(pages, &asked[10..]);
