@@ -59,8 +59,8 @@ fn main() {
     }
 }
 
-/// Times of runs, and of processors: the least of the latter says what a query costs, whatever else
-/// runs on the machine.
+/// Prints the times of runs and of processors. The least of the latter says what a query costs even
+/// where other programs run on the machine.
 fn report(name: &str, threads: usize, rows: usize, times: &[(Duration, Duration)]) {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let mut wall: Vec<Duration> = times.iter().map(|(wall, _)| *wall).collect();
@@ -79,8 +79,8 @@ fn report(name: &str, threads: usize, rows: usize, times: &[(Duration, Duration)
     );
 }
 
-/// Runs a fragment on so many threads, each of which has a part of the chunks. Tells what came out,
-/// and for how long processors were busy.
+/// Runs a fragment on so many threads, each of which has a part of the chunks. Returns the batches
+/// that came out, and for how long processors were busy.
 fn run(fragment: &Fragment, chunks: &[Chunk], threads: usize) -> (Vec<RecordBatch>, Duration) {
     let part = chunks.len().div_ceil(threads).max(1);
     let work = |part| {

@@ -11,9 +11,9 @@
 //! | `result` | from states to batches |
 //! | `state` | sums, and the least and greatest values |
 //!
-//! Aggregates with the same filter are a *lane*; those of the same value share what they have in
-//! common, such as an average's sum. What is counted are rows, and apart from these nulls, of
-//! which there are mostly none.
+//! Aggregates with the same filter form a *lane*. Aggregates of the same value share what they have
+//! in common, such as an average's sum. Rows are counted, and apart from them nulls, of which there
+//! are mostly none.
 
 mod assignment;
 mod groups;
@@ -39,7 +39,7 @@ pub use limits::GroupLimits;
 use limits::Room;
 use state::{Extremes, Sum};
 
-/// Partial aggregates, as far as rows were added.
+/// Partial aggregates of the rows that were added so far.
 #[derive(Debug)]
 pub(crate) struct Aggregation {
     by: Vec<NodeId>,
@@ -47,12 +47,12 @@ pub(crate) struct Aggregation {
     outputs: Vec<Output>,
     groups: Groups,
     limits: GroupLimits,
-    /// Bytes of a group's states, but for texts.
+    /// Bytes of a group's states, without texts.
     state_bytes: usize,
     schema: SchemaRef,
 }
 
-/// Where an aggregate's state is found.
+/// The place at which an aggregate's state is found.
 #[derive(Debug)]
 struct Output {
     function: Function,
@@ -61,10 +61,10 @@ struct Output {
 }
 
 impl Aggregation {
-    /// No rows yet.
+    /// Makes an aggregation without rows.
     ///
     /// # Errors
-    /// Those of [`Expr::data_type`].
+    /// Returns the errors of [`Expr::data_type`].
     pub(crate) fn new(
         by: &[Expr],
         aggregates: &[Aggregate],
@@ -100,11 +100,12 @@ impl Aggregation {
         Ok(aggregation)
     }
 
-    /// Adds rows, while so many bytes of what came out before are still waiting. True if there are so
-    /// many groups that they should come out now.
+    /// Adds rows. `waiting` is the number of bytes of earlier results that have not been taken yet.
+    /// Returns `true` if there are so many groups that they should come out now.
     ///
     /// # Errors
-    /// If an expression has no value for a row, or groups take more memory than they may.
+    /// Returns an error if an expression has no value for a row, or groups take more memory than they
+    /// may.
     pub(crate) fn add(
         &mut self,
         frame: &mut Frame<'_, '_>,
@@ -124,7 +125,7 @@ impl Aggregation {
             let of = self.groups.assign(&keys, &facts, rows);
             Assignment::new(of, self.groups.len())
         };
-        // Memory is taken when it is known that there is room.
+        // Memory is taken only when it is known that there is room.
         let mut room = Room::new(self.limits.bytes);
         room.take(self.size().saturating_add(waiting))?;
         self.resize();
@@ -141,14 +142,15 @@ impl Aggregation {
             || self.size() >= self.limits.bytes / 4
     }
 
-    /// About how many bytes are kept for groups, or will be when there is room for all of them.
+    /// Returns about how many bytes are kept for groups, or will be kept when there is room for all
+    /// of them.
     fn size(&self) -> usize {
         let states = self.count() * self.state_bytes;
         let texts: usize = self.lanes.iter().map(Lane::text_bytes).sum();
         self.groups.size() + states + texts
     }
 
-    /// How many groups there are: without keys it is one, even of no rows.
+    /// Returns the number of groups: without keys it is one, even of no rows.
     fn count(&self) -> usize {
         match self.by.is_empty() {
             true => 1,
@@ -264,10 +266,10 @@ fn place(
     })
 }
 
-/// The types of an aggregate's state.
+/// Returns the types of an aggregate's state.
 ///
 /// # Errors
-/// If it has none.
+/// Returns an error if it has none.
 pub(crate) fn state_types(
     aggregate: &Aggregate,
     columns: &[arrow_schema::DataType],

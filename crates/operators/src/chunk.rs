@@ -6,7 +6,7 @@ use pages::Range;
 /// Rows that are worked on together.
 #[derive(Clone, Debug)]
 pub struct Chunk {
-    /// How many there are.
+    /// The number of rows.
     pub rows: usize,
     /// The fragment's columns.
     pub columns: Vec<Column>,
@@ -18,6 +18,6 @@ pub struct Column {
     /// Its values: in the table's own type for the column or in a narrower one, as pages hold them
     /// (see [`pages::page`]).
     pub array: ArrayRef,
-    /// Between what they lie, as far as is known.
+    /// The range in which they lie, as far as it is known.
     pub range: Range,
 }

@@ -2,8 +2,8 @@
 //!
 //! A *number* is an unsigned one in base 128, the lowest digits first; all bytes but the last have
 //! their highest bit set. Numbers with signs are folded first: 0, -1, 1, -2… become 0, 1, 2, 3….
-//! A *list* is a number of items, and these. An *option* is a byte, 0 or 1, and what there is. A
-//! *text* is a number of bytes, and these.
+//! A *list* is a number of items, and the items. An *option* is a byte, 0 or 1, and the value if it is 1.
+//! A *text* is a number of bytes, and the bytes.
 //!
 //! | field | form |
 //! |---|---|
@@ -39,15 +39,15 @@
 //! | text | 4, text |
 //! | bytes | 5, text |
 //!
-//! Types are a byte, see `data_type`; decimals have two more, precision and scale, and timestamps
-//! an option of a text, the zone. Names' and schemas' metadata is left out.
+//! A type is a byte, see `data_type`; decimals have two more, precision and scale, and timestamps
+//! an option of a text, the zone. Metadata of fields and schemas is not encoded.
 //!
 //! Invariants:
 //!
 //! 1. Bytes that may be anything are decoded in time and memory proportional to their number.
 //!    Expressions that are nested deeper than [`DEPTH`] or have more nodes than [`NODES`](crate::expr::NODES) are
-//!    refused, as is what follows a fragment.
-//! 2. What is decoded is not yet [checked](Fragment::check): columns may not exist, and types not
+//!    refused, and so are bytes after a fragment.
+//! 2. A decoded fragment is not yet [checked](Fragment::check): columns may not exist, and types may not
 //!    fit.
 
 mod data_type;
@@ -91,7 +91,7 @@ const FUNCTIONS: [Function; 5] = [
     Function::Avg,
 ];
 
-/// Why bytes are no fragment, or a fragment no bytes.
+/// Why bytes cannot be decoded to a fragment, or a fragment not be encoded.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CodecError {
     /// The bytes are those of another version.
@@ -103,15 +103,15 @@ pub enum CodecError {
     /// There is more than a fragment may have.
     #[error("the fragment is too large: {0}")]
     TooLarge(&'static str),
-    /// A type that is not computed with.
+    /// Values of this type are not computed with.
     #[error("type {0} cannot be sent")]
     Type(String),
 }
 
-/// A fragment as bytes.
+/// Returns a fragment as bytes.
 ///
 /// # Errors
-/// If it has types that are not supported, or is larger than may be decoded.
+/// Returns an error if it has types that are not supported, or is larger than a fragment that may be decoded.
 pub fn encode(fragment: &Fragment) -> Result<Vec<u8>, CodecError> {
     let mut to = Writer {
         bytes: MAGIC.to_vec(),
@@ -155,21 +155,21 @@ pub fn encode(fragment: &Fragment) -> Result<Vec<u8>, CodecError> {
     if to.bytes.len() > BYTES {
         return Err(CodecError::TooLarge("it has more than a mebibyte"));
     }
-    // What cannot be decoded is not sent.
+    // A fragment that cannot be decoded is not sent.
     decode(&to.bytes)?;
     Ok(to.bytes)
 }
 
-/// The fragment that these bytes are.
+/// Returns the fragment that these bytes encode.
 ///
 /// # Errors
-/// If they are none, see the [module](self).
+/// Returns an error if they encode none, see the [module](self).
 pub fn decode(bytes: &[u8]) -> Result<Fragment, CodecError> {
     decode::fragment(bytes)
 }
 
-/// Rows as bytes: each as segment, first row and the one behind the last, of 16, 8 and 8 bytes,
-/// little-endian.
+/// Returns rows as bytes. Each range has its segment, its first row and the one after its last, of 16, 8 and
+/// 8 bytes, little-endian.
 #[must_use]
 pub fn encode_rows(rows: &[Rows]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(rows.len() * ROWS);
@@ -181,10 +181,10 @@ pub fn encode_rows(rows: &[Rows]) -> Vec<u8> {
     bytes
 }
 
-/// The rows that these bytes are. Whether a table has them is not known.
+/// Returns the rows that these bytes encode. It does not check that a table has them.
 ///
 /// # Errors
-/// If there is a part of rows.
+/// Returns an error if the last range is incomplete.
 pub fn decode_rows(bytes: &[u8]) -> Result<Vec<Rows>, CodecError> {
     let (rows, []) = bytes.as_chunks::<ROWS>() else {
         return Err(CodecError::Malformed("rows end too early"));

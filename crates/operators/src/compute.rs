@@ -11,7 +11,7 @@
 //! | `text` | parts of texts, and years of dates |
 //!
 //! A node is evaluated for a *frame*: some rows of a chunk. Within a frame each node is evaluated
-//! once. What is evaluated for some of a frame's rows alone has a frame of its own.
+//! once. A node that is evaluated for only some of a frame's rows has a frame of its own.
 
 pub(crate) mod arithmetic;
 pub(crate) mod cast;
@@ -32,11 +32,11 @@ use intervals::Facts;
 /// A chunk, and what is known of a program's values over it.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'c> {
-    /// What is evaluated.
+    /// The expressions that are evaluated.
     pub(crate) program: &'c Program,
     /// The chunk's columns.
     pub(crate) columns: &'c Columns<'c>,
-    /// Of each node, what is known of its values.
+    /// What is known of each node's values.
     pub(crate) facts: &'c [Facts],
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Frame<'c, 'r> {
 }
 
 impl<'c, 'r> Frame<'c, 'r> {
-    /// Over these rows.
+    /// Makes a frame over these rows.
     pub(crate) fn new(context: Context<'c>, rows: Rows<'r>) -> Frame<'c, 'r> {
         Frame {
             context,
@@ -57,22 +57,22 @@ impl<'c, 'r> Frame<'c, 'r> {
         }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// The chunk.
+    /// Returns the chunk.
     pub(crate) fn context(&self) -> Context<'c> {
         self.context
     }
 
-    /// The numbers in the chunk of the rows at these places of the frame.
+    /// Returns the numbers in the chunk of the rows that are at these places in the frame.
     pub(crate) fn rows_at(&self, places: &[u32]) -> Vec<u32> {
         self.rows.at(places)
     }
 
-    /// A node's values, as many as there are rows, or a constant.
+    /// Returns a node's values, as many as there are rows, or a constant.
     pub(crate) fn evaluate(&mut self, node: NodeId) -> Result<Rc<Vector>, TaskError> {
         if let Some(known) = &self.memo[node] {
             return Ok(Rc::clone(known));
@@ -82,7 +82,7 @@ impl<'c, 'r> Frame<'c, 'r> {
         Ok(vector)
     }
 
-    /// A node's values, of some of the rows alone: those at these places.
+    /// Returns a node's values of the rows at these places alone.
     pub(crate) fn evaluate_at(
         &mut self,
         node: NodeId,

@@ -1,7 +1,7 @@
-//! How much work a fragment is, and how much comes out, as far as bounds tell.
+//! Estimates of a fragment's work and of its result, as far as bounds tell.
 //!
-//! Values are supposed to be spread evenly between a page's bounds, and conditions to be independent.
-//! That is wrong often, and good enough to tell a byte from a megabyte.
+//! Values are assumed to be spread evenly between a page's bounds, and conditions to be independent.
+//! That is often wrong, and good enough to tell a byte from a megabyte.
 
 use arrow_schema::DataType;
 use pages::{Range, Table};
@@ -14,16 +14,16 @@ use crate::prune::Known;
 use crate::scan::{self, Needed, Pieces, Turns};
 use crate::site::{Rows, TaskError};
 
-/// Groups that a key has of which nothing is known.
+/// The number of groups of a key of which nothing is known.
 const GROUPS: f64 = 1000.0;
 /// Bytes that are copied in the time of an operation.
 const COPIED: u64 = 16;
-/// Operations in whose time a key's group is found.
+/// The number of operations in the time in which a key's group is found.
 const LOOK_UP: u64 = 4;
 /// Bytes of a text of which nothing is known.
 const TEXT: u64 = 16;
 
-/// What a fragment is about to do.
+/// What a fragment is expected to do.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
     /// Pages that it reads.
@@ -34,8 +34,8 @@ pub struct Estimate {
     pub rows: u64,
     /// Of these rows, the part that passes the filter; from 0 to 1.
     pub selectivity: f64,
-    /// Operations for a row of those in the pages, and of those that pass: what is compared, computed,
-    /// looked up and added.
+    /// Operations for a row in the pages, and for a row that passes: comparisons, calculations, look-ups
+    /// and additions.
     pub operations: (u64, u64),
     /// Rows that come out.
     pub result_rows: u64,
@@ -44,7 +44,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Operations on all rows; a row costs something even where nothing is done with it.
+    /// Returns the number of operations on all rows. A row costs something even if nothing is done with
+    /// it.
     #[must_use]
     pub fn all_operations(&self) -> f64 {
         let (filtering, rest) = self.operations;
@@ -53,11 +54,10 @@ impl Estimate {
     }
 }
 
-/// Looks at a table's bounds, for a fragment over some rows.
+/// Estimates the work of a fragment over some rows by a table's bounds.
 ///
 /// # Errors
-/// [`TaskError::Refused`] if the fragment does not go with the table, or the table has no such
-/// rows.
+/// Returns [`TaskError::Refused`] if the fragment does not fit the table, or the table has no such rows.
 pub fn estimate(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Estimate, TaskError> {
     let kept = scan::prune(table, fragment, rows)?;
     let types = fragment.column_types(&table.schema);
@@ -103,7 +103,7 @@ pub fn estimate(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Est
         .map(|field| field.data_type());
     let mut width: u64 = types.map(width).sum();
     if fragment.columns.contains(&table.schema.fields().len()) {
-        // Records come out, which are what pages are full of.
+        // Records come out, and pages consist of records.
         width = page_bytes / rows.max(1);
     }
     Ok(Estimate {
@@ -121,7 +121,7 @@ pub fn estimate(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Est
     })
 }
 
-/// How many expressions have to be computed for a row that passes.
+/// Returns the number of expressions that have to be computed for a row that passes.
 fn made(fragment: &Fragment, program: &mut Program) -> Result<u64, ExprError> {
     let expressions: Vec<&Expr> = match &fragment.work {
         Work::Rows { project, order, .. } => {
@@ -137,7 +137,8 @@ fn made(fragment: &Fragment, program: &mut Program) -> Result<u64, ExprError> {
     Ok(program.computing(&nodes?) as u64)
 }
 
-/// Operations for a row that passes, for which so much is computed, and of which so many bytes come out.
+/// Returns the number of operations for a row that passes, for which `made` expressions are computed and
+/// `width` bytes come out.
 fn operations(fragment: &Fragment, made: u64, width: u64) -> u64 {
     let rest = match &fragment.work {
         Work::Rows { project, order, .. } => {
@@ -157,7 +158,7 @@ fn result_rows(fragment: &Fragment, seen: &[Range], passing: f64) -> u64 {
                 Expr::Column(column) => values(&seen[*column]).unwrap_or(GROUPS),
                 _ => GROUPS,
             };
-            // Without keys there is one group, even of no rows.
+            // Without keys there is one group, even if there are no rows.
             if by.is_empty() {
                 return 1;
             }
@@ -167,8 +168,8 @@ fn result_rows(fragment: &Fragment, seen: &[Range], passing: f64) -> u64 {
     passing.min(most).ceil() as u64
 }
 
-/// How many values lie between bounds, if that can be told: integers do, and texts that differ in their
-/// last byte alone, as those of one letter.
+/// Returns the number of values between bounds, if it can be told: for integers, and for texts that
+/// differ in their last byte alone, as those of one letter.
 fn values(bounds: &Range) -> Option<f64> {
     match bounds {
         Range::Int { min, max } => Some(max.saturating_sub(*min) as f64 + 1.0),
@@ -179,7 +180,7 @@ fn values(bounds: &Range) -> Option<f64> {
             let alike = min.iter().zip(max).take_while(|(a, b)| a == b).count();
             match (&min[alike..], &max[alike..]) {
                 ([], []) => Some(1.0),
-                // One without that byte, and those with it.
+                // The text without that byte, and those with it.
                 ([], [last]) => Some(f64::from(*last) + 2.0),
                 ([first], [last]) => Some(f64::from(last - first) + 1.0),
                 _ => None,

@@ -1,6 +1,6 @@
 //! Expressions over a row's columns. Their meaning is that of SQL, with three-valued logic, and
-//! value by value that of DataFusion's physical expressions: whoever translates these may leave any
-//! part of a query to either.
+//! each value equals that of DataFusion's physical expressions, so that any part of a query may be
+//! evaluated by either.
 
 use arrow_schema::DataType;
 
@@ -18,46 +18,46 @@ pub enum Expr {
     Binary(Box<Expr>, Operator, Box<Expr>),
     /// Not.
     Not(Box<Expr>),
-    /// Whether it is null.
+    /// True if the value is null.
     IsNull(Box<Expr>),
-    /// Whether it is not null.
+    /// True if the value is not null.
     IsNotNull(Box<Expr>),
     /// The number with the other sign.
     Negative(Box<Expr>),
-    /// Whether a text matches a pattern of `%` and `_`.
+    /// True if a text matches a pattern of `%` and `_`.
     Like {
         /// The text.
         text: Box<Expr>,
         /// The pattern.
         pattern: String,
-        /// Whether it must not match.
+        /// `true` for NOT LIKE.
         negated: bool,
     },
-    /// Whether it is one of these values.
+    /// True if the value is in a list.
     InList {
-        /// It.
+        /// The value.
         value: Box<Expr>,
         /// The values, of its type; null may be among them.
         list: Vec<Scalar>,
-        /// Whether it must be none of them.
+        /// `true` for NOT IN.
         negated: bool,
     },
-    /// The first of these whose condition is true, or else the other.
+    /// The value of the first branch whose condition is true, or else the value of `otherwise`.
     Case {
         /// Conditions and values.
         when: Vec<(Expr, Expr)>,
         /// The value if no condition is true; null if none is given.
         otherwise: Option<Box<Expr>>,
     },
-    /// The same value as one of another type; an error if it has none.
+    /// The same value as one of another type; an error if that type has no such value.
     Cast(Box<Expr>, DataType),
     /// The year of a date, as an `Int32`.
     Year(Box<Expr>),
-    /// A part of a text, from a character on (counted from 1), so many characters.
+    /// A part of a text: so many characters, from a character on that is counted from 1.
     Substring(Box<Expr>, i64, i64),
 }
 
-/// What stands between two operands.
+/// An operator between two operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operator {
     /// `=`
@@ -99,9 +99,9 @@ pub enum ExprError {
     /// There is no such column.
     #[error("there is no column {column}: there are {columns}")]
     Column {
-        /// Which one.
+        /// The place of the missing column.
         column: usize,
-        /// How many there are.
+        /// The number of columns.
         columns: usize,
     },
     /// Values of this type are not computed with.
@@ -112,15 +112,15 @@ pub enum ExprError {
     Operands {
         /// The operator.
         operator: Operator,
-        /// On its left.
+        /// The type on its left.
         left: DataType,
-        /// On its right.
+        /// The type on its right.
         right: DataType,
     },
     /// Something must have another type.
     #[error("{what} has type {found}, and not {expected}")]
     Mismatch {
-        /// What.
+        /// The part of the expression.
         what: &'static str,
         /// The type it should have.
         expected: String,
@@ -130,15 +130,15 @@ pub enum ExprError {
     /// There is no such cast.
     #[error("a cast from {from} to {to} is not supported")]
     Cast {
-        /// From this type.
+        /// The type of the value.
         from: DataType,
-        /// To that one.
+        /// The type to which it should be cast.
         to: DataType,
     },
     /// The literal's value is not one of its type.
     #[error("a literal is no value of its type {0}")]
     Literal(DataType),
-    /// The arguments make no sense.
+    /// The arguments are invalid.
     #[error("{0}")]
     Argument(&'static str),
     /// It is nested too deeply.
@@ -150,11 +150,11 @@ pub enum ExprError {
 }
 
 impl Expr {
-    /// The type of its values, if columns have these types.
+    /// Returns the type of its values, if columns have these types.
     ///
     /// # Errors
-    /// If it cannot be evaluated here, for whatever reason: a column that does not exist, types that
-    /// do not go together or are not supported, too many nodes or levels.
+    /// Returns an error if it cannot be evaluated here: a column does not exist, types do not fit
+    /// together or are not supported, or there are too many nodes or levels.
     pub fn data_type(&self, columns: &[DataType]) -> Result<DataType, ExprError> {
         let mut nodes = 0;
         self.typed(columns, 1, &mut nodes)

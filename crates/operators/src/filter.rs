@@ -1,7 +1,7 @@
 //! Which rows pass.
 //!
-//! A condition is taken apart into conjuncts. Comparisons of a column of numbers with literals become
-//! *tests*, one for each column, which look at values in the width in which they are stored.
+//! A condition is split into conjuncts. Comparisons of a column of numbers with literals become
+//! *tests*, one for each column, which compare values in the width in which they are stored.
 //! Conjuncts that bounds decide for a whole chunk are not evaluated at all. The others are evaluated
 //! one after the other, as long as there are rows left, and for these alone if they are few.
 
@@ -24,18 +24,18 @@ pub(crate) struct Filter {
 
 #[derive(Clone, Debug)]
 enum Conjunct {
-    /// A column's value is not null, and within these bounds.
+    /// A column's value is not null, and lies within these bounds.
     Test {
         column: usize,
         min: i128,
         max: i128,
         nodes: Vec<NodeId>,
     },
-    /// This is true.
+    /// The condition of this node is true.
     Condition(NodeId),
 }
 
-/// What a filter has to look at in a chunk.
+/// The conjuncts that a filter evaluates for a chunk.
 #[derive(Debug)]
 pub(crate) enum Plan {
     /// No row passes.
@@ -53,14 +53,14 @@ pub(crate) enum Passing {
     Some(Vec<u32>),
 }
 
-/// Of so many rows a single one passing is not worth that a test looks at all.
+/// If fewer than one in so many rows is left, the next conjuncts are evaluated for these rows alone.
 const SPARSE: usize = 8;
 
 impl Filter {
-    /// Takes a condition apart.
+    /// Splits a condition into conjuncts.
     ///
     /// # Errors
-    /// Those of [`Expr::data_type`].
+    /// Returns the errors of [`Expr::data_type`].
     pub(crate) fn new(condition: &Expr, program: &mut Program) -> Result<Filter, ExprError> {
         let mut parts = Vec::new();
         condition.data_type(&program.columns)?;
@@ -79,7 +79,7 @@ impl Filter {
         Ok(Filter { conjuncts: tests })
     }
 
-    /// What has to be looked at, where this is known of columns.
+    /// Returns what has to be evaluated, given what is known of the columns.
     pub(crate) fn plan(&self, program: &Program, columns: &[Known<'_>]) -> Plan {
         let judge = Judge::new(program, columns);
         let mut open = Vec::new();
@@ -96,7 +96,7 @@ impl Filter {
                 }
                 always &= truth.always();
             }
-            // Whether there is an error does not depend on bounds.
+            // Bounds do not say whether there is an error.
             let errs = nodes.iter().any(|&node| program.nodes[node].fallible);
             if !always || errs {
                 open.push(at);
@@ -105,7 +105,8 @@ impl Filter {
         Plan::Conjuncts(open)
     }
 
-    /// Operations for a row: a test is one, whatever it was made of.
+    /// Returns the number of operations for a row. A test counts as one, however many comparisons it
+    /// merges.
     pub(crate) fn operations(&self, program: &Program) -> u64 {
         let conditions = self.conjuncts.iter().filter_map(|conjunct| match conjunct {
             Conjunct::Test { .. } => None,
@@ -116,9 +117,9 @@ impl Filter {
         (tests + program.computing(&conditions)) as u64
     }
 
-    /// The part of rows that pass, where this is known of columns, as far as one can tell.
+    /// Estimates the part of rows that pass, from 0 to 1, given what is known of the columns.
     pub(crate) fn selectivity(&self, program: &Program, columns: &[Known<'_>]) -> f64 {
-        /// That of a condition of which nothing is known.
+        /// The selectivity of a condition of which nothing is known.
         const UNKNOWN: f64 = 0.3;
         let judge = Judge::new(program, columns);
         let one = |conjunct: &Conjunct| match conjunct {
@@ -151,10 +152,10 @@ impl Filter {
         self.conjuncts.iter().map(one).product()
     }
 
-    /// Which of a chunk's rows from one on pass these conjuncts.
+    /// Returns which of `len` rows of a chunk, from `from` on, pass these conjuncts.
     ///
     /// # Errors
-    /// If a condition has no value for a row that passes those before it.
+    /// Returns an error if a condition has no value for a row that passes those before it.
     pub(crate) fn select(
         &self,
         context: Context<'_>,
@@ -187,9 +188,9 @@ impl Filter {
 /// The rows that are left while conjuncts are evaluated.
 enum Left {
     All,
-    /// Those whose mark is 1.
+    /// The rows whose mark is 1.
     Marks(Vec<u8>),
-    /// These numbers in the chunk.
+    /// The rows with these numbers in the chunk.
     Rows(Vec<u32>),
 }
 
@@ -236,7 +237,7 @@ impl Left {
         from: usize,
         len: usize,
     ) -> Result<(), TaskError> {
-        // What is not left may have errors, which would be none of ours.
+        // Rows that did not pass may have errors, which must not be reported.
         if let Left::Marks(marks) = self
             && context.program.nodes[node].fallible
         {
@@ -266,7 +267,7 @@ impl Left {
         Ok(())
     }
 
-    /// Chooses the form that suits how many rows are left, and tells how many these are.
+    /// Chooses the form that suits the number of rows that are left, and returns this number.
     fn settle(&mut self, from: usize, len: usize) -> usize {
         let count = match self {
             Left::All => return len,
@@ -284,18 +285,18 @@ impl Left {
     }
 }
 
-/// How many marks are set.
+/// Returns how many marks are set.
 fn count(marks: &[u8]) -> usize {
-    // Sums of up to 255 marks fit into a byte, so that sixteen are added at once.
+    // The sum of up to 255 marks fits into a byte, so that sixteen are added at once.
     let part = |part: &[u8]| usize::from(part.iter().sum::<u8>());
     marks.chunks(255).map(part).sum()
 }
 
-/// The numbers of the rows whose mark is set.
+/// Returns the numbers of the rows whose mark is set.
 fn numbers(marks: &[u8], from: usize) -> Vec<u32> {
     const NONE: [u8; 8] = [0; 8];
     const ALL: [u8; 8] = [1; 8];
-    // Eight are written at a time, and overwritten as far as they do not count.
+    // Eight numbers are written at a time; those that do not count are overwritten.
     let mut rows = vec![0; marks.len() + 8];
     let (eights, rest) = marks.as_chunks::<8>();
     let (mut first, mut next) = (from as u32, 0);
@@ -360,7 +361,7 @@ fn split<'e>(condition: &'e Expr, parts: &mut Vec<&'e Expr>) {
     }
 }
 
-/// A comparison of a column of numbers with a literal, as a test.
+/// Returns a comparison of a column of numbers with a literal as a test.
 fn test(program: &Program, node: NodeId) -> Option<Conjunct> {
     let Op::Compare(comparison, left, right) = program.nodes[node].op else {
         return None;
@@ -380,7 +381,7 @@ fn test(program: &Program, node: NodeId) -> Option<Conjunct> {
         _ => None,
     };
     let (least, greatest) = types::limits(program.data_type(left))?;
-    // Where there is nothing beyond the literal, the test can say so no better than the condition.
+    // If no value lies beyond the literal, a test is no better than the condition.
     let (column, min, max) = match (column(left), value(right), value(left), column(right)) {
         (Some(column), Some(value), ..) => match comparison {
             Comparison::Eq => (column, value, value),
@@ -404,7 +405,7 @@ fn test(program: &Program, node: NodeId) -> Option<Conjunct> {
     })
 }
 
-/// Tests of one column are one test.
+/// Merges tests of one column into one.
 fn merge(tests: &mut Vec<Conjunct>, test: Conjunct) {
     let Conjunct::Test {
         column,

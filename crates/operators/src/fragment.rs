@@ -7,40 +7,40 @@ use crate::aggregate;
 use crate::expr::{Expr, ExprError};
 use crate::topk::ORDERED;
 
-/// What is done with a table's rows: those that pass the filter are worked on.
+/// The work on a table's rows that pass the filter.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fragment {
-    /// The columns that expressions refer to, as places in the table's schema. The place behind the
-    /// last one is that of the record as it lies, as `Binary`, in tables in the layout of rows.
+    /// The columns that expressions refer to, as places in the table's schema. The place after the
+    /// last one is that of the whole record, as `Binary`, in tables in the layout of rows.
     pub columns: Vec<usize>,
-    /// Rows for which this is true pass; all, if there is none.
+    /// The condition that rows must meet to pass; `None` lets all pass.
     pub filter: Option<Expr>,
-    /// What is done with them.
+    /// The work on the rows that pass.
     pub work: Work,
-    /// Names and types of what comes out.
+    /// The names and types of the output's columns.
     pub output: SchemaRef,
 }
 
-/// What is done with rows.
+/// The work on rows.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Work {
-    /// They come out.
+    /// The rows come out.
     Rows {
-        /// As values of these expressions.
+        /// The expressions whose values come out.
         project: Vec<Expr>,
-        /// The first ones by these keys, if any; without them, which ones is open. Without a limit
-        /// nothing is put in order.
+        /// The keys by which the first rows are chosen and ordered. Without keys any rows may be
+        /// chosen. Without a limit nothing is put in order.
         order: Vec<SortKey>,
-        /// At most so many; of ordered rows at most [`ORDERED`].
+        /// The most rows that come out; of ordered rows at most [`ORDERED`].
         limit: Option<u64>,
     },
-    /// Partial aggregates of groups come out: the groups' values, then for each aggregate its
-    /// state. A group may come out more than once; whoever merges these adds states up.
+    /// Partial aggregates of groups come out: the groups' values, then each aggregate's state. A
+    /// group may come out more than once; the reader adds its states up.
     Aggregate {
-        /// What rows of a group have in common; none makes a single group, which is there even
-        /// if there are no rows.
+        /// The values that the rows of a group have in common. Without any there is a single group,
+        /// which exists even if there are no rows.
         by: Vec<Expr>,
-        /// What is made of them.
+        /// The aggregates of each group.
         aggregates: Vec<Aggregate>,
     },
 }
@@ -48,30 +48,30 @@ pub enum Work {
 /// A key of an order.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SortKey {
-    /// Its value.
+    /// The expression by which rows are ordered.
     pub expr: Expr,
-    /// From the greatest to the least.
+    /// `true` for an order from the greatest to the least.
     pub descending: bool,
-    /// Nulls come first.
+    /// `true` if nulls come first.
     pub nulls_first: bool,
 }
 
 /// An aggregate of a group's rows. Its state's types are in the fragment's output.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Aggregate {
-    /// Which one.
+    /// The function.
     pub function: Function,
-    /// Of what; for [`Function::Count`] none counts rows.
+    /// The argument; for [`Function::Count`], `None` counts rows.
     pub of: Option<Expr>,
-    /// Over the rows for which this is true; over all, if there is none.
+    /// The condition that the rows must meet; `None` takes all rows.
     pub filter: Option<Expr>,
 }
 
-/// Aggregates, and their states. Those of no values are null, but for [`Function::Count`], which is
-/// 0.
+/// Aggregate functions, and their states. States of no values are null, except that of
+/// [`Function::Count`], which is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Function {
-    /// How many are not null. State: an `Int64`.
+    /// The number of values that are not null. State: an `Int64`.
     Count,
     /// State: the sum, of the output's type.
     Sum,
@@ -79,12 +79,12 @@ pub enum Function {
     Min,
     /// State: the greatest.
     Max,
-    /// State: a count (`UInt64`), then the sum, of the output's types. Of no values both are null:
-    /// whoever merges states would take a count of 0 for a value that was seen.
+    /// State: a count (`UInt64`), then the sum, of the output's types. Of no values both are null,
+    /// because a merge of states would take a count of 0 for a value.
     Avg,
 }
 
-/// The most values that groups have in common, and the most keys of an order.
+/// The most values by which rows are grouped, and the most keys of an order.
 pub const KEYS: usize = 63;
 /// The most columns that a fragment refers to, and the most that come out.
 pub const COLUMNS: usize = 4096;
@@ -98,27 +98,27 @@ pub enum FragmentError {
     /// It refers to a column that the table does not have.
     #[error("there is no column {column} in the table: there are {columns}")]
     Column {
-        /// Which one.
+        /// The place of the missing column.
         column: usize,
-        /// How many there are.
+        /// The number of columns.
         columns: usize,
     },
-    /// A column that comes out has another type than the output's schema says.
+    /// An output column has another type than the output's schema says.
     #[error("column {column} that comes out has type {found}, and not {expected}")]
     Output {
-        /// Which one.
+        /// The place of the column.
         column: usize,
-        /// What the schema says.
+        /// The type in the schema.
         expected: DataType,
-        /// The type it has.
+        /// The type of the column.
         found: DataType,
     },
-    /// What comes out has not as many columns as the output's schema says.
+    /// The output has another number of columns than its schema says.
     #[error("{found} columns come out, and not {expected}")]
     Width {
-        /// What the schema says.
+        /// The number in the schema.
         expected: usize,
-        /// How many there are.
+        /// The number of output columns.
         found: usize,
     },
     /// It refers to records, and the table has none.
@@ -130,10 +130,10 @@ pub enum FragmentError {
 }
 
 impl Fragment {
-    /// The types of its columns in a table.
+    /// Returns the types of its columns in a table.
     ///
     /// # Errors
-    /// If the table does not have one of them.
+    /// Returns an error if the table does not have one of them.
     pub fn column_types(&self, table: &Schema) -> Result<Vec<DataType>, FragmentError> {
         let fields = table.fields();
         let of = |&column: &usize| match fields.get(column) {
@@ -147,11 +147,11 @@ impl Fragment {
         self.columns.iter().map(of).collect()
     }
 
-    /// Whether it can be executed over a table: all columns are there, all expressions have types,
-    /// and what comes out is what the output's schema says.
+    /// Checks that it can be executed over a table: all columns exist, all expressions have types,
+    /// and the output is as its schema says.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with it.
     pub fn check(&self, table: &Schema) -> Result<(), FragmentError> {
         if self.columns.len() > COLUMNS {
             return Err(FragmentError::TooMany(
@@ -161,10 +161,10 @@ impl Fragment {
         self.check_types(&self.column_types(table)?)
     }
 
-    /// As [`Fragment::check`], for a table whose layout is known.
+    /// Checks as [`Fragment::check`], for a table whose layout is known.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with it.
     pub fn check_table(&self, table: &Table) -> Result<(), FragmentError> {
         let columns = table.schema.fields().len();
         if table.layout == Layout::Columns && self.columns.contains(&columns) {
@@ -173,10 +173,10 @@ impl Fragment {
         self.check(&table.schema)
     }
 
-    /// As [`Fragment::check`], with the types of the columns that it refers to.
+    /// Checks as [`Fragment::check`], with the types of the columns that it refers to.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with it.
     pub fn check_types(&self, columns: &[DataType]) -> Result<(), FragmentError> {
         if let Some(filter) = &self.filter
             && filter.data_type(columns)? != DataType::Boolean

@@ -10,11 +10,11 @@ use crate::chunk::{Chunk, Column};
 use crate::codec;
 use crate::run::Executor;
 
-/// Decodes a fragment. What is decoded is encoded to the same bytes; and if it can be executed over a
-/// small table, it comes to an end there.
+/// Decodes a fragment. A fragment that is decoded is encoded to the same bytes; and if it can be
+/// executed over a small table, its execution ends.
 ///
 /// # Panics
-/// If not.
+/// Panics if this does not hold.
 pub fn fuzz_fragments(bytes: &[u8]) {
     let Ok(fragment) = codec::decode(bytes) else {
         return;
@@ -53,10 +53,10 @@ pub fn fuzz_fragments(bytes: &[u8]) {
     }
 }
 
-/// Decodes rows. What is decoded is encoded to the same bytes.
+/// Decodes rows. Rows that are decoded are encoded to the same bytes.
 ///
 /// # Panics
-/// If not.
+/// Panics if this does not hold.
 pub fn fuzz_rows(bytes: &[u8]) {
     if let Ok(rows) = codec::decode_rows(bytes) {
         assert_eq!(codec::encode_rows(&rows), bytes);

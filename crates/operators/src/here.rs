@@ -1,4 +1,4 @@
-//! The site that runs tasks on the thread of whoever takes their batches.
+//! The site that runs tasks on the thread that takes their batches.
 
 use std::cell::OnceCell;
 use std::iter;
@@ -13,7 +13,7 @@ use crate::run::Executor;
 use crate::scan::{self, Needed, Piece, Pieces, Turns};
 use crate::site::{Batches, Site, Task, TaskError, check_wanted};
 
-/// Runs tasks where it is called, over pages from wherever they come.
+/// Runs tasks on the caller's thread, over pages from any source.
 #[derive(Clone)]
 pub struct Here {
     source: Arc<dyn Source>,
@@ -21,7 +21,7 @@ pub struct Here {
 }
 
 impl Here {
-    /// Over pages from this source.
+    /// Makes a site over pages from this source.
     #[must_use]
     pub fn new(source: Arc<dyn Source>) -> Here {
         Here {
@@ -30,7 +30,7 @@ impl Here {
         }
     }
 
-    /// Has what tasks take measured.
+    /// Measures the costs of tasks, and adds them to `costs`.
     #[must_use]
     pub fn measured(self, costs: &Arc<WorkCosts>) -> Here {
         Here {
@@ -57,7 +57,7 @@ impl Site for Here {
     }
 }
 
-/// A task whose time is taken.
+/// A task whose time is measured.
 struct Measured {
     running: Running,
     operations: f64,
@@ -86,24 +86,24 @@ struct Running {
     executor: Executor,
     pieces: Pieces<Arc<Table>>,
     turns: Turns,
-    /// Pages to come; none is asked for if the fragment has no columns.
+    /// The pages to come; none is requested if the fragment has no columns.
     stream: PageStream,
     /// The page of each group.
     open: Vec<Option<Open>>,
     finished: bool,
-    /// All rows were worked on.
+    /// `true` after all rows were worked on.
     through: bool,
     watch: Stopwatch,
     wanted: Wanted,
 }
 
-/// What is known of records.
+/// The bounds of records, of which nothing is known.
 const UNKNOWN: Bounds = Bounds {
     nulls: 0,
     range: Range::Unknown,
 };
 
-/// A page, and those of its columns that were looked at; the last of these are its records.
+/// A page, and those of its columns that were decoded; the last one holds its records.
 struct Open {
     page: Arc<Page>,
     columns: Vec<OnceCell<ArrayRef>>,
@@ -159,7 +159,7 @@ impl Running {
                     self.through = !self.executor.done();
                     self.executor.finish()?;
                     self.finished = true;
-                    // Whoever reads ahead may stop.
+                    // The source may stop reading ahead.
                     self.stream = Box::new(iter::empty());
                 }
             }
@@ -167,7 +167,7 @@ impl Running {
     }
 
     fn work(&mut self, piece: &Piece) -> Result<(), TaskError> {
-        // Before its pages are waited for; and rows that bounds exclude are in no vector.
+        // This is checked before the task waits for pages, and for rows that bounds exclude, too.
         check_wanted(&self.wanted)?;
         for group in self.turns.fresh(piece) {
             self.open[group] = Some(self.open_page(piece, group)?);
@@ -193,7 +193,7 @@ impl Running {
         self.executor.feed_parts(rows, &bounds, &load)
     }
 
-    /// The next page that comes, which is the one that a piece needs of a group.
+    /// Returns the next page of the stream, which is the one that a piece needs of a group.
     fn open_page(&mut self, piece: &Piece, group: usize) -> Result<Open, TaskError> {
         let address = self.needed.address(&self.table, piece, group);
         let entry = self.needed.entry(&self.table, piece, group);
@@ -210,7 +210,7 @@ impl Running {
             let what = "it is not the page of which the table knows".to_owned();
             return Err(PageError::Corrupt { address, what }.into());
         }
-        // The last one is that of the records.
+        // The last column is that of the records.
         let columns = iter::repeat_with(OnceCell::new).take(columns + 1);
         let columns = columns.collect();
         Ok(Open { page, columns })
@@ -249,7 +249,7 @@ impl Iterator for Running {
         if found.is_err() {
             self.finished = true;
             self.stream = Box::new(iter::empty());
-            // What is ready is of no use after an error.
+            // Batches that are ready are of no use after an error.
             while self.executor.take().is_some() {}
         }
         found.transpose()

@@ -1,4 +1,4 @@
-//! What work takes of a thread, as it was measured over the last tasks.
+//! What work costs a thread, as measured over the last tasks.
 //!
 //! | what | is |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | a page | the processor's time in which a page was asked for, taken and verified |
 //! | a wait | the time until a page was there, the processor's included |
 //!
-//! Tasks that ended before their rows did are not counted. Of the pages one in seven is timed, as looking at
-//! a thread's clock is a system call.
+//! Tasks that ended before their rows did are not counted. One page in seven is timed, as reading a thread's
+//! clock is a system call.
 
 use std::time::{Duration, Instant};
 
@@ -15,18 +15,18 @@ use pages::Mean;
 use pages::remote::WorkTimes;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Operations from which on a task is counted, and the mean believed.
+/// The least number of operations of a task that is counted, and of those after which the mean is used.
 const OPERATIONS: f64 = 100_000.0;
-/// Over so many operations the mean is taken.
+/// The number of operations over which the mean is taken.
 const OPERATIONS_WINDOW: f64 = 1e8;
-/// Pages from which on means are believed.
+/// The number of pages after which means are used.
 const PAGES: f64 = 16.0;
-/// Over so many pages means are taken.
+/// The number of pages over which means are taken.
 const PAGES_WINDOW: f64 = 4096.0;
 /// One of so many pages is timed.
 const SAMPLED: u64 = 7;
 
-/// What work takes of a thread; see the [module](self).
+/// What work costs a thread; see the [module](self).
 #[derive(Debug)]
 pub struct WorkCosts {
     operation: Mean,
@@ -45,26 +45,26 @@ impl Default for WorkCosts {
 }
 
 impl WorkCosts {
-    /// Seconds of the processor for an operation on a row; `None` if too few were measured, as for all
-    /// of these.
+    /// Returns the processor's seconds for an operation on a row. As all of these, it is `None` if too few
+    /// were measured.
     #[must_use]
     pub fn operation_s(&self) -> Option<f64> {
         self.operation.get()
     }
 
-    /// Seconds of the processor for a page.
+    /// Returns the processor's seconds for a page.
     #[must_use]
     pub fn page_s(&self) -> Option<f64> {
         self.page.get()
     }
 
-    /// Seconds until a page is there, for a thread that reads ahead.
+    /// Returns the seconds until a page is there, for a thread that reads ahead.
     #[must_use]
     pub fn wait_s(&self) -> Option<f64> {
         self.wait.get()
     }
 
-    /// All of them, as a node tells them.
+    /// Returns all of them in the form that a node sends.
     #[must_use]
     pub fn times(&self) -> WorkTimes {
         let picoseconds = |seconds: Option<f64>| (seconds.unwrap_or(0.0) * 1e12).round() as u64;
@@ -76,21 +76,21 @@ impl WorkCosts {
     }
 }
 
-/// What one task takes.
+/// The costs of one task.
 #[derive(Debug, Default)]
 pub(crate) struct Stopwatch {
     runs: bool,
-    /// The processor's, for all of it.
+    /// The processor's time for the whole task.
     busy: Duration,
     pages: u64,
     timed: u64,
-    /// Of the pages that were timed: the processor's time, and the time.
+    /// For the pages that were timed: the processor's time, and the elapsed time.
     page: Duration,
     wait: Duration,
 }
 
 impl Stopwatch {
-    /// One that runs; otherwise it costs nothing, and says nothing.
+    /// Makes a stopwatch. One that does not run costs nothing and reports nothing.
     pub(crate) fn running(runs: bool) -> Stopwatch {
         Stopwatch {
             runs,
@@ -98,12 +98,12 @@ impl Stopwatch {
         }
     }
 
-    /// Takes note of what the thread has done since then.
+    /// Adds the processor's time that the thread has used since `begun`.
     pub(crate) fn busy_since(&mut self, begun: Duration) {
         self.busy += thread_time().saturating_sub(begun);
     }
 
-    /// Takes a page, and times that now and then.
+    /// Takes a page, and times some of them.
     pub(crate) fn page<T>(&mut self, take: impl FnOnce() -> T) -> T {
         self.pages += 1;
         if !self.runs || !self.pages.is_multiple_of(SAMPLED) {
@@ -117,7 +117,7 @@ impl Stopwatch {
         taken
     }
 
-    /// Takes note of a task of so many operations that has come to its end.
+    /// Adds a task of so many operations that has completed to `costs`.
     pub(crate) fn end(&self, operations: f64, costs: &WorkCosts) {
         let timed = self.timed as f64;
         let page = self.page.as_secs_f64() / timed.max(1.0);
@@ -135,7 +135,7 @@ impl Stopwatch {
     }
 }
 
-/// What the thread has had of the processor.
+/// Returns the processor's time that the thread has used.
 pub(crate) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(

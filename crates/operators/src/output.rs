@@ -14,27 +14,28 @@ use arrow_schema::{DataType, FieldRef, SchemaRef, TimeUnit};
 use crate::site::TaskError;
 use crate::vector::{Bytes, Values, Vector};
 
-/// Rows of batches that come out, but for the last one.
+/// Rows of each batch that comes out, except the last.
 pub(crate) const BATCH: usize = 8192;
 
-/// Bytes of texts from which on rows come out though they are fewer: what has just been written is
-/// read again, to be sent, and had better be in a cache.
+/// Bytes of texts at which a batch comes out although it has fewer rows. The bytes are read again
+/// when they are sent, so they should still be in a cache.
 pub(crate) const BATCH_BYTES: usize = 256 << 10;
 
-/// Bytes of a batch of all other values, at most: a batch is one message.
+/// The most bytes of all other values of a batch: a batch is one message.
 const MESSAGE: usize = 8 << 20;
 
-/// Rows of batches that come out, with these columns: fewer than [`BATCH`] if there are very many.
+/// Returns the number of rows of a batch with these columns: fewer than [`BATCH`] if there are very
+/// many columns.
 pub(crate) fn most_rows(schema: &SchemaRef) -> usize {
     let width = |field: &FieldRef| field.data_type().primitive_width().unwrap_or(1);
     let width: usize = schema.fields().iter().map(width).sum();
     (MESSAGE / width.max(1)).clamp(1, BATCH)
 }
 
-/// A batch of these columns.
+/// Returns a batch of these columns.
 ///
 /// # Errors
-/// If a column has null where the schema has none.
+/// Returns an error if a column has a null that the schema does not allow.
 pub(crate) fn batch(
     schema: &SchemaRef,
     rows: usize,
@@ -45,10 +46,10 @@ pub(crate) fn batch(
     assembled(schema, rows, arrays.collect::<Result<_, _>>()?)
 }
 
-/// A batch of these columns, each of which has as many rows.
+/// Returns a batch of these columns, each of which has as many rows.
 ///
 /// # Errors
-/// As [`batch`].
+/// Returns the errors of [`batch`].
 pub(crate) fn gathered(
     schema: &SchemaRef,
     rows: usize,
@@ -84,10 +85,10 @@ fn primitive<T: ArrowPrimitiveType>(
     Arc::new(array.with_data_type(data_type.clone()))
 }
 
-/// An array of a type for the values of so many rows.
+/// Returns an array of a type for the values of so many rows.
 ///
 /// # Errors
-/// If texts are not UTF-8.
+/// Returns an error if texts are not UTF-8.
 pub(crate) fn array(
     vector: &Vector,
     rows: usize,
@@ -99,7 +100,7 @@ pub(crate) fn array(
         vector
     };
     let nulls = vector.valid.as_deref().map(nulls);
-    /// Of a primitive type, and its native one.
+    /// Makes an array of a primitive type from its native values.
     macro_rules! integers {
         ($t:ty) => {
             primitive::<$t>(&vector.values, nulls, data_type, |v| v as _, |v| v as _)
@@ -157,7 +158,7 @@ fn nulls(valid: &[u8]) -> NullBuffer {
     }))
 }
 
-/// An array of the texts of vectors, which are not constant, one behind the other.
+/// Returns an array of the texts of vectors, one after the other. No vector is constant.
 fn texts(parts: &[Vector], data_type: &DataType) -> Result<ArrayRef, TaskError> {
     let rows = || {
         parts.iter().flat_map(|part| {
@@ -190,7 +191,7 @@ fn texts(parts: &[Vector], data_type: &DataType) -> Result<ArrayRef, TaskError> 
     })
 }
 
-/// Appends the texts of a vector. Those that lie one behind the other are copied together.
+/// Appends the texts of a vector. Adjacent texts are copied together.
 fn append(part: &Vector, values: &mut Vec<u8>) {
     let texts = part.values.bytes();
     let (offsets, data) = (texts.data.value_offsets(), texts.data.value_data());
@@ -212,7 +213,7 @@ fn append(part: &Vector, values: &mut Vec<u8>) {
     values.extend_from_slice(&data[run]);
 }
 
-/// Which rows of vectors, one behind the other, are not null; all, if there is none.
+/// Returns which rows of vectors, one after the other, are not null; `None` if all are not.
 fn valid(parts: &[Vector]) -> Option<Vec<u8>> {
     parts.iter().any(|part| part.valid.is_some()).then(|| {
         let of = |part: &Vector, row| u8::from(part.is_valid(row));
@@ -223,7 +224,7 @@ fn valid(parts: &[Vector]) -> Option<Vec<u8>> {
     })
 }
 
-/// Vectors of a column, one behind the other.
+/// Vectors of a column, one after the other.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     parts: Vec<Vector>,
@@ -231,7 +232,7 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// None yet.
+    /// Makes an empty list.
     pub(crate) fn new() -> Gathered {
         Gathered {
             parts: Vec::new(),
@@ -239,7 +240,7 @@ impl Gathered {
         }
     }
 
-    /// Adds the values of so many rows. Returns how many bytes of texts they have.
+    /// Adds the values of so many rows. Returns the number of bytes of their texts.
     pub(crate) fn push(&mut self, vector: &Vector, rows: usize) -> usize {
         let part = vector.expanded(rows);
         let bytes = match &part.values {
@@ -251,7 +252,7 @@ impl Gathered {
         bytes
     }
 
-    /// All of them as an array of a type.
+    /// Returns all of them as an array of a type.
     fn array(self, data_type: &DataType) -> Result<ArrayRef, TaskError> {
         if let Some(first) = self.parts.first()
             && matches!(first.values, Values::Bytes(_))
@@ -266,7 +267,7 @@ impl Gathered {
         }
     }
 
-    /// All of them as one vector; `None` if there is none.
+    /// Returns all of them as one vector; `None` if there is none.
     fn join(self) -> Result<Option<Vector>, TaskError> {
         let Gathered { mut parts, .. } = self;
         if parts.len() <= 1 {
@@ -295,7 +296,7 @@ impl Gathered {
     }
 }
 
-/// Integers of all parts, in 64 bits if all are.
+/// Returns the integers of all parts, in 64 bits if all parts are.
 fn integers(parts: &[Vector]) -> Values {
     let mut narrow = Vec::new();
     for part in parts {

@@ -1,4 +1,4 @@
-//! Where a scan runs: near the pages, or where they are asked for (paper 4, section 3.3).
+//! Where a scan runs: near the pages, or at the server that reads them (paper 4, section 3.3).
 //!
 //! | placement | pages | operators |
 //! |---|---|---|
@@ -6,8 +6,8 @@
 //! | `remote-local` | of a storage node, come over the link | here |
 //! | `remote-remote` | of a storage node | there; what comes out comes over |
 //!
-//! For each of them the time is estimated. Pages are read ahead while others are worked on, so that
-//! the slower of the two counts; and where they are alike, a little more, as they wait for each other by turns.
+//! The time of each is estimated. Pages are read ahead while others are worked on, so that the slower of the
+//! two counts; if both are alike it takes a little more, as they wait for each other by turns.
 //!
 //! ```text
 //! work          = (rows × operations + rows that pass × operations) × seconds × (1 + load) / threads
@@ -17,12 +17,12 @@
 //! remote-remote = round trip + together(pages × read there, work there + taking) + result × link
 //! ```
 //!
-//! Of the pages of remote-local those that a cache here has do not come. Where both sides share
+//! With remote-local, pages that are in a cache here do not come over the link. Where both sides share
 //! processors, remote-local takes at least the time of all its work, the node's included, divided by the
-//! processors: with the others one side alone works.
+//! processors: with the others only one side works.
 //!
-//! Nothing is measured here: who reads pages and runs fragments does, and keeps [`Costs`]. Who
-//! knows what pages take of the processors says so with [`PageWork`].
+//! Nothing is measured here: the code that reads pages and runs fragments measures, and keeps [`Costs`]. A
+//! caller that knows what pages cost the processors says so with [`PageWork`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -51,7 +51,7 @@ const NAMES: [(Placement, &str); 4] = [
     (Placement::RemoteRemote, "remote-remote"),
 ];
 
-/// There is no such placement.
+/// A name that no placement has.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("there is no placement {0:?}: choose auto, local, remote-local or remote-remote")]
 pub struct UnknownPlacement(pub String);
@@ -74,7 +74,7 @@ impl fmt::Display for Placement {
     }
 }
 
-/// What one side costs, as it was measured.
+/// The measured costs of one side.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Side {
     /// Seconds for a page that is read by itself from its devices or its cache, with as many under way
@@ -82,13 +82,13 @@ pub struct Side {
     pub page_s: f64,
     /// Seconds for an operation on a row, by one thread.
     pub operation_s: f64,
-    /// Threads that want a processor for other work, for each processor.
+    /// Threads of other work that want a processor, for each processor.
     pub load: f64,
     /// Threads that a scan has.
     pub threads: f64,
 }
 
-/// What the way between the sides costs.
+/// The costs of the link between the sides.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Link {
     /// Seconds for a message and its answer.
@@ -99,18 +99,18 @@ pub struct Link {
     pub byte_s: f64,
 }
 
-/// What was measured.
+/// The measured costs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Costs {
-    /// This server. Without pages of its own, [`Side::page_s`] has no meaning.
+    /// The costs of this server. If it has no pages of its own, [`Side::page_s`] has no meaning.
     pub here: Side,
-    /// The storage node, if there is one that has the table.
+    /// The costs of the storage node, if one has the table.
     pub there: Option<(Side, Link)>,
-    /// Whether this machine has the pages, too.
+    /// `true` if this machine has the pages, too.
     pub has_pages: bool,
 }
 
-/// What pages take of processors, as it was measured; zero where nobody knows.
+/// The measured costs of pages for the processors; zero if unknown.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct PageWork {
     /// Seconds of a thread that works on pages of its own machine's disks, for each: to wait for it,
@@ -129,27 +129,27 @@ pub struct PageWork {
     pub shared: Option<f64>,
 }
 
-/// A placement, and what it would cost.
+/// A placement, and its cost.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Candidate {
-    /// Which one.
+    /// The placement.
     pub placement: Placement,
-    /// Seconds; none if it is not possible.
+    /// The estimated seconds; `None` if the placement is not possible.
     pub seconds: Option<f64>,
-    /// Why, for a person.
+    /// The reason, for a person.
     pub why: String,
 }
 
 /// The placements that there are, and the one that was chosen.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Choice {
-    /// The cheapest, or the one that was wanted. None if that is not possible.
+    /// The cheapest placement, or the requested one; `None` if that is not possible.
     pub chosen: Option<Placement>,
     /// All of them.
     pub candidates: Vec<Candidate>,
 }
 
-/// Chooses where a scan runs, as if pages took nothing of the processors.
+/// Chooses where a scan runs, as if pages cost the processors nothing.
 #[must_use]
 pub fn choose(wanted: Placement, estimate: &Estimate, costs: &Costs) -> Choice {
     choose_with(wanted, estimate, costs, &PageWork::default())
@@ -187,20 +187,20 @@ pub fn choose_with(
     }
 }
 
-/// Seconds of a side's work.
+/// Returns the seconds of a side's work.
 fn work(estimate: &Estimate, side: &Side) -> f64 {
     estimate.all_operations() * side.operation_s * (1.0 + side.load) / side.threads.max(1.0)
 }
 
-/// Seconds of a side's work, if a page takes so much of a thread.
+/// Returns the seconds of a side's work, if a page costs a thread so many seconds.
 fn work_with(estimate: &Estimate, side: &Side, page_s: f64) -> f64 {
     let taking = estimate.pages as f64 * page_s * (1.0 + side.load) / side.threads.max(1.0);
     work(estimate, side) + taking
 }
 
-/// The time of things that are done side by side, each of which needs what the one before it gives: that of
-/// the longest where the others are far shorter, and more where some are as long, as then they wait for each
-/// other by turns. Of two that are alike it is 1.19 times theirs.
+/// Returns the time of steps that run at once, each of which needs the output of the one before it. It is
+/// that of the longest where the others are far shorter, and more where some are as long, as then they wait
+/// for each other by turns. For two equal steps it is 1.19 times the time of one.
 fn together<const N: usize>(times: [f64; N]) -> f64 {
     let longest = times.iter().copied().fold(0.0, f64::max);
     if longest == 0.0 {

@@ -1,4 +1,5 @@
-//! Expressions made ready: nodes in an array, children before parents, equal ones only once.
+//! Expressions prepared for evaluation: nodes in an array, children before parents, equal ones only
+//! once.
 
 use arrow_schema::DataType;
 
@@ -23,16 +24,16 @@ pub(crate) struct Program {
 /// A node of an expression.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// What it does.
+    /// The operation.
     pub(crate) op: Op,
     /// The type of its values.
     pub(crate) data_type: DataType,
-    /// Whether it may have no value for some rows, but an error. What decimals do depends on
-    /// how large they are; here the worst is supposed.
+    /// `true` if it may have an error instead of a value for some rows. For decimals that depends
+    /// on how large they are; here the worst is assumed.
     pub(crate) fallible: bool,
 }
 
-/// What a node does.
+/// The operation of a node.
 #[derive(Debug)]
 pub(crate) enum Op {
     Column(usize),
@@ -63,7 +64,7 @@ pub(crate) enum Comparison {
 }
 
 impl Program {
-    /// Nothing yet, over columns of these types.
+    /// Makes an empty program over columns of these types.
     pub(crate) fn new(columns: Vec<DataType>) -> Program {
         Program {
             columns,
@@ -74,15 +75,16 @@ impl Program {
     /// Adds an expression.
     ///
     /// # Errors
-    /// Those of [`Expr::data_type`].
+    /// Returns the errors of [`Expr::data_type`].
     pub(crate) fn add(&mut self, expr: &Expr) -> Result<NodeId, ExprError> {
-        // Types are found once for all nodes by `intern`; this says whether there are any, and that
+        // `intern` finds the types for all nodes once; this checks that there are types, and that
         // the recursion is not too deep.
         expr.data_type(&self.columns)?;
         self.compile(expr)
     }
 
-    /// How many of these nodes, and of those below them, compute something; each counts once.
+    /// Returns how many of these nodes, and of those below them, compute something. Each counts
+    /// once.
     pub(crate) fn computing(&self, roots: &[NodeId]) -> usize {
         let mut seen = vec![false; self.nodes.len()];
         let mut open = roots.to_vec();
@@ -98,7 +100,7 @@ impl Program {
         computing
     }
 
-    /// Of each column, whether a node is about it.
+    /// Returns for each column `true` if a node reads it.
     pub(crate) fn columns_used(&self) -> Vec<bool> {
         let mut used = vec![false; self.columns.len()];
         for node in &self.nodes {
@@ -109,12 +111,12 @@ impl Program {
         used
     }
 
-    /// A node's type.
+    /// Returns a node's type.
     pub(crate) fn data_type(&self, node: NodeId) -> &DataType {
         &self.nodes[node].data_type
     }
 
-    /// How a node's values are computed with.
+    /// Returns the class in which a node's values are computed.
     pub(crate) fn class(&self, node: NodeId) -> Class {
         types::class(self.data_type(node)).expect("types were checked")
     }
@@ -199,7 +201,7 @@ impl Program {
         Ok((op, DataType::Boolean))
     }
 
-    /// The node that does this: one that is there, or a new one.
+    /// Returns the node that does this: an existing one, or a new one.
     fn intern(&mut self, op: Op, data_type: DataType) -> NodeId {
         let same = |node: &Node| node.data_type == data_type && same(&node.op, &op);
         if let Some(found) = self.nodes.iter().position(same) {
@@ -217,7 +219,7 @@ impl Program {
         self.nodes.len() - 1
     }
 
-    /// Whether an operation has values for which it is an error.
+    /// Returns `true` if an operation has values for which it is an error.
     fn own_errors(&self, op: &Op, data_type: &DataType) -> bool {
         let decimal = matches!(data_type, DataType::Decimal128(..));
         match op {
@@ -233,7 +235,7 @@ impl Program {
     }
 }
 
-/// A 32-bit float's literal may be written with more digits than it has.
+/// Rounds the literal of a 32-bit float, which may have more digits than the type.
 fn exact(scalar: &Scalar) -> Scalar {
     match (&scalar.data_type, &scalar.value) {
         (DataType::Float32, Value::Float(value)) => Scalar {
@@ -244,7 +246,7 @@ fn exact(scalar: &Scalar) -> Scalar {
     }
 }
 
-/// The nodes that a node needs the values of.
+/// Returns the nodes whose values a node needs.
 pub(crate) fn children(op: &Op) -> Vec<NodeId> {
     match op {
         Op::Column(_) | Op::Literal(..) => vec![],
@@ -268,11 +270,11 @@ pub(crate) fn children(op: &Op) -> Vec<NodeId> {
     }
 }
 
-/// Whether two nodes do the same. Equal children have equal ids already.
+/// Returns `true` if two nodes do the same. Equal children have equal ids already.
 fn same(a: &Op, b: &Op) -> bool {
     match (a, b) {
         (Op::Column(a), Op::Column(b)) => a == b,
-        // Compared by bits where they are floats: zeros with different signs are not the same.
+        // Floats are compared by their bits: zeros with different signs are not the same.
         (Op::Literal(a, _), Op::Literal(b, _)) => identical(a, b),
         (Op::Compare(o, a, b), Op::Compare(p, c, d)) => (o, a, b) == (p, c, d),
         (Op::And(a, b), Op::And(c, d)) | (Op::Or(a, b), Op::Or(c, d)) => (a, b) == (c, d),

@@ -1,7 +1,7 @@
-//! What a condition may be for rows of which only bounds are known.
+//! The truth values that a condition may have for rows of which only bounds are known.
 //!
-//! Invariant: what is said to be impossible is so for every row within the bounds. Nothing is said
-//! about errors: rows that are skipped have none.
+//! Invariant: a value that is said to be impossible is so for every row within the bounds. Nothing
+//! is said about errors: rows that are skipped have none.
 
 use arrow_schema::DataType;
 use pages::{Bounds, Range};
@@ -12,7 +12,7 @@ use crate::program::{Comparison, NodeId, Op, Program};
 use crate::scalar::{Scalar, Value};
 use crate::types::{self, Class};
 
-/// What a condition may be.
+/// The truth values that a condition may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Truth {
     /// It may be true for a row.
@@ -30,7 +30,7 @@ impl Truth {
         can_be_null: true,
     };
 
-    /// Whether it is true for every row.
+    /// Returns `true` if the condition is true for every row.
     pub(crate) fn always(&self) -> bool {
         !self.can_fail && !self.can_be_null
     }
@@ -56,20 +56,20 @@ impl Truth {
 /// What is known of a column over some rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known<'a> {
-    /// Between what its values lie.
+    /// The range in which its values lie.
     pub(crate) range: &'a Range,
-    /// Whether some may be null.
+    /// `true` if some may be null.
     pub(crate) nulls: bool,
 }
 
 impl<'a> Known<'a> {
-    /// Nothing.
+    /// Nothing is known.
     pub(crate) const NOTHING: Known<'static> = Known {
         range: &Range::Unknown,
         nulls: true,
     };
 
-    /// What a page's bounds say.
+    /// Returns what a page's bounds say.
     pub(crate) fn of(bounds: &'a Bounds) -> Known<'a> {
         Known {
             range: &bounds.range,
@@ -77,18 +77,18 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Between what values of the column's type lie, if it is one of integers.
+    /// Returns the interval in which values of the column's type lie, if it is a type of integers.
     pub(crate) fn interval(&self, data_type: &DataType) -> (i128, i128) {
         match *self.range {
             Range::Int { min, max } if min <= max => (min, max),
-            // What stands where values are null may be anything.
+            // The place of a null may hold any value.
             Range::Empty => (0, 0),
             _ => types::limits(data_type).unwrap_or((0, 0)),
         }
     }
 }
 
-/// Conditions over rows of which bounds are known.
+/// Decides conditions over rows of which bounds are known.
 pub(crate) struct Judge<'a> {
     program: &'a Program,
     columns: &'a [Known<'a>],
@@ -96,7 +96,7 @@ pub(crate) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// Of conditions of this program, over columns of which this is known.
+    /// Makes a judge of this program's conditions, given what is known of the columns.
     pub(crate) fn new(program: &'a Program, columns: &'a [Known<'a>]) -> Judge<'a> {
         let known = columns.iter().zip(&program.columns);
         let intervals: Vec<_> = known
@@ -109,7 +109,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// What a condition may be.
+    /// Returns the truth values that a condition may have.
     pub(crate) fn truth(&self, condition: NodeId) -> Truth {
         match &self.program.nodes[condition].op {
             Op::And(left, right) => self.truth(*left).and(self.truth(*right)),
@@ -232,7 +232,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether a value may be among those of a list.
+    /// Decides whether a value may be in a list.
     fn listed(&self, of: NodeId, list: &[Scalar]) -> Truth {
         if self.is_null(of) {
             return Truth::ANYTHING;
@@ -258,7 +258,8 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Whether a comparison may hold, and may fail, between values that lie between these.
+/// Returns whether a comparison may hold, and whether it may fail, between values within these
+/// bounds.
 fn decide<T: Ord>(
     comparison: Comparison,
     (left_min, left_max): (Option<T>, Option<T>),

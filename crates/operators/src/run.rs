@@ -1,4 +1,4 @@
-//! A fragment at work: chunks go in, batches come out.
+//! A running fragment: chunks go in, batches come out.
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ use crate::topk::TopK;
 use crate::types;
 use crate::vector::VECTOR;
 
-/// A fragment at work.
+/// A running fragment.
 #[derive(Debug)]
 pub struct Executor {
     program: Program,
@@ -40,19 +40,20 @@ enum Worker {
 }
 
 impl Executor {
-    /// Makes a fragment ready for chunks whose columns have these types, or are stored in narrower
+    /// Prepares a fragment for chunks whose columns have these types, or are stored in narrower
     /// ones.
     ///
     /// # Errors
-    /// If the fragment cannot be executed over such columns, see [`Fragment::check_types`].
+    /// Returns an error if the fragment cannot be executed over such columns, see
+    /// [`Fragment::check_types`].
     pub fn new(fragment: &Fragment, columns: &[DataType]) -> Result<Executor, FragmentError> {
         Executor::with_limits(fragment, columns, GroupLimits::default())
     }
 
-    /// As [`Executor::new`], with limits on groups of one's own.
+    /// Prepares a fragment as [`Executor::new`], with other limits on groups.
     ///
     /// # Errors
-    /// Those of [`Executor::new`].
+    /// Returns the errors of [`Executor::new`].
     pub fn with_limits(
         fragment: &Fragment,
         columns: &[DataType],
@@ -101,8 +102,8 @@ impl Executor {
         })
     }
 
-    /// Ends with [`TaskError::Unwanted`] when it is no longer wanted, which is asked for every
-    /// vector.
+    /// Makes it end with [`TaskError::Unwanted`] when its result is no longer wanted, which is
+    /// checked for every vector.
     #[must_use]
     pub fn while_wanted(self, wanted: &Wanted) -> Executor {
         let wanted = wanted.clone();
@@ -112,19 +113,20 @@ impl Executor {
     /// Works on a chunk.
     ///
     /// # Errors
-    /// If a value cannot be computed, or the chunk's columns are not what they should be.
+    /// Returns an error if a value cannot be computed, or the chunk's columns are not what they
+    /// should be.
     pub fn feed(&mut self, chunk: &Chunk) -> Result<(), TaskError> {
         let bounds: Vec<Bounds> = chunk.columns.iter().map(bounds).collect();
         let load = |column: usize| Ok(ArrayRef::clone(&chunk.columns[column].array));
         self.feed_parts(chunk.rows, &bounds.iter().collect::<Vec<_>>(), &load)
     }
 
-    /// Works on a chunk of so many rows, whose columns have these bounds, and are loaded when they
-    /// are needed. They may not be needed at all.
+    /// Works on a chunk of so many rows, whose columns have these bounds. A column is loaded when it
+    /// is needed, which may be never.
     ///
     /// # Errors
-    /// If a value cannot be computed, a column cannot be loaded or is not what it should be, or if
-    /// nobody [wants](Executor::while_wanted) what comes out.
+    /// Returns an error if a value cannot be computed, a column cannot be loaded or is not of its
+    /// type, or the result is no longer [wanted](Executor::while_wanted).
     pub fn feed_parts(
         &mut self,
         rows: usize,
@@ -186,8 +188,8 @@ impl Executor {
         Ok(())
     }
 
-    /// The conjuncts that a chunk of these bounds has to be looked at for; `None` if none of its rows
-    /// has a part in the result.
+    /// Returns the conjuncts that must be evaluated for a chunk of these bounds; `None` if none of
+    /// its rows contributes to the result.
     fn open(&self, known: &[Known<'_>]) -> Option<Vec<usize>> {
         if let Worker::First(first) = &self.work
             && first.excludes(known, &self.program)
@@ -203,21 +205,21 @@ impl Executor {
         }
     }
 
-    /// Whether nothing that may still come would change the result.
+    /// Returns `true` if no further chunk would change the result.
     #[must_use]
     pub fn done(&self) -> bool {
         self.finished || matches!(&self.work, Worker::Rows(rows) if rows.left == Some(0))
     }
 
-    /// A batch that is ready.
+    /// Takes a batch that is ready.
     pub fn take(&mut self) -> Option<RecordBatch> {
         self.ready.pop_front()
     }
 
-    /// There are no more chunks: makes the last batches ready.
+    /// Ends the input: makes the last batches ready.
     ///
     /// # Errors
-    /// If a result does not fit its schema.
+    /// Returns an error if a result does not fit its schema.
     pub fn finish(&mut self) -> Result<(), TaskError> {
         if std::mem::replace(&mut self.finished, true) {
             return Ok(());
@@ -235,13 +237,13 @@ impl Executor {
 #[derive(Debug)]
 struct Projection {
     project: Vec<NodeId>,
-    /// How many may still come out, if there is a limit.
+    /// The number of rows that may still come out, if there is a limit.
     left: Option<u64>,
     gathered: Vec<Gathered>,
     rows: usize,
-    /// Bytes of texts among what is gathered.
+    /// Bytes of texts among the gathered values.
     bytes: usize,
-    /// From so many rows on they come out.
+    /// The number of rows at which they come out.
     most_rows: usize,
     schema: SchemaRef,
 }
@@ -268,7 +270,7 @@ impl Projection {
         let rows = frame
             .len()
             .min(self.left.map_or(usize::MAX, |left| left as usize));
-        // Values of rows beyond the limit are not asked for: they might be errors.
+        // Values of rows beyond the limit are not computed: they might be errors.
         let places: Vec<u32> = (0..rows as u32).collect();
         for (gathered, &node) in self.gathered.iter_mut().zip(&self.project) {
             self.bytes += gathered.push(&*frame.evaluate_at(node, &places)?, rows);
@@ -299,12 +301,12 @@ impl Projection {
     }
 }
 
-/// Bytes of batches that wait to be taken, about.
+/// Returns about how many bytes the batches have that wait to be taken.
 fn bytes(ready: &VecDeque<RecordBatch>) -> usize {
     ready.iter().map(RecordBatch::get_array_memory_size).sum()
 }
 
-/// What is known of a column's values: at least what its array's type says.
+/// Returns what is known of a column's values: at least what its array's type says.
 fn bounds(column: &Column) -> Bounds {
     let limits = types::limits(column.array.data_type());
     let range = match (&column.range, limits) {

@@ -7,7 +7,7 @@ use arrow_schema::DataType;
 pub struct Scalar {
     /// Its type.
     pub data_type: DataType,
-    /// What it is.
+    /// The value.
     pub value: Value,
 }
 

@@ -1,8 +1,8 @@
 //! From a table, a fragment and rows to the pages that are read, and to chunks.
 //!
-//! Rows are cut into *pieces* wherever a page of any column group begins that the fragment needs, so
-//! that a piece lies in one page of each. Of the pages' bounds follows whether a row of the piece
-//! may pass the filter. Rows of pieces that cannot are left out, and so are the pages, of all groups,
+//! Rows are cut into *pieces* wherever a page begins of any column group that the fragment needs, so
+//! that a piece lies in one page of each. The pages' bounds say whether a row of the piece may pass
+//! the filter. Rows of pieces that cannot pass are left out, and so are the pages, of all groups,
 //! that no other piece needs.
 //!
 //! Pages are read in the order in which pieces need them.
@@ -19,10 +19,10 @@ use crate::program::Program;
 use crate::prune::Known;
 use crate::site::{Rows, TaskError};
 
-/// Without columns there are no pages to cut rows at.
+/// Rows of a piece of a fragment without columns, which has no pages at which rows are cut.
 const UNCUT: u64 = 1 << 20;
 
-/// All rows of a table.
+/// Returns all rows of a table.
 #[must_use]
 pub fn all(table: &Table) -> Vec<Rows> {
     let rows = |segment: &Arc<Segment>| Rows {
@@ -33,10 +33,10 @@ pub fn all(table: &Table) -> Vec<Rows> {
     table.segments.iter().map(rows).collect()
 }
 
-/// Those of a table's rows that may pass a fragment's filter, by the pages' bounds.
+/// Returns those of a table's rows that may pass a fragment's filter, by the pages' bounds.
 ///
 /// # Errors
-/// [`TaskError::Refused`] if the fragment does not go with the table, or the table has no such
+/// Returns [`TaskError::Refused`] if the fragment does not fit the table, or the table has no such
 /// rows.
 pub fn prune(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Rows>, TaskError> {
     let refused = |error: ExprError| TaskError::Refused(error.to_string());
@@ -48,7 +48,7 @@ pub fn prune(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Ro
     };
     let mut program = Program::new(types);
     let filter = Filter::new(condition, &mut program).map_err(refused)?;
-    // Only bounds of columns that the filter is about matter.
+    // Only the bounds of columns that the filter reads matter.
     let used = program.columns_used();
     let needed = Needed::of(table, fragment, |column| used[column]);
     let mut kept: Vec<Rows> = Vec::new();
@@ -78,10 +78,10 @@ fn check(table: &Table, fragment: &Fragment) -> Result<(), TaskError> {
     checked.map_err(|error| TaskError::Refused(error.to_string()))
 }
 
-/// The pages that a fragment needs for these rows, in the order in which it needs them.
+/// Returns the pages that a fragment needs for these rows, in the order in which it needs them.
 ///
 /// # Errors
-/// [`TaskError::Refused`] if the fragment does not go with the table, or the table has no such
+/// Returns [`TaskError::Refused`] if the fragment does not fit the table, or the table has no such
 /// rows.
 pub fn pages(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Address>, TaskError> {
     check(table, fragment)?;
@@ -97,11 +97,11 @@ pub fn pages(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Ad
     Ok(addresses)
 }
 
-/// Those of a table's rows that may pass a fragment's filter, in so many parts of about the same size
-/// or fewer. Parts end where pages do, so that few pages are needed by two of them.
+/// Returns those of a table's rows that may pass a fragment's filter, in at most `parts` parts of
+/// about the same size. Parts end where pages do, so that few pages are needed by two of them.
 ///
 /// # Errors
-/// [`TaskError::Refused`] if the fragment does not go with the table.
+/// Returns [`TaskError::Refused`] if the fragment does not fit the table.
 pub fn split(
     table: &Table,
     fragment: &Fragment,
@@ -141,19 +141,19 @@ pub fn split(
 pub(crate) struct Needed {
     /// The groups, as places in the table's list.
     pub(crate) groups: Vec<usize>,
-    /// Of each of the fragment's columns that is asked for, the place of its group among these, and
+    /// For each of the fragment's columns that is wanted, the place of its group among `groups`, and
     /// its own place in the group.
     pub(crate) columns: Vec<Option<(usize, usize)>>,
 }
 
 impl Needed {
-    /// Those of the fragment's columns for which `wanted` is true.
+    /// Returns the groups of the fragment's columns for which `wanted` is true.
     pub(crate) fn of(table: &Table, fragment: &Fragment, wanted: impl Fn(usize) -> bool) -> Needed {
         let mut groups = Vec::new();
         let mut columns = Vec::new();
         for (at, &column) in fragment.columns.iter().enumerate() {
             columns.push(wanted(at).then(|| {
-                // In the layout of rows there is one group, with the records behind its columns.
+                // In the layout of rows there is one group, with the records after its columns.
                 let (group, place) = match table.schema.fields().get(column) {
                     Some(_) => table.group_of(column),
                     None => (0, column),
@@ -169,7 +169,7 @@ impl Needed {
         Needed { groups, columns }
     }
 
-    /// The page in which a piece lies, of one of the groups.
+    /// Returns the page of one of the groups in which a piece lies.
     pub(crate) fn entry<'t>(&self, table: &'t Table, piece: &Piece, group: usize) -> &'t PageEntry {
         &table.segments[piece.segment].groups[self.groups[group]][piece.pages[group]]
     }
@@ -181,7 +181,7 @@ impl Needed {
         }
     }
 
-    /// What is known of a column's values in a piece.
+    /// Returns what is known of a column's values in a piece.
     pub(crate) fn bounds<'t>(
         &self,
         table: &'t Table,
@@ -192,10 +192,10 @@ impl Needed {
         self.entry(table, piece, group).bounds.get(place)
     }
 
-    /// Where rows had better be cut, near a row: where a page ends, of the group with the largest
-    /// ones of which a part still has several.
+    /// Returns the row near `near` at which rows are best cut: where a page ends, of the group with
+    /// the largest pages of which a part still has several.
     fn cut(&self, table: &Table, rows: Rows, near: u64) -> u64 {
-        /// How far from the place that was asked for, as a part of what lies before it.
+        /// The most rows between the cut and `near`, as a part of those before it.
         const SLACK: u64 = 16;
         let Some(segment) = table
             .segments
@@ -222,9 +222,9 @@ impl Needed {
 pub(crate) struct Piece {
     /// The place of their segment in the table.
     pub(crate) segment: usize,
-    /// They.
+    /// The rows.
     pub(crate) rows: Rows,
-    /// Of each group that is needed, the place of the page in the segment's list.
+    /// For each needed group, the place of the page in the segment's list.
     pub(crate) pages: Vec<usize>,
 }
 
@@ -233,7 +233,7 @@ pub(crate) struct Pieces<T> {
     table: T,
     groups: Vec<usize>,
     rows: VecDeque<Rows>,
-    /// The next piece, and where its range ends.
+    /// The next piece, and the end of its range.
     next: Option<(Piece, u64)>,
 }
 
@@ -241,7 +241,7 @@ impl<T: std::ops::Deref<Target = Table>> Pieces<T> {
     /// Cuts rows of a table.
     ///
     /// # Errors
-    /// [`TaskError::Refused`] if the table has no such rows.
+    /// Returns [`TaskError::Refused`] if the table has no such rows.
     pub(crate) fn new(table: T, needed: &Needed, rows: &[Rows]) -> Result<Pieces<T>, TaskError> {
         Pieces::<T>::check(&table, rows)?;
         Ok(Pieces {
@@ -252,7 +252,7 @@ impl<T: std::ops::Deref<Target = Table>> Pieces<T> {
         })
     }
 
-    /// Whether a table has these rows.
+    /// Checks that a table has these rows.
     pub(crate) fn check(table: &Table, rows: &[Rows]) -> Result<(), TaskError> {
         for rows in rows {
             let segment = table
@@ -268,7 +268,7 @@ impl<T: std::ops::Deref<Target = Table>> Pieces<T> {
         Ok(())
     }
 
-    /// The first piece of a range.
+    /// Returns the first piece of a range.
     fn begin(&self, rows: Rows) -> Option<(Piece, u64)> {
         let segment = self
             .table
@@ -335,22 +335,22 @@ impl<T: std::ops::Deref<Target = Table>> Iterator for Pieces<T> {
     }
 }
 
-/// Which pages are new, from piece to piece.
+/// Finds the pages that are new from piece to piece.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    /// Of each group the segment and the page of the last piece.
+    /// For each group the segment and the page of the last piece.
     last: Vec<Option<(usize, usize)>>,
 }
 
 impl Turns {
-    /// Before the first piece, of so many groups.
+    /// Begins before the first piece, with so many groups.
     pub(crate) fn new(groups: usize) -> Turns {
         Turns {
             last: vec![None; groups],
         }
     }
 
-    /// The groups of which a piece needs a page that the one before it did not.
+    /// Returns the groups of which a piece needs another page than the piece before it.
     pub(crate) fn fresh(&mut self, piece: &Piece) -> Vec<usize> {
         let mut fresh = Vec::new();
         for (group, last) in self.last.iter_mut().enumerate() {

@@ -1,5 +1,5 @@
-//! A chunk's columns as they are stored, ready to be read: slices of whatever width, dictionaries
-//! with their keys.
+//! A chunk's columns as they are stored, ready to be read: slices of any width, dictionaries with
+//! their keys.
 
 use std::cell::OnceCell;
 
@@ -37,13 +37,13 @@ pub(crate) enum Stored<'a> {
 
 /// Integers of a width.
 pub(crate) trait Integer: Copy + PartialOrd {
-    /// The least and the greatest.
+    /// The least and the greatest value.
     const LIMITS: (i128, i128);
-    /// A number within the limits.
+    /// Converts a number within the limits.
     fn exactly(value: i128) -> Self;
-    /// In 64 bits; what does not fit is cut off.
+    /// Converts to 64 bits; what does not fit is cut off.
     fn narrow(self) -> i64;
-    /// In 128 bits.
+    /// Converts to 128 bits.
     fn wide(self) -> i128;
 }
 
@@ -69,7 +69,7 @@ macro_rules! integers {
 }
 integers!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
 
-/// Does the same with a slice of integers, whatever their width; otherwise something else.
+/// Evaluates the same expression for a slice of integers of any width, and another one otherwise.
 macro_rules! with_integers {
     ($stored:expr, $slice:ident => $body:expr, _ => $other:expr) => {
         match $stored {
@@ -93,11 +93,11 @@ pub(crate) use with_integers;
 pub(crate) struct Loaded<'a> {
     /// Its values.
     pub(crate) stored: Stored<'a>,
-    /// Which of them are null.
+    /// Marks the values that are null.
     pub(crate) nulls: Option<NullBuffer>,
 }
 
-/// A chunk's columns, of which each is loaded when it is needed.
+/// A chunk's columns, each of which is loaded when it is needed.
 pub(crate) struct Columns<'a> {
     rows: usize,
     types: &'a [DataType],
@@ -106,11 +106,11 @@ pub(crate) struct Columns<'a> {
     loaded: Vec<OnceCell<Loaded<'a>>>,
 }
 
-/// What loads a column.
+/// Loads a column.
 pub(crate) type Load<'a> = &'a dyn Fn(usize) -> Result<ArrayRef, TaskError>;
 
 impl<'a> Columns<'a> {
-    /// Columns of these types and of so many rows, with room for their arrays.
+    /// Makes columns of these types and of so many rows, with room for their arrays.
     pub(crate) fn new(
         rows: usize,
         types: &'a [DataType],
@@ -127,10 +127,10 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// A column.
+    /// Returns a column.
     ///
     /// # Errors
-    /// If it cannot be loaded, or is not stored as one of its type.
+    /// Returns an error if it cannot be loaded, or is not stored as one of its type.
     pub(crate) fn get(&self, column: usize) -> Result<&Loaded<'a>, TaskError> {
         if let Some(loaded) = self.loaded[column].get() {
             return Ok(loaded);
@@ -154,14 +154,14 @@ impl<'a> Columns<'a> {
 /// Which rows of a chunk are worked on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rows<'a> {
-    /// So many, from one on.
+    /// The first row, and the number of rows.
     Slice(usize, usize),
-    /// These.
+    /// The numbers of the rows.
     Picked(&'a [u32]),
 }
 
 impl Rows<'_> {
-    /// How many there are.
+    /// Returns how many there are.
     pub(crate) fn len(&self) -> usize {
         match self {
             Rows::Slice(_, len) => *len,
@@ -169,7 +169,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Their numbers in the chunk, of those at these places.
+    /// Returns the numbers in the chunk of the rows at these places.
     pub(crate) fn at(&self, places: &[u32]) -> Vec<u32> {
         match self {
             Rows::Slice(from, _) => places.iter().map(|at| *from as u32 + at).collect(),
@@ -179,10 +179,10 @@ impl Rows<'_> {
 }
 
 impl<'a> Loaded<'a> {
-    /// A column that is said to be of a type.
+    /// Returns an array as a column of a type.
     ///
     /// # Errors
-    /// If what is stored is neither of that type nor of a narrower one for it.
+    /// Returns an error if the array is neither of that type nor of a narrower one for it.
     pub(crate) fn new(array: &'a ArrayRef, data_type: &DataType) -> Result<Loaded<'a>, TaskError> {
         let array = array.as_ref();
         let stored = stored(array, data_type).ok_or_else(|| {
@@ -194,12 +194,12 @@ impl<'a> Loaded<'a> {
         Ok(Loaded { stored, nulls })
     }
 
-    /// The rows' values, in 64 bits if that is asked for and they are integers.
+    /// Returns the rows' values. Integers come in 64 bits if `narrow` is set.
     pub(crate) fn vector(&self, rows: Rows<'_>, narrow: bool) -> Vector {
         Vector::new(self.values(rows, narrow), self.validity(rows))
     }
 
-    /// Which of the rows' values are not null; all, if there is none.
+    /// Returns which of the rows' values are not null; `None` if all are not.
     pub(crate) fn validity(&self, rows: Rows<'_>) -> Option<Vec<u8>> {
         let nulls = self.nulls.as_ref()?;
         let valid: Vec<u8> = match rows {
@@ -274,7 +274,7 @@ fn slice<T: ArrowPrimitiveType>(array: &dyn Array) -> &[T::Native] {
     array.as_primitive::<T>().values()
 }
 
-/// What an array holds, if that goes for a type.
+/// Returns the values of an array, if it can store a type.
 fn stored<'a>(array: &'a dyn Array, data_type: &DataType) -> Option<Stored<'a>> {
     let found = array.data_type();
     match (found, data_type) {
@@ -285,7 +285,7 @@ fn stored<'a>(array: &'a dyn Array, data_type: &DataType) -> Option<Stored<'a>> 
         | (&DataType::Decimal64(_, s1), &DataType::Decimal128(_, s2))
             if s1 == s2 => {}
         (DataType::Dictionary(..), DataType::Utf8 | DataType::Binary) => {}
-        // Zones are the column's, and change no value.
+        // Time zones belong to the column, and change no value.
         (DataType::Timestamp(found, _), DataType::Timestamp(wanted, _)) if found == wanted => {}
         // Integers, dates and timestamps may be stored as narrower integers.
         (narrow, wide)
@@ -337,7 +337,7 @@ fn stored<'a>(array: &'a dyn Array, data_type: &DataType) -> Option<Stored<'a>> 
     })
 }
 
-/// Texts as bytes, which is what they are compared by.
+/// Returns texts as bytes, by which they are compared.
 fn binary(array: &dyn Array) -> Option<BinaryArray> {
     match array.data_type() {
         DataType::Utf8 => Some(BinaryArray::from(array.as_string::<i32>().clone())),

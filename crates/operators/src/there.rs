@@ -1,4 +1,4 @@
-//! The site that has a storage node run tasks; and what the node runs them with.
+//! The site that has a storage node run tasks, and the operators that the node runs them with.
 //!
 //! A task travels as the number of bytes of its rows (`u32`), its [rows](crate::codec::encode_rows), and
 //! its [fragment](crate::codec::encode). Results travel as [blocks](pages::block).
@@ -20,7 +20,7 @@ use crate::here::Here;
 use crate::measure::WorkCosts;
 use crate::site::{Batches, Site, Task, TaskError};
 
-/// Bytes of a batch that travels, about, but for one of a single row.
+/// About the most bytes of a batch that travels, unless it has a single row.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// Has a storage node run tasks beside its pages.
@@ -30,7 +30,7 @@ pub struct There {
 }
 
 impl There {
-    /// This node.
+    /// Makes a site that runs tasks on this node.
     #[must_use]
     pub fn new(node: Far) -> There {
         There { node }
@@ -55,7 +55,7 @@ impl Site for There {
     }
 }
 
-/// A task as bytes.
+/// Returns a task as bytes.
 fn encode(task: &Task) -> Result<Vec<u8>, TaskError> {
     let rows = codec::encode_rows(&task.rows);
     let fragment = codec::encode(&task.fragment);
@@ -68,7 +68,7 @@ fn encode(task: &Task) -> Result<Vec<u8>, TaskError> {
     Ok(bytes)
 }
 
-/// The task of a table from bytes, which may be any.
+/// Returns the task of a table from bytes, which may be anything.
 fn decode(table: &Arc<Table>, bytes: &[u8], wanted: Wanted) -> Result<Task, String> {
     let (len, rest) = bytes.split_first_chunk().ok_or("a task without rows")?;
     let len = u32::from_le_bytes(*len) as usize;
@@ -88,7 +88,7 @@ fn decode(table: &Arc<Table>, bytes: &[u8], wanted: Wanted) -> Result<Task, Stri
 
 /// A task's results, as they come.
 struct Results<S> {
-    /// None after an error: batches behind one that is left out would look like all of them.
+    /// `None` after an error: batches after a missing one would look like a complete result.
     stream: Option<S>,
     schema: SchemaRef,
 }
@@ -99,7 +99,7 @@ impl<S: Iterator<Item = Result<Bytes, SessionError>>> Iterator for Results<S> {
     fn next(&mut self) -> Option<Self::Item> {
         let batch = self.stream.as_mut()?.next()?;
         let batch = batch.map_err(TaskError::from).and_then(|bytes| {
-            // A node that sends what is no batch is not to be asked again.
+            // A node that sends an invalid batch is not asked again.
             block::decode(bytes, &self.schema)
                 .map_err(|error| TaskError::Refused(error.to_string()))
         });
@@ -116,7 +116,7 @@ impl From<SessionError> for TaskError {
         match error {
             SessionError::Lost(_) | SessionError::Busy(_) => TaskError::Lost(text),
             SessionError::Untaken(_) => TaskError::Untaken(text),
-            // Tasks change nothing: a node that is in doubt of one makes no sense.
+            // Tasks change nothing, so a node cannot be in doubt of one.
             SessionError::Refused(_) | SessionError::Doubtful(_) => TaskError::Refused(text),
             SessionError::Page(_) => TaskError::Remote(text),
             SessionError::Value(_) => TaskError::Value(text),
@@ -132,7 +132,7 @@ pub struct Operators {
 }
 
 impl Operators {
-    /// Over pages from this source.
+    /// Makes operators over pages from this source.
     #[must_use]
     pub fn new(source: Arc<dyn Source>) -> Operators {
         let costs = Arc::new(WorkCosts::default());
@@ -169,7 +169,7 @@ impl Worker for Operators {
 fn outcome(error: TaskError) -> Outcome {
     let text = error.to_string();
     match error {
-        // Who hears it although he did not end the task may have another node run it.
+        // A reader that hears it without having ended the task may have another node run it.
         TaskError::Unwanted => Outcome::Busy(text),
         TaskError::Page(PageError::Lost { .. }) | TaskError::Lost(_) => Outcome::Busy(text),
         TaskError::Page(_) | TaskError::Remote(_) => Outcome::Page(text),

@@ -1,9 +1,8 @@
 //! The first rows by an order.
 //!
-//! Rows that may be among them are kept, with their keys as bytes whose order is the rows'. From time
-//! to time all but the first are dropped, and the last of these is the *threshold*: rows behind it are
-//! not kept, and where its first key's place is known to lie before a chunk's bounds, the chunk is
-//! not looked at.
+//! Rows that may be among the first are kept, with their keys as bytes whose order is the rows'. From
+//! time to time all but the first rows are dropped, and the last of these is the *threshold*: rows
+//! after it are not kept, and if its first key lies before a chunk's bounds, the chunk is skipped.
 
 mod parts;
 
@@ -26,20 +25,20 @@ use parts::{Part, Parts, Place};
 
 /// The most rows that are ordered.
 pub const ORDERED: u64 = 1 << 20;
-/// Bytes of rows that may turn out not to be needed, at least.
+/// The least number of bytes of unneeded rows at which they are dropped.
 const SPARE_BYTES: usize = 64 << 20;
 
-/// The first rows, as far as rows were added.
+/// The first of the rows that were added so far.
 #[derive(Debug)]
 pub(crate) struct TopK {
     keys: Vec<Key>,
     project: Vec<NodeId>,
     limit: usize,
-    /// The rows that are kept: their keys, in the order in which they came.
+    /// The keys of the rows that are kept, in the order in which they came.
     kept: Vec<Vec<u8>>,
     /// Their values.
     rows: Parts,
-    /// From so many bytes of these on it is worth looking which of them are needed.
+    /// The number of bytes of these from which on unneeded rows are dropped.
     most_bytes: usize,
     threshold: Option<Vec<u8>>,
     schema: SchemaRef,
@@ -48,17 +47,17 @@ pub(crate) struct TopK {
 #[derive(Debug)]
 struct Key {
     node: NodeId,
-    /// The column, if it is nothing else.
+    /// The column, if the key is nothing but a column.
     column: Option<usize>,
     descending: bool,
     nulls_first: bool,
 }
 
 impl TopK {
-    /// No rows yet.
+    /// Makes an empty set.
     ///
     /// # Errors
-    /// Those of [`Expr::data_type`](crate::Expr::data_type).
+    /// Returns the errors of [`Expr::data_type`](crate::Expr::data_type).
     pub(crate) fn new(
         order: &[SortKey],
         project: Vec<NodeId>,
@@ -93,7 +92,7 @@ impl TopK {
         })
     }
 
-    /// Whether no row within these bounds is among the first.
+    /// Returns `true` if no row within these bounds is among the first.
     pub(crate) fn excludes(&self, columns: &[Known<'_>], program: &Program) -> bool {
         let (Some(threshold), Some(key)) = (&self.threshold, self.keys.first()) else {
             return self.limit == 0;
@@ -103,7 +102,7 @@ impl TopK {
         };
         let mut best = Vec::new();
         match (known.range, program.class(key.node)) {
-            // Nulls that come first may be before the threshold.
+            // Nulls that come first may lie before the threshold.
             _ if known.nulls && key.nulls_first => return false,
             (&Range::Int { min, max }, Class::Int) => {
                 key.encode(
@@ -113,7 +112,7 @@ impl TopK {
             }
             _ => return false,
         }
-        // Rows with the same first key may still be before the threshold by another one.
+        // Rows with the same first key may still lie before the threshold by another key.
         threshold
             .get(..best.len())
             .is_some_and(|threshold| best.as_slice() > threshold)
@@ -122,7 +121,7 @@ impl TopK {
     /// Adds rows.
     ///
     /// # Errors
-    /// If an expression has no value for a row.
+    /// Returns an error if an expression has no value for a row.
     pub(crate) fn add(&mut self, frame: &mut Frame<'_, '_>) -> Result<(), TaskError> {
         let rows = frame.len();
         let vectors = self.keys.iter().map(|key| frame.evaluate(key.node));
@@ -157,8 +156,8 @@ impl TopK {
         Ok(())
     }
 
-    /// Drops all rows but the first, and leaves these in order. What is left has none of the memory
-    /// of the pages that it came from.
+    /// Drops all rows but the first, and leaves these in order. The rows that are left use no memory
+    /// of the pages that they came from.
     fn shrink(&mut self) -> Result<(), TaskError> {
         let mut order: Vec<u32> = (0..self.kept.len() as u32).collect();
         order.sort_by(|&a, &b| self.kept[a as usize].cmp(&self.kept[b as usize]));
@@ -166,7 +165,7 @@ impl TopK {
         let places = self.rows.places();
         let places: Vec<Place> = order.iter().map(|&at| places[at as usize]).collect();
         self.rows = self.rows.picked(&places, &self.schema)?;
-        // As much again may come before it is worth the work.
+        // As many bytes again may come before the next time.
         self.most_bytes = 2 * self.rows.bytes() + SPARE_BYTES;
         let mut kept = std::mem::take(&mut self.kept);
         self.kept = order
@@ -179,10 +178,10 @@ impl TopK {
         Ok(())
     }
 
-    /// The first rows, in order.
+    /// Returns the first rows, in order.
     ///
     /// # Errors
-    /// If they do not fit the schema.
+    /// Returns an error if they do not fit the schema.
     pub(crate) fn take(&mut self) -> Result<Vec<RecordBatch>, TaskError> {
         self.shrink()?;
         self.kept.clear();
@@ -193,7 +192,7 @@ impl TopK {
 }
 
 impl Key {
-    /// Appends a row's value as bytes that are ordered as values are.
+    /// Appends a row's value as bytes that have the order of values.
     fn append(&self, bytes: &mut Vec<u8>, vector: &Vector, row: usize) {
         if !vector.is_valid(row) {
             return self.encode(bytes, None);
@@ -205,7 +204,7 @@ impl Key {
             Values::I128(values) => self.encode(bytes, Some(&integer(values[at]))),
             Values::F64(values) => self.encode(bytes, Some(&integer(order(values[at]).into()))),
             Values::Bytes(texts) => {
-                // Zeros are marked, so that a text's end is before everything that may follow.
+                // Zeros are marked, so that a text's end lies before everything that may follow.
                 let mut text = Vec::with_capacity(texts.get(at).len() + 2);
                 for &byte in texts.get(at) {
                     text.push(byte);
@@ -230,7 +229,7 @@ impl Key {
     }
 }
 
-/// An integer as bytes whose order is that of integers.
+/// Returns an integer as bytes that have the order of integers.
 fn integer(value: i128) -> [u8; 16] {
     (value as u128 ^ 1 << 127).to_be_bytes()
 }

@@ -1,4 +1,5 @@
-//! Which types there are, and what becomes of them: as with DataFusion's physical expressions.
+//! The types that are supported, and the types of results, as with DataFusion's physical
+//! expressions.
 //!
 //! | operands | `+` `-` | `*` | `/` | `%` |
 //! |---|---|---|---|---|
@@ -6,14 +7,14 @@
 //! | floats of a type | that type, IEEE 754 | as before | as before | as before |
 //! | `Decimal128` | scale `max(s1, s2)`, precision `s + max(p1-s1, p2-s2) + 1` | `s1 + s2`, `p1 + p2 + 1` | `s1 + 4`, `p1 + 4 + s2` | `max(s1, s2)`, `s + min(p1-s1, p2-s2)` |
 //!
-//! Decimals are at most of 38 digits in their types. Values may have more, as far as 128 bits reach;
-//! beyond that there is an error.
+//! Types of decimals have at most 38 digits. Values may have more, up to 128 bits; a greater value
+//! is an error.
 
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType};
 
 use crate::expr::{ExprError, Operator};
 
-/// How values of a type are computed with.
+/// The form in which values of a type are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
     /// True and false.
@@ -26,7 +27,7 @@ pub(crate) enum Class {
     Bytes,
 }
 
-/// The class of a type; `None` if there is no computing with it.
+/// Returns the class of a type; `None` if it is not computed with.
 pub(crate) fn class(data_type: &DataType) -> Option<Class> {
     Some(match data_type {
         DataType::Boolean => Class::Bool,
@@ -39,7 +40,7 @@ pub(crate) fn class(data_type: &DataType) -> Option<Class> {
     })
 }
 
-/// The least and the greatest value that arrays of a type of [`Class::Int`] hold.
+/// Returns the least and the greatest value that arrays of a type of [`Class::Int`] hold.
 pub(crate) fn limits(data_type: &DataType) -> Option<(i128, i128)> {
     fn of<T: Into<i128>>(min: T, max: T) -> (i128, i128) {
         (min.into(), max.into())
@@ -60,12 +61,12 @@ pub(crate) fn limits(data_type: &DataType) -> Option<(i128, i128)> {
     })
 }
 
-/// Ten to the power of a number that is not negative; `None` where 128 bits are too few.
+/// Returns ten to the power of a number that is not negative; `None` if the result exceeds 128 bits.
 pub(crate) fn power_of_ten(exponent: i16) -> Option<i128> {
     10i128.checked_pow(u32::try_from(exponent).ok()?)
 }
 
-/// The type of an arithmetic operation's result.
+/// Returns the type of an arithmetic operation's result.
 pub(crate) fn arithmetic(
     operator: Operator,
     left: &DataType,
@@ -88,8 +89,8 @@ pub(crate) fn arithmetic(
     }
 }
 
-/// Precision and scale of a result, see the [module](self). Scales that are negative, or leave what
-/// 38 digits hold on the way, are refused.
+/// Returns the precision and scale of a result, see the [module](self). It refuses scales that are
+/// negative, and intermediate ones that exceed 38 digits.
 fn decimal(operator: Operator, (p1, s1): (u8, i8), (p2, s2): (u8, i8)) -> Option<(u8, i8)> {
     if s1 < 0 || s2 < 0 {
         return None;
@@ -120,7 +121,7 @@ fn decimal(operator: Operator, (p1, s1): (u8, i8), (p2, s2): (u8, i8)) -> Option
     Some((u8::try_from(precision).ok()?, i8::try_from(scale).ok()?))
 }
 
-/// Whether values of one type can be cast to the other.
+/// Returns `true` if values of one type can be cast to the other.
 pub(crate) fn can_cast(from: &DataType, to: &DataType) -> bool {
     let number =
         |t: &DataType| t.is_integer() || matches!(t, DataType::Float32 | DataType::Float64);
@@ -133,7 +134,7 @@ pub(crate) fn can_cast(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// The type of a sum; `None` if there is none.
+/// Returns the type of a sum; `None` if the type has no sum.
 #[must_use]
 pub fn sum_type(of: &DataType) -> Option<DataType> {
     Some(match of {
@@ -147,7 +148,7 @@ pub fn sum_type(of: &DataType) -> Option<DataType> {
     })
 }
 
-/// The type of the sum in an average's state; `None` if there is none.
+/// Returns the type of the sum in an average's state; `None` if the type has none.
 #[must_use]
 pub fn average_sum_type(of: &DataType) -> Option<DataType> {
     match of {

@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //!
-//! 1. Where a value is null, what stands in its place has no meaning, but is there.
-//! 2. A *constant* vector has one value, which counts for as many rows as are asked for.
+//! 1. Where a value is null, the value in its place has no meaning, but exists.
+//! 2. A *constant* vector has one value, which stands for any number of rows.
 //! 3. Truth values are 0 and 1, as are marks of validity.
 
 use std::iter;
@@ -25,13 +25,13 @@ pub(crate) const VECTOR: usize = 2048;
 pub(crate) struct Vector {
     /// The values.
     pub(crate) values: Values,
-    /// Which of them are not null; all, if there is none.
+    /// Marks the values that are not null; `None` if all are not.
     pub(crate) valid: Option<Vec<u8>>,
-    /// Whether there is a single value, for all rows.
+    /// `true` if there is a single value, for all rows.
     pub(crate) constant: bool,
 }
 
-/// Values, in one of the forms in which they are computed with.
+/// Values, in one of the forms in which they are computed.
 #[derive(Clone, Debug)]
 pub(crate) enum Values {
     /// Of [`Class::Bool`].
@@ -46,20 +46,20 @@ pub(crate) enum Values {
     Bytes(Bytes),
 }
 
-/// Texts, as places in an array of them: of the column's own, or of its dictionary.
+/// Texts, as places in an array of texts: the column's own, or its dictionary.
 #[derive(Clone, Debug)]
 pub(crate) struct Bytes {
     /// The texts.
     pub(crate) data: BinaryArray,
-    /// Of each row, which one it has.
+    /// For each row the place of its text.
     pub(crate) index: Vec<u32>,
 }
 
 impl Bytes {
-    /// A text for each row.
+    /// Makes a text for each row.
     ///
     /// # Errors
-    /// If together they have two gigabytes: arrays count them in 31 bits.
+    /// Returns an error if together they have two gigabytes: arrays count bytes in 31 bits.
     pub(crate) fn new<'t>(
         texts: impl Iterator<Item = &'t [u8]> + Clone,
     ) -> Result<Bytes, TaskError> {
@@ -78,14 +78,14 @@ impl Bytes {
         })
     }
 
-    /// The text of a row.
+    /// Returns the text of a row.
     #[inline]
     pub(crate) fn get(&self, row: usize) -> &[u8] {
         text(&self.data, self.index[row] as usize)
     }
 
-    /// What a function makes of each row's text; calculated once for each text of the array where
-    /// that is less work.
+    /// Returns the result of a function for each row's text. The function is called once for each
+    /// text of the array where that is less work.
     pub(crate) fn map<T: Copy + Default>(&self, mut function: impl FnMut(&[u8]) -> T) -> Vec<T> {
         if self.data.len() > self.index.len() {
             return (0..self.index.len())
@@ -105,7 +105,8 @@ fn too_long() -> TaskError {
     TaskError::Value(text.to_owned())
 }
 
-/// A text of an array, or an empty one where it has none: keys of null rows may point anywhere.
+/// Returns a text of an array, or an empty one if it does not exist: keys of null rows may point
+/// anywhere.
 #[inline]
 pub(crate) fn text(data: &BinaryArray, at: usize) -> &[u8] {
     match data.value_offsets().get(at..at + 2) {
@@ -118,7 +119,7 @@ pub(crate) fn text(data: &BinaryArray, at: usize) -> &[u8] {
 }
 
 impl Vector {
-    /// Values of which none is null.
+    /// Makes a vector of values of which none is null.
     pub(crate) fn all_valid(values: Values) -> Vector {
         Vector {
             values,
@@ -127,7 +128,7 @@ impl Vector {
         }
     }
 
-    /// Values of which some may be null.
+    /// Makes a vector of values of which some may be null.
     pub(crate) fn new(values: Values, valid: Option<Vec<u8>>) -> Vector {
         Vector {
             values,
@@ -136,10 +137,10 @@ impl Vector {
         }
     }
 
-    /// A value for all rows.
+    /// Makes a constant vector.
     ///
     /// # Errors
-    /// If it is a text of two gigabytes.
+    /// Returns an error if the value is a text of two gigabytes.
     pub(crate) fn literal(scalar: &Scalar) -> Result<Vector, ExprError> {
         let text = |text: &[u8]| {
             let texts = Bytes::new(iter::once(text));
@@ -165,7 +166,7 @@ impl Vector {
         })
     }
 
-    /// How many values there are: one, if it is constant.
+    /// Returns the number of values: one, if the vector is constant.
     pub(crate) fn len(&self) -> usize {
         match &self.values {
             Values::Bool(values) => values.len(),
@@ -176,7 +177,7 @@ impl Vector {
         }
     }
 
-    /// Whether a row's value is not null.
+    /// Returns `true` if a row's value is not null.
     #[inline]
     pub(crate) fn is_valid(&self, row: usize) -> bool {
         match &self.valid {
@@ -185,7 +186,7 @@ impl Vector {
         }
     }
 
-    /// The same with as many values as there are rows.
+    /// Returns the vector with one value for each row.
     pub(crate) fn expanded(&self, rows: usize) -> Vector {
         if !self.constant {
             return self.clone();
@@ -197,7 +198,7 @@ impl Vector {
         }
     }
 
-    /// The values at these places.
+    /// Returns the values at these places.
     pub(crate) fn taken(&self, places: &[u32]) -> Vector {
         if self.constant {
             self.clone()
@@ -228,7 +229,7 @@ impl Vector {
         }
     }
 
-    /// Truth values, which the expression's type promises.
+    /// Returns the truth values, which the expression's type promises.
     pub(crate) fn bools(&self) -> &[u8] {
         match &self.values {
             Values::Bool(values) => values,
@@ -236,7 +237,7 @@ impl Vector {
         }
     }
 
-    /// Of each row whether it is true: neither false nor null.
+    /// Returns for each row 1 if its value is true, and 0 if it is false or null.
     pub(crate) fn is_true(&self, rows: usize) -> Vec<u8> {
         let values = self.bools();
         if self.constant {
@@ -254,7 +255,7 @@ impl Vector {
 }
 
 impl Values {
-    /// Values that mean nothing, to stand where all is null.
+    /// Returns values without a meaning, for rows that are all null.
     pub(crate) fn nothing(class: Class, rows: usize) -> Values {
         match class {
             Class::Bool => Values::Bool(vec![0; rows]),
@@ -267,7 +268,7 @@ impl Values {
         }
     }
 
-    /// Integers in 128 bits.
+    /// Returns integers in 128 bits.
     pub(crate) fn wide(&self) -> std::borrow::Cow<'_, [i128]> {
         match self {
             Values::I128(values) => values.into(),
@@ -276,7 +277,7 @@ impl Values {
         }
     }
 
-    /// Floating-point numbers.
+    /// Returns floating-point numbers.
     pub(crate) fn floats(&self) -> &[f64] {
         match self {
             Values::F64(values) => values,
@@ -284,7 +285,7 @@ impl Values {
         }
     }
 
-    /// Texts.
+    /// Returns texts.
     pub(crate) fn bytes(&self) -> &Bytes {
         match self {
             Values::Bytes(bytes) => bytes,
@@ -293,7 +294,7 @@ impl Values {
     }
 }
 
-/// Null wherever one of the two is. Constants count for all rows.
+/// Returns the marks of rows in which neither vector is null. Constants stand for all rows.
 pub(crate) fn both_valid(a: &Vector, b: &Vector, rows: usize) -> Option<Vec<u8>> {
     let of = |vector: &Vector| {
         let valid = vector.valid.as_ref()?;

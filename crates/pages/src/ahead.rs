@@ -1,4 +1,4 @@
-//! Reading ahead of who takes pages, in the order in which they were asked for.
+//! Reading ahead of the caller that takes pages, in the order in which they were requested.
 //!
 //! | pages | are |
 //! |---|---|
@@ -6,12 +6,12 @@
 //! | `given..asked` | asked for; some of them have come |
 //! | `asked..` | not asked for yet |
 //!
-//! Whoever reads asks for the next page when there is room, brings those that have come, in any
-//! order, and takes the first one if it is there. What a cache has is never asked for.
+//! The reader asks for the next page when there is room, brings the pages that have come, in any order,
+//! and takes the first one if it is there. A page that is in the cache is not requested.
 //!
-//! What is asked for begins to be read when the reader turns to its source, which it does when it has to
-//! wait. Who works long on pages that have come all at once would leave the source idle meanwhile: so
-//! the reader also [looks](Ahead::is_due), without waiting, each time that some of them were taken.
+//! Reads of requested pages begin when the reader turns to its source, which it does when it has to
+//! wait. A caller that works long on pages that have come all at once would leave the source idle: so
+//! the reader also [looks](Ahead::is_due), without waiting, each time that some pages were taken.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::page::{Page, PageError};
 use crate::source::Tally;
 use crate::table::{Address, Table};
 
-/// So many pages are taken, at most, before the source is looked at; an eighth of those that are read
+/// The most pages that are taken before the source is looked at; an eighth of the pages that are read
 /// ahead where that is less.
 const LOOK: usize = 32;
 
@@ -31,24 +31,24 @@ pub(crate) struct Ahead {
     table: Arc<Table>,
     given: usize,
     asked: usize,
-    /// Pages that may be asked for and not taken.
+    /// The most pages that are requested and not taken.
     limit: usize,
-    /// Pages that were taken since the source was looked at.
+    /// Pages that were taken since the source was last looked at.
     unlooked: usize,
     come: VecDeque<Option<Come>>,
     cache: Option<Arc<Cache>>,
     tally: Option<Arc<Tally>>,
 }
 
-/// A page that has come, or will not.
+/// A page that has come, or failed to come.
 struct Come {
     page: Result<Arc<Page>, PageError>,
-    /// From the cache.
+    /// `true` for a page from the cache.
     cached: bool,
 }
 
 impl Ahead {
-    /// Reads these pages of a table; at most `limit` are asked for and not taken, one at least.
+    /// Reads these pages of a table. At most `limit`, but at least one, are requested and not taken.
     pub(crate) fn new(
         table: &Arc<Table>,
         pages: Vec<Address>,
@@ -68,12 +68,12 @@ impl Ahead {
         }
     }
 
-    /// Has pages counted as they are taken.
+    /// Counts pages in `tally` as they are taken.
     pub(crate) fn tallied(self, tally: Option<Arc<Tally>>) -> Ahead {
         Ahead { tally, ..self }
     }
 
-    /// The next page to be asked for, and its place, if there may be one more.
+    /// Returns the next page to be requested, and its place, if there is room for one.
     pub(crate) fn ask(&mut self) -> Option<(usize, Address)> {
         while self.asked < self.pages.len() && self.asked - self.given < self.limit {
             let (place, address) = (self.asked, self.pages[self.asked]);
@@ -91,7 +91,7 @@ impl Ahead {
         None
     }
 
-    /// A page has come, and is verified here; or it will not come.
+    /// Accepts a page that has come and verifies it, or the error of a page that will not come.
     pub(crate) fn bring(&mut self, place: usize, bytes: Result<bytes::Bytes, PageError>) {
         let Some(at) = place.checked_sub(self.given) else {
             return;
@@ -127,8 +127,8 @@ impl Ahead {
         Some(page)
     }
 
-    /// Whether the reader should look at its source before it takes another page: begin to read what was
-    /// asked for, and fetch what has come. If so, it counts as done.
+    /// Returns `true` if the reader should look at its source before it takes another page: begin the
+    /// reads that were requested, and fetch the pages that have come. If so, the look counts as done.
     pub(crate) fn is_due(&mut self) -> bool {
         let due = self.unlooked >= (self.limit / 8).clamp(1, LOOK);
         if due {
@@ -137,24 +137,24 @@ impl Ahead {
         due
     }
 
-    /// Whether all pages were taken, or one could not be had.
+    /// Returns `true` if all pages were taken, or one failed.
     pub(crate) fn is_over(&self) -> bool {
         self.given == self.pages.len()
     }
 
-    /// Gives up: nothing is asked for any more.
+    /// Gives up: requests nothing any more.
     pub(crate) fn end(&mut self) {
         self.given = self.pages.len();
         self.asked = self.given;
         self.come.clear();
     }
 
-    /// The page at a place.
+    /// Returns the page at a place.
     pub(crate) fn at(&self, place: usize) -> Address {
         self.pages[place]
     }
 
-    /// The page that is waited for.
+    /// Returns the page that is to be taken next.
     pub(crate) fn first(&self) -> Option<Address> {
         self.pages.get(self.given).copied()
     }

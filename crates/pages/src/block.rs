@@ -1,8 +1,8 @@
-//! A block: a batch of any number of rows, in bytes that travel between nodes. It is what a
-//! [page](crate::page) is but for its size, its address, and the narrower types.
+//! A block: a batch of any number of rows, in bytes that travel between nodes. It is encoded as a
+//! [page](crate::page), except for its size, its address, and the narrower types.
 //!
 //! Header, 32 bytes, followed by an entry for each column (see module `entry`; places are counted
-//! from the header's beginning), and by what these refer to:
+//! from the header's beginning), and by the data to which these refer:
 //!
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
@@ -36,7 +36,7 @@ const HEADER: usize = 32;
 const MAGIC: &[u8; 4] = b"KBAT";
 const VERSION: u16 = 1;
 
-/// Why there is no block, or no batch.
+/// Why a block cannot be encoded or decoded.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BlockError {
     /// A batch cannot be a block.
@@ -47,18 +47,18 @@ pub enum BlockError {
         /// What is wrong with it, and what to do.
         what: String,
     },
-    /// Bytes are no block, or not of a batch with this schema.
+    /// Bytes are not a block, or not of a batch with this schema.
     #[error("a block of rows is corrupt: {0}")]
     Corrupt(String),
 }
 
-/// Appends a batch. Types are those of pages, and their narrower ones.
+/// Appends a batch as a block. Types are those of pages, and their narrower ones.
 ///
 /// # Errors
-/// [`BlockError::Unsupported`], with `out` as it was.
+/// Returns [`BlockError::Unsupported`], with `out` as it was.
 ///
 /// # Panics
-/// If there are more than 65,535 columns, or 2³² rows.
+/// Panics if there are more than 65,535 columns, or 2³² rows.
 pub fn encode(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), BlockError> {
     for (array, field) in batch.columns().iter().zip(batch.schema_ref().fields()) {
         if Keyed::of(array).is_none() && Kind::of(array.data_type()).is_none() {
@@ -96,12 +96,12 @@ pub fn encode(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), BlockError> 
     Ok(())
 }
 
-/// A batch as several ones, in their order, that take so many bytes at most, about; but for one of a
-/// single row. Messages have an end, and so does the memory of those who send and receive them.
+/// Splits a batch into several ones, in their order, that take about `bytes` bytes at most, except
+/// a batch of a single row. Messages have a limit, and so does the memory of sender and receiver.
 #[must_use]
 pub fn parts(batch: RecordBatch, bytes: usize) -> Vec<RecordBatch> {
     let mut parts = Vec::new();
-    // What is to be looked at yet, the first rows at the end.
+    // The batches that are not checked yet, the first rows at the end.
     let mut rest = vec![batch];
     while let Some(batch) = rest.pop() {
         let rows = batch.num_rows();
@@ -115,18 +115,18 @@ pub fn parts(batch: RecordBatch, bytes: usize) -> Vec<RecordBatch> {
     parts
 }
 
-/// Bytes that a batch takes, about, so that memory need not grow in steps.
+/// Returns about how many bytes a batch takes, so that memory need not grow in steps.
 fn size(batch: &RecordBatch) -> usize {
     let of = |array: &ArrayRef| array.to_data().get_slice_memory_size().unwrap_or(0);
     let gaps = 4 * ALIGN * batch.num_columns();
     batch.columns().iter().map(of).sum::<usize>() + gaps
 }
 
-/// Reads a batch whose schema is known. Its arrays share the memory if that begins at a multiple
-/// of 16 bytes; otherwise it is copied once.
+/// Reads a batch whose schema is known. Its arrays share the memory if that begins at a multiple of
+/// 16 bytes; otherwise it is copied once.
 ///
 /// # Errors
-/// [`BlockError::Corrupt`].
+/// Returns [`BlockError::Corrupt`].
 pub fn decode(bytes: Bytes, schema: &SchemaRef) -> Result<RecordBatch, BlockError> {
     decode_checked(bytes, schema).map_err(BlockError::Corrupt)
 }
@@ -171,7 +171,7 @@ fn decode_checked(bytes: Bytes, schema: &SchemaRef) -> Result<RecordBatch, Strin
     batch.map_err(|error| error.to_string())
 }
 
-/// The same timestamps, in the zone of a type.
+/// Returns the same timestamps, in the zone of a type.
 pub(crate) fn with_zone(array: ArrayRef, data_type: &DataType) -> ArrayRef {
     fn zoned<T: ArrowPrimitiveType>(array: &ArrayRef, data_type: &DataType) -> ArrayRef {
         let array = array.as_primitive::<T>().clone();

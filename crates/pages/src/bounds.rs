@@ -1,7 +1,7 @@
 //! What is known of a column's values without reading them.
 //!
-//! Invariant: bounds may be wider than the values, never narrower. So whoever skips what lies
-//! outside of them skips nothing that he wants.
+//! Invariant: bounds may be wider than the values, never narrower. So a reader that skips values
+//! outside of its bounds misses none that it wants.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -19,13 +19,13 @@ pub const PREFIX: usize = 16;
 /// What is known of a column's values in a page.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bounds {
-    /// How many of them are null.
+    /// The number of nulls.
     pub nulls: u32,
-    /// Between what the others lie.
+    /// The range of the other values.
     pub range: Range,
 }
 
-/// Between what values lie; both ends may be among them.
+/// The range of values; both ends may be among them.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Range {
     /// Nothing is known: values of a kind that has no order, or with a NaN among them.
@@ -34,30 +34,29 @@ pub enum Range {
     Empty,
     /// Integers, dates, timestamps and decimals, the latter unscaled; false and true as 0 and 1.
     Int {
-        /// The least.
+        /// The least value.
         min: i128,
-        /// The greatest.
+        /// The greatest value.
         max: i128,
     },
     /// Floating-point numbers.
     Float {
-        /// The least.
+        /// The least value.
         min: f64,
-        /// The greatest.
+        /// The greatest value.
         max: f64,
     },
     /// Texts and bytes, which are ordered by their bytes.
     Bytes {
         /// No value is less; at most [`PREFIX`] bytes.
         min: Vec<u8>,
-        /// No value is greater; at most [`PREFIX`] bytes. None if there is no such text that
-        /// is so short.
+        /// No value is greater; at most [`PREFIX`] bytes. `None` if no text is so short.
         max: Option<Vec<u8>>,
     },
 }
 
 impl Bounds {
-    /// Of arrays of one type, one behind the other.
+    /// Returns the bounds of arrays of one type, one after the other.
     pub(crate) fn of(pieces: &[ArrayRef]) -> Bounds {
         let nulls = pieces.iter().map(|piece| piece.null_count()).sum::<usize>();
         let rows = pieces.iter().map(|piece| piece.len()).sum::<usize>();
@@ -74,7 +73,7 @@ impl Bounds {
 }
 
 impl Range {
-    /// The least range in which both are.
+    /// Returns the least range that includes both.
     #[must_use]
     pub fn join(self, other: Range) -> Range {
         match (self, other) {
@@ -95,12 +94,12 @@ impl Range {
         }
     }
 
-    /// Whether it has the other one within it, as far as that can be told.
+    /// Returns `true` if it includes the other range, as far as that can be told.
     pub(crate) fn covers(&self, other: &Range) -> bool {
         *self == Range::Unknown || self.clone().join(other.clone()) == *self
     }
 
-    /// The range of a text, or of bytes.
+    /// Returns the range of a text, or of bytes.
     #[must_use]
     pub fn of_bytes(value: &[u8]) -> Range {
         Range::Bytes {
@@ -110,7 +109,7 @@ impl Range {
     }
 }
 
-/// The least text of at most [`PREFIX`] bytes that is not less.
+/// Returns the least text of at most [`PREFIX`] bytes that is not less than `value`.
 fn upper(value: &[u8]) -> Option<Vec<u8>> {
     if value.len() <= PREFIX {
         return Some(value.to_vec());
@@ -169,7 +168,7 @@ where
         }))
     };
     let found = if array.null_count() == 0 {
-        // The loop over a slice is compiled to vectors.
+        // The loop over a slice is compiled to vector instructions.
         let min = array.values().iter().copied().min();
         min.zip(array.values().iter().copied().max())
     } else {
@@ -190,7 +189,7 @@ fn ints(values: impl Iterator<Item = i128>) -> Range {
         .fold(Range::Empty, Range::join)
 }
 
-/// A NaN is beyond all others or not, depending on whom one asks.
+/// Returns the range of floats; unknown if a NaN is among them, as programs order NaNs differently.
 fn floats(values: impl Iterator<Item = f64>) -> Range {
     let of = |value: f64| match value.is_nan() {
         true => Range::Unknown,

@@ -1,13 +1,13 @@
-//! A cache of pages, on the side that reads them. Bounded in bytes; a scan of what is read once does
-//! not drive out what is read again and again, as new pages have to prove themselves first
-//! (S3-FIFO and CLOCK, by the library `quick_cache`).
+//! A cache of pages, on the side that reads them. It is bounded in bytes. A scan of pages that are read
+//! once does not drive out pages that are read again and again, as new pages have to prove themselves
+//! first (S3-FIFO and CLOCK, by the library `quick_cache`).
 //!
-//! What is kept is a [`Page`] mostly; other things that were read by such an address can be kept in
-//! the same way ([`Kept`]).
+//! It mostly keeps [`Page`]s; other things that are read from an address can be kept in the same way
+//! ([`Kept`]).
 //!
-//! A page's address names the same bytes for ever, because ids of segments are never used again:
-//! nothing that is cached is ever out of date. Pages of a version that was replaced are not asked for any
-//! more, and are driven out by those that are.
+//! A page's address names the same bytes for ever, because ids of segments are never used again: nothing
+//! in the cache is ever out of date. Pages of a version that was replaced are not requested any more, and
+//! are driven out by others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use quick_cache::sync::Cache as Pages;
 use crate::page::Page;
 use crate::table::Address;
 
-/// Bytes that are needed for a page besides its own.
+/// Bytes that a page needs besides its own.
 const AROUND: u64 = 200;
 /// Bytes of a page, where the cache has to guess.
 const USUAL: u64 = 64 << 10;
@@ -30,9 +30,9 @@ pub struct Cache<P: Kept = Page> {
     misses: AtomicU64,
 }
 
-/// What a cache can keep.
+/// A value that a cache can keep.
 pub trait Kept {
-    /// Its bytes, which count against the cache's.
+    /// Returns the number of its bytes, which count against the cache's.
     fn size(&self) -> usize;
 }
 
@@ -48,21 +48,22 @@ impl Kept for Box<[u8]> {
     }
 }
 
-/// How often pages were found in a cache.
+/// Hits and misses of a cache, and its size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheFigures {
-    /// Pages that were there.
+    /// Requested pages that were in the cache.
     pub hits: u64,
-    /// Pages that were not.
+    /// Requested pages that were not.
     pub misses: u64,
-    /// Bytes of pages that are there now.
+    /// Bytes of pages in the cache now.
     pub bytes: u64,
-    /// Pages that are there now.
+    /// Pages in the cache now.
     pub pages: u64,
 }
 
 impl CacheFigures {
-    /// What part of the pages was there, between 0 and 1; `None` if none was asked for.
+    /// Returns the part of requested pages that was in the cache, between 0 and 1; `None` if none was
+    /// requested.
     #[must_use]
     pub fn hit_rate(&self) -> Option<f64> {
         let asked = self.hits + self.misses;
@@ -86,7 +87,7 @@ impl<P: Kept> std::fmt::Debug for Cache<P> {
 }
 
 impl Cache {
-    /// Keeps a page, in memory of the cache's own, and returns what it keeps.
+    /// Keeps a page, in memory of the cache's own, and returns the page that it keeps.
     pub fn keep(&self, page: &Page) -> Arc<Page> {
         let kept = Arc::new(page.detached());
         self.insert(page.address(), Arc::clone(&kept));
@@ -95,13 +96,13 @@ impl Cache {
 }
 
 impl<P: Kept> Cache<P> {
-    /// A cache that takes so many bytes.
+    /// Returns a cache that takes so many bytes.
     #[must_use]
     pub fn new(bytes: u64) -> Cache<P> {
         Cache::with_pages_of(USUAL, bytes)
     }
 
-    /// A cache that takes so many bytes, in pages of about this many each.
+    /// Returns a cache that takes so many bytes, in pages of about this many each.
     #[must_use]
     pub fn with_pages_of(usual: u64, bytes: u64) -> Cache<P> {
         let count = usize::try_from(bytes / usual.max(1)).unwrap_or(usize::MAX);
@@ -113,7 +114,7 @@ impl<P: Kept> Cache<P> {
         }
     }
 
-    /// A page, if it is there.
+    /// Returns a page, if the cache has it.
     #[must_use]
     pub fn get(&self, address: Address) -> Option<Arc<P>> {
         let found = self.pages.get(&address);
@@ -125,19 +126,19 @@ impl<P: Kept> Cache<P> {
         found
     }
 
-    /// Whether a page is there; that counts as no use of it.
+    /// Returns `true` if the cache has a page. This does not count as a use of the page.
     #[must_use]
     pub fn has(&self, address: Address) -> bool {
         self.pages.contains_key(&address)
     }
 
-    /// Keeps what was read from an address. It is to have its memory for itself, as it may be kept
-    /// for long.
+    /// Keeps a value that was read from an address. It must have memory of its own, as it may be kept for
+    /// long.
     pub fn insert(&self, address: Address, page: Arc<P>) {
         self.pages.insert(address, page);
     }
 
-    /// How it has done.
+    /// Returns the hits and misses so far, and the size.
     #[must_use]
     pub fn figures(&self) -> CacheFigures {
         let pages = self.pages.len() as u64;

@@ -24,10 +24,10 @@ pub(crate) enum Cell<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The values of an array of a type that has a [`Kind`].
+/// Returns the values of an array of a type that has a [`Kind`].
 ///
 /// # Panics
-/// If it has none.
+/// Panics if the type has none.
 pub(crate) fn cells<'a>(array: &'a ArrayRef) -> Box<dyn Fn(usize) -> Cell<'a> + 'a> {
     match Kind::of(array.data_type()).expect("a type that pages have") {
         Kind::Boolean => {
@@ -93,7 +93,7 @@ where
 /// Writes a value, which is not null.
 ///
 /// # Errors
-/// Says why it has no room, and what to do.
+/// Returns a text that says why the value does not fit, and what to do.
 pub(crate) fn write(cell: &Cell<'_>, kind: Kind, form: Form, to: &mut [u8]) -> Result<(), String> {
     let number = |value: i128, to: &mut [u8]| {
         let whole = number(value, form, to);
@@ -139,7 +139,7 @@ pub(crate) fn write(cell: &Cell<'_>, kind: Kind, form: Form, to: &mut [u8]) -> R
     }
 }
 
-/// At most 38, and at least −38: ten to that is an `i128`.
+/// Returns a scale from −38 to 38: ten to its power is an `i128`.
 fn scale(kind: Kind) -> i32 {
     match kind {
         Kind::Decimal32(_, scale) | Kind::Decimal64(_, scale) | Kind::Decimal128(_, scale) => {
@@ -163,7 +163,7 @@ fn number(value: i128, form: Form, to: &mut [u8]) -> bool {
     fits
 }
 
-/// Writes a floating-point number; whether it is still the same.
+/// Writes a floating-point number. Returns `true` if its value is unchanged.
 fn write_float(value: f64, form: Form, to: &mut [u8]) -> bool {
     if form == Form::F64 {
         to.copy_from_slice(&value.to_le_bytes());
@@ -184,17 +184,17 @@ fn float_of_decimal(value: i128, kind: Kind, form: Form, to: &mut [u8]) -> Resul
     Err(known + ": choose I64 or I128")
 }
 
-/// The decimal that is nearest.
+/// Returns the nearest decimal.
 fn unscaled(value: f64, kind: Kind) -> i128 {
     nearest(value * 10_f64.powi(scale(kind)))
 }
 
-/// The nearest integer, of two the one farther from zero.
+/// Returns the nearest integer; of two, the one farther from zero.
 fn nearest(value: f64) -> i128 {
-    /// From here on floats are integers.
+    /// From this value on all floats are integers.
     const WHOLE: f64 = (1_u64 << 52) as f64;
     if value.abs() < WHOLE {
-        // Without a call, which rounding and wide integers need on some processors.
+        // This avoids calls, which rounding and wide integers need on some processors.
         let whole = value as i64;
         let rest = value - whole as f64;
         (whole + i64::from(rest >= 0.5) - i64::from(rest <= -0.5)).into()
@@ -211,7 +211,7 @@ fn read_float(bytes: &[u8], form: Form) -> f64 {
     }
 }
 
-/// The integer in an attribute, as the column's kind has it.
+/// Returns the integer in an attribute, in the column's kind.
 fn read_int(bytes: &[u8], kind: Kind, form: Form) -> Result<i128, String> {
     if let Form::Chars(_) = form {
         return days(bytes).ok_or_else(|| "there is no such date".to_owned());
@@ -229,10 +229,10 @@ fn read_int(bytes: &[u8], kind: Kind, form: Form) -> Result<i128, String> {
     Ok(value / 10_i128.pow((-scale(kind)).max(0) as u32))
 }
 
-/// An array of values that lie in such a form; null where there is none.
+/// Returns an array of values that lie in this form; null where there is none.
 ///
 /// # Errors
-/// Says what is wrong with a value.
+/// Returns a text that says what is wrong with a value.
 pub(crate) fn array<'a>(
     values: impl Iterator<Item = Option<&'a [u8]>>,
     kind: Kind,
@@ -331,7 +331,7 @@ impl Typed {
     }
 }
 
-/// Without the zeros at the end.
+/// Returns the bytes without the zeros at the end.
 fn used(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|&byte| byte != 0);
     &bytes[..end.map_or(0, |last| last + 1)]
@@ -340,8 +340,8 @@ fn used(bytes: &[u8]) -> &[u8] {
 /// Days of 400 years.
 const CYCLE: i128 = 146_097;
 
-/// `YYYY-MM-DD` of a day since 1970-01-01. Years begin with March here, so that the leap day is
-/// their last.
+/// Formats a day since 1970-01-01 as `YYYY-MM-DD`. Years begin with March here, so that the leap
+/// day is their last.
 fn date(days: i128) -> Option<String> {
     let day = days + 719_468;
     let (cycle, day) = (day.div_euclid(CYCLE), day.rem_euclid(CYCLE));
@@ -358,8 +358,8 @@ fn date(days: i128) -> Option<String> {
         .then(|| format!("{year:04}-{month:02}-{day_of_month:02}"))
 }
 
-/// The reverse of [`date`], with anything behind it. Only days that there are, and that are written
-/// so, are taken.
+/// Reads a date that [`date`] has written, with any bytes after it. Only days that exist, and that
+/// are written in this form, are accepted.
 fn days(text: &[u8]) -> Option<i128> {
     let text: &[u8; 10] = text.first_chunk()?;
     let number = |from: usize, to: usize| {

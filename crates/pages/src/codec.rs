@@ -31,7 +31,7 @@ pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
 
-/// There are fewer bytes than there should be, or they make no sense.
+/// Why bytes cannot be decoded: there are too few, or they are invalid.
 pub(crate) type Wrong = String;
 
 impl<'a> Reader<'a> {
@@ -70,15 +70,15 @@ impl<'a> Reader<'a> {
         self.bytes(16).map(|bytes| u128_at(bytes, 0))
     }
 
-    /// A text behind its length, of two bytes.
+    /// Reads a text after its length, of two bytes.
     pub(crate) fn text(&mut self) -> Result<&'a str, Wrong> {
         let len = self.u16()?;
         let bytes = self.bytes(len.into())?;
         str::from_utf8(bytes).map_err(|_| "a name is not UTF-8".to_owned())
     }
 
-    /// A number of things that take so many bytes each at least, so that a false one asks for
-    /// no more memory than there are bytes.
+    /// Reads a number of items that take at least `least` bytes each, so that a false number
+    /// allocates no more memory than there are bytes.
     pub(crate) fn count(&mut self, least: usize) -> Result<usize, Wrong> {
         let count = self.u32()? as usize;
         let there = count
@@ -95,20 +95,20 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends a text behind its length.
+/// Appends a text after its length.
 ///
 /// # Panics
-/// If it is longer than 65,535 bytes.
+/// Panics if it is longer than 65,535 bytes.
 pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
     let len = u16::try_from(text.len()).expect("a short text");
     out.extend(len.to_le_bytes());
     out.extend(text.as_bytes());
 }
 
-/// Appends a number of things.
+/// Appends a number of items.
 ///
 /// # Panics
-/// If it is 2³² or more.
+/// Panics if it is 2³² or more.
 pub(crate) fn push_count(out: &mut Vec<u8>, count: usize) {
     let count = u32::try_from(count).expect("a sensible number");
     out.extend(count.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Where tables are loaded and removed, whoever keeps them.
+//! Loading and removing tables, in every place that keeps them.
 //!
 //! | depot | tables are |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | [`Far`] | at a storage node |
 //! | [`Replicas`](crate::remote::Replicas) | at several storage nodes, at each the same |
 //!
-//! What every depot keeps: rows that were pushed are part of their table when the sink has committed,
-//! all at once and durably. A sink that is dropped, or whose process ends, leaves the table as it was.
+//! Every depot guarantees that rows that were pushed become part of their table when the sink commits, all at
+//! once and durably. A sink that is dropped, or whose process ends, leaves the table as it was.
 
 use std::sync::Arc;
 
@@ -18,39 +18,39 @@ use crate::remote::{Apart, Far, FarLoad, Session, SessionError};
 use crate::table::Table;
 use crate::tables::{Load, LoadOptions, Mode, Tables, TablesError};
 
-/// Where tables are loaded and removed; see the [module](self).
+/// A place where tables are loaded and removed; see the [module](self).
 pub trait Depot: Send + Sync {
-    /// The newest versions of all tables but those that are damaged.
+    /// Returns the newest versions of all tables, except those that are damaged.
     ///
     /// # Errors
-    /// The depot cannot be asked.
+    /// Returns an error if the depot cannot be asked.
     fn list(&self) -> Result<Vec<Arc<Table>>, DepotError>;
 
-    /// Tables that are damaged, and in which way.
+    /// Returns the tables that are damaged, and the damage of each.
     ///
     /// # Errors
-    /// The depot cannot be asked.
+    /// Returns an error if the depot cannot be asked.
     fn damaged(&self) -> Result<Vec<(String, String)>, DepotError>;
 
-    /// The newest version of a table; `None` if there is no such table.
+    /// Returns the newest version of a table; `None` if there is no such table.
     ///
     /// # Errors
-    /// The depot cannot be asked, or the table is damaged.
+    /// Returns an error if the depot cannot be asked, or the table is damaged.
     fn table(&self, name: &str) -> Result<Option<Arc<Table>>, DepotError>;
 
     /// Removes a table.
     ///
     /// # Errors
-    /// There is none, or it cannot be removed. The table is as it was, but for errors that say that
-    /// nobody knows; of several nodes see [`DepotError::Apart`].
+    /// Returns an error if there is none, or it cannot be removed. The table is as it was, except for errors
+    /// that say that the outcome is unknown; for several nodes see [`DepotError::Apart`].
     fn remove(&self, name: &str) -> Result<(), DepotError>;
 
-    /// Begins to load rows into a table. To [append](Mode::Append) the schema must be the table's, and
-    /// the options do not matter.
+    /// Begins to load rows into a table. To [append](Mode::Append) the schema must be the table's, and the
+    /// options do not matter.
     ///
     /// # Errors
-    /// The table is there or not against the mode, columns cannot lie in pages as it is asked for, or
-    /// the depot cannot be asked.
+    /// Returns an error if the mode does not allow the table to exist, or to be missing, if the columns
+    /// cannot be stored in pages with these options, or if the depot cannot be asked.
     fn load(
         &self,
         name: &str,
@@ -60,44 +60,45 @@ pub trait Depot: Send + Sync {
     ) -> Result<Box<dyn Sink>, DepotError>;
 }
 
-/// Rows on their way into a table. Dropped without a commit it leaves the table as it was.
+/// Rows on their way into a table. If it is dropped without a commit, the table stays as it was.
 pub trait Sink: Send {
     /// Adds rows.
     ///
     /// # Errors
-    /// The rows do not become pages, or the depot does not take them. The sink is of no use any more.
+    /// Returns an error if the rows cannot be stored in pages, or the depot does not take them. The sink is
+    /// of no use then.
     fn push(&mut self, batch: &RecordBatch) -> Result<(), DepotError>;
 
-    /// Rows so far.
+    /// Returns the number of rows so far.
     fn rows(&self) -> u64;
 
     /// Makes the rows part of the table, durably and all at once. Returns the table's new version.
     ///
     /// # Errors
-    /// As [`Sink::push`]: the table is as it was. If a node is lost on the way, or a disk fails, nobody
-    /// knows whether the rows are there, and the error says so, but all of them are or none; of several
-    /// nodes see [`DepotError::Apart`].
+    /// Returns the errors of [`Sink::push`]: the table is as it was. If a node is lost on the way, or a disk
+    /// fails, it is unknown whether the rows are there, and the error says so, but all of them are or none;
+    /// for several nodes see [`DepotError::Apart`].
     fn commit(self: Box<Self>) -> Result<Arc<Table>, DepotError>;
 }
 
 /// Why a table is not loaded, or not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum DepotError {
-    /// Whoever loads was asked to stop.
+    /// The load was asked to stop.
     #[error("stopped")]
     Stopped,
-    /// Directories say so.
+    /// The error of a directory.
     #[error(transparent)]
     Tables(#[from] TablesError),
-    /// A storage node says so, or is gone.
+    /// The error of a storage node, or its loss.
     #[error(transparent)]
     Node(#[from] SessionError),
-    /// Of several storage nodes one says so, or is gone; on none of them anything has changed.
+    /// One of several storage nodes has failed, or is lost; nothing has changed on any of them.
     #[error("storage node {node}: {why}")]
     Replica {
-        /// Which one.
+        /// The node.
         node: String,
-        /// What it says.
+        /// Its error.
         why: String,
     },
     /// Several storage nodes have different versions of a table.
@@ -190,8 +191,8 @@ impl Depot for Far {
     }
 }
 
-/// Whether a node could make a table of rows with these columns: what pages do not have cannot even be said to
-/// it.
+/// Checks that a node could make a table of rows with these columns. Types that pages do not support cannot
+/// even be sent to it.
 pub(crate) fn could_lie_in_pages(
     schema: &SchemaRef,
     options: &LoadOptions,

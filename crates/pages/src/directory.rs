@@ -1,6 +1,6 @@
 //! The directory of a segment's pages.
 //!
-//! For each of the table's groups a number of pages (4), and so many pages:
+//! For each of the table's groups the directory has a number of pages (4), and so many pages:
 //!
 //! | bytes | field | meaning |
 //! |---|---|---|
@@ -25,7 +25,7 @@ use crate::codec::{Reader, push_count};
 use crate::manifest::SegmentHead;
 use crate::table::{PageEntry, PageNo, Segment, Table};
 
-/// The directory of a segment's pages.
+/// Returns the directory of a segment's pages.
 pub(crate) fn directory(segment: &Segment) -> Vec<u8> {
     let mut out = Vec::new();
     for entries in &segment.groups {
@@ -43,7 +43,7 @@ pub(crate) fn directory(segment: &Segment) -> Vec<u8> {
 }
 
 impl SegmentHead {
-    /// The segment, from its directory.
+    /// Decodes the segment's directory.
     pub(crate) fn segment(&self, table: &Table, directory: &[u8]) -> Result<Segment, String> {
         let wrong = |what: String| format!("the directory of segment {:?}: {what}", self.id);
         if directory.len() as u64 != self.length || crc32c::crc32c(directory) != self.checksum {

@@ -1,4 +1,4 @@
-//! The distinct texts among those that were pushed, and which of them each row has.
+//! The distinct texts of a column, and the text of each row.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -9,7 +9,7 @@ use crate::entry::{ALIGN, Keys};
 /// Keys have two bytes at most.
 const MOST: usize = 1 << 16;
 
-/// No page has room for more bytes of texts.
+/// The most bytes of texts in a page.
 const LONGEST: usize = 1 << 20;
 
 /// The distinct texts of rows, in the order in which they first came.
@@ -19,7 +19,7 @@ pub(crate) struct Distinct {
     offsets: Vec<i32>,
     bytes: Vec<u8>,
     rows: Vec<u16>,
-    /// More than keys can tell apart: what was pushed since is not among `rows`.
+    /// `true` if there are more texts than keys can number: later rows are not in `rows`.
     over: bool,
 }
 
@@ -37,7 +37,7 @@ impl Default for Distinct {
 }
 
 impl Distinct {
-    /// A row with this text; null rows have any.
+    /// Adds a row with this text; null rows may have any.
     pub(crate) fn push(&mut self, text: &[u8]) {
         if self.over {
             return;
@@ -67,8 +67,8 @@ impl Distinct {
         self.rows.push(key as u16);
     }
 
-    /// Forgets all but the first rows and entries, of which there were so many when there were
-    /// so many rows.
+    /// Forgets all but the first `rows` rows and `entries` entries, of which there were so many at
+    /// the same time.
     pub(crate) fn truncate(&mut self, rows: usize, entries: usize) {
         for key in entries..self.entries() {
             let text = of(&self.offsets, &self.bytes, key as u16);
@@ -94,12 +94,12 @@ impl Distinct {
         &self.rows
     }
 
-    /// Offsets of the texts, and their bytes.
+    /// Returns the offsets of the texts, and their bytes.
     pub(crate) fn texts(&self) -> (&[i32], &[u8]) {
         (&self.offsets, &self.bytes)
     }
 
-    /// How long keys are.
+    /// Returns the length of keys.
     pub(crate) fn keys(&self) -> Keys {
         if self.entries() <= 1 << 8 {
             Keys::OneByte
@@ -108,7 +108,7 @@ impl Distinct {
         }
     }
 
-    /// Bytes of keys and dictionary; `None` if there are too many texts.
+    /// Returns the number of bytes of keys and dictionary; `None` if there are too many texts.
     pub(crate) fn size(&self) -> Option<usize> {
         let keys = self.rows.len() * self.keys().bytes();
         let parts = [keys, 4 * self.offsets.len(), self.bytes.len()];

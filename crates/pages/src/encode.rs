@@ -11,11 +11,11 @@ use crate::kind::{Kind, Width};
 
 /// A column's values, and the form in which they are stored.
 pub(crate) struct Column<'a> {
-    /// Arrays of one type, one behind the other.
+    /// Arrays of one type, one after the other.
     pub(crate) pieces: &'a [ArrayRef],
-    /// Of the values as they are stored.
+    /// The kind of the values as they are stored.
     pub(crate) kind: Kind,
-    /// The dictionary and the keys into it, if they are to be stored instead of the texts.
+    /// The dictionary and the keys into it, if they are stored instead of the texts.
     pub(crate) distinct: Option<&'a Distinct>,
 }
 
@@ -101,7 +101,8 @@ impl Column<'_> {
         }
     }
 
-    /// Null rows may have any value, also one that is not as narrow: its lower bytes are as good.
+    /// Writes decimals as narrower ones. A null row may have a value that is too wide: its lower
+    /// bytes are as good.
     fn write_decimals<const N: usize>(&self, out: &mut Vec<u8>, narrow: impl Fn(i128) -> [u8; N]) {
         for piece in self.pieces {
             let Some(array) = piece.as_primitive_opt::<Decimal128Type>() else {
@@ -124,7 +125,7 @@ impl Column<'_> {
     }
 }
 
-/// Texts or bytes, of arrays that may be slices of others.
+/// Writes texts or bytes, of arrays that may be slices of others.
 fn write_variable<'a>(
     out: &mut Vec<u8>,
     start: usize,
@@ -163,7 +164,7 @@ fn write_dictionary(out: &mut Vec<u8>, start: usize, entry: &mut Entry, distinct
     write_variable(out, start, entry, [(offsets, bytes)].into_iter());
 }
 
-/// An array that has a dictionary already; there is one piece of it.
+/// Writes an array that has a dictionary already; there is one piece of it.
 fn write_keyed(out: &mut Vec<u8>, start: usize, entry: &mut Entry, keyed: &Keyed<'_>) {
     entry.kind = Kind::Utf8;
     entry.keys_at = align(out, start);
@@ -186,7 +187,8 @@ fn write_keyed(out: &mut Vec<u8>, start: usize, entry: &mut Entry, keyed: &Keyed
     write_variable(out, start, entry, [texts].into_iter());
 }
 
-/// Fills up with zeros to where an array may begin, and says where that is, from `start`.
+/// Fills up with zeros to the next place where an array may begin, and returns this place, counted
+/// from `start`.
 pub(crate) fn align(out: &mut Vec<u8>, start: usize) -> usize {
     let at = (out.len() - start).next_multiple_of(ALIGN);
     out.resize(start + at, 0);

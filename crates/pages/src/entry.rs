@@ -1,7 +1,7 @@
 //! A column's entry: where its arrays lie, in a page or in a block.
 //!
-//! 32 bytes. *Places* are counted in units of 64 bytes from the beginning of the page or block,
-//! so that all arrays are aligned; 0 says that there is none.
+//! An entry has 32 bytes. *Places* are counted in units of 64 bytes from the beginning of the page or block,
+//! so that all arrays are aligned; 0 stands for no array.
 //!
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
@@ -17,7 +17,7 @@
 //! | 24 | 4 | entries | of the dictionary; 0 without keys |
 //! | 28 | 4 | place of keys | 0 without keys |
 //!
-//! Booleans are bits. Null rows have values, too, or keys, which mean nothing.
+//! Booleans are bits. Null rows have values, too, or keys, which have no meaning.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Keys {
     }
 }
 
-/// See the module's table. Places are in bytes here.
+/// An entry; see the module's table. Places are in bytes here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) kind: Kind,
@@ -97,11 +97,11 @@ impl Entry {
         bytes
     }
 
-    /// Reads the entry of a column with so many rows, whose arrays lie in `bytes` behind `from`.
-    /// All places are verified, and so is the number of nulls.
+    /// Reads the entry of a column with so many rows, whose arrays lie in `bytes` after `from`. All
+    /// places are verified, and so is the number of nulls.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// Returns a text that says what is wrong.
     pub(crate) fn decode(
         entry: &[u8; ENTRY],
         rows: usize,
@@ -172,10 +172,11 @@ impl Entry {
         (nulls == self.nulls).then_some(()).ok_or_else(wrong)
     }
 
-    /// The column's array, which shares the memory. `buffer` was verified by [`Entry::decode`].
+    /// Returns the column's array, which shares the memory. `buffer` was verified by
+    /// [`Entry::decode`].
     ///
     /// # Errors
-    /// Says what is wrong with offsets, texts, or keys.
+    /// Returns a text that says what is wrong with offsets, texts, or keys.
     pub(crate) fn array(&self, buffer: &Buffer, rows: usize) -> Result<ArrayRef, String> {
         let nulls = (self.nulls > 0).then(|| {
             let bitmap = buffer.slice_with_length(self.validity, rows.div_ceil(8));
@@ -255,11 +256,11 @@ impl Entry {
         Arc::new(array.with_data_type(self.kind.data_type()))
     }
 
-    /// The offsets of texts; those of `OffsetBuffer` itself panics at.
+    /// Returns the offsets of texts, and an error for those at which `OffsetBuffer` itself panics.
     fn offsets(&self, buffer: &Buffer, rows: usize) -> Result<OffsetBuffer<i32>, String> {
         let offsets = buffer.slice_with_length(self.offsets, 4 * (rows + 1));
         let offsets = ScalarBuffer::<i32>::new(offsets, 0, rows + 1);
-        // No early exit, so that the loop is compiled to vectors.
+        // There is no early exit, so that the loop is compiled to vector instructions.
         let falls = offsets
             .windows(2)
             .fold(false, |any, two| any | (two[0] > two[1]));
@@ -281,7 +282,7 @@ fn primitive<T: ArrowPrimitiveType>(
     ))
 }
 
-/// How many of the first bits are 1.
+/// Returns how many of the first `bits` bits are 1.
 fn ones(bitmap: &[u8], bits: usize) -> usize {
     let whole: u32 = bitmap[..bits / 8]
         .iter()
@@ -296,8 +297,8 @@ fn ones(bitmap: &[u8], bits: usize) -> usize {
     (whole + last) as usize
 }
 
-/// Memory in which arrays may begin wherever an entry says: as it is if it is aligned, or else
-/// copied.
+/// Returns memory in which arrays may begin at every place of an entry: the same memory if it is
+/// aligned, or else a copy.
 pub(crate) fn aligned(bytes: bytes::Bytes) -> Buffer {
     if (bytes.as_ptr() as usize).is_multiple_of(align_of::<i128>()) {
         Buffer::from(bytes)

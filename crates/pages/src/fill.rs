@@ -17,7 +17,7 @@ use crate::table::{Address, Layout, PageNo, PageSize, SegmentId};
 pub(crate) struct Filled {
     bytes: Vec<u8>,
     header: Header,
-    /// What is known of its columns.
+    /// The bounds of its columns.
     pub(crate) bounds: Vec<Bounds>,
 }
 
@@ -30,7 +30,7 @@ impl Filled {
         self.header.rows
     }
 
-    /// Its bytes, when its address is known.
+    /// Returns its bytes with this address.
     pub(crate) fn seal(mut self, address: Address) -> Vec<u8> {
         self.header.address = address;
         self.header.seal(&mut self.bytes);
@@ -41,7 +41,7 @@ impl Filled {
 /// A row that fits into no page, or a value that does not fit into its record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Misfit {
-    /// Counted from the first one that was ever pushed.
+    /// The row, counted from the first one that was ever pushed.
     pub(crate) row: u64,
     /// The column, as its place in the schema.
     pub(crate) column: usize,
@@ -52,14 +52,14 @@ pub(crate) struct Misfit {
 pub(crate) struct Fill {
     group: u16,
     size: usize,
-    /// Places in the schema.
+    /// The group's columns, as places in the schema.
     columns: Vec<usize>,
     form: Form,
-    /// Of the page that is being filled: of each column, arrays one behind the other.
+    /// The arrays of the page that is being filled: for each column, one after the other.
     pieces: Vec<Vec<ArrayRef>>,
     rows: usize,
     first_row: u64,
-    /// How many rows are tried at once.
+    /// The number of rows that are tried at once.
     step: usize,
 }
 
@@ -68,11 +68,11 @@ enum Form {
     Rows(RowSchema),
 }
 
-/// So many rows are tried at once before a page tells how many it has.
+/// The number of rows that are tried at once before the first page shows how many it holds.
 const STEP: usize = 1024;
 
 impl Fill {
-    /// For a group of a table whose columns all have a [`Kind`].
+    /// Makes a fill for a group of a table whose columns all have a [`Kind`].
     pub(crate) fn new(
         group: u16,
         size: PageSize,
@@ -101,7 +101,7 @@ impl Fill {
         }
     }
 
-    /// Adds rows; pages that are full go to `to`.
+    /// Adds rows; full pages are appended to `to`.
     pub(crate) fn push(&mut self, batch: &RecordBatch, to: &mut Vec<Filled>) -> Result<(), Misfit> {
         let mut from = 0;
         while from < batch.num_rows() {
@@ -120,12 +120,12 @@ impl Fill {
         Ok(())
     }
 
-    /// The last page, if there are rows left for it.
+    /// Returns the last page, if rows are left for it.
     pub(crate) fn finish(&mut self) -> Result<Option<Filled>, Misfit> {
         (self.rows > 0).then(|| self.finish_page()).transpose()
     }
 
-    /// How many of the rows behind `from` go into this page.
+    /// Takes the rows after `from` that go into this page, and returns their number.
     fn take(&mut self, batch: &RecordBatch, from: usize) -> Result<usize, Misfit> {
         let left = batch.num_rows() - from;
         let taken = match &mut self.form {
@@ -146,7 +146,7 @@ impl Fill {
         Ok(taken)
     }
 
-    /// What to say of a row that does not fit into an empty page.
+    /// Returns the error for a row that does not fit into an empty page.
     fn misfit(&self, batch: &RecordBatch, from: usize) -> Misfit {
         let size_of = |place: &usize| {
             let array = batch.column(self.columns[*place]).slice(from, 1);
@@ -254,7 +254,7 @@ impl Fill {
     }
 }
 
-/// Adds as many rows as fit into the room, and says how many that are.
+/// Adds as many rows as fit into the room, and returns their number.
 fn fit(
     gauges: &mut [Gauge],
     columns: &[&ArrayRef],
@@ -277,7 +277,7 @@ fn fit(
             full = true;
             step = rows;
         }
-        // Once something did not fit, twice as much as is tried next does not.
+        // After a step did not fit, twice the next step does not fit either.
         step = if full { step / 2 } else { step };
         if step == 0 {
             break;
@@ -286,19 +286,20 @@ fn fit(
     taken
 }
 
-/// Where arrays begin.
+/// Returns the place where arrays begin.
 fn arrays_at(columns: usize) -> usize {
     (HEADER + columns * ENTRY).next_multiple_of(ALIGN)
 }
 
-/// See [`PageSize::longest_value`]: the arrays of one row are its two offsets and its bytes.
+/// Returns the limit of [`PageSize::longest_value`]: the arrays of one row are its two offsets and
+/// its bytes.
 pub(crate) fn longest_value(size: PageSize) -> usize {
     let offsets = (2 * size_of::<i32>()).next_multiple_of(ALIGN);
     let room = size.bytes() - arrays_at(1) - offsets;
     room - room % ALIGN
 }
 
-/// Where records begin.
+/// Returns the place where records begin.
 fn records_at(columns: usize) -> usize {
     arrays_at(columns)
 }
@@ -312,7 +313,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a page takes this, behind a value that leaves no room for another.
+    /// Returns `true` if a page takes this value, after one that leaves no room for another.
     fn takes(size: PageSize, value: ArrayRef) -> bool {
         for nullable in [false, true] {
             let field = Field::new("value", value.data_type().clone(), nullable);

@@ -1,5 +1,5 @@
-//! Entry points for fuzzing what reads pages, tables, blocks and messages. They panic when a promise
-//! is broken.
+//! Entry points for fuzzing the decoders of pages, tables, blocks and messages. They panic when a
+//! promise is broken.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const ADDRESS: Address = Address {
     page: PageNo(3),
 };
 
-/// Sets the checksum right, so that mutations come past it. It covers all behind its own end.
+/// Corrects the checksum, so that mutations get past it. It covers all bytes after it.
 fn with_checksum(bytes: &[u8], at: usize) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     if let Some(behind) = bytes.get(at + 4..) {
@@ -30,10 +30,10 @@ fn with_checksum(bytes: &[u8], at: usize) -> Vec<u8> {
     bytes
 }
 
-/// Reads `bytes` as a page, as they are and with the checksum, the size and the address set right.
+/// Reads `bytes` as a page, as they are and with corrected checksum, size and address.
 ///
 /// # Panics
-/// If the reader panics, or takes arrays for right that are not.
+/// Panics if the reader panics, or accepts invalid arrays.
 pub fn fuzz_page(bytes: &[u8]) {
     let mut right = bytes.to_vec();
     if right.len() >= 64 {
@@ -68,11 +68,11 @@ fn sound(array: &dyn Array) {
     checked.expect("an array that was let through is one");
 }
 
-/// Reads `bytes` as a table, as they are and with the checksums set right of the manifest and, as if
-/// it had one segment, of what is behind it.
+/// Reads `bytes` as a table, as they are and with corrected checksums of the manifest and, as if it
+/// had one segment, of the bytes after it.
 ///
 /// # Panics
-/// If the reader panics, or lets through a table that is not consistent.
+/// Panics if the reader panics, or accepts a table that is not consistent.
 pub fn fuzz_table(bytes: &[u8]) {
     let manifest = bytes
         .first_chunk()
@@ -118,7 +118,7 @@ fn consistent(table: &Table) {
     let _ = (table.rows(), table.pages());
 }
 
-/// What blocks of the corpus have.
+/// Returns the schema of the corpus's blocks.
 fn block_schema() -> SchemaRef {
     let keyed = DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8));
     Arc::new(Schema::new(vec![
@@ -134,10 +134,10 @@ fn block_schema() -> SchemaRef {
     ]))
 }
 
-/// Reads `bytes` as a block, as they are and with the checksum and the length set right.
+/// Reads `bytes` as a block, as they are and with corrected checksum and length.
 ///
 /// # Panics
-/// If the reader panics, or takes arrays for right that are not.
+/// Panics if the reader panics, or accepts invalid arrays.
 pub fn fuzz_block(bytes: &[u8]) {
     let mut right = bytes.to_vec();
     if right.len() >= 32 {
@@ -154,11 +154,11 @@ pub fn fuzz_block(bytes: &[u8]) {
     }
 }
 
-/// Reads `bytes` as what a reader says to a storage node, as what a node replies, and as the parts of
-/// both that have forms of their own.
+/// Reads `bytes` as a reader's message to a storage node, as a node's reply, and as the parts of both
+/// that have forms of their own.
 ///
 /// # Panics
-/// If a decoder panics, or what it accepts is encoded in another way.
+/// Panics if a decoder panics, or accepts bytes that are encoded in another way.
 pub fn fuzz_messages(bytes: &[u8]) {
     let mut again = Vec::new();
     if let Ok(said) = Say::decode(bytes) {
@@ -229,7 +229,7 @@ mod tests {
     use crate::segment::{Groups, SegmentBuilder, Shape};
     use crate::table::{PageSize, TableId, Version};
 
-    /// By the names of their files.
+    /// Inputs by the names of their files.
     type Inputs = BTreeMap<&'static str, Vec<u8>>;
 
     fn batch() -> RecordBatch {
@@ -256,7 +256,7 @@ mod tests {
         RecordBatch::try_new(block_schema(), columns).unwrap()
     }
 
-    /// A page of each layout, and the table of the first.
+    /// Returns a page of each layout, and the table of the first.
     fn pages() -> Inputs {
         let batch = batch().project(&[0, 1, 2, 4]).unwrap();
         let schema = batch.schema();
@@ -290,7 +290,7 @@ mod tests {
         inputs
     }
 
-    /// The corpus is what the writers write; it is written again when a format changes.
+    /// The corpus equals the writers' output; it is written again when a format changes.
     #[test]
     fn the_corpus_is_of_this_format() {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
@@ -311,7 +311,7 @@ mod tests {
         }
     }
 
-    /// Each of them is read by itself, without the fuzzer's corrections, so that it is a good
+    /// Each input is also read by itself, without the fuzzer's corrections, so that it is a good
     /// beginning for mutations.
     #[test]
     fn blind_mutations_keep_the_promises() {

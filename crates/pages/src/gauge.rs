@@ -1,7 +1,7 @@
-//! How much room a column's values take in a page, and in which form they take the least.
+//! The room that a column's values take in a page, and the form in which they take the least.
 //!
 //! Invariant: the size never shrinks as rows are added. So the most rows that fit are found by
-//! adding some, and taking back what was too much.
+//! adding some, and taking back those that were too many.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Decimal128Type;
@@ -11,13 +11,13 @@ use crate::distinct::Distinct;
 use crate::entry::ALIGN;
 use crate::kind::{Kind, Width, narrowest};
 
-/// A column's rows since a page was begun.
+/// A column's rows since the page was begun.
 pub(crate) struct Gauge {
     kind: Kind,
     now: Counts,
-    /// As of the last [`Gauge::keep`].
+    /// The counts at the last [`Gauge::keep`].
     kept: Counts,
-    /// Of texts, as long as a dictionary may be worth it.
+    /// The distinct texts, as long as a dictionary may save room.
     distinct: Option<Distinct>,
 }
 
@@ -25,16 +25,17 @@ pub(crate) struct Gauge {
 struct Counts {
     rows: usize,
     nulls: usize,
-    /// Of texts and bytes.
+    /// Bytes of texts and bytes.
     bytes: usize,
-    /// Of decimals.
+    /// The least and the greatest decimal.
     min: i128,
     max: i128,
-    /// Of the dictionary.
+    /// Entries of the dictionary.
     entries: usize,
 }
 
-/// A dictionary that has not paid with so many rows is given up, and one that is too large.
+/// The number of rows after which a dictionary that saves no room is given up. One that is too
+/// large is given up at once.
 const PATIENCE: usize = 512;
 
 impl Gauge {
@@ -84,7 +85,7 @@ impl Gauge {
         }
     }
 
-    /// What was added stays.
+    /// Keeps the rows that were added.
     pub(crate) fn keep(&mut self) {
         self.kept = self.now;
         let given_up = self.distinct.as_ref().is_some_and(|distinct| {
@@ -98,7 +99,7 @@ impl Gauge {
         }
     }
 
-    /// What was added since the last [`Gauge::keep`] is taken back.
+    /// Takes back the rows that were added since the last [`Gauge::keep`].
     pub(crate) fn take_back(&mut self) {
         self.now = self.kept;
         if let Some(distinct) = &mut self.distinct {
@@ -106,7 +107,8 @@ impl Gauge {
         }
     }
 
-    /// Bytes of all arrays, each up to where the next one may begin.
+    /// Returns the number of bytes of all arrays, each up to the place where the next one may
+    /// begin.
     pub(crate) fn size(&self) -> usize {
         let bitmap = if self.now.nulls > 0 {
             self.now.rows.div_ceil(8)
@@ -118,7 +120,7 @@ impl Gauge {
         bitmap.next_multiple_of(ALIGN) + values
     }
 
-    /// Without a dictionary.
+    /// Returns the number of bytes of the values without a dictionary.
     fn plain(&self) -> usize {
         let rows = self.now.rows;
         match self.stored().width() {
@@ -130,7 +132,7 @@ impl Gauge {
         }
     }
 
-    /// The kind in which values are stored.
+    /// Returns the kind in which values are stored.
     pub(crate) fn stored(&self) -> Kind {
         match self.kind {
             Kind::Decimal128(precision, scale) => {
@@ -140,14 +142,14 @@ impl Gauge {
         }
     }
 
-    /// The dictionary, if it is worth it.
+    /// Returns the dictionary, if it saves room.
     pub(crate) fn dictionary(&self) -> Option<&Distinct> {
         let distinct = self.distinct.as_ref()?;
         (distinct.size()? < self.plain()).then_some(distinct)
     }
 }
 
-/// Bytes of texts that lie one behind the other.
+/// Returns the number of bytes of consecutive texts.
 fn span(offsets: &[i32]) -> usize {
     (offsets[offsets.len() - 1] - offsets[0]) as usize
 }

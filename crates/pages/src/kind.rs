@@ -1,4 +1,4 @@
-//! What values are, as bytes tell it.
+//! The kinds of values, and their encoding.
 //!
 //! | code | kind | bytes of a value |
 //! |---|---|---|
@@ -12,14 +12,14 @@
 //! | 20 | text in UTF-8 | as many as it has |
 //! | 21 | bytes | as many as there are |
 //!
-//! A timestamp's zone is the column's, and not among the bytes.
+//! A timestamp's zone belongs to the column, and is not encoded here.
 
 use arrow_schema::{DECIMAL32_MAX_PRECISION, DECIMAL64_MAX_PRECISION, DataType, TimeUnit};
 
 #[cfg(target_endian = "big")]
 compile_error!("arrays lie in pages as they lie in memory, which is little-endian");
 
-/// Of decimals.
+/// The least scale of decimals.
 const LEAST_SCALE: i8 = -38;
 
 /// A kind of values.
@@ -45,7 +45,7 @@ pub(crate) enum Kind {
     Binary,
 }
 
-/// How many bytes a value has.
+/// The width of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Width {
     Bit,
@@ -54,7 +54,7 @@ pub(crate) enum Width {
 }
 
 impl Kind {
-    /// The kind of a type's values; `None` for those that have none.
+    /// Returns the kind of a type's values; `None` for types that pages do not support.
     pub(crate) fn of(data_type: &DataType) -> Option<Kind> {
         Some(match data_type {
             DataType::Boolean => Kind::Boolean,
@@ -70,7 +70,7 @@ impl Kind {
             DataType::Float64 => Kind::Float64,
             DataType::Date32 => Kind::Date32,
             DataType::Timestamp(unit, _) => Kind::Timestamp(*unit),
-            // Ten to the scale's power had better be a number that one can compute with.
+            // Ten to the power of the scale must fit into an integer.
             DataType::Decimal32(_, scale)
             | DataType::Decimal64(_, scale)
             | DataType::Decimal128(_, scale)
@@ -87,7 +87,7 @@ impl Kind {
         })
     }
 
-    /// The type of arrays of such values; timestamps have no zone.
+    /// Returns the type of arrays of such values; timestamps have no zone.
     pub(crate) fn data_type(self) -> DataType {
         match self {
             Kind::Boolean => DataType::Boolean,
@@ -111,7 +111,7 @@ impl Kind {
         }
     }
 
-    /// Whether a page may have such values for a column of another kind.
+    /// Returns `true` if a page may store such values for a column of the kind `own`.
     pub(crate) fn stands_for(self, own: Kind) -> bool {
         match (self, own) {
             (Kind::Decimal32(_, scale), Kind::Decimal128(_, own))
@@ -138,7 +138,7 @@ impl Kind {
         }
     }
 
-    /// Code, precision and scale.
+    /// Returns code, precision and scale.
     pub(crate) fn encode(self) -> [u8; 3] {
         let (code, precision, scale) = match self {
             Kind::Boolean => (1, 0, 0),
@@ -166,7 +166,7 @@ impl Kind {
         [code, precision, scale as u8]
     }
 
-    /// What [`Kind::encode`] has written; `None` if it would not have.
+    /// Reads the bytes that [`Kind::encode`] has written; `None` for all others.
     pub(crate) fn decode([code, precision, scale]: [u8; 3]) -> Option<Kind> {
         let scale = scale as i8;
         let kind = match code {
@@ -200,15 +200,15 @@ impl Kind {
             _ if precision == 0 && scale == 0 => return Some(kind),
             _ => return None,
         };
-        // Arrow lets no scale be greater than the precision, nor a precision be none.
+        // Arrow does not allow a scale greater than the precision, nor a precision of zero.
         let scales = i16::from(LEAST_SCALE)..=precision.into();
         let sensible = (1..=most).contains(&precision) && scales.contains(&scale.into());
         sensible.then_some(kind)
     }
 }
 
-/// The narrowest decimal that holds values between these, of a column with this precision and
-/// scale.
+/// Returns the narrowest decimal that holds values between these, of a column with this precision
+/// and scale.
 pub(crate) fn narrowest(precision: u8, scale: i8, min: i128, max: i128) -> Kind {
     let fits = |digits: u8| {
         let most = 10_i128.pow(digits.into()) - 1;

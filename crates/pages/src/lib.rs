@@ -14,20 +14,20 @@
 //! | [`segment`] | from rows to a segment's pages |
 //! | [`manifest`], `directory` | a version of a table as bytes |
 //! | [`source`] | where pages come from |
-//! | `ahead` | reading ahead of who takes pages |
-//! | `own` | memory of its own for what has come |
+//! | `ahead` | reading pages before the caller takes them |
+//! | `own` | copies of pages in memory of their own |
 //! | [`cache`] | pages that were read and may be read again |
 //! | [`node`] | a storage node: gives pages to readers, runs tasks |
 //! | [`remote`] | reading pages of a storage node |
 //! | [`tables`] | tables on disks |
-//! | [`depot`] | where tables are loaded, whoever keeps them |
+//! | [`depot`] | loading tables, on disks or storage nodes |
 //! | [`sort`] | rows in the order of a column |
 //! | [`progress`] | how far a load is |
-//! | `mean` | what something takes on the average |
+//! | `mean` | the average cost of an operation |
 //! | [`fuzz`] | entry points for fuzzing |
 //! | [`local`] | pages of this machine's disks |
 //! | [`memory`] | tables in memory |
-//! | `wanted` | whether anybody still wants what takes long |
+//! | `wanted` | the question whether a result is still wanted |
 //!
 //! It does not know transactions, nor SQL.
 //!

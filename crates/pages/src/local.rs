@@ -1,17 +1,16 @@
-//! Pages of this machine's own disks, read ahead of who takes them.
+//! Pages of this machine's own disks, read before the caller takes them.
 //!
 //! | part | concept |
 //! |---|---|
 //! | `reader` | a way of reading, and memory for what it reads |
 //! | `stream` | pages on their way |
 //!
-//! A page lies where the read has put it, without being copied, until nobody has it any more. That
-//! memory is of all readers. Where those who keep pages have taken half of it, pages are copied out
-//! as they come.
+//! A page stays where the read has put it, without being copied, until its last user drops it. All readers
+//! share that memory. When kept pages have taken half of it, pages are copied out as they come.
 //!
-//! Invariant: a stream that waits has a read under way. Where all memory is taken it reads into
-//! memory of its reader's own, from which pages are always copied out; so whoever keeps pages, however
-//! many, hinders nobody.
+//! Invariant: a stream that waits has a read under way. When all memory is taken it reads into memory of
+//! its reader's own, from which pages are always copied out; so a caller that keeps pages, however many,
+//! blocks no stream.
 
 mod reader;
 mod stream;
@@ -30,23 +29,23 @@ use stream::Stream;
 /// How pages are read.
 #[derive(Clone, Debug)]
 pub struct LocalOptions {
-    /// In which way; what [suits](Way::suited) the tables' directories, if none is named.
+    /// The way of reading; `None` chooses one that [suits](Way::suited) the tables' directories.
     pub way: Option<Way>,
-    /// Past the system's page cache, or through it.
+    /// Reads past the system's page cache, or through it.
     pub page_cache: PageCache,
-    /// Reads of a stream that are under way at once, at most; at least one.
+    /// The most reads of a stream that are under way at once; at least one.
     pub depth: usize,
     /// Bytes of pages that a stream reads before they are taken.
     pub ahead_bytes: usize,
     /// Bytes of memory that all streams read into, for each size of pages.
     pub pool_bytes: usize,
-    /// Where pages are looked for first, and kept.
+    /// The cache in which pages are looked up first, and kept.
     pub cache: Option<Arc<Cache>>,
 }
 
 impl Default for LocalOptions {
-    /// The way that suits, past the page cache, 256 reads, as many as a storage node has, and 4 MiB ahead, 64
-    /// MiB of memory, no cache.
+    /// Returns options with the suited way, past the page cache, 256 reads, as many as a storage node has,
+    /// 4 MiB ahead, 64 MiB of memory, and no cache.
     fn default() -> LocalOptions {
         LocalOptions {
             way: None,
@@ -59,24 +58,24 @@ impl Default for LocalOptions {
     }
 }
 
-/// Reads pages of tables on this machine. Clones share what they read with.
+/// Reads pages of tables on this machine. Clones share readers and memory.
 #[derive(Clone)]
 pub struct Local {
     readers: Arc<Readers>,
 }
 
 impl Local {
-    /// Of these tables, whose files the operating system has.
+    /// Reads these tables, whose files the operating system has.
     ///
     /// # Panics
-    /// If the depth is zero or above 32768, or a way of threads has none.
+    /// Panics if the depth is zero or above 32768, or a way of threads has none.
     #[must_use]
     pub fn new(tables: Tables, options: LocalOptions) -> Local {
         let readers = Arc::new(Readers::new(tables, options));
         Local { readers }
     }
 
-    /// How pages are read.
+    /// Returns how pages are read.
     #[must_use]
     pub fn options(&self) -> &LocalOptions {
         self.readers.options()

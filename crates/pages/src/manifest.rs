@@ -39,7 +39,7 @@
 //! | 8 | length | of its directory, in bytes |
 //! | 4 | checksum | CRC-32C of its directory |
 //!
-//! A table as it travels is the length of its manifest (4), the manifest, and its segments'
+//! A table is sent as the length of its manifest (4), the manifest, and its segments'
 //! directories in their order.
 
 use std::sync::Arc;
@@ -56,25 +56,25 @@ const FORMAT: u32 = 1;
 /// Magic, format and checksum.
 const HEAD: usize = 16;
 
-/// Bytes are no table, or one that makes no sense.
+/// Bytes that are not a valid table.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BadTable(pub String);
 
-/// What a manifest tells of a segment.
+/// A manifest's description of a segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SegmentHead {
     pub(crate) id: SegmentId,
     pub(crate) rows: u64,
     pub(crate) pages: u32,
     pub(crate) stripes: u16,
-    /// Of the directory.
+    /// The length of the directory.
     pub(crate) length: u64,
     pub(crate) checksum: u32,
 }
 
 impl Table {
-    /// Everything as bytes, to be sent to other nodes.
+    /// Returns the whole table as bytes, to be sent to other nodes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let directories: Vec<Vec<u8>> = self.segments.iter().map(|s| directory(s)).collect();
@@ -85,11 +85,11 @@ impl Table {
         out
     }
 
-    /// Reads what [`Table::encode`] has written. Whatever the bytes are, the table that comes out is
+    /// Reads the bytes that [`Table::encode`] has written. For all bytes the resulting table is
     /// consistent in itself.
     ///
     /// # Errors
-    /// [`BadTable`].
+    /// Returns [`BadTable`] if the bytes are no such table.
     pub fn decode(bytes: &[u8]) -> Result<Table, BadTable> {
         let mut reader = Reader::new(bytes);
         let mut decoded = || {
@@ -107,7 +107,7 @@ impl Table {
     }
 }
 
-/// The manifest of a table whose segments have these directories.
+/// Returns the manifest of a table whose segments have these directories.
 pub(crate) fn encode(table: &Table, directories: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(MAGIC);
@@ -154,7 +154,7 @@ fn push_field(out: &mut Vec<u8>, field: &Field) {
     }
 }
 
-/// The table of a manifest, without its segments, and what is told of these.
+/// Returns the table of a manifest, without its segments, and their descriptions.
 pub(crate) fn decode(bytes: &[u8]) -> Result<(Table, Vec<SegmentHead>), String> {
     if bytes.len() < HEAD || &bytes[..8] != MAGIC {
         return Err("it is no table's manifest".to_owned());

@@ -1,13 +1,13 @@
-//! What something takes on the average, over the last times mostly.
+//! A mean of measurements, in which the latest ones count most.
 
 use parking_lot::Mutex;
 
-/// A mean that forgets: what was measured long ago counts little. `None` before enough was measured.
+/// A mean that forgets: old measurements count little. It is `None` before enough was measured.
 #[derive(Debug)]
 pub struct Mean {
-    /// So much must have been measured before the mean is believed.
+    /// The weight of measurements before the mean is used.
     enough: f64,
-    /// Over about so much it is taken.
+    /// About the weight over which the mean is taken.
     window: f64,
     state: Mutex<State>,
 }
@@ -15,12 +15,12 @@ pub struct Mean {
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     mean: f64,
-    /// How much was measured.
+    /// The weight of the measurements, at most `window`.
     weight: f64,
 }
 
 impl Mean {
-    /// A mean over about `window` things, that is believed when `enough` of them were measured.
+    /// Makes a mean over about `window` things, which is used after `enough` of them were measured.
     #[must_use]
     pub fn new(enough: f64, window: f64) -> Mean {
         Mean {
@@ -30,14 +30,14 @@ impl Mean {
         }
     }
 
-    /// The mean; `None` as long as too little was measured.
+    /// Returns the mean; `None` as long as too little was measured.
     #[must_use]
     pub fn get(&self) -> Option<f64> {
         let state = *self.state.lock();
         (state.weight >= self.enough).then_some(state.mean)
     }
 
-    /// Takes note that each of so many things took so much.
+    /// Adds `count` things, each of which took `each`.
     pub fn add(&self, each: f64, count: f64) {
         if !each.is_finite() || count <= 0.0 {
             return;
@@ -63,7 +63,7 @@ mod tests {
             mean.add(7.0, 1.0);
         }
         assert!((mean.get().unwrap() - 7.0).abs() < 0.01);
-        // More than the window at once is all that counts.
+        // If more than the window comes at once, nothing else counts.
         mean.add(9.0, 200.0);
         assert_eq!(mean.get(), Some(9.0));
         mean.add(f64::NAN, 1.0);

@@ -19,7 +19,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Without pages.
+    /// Makes a memory without pages.
     #[must_use]
     pub fn new() -> Memory {
         Memory::default()
@@ -28,7 +28,7 @@ impl Memory {
     /// Makes a table of rows. Each list of batches is a segment; there may be none.
     ///
     /// # Errors
-    /// Where a row does not fit into a page.
+    /// Returns an error where a row does not fit into a page.
     pub fn table<'a>(
         &self,
         name: &str,
@@ -60,7 +60,7 @@ impl Memory {
         Ok(Arc::new(table))
     }
 
-    /// The bytes of a page, if it is there.
+    /// Returns the bytes of a page, if it exists.
     #[must_use]
     pub fn bytes(&self, address: Address) -> Option<Bytes> {
         let PageNo(page) = address.page;

@@ -1,5 +1,5 @@
-//! A storage node: gives pages to readers, and runs tasks for them beside the pages (paper 4,
-//! sections 3.1 and 3.2).
+//! A storage node: gives pages to readers, and runs tasks for them beside the pages (paper 4, sections 3.1
+//! and 3.2).
 //!
 //! | part | concept |
 //! |---|---|
@@ -12,9 +12,9 @@
 //! | `loading` | threads that load rows |
 //! | `clerk` | the thread that asks the shelf |
 //!
-//! Each desk's thread has links of its own and reads of its own; none waits for another, and none blocks
-//! on a read. A reader gets what it asked for in the order in which the device has it. A desk whose thread
-//! fails ends the node: its readers, and those whom it would have let in, have nobody else.
+//! Each desk's thread has links and reads of its own; none waits for another, and none blocks on a read. A
+//! reader gets its pages in the order in which the device delivers them. If a desk's thread fails, the
+//! node ends: no other desk serves its readers, or accepts those that it would have accepted.
 
 mod clerk;
 mod desk;
@@ -46,7 +46,7 @@ use clerk::Clerk;
 use desk::{Desk, Door};
 use tasks::Tasks;
 
-/// A storage node that runs.
+/// A running storage node.
 #[derive(Debug)]
 pub struct Node {
     address: SocketAddr,
@@ -56,19 +56,19 @@ pub struct Node {
     clerk: Arc<Clerk>,
 }
 
-/// What a node's threads share.
+/// State that a node's threads share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// What all links hold of messages that have not arrived whole or are not sent.
+    /// A budget for the messages of all links that have not arrived as a whole or are not sent.
     in_flight: Arc<Budget>,
     ending: AtomicBool,
     figures: Figures,
-    /// Those of the desks.
+    /// The wakers of the desks.
     wakers: Mutex<Vec<Arc<Waker>>>,
     alarm: Mutex<Alarm>,
 }
 
-/// Who is to be told when a desk's thread has failed.
+/// The function that is called when a desk's thread has failed.
 #[derive(Default)]
 struct Alarm {
     has_failed: bool,
@@ -97,13 +97,13 @@ impl Shared {
         }
     }
 
-    /// Has all desks end.
+    /// Makes all desks end.
     fn end(&self) -> io::Result<()> {
         self.ending.store(true, Ordering::Release);
         self.wakers.lock().iter().try_for_each(|waker| waker.wake())
     }
 
-    /// A desk's work; if it fails, all others end, too.
+    /// Runs a desk; if it fails, all others end, too.
     fn guard(&self, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let done = catch_unwind(AssertUnwindSafe(work));
         let done =
@@ -127,7 +127,7 @@ impl Shared {
     }
 }
 
-/// What a node has done since it began.
+/// Counts of a node's work since it began.
 #[derive(Debug, Default)]
 pub struct Figures {
     /// Pages that were read.
@@ -140,11 +140,11 @@ pub struct Figures {
     pub readers: AtomicU64,
     /// Pages that are asked for and not read yet.
     pub waiting: AtomicU64,
-    /// Nanoseconds that a read has taken lately, from being begun to being over.
+    /// Nanoseconds of a recent read, from its beginning to its completion.
     pub read_ns: AtomicU64,
-    /// Tasks that were run to their end.
+    /// Tasks that have completed.
     pub tasks: AtomicU64,
-    /// Tasks that run, or wait to.
+    /// Tasks that run or wait.
     pub tasks_under_way: AtomicU64,
 }
 
@@ -152,7 +152,7 @@ impl Node {
     /// Starts a node's threads.
     ///
     /// # Errors
-    /// The address cannot be listened on, or the system has no threads or rings.
+    /// Returns an error if the address cannot be listened on, or the system has no threads or rings.
     pub fn start(
         options: NodeOptions,
         shelf: Arc<dyn Shelf>,
@@ -185,7 +185,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Gives a desk's work a thread.
+    /// Starts a thread for a desk's work.
     fn spawn(
         &mut self,
         name: String,
@@ -198,8 +198,8 @@ impl Node {
         Ok(())
     }
 
-    /// Has this called when one of the node's threads has failed, at once if one has already. The node
-    /// serves nobody any more then; [`Node::stop`] says why.
+    /// Calls `call` when one of the node's threads has failed, at once if one has already. The node serves
+    /// no reader any more then; [`Node::stop`] says why.
     pub fn on_failure(&self, call: impl FnOnce() + Send + 'static) {
         let mut alarm = self.shared.alarm.lock();
         match alarm.has_failed {
@@ -211,28 +211,28 @@ impl Node {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it has done.
+    /// Returns the counts of its work.
     #[must_use]
     pub fn figures(&self) -> &Figures {
         &self.shared.figures
     }
 
-    /// Has it end: reads that are under way are finished, tasks are told to stop, links are closed.
+    /// Stops the node: reads that are under way are completed, tasks are cancelled, links are closed.
     ///
     /// # Errors
-    /// A thread had failed.
+    /// Returns an error if a thread had failed.
     pub fn stop(mut self) -> io::Result<()> {
         self.end()
     }
 
     fn end(&mut self) -> io::Result<()> {
-        // What the clerk has begun last, desks still hear of.
+        // Desks still hear of the last loads that the clerk has begun.
         self.clerk.end();
         self.shared.ending.store(true, Ordering::Release);
         self.tasks.end();

@@ -1,9 +1,9 @@
-//! Memory of its own for what has come in memory that others wait for.
+//! Copies of received bytes, which free shared memory for other readers.
 
 use bytes::Bytes;
 use disk::reads::OwnBuf;
 
-/// The same bytes, in memory that arrays may lie in.
+/// Returns a copy of the bytes, in memory in which arrays may lie.
 pub(crate) fn copied(bytes: &[u8]) -> Bytes {
     let mut memory = OwnBuf::new(bytes.len());
     memory.as_mut()[..bytes.len()].copy_from_slice(bytes);

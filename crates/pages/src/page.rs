@@ -31,12 +31,12 @@
 //! 18). A column of `Utf8` lies there as keys of one or two bytes and a dictionary if that takes
 //! less room, which is an array of the type `Dictionary(UInt8 or UInt16, Utf8)`. Timestamps have
 //! no zone. Arrays of all other columns have the column's own type, and in the layout of rows
-//! all arrays have it but for zones. [`widen`](crate::widen) makes the column's own type of any.
+//! all arrays have it, except zones. [`widen`](crate::widen) converts all of them to the column's own type.
 //!
 //! Invariants:
 //!
-//! 1. The entries' places, lengths and numbers of nulls were verified when a [`Page`] is made; of
-//!    texts and keys, which are looked at when a column is taken, a page may still be refused.
+//! 1. The entries' places, lengths and numbers of nulls are verified when a [`Page`] is made. Texts and
+//!    keys are verified when a column is taken, which may still return an error.
 //! 2. An array keeps the whole page's memory.
 
 use std::sync::Arc;
@@ -55,13 +55,13 @@ pub(crate) const HEADER: usize = 64;
 const MAGIC: &[u8; 4] = b"KPAG";
 const VERSION: u16 = 1;
 
-/// Why a page cannot be had.
+/// Why a page cannot be provided.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PageError {
     /// Its bytes are not those that were written.
     #[error("page {address} is corrupt: {what}")]
     Corrupt {
-        /// Which page.
+        /// The page.
         address: Address,
         /// What is wrong with it.
         what: String,
@@ -69,22 +69,22 @@ pub enum PageError {
     /// It could not be read.
     #[error("page {address} cannot be read: {what}")]
     Unreadable {
-        /// Which page.
+        /// The page.
         address: Address,
-        /// What the system, or the node, said.
+        /// The error of the system, or of the node.
         what: String,
     },
-    /// The node that has it cannot be reached, or has too much to do; another one may have it, too.
+    /// The node that has it cannot be reached, or has too much to do; another node may have it, too.
     #[error("page {address} cannot be had: {what}")]
     Lost {
-        /// Which page.
+        /// The page.
         address: Address,
         /// Why the node cannot be asked.
         what: String,
     },
 }
 
-/// A page that was verified: the checksum, the address and all places in it are right.
+/// A verified page: the checksum, the address and all places in it are right.
 #[derive(Clone, Debug)]
 pub struct Page {
     buffer: Buffer,
@@ -98,7 +98,7 @@ enum Body {
     Rows(Vec<Attribute>),
 }
 
-/// See the module's table.
+/// A page's header; see the module's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
     pub(crate) layout: Layout,
@@ -112,8 +112,8 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Makes a page of `bytes`, which have its size, and entries and what these refer to at their
-    /// places.
+    /// Completes a page in `bytes`, which have its size and contain the entries and the data that
+    /// they refer to.
     pub(crate) fn seal(&self, bytes: &mut [u8]) {
         put(bytes, 4, MAGIC);
         put(bytes, 8, &VERSION.to_le_bytes());
@@ -132,7 +132,7 @@ impl Header {
         put(bytes, 0, &checksum.to_le_bytes());
     }
 
-    /// The header of a page of any address, whose checksum is right.
+    /// Returns the header of a page of any address, after it has verified the checksum.
     fn decode(bytes: &[u8]) -> Result<Header, String> {
         if bytes.len() < HEADER {
             return Err(format!("it has {} bytes", bytes.len()));
@@ -177,7 +177,7 @@ impl Page {
     /// Verifies a page. Memory that does not begin at a multiple of 16 bytes is copied.
     ///
     /// # Errors
-    /// [`PageError::Corrupt`].
+    /// Returns [`PageError::Corrupt`].
     pub fn new(bytes: Bytes, address: Address, layout: Layout) -> Result<Page, PageError> {
         let found = Page::verified(bytes, address, layout);
         found.map_err(|what| PageError::Corrupt { address, what })
@@ -234,7 +234,7 @@ impl Page {
     /// [`widen`](crate::widen()) expects them.
     ///
     /// # Errors
-    /// [`PageError::Corrupt`].
+    /// Returns [`PageError::Corrupt`].
     pub fn of(table: &Table, bytes: Bytes, address: Address) -> Result<Page, PageError> {
         let corrupt = |what| PageError::Corrupt { address, what };
         if bytes.len() != table.page_size.bytes() {
@@ -260,44 +260,44 @@ impl Page {
         Ok(page)
     }
 
-    /// Which page it is.
+    /// Returns its address.
     #[must_use]
     pub fn address(&self) -> Address {
         self.header.address
     }
 
-    /// Which of the table's groups of columns it has.
+    /// Returns the place of its group among the table's groups of columns.
     #[must_use]
     pub fn group(&self) -> usize {
         self.header.group.into()
     }
 
-    /// How many columns the group has.
+    /// Returns the number of the group's columns.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.header.columns.into()
     }
 
-    /// Its first row, counted in the segment.
+    /// Returns its first row, counted in the segment.
     #[must_use]
     pub fn first_row(&self) -> u64 {
         self.header.first_row
     }
 
-    /// The rows in it.
+    /// Returns the number of its rows.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.header.rows as usize
     }
 
-    /// All its bytes.
+    /// Returns all its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// The same page in memory of its own: for who keeps it, where memory that pages are read into is
-    /// scarce.
+    /// Returns the same page in memory of its own: for callers that keep it, where the memory into
+    /// which pages are read is scarce.
     #[must_use]
     pub fn detached(&self) -> Page {
         Page {
@@ -306,7 +306,7 @@ impl Page {
         }
     }
 
-    /// Its records, in the layout of rows.
+    /// Returns its records, in the layout of rows.
     #[must_use]
     pub fn records(&self) -> Option<Records<'_>> {
         let Body::Rows(attributes) = &self.body else {
@@ -317,7 +317,7 @@ impl Page {
         Some(Records::new(records, record, attributes))
     }
 
-    /// Its records as they lie, in the layout of rows: an array of `Binary`, without copying.
+    /// Returns its records as they lie, in the layout of rows: an array of `Binary`, without copying.
     #[must_use]
     pub fn record_array(&self) -> Option<ArrayRef> {
         let records = self.records()?;
@@ -327,14 +327,14 @@ impl Page {
         Some(Arc::new(BinaryArray::new(offsets, values, None)))
     }
 
-    /// One of its group's columns: an array of the column's own type, or of a narrower one, see the
-    /// [module](self). In the layout of columns nothing is copied.
+    /// Returns one of its group's columns: an array of the column's own type, or of a narrower one,
+    /// see the [module](self). In the layout of columns nothing is copied.
     ///
     /// # Errors
-    /// [`PageError::Corrupt`], where texts are not UTF-8, or keys not of the dictionary.
+    /// Returns [`PageError::Corrupt`] if texts are not UTF-8, or keys are not in the dictionary.
     ///
     /// # Panics
-    /// If the group has no such column.
+    /// Panics if the group has no such column.
     pub fn column(&self, place: usize) -> Result<ArrayRef, PageError> {
         let array = match (&self.body, self.records()) {
             (Body::Columns(entries), _) => entries[place].array(&self.buffer, self.rows()),

@@ -1,12 +1,13 @@
-//! How far something is.
+//! The progress of long operations.
 
-/// Is told how far a load or a check is.
+/// A receiver of the progress of a load or a check.
 pub trait Progress {
-    /// So much is done, of so much as far as that is known: rows of a load, pages of a check.
+    /// Reports how much is done, and of how much as far as that is known: rows of a load, pages of
+    /// a check.
     fn done(&mut self, done: u64, of: Option<u64>);
 }
 
-/// Nobody wants to know.
+/// Ignores progress.
 impl Progress for () {
     fn done(&mut self, _: u64, _: Option<u64>) {}
 }

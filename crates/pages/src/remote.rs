@@ -25,5 +25,5 @@ pub use load::FarLoad;
 pub use replicas::{Apart, Replicas};
 pub use session::{Session, SessionError, SessionOptions};
 
-/// Storage nodes and their readers are told by this from peers of other kinds.
+/// The cluster number that distinguishes storage nodes and their readers from peers of other kinds.
 pub(crate) const CLUSTER: u64 = u64::from_le_bytes(*b"kpages\0\x01");

@@ -1,4 +1,4 @@
-//! The layout of rows: records of a fixed size one behind the other, each attribute at a fixed
+//! The layout of rows: consecutive records of a fixed size, each attribute at a fixed
 //! place, as in a structure of C (paper 4, section 4.5.1).
 //!
 //! | form | bytes | what it may hold |
@@ -8,7 +8,7 @@
 //! | 10, 11: floating-point | 4, 8 | floating-point numbers; decimals, if the nearest one is the same again |
 //! | 12: characters | as declared | texts and bytes, zeros behind them; days as `YYYY-MM-DD` and a zero |
 //!
-//! An attribute begins at the next multiple of its form's bytes (characters anywhere). Behind all
+//! An attribute begins at the next multiple of its form's bytes (characters anywhere). After all
 //! attributes there is a bit for each column that may be null, 1 for null; the record ends at a
 //! multiple of its widest number.
 //!
@@ -33,7 +33,7 @@ use crate::codec::{put, u32_at};
 use crate::entry::ENTRY;
 use crate::kind::Kind;
 
-/// How an attribute lies in a record. See the [module](self).
+/// The form of an attribute in a record. See the [module](self).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum Form {
@@ -72,7 +72,7 @@ impl Form {
         number.map_or(12, |at| at as u8 + 1)
     }
 
-    /// A form as three bytes: its number, and how wide it is.
+    /// Returns a form as three bytes: its number, and its width.
     pub(crate) fn encode(self) -> [u8; 3] {
         let [low, high] = (self.width() as u16).to_le_bytes();
         [self.code(), low, high]
@@ -85,7 +85,7 @@ impl Form {
         }
     }
 
-    /// Bytes of it.
+    /// Returns its number of bytes.
     #[must_use]
     pub fn width(self) -> usize {
         match self {
@@ -113,7 +113,7 @@ impl Form {
         matches!(self, Form::F32 | Form::F64)
     }
 
-    /// Whether values of this kind may lie so.
+    /// Returns `true` if values of this kind may have this form.
     fn suits(self, kind: Kind) -> bool {
         let chars = matches!(self, Form::Chars(_));
         let number = !chars && !self.is_float();
@@ -132,15 +132,15 @@ impl Form {
     }
 }
 
-/// Where a column's values are in each record.
+/// The place of a column's values in each record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attribute {
     pub(crate) kind: Kind,
-    /// How.
+    /// The form of the values.
     pub form: Form,
-    /// The first byte.
+    /// The first byte in the record.
     pub at: usize,
-    /// The bit that is set where there is no value, counted from the record's beginning.
+    /// The bit that is set for a null, counted from the record's beginning.
     pub null: Option<usize>,
 }
 
@@ -182,7 +182,7 @@ impl Attribute {
     }
 }
 
-/// How a table's records are laid out.
+/// The layout of a table's records.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RowSchema {
     attributes: Vec<Attribute>,
@@ -193,20 +193,20 @@ pub struct RowSchema {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("column {column:?} {what}")]
 pub struct BadForm {
-    /// Whose.
+    /// The column.
     pub column: String,
     /// What is wrong, and what to do.
     pub what: String,
 }
 
 impl RowSchema {
-    /// Records with attributes of these forms, in the order of the schema's columns.
+    /// Makes a layout with attributes of these forms, in the order of the schema's columns.
     ///
     /// # Errors
-    /// Where a form does not suit a column's type.
+    /// Returns an error if a form does not suit a column's type.
     ///
     /// # Panics
-    /// If there are not as many forms as columns.
+    /// Panics if there are not as many forms as columns.
     pub fn new(schema: &Schema, forms: &[Form]) -> Result<RowSchema, BadForm> {
         assert_eq!(schema.fields().len(), forms.len(), "a form for each column");
         let mut attributes = Vec::new();
@@ -245,10 +245,11 @@ impl RowSchema {
         Ok(RowSchema { attributes, record })
     }
 
-    /// Records with numbers as they are, and texts of the widths that are told for their columns.
+    /// Makes a layout with numbers in their own types, and texts of the widths that `width`
+    /// returns.
     ///
     /// # Errors
-    /// Where the width of a text is not told, or a type has no form.
+    /// Returns an error if `width` returns none for a text, or a type has no form.
     pub fn of(schema: &Schema, width: impl Fn(&str) -> Option<u16>) -> Result<RowSchema, BadForm> {
         let form = |field: &arrow_schema::FieldRef| {
             let bad = |what: String| BadForm {
@@ -281,22 +282,22 @@ impl RowSchema {
         RowSchema::new(schema, &forms.collect::<Result<Vec<_>, BadForm>>()?)
     }
 
-    /// Bytes of a record.
+    /// Returns the number of bytes of a record.
     #[must_use]
     pub fn record(&self) -> usize {
         self.record
     }
 
-    /// The columns' attributes.
+    /// Returns the columns' attributes.
     #[must_use]
     pub fn attributes(&self) -> &[Attribute] {
         &self.attributes
     }
 
-    /// Writes a column into records that are one behind the other.
+    /// Writes a column into consecutive records.
     ///
     /// # Errors
-    /// Which row has a value that has no room, and why.
+    /// Returns the row whose value does not fit, and why.
     pub(crate) fn write(
         &self,
         records: &mut [u8],
@@ -320,7 +321,7 @@ impl RowSchema {
     }
 }
 
-/// What is wrong with a column of a type that pages do not have.
+/// Returns the error for a column of a type that pages do not support.
 pub(crate) fn unsupported(data_type: &DataType) -> String {
     let instead = match data_type {
         DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..) => "Utf8",
@@ -354,42 +355,42 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() / self.record
     }
 
-    /// Never: pages have a row at least.
+    /// Returns `false`: pages have at least one row.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Bytes of a record.
+    /// Returns the number of bytes of a record.
     #[must_use]
     pub fn record_bytes(&self) -> usize {
         self.record
     }
 
-    /// One of them.
+    /// Returns a record.
     ///
     /// # Panics
-    /// If there is none of that number.
+    /// Panics if there is none of that number.
     #[must_use]
     pub fn record(&self, row: usize) -> &'a [u8] {
         &self.bytes[row * self.record..][..self.record]
     }
 
-    /// All of them, in order.
+    /// Returns all of them, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         self.bytes.chunks_exact(self.record)
     }
 
-    /// Where a column's values are in each record.
+    /// Returns the place of a column's values in each record.
     ///
     /// # Panics
-    /// If there is no such column.
+    /// Panics if there is no such column.
     #[must_use]
     pub fn attribute(&self, column: usize) -> Attribute {
         self.attributes[column]

@@ -1,9 +1,9 @@
 //! Makes a segment's pages from rows.
 //!
 //! Each group of columns fills pages of its own. They are numbered in *runs*: some pages of one
-//! group, then some of another, so that whoever reads one group reads long pieces of a file.
+//! group, then some of another, so that a reader of one group reads long pieces of a file.
 //!
-//! Memory that is held: a run for each group, and the rows of its page that is not full yet.
+//! The memory in use is a run for each group, and the rows of its page that is not full yet.
 
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
@@ -22,17 +22,17 @@ pub enum Groups {
     /// Each column has its own: a query reads the columns that it needs.
     #[default]
     OneEach,
-    /// All columns are in one.
+    /// All columns are in one group.
     Together,
-    /// The columns of these names are together; each that is not named has its own.
+    /// The columns of these names are together; each other column has its own group.
     Given(Vec<Vec<String>>),
 }
 
 impl Groups {
-    /// The columns of each group, as places in the schema.
+    /// Returns the columns of each group, as places in the schema.
     ///
     /// # Errors
-    /// Where a name is no column's, or comes twice.
+    /// Returns an error if a name is not that of a column, or comes twice.
     pub fn resolve(&self, schema: &Schema) -> Result<Vec<Vec<usize>>, String> {
         let all = 0..schema.fields().len();
         let given = match self {
@@ -77,17 +77,19 @@ pub struct Shape {
     pub page_size: PageSize,
     /// The columns of each group, as places in the schema; each column is in one.
     pub groups: Vec<Vec<usize>>,
-    /// How records are laid out, in the layout of rows, which has a single group of all columns in
+    /// The layout of records, in the layout of rows, which has a single group of all columns in
     /// order.
     pub rows: Option<RowSchema>,
 }
 
 impl Shape {
+    /// Makes a shape.
+    ///
     /// # Errors
-    /// Which column has a type that pages do not have, and what to cast it to.
+    /// Returns the column whose type pages do not support, and the type to which it can be cast.
     ///
     /// # Panics
-    /// If the groups are not as they should be.
+    /// Panics if the groups are not valid.
     pub fn new(
         schema: SchemaRef,
         page_size: PageSize,
@@ -120,7 +122,7 @@ impl Shape {
         })
     }
 
-    /// How rows lie in pages.
+    /// Returns the layout of rows in pages.
     #[must_use]
     pub fn layout(&self) -> Layout {
         if self.rows.is_some() {
@@ -131,7 +133,7 @@ impl Shape {
     }
 }
 
-/// Why a batch does not become pages.
+/// Why a batch cannot be stored in pages.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RowsError {
     /// The batch has other columns than the table.
@@ -154,7 +156,7 @@ pub struct SegmentBuilder {
     shape: Shape,
     id: SegmentId,
     fills: Vec<Fill>,
-    /// Of each group: pages that have no number yet.
+    /// For each group, pages that have no number yet.
     runs: Vec<Vec<Filled>>,
     groups: Vec<Vec<PageEntry>>,
     rows: u64,
@@ -162,7 +164,7 @@ pub struct SegmentBuilder {
 }
 
 impl SegmentBuilder {
-    /// A segment that has no rows yet.
+    /// Makes a segment without rows.
     #[must_use]
     pub fn new(shape: Shape, id: SegmentId) -> SegmentBuilder {
         let fills = shape.groups.iter().enumerate().map(|(group, columns)| {
@@ -180,20 +182,20 @@ impl SegmentBuilder {
         }
     }
 
-    /// The columns that rows have.
+    /// Returns the columns that rows must have.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.shape.schema
     }
 
-    /// Rows so far.
+    /// Returns the number of rows so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Adds rows. Pages that got their number go to `to`, in the order of their numbers and without
-    /// gaps.
+    /// Adds rows. Pages that got their number are appended to `to`, in the order of their numbers
+    /// and without gaps.
     ///
     /// # Errors
     /// See [`RowsError`]; the segment is of no use any more.
@@ -215,7 +217,7 @@ impl SegmentBuilder {
         Ok(())
     }
 
-    /// The segment, in one stripe, and its last pages.
+    /// Returns the segment, in one stripe, and appends its last pages to `to`.
     ///
     /// # Errors
     /// See [`RowsError`].

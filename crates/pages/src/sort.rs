@@ -1,4 +1,4 @@
-//! Rows in the order of one of their columns, so that pages' bounds tell them apart.
+//! Rows in the order of one of their columns, so that pages have narrow bounds.
 //!
 //! All rows are held in memory.
 
@@ -18,18 +18,17 @@ use arrow_schema::TimeUnit;
 use crate::cell::{Cell, cells};
 use crate::kind::Kind;
 
-/// Rows of a batch that comes out.
+/// Rows of each batch that comes out.
 const BATCH: usize = 8192;
 
-/// Where a row is: in which batch, and there.
+/// The place of a row: its batch, and its place there.
 type Place = (u32, u32);
 
-/// Batches of one schema, whose types are those of pages, with their rows in the order of a
-/// column: nulls first, then from the least to the greatest value; rows that are alike in
-/// the order in which they came. NaNs come last.
+/// Sorts batches of one schema, whose types are those of pages, by a column: nulls first, then from
+/// the least to the greatest value; equal rows in the order in which they came. NaNs come last.
 ///
 /// # Panics
-/// If there is no such column.
+/// Panics if there is no such column.
 pub fn sorted(batches: Vec<RecordBatch>, column: usize) -> impl Iterator<Item = RecordBatch> {
     let places = order(&batches, column);
     let mut from = 0;
@@ -51,7 +50,7 @@ fn order(batches: &[RecordBatch], column: usize) -> Vec<Place> {
         }),
         Some(Kind::Float32 | Kind::Float64) => ordered(batches, column, |cell| match cell {
             Cell::Float(value) => {
-                // As total_cmp has it: the sign turns the order of the other bits around.
+                // As in `total_cmp`, the sign reverses the order of the other bits.
                 let bits = if value.is_nan() {
                     f64::NAN.abs()
                 } else {

@@ -1,4 +1,4 @@
-//! Where pages come from: a directory of this machine, a storage node, a cache before either.
+//! Sources of pages: a directory of this machine, a storage node, or a cache before either.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::page::{Page, PageError};
 use crate::table::{Address, Table};
 
-/// Pages as they come, verified.
+/// Verified pages, in order.
 pub type PageStream = Box<dyn Iterator<Item = Result<Arc<Page>, PageError>> + Send>;
 
-/// Where pages come from.
+/// A source of pages.
 pub trait Source: Send + Sync {
-    /// Reads pages of a table, ahead of who takes them, and yields them in the order in which they
-    /// were asked for. After an error the stream ends.
+    /// Reads pages of a table, before the caller takes them, and yields them in the order in which
+    /// they were requested. After an error the stream ends.
     fn read(&self, table: &Arc<Table>, pages: Vec<Address>) -> PageStream;
 }
 
-/// Counts the pages that somebody has taken from sources.
+/// Counts the pages that were taken from sources.
 #[derive(Debug, Default)]
 pub struct Tally {
     read: AtomicU64,
@@ -24,24 +24,24 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Pages that were read from disks, or came from a node.
+    /// Returns the number of pages that were read from disks, or came from a node.
     #[must_use]
     pub fn read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Pages that a cache had.
+    /// Returns the number of pages that were in a cache.
     #[must_use]
     pub fn cached(&self) -> u64 {
         self.cached.load(Ordering::Relaxed)
     }
 
-    /// Takes note of pages that were read.
+    /// Counts pages that were read.
     pub fn add_read(&self, pages: u64) {
         self.read.fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// Takes note of pages that a cache had.
+    /// Counts pages that were in a cache.
     pub fn add_cached(&self, pages: u64) {
         self.cached.fetch_add(pages, Ordering::Relaxed);
     }

@@ -1,16 +1,16 @@
-//! A version of a table: what it has, and where its pages are.
+//! A version of a table: its contents, and the places of its pages.
 //!
-//! A table's columns are divided into *groups*; a page has rows of one group. A table whose columns
-//! each have a group of their own is read column by column, one that has a single group lies
-//! in pages like those of the PAX layout. What is loaded or appended at once is a *segment*, which
-//! never changes. A *version* of a table is a list of segments; a new version takes the place of the
-//! old one at once and as a whole.
+//! A table's columns are divided into *groups*; a page has rows of one group. A table whose columns each
+//! have a group of their own is read column by column; one that has a single group lies in pages like
+//! those of the PAX layout. The rows of one load or append are a *segment*, which never changes. A
+//! *version* of a table is a list of segments; a new version takes the place of the old one at once and
+//! as a whole.
 //!
 //! Invariants:
 //!
-//! 1. Ids of segments are never used again. So a page's address names the same bytes for ever, on
-//!    whatever node, and a page that was cached is never out of date.
-//! 2. In each group of a segment pages are in the order of their rows, and leave none out.
+//! 1. Ids of segments are never used again. So a page's address names the same bytes for ever, on every
+//!    node, and a page that was cached is never out of date.
+//! 2. In each group of a segment pages are in the order of their rows, without gaps.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use arrow_schema::SchemaRef;
 
 use crate::bounds::Bounds;
 
-/// Tells a table from others of the same name, earlier ones included.
+/// Distinguishes a table from others of the same name, earlier ones included.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct TableId(pub u128);
 
@@ -28,28 +28,29 @@ pub struct TableId(pub u128);
 pub struct Version(pub u64);
 
 impl Version {
-    /// The first one of a table.
+    /// The first version of a table.
     pub const FIRST: Version = Version(1);
 
-    /// The version behind this one; `None` if there is no number left for it.
+    /// Returns the next version; `None` if there is no number left for it.
     #[must_use]
     pub fn next(self) -> Option<Version> {
         self.0.checked_add(1).map(Version)
     }
 
-    /// Whether somebody may choose this number for a new version: it is one, and there is one behind it.
+    /// Returns `true` if a client may choose this number for a new version: it is valid, and so is the
+    /// next one.
     #[must_use]
     pub fn may_be_chosen(self) -> bool {
         self >= Version::FIRST && self.next().is_some()
     }
 }
 
-/// Tells a segment from all others, of all tables and nodes; copies on several nodes share it.
+/// Distinguishes a segment from all others, of all tables and nodes; copies on several nodes share it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentId(pub u128);
 
 impl TableId {
-    /// One that nothing has.
+    /// Returns a new id, which no table has.
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub fn new() -> TableId {
@@ -58,7 +59,7 @@ impl TableId {
 }
 
 impl SegmentId {
-    /// One that nothing has.
+    /// Returns a new id, which no segment has.
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub fn new() -> SegmentId {
@@ -66,10 +67,10 @@ impl SegmentId {
     }
 }
 
-/// So many random bits that no two are alike.
+/// Returns so many random bits that no two results are equal.
 ///
 /// # Panics
-/// If the system has none.
+/// Panics if the system has no random numbers.
 fn random() -> u128 {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the system has random numbers");
@@ -86,12 +87,12 @@ impl fmt::Debug for SegmentId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct PageNo(pub u32);
 
-/// Names a page.
+/// The address of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Address {
-    /// Whose it is.
+    /// Its segment.
     pub segment: SegmentId,
-    /// Which one.
+    /// Its number there.
     pub page: PageNo,
 }
 
@@ -106,7 +107,7 @@ impl fmt::Display for Address {
 pub struct PageSize(u32);
 
 impl PageSize {
-    /// All of them, the smallest first.
+    /// All sizes, the smallest first.
     pub const ALL: [PageSize; 6] = [
         PageSize(4 << 10),
         PageSize(8 << 10),
@@ -116,20 +117,20 @@ impl PageSize {
         PageSize(128 << 10),
     ];
 
-    /// The size of so many bytes; `None` if pages do not have that.
+    /// Returns the size of so many bytes; `None` if there is no such size.
     #[must_use]
     pub fn new(bytes: usize) -> Option<PageSize> {
         PageSize::ALL.into_iter().find(|size| size.bytes() == bytes)
     }
 
-    /// Bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn bytes(self) -> usize {
         self.0 as usize
     }
 
-    /// Bytes of the longest text or bytes that fit into a page, where their column is a group by
-    /// itself in the layout of columns.
+    /// Returns the number of bytes of the longest text that fits into a page, if its column is a group
+    /// by itself in the layout of columns.
     #[must_use]
     pub fn longest_value(self) -> usize {
         crate::fill::longest_value(self)
@@ -137,29 +138,30 @@ impl PageSize {
 }
 
 impl Default for PageSize {
-    /// 128 KiB.
+    /// Returns 128 KiB.
     fn default() -> PageSize {
         PageSize(128 << 10)
     }
 }
 
-/// How rows lie in a page.
+/// The layout of rows in a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Layout {
-    /// The values of a column one behind the other.
+    /// The values of a column are consecutive.
     #[default]
     Columns,
-    /// The values of a row one behind the other, each at a fixed place (paper 4, section 4.5.1).
+    /// The values of a row are consecutive, each at a fixed place (paper 4, section 4.5.1).
     Rows,
 }
 
-/// The longest name of a table.
+/// The most characters of a table's name.
 pub const NAME_LIMIT: usize = 63;
 
-/// Segments of a table at most: readers name them to storage nodes by numbers of 16 bits.
+/// The most segments of a table: readers name them to storage nodes by numbers of 16 bits.
 pub const SEGMENT_LIMIT: usize = u16::MAX as usize;
 
-/// Whether a table may have this name: letters, digits and `_` of ASCII, [`NAME_LIMIT`] at most.
+/// Returns `true` if a table may have this name: letters, digits and `_` of ASCII, at most
+/// [`NAME_LIMIT`].
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -169,34 +171,34 @@ pub fn is_name(name: &str) -> bool {
 /// A version of a table.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Which table.
+    /// The table's id.
     pub id: TableId,
     /// Its name.
     pub name: String,
-    /// Which version of it.
+    /// The number of the version.
     pub version: Version,
     /// Its columns, as SQL sees them. Pages may hold them in narrower types.
     pub schema: SchemaRef,
     /// Bytes of its pages.
     pub page_size: PageSize,
-    /// How rows lie in them.
+    /// The layout of rows in its pages.
     pub layout: Layout,
     /// The columns of each group, as places in the schema; each column is in one.
     pub groups: Vec<Vec<usize>>,
-    /// Its rows are those of the segments, one behind the other.
+    /// Its segments, whose rows follow one another.
     pub segments: Vec<Arc<Segment>>,
 }
 
-/// What was loaded or appended at once.
+/// The rows of one load or append.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    /// Its name.
+    /// Its id.
     pub id: SegmentId,
-    /// How many rows it has.
+    /// The number of rows.
     pub rows: u64,
-    /// How many pages.
+    /// The number of pages.
     pub pages: u32,
-    /// Over how many files these are spread, in turn.
+    /// The number of files over which its pages are spread, in turn.
     pub stripes: u16,
     /// The pages of each of the table's groups.
     pub groups: Vec<Vec<PageEntry>>,
@@ -205,33 +207,33 @@ pub struct Segment {
 /// What is known of a page without reading it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PageEntry {
-    /// Which page.
+    /// The page's number.
     pub page: PageNo,
     /// Its first row, counted in the segment.
     pub first_row: u64,
-    /// How many rows it has; at least one.
+    /// The number of its rows; at least one.
     pub rows: u32,
-    /// Of each of the group's columns, in the group's order.
+    /// The bounds of each of the group's columns, in the group's order.
     pub bounds: Vec<Bounds>,
 }
 
 impl Table {
-    /// Rows of the whole table.
+    /// Returns the number of rows of the whole table.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.segments.iter().map(|segment| segment.rows).sum()
     }
 
-    /// Pages of the whole table.
+    /// Returns the number of pages of the whole table.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.segments.iter().map(|s| u64::from(s.pages)).sum()
     }
 
-    /// The group of a column, and its place there.
+    /// Returns the group of a column, and its place there.
     ///
     /// # Panics
-    /// If there is no such column.
+    /// Panics if there is no such column.
     #[must_use]
     pub fn group_of(&self, column: usize) -> (usize, usize) {
         let found = self.groups.iter().enumerate().find_map(|(group, columns)| {

@@ -10,12 +10,12 @@
 //!
 //! Invariants:
 //!
-//! 1. A segment's files, and their names, are durable before a manifest names it; they never
-//!    change afterwards.
-//! 2. A manifest takes the place of the one before by renaming. So a table has one version or the
-//!    next, whenever the power fails.
-//! 3. Files that no manifest names are removed: those of a version that was replaced, when nobody
-//!    reads it any more; those of a load that did not end, at the next start.
+//! 1. A segment's files, and their names, are durable before a manifest names it; they never change
+//!    afterwards.
+//! 2. A manifest takes the place of the one before by renaming. So a table has one version or the next,
+//!    whenever the power fails.
+//! 3. Files that no manifest names are removed: those of a version that was replaced, when its last reader
+//!    has ended; those of a load that did not end, at the next start.
 //! 4. One process at a time changes a set of directories. Others may read.
 
 mod check;
@@ -41,7 +41,7 @@ use crate::manifest;
 use crate::table::{SegmentId, Table, Version};
 use error::At;
 
-/// Tables on disk. Clones are handles to the same ones.
+/// Tables on disk. Clones are handles to the same tables.
 #[derive(Clone)]
 pub struct Tables {
     inner: Arc<Inner>,
@@ -50,7 +50,7 @@ pub struct Tables {
 struct Inner {
     disk: Arc<dyn Disk>,
     dirs: Vec<PathBuf>,
-    /// None: they are read alone.
+    /// The locks of the directories; `None` if the tables are only read.
     locks: Option<Vec<Box<dyn DirLock>>>,
     state: Mutex<State>,
 }
@@ -58,11 +58,11 @@ struct Inner {
 #[derive(Default)]
 struct State {
     tables: BTreeMap<String, Opened>,
-    /// Those that cannot be read, and why.
+    /// Tables that cannot be read, and why.
     damaged: BTreeMap<String, String>,
-    /// All that someone has, also of versions that were replaced.
+    /// All segments that are in use, also of versions that were replaced.
     segments: HashMap<SegmentId, Weak<SegmentFiles>>,
-    /// Why nothing may be changed any more.
+    /// Why changes are no longer allowed.
     failed: Option<String>,
 }
 
@@ -76,46 +76,46 @@ pub struct Opened {
 }
 
 impl Tables {
-    /// Opens the tables in these directories, which are made if they are not there; the first one
-    /// is the main one. What loads have left that did not end is removed.
+    /// Opens the tables in these directories, which are created if they do not exist; the first one is the
+    /// main one. Files of loads that did not end are removed.
     ///
     /// # Errors
-    /// If another process has them, if they do not belong together, or as the system says. A
-    /// table that is damaged is none: see [`Tables::damaged`].
+    /// Returns an error if another process has the directories open, if they do not belong together, or if
+    /// the system fails. A damaged table is no error: see [`Tables::damaged`].
     ///
     /// # Panics
-    /// Without directories.
+    /// Panics without directories.
     pub fn open(disk: Arc<dyn Disk>, dirs: &[PathBuf]) -> Result<Tables, TablesError> {
         open::open(disk, dirs, true)
     }
 
-    /// Opens them for reading alone, also while another process has them.
+    /// Opens tables for reading only, also while another process has them open.
     ///
     /// # Errors
-    /// As [`Tables::open`], and if there is no such directory.
+    /// Returns the errors of [`Tables::open`], and an error if there is no such directory.
     ///
     /// # Panics
-    /// Without directories.
+    /// Panics without directories.
     pub fn open_read_only(disk: Arc<dyn Disk>, dirs: &[PathBuf]) -> Result<Tables, TablesError> {
         open::open(disk, dirs, false)
     }
 
-    /// These directories by what belongs together, each with its main one first where that is among them. One
-    /// in which there are no tables yet stands alone.
+    /// Groups these directories by the set to which they belong, each set with its main directory first, if
+    /// it is among them. A directory in which there are no tables yet is a set by itself.
     ///
     /// # Errors
-    /// If what they say of themselves cannot be read.
+    /// Returns an error if a directory's marker cannot be read.
     pub fn sets(disk: &dyn Disk, dirs: &[PathBuf]) -> Result<Vec<Vec<PathBuf>>, TablesError> {
         open::sets(disk, dirs)
     }
 
-    /// The directories that they lie in; the first one is the main one.
+    /// Returns the directories of the tables; the first one is the main one.
     #[must_use]
     pub fn dirs(&self) -> &[PathBuf] {
         &self.inner.dirs
     }
 
-    /// Their newest versions, by name.
+    /// Returns the newest versions of all tables, by name.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<Table>> {
         let state = self.inner.state.lock();
@@ -126,25 +126,25 @@ impl Tables {
             .collect()
     }
 
-    /// Tables that are damaged, and in which way.
+    /// Returns the tables that are damaged, and the damage of each.
     #[must_use]
     pub fn damaged(&self) -> Vec<(String, String)> {
         let state = self.inner.state.lock();
         state.damaged.clone().into_iter().collect()
     }
 
-    /// The newest version of a table.
+    /// Returns the newest version of a table.
     ///
     /// # Errors
-    /// If there is none, or if it is damaged.
+    /// Returns an error if there is none, or if it is damaged.
     pub fn table(&self, name: &str) -> Result<Arc<Table>, TablesError> {
         self.opened(name).map(|opened| opened.table)
     }
 
-    /// The newest version of a table, and its files.
+    /// Returns the newest version of a table, and its files.
     ///
     /// # Errors
-    /// If there is none, or if it is damaged.
+    /// Returns an error if there is none, or if it is damaged.
     pub fn opened(&self, name: &str) -> Result<Opened, TablesError> {
         let state = self.inner.state.lock();
         if let Some(what) = state.damaged.get(name) {
@@ -160,7 +160,7 @@ impl Tables {
         })
     }
 
-    /// The files of a segment of a table's newest version, or of an older one that someone has.
+    /// Returns the files of a segment of a table's newest version, or of an older one that is in use.
     #[must_use]
     pub fn segment(&self, id: SegmentId) -> Option<Arc<SegmentFiles>> {
         self.inner.state.lock().segments.get(&id)?.upgrade()
@@ -169,7 +169,8 @@ impl Tables {
     /// Removes a table, also one that is damaged.
     ///
     /// # Errors
-    /// If there is none, or as the system says. But for [`TablesError::Doubtful`] it is as it was.
+    /// Returns an error if there is none, or if the system fails. The table is as it was, except for
+    /// [`TablesError::Doubtful`].
     pub fn remove(&self, name: &str) -> Result<(), TablesError> {
         let mut state = self.inner.writable()?;
         if !state.damaged.contains_key(name) && !state.tables.contains_key(name) {
@@ -191,7 +192,7 @@ impl Inner {
         &self.dirs[0]
     }
 
-    /// The state, if changes may be made.
+    /// Returns the state, if changes are allowed.
     fn writable(&self) -> Result<parking_lot::MutexGuard<'_, State>, TablesError> {
         if self.locks.is_none() {
             return Err(TablesError::ReadOnly);
@@ -203,8 +204,8 @@ impl Inner {
         }
     }
 
-    /// Makes changes of names durable. If that fails nobody knows what a crash would leave, so that
-    /// nothing may be changed any more, and no files may go.
+    /// Makes changes of names durable. If that fails it is unknown what a crash would leave, so that changes
+    /// are no longer allowed, and no files are removed.
     fn sync_dir(&self, dir: &Path, state: &mut State) -> Result<(), TablesError> {
         let synced = self.disk.sync_dir(dir).at("sync", dir);
         if let Err(error) = &synced {
@@ -213,7 +214,7 @@ impl Inner {
         synced
     }
 
-    /// Publishes a version of a table: its segments are durable. An error before the renaming leaves the
+    /// Publishes a version of a table, whose segments are durable. An error before the renaming leaves the
     /// table as it was, one after it is [doubtful](TablesError::Doubtful).
     fn publish(&self, state: &mut State, opened: Opened) -> Result<(), TablesError> {
         let Opened { table, .. } = &opened;
@@ -222,7 +223,7 @@ impl Inner {
         let path = self.main().join(files::manifest_name(&table.name));
         let new = files::write_new(&*self.disk, &path, &bytes)?;
         if let Err(error) = self.disk.rename(&new, &path) {
-            // It may have happened none the less.
+            // The renaming may have happened none the less.
             state.failed = Some(error.to_string());
             let error = Err(error).at("rename", &new);
             return error.map_err(TablesError::of_change);
@@ -237,7 +238,8 @@ impl Inner {
 }
 
 impl State {
-    /// Another version takes a table's place, or none. Segments that it does not have may go.
+    /// Replaces a table's version by another one, or by none. Segments that the new one does not have may be
+    /// removed.
     fn put(&mut self, name: &str, next: Option<Opened>) {
         let before = self.tables.remove(name);
         let stays = |id: SegmentId| {
@@ -258,7 +260,7 @@ impl State {
         }
     }
 
-    /// The version behind that of a table.
+    /// Returns the version after that of a table.
     fn next_version(&self, name: &str) -> Result<Version, TablesError> {
         match self.tables.get(name) {
             Some(opened) => behind(name, opened.table.version),
@@ -267,7 +269,7 @@ impl State {
     }
 }
 
-/// The version behind this one of a table, which somebody else may have numbered.
+/// Returns the version after this one of a table, whose number a client may have chosen.
 pub(crate) fn behind(name: &str, version: Version) -> Result<Version, TablesError> {
     version.next().ok_or_else(|| {
         TablesError::Options(format!(

@@ -13,11 +13,11 @@ use arrow_schema::DataType;
 
 use crate::block::with_zone;
 
-/// A column as one of its own type, whatever narrower one its page has. Copies where these differ
-/// in more than a timestamp's zone.
+/// Returns a column in its own type if its page has it in a narrower one. Copies unless these
+/// differ only in a timestamp's zone.
 ///
 /// # Panics
-/// If pages have no such array for a column of this type.
+/// Panics if pages have no such array for a column of this type.
 #[must_use]
 pub fn widen(array: &ArrayRef, data_type: &DataType) -> ArrayRef {
     if array.data_type() == data_type {

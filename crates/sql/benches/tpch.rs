@@ -1,9 +1,9 @@
-//! Q1, Q6 and Q15's sub-query of TPC-H: pages with push-down beside DataFusion over Parquet and over
-//! memory; and Q6 over pages whose rows are sorted by `l_shipdate`, most of which are skipped.
+//! Q1, Q6 and Q15's sub-query of TPC-H: pages with push-down beside DataFusion over Parquet and over memory;
+//! and Q6 over pages whose rows are sorted by `l_shipdate`, most of which are skipped.
 //!
-//! `cargo bench -p kumiki-sql --bench tpch -- [SCALE [ROUNDS [THREADS]]]`: each round asks everybody each
-//! query once; told are the medians of their times, in milliseconds. That the results are equal is checked in
-//! the first round.
+//! `cargo bench -p kumiki-sql --bench tpch -- [SCALE [ROUNDS [THREADS]]]`: each round runs each query once in
+//! each system; the output is the medians of their times, in milliseconds. The first round checks that the
+//! results are equal.
 
 // Tests use the rest of it.
 #[allow(dead_code)]
@@ -45,7 +45,7 @@ fn main() {
     runtime.block_on(compare(scale, rounds, threads));
 }
 
-/// Who is asked.
+/// A system that runs the queries.
 enum Asked {
     Pages(Session),
     DataFusion(SessionContext),
@@ -176,7 +176,7 @@ fn table(batches: &[RecordBatch], threads: usize) -> Asked {
     Asked::DataFusion(context)
 }
 
-/// All rows in the order of their `l_shipdate`.
+/// Returns all rows in the order of their `l_shipdate`.
 fn sorted(batches: &[RecordBatch]) -> RecordBatch {
     let all = concat_batches(&batches[0].schema(), batches).expect("one batch");
     let key = SortColumn {

@@ -1,10 +1,11 @@
-//! Which tables there are, and on which nodes.
+//! The tables, and the nodes that have them.
 //!
-//! A *store* is a place that keeps tables: a directory of this machine, a storage node. Stores that
-//! have the same version of a table with the same segments are its *replicas*: their pages are equal,
-//! bit by bit, and a task that one of them loses is another's to run. Of several versions of a table
-//! the newest is taken. What was found once is not forgotten: where a store is away that had a newer version,
-//! there is an error and no older answer. Two different tables of one name are an error, which is better than to choose.
+//! A *store* is a place that keeps tables: a directory of this machine, a storage node. Stores that have the
+//! same version of a table with the same segments are its *replicas*: their pages are equal, bit by bit, and
+//! a task that one of them loses can run on another one. Of several versions of a table the newest is used.
+//! The newest version that was ever found is remembered: if a store that had a newer version is away, the
+//! result is an error and no older version. Two different tables of one name are an error, as any choice
+//! could be wrong.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -20,39 +21,40 @@ use crate::place::Placement;
 
 /// A place that keeps tables.
 pub trait Store: Send + Sync + fmt::Debug {
-    /// What it is called: a directory, an address.
+    /// Returns its name: a directory, an address.
     fn name(&self) -> &str;
 
-    /// Where it is, and what it costs to read a table's pages there, as it was measured.
+    /// Returns where it is, and the measured costs of reading a table's pages there.
     fn place(&self, table: &Table) -> Place;
 
-    /// What is known by measuring of the costs of [`Store::place`], and of work on its pages.
+    /// Returns which costs of [`Store::place`], and of work on its pages, were measured.
     fn measured(&self) -> Measured {
         Measured::default()
     }
 
-    /// The part of these pages that is in a cache of this machine, from 0 to 1.
+    /// Returns the part of these pages that is in a cache of this machine, from 0 to 1.
     fn cached(&self, _pages: &[Address]) -> f64 {
         0.0
     }
 
-    /// Whether it is on another machine.
+    /// Returns `true` if it is on another machine.
     fn is_remote(&self) -> bool;
 
-    /// The names of its tables.
+    /// Returns the names of its tables.
     ///
     /// # Errors
-    /// If the store cannot be asked; the text says why and what to do.
+    /// Returns an error if the store cannot be asked; the text says why and what to do.
     fn tables(&self) -> Result<Vec<String>, String>;
 
-    /// The newest version of a table; `None` if the store has no such table.
+    /// Returns the newest version of a table; `None` if the store has no such table.
     ///
     /// # Errors
-    /// If the store cannot be asked, or the table is damaged; the text says why and what to do.
+    /// Returns an error if the store cannot be asked, or the table is damaged; the text says why and what to
+    /// do.
     fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String>;
 
-    /// Where fragments over a table that it has opened run under a placement, with a count of the pages
-    /// that are read for it; `None` if it has no such place.
+    /// Returns the site where fragments over a table that it has opened run under a placement, with a count
+    /// of the pages that are read for it; `None` if it does not offer the placement.
     fn site(
         &self,
         table: &Arc<Table>,
@@ -61,7 +63,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     ) -> Option<Arc<dyn Site>>;
 }
 
-/// Where a store is.
+/// The place of a store.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Place {
     /// On this machine.
@@ -73,12 +75,12 @@ pub enum Place {
     There(Side, Link),
 }
 
-/// What was measured: everything else is supposed.
+/// The costs that were measured; all others are assumed.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Measured {
-    /// Whether the time that a page takes to be read where it lies was.
+    /// `true` if the time that a page takes to be read where it lies was measured.
     pub pages: bool,
-    /// Whether the time that a page takes over the link was.
+    /// `true` if the time that a page takes over the link was measured.
     pub link: bool,
     /// Seconds of a processor here for an operation on a row.
     pub operation_s: Option<f64>,
@@ -90,33 +92,33 @@ pub struct Measured {
     pub page_there_s: Option<f64>,
 }
 
-/// A version of a table, and who has it.
+/// A version of a table, and the stores that have it.
 #[derive(Clone, Debug)]
 pub struct Replicated {
     /// The version.
     pub table: Arc<Table>,
-    /// Who has all of it, those of this machine first; at least one.
+    /// The stores that have all of it, those of this machine first; at least one.
     pub replicas: Vec<Replica>,
 }
 
-/// A store, and the version as it has opened it.
+/// A store, and the version that it has opened.
 #[derive(Clone, Debug)]
 pub struct Replica {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Equal to that of the other replicas.
+    /// The version, which is equal to that of the other replicas.
     pub table: Arc<Table>,
 }
 
 impl Replica {
-    /// What the store is called.
+    /// Returns the store's name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.store.name()
     }
 }
 
-/// Why a table cannot be had.
+/// Why a table is not available.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CatalogueError {
     /// Stores have different tables of one name.
@@ -137,17 +139,17 @@ pub enum CatalogueError {
     Unavailable {
         /// The name.
         name: String,
-        /// One of those that cannot be asked.
+        /// One of the stores that cannot be asked.
         store: String,
-        /// What it, or the system, said.
+        /// The error of the store, or of the system.
         why: String,
     },
     /// None of the stores can be asked.
     #[error("{store} cannot be asked for its tables: {why}")]
     Away {
-        /// One of them.
+        /// One of the stores.
         store: String,
-        /// What it, or the system, said.
+        /// The error of the store, or of the system.
         why: String,
     },
     /// A newer version was seen before, and some stores cannot be asked.
@@ -158,13 +160,13 @@ pub enum CatalogueError {
     Older {
         /// The name.
         name: String,
-        /// The newest version that can be had.
+        /// The newest version that is available.
         found: u64,
-        /// The newest one that was had.
+        /// The newest version that was found before.
         seen: u64,
-        /// One of those that cannot be asked.
+        /// One of the stores that cannot be asked.
         store: String,
-        /// What it, or the system, said.
+        /// The error of the store, or of the system.
         why: String,
     },
 }
@@ -175,12 +177,12 @@ pub struct Catalogue {
     stores: Vec<Arc<dyn Store>>,
     /// The newest versions that were found.
     seen: Arc<Mutex<HashMap<TableId, Version>>>,
-    /// Stores that could not be asked lately.
+    /// Stores that could not be asked the last time.
     away: Arc<Mutex<HashSet<String>>>,
 }
 
 impl Catalogue {
-    /// The tables of these stores.
+    /// Makes a catalogue of these stores' tables.
     #[must_use]
     pub fn new(mut stores: Vec<Arc<dyn Store>>) -> Catalogue {
         stores.sort_by_key(|store| store.is_remote());
@@ -191,16 +193,16 @@ impl Catalogue {
         }
     }
 
-    /// The stores, those of this machine first.
+    /// Returns the stores, those of this machine first.
     #[must_use]
     pub fn stores(&self) -> &[Arc<dyn Store>] {
         &self.stores
     }
 
-    /// The names of all tables. A store that cannot be asked is left out, and the log says so.
+    /// Returns the names of all tables. A store that cannot be asked is left out, and the log says so.
     ///
     /// # Errors
-    /// If none of the stores can be asked.
+    /// Returns an error if none of the stores can be asked.
     pub fn names(&self) -> Result<Vec<String>, CatalogueError> {
         let mut names = BTreeSet::new();
         let mut failed = None;
@@ -225,7 +227,7 @@ impl Catalogue {
         }
     }
 
-    /// Has the log say that a store cannot be asked, once for each time that it goes away.
+    /// Logs that a store cannot be asked, once for each time that it goes away.
     fn is_away(&self, store: &str, why: &str) {
         if self.away.lock().insert(store.to_owned()) {
             tracing::warn!("{store} cannot be asked: {why}");
@@ -238,7 +240,7 @@ impl Catalogue {
         }
     }
 
-    /// The newest version of a table; `None` if there is no such table.
+    /// Returns the newest version of a table; `None` if there is no such table.
     ///
     /// # Errors
     /// See [`CatalogueError`]. A store that cannot be asked is no error while another one has the table.
@@ -265,14 +267,14 @@ impl Catalogue {
             (None, None) => Ok(None),
             (None, Some((store, why))) => Err(CatalogueError::Unavailable { name, store, why }),
             (Some(found), failed) => {
-                // Where there is an error, it says so itself.
+                // If this returns an error, the error names the store itself.
                 if let Some((store, why)) = &failed {
                     self.is_away(store, why);
                 }
                 let version = found.table.version;
                 let mut seen = self.seen.lock();
                 let newest = seen.entry(found.table.id).or_insert(version);
-                // Where everybody was asked, nobody has the newer one any more.
+                // If all stores were asked, no store has the newer version any more.
                 if let Some((store, why)) = failed
                     && *newest > version
                 {
@@ -300,7 +302,7 @@ impl Replicated {
         }
     }
 
-    /// Takes note of another store's version.
+    /// Adds another store's version.
     fn add(&mut self, table: Arc<Table>, store: &Arc<dyn Store>) -> Result<(), CatalogueError> {
         let known = &self.table;
         let ambiguous = || CatalogueError::Ambiguous {
@@ -392,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn no_older_version_is_taken_while_whoever_had_the_newer_one_is_away() {
+    fn no_older_version_is_used_while_the_store_of_a_newer_one_is_away() {
         let old = FakeStore::local("old", vec![table("t", 1, 1, &[7])]);
         let new = FakeStore::remote("new", vec![table("t", 1, 2, &[7, 8])]);
         let mut catalogue = Catalogue::new(vec![Arc::new(old), Arc::new(new)]);
@@ -401,7 +403,7 @@ mod tests {
         catalogue.stores[1] = Arc::new(FakeStore::away("new"));
         let error = catalogue.find("t").unwrap_err();
         assert!(matches!(&error, CatalogueError::Older { .. }), "{error}");
-        // It says who is away, and once nobody is, what there is is what there is.
+        // The error names the store that is away. After no store is away, the older version is the newest.
         assert!(error.to_string().contains("new cannot be asked"), "{error}");
         catalogue.stores.pop();
         let found = catalogue.find("t").unwrap().unwrap();
@@ -409,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_whoever_can_be_asked() {
+    fn names_are_those_of_the_stores_that_answer() {
         let names = |stores: Vec<FakeStore>| {
             let stores = stores.into_iter().map(|s| Arc::new(s) as Arc<dyn Store>);
             Catalogue::new(stores.collect()).names()

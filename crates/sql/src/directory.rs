@@ -14,47 +14,48 @@ use parking_lot::Mutex;
 use crate::catalogue::{Measured, Place, Store};
 use crate::meter::{Metered, PageMeter};
 
-/// Directories with tables, which belong together. A storage node may serve, and change, them at the
-/// same time: each look-up finds the version that is the newest then, and those that queries still
+/// Directories with tables that belong together. A storage node may serve, and change, them at the
+/// same time: each look-up finds the version that is the newest then, and versions that queries still
 /// read stay readable.
 pub struct Directory {
     name: String,
     dirs: Vec<PathBuf>,
     opened: Mutex<Vec<Opened>>,
-    /// What work on its pages takes.
+    /// The costs of work on its pages.
     costs: Arc<WorkCosts>,
 }
 
-/// Seconds that a page is supposed to take before one was read.
+/// The assumed seconds of a page before one was read.
 const SUPPOSED_S: f64 = 30e-6;
 
-/// What was found at some time.
+/// The tables that were found at some time.
 struct Opened {
     signature: Signature,
     tables: Tables,
-    /// What all queries read them with: they share its memory.
+    /// The source from which all queries read them: they share its memory.
     pages: Arc<Local>,
 }
 
-/// Tells whether a directory's tables have changed: the names of its files, and when each was written.
+/// The signature by which changes of a directory's tables are found: for each file its name, the time
+/// when it was written, and its size.
 type Signature = Vec<(std::ffi::OsString, Option<SystemTime>, u64)>;
 
 impl Directory {
-    /// Opens a directory; it is called by its path.
+    /// Opens a directory; its path is its name.
     ///
     /// # Errors
-    /// If there are no tables, or they cannot be read; the text says what to do.
+    /// Returns an error if there are no tables, or they cannot be read; the text says what to do.
     pub fn open(dir: &Path) -> Result<Directory, String> {
         Directory::open_all(&[dir.to_owned()])
     }
 
-    /// Opens directories over which tables are spread, the main one first, by which they are called.
+    /// Opens directories over which tables are spread, the main one first, whose path is their name.
     ///
     /// # Errors
-    /// If there are no tables, or they cannot be read; the text says what to do.
+    /// Returns an error if there are no tables, or they cannot be read; the text says what to do.
     ///
     /// # Panics
-    /// Without directories.
+    /// Panics without directories.
     pub fn open_all(dirs: &[PathBuf]) -> Result<Directory, String> {
         let directory = Directory {
             name: dirs[0].display().to_string(),
@@ -66,7 +67,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The tables as they are now.
+    /// Returns the tables as they are at present.
     fn newest(&self) -> Result<Tables, String> {
         let signature = signature(&self.dirs[0]);
         let signature = signature.map_err(|error| match error.kind() {
@@ -85,13 +86,13 @@ impl Directory {
         }
         let tables = Tables::open_read_only(Arc::new(RealDisk), &self.dirs);
         let tables = tables.map_err(|error| error.to_string())?;
-        // Earlier ones stay while a query has a table of theirs.
+        // Earlier tables stay while a query uses one of them.
         opened.retain(|earlier| {
             let mut list = earlier.tables.list().into_iter();
-            // The list's own is one, and that of the tables another.
+            // One reference is that of this list, and another one that of the tables.
             list.any(|table| Arc::strong_count(&table) > 2)
         });
-        // The system's page cache is this machine's own, and knows best what else wants memory.
+        // This machine's own page cache is used, as the system knows best how much memory it may take.
         let options = LocalOptions {
             page_cache: PageCache::Through,
             ..LocalOptions::default()
@@ -109,7 +110,7 @@ fn signature(dir: &Path) -> std::io::Result<Signature> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
-        // A file may go while the directory is read.
+        // A file may be removed while the directory is read.
         if let Ok(about) = entry.metadata() {
             files.push((entry.file_name(), about.modified().ok(), about.len()));
         }

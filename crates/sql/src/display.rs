@@ -11,7 +11,7 @@ use crate::scalar::of_integer;
 /// The columns to which expressions refer.
 pub(crate) struct Names<'a>(pub(crate) &'a Schema);
 
-/// Something, and the names of its columns.
+/// A value, and the names of its columns.
 pub(crate) struct Named<'a, T>(&'a Schema, &'a T);
 
 impl<'a> Names<'a> {
@@ -30,7 +30,7 @@ impl<'a, T> Named<'a, T> {
     }
 }
 
-/// Several of them, with commas between.
+/// Several values, separated by commas.
 struct List<'a, T>(&'a Schema, &'a [T]);
 
 impl<'a, T> fmt::Display for List<'a, T>
@@ -198,7 +198,7 @@ impl<'a> Named<'a, Expr> {
     }
 }
 
-/// The conditions all of which an expression wants, in their order.
+/// Returns the conditions that an expression joins by AND, in their order.
 pub(crate) fn conditions(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::Binary(left, Operator::And, right) => {

@@ -1,11 +1,11 @@
-//! Errors in words: what is wrong, without what only the authors of the libraries understand.
+//! Errors in words, without parts that only the authors of the libraries understand.
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 
-/// An error in words: those of what is at its root, without the names of the rules and layers that it came
-/// through.
+/// Returns an error in words: that of its root cause, without the names of the rules and layers through
+/// which it came.
 #[must_use]
 pub fn explain(error: &DataFusionError) -> String {
     match error.find_root() {
@@ -43,7 +43,7 @@ fn syntax(error: &ParserError) -> String {
     }
 }
 
-/// Values that do not fit, and what cannot be computed.
+/// Returns the words for values that do not fit, or cannot be computed.
 fn value(error: &ArrowError) -> String {
     match error {
         ArrowError::DivideByZero => "division by zero".to_owned(),
@@ -59,7 +59,7 @@ fn value(error: &ArrowError) -> String {
     }
 }
 
-/// Without what libraries put before and behind what they say.
+/// Removes the prefixes and suffixes that libraries add to their errors.
 fn plain(what: &str) -> String {
     let what = what.split(DataFusionError::BACK_TRACE_SEP).next();
     let mut what = what.unwrap_or_default().trim();
@@ -74,7 +74,7 @@ fn plain(what: &str) -> String {
     while let Some(rest) = prefixes.iter().find_map(|prefix| what.strip_prefix(prefix)) {
         what = rest;
     }
-    // What is the query's fault is called the library's where types do not fit a function.
+    // DataFusion blames itself for errors of the query where types do not fit a function.
     let blames = [
         ".\nThis issue was likely caused by",
         ". This issue was likely caused by",

@@ -2,14 +2,14 @@
 //!
 //! Sites' iterators block: on pages, on the network. So each task has a thread of its own, which hands
 //! batches over through a bounded channel; DataFusion's runtime never waits for a page. Dropping the
-//! stream closes the channel, and the thread ends. It has a share of what its query holds until then.
+//! stream closes the channel, and the thread ends. Until then it shares the query's held resources.
 //!
-//! **When a node is lost.** A task that has handed nothing over begins anew on the next replica. One
-//! that has, ends with an error: what was handed over cannot be taken back, and another replica
-//! yields rows in whatever order. Aggregates and limits are short, mostly; as long as there is another
-//! replica nothing of them is handed over before the last batch is there, so that they begin anew at any
-//! point. Of those that are longer than [`KEPT_BYTES`] what was kept is handed over then, and the rest as
-//! it comes: no replica is worth a memory full of results.
+//! **When a node is lost.** A task that has handed nothing over begins anew on the next replica. A task
+//! that has handed something over ends with an error: it cannot be taken back, and another replica yields
+//! rows in another order. The results of aggregates and limits are mostly short; as long as there is
+//! another replica they are handed over only after the last batch, so that the task can begin anew at any
+//! point. If they are longer than [`KEPT_BYTES`], the kept batches are handed over then, and the rest as
+//! they come: a replica is not worth a memory full of results.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -26,28 +26,28 @@ use tokio::sync::mpsc;
 
 use crate::session::Held;
 
-/// Batches that wait for whoever takes them, for each task.
+/// Batches that wait to be taken, for each task.
 const AHEAD: usize = 4;
-/// Bytes of batches that a task keeps, at most, so as to begin anew if its node is lost.
+/// The most bytes of batches that a task keeps so that it can begin anew if its node is lost.
 const KEPT_BYTES: usize = 64 << 20;
 
 /// A place where a task may run.
 #[derive(Clone)]
 pub(crate) struct Candidate {
-    /// What the node is called.
+    /// The node's name.
     pub(crate) name: String,
-    /// Where it runs.
+    /// The site that runs it.
     pub(crate) site: Arc<dyn Site>,
 }
 
-/// What the thread counts.
+/// The counts of the thread.
 pub(crate) struct Meters {
     pub(crate) baseline: BaselineMetrics,
     /// Replicas that were lost.
     pub(crate) lost: Count,
 }
 
-/// Runs a task on the first of these places that does not get lost.
+/// Runs a task on the first of these places that is not lost.
 pub(crate) fn fetch(
     candidates: Vec<Candidate>,
     task: Task,
@@ -61,7 +61,7 @@ pub(crate) fn fetch(
         kept_bytes: KEPT_BYTES,
         _held: held,
     };
-    // The thread begins when somebody wants the first batch, and no earlier.
+    // The thread begins when the first batch is requested, and no earlier.
     futures::stream::unfold(State::New(Box::new(run)), |state| async move {
         let mut batches = match state {
             State::New(run) => match run.begin() {
@@ -96,11 +96,11 @@ struct Run {
     _held: Option<Arc<Held>>,
 }
 
-/// How far a task came in one place.
+/// The result of a task in one place.
 enum Came {
-    /// To its end, or nobody wants more.
+    /// The task has completed, or no more batches are wanted.
     Through,
-    /// Not far enough to matter; another place may run it.
+    /// Nothing was handed over; another place may run the task.
     Nowhere(TaskError),
 }
 
@@ -116,8 +116,8 @@ impl Run {
         Ok(receiver)
     }
 
-    /// Runs, and tells if that panics: a channel that is closed early looks like one whose batches are all
-    /// there.
+    /// Runs the task, and reports a panic: a channel that is closed early looks like one whose batches are
+    /// all there.
     fn run_whole(&self, sender: &Sender) {
         let run = AssertUnwindSafe(|| self.run(sender));
         if catch_unwind(run).is_err() {
@@ -154,7 +154,7 @@ impl Run {
         drop(sender.blocking_send(Err(error)));
     }
 
-    /// Runs the task in one place; `others` if there are further ones.
+    /// Runs the task in one place; `others` is `true` if there are further ones.
     fn at(
         &self,
         candidate: &Candidate,
@@ -165,7 +165,7 @@ impl Run {
         let mut keeps = others && is_short(&self.task.fragment.work);
         let (mut kept, mut bytes) = (Vec::new(), RecordBatchMemoryCounter::new());
         let mut handed_over = false;
-        // It holds a sender of its own, so that it must not outlive this.
+        // The question holds a sender of its own, so it must not outlive this call.
         let asked = sender.clone();
         let task = Task {
             wanted: Wanted::new(move || !asked.is_closed()),
@@ -202,25 +202,25 @@ impl Run {
                 }
             }
         }
-        // Whether anybody wants them makes no difference any more.
+        // It makes no difference any more whether the batches are wanted.
         let _ = self.hand_over_all(&mut kept, sender);
         Ok(Came::Through)
     }
 
-    /// Gives what was kept to who wants it; an error as that of [`Run::hand_over`].
+    /// Hands the kept batches over. Returns the errors of [`Run::hand_over`].
     fn hand_over_all(&self, kept: &mut Vec<RecordBatch>, sender: &Sender) -> Result<(), ()> {
         kept.drain(..)
             .try_for_each(|batch| self.hand_over(batch, sender))
     }
 
-    /// Gives a batch to who wants it; an error if nobody does any more.
+    /// Hands a batch over. Returns an error if the receiver is gone.
     fn hand_over(&self, batch: RecordBatch, sender: &Sender) -> Result<(), ()> {
         let batch = batch.record_output(&self.meters.baseline);
         sender.blocking_send(Ok(batch)).map_err(drop)
     }
 }
 
-/// Whether a task mostly yields little enough to be kept until its end.
+/// Returns `true` if a task mostly yields so little that it can be kept until its end.
 fn is_short(work: &Work) -> bool {
     match work {
         Work::Aggregate { .. } => true,
@@ -228,11 +228,11 @@ fn is_short(work: &Work) -> bool {
     }
 }
 
-/// What the client is told.
+/// Converts an error to that which the client gets.
 fn failed(table: &str, error: &TaskError) -> DataFusionError {
     match error {
-        // The same words as those of DataFusion's own errors of evaluation: no table, for it is the
-        // query's fault.
+        // The words are those of DataFusion's own errors of evaluation. They name no table, as the query
+        // is at fault.
         TaskError::Value(what) => DataFusionError::Execution(what.clone()),
         TaskError::Page(_) | TaskError::Remote(_) => DataFusionError::Execution(format!(
             "table {table}: {error}; 'kumiki pages check' says what is damaged"
@@ -252,7 +252,7 @@ fn failed(table: &str, error: &TaskError) -> DataFusionError {
     }
 }
 
-/// Runs what blocks off the runtime's threads.
+/// Runs blocking work outside the runtime's threads.
 pub(crate) async fn off_runtime<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, DataFusionError> {

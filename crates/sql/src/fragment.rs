@@ -1,14 +1,14 @@
-//! Fragments made of what a scan has been given to do.
+//! Fragments made of the work of a scan.
 //!
 //! While a plan is being optimised, a scan's expressions refer to the table's columns. A fragment's
-//! refer to those columns alone that it reads.
+//! expressions refer only to the columns that it reads.
 
 use std::collections::BTreeSet;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use operators::{Aggregate, Expr, Fragment, SortKey, Work};
 
-/// The fragment that reads the fewest columns.
+/// Returns the fragment that reads the fewest columns.
 pub(crate) fn fragment(filter: Option<&Expr>, work: &Work, output: SchemaRef) -> Fragment {
     let mut used = BTreeSet::new();
     let mut note = |expr: &Expr| columns(expr, &mut used);
@@ -28,7 +28,7 @@ pub(crate) fn fragment(filter: Option<&Expr>, work: &Work, output: SchemaRef) ->
     }
 }
 
-/// The expressions of some work.
+/// Returns the expressions of some work.
 fn exprs(work: &Work) -> Vec<&Expr> {
     match work {
         Work::Rows { project, order, .. } => {
@@ -85,7 +85,7 @@ pub(crate) fn columns(expr: &Expr, into: &mut BTreeSet<usize>) {
     }
 }
 
-/// What an expression is made of.
+/// Returns the operands of an expression.
 pub(crate) fn children(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::Column(_) | Expr::Literal(_) => Vec::new(),
@@ -106,7 +106,7 @@ pub(crate) fn children(expr: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// The same with other columns.
+/// Returns the expression with other columns.
 fn rename(expr: &Expr, column: &impl Fn(usize) -> usize) -> Expr {
     let same = |of: &Expr| Box::new(rename(of, column));
     match expr {

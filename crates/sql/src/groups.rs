@@ -1,10 +1,9 @@
-//! Whether an aggregate makes few groups of many rows.
+//! Estimates whether an aggregate makes few groups of many rows.
 //!
-//! Where nearly each row is a group of its own, a partial aggregate is work for nothing, and what it
-//! yields is no shorter than the rows. How many groups there are is guessed from how far apart the least
-//! and the greatest value of the columns lie, which pages tell of numbers and of short texts. Of numbers
-//! there are no more values than that; of texts there may be, as longer ones lie between short ones.
-//! A wrong guess costs time and no more.
+//! Where nearly each row is a group of its own, a partial aggregate is useless work, and its output is no
+//! shorter than the rows. The number of groups is guessed from the distance of the least and the greatest
+//! value of the columns, which pages know for numbers and short texts. There are no more numbers than
+//! that; there may be more texts, as longer ones lie between short ones. A wrong guess costs only time.
 
 use operators::Expr;
 use pages::{Range, Table};
@@ -13,8 +12,8 @@ use crate::fragment::children;
 use crate::scan::PagesScan;
 use crate::statistics::bounds_of;
 
-/// Whether there are at least so many rows for each group, as far as is known: where nothing is known
-/// of the groups, it is supposed that they are few.
+/// Returns `true` if there are at least so many rows for each group, as far as is known. If nothing is
+/// known of the groups, they are assumed to be few.
 pub(crate) fn are_few(scan: &PagesScan, by: &[Expr], rows_for_each: u64) -> bool {
     let rows = u128::from(scan.table().rows());
     let groups = by.iter().map(|expr| values(scan.table(), expr));
@@ -23,7 +22,7 @@ pub(crate) fn are_few(scan: &PagesScan, by: &[Expr], rows_for_each: u64) -> bool
     rows < 10_000 || groups.saturating_mul(rows_for_each.into()) <= rows
 }
 
-/// About how many different values an expression has at most, if that can be told.
+/// Returns about the most different values of an expression, if that can be told.
 fn values(table: &Table, expr: &Expr) -> Option<u128> {
     match expr {
         Expr::Column(column) => values_of(table, *column),
@@ -54,8 +53,8 @@ fn values_of(table: &Table, column: usize) -> Option<u128> {
     Some(max.abs_diff(min).saturating_add(1))
 }
 
-/// A text of one character as a number: whoever has such texts at both ends is supposed to have no longer
-/// ones between them.
+/// Returns a text of at most one character as a number. If both ends of a range are such texts, it is
+/// assumed that there are no longer ones between them.
 fn short(text: &[u8]) -> Option<i128> {
     match text {
         [] => Some(0),

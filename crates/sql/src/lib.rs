@@ -1,7 +1,7 @@
 //! SQL over tables of pages, by Apache DataFusion (paper 4).
 //!
-//! DataFusion parses, plans and runs queries. What touches tables first runs beside the data, by the
-//! executor of crate `operators`: filters, projections, partial aggregates, limits.
+//! DataFusion parses, plans and runs queries. The operators next to the tables run beside the data,
+//! in the executor of crate `operators`: filters, projections, partial aggregates, limits.
 //!
 //! | module | concept |
 //! |---|---|
@@ -12,12 +12,12 @@
 //! | [`options`] | what a session may set |
 //! | [`table`] | tables and schemas as DataFusion wants them |
 //! | [`scan`] | a scan of a table, with all that it does to rows beside the data |
-//! | `fragment` | fragments made of what a scan has been given to do |
+//! | `fragment` | fragments made of the work of a scan |
 //! | `strips` | how a table's rows are divided among a scan's partitions |
 //! | `fetch` | a task's batches as a stream |
 //! | [`pushdown`] | rules that move aggregates and the first rows of an order into scans |
 //! | `groups` | whether an aggregate makes few groups of many rows |
-//! | `statistics` | what DataFusion's optimiser is told of tables |
+//! | `statistics` | statistics of tables for DataFusion's optimiser |
 //! | [`load`] | CSV and Parquet files into tables of pages |
 //! | [`meter`] | how many pages a scan has read |
 //! | `newest` | tables as they are now, in plans that were made earlier |

@@ -1,9 +1,9 @@
-//! CSV and Parquet files into tables of pages, by DataFusion's readers: batch by batch, in the order of
-//! the files and of their rows.
+//! CSV and Parquet files into tables of pages, by DataFusion's readers: batch by batch, in the order of the
+//! files and of their rows.
 //!
-//! Columns become what pages have: texts that are no views, decimals of 128 bits, no dictionaries. What
-//! has no such form is refused. A table to which rows are added says what columns there are, and so
-//! does a list of columns; otherwise Parquet files say it themselves, and the types of a CSV file's
+//! Columns are converted to types of pages: texts that are no views, decimals of 128 bits, no dictionaries.
+//! Types that have no such form are refused. If rows are added to a table, it determines the columns, and so
+//! does a list of columns; otherwise Parquet files contain their columns, and the types of a CSV file's
 //! columns are guessed from its first rows.
 
 use std::collections::HashSet;
@@ -28,10 +28,10 @@ use pages::{Depot, LoadOptions, Mode, Sink, Table, sort};
 
 use crate::explain::explain;
 
-/// Rows of a CSV file from which its columns' types are guessed.
+/// The number of rows of a CSV file from which its columns' types are guessed.
 const GUESSED_FROM: usize = 10_000;
 
-/// What kind of files.
+/// The format of files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Format {
     /// Lines of values.
@@ -43,11 +43,12 @@ pub enum Format {
 /// How lines of values are written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Csv {
-    /// Whether the first line has the columns' names.
+    /// `true` if the first line has the columns' names.
     pub header: bool,
-    /// What is between values.
+    /// The character between values.
     pub delimiter: u8,
-    /// What stands for null; `None`: an empty value, but in columns of texts, where it is an empty text.
+    /// The text that stands for null; `None`: an empty value, except in columns of texts, where it is an
+    /// empty text.
     pub null: Option<String>,
 }
 
@@ -57,7 +58,7 @@ impl Csv {
         self.null.as_deref() != Some("")
     }
 
-    /// Returns the pattern of what stands for null; `None`: an empty value.
+    /// Returns the pattern of the text that stands for null; `None`: an empty value.
     fn null_pattern(&self) -> Option<String> {
         let null = self.null.as_ref().filter(|null| !null.is_empty())?;
         let literal = null
@@ -68,7 +69,7 @@ impl Csv {
 }
 
 impl Default for Csv {
-    /// With a header, and commas.
+    /// Returns a format with a header, and commas.
     fn default() -> Csv {
         Csv {
             header: true,
@@ -95,32 +96,32 @@ impl FromStr for Columns {
     }
 }
 
-/// What is to be loaded.
+/// A load.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The table's name.
     pub table: String,
     /// The files, in order.
     pub files: Vec<PathBuf>,
-    /// What kind of files.
+    /// The format of the files.
     pub format: Format,
-    /// The columns, if they are not to be found out.
+    /// The columns; `None` finds them out.
     pub columns: Option<Columns>,
-    /// The column by which rows are sorted, which have to fit into memory then.
+    /// The column by which rows are sorted, which must then fit into memory.
     pub sort_by: Option<String>,
-    /// How a new table lies in pages.
+    /// How a new table is stored in pages.
     pub options: LoadOptions,
-    /// What becomes of rows that are there.
+    /// What happens to existing rows.
     pub mode: Mode,
 }
 
-/// Loads files into a table. An error leaves the table as it was. `progress` is told how many rows
-/// were read, batch by batch.
+/// Loads files into a table. An error leaves the table as it was. `progress` is called with the number of
+/// rows that were read, batch by batch.
 ///
 /// # Errors
-/// If a file cannot be read, has other columns than it should, or holds what does not fit; if the table
-/// is there or not against the mode; if the depot does not take it. The text says what, in which file,
-/// and what to do.
+/// Returns an error if a file cannot be read, has other columns than it should, or has values that do not
+/// fit; if the mode does not allow the table to exist, or to be missing; or if the depot does not take it.
+/// The text says what, in which file, and what to do.
 pub fn load(
     depot: &dyn Depot,
     request: &Request,
@@ -181,7 +182,7 @@ async fn loaded(
     target.ok_or("there is no file to load: name one")?.commit()
 }
 
-/// What is said of a value that is not of its column's type, by name and row instead of numbers.
+/// Returns the error for a value that is not of its column's type, with names instead of numbers.
 fn unread_value(what: &str, columns: &Schema, format: &Format) -> Option<String> {
     let (_, rest) = what.split_once("Error while parsing value '")?;
     let (value, rest) = rest.split_once("' as type '")?;
@@ -189,7 +190,7 @@ fn unread_value(what: &str, columns: &Schema, format: &Format) -> Option<String>
     let (column, rest) = rest.split_once(" at line ")?;
     let column = columns.fields().get(column.parse::<usize>().ok()?)?.name();
     let line = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-    // The reader counts from 0, and the header with it.
+    // The reader counts from 0, header included.
     let has_header = matches!(format, Format::Csv(Csv { header: true, .. }));
     let row = line.parse::<u64>().ok()? + u64::from(!has_header);
     Some(format!(
@@ -200,9 +201,9 @@ fn unread_value(what: &str, columns: &Schema, format: &Format) -> Option<String>
 /// Rows on their way into the table.
 struct Target {
     sink: Box<dyn Sink>,
-    /// Rows so far.
+    /// The number of rows so far.
     rows: u64,
-    /// The column by which they are sorted when all are there, and those that are.
+    /// The column by which rows are sorted at the end, and the rows so far.
     sorted: Option<(usize, Vec<RecordBatch>)>,
 }
 
@@ -241,18 +242,18 @@ impl Target {
     }
 }
 
-/// One partition, so that rows keep their order.
+/// Makes a context with one partition, so that rows keep their order.
 fn context() -> SessionContext {
     let mut config = SessionConfig::new().with_target_partitions(1);
     let options = config.options_mut();
     options.sql_parser.map_string_types_to_utf8view = false;
     options.execution.parquet.schema_force_view_types = false;
-    // Nanoseconds would reach from 1677 to 2262 alone.
+    // Nanoseconds would only reach from 1677 to 2262.
     options.execution.parquet.coerce_int96 = Some("us".to_owned());
     SessionContext::new_with_config(config)
 }
 
-/// The columns that the table, or somebody, wants; `None` if the files are to say.
+/// Returns the columns of the table, or of the request; `None` if the files determine them.
 async fn wanted(
     context: &SessionContext,
     depot: &dyn Depot,
@@ -277,7 +278,8 @@ async fn wanted(
     Ok(Some(with_pages_types(input.schema().as_arrow())))
 }
 
-/// A file's rows, and the columns in which they are wanted; of a CSV file in these columns, if there are some.
+/// Returns a file's rows, and the columns that they shall have. A CSV file is read with the columns `schema`,
+/// if there are some.
 async fn read(
     context: &SessionContext,
     file: &Path,
@@ -312,13 +314,13 @@ async fn read(
             options.null_regex = csv.null_pattern();
             let mut columns = schema.cloned();
             if let Some(schema) = schema.filter(|_| csv.header) {
-                // The reader goes by places, and would not look at the names.
+                // The reader goes by places, and would not check the names.
                 let named = context.read_csv(path.clone(), options.clone()).await;
                 let named = named.map_err(says)?;
                 columns = Some(in_order_of(named.schema().as_arrow(), schema)?);
             }
             if columns.is_none() && options.null_regex.is_some() {
-                // The reader heeds what stands for null when it guesses, and not when it reads.
+                // The reader uses the text for null when it guesses, but not when it reads.
                 let guessed = context.read_csv(path.clone(), options.clone()).await;
                 columns = Some(Arc::new(guessed.map_err(says)?.schema().as_arrow().clone()));
             }
@@ -344,7 +346,7 @@ async fn read(
     }
 }
 
-/// The same columns, in which texts may be null until [`with_empty_texts`] makes empty ones of them.
+/// Returns the same columns, in which texts may be null until [`with_empty_texts`] makes them empty.
 fn with_nullable_texts(schema: &Schema) -> Schema {
     let fields = schema.fields().iter().map(|field| {
         let is_text = *field.data_type() == DataType::Utf8;
@@ -357,14 +359,14 @@ fn with_nullable_texts(schema: &Schema) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-/// The same columns as texts, which are cast when nulls are known.
+/// Returns the same columns as texts, which are cast after nulls are known.
 fn as_texts(schema: &Schema) -> Schema {
     let fields = schema.fields().iter();
     let fields = fields.map(|field| Field::new(field.name(), DataType::Utf8, true));
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-/// A batch whose texts are empty where they were null, and null where they are the text for that.
+/// Returns a batch in which null texts are empty, and texts that stand for null are null.
 fn with_empty_texts(batch: RecordBatch, null: Option<&str>) -> Result<RecordBatch, String> {
     let columns = batch.columns().iter().map(|column| {
         let Some(texts) = column.as_string_opt::<i32>() else {
@@ -378,7 +380,8 @@ fn with_empty_texts(batch: RecordBatch, null: Option<&str>) -> Result<RecordBatc
     RecordBatch::try_new(batch.schema(), columns).map_err(|error| error.to_string())
 }
 
-/// The columns of a file that are wanted; the others, which may have types that pages do not have, are not read.
+/// Returns the requested columns of a file. The others, which may have types that pages do not support, are
+/// not read.
 fn chosen(read: DataFrame, wanted: &SchemaRef) -> Result<DataFrame, String> {
     let found = read.schema().as_arrow().clone();
     let names = wanted.fields().iter().map(|field| field.name().as_str());
@@ -394,7 +397,7 @@ fn chosen(read: DataFrame, wanted: &SchemaRef) -> Result<DataFrame, String> {
         .map_err(|error| explain(&error))
 }
 
-/// Columns are found by their names, which therefore are different.
+/// Checks that the names of columns are different, as columns are found by their names.
 fn unique(schema: &Schema) -> Result<(), String> {
     let mut names = HashSet::new();
     let mut fields = schema.fields().iter();
@@ -407,7 +410,7 @@ fn unique(schema: &Schema) -> Result<(), String> {
     }
 }
 
-/// How a file of lines is compressed, by the end of its name.
+/// Returns how a file of lines is compressed, by the end of its name.
 fn compression(extension: &str) -> FileCompressionType {
     match extension {
         ".gz" => FileCompressionType::GZIP,
@@ -418,7 +421,7 @@ fn compression(extension: &str) -> FileCompressionType {
     }
 }
 
-/// The columns that are wanted, in the order in which a file names them.
+/// Returns the requested columns in the order in which a file names them.
 fn in_order_of(named: &Schema, wanted: &SchemaRef) -> Result<SchemaRef, String> {
     let fields = named.fields().iter().map(|field| {
         let found = wanted.field_with_name(field.name()).ok();
@@ -433,7 +436,7 @@ fn same_width(one: &Schema, other: &Schema) -> bool {
     one.fields().len() == other.fields().len()
 }
 
-/// Says that a file has other columns than it should.
+/// Returns the error for a file that has other columns than it should.
 fn other_columns(found: &Schema, wanted: &Schema) -> String {
     let names = |schema: &Schema| {
         let names = schema.fields().iter().map(|field| field.name().as_str());
@@ -446,7 +449,7 @@ fn other_columns(found: &Schema, wanted: &Schema) -> String {
     )
 }
 
-/// The same columns in types that pages have.
+/// Returns the same columns in types that pages support.
 fn with_pages_types(schema: &Schema) -> SchemaRef {
     let fields = schema.fields().iter().map(|field| {
         let data_type = pages_type(field.data_type());
@@ -466,15 +469,15 @@ fn pages_type(data_type: &DataType) -> DataType {
             DataType::Decimal128(*precision, *scale)
         }
         DataType::Date64 => DataType::Date32,
-        // A column of which no value was seen.
+        // A column without a value so far.
         DataType::Null => DataType::Utf8,
         other => other.clone(),
     }
 }
 
-/// A batch with the table's columns: by their names, in their types.
+/// Returns a batch with the table's columns: by their names, in their types.
 fn fit(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch, String> {
-    // A value that does not fit is an error, and no null.
+    // A value that does not fit is an error, not a null.
     let strict = CastOptions {
         safe: false,
         ..CastOptions::default()
@@ -504,8 +507,8 @@ fn fit(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch, String> {
     RecordBatch::try_new(Arc::clone(target), columns).map_err(|error| error.to_string())
 }
 
-/// The first value that has become another one; the time of day of what has become a date does not count,
-/// and texts are read or refused.
+/// Returns the first value that was changed by a cast. The time of day of a value that becomes a date does
+/// not count, and texts are read or refused.
 fn lost(found: &ArrayRef, fitted: &ArrayRef, strict: &CastOptions<'_>) -> Option<String> {
     let (from, to) = (found.data_type(), fitted.data_type());
     let is_day = *to == DataType::Date32 && from.is_temporal();
@@ -522,7 +525,7 @@ fn lost(found: &ArrayRef, fitted: &ArrayRef, strict: &CastOptions<'_>) -> Option
         return first();
     };
     let changed = (0..found.len()).filter(|row| !same.value(*row));
-    // There is one zero among integers and decimals.
+    // Integers and decimals have only one zero.
     changed.map(shown).find(|value| value != "-0.0")
 }
 

@@ -1,4 +1,4 @@
-//! How many pages a scan has taken, and from where.
+//! Counts of the pages that a scan has taken, and their origin.
 
 use std::fmt;
 use std::ops::Add;
@@ -7,26 +7,28 @@ use std::sync::Arc;
 use operators::{Fragment, Rows};
 use pages::{Address, PageStream, Source, Table, Tally};
 
-/// Counts the pages that a scan takes: read on this machine, come over the network, or found in a cache.
+/// Counts the pages that a scan takes: read on this machine, received over the network, or found in a
+/// cache.
 #[derive(Debug, Default)]
 pub struct PageMeter {
     tally: Arc<Tally>,
 }
 
 impl PageMeter {
-    /// Pages so far, wherever they came from.
+    /// Returns the number of pages so far, of any origin.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.tally.read() + self.tally.cached()
     }
 
-    /// For sources that count by themselves, because they alone know what a cache had.
+    /// Returns the tally for sources that count by themselves, because only they know which pages were in
+    /// a cache.
     #[must_use]
     pub fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }
 
-    /// What has become of a scan's pages, of which there are so many.
+    /// Returns the counts of a scan that has so many pages.
     #[must_use]
     pub fn figures(&self, pages: u64) -> PageFigures {
         PageFigures {
@@ -37,19 +39,20 @@ impl PageMeter {
     }
 }
 
-/// What has become of pages.
+/// Counts of pages by what happened to them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PageFigures {
     /// Read from this machine's disks, or by a storage node for this one.
     pub read: u64,
     /// Found in the cache of nodes' pages.
     pub cached: u64,
-    /// Not needed, for their bounds or because there were rows enough.
+    /// Not needed, because of their bounds or because there were enough rows.
     pub skipped: u64,
 }
 
 impl PageFigures {
-    /// What part of the pages that were needed the cache had, between 0 and 1; `None` if none was needed.
+    /// Returns the part of needed pages that was in the cache, between 0 and 1; `None` if none was
+    /// needed.
     #[must_use]
     pub fn hit_rate(&self) -> Option<f64> {
         let needed = self.read + self.cached;
@@ -105,7 +108,8 @@ impl Source for Metered {
     }
 }
 
-/// The pages that have the columns of a fragment, in these rows: as many as are read if none is skipped.
+/// Returns the number of pages that have the columns of a fragment, in these rows: as many as are read if
+/// none is skipped.
 pub(crate) fn pages_of(table: &Table, fragment: &Fragment, rows: &[Rows]) -> u64 {
     let mut groups: Vec<_> = fragment
         .columns

@@ -1,8 +1,8 @@
-//! Tables as they are now, in plans that were made earlier.
+//! The newest versions of tables, in plans that were made earlier.
 //!
-//! A view keeps its plan, and a statement that SQL has prepared does; with the plan it keeps the versions that
-//! tables had then. A statement looks all of them up once more, each name once, so that it sees one version of
-//! each table however it names it.
+//! A view keeps its plan, and so does a statement that SQL has prepared; the plan contains the versions that
+//! tables had then. A statement looks all tables up again, each name once, so that it sees one version of
+//! each table even if it names it several times.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::catalogue::Catalogue;
 use crate::fetch::off_runtime;
 use crate::table::PagesTable;
 
-/// The table that a scan reads, if it is one of pages.
+/// Returns the table that a scan reads, if it is a table of pages.
 fn pages_of(scan: &TableScan) -> Option<Arc<dyn TableProvider>> {
     let provider = source_as_provider(&scan.source).ok()?;
     provider
@@ -27,11 +27,11 @@ fn pages_of(scan: &TableScan) -> Option<Arc<dyn TableProvider>> {
         .then_some(provider)
 }
 
-/// A statement's plan with all tables as they are now, if it has any that was looked up before the statement
-/// began.
+/// Returns a statement's plan with the newest versions of all tables, if any of them was looked up before the
+/// statement began.
 ///
 /// # Errors
-/// If such a table cannot be had any more, or has got other columns.
+/// Returns an error if such a table is not available any more, or has other columns now.
 pub(crate) async fn newest(
     plan: LogicalPlan,
     catalogue: &Arc<Catalogue>,

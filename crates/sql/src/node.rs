@@ -14,31 +14,31 @@ use crate::catalogue::{Measured, Place, Store};
 use crate::meter::PageMeter;
 use crate::place::OPERATION_S;
 
-/// Seconds that a page is supposed to take on its way before enough have come.
+/// The assumed seconds of a page on its way before enough pages have come.
 const SUPPOSED_S: f64 = 60e-6;
-/// The same for a node that reads one from its own devices, before it says more of it.
+/// The same for a node that reads a page from its own devices, before it reports its times.
 const SUPPOSED_THERE_S: f64 = 30e-6;
-/// Reads that a node is supposed to have under way while it is asked for many, as long as it can tell no more
-/// than how long one of them takes.
+/// The assumed number of reads that a node has under way while it is asked for many, as long as it only
+/// reports the time of one read.
 const UNDER_WAY: f64 = 32.0;
-/// How long what a node has said of itself is believed.
+/// How long a node's report of its condition is used.
 const BELIEVED: Duration = Duration::from_millis(500);
 
-/// A storage node. It is connected to when it is asked for something first; several sessions share its
-/// connections, and its cache.
+/// A storage node. The connection is made at the first request; several sessions share its connections, and
+/// its cache.
 pub struct StorageNode {
     name: String,
     far: Far,
-    /// What work here on its pages takes.
+    /// The costs of work here on its pages.
     costs: Arc<WorkCosts>,
-    /// What it has said of itself last, how long that took, and when it was.
+    /// The last report of its condition, how long it took, and when it came.
     condition: Mutex<Option<(Condition, Duration, Instant)>>,
-    /// Held by whoever asks: one of them is enough.
+    /// Held by the thread that asks: one request is enough.
     asking: Mutex<()>,
 }
 
 impl StorageNode {
-    /// A node, which is called by its address.
+    /// Makes a store of a node, whose name is its address.
     #[must_use]
     pub fn new(options: FarOptions) -> StorageNode {
         StorageNode {
@@ -50,7 +50,8 @@ impl StorageNode {
         }
     }
 
-    /// Asks how busy it is, if it has not said so lately. It may take as long as a node may take to answer.
+    /// Asks how busy the node is, if the last report is too old. This may take as long as a node may take to
+    /// answer.
     fn ask(&self) {
         let _asking = self.asking.lock();
         let last = *self.condition.lock();
@@ -67,14 +68,14 @@ impl StorageNode {
         }
     }
 
-    /// How busy it was when it said so last, and how long it took to answer.
+    /// Returns the node's last condition, and how long it took to answer.
     fn condition(&self) -> (Condition, Duration) {
         let last = self.condition.lock();
         last.map_or_else(Default::default, |(condition, took, _)| (condition, took))
     }
 }
 
-/// What a node tells, in seconds; `None` if it has not measured it.
+/// Returns a time that a node has reported, in seconds; `None` if it was not measured.
 fn seconds(picoseconds: u64) -> Option<f64> {
     (picoseconds > 0).then_some(picoseconds as f64 * 1e-12)
 }
@@ -140,7 +141,8 @@ impl Store for StorageNode {
 
     fn tables(&self) -> Result<Vec<String>, String> {
         let listed = self.far.tables().map_err(|error| error.to_string())?;
-        // One that is damaged has no columns that could be told of; who asks for it hears why.
+        // The columns of a damaged table are unknown, so it is not listed; a statement that names it gets the
+        // reason.
         let sound = listed.into_iter().filter(|listed| listed.found.is_ok());
         Ok(sound.map(|listed| listed.name).collect())
     }
@@ -151,7 +153,7 @@ impl Store for StorageNode {
             return Ok(None);
         }
         let table = self.far.open(name).map_err(|error| error.to_string())?;
-        // A plan is going to be made. Whoever makes it does not wait for nodes.
+        // A plan will be made, which does not wait for nodes itself.
         self.ask();
         Ok(Some(table))
     }
@@ -164,7 +166,7 @@ impl Store for StorageNode {
     ) -> Option<Arc<dyn Site>> {
         match placement {
             Placement::RemoteLocal => {
-                // It counts by itself, as it knows what the cache had.
+                // The node counts pages by itself, as it knows which were in the cache.
                 let source = self.far.tallied(meter.tally());
                 Some(Arc::new(Here::new(Arc::new(source)).measured(&self.costs)))
             }

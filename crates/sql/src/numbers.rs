@@ -9,7 +9,7 @@
 //! | a comparison of timestamps with dates and texts | one of microseconds, which reach beyond 1677 and 2262 |
 //! | `CASE`, `coalesce`, `greatest`, `least`, `nullif`, `UNION` of floats and decimals | the same of floats |
 //!
-//! The rules apply to a plan before DataFusion's own, which then find equal types. To apply them twice
+//! The rules apply to a plan before DataFusion's own, which then find equal types. Applying them twice
 //! changes nothing.
 
 mod canonical;
@@ -33,7 +33,7 @@ use datafusion::optimizer::analyzer::type_coercion::coerce_union_schema;
 pub(crate) use canonical::{CANONICAL, canonical};
 use divide::divide;
 
-/// The integer digits that a product of decimals of 38 digits must have room for.
+/// The integer digits for which a product of decimals of 38 digits must have room.
 const WHOLE_DIGITS: i16 = 18;
 
 /// Returns the plan with PostgreSQL's rules for numbers.
@@ -239,7 +239,8 @@ fn case(mut of: Case, schema: &DFSchema) -> Transformed<Expr> {
     Transformed::new_transformed(Expr::Case(of), changed)
 }
 
-/// Has expressions that are compared with each other be so as in PostgreSQL, where all their types are known.
+/// Makes expressions that are compared with each other follow PostgreSQL's rules, if all their types are
+/// known.
 fn compared_all(exprs: &mut [&mut Expr], schema: &DFSchema) -> bool {
     let typed = exprs.iter_mut().map(|expr| {
         let data_type = type_of(expr, schema)?;
@@ -297,7 +298,7 @@ fn compared(exprs: &mut [(&mut Expr, DataType)]) -> bool {
     changed
 }
 
-/// Casts what is compared with timestamps to microseconds, of which DataFusion would make nanoseconds.
+/// Casts values that are compared with timestamps to microseconds; DataFusion would use nanoseconds.
 fn in_microseconds(exprs: &mut [(&mut Expr, DataType)]) -> bool {
     let zone = exprs.iter().find_map(|(_, of)| match of {
         DataType::Timestamp(_, zone) => zone.clone(),
@@ -319,7 +320,7 @@ fn in_microseconds(exprs: &mut [(&mut Expr, DataType)]) -> bool {
     changed
 }
 
-/// Has values of which one is chosen be of one type, where floats and decimals are among them: floats of the
+/// Casts values of which one is chosen to one type, if floats and decimals are among them: floats of the
 /// widest of their types.
 fn chosen(exprs: &mut [&mut Expr], schema: &DFSchema) -> bool {
     let types: Vec<Option<DataType>> = exprs.iter().map(|expr| type_of(expr, schema)).collect();
@@ -416,7 +417,7 @@ fn join_on(mut join: Join) -> Result<Join> {
     Ok(join)
 }
 
-/// Has the inputs of a union yield floats where some yield floats and others decimals.
+/// Makes the inputs of a union yield floats where some yield floats and others decimals.
 fn union_of(union: Union) -> Result<LogicalPlan> {
     let columns = union.schema.fields().len();
     let wanted = (0..columns).map(|column| {
@@ -468,14 +469,14 @@ fn union_of(union: Union) -> Result<LogicalPlan> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Digits {
     precision: i16,
-    /// Not negative.
+    /// The scale, which is not negative.
     scale: i16,
-    /// Whether the values take 256 bits.
+    /// `true` if the values take 256 bits.
     wide: bool,
 }
 
 impl Digits {
-    /// Returns those of an expression of a type; `None` if it is neither a decimal nor an integer.
+    /// Returns the digits of an expression of a type; `None` if it is neither a decimal nor an integer.
     fn of(expr: &Expr, data_type: &DataType) -> Option<Digits> {
         let (precision, scale, wide) = match *data_type {
             DataType::Decimal32(p, s) | DataType::Decimal64(p, s) | DataType::Decimal128(p, s) => {
@@ -523,7 +524,7 @@ impl Digits {
         }
     }
 
-    /// Casts an expression of a type to this one, and returns whether it had another one.
+    /// Casts an expression to this type. Returns `true` if it had another one.
     fn cast(self, expr: &mut Expr, from: &DataType) -> bool {
         let to = self.data_type();
         if to == *from {

@@ -1,4 +1,4 @@
-//! What a session may set: `SET kumiki.placement = 'remote-remote'`.
+//! The settings of a session: `SET kumiki.placement = 'remote-remote'`.
 
 use datafusion::common::config::{ConfigExtension, ConfigOptions};
 use datafusion::common::extensions_options;
@@ -10,7 +10,7 @@ extensions_options! {
     pub struct KumikiOptions {
         /// Where fragments run: auto, local, remote-local or remote-remote.
         pub placement: String, default = "auto".to_owned()
-        /// Whether filters, projections, aggregates and limits run beside the data. Without, scans yield whole columns.
+        /// Runs filters, projections, aggregates and limits beside the data. If false, scans yield whole columns.
         pub push_down: bool, default = true
         /// Aggregates are computed beside the data if there are at least so many rows for each group, as far as that is known.
         pub rows_for_each_group: u64, default = 4
@@ -22,17 +22,17 @@ impl ConfigExtension for KumikiOptions {
 }
 
 impl KumikiOptions {
-    /// The settings of a session; defaults if it has none.
+    /// Returns the settings of a session; the defaults if it has none.
     #[must_use]
     pub fn of(config: &ConfigOptions) -> KumikiOptions {
         let found = config.extensions.get::<KumikiOptions>();
         found.cloned().unwrap_or_default()
     }
 
-    /// What is wanted of the placement.
+    /// Returns the requested placement.
     ///
     /// # Errors
-    /// If it is none; the text says which there are.
+    /// Returns an error if there is no such placement; the text lists them.
     pub fn wanted(&self) -> Result<Placement, String> {
         let parsed = self.placement.parse();
         parsed.map_err(|error: UnknownPlacement| error.to_string())

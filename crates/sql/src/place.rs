@@ -1,4 +1,4 @@
-//! Where a query's fragments run.
+//! Chooses where a query's fragments run.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::scan::PagesScan;
 
 pub use operators::Placement;
 
-/// Seconds that an operation on a row is supposed to take a thread before enough were measured: what the
-/// executor's benchmark shows for sums of products.
+/// The assumed seconds of a thread for an operation on a row before enough were measured: the result of
+/// the executor's benchmark for sums of products.
 pub(crate) const OPERATION_S: f64 = 1e-9;
 
-/// Pages of a scan that are looked for in caches to tell what part of them is there.
+/// The number of a scan's pages that are looked up in caches to estimate the cached part.
 const SAMPLED: usize = 256;
 
 /// Where a scan runs, and why.
@@ -34,25 +34,25 @@ const SAMPLED: usize = 256;
 pub struct Placed {
     /// The placement.
     pub placement: Placement,
-    /// Why this one.
+    /// The reason.
     pub reason: String,
-    /// What each placement was estimated to cost.
+    /// The estimated costs of each placement.
     pub others: Vec<placement::Candidate>,
-    /// What of the costs was measured, and what is supposed.
+    /// Which of the costs were measured, and which are assumed.
     pub basis: Basis,
     candidates: Arc<[Candidate]>,
     meter: Arc<PageMeter>,
 }
 
 impl Placed {
-    /// The pages that the scan has read so far.
+    /// Returns the meter of the pages that the scan has read so far.
     #[must_use]
     pub fn meter(&self) -> &Arc<PageMeter> {
         &self.meter
     }
 
-    /// The places where a partition's task may run, the first choice first. Partitions are spread over
-    /// replicas.
+    /// Returns the places where a partition's task may run, the first choice first. Partitions are
+    /// spread over replicas.
     pub(crate) fn candidates(&self, partition: usize) -> Vec<Candidate> {
         let mut candidates = self.candidates.to_vec();
         let first = partition % candidates.len().max(1);
@@ -90,7 +90,7 @@ impl fmt::Display for Placed {
     }
 }
 
-/// Decides where each scan runs, when all that it does has moved into it.
+/// Decides where each scan runs, after all operators have moved into it.
 #[derive(Debug)]
 pub struct PlaceScans;
 
@@ -121,7 +121,7 @@ impl PhysicalOptimizerRule for PlaceScans {
     }
 }
 
-/// Decides for a scan; the error says why it cannot be as it is wanted.
+/// Decides for a scan. The error says why the requested placement is not possible.
 fn place(scan: &PagesScan, wanted: Placement) -> Result<Placed, String> {
     let (table, fragment) = (scan.table(), scan.fragment());
     let rows: Vec<_> = scan.partitions().concat();
@@ -165,12 +165,12 @@ fn place(scan: &PagesScan, wanted: Placement) -> Result<Placed, String> {
     })
 }
 
-/// Which costs were measured, and which are supposed.
+/// Which costs were measured, and which are assumed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Basis {
-    /// Those that were measured.
+    /// The costs that were measured.
     pub measured: Vec<&'static str>,
-    /// The others.
+    /// The other costs.
     pub supposed: Vec<&'static str>,
 }
 
@@ -201,7 +201,7 @@ struct Known {
     basis: Basis,
 }
 
-/// What the scan's replicas cost, of several nodes the quickest.
+/// Returns the costs of the scan's replicas; of several nodes, those of the fastest.
 fn known(scan: &PagesScan, fragment: &Fragment, rows: &[Rows]) -> Result<Known, TaskError> {
     let threads = scan.partitions().len() as f64;
     let (mut own, mut there) = (None::<(f64, Measured)>, None::<(Side, Link, Measured, f64)>);
@@ -243,7 +243,7 @@ fn known(scan: &PagesScan, fragment: &Fragment, rows: &[Rows]) -> Result<Known, 
     let taken = there.and_then(|(_, _, measured, _)| measured.page_s);
     let own_page = own.and_then(|(_, measured)| measured.page_s);
     let page_there = there.and_then(|(_, _, measured, _)| measured.page_there_s);
-    // A page is verified in the same way wherever that is.
+    // A page is verified in the same way on each side.
     let any = own_page.or(taken).or(page_there);
     Ok(Known {
         costs: Costs {
@@ -267,7 +267,7 @@ fn known(scan: &PagesScan, fragment: &Fragment, rows: &[Rows]) -> Result<Known, 
     })
 }
 
-/// Some of a scan's pages, spread evenly over it.
+/// Returns some of a scan's pages, spread evenly over it.
 fn sampled(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Address>, TaskError> {
     let rows = operators::scan::prune(table, fragment, rows)?;
     let pages = operators::scan::pages(table, fragment, &rows)?;
@@ -275,8 +275,8 @@ fn sampled(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Addr
     Ok(pages.into_iter().step_by(step).collect())
 }
 
-/// Threads that want a processor, for each processor, as the system averages them over a minute; 0 where
-/// it does not say.
+/// Returns the number of threads that want a processor, for each processor, as the system averages it
+/// over a minute; 0 if the system does not report it.
 fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let first = text

@@ -5,8 +5,8 @@
 //! | [`PushAggregates`] | `AggregateExec` in mode `Partial` over a scan | the scan, with partial aggregates | after filters have moved, before rows are distributed to partitions |
 //! | [`PushTopK`] | `SortExec` with a limit over a scan | the same over a scan that yields each partition's first rows | after limits have moved into sorts, before dynamic filters are tied to nodes |
 //!
-//! DataFusion plans each aggregate as a `Partial` and a `Final` one, and only later makes one of them
-//! where there is a single partition; at the first rule's place there are always two. Projections between
+//! DataFusion plans each aggregate as a `Partial` and a `Final` one, and only later merges them
+//! if there is a single partition; at the first rule's place there are always two. Projections between
 //! aggregate and scan, those of common sub-expressions above all, are replaced by what they compute.
 
 use std::sync::Arc;
@@ -35,10 +35,10 @@ use crate::translate::Translator;
 /// The most rows of an order that a scan keeps for each partition.
 const MOST_FIRST_ROWS: usize = 65_536;
 
-/// DataFusion's rules with ours among them.
+/// Returns DataFusion's rules with ours among them.
 ///
 /// # Panics
-/// If DataFusion's rules are not those that these are made for, which its version pins.
+/// Panics if DataFusion's rules are not those for which ours are made, which its version pins.
 #[must_use]
 pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
@@ -103,11 +103,11 @@ fn push_aggregate(plan: &AggregateExec, options: &KumikiOptions) -> Option<Pages
         return None;
     }
     let pushed = scan.aggregating(Work::Aggregate { by, aggregates }, plan.schema());
-    // Whatever the executor would refuse, be it a type or a size, stays with DataFusion.
+    // Work that the executor would refuse, for a type or a size, stays with DataFusion.
     pushed.is_possible().then_some(pushed)
 }
 
-/// The scan below projections, and what translates expressions over them.
+/// Returns the scan below projections, and a translator of expressions over them.
 fn below(plan: &Arc<dyn ExecutionPlan>) -> Option<(&PagesScan, Translator)> {
     if let Some(scan) = plan.downcast_ref::<PagesScan>() {
         return Some((scan, scan.translator()?));
@@ -120,7 +120,7 @@ fn below(plan: &Arc<dyn ExecutionPlan>) -> Option<(&PagesScan, Translator)> {
     Some((scan, translator))
 }
 
-/// An aggregate of ours that has the same states; `None` for all others.
+/// Returns our aggregate that has the same states; `None` if there is none.
 fn aggregate(
     aggregate: &AggregateFunctionExpr,
     filter: Option<&Arc<dyn PhysicalExpr>>,
@@ -155,13 +155,13 @@ fn aggregate(
     })
 }
 
-/// Whether each row counts: `count(*)` is `count(1)`.
+/// Returns `true` if each row counts: `count(*)` is `count(1)`.
 fn is_constant(expr: &Arc<dyn PhysicalExpr>) -> bool {
     let literal = expr.downcast_ref::<Literal>();
     literal.is_some_and(|literal| !literal.value().is_null())
 }
 
-/// Has scans yield the first rows alone where a sort above wants no more.
+/// Makes scans yield only the first rows if a sort above needs no more.
 #[derive(Debug)]
 pub struct PushTopK;
 

@@ -4,7 +4,7 @@ use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use operators::{Scalar, Value};
 
-/// The same value; `None` for values of types that pages do not have.
+/// Returns the same value in our form; `None` for types that pages do not support.
 #[must_use]
 pub fn scalar(value: &ScalarValue) -> Option<Scalar> {
     let data_type = value.data_type();
@@ -26,7 +26,7 @@ pub fn scalar(value: &ScalarValue) -> Option<Scalar> {
     }
 }
 
-/// The number behind integers, dates, timestamps and decimals.
+/// Returns the number of an integer, a date, a timestamp or a decimal.
 fn integer(value: &ScalarValue) -> Option<i128> {
     Some(match value {
         ScalarValue::Int8(Some(of)) => i128::from(*of),
@@ -47,7 +47,8 @@ fn integer(value: &ScalarValue) -> Option<i128> {
     })
 }
 
-/// A number of a type, for statistics; `None` where it does not fit or the type has no numbers.
+/// Returns a number of a type, for statistics; `None` where it does not fit or the type has no
+/// numbers.
 #[must_use]
 pub fn of_integer(value: i128, data_type: &DataType) -> Option<ScalarValue> {
     let long = || i64::try_from(value).ok();

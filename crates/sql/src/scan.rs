@@ -1,6 +1,6 @@
 //! A scan of a table of pages, with all that it does to rows beside the data.
 //!
-//! DataFusion plans a scan that yields whole columns. What stands above it moves in, while the plan is
+//! DataFusion plans a scan that yields whole columns. The operators above it move in while the plan is
 //! optimised:
 //!
 //! | what | through |
@@ -10,8 +10,8 @@
 //! | limits | [`ExecutionPlan::with_fetch`] |
 //! | partial aggregates, the first rows of an order | the rules of [`crate::pushdown`] |
 //!
-//! Invariant: at each step the scan yields what the plan that it replaces would have yielded, in some
-//! order. Only what [`crate::translate`] translates moves in.
+//! Invariant: at each step the scan yields the rows that the plan that it replaces would have yielded, in
+//! some order. Only expressions that [`crate::translate`] translates move in.
 
 use std::fmt;
 use std::sync::Arc;
@@ -54,13 +54,13 @@ use crate::translate::Translator;
 #[derive(Clone, Debug)]
 pub struct PagesScan {
     replicated: Arc<Replicated>,
-    /// Over the table's columns, as all expressions here.
+    /// The filter over the table's columns, as all expressions here.
     filter: Option<Expr>,
     work: Work,
     partitions: Arc<Vec<Vec<Rows>>>,
-    /// Whether anything but the choice of columns moves in.
+    /// `true` if more than the choice of columns moves in.
     push_down: bool,
-    /// Where it runs, once that is decided.
+    /// Where it runs, after that is decided.
     placed: Option<Placed>,
     statistics: Arc<Statistics>,
     properties: Arc<PlanProperties>,
@@ -68,10 +68,11 @@ pub struct PagesScan {
 }
 
 impl PagesScan {
-    /// Yields columns of a table, in at most so many partitions; what stands above moves in if that is wanted.
+    /// Makes a scan that yields columns of a table, in at most so many partitions. Operators above it move in
+    /// if `push_down` is set.
     ///
     /// # Errors
-    /// If there is no such column.
+    /// Returns an error if there is no such column.
     pub fn new(
         replicated: Arc<Replicated>,
         columns: &[usize],
@@ -100,43 +101,43 @@ impl PagesScan {
         })
     }
 
-    /// The table.
+    /// Returns the table.
     #[must_use]
     pub fn table(&self) -> &Arc<Table> {
         &self.replicated.table
     }
 
-    /// The table, and who has it.
+    /// Returns the table, and the stores that have it.
     #[must_use]
     pub fn replicated(&self) -> &Arc<Replicated> {
         &self.replicated
     }
 
-    /// Which rows pass, over the table's columns.
+    /// Returns the condition that rows must meet, over the table's columns.
     #[must_use]
     pub fn filter(&self) -> Option<&Expr> {
         self.filter.as_ref()
     }
 
-    /// What is done with them, over the table's columns.
+    /// Returns the work on the rows that pass, over the table's columns.
     #[must_use]
     pub fn work(&self) -> &Work {
         &self.work
     }
 
-    /// The rows of each partition.
+    /// Returns the rows of each partition.
     #[must_use]
     pub fn partitions(&self) -> &[Vec<Rows>] {
         &self.partitions
     }
 
-    /// Where it runs, once that is decided.
+    /// Returns where it runs, after that is decided.
     #[must_use]
     pub fn placed(&self) -> Option<&Placed> {
         self.placed.as_ref()
     }
 
-    /// The pages that it reads if it skips none.
+    /// Returns the number of pages that it reads if it skips none.
     #[must_use]
     pub fn pages(&self) -> u64 {
         let fragment = self.fragment();
@@ -146,7 +147,7 @@ impl PagesScan {
             .sum()
     }
 
-    /// What has become of its pages so far; `None` if it was not placed, or if its operators run
+    /// Returns the counts of its pages so far; `None` if it was not placed, or if its operators run
     /// elsewhere.
     #[must_use]
     pub fn figures(&self) -> Option<PageFigures> {
@@ -155,19 +156,19 @@ impl PagesScan {
         counted.then(|| placed.meter().figures(self.pages()))
     }
 
-    /// What runs beside the data.
+    /// Returns the fragment that runs beside the data.
     #[must_use]
     pub fn fragment(&self) -> Fragment {
         fragment(self.filter.as_ref(), &self.work, self.schema())
     }
 
-    /// Whether the executor has what the fragment asks for.
+    /// Returns `true` if the executor supports the fragment.
     #[must_use]
     pub fn is_possible(&self) -> bool {
         self.fragment().check(&self.table().schema).is_ok()
     }
 
-    /// What each column of the output is, as long as rows come out without order and limit.
+    /// Returns the expression of each column of the output, as long as rows come out without order and limit.
     #[must_use]
     pub fn plain_columns(&self) -> Option<&[Expr]> {
         match &self.work {
@@ -180,7 +181,7 @@ impl PagesScan {
         }
     }
 
-    /// What translates expressions over the output; `None` if nothing can be added to the work.
+    /// Returns a translator of expressions over the output; `None` if nothing can be added to the work.
     #[must_use]
     pub fn translator(&self) -> Option<Translator> {
         if !self.push_down {
@@ -194,7 +195,7 @@ impl PagesScan {
         ))
     }
 
-    /// The same rows, from where they have been placed.
+    /// Returns the scan with its placement.
     #[must_use]
     pub fn placed_at(&self, placed: Placed) -> PagesScan {
         PagesScan {
@@ -203,7 +204,7 @@ impl PagesScan {
         }
     }
 
-    /// Partial aggregates in the place of rows, with the state's names and types.
+    /// Returns a scan that yields partial aggregates instead of rows, with the state's names and types.
     #[must_use]
     pub fn aggregating(&self, work: Work, output: SchemaRef) -> PagesScan {
         let statistics = Statistics::new_unknown(&output);
@@ -217,7 +218,7 @@ impl PagesScan {
         }
     }
 
-    /// The first rows by an order in the place of all, in each partition; `None` if there is an
+    /// Returns a scan that yields only the first rows by an order in each partition; `None` if there is an
     /// order or a limit already.
     #[must_use]
     pub fn first_by(&self, order: Vec<SortKey>, limit: u64) -> Option<PagesScan> {
@@ -232,7 +233,7 @@ impl PagesScan {
         })
     }
 
-    /// The same with figures of its own.
+    /// Returns the scan with metrics of its own.
     fn renewed(&self) -> PagesScan {
         PagesScan {
             metrics: ExecutionPlanMetricsSet::new(),
@@ -240,8 +241,8 @@ impl PagesScan {
         }
     }
 
-    /// The same with one more condition, of those that are left out where all of them together are more
-    /// than the executor takes.
+    /// Returns the scan with one more condition; `None` if all conditions together are more than the executor
+    /// takes.
     fn and(&self, condition: Expr) -> Option<PagesScan> {
         let before = self.filter.as_ref().map(display::conditions);
         let before = before.unwrap_or_default().into_iter().cloned();
@@ -268,7 +269,7 @@ impl PagesScan {
     }
 }
 
-/// A figure for `EXPLAIN ANALYZE`.
+/// Returns a metric for `EXPLAIN ANALYZE`.
 fn figure(name: &'static str, value: u64) -> Arc<Metric> {
     let count = Count::new();
     count.add(usize::try_from(value).unwrap_or(usize::MAX));
@@ -368,8 +369,8 @@ impl ExecutionPlan for PagesScan {
         )))
     }
 
-    /// With the pages that were read, those that the cache had, and, of all that could have been needed,
-    /// the others. Where operators run elsewhere their pages are not counted here.
+    /// Adds the pages that were read, those that were in the cache, and the others of all that could have
+    /// been needed. If operators run elsewhere, their pages are not counted here.
     fn metrics(&self) -> Option<MetricsSet> {
         let mut metrics = self.metrics.clone_inner();
         if let Some(figures) = self.figures() {
@@ -449,7 +450,7 @@ impl ExecutionPlan for PagesScan {
         })))
     }
 
-    /// Static filters move in. Dynamic ones, which change while the query runs, do not.
+    /// Moves static filters in. Dynamic ones, which change while the query runs, do not move.
     fn handle_child_pushdown_result(
         &self,
         _: FilterPushdownPhase,
@@ -483,7 +484,7 @@ impl ExecutionPlan for PagesScan {
     }
 }
 
-/// An expression that wants all of some conditions, in their order. It is no deeper than it must be.
+/// Returns an expression that joins conditions by AND, in their order. It is no deeper than necessary.
 fn all_of(mut conditions: Vec<Expr>) -> Option<Expr> {
     if conditions.len() < 2 {
         return conditions.pop();

@@ -49,24 +49,24 @@ pub const SCHEMA: &str = "public";
 /// The release of PostgreSQL as which the server answers.
 pub(crate) const POSTGRESQL_VERSION: &str = "16.6";
 
-/// The most operators that a statement may have.
+/// The most operators of a statement.
 pub(crate) const MOST_OPERATORS: usize = 1_000;
-/// Bytes of the stack of a thread that plans: enough for as many levels, also where nothing is optimised.
+/// Bytes of the stack of a thread that plans: enough for so many levels, even if nothing is optimised.
 const STACK: usize = 64 << 20;
-/// What is said of a statement that has more.
+/// The error for a statement that has more operators.
 pub(crate) const TOO_COMPLEX: &str = "the statement has more than 1000 operators: write lists of values as IN (…), or ask \
                                       in several statements";
 
-/// What is said of a setting that clients may not have.
+/// The error for a setting that clients may not change.
 pub(crate) const NOT_OWN: &str = "concerns the whole server, whose options say what it is: clients may set kumiki.*, \
                                   datafusion.explain.* and the time zone";
 
-/// Threads for those who ask: they read statements, plan, and write results, while queries compute on
-/// threads of their own. So many of them, or as many as there are processors. Their stacks are large enough
-/// for whatever statement a session takes.
+/// Makes a runtime for clients: its threads read statements, plan, and write results, while queries compute
+/// on threads of their own. It has `threads` threads, or as many as there are processors. Their stacks are
+/// large enough for every statement that a session accepts.
 ///
 /// # Errors
-/// As the system says.
+/// Returns the error of the system.
 pub fn runtime(threads: Option<NonZeroUsize>) -> std::io::Result<Runtime> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = threads {
@@ -75,8 +75,8 @@ pub fn runtime(threads: Option<NonZeroUsize>) -> std::io::Result<Runtime> {
     runtime.thread_stack_size(STACK).enable_all().build()
 }
 
-/// Threads on which queries compute. An operator may compute for long before it gives way: on the threads of
-/// those who ask it would hold up all of them, and the word that somebody does not want its result any more.
+/// Threads on which queries compute. An operator may compute for long before it yields: on the threads of
+/// clients it would hold up all clients, and the messages that cancel queries.
 #[derive(Debug)]
 struct Workers(Option<Runtime>);
 
@@ -95,14 +95,14 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        // What nobody waits for any more may compute on for a while.
+        // Queries that were abandoned may compute on for a while.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// What all sessions of a process share.
+/// The state that all sessions of a process share.
 #[derive(Clone, Debug)]
 pub struct Shared {
     catalogue: Arc<Catalogue>,
@@ -111,28 +111,29 @@ pub struct Shared {
     settings: Settings,
 }
 
-/// How sessions begin.
+/// The settings with which sessions begin.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Partitions of each scan, join and aggregate: threads that a query keeps busy.
+    /// Partitions of each scan, join and aggregate: the threads that a query keeps busy.
     pub partitions: NonZeroUsize,
-    /// Queries that compute at once, those among them that were cancelled and have not given way yet: each
-    /// has as many threads as partitions, which the system shares out among the processors, so that none
-    /// waits for another one to end.
+    /// Queries that compute at once, including those that were cancelled and have not yielded yet: each has
+    /// as many threads as partitions, which share the processors, so that no query waits for another one to
+    /// end.
     pub at_once: NonZeroUsize,
-    /// What is wanted of the placement.
+    /// The requested placement.
     pub placement: Placement,
-    /// Whether work is pushed to the data.
+    /// `true` if work is pushed to the data.
     pub push_down: bool,
-    /// Bytes that sorts, joins and aggregates may take, all together; beyond, they use temporary files or fail.
-    /// `None`: no bound.
+    /// Bytes that sorts, joins and aggregates may take, all together; beyond, they use temporary files or
+    /// fail. `None`: no bound.
     pub memory: Option<u64>,
-    /// What SQL may do.
+    /// The rights of statements.
     pub rights: Rights,
 }
 
 impl Default for Settings {
-    /// As many partitions as processors, four queries, no bound on memory, and all rights.
+    /// Returns settings with as many partitions as processors, four queries, no bound on memory, and all
+    /// rights.
     fn default() -> Settings {
         let processors = std::thread::available_parallelism();
         Settings {
@@ -146,21 +147,21 @@ impl Default for Settings {
     }
 }
 
-/// What SQL may do.
+/// The rights of statements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rights {
-    /// Everything that DataFusion can, with files of this machine, too (`CREATE EXTERNAL TABLE`, `COPY`):
-    /// for those who sit at it.
+    /// Everything that DataFusion supports, including files of this machine (`CREATE EXTERNAL TABLE`,
+    /// `COPY`): for users of this machine.
     All,
-    /// Queries and settings: for those who come over the network.
+    /// Queries and settings: for clients over the network.
     Read,
 }
 
 impl Shared {
-    /// Sessions over a catalogue.
+    /// Makes the shared state of sessions over a catalogue.
     ///
     /// # Errors
-    /// If there is no place for temporary files, or there are no threads.
+    /// Returns an error if there is no place for temporary files, or there are no threads.
     pub fn new(catalogue: Catalogue, settings: Settings) -> Result<Shared> {
         let threads = settings.partitions.saturating_mul(settings.at_once);
         let workers = Workers::new(threads.get())?;
@@ -177,16 +178,16 @@ impl Shared {
         })
     }
 
-    /// The tables.
+    /// Returns the catalogue.
     #[must_use]
     pub fn catalogue(&self) -> &Arc<Catalogue> {
         &self.catalogue
     }
 
-    /// A new session.
+    /// Makes a new session.
     ///
     /// # Errors
-    /// If DataFusion refuses it.
+    /// Returns an error if DataFusion refuses it.
     pub fn session(&self) -> Result<Session> {
         let options = KumikiOptions {
             placement: self.settings.placement.to_string(),
@@ -202,7 +203,7 @@ impl Shared {
         let parser = &mut config.options_mut().sql_parser;
         // Pages have texts as one run of bytes; views of them would be made anew for each cast.
         parser.map_string_types_to_utf8view = false;
-        // 0.06 is exactly that, as in PostgreSQL: compared with decimals it makes no floats of them.
+        // 0.06 is exactly that, as in PostgreSQL: a comparison with decimals does not convert them to floats.
         parser.parse_float_as_decimal = true;
         let state = SessionStateBuilder::new()
             .with_config(config)
@@ -227,7 +228,8 @@ impl Shared {
     }
 }
 
-/// Returns the function `version()`, in PostgreSQL's words: clients find out by it what the server understands.
+/// Returns the function `version()`, in PostgreSQL's words: clients use it to find out what the server
+/// supports.
 fn version() -> ScalarUDF {
     let words = format!(
         "PostgreSQL {POSTGRESQL_VERSION} (Kumiki {}, DataFusion {DATAFUSION_VERSION}) on {}-{}, 64-bit",
@@ -246,31 +248,31 @@ fn version() -> ScalarUDF {
     )
 }
 
-/// What a query keeps until nothing of it runs any more: also the threads that scan for it have a share.
+/// A value that a query keeps until all its parts have ended: the threads that scan for it share it, too.
 pub(crate) struct Held(
     #[expect(dead_code, reason = "it is kept, and dropped")] Box<dyn Any + Send + Sync>,
 );
 
-/// A context whose query keeps something.
+/// Returns a context that keeps a value for its query.
 pub(crate) fn holding(context: TaskContext, held: impl Send + Sync + 'static) -> Arc<TaskContext> {
     let config = context.session_config().clone();
     let config = config.with_extension(Arc::new(Held(Box::new(held))));
     Arc::new(context.with_session_config(config))
 }
 
-/// Somebody's session.
+/// A client's session.
 #[derive(Clone)]
 pub struct Session {
     context: SessionContext,
     catalogue: Arc<Catalogue>,
-    /// What its own settings were at the beginning.
+    /// The values of its own settings at the beginning.
     initial: Arc<Vec<ConfigEntry>>,
     workers: Arc<Workers>,
     rights: Rights,
 }
 
 impl Session {
-    /// DataFusion's part of it.
+    /// Returns DataFusion's part of the session.
     #[must_use]
     pub fn context(&self) -> &SessionContext {
         &self.context
@@ -279,17 +281,18 @@ impl Session {
     /// Plans one statement.
     ///
     /// # Errors
-    /// If it makes no sense, names what does not exist, or is not allowed; the text says what.
+    /// Returns an error if it is invalid, names an object that does not exist, or is not allowed; the text
+    /// says which.
     pub async fn plan(&self, sql: &str) -> Result<DataFrame> {
         let plan = self.logical(sql).await?;
         self.begin(plan).await
     }
 
-    /// Has a statement begin that [`Session::logical`] has planned: what sets something sets it; of a query,
-    /// what is to be run comes back.
+    /// Begins a statement that [`Session::logical`] has planned: a statement that changes settings changes
+    /// them; for a query, the frame that is to be run is returned.
     ///
     /// # Errors
-    /// As [`Session::plan`].
+    /// Returns the errors of [`Session::plan`].
     pub async fn begin(&self, plan: LogicalPlan) -> Result<DataFrame> {
         let begun = Instant::now();
         let is_prepared = matches!(plan, LogicalPlan::Statement(Statement::Execute(_)));
@@ -305,16 +308,16 @@ impl Session {
     /// Returns a query with values in the place of its parameters.
     ///
     /// # Errors
-    /// Fails when they do not fit.
+    /// Returns an error if they do not fit.
     pub(crate) fn with_values(&self, query: DataFrame, values: ParamValues) -> Result<DataFrame> {
         let (state, plan) = query.with_param_values(values)?.into_parts();
         Ok(DataFrame::new(state, as_postgresql(plan)?))
     }
 
-    /// Plans one statement and does nothing of it, not even what sets something.
+    /// Plans one statement without any effect, even if it changes settings.
     ///
     /// # Errors
-    /// As [`Session::plan`].
+    /// Returns the errors of [`Session::plan`].
     pub async fn logical(&self, sql: &str) -> Result<LogicalPlan> {
         if operators(sql) > MOST_OPERATORS {
             return plan_err!("{TOO_COMPLEX}");
@@ -329,10 +332,10 @@ impl Session {
         self.planned(statement, begun).await
     }
 
-    /// What shows or resets a setting of ours, if a statement asks for that: DataFusion does so with its own
-    /// alone.
+    /// Returns the statement that shows or resets one of our settings, if `sql` asks for that: DataFusion
+    /// supports this for its own settings only.
     fn ours(&self, sql: &str) -> Option<String> {
-        // More words than two are another statement, and there may be very many.
+        // More than two words are another statement, and there may be very many.
         let words = sql.split_whitespace().take(3);
         let words: Vec<_> = words.map(str::to_ascii_lowercase).collect();
         let [verb, name] = &words[..] else {
@@ -356,10 +359,11 @@ impl Session {
         }
     }
 
-    /// [`Session::logical`] of a statement that was read already, and has no more operators than one may.
+    /// Plans as [`Session::logical`], for a statement that was parsed already, and does not have too many
+    /// operators.
     ///
     /// # Errors
-    /// The same.
+    /// Returns the errors of [`Session::logical`].
     pub(crate) async fn logical_of(&self, statement: ast::Statement) -> Result<LogicalPlan> {
         let begun = Instant::now();
         let mut statement = DfStatement::Statement(Box::new(statement));
@@ -367,7 +371,7 @@ impl Session {
         self.planned(statement, begun).await
     }
 
-    /// Plans a statement, with PostgreSQL's names of columns where DataFusion takes them.
+    /// Plans a statement, with PostgreSQL's names of columns if DataFusion accepts them.
     async fn planned(&self, statement: DfStatement, begun: Instant) -> Result<LogicalPlan> {
         let state = self.context.state();
         if let Some(named) = statement::named(&statement)
@@ -379,10 +383,10 @@ impl Session {
         self.verified(plan, begun).await
     }
 
-    /// Has its own settings be what they were at the beginning.
+    /// Resets the session's own settings to their values at the beginning.
     ///
     /// # Errors
-    /// None that is known of.
+    /// No error is known.
     pub(crate) async fn reset(&self) -> Result<()> {
         let now = settings(&self.context);
         for (now, then) in now.iter().zip(self.initial.iter()) {
@@ -410,7 +414,8 @@ impl Session {
         let _ = self.context.execute_logical_plan(plan).await;
     }
 
-    /// The plan, of which it is certain that the session may execute it, over the tables as they are now.
+    /// Returns the plan over the newest versions of tables, after it has checked that the session may execute
+    /// it.
     async fn verified(&self, plan: LogicalPlan, begun: Instant) -> Result<LogicalPlan> {
         self.permitted().verify_plan(&plan).map_err(refused)?;
         if let Some(name) = setting(&plan)
@@ -433,13 +438,13 @@ impl Session {
         newest(plan, &self.catalogue, begun).await
     }
 
-    /// Has a plan run on the threads of queries, in a task of its own, so that whoever waits for its batches
-    /// can stop waiting, even while an operator computes for long without giving way. Dropping the stream has
-    /// the task end when its operators next give way. It ends with an error, too, if nobody takes a batch for
-    /// as long as its `patience` is, where it has one.
+    /// Runs a plan on the threads of queries, in a task of its own, so that the caller that waits for its
+    /// batches can stop waiting even while an operator computes for long without yielding. Dropping the
+    /// stream ends the task when its operators next yield. It ends with an error, too, if no batch is taken
+    /// for as long as `patience`, if it is given.
     ///
     /// # Errors
-    /// If an operator cannot begin, or a constant is too long for it.
+    /// Returns an error if an operator cannot begin, or a constant is too long for it.
     pub fn run(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -456,7 +461,7 @@ impl Session {
         let mut builder = RecordBatchReceiverStream::builder(batches.schema(), 2);
         let sender = builder.tx();
         let task = async move {
-            // What the query holds is in it, and operators need not keep it.
+            // The context contains the resources that the query holds, and operators need not keep it.
             let _context = context;
             while let Some(batch) = batches.next().await {
                 let taken = sender.send(batch);
@@ -479,7 +484,7 @@ impl Session {
         Ok(builder.build())
     }
 
-    /// What its statements may do.
+    /// Returns the rights of its statements.
     #[must_use]
     pub fn permitted(&self) -> SQLOptions {
         let all = self.rights == Rights::All;
@@ -490,7 +495,7 @@ impl Session {
     }
 }
 
-/// What a statement sets or resets, if it does that.
+/// Returns the setting that a statement changes or resets, if there is one.
 fn setting(plan: &LogicalPlan) -> Option<&str> {
     match plan {
         LogicalPlan::Statement(Statement::SetVariable(set)) => Some(&set.variable),
@@ -500,13 +505,13 @@ fn setting(plan: &LogicalPlan) -> Option<&str> {
     }
 }
 
-/// The settings that concern a session alone, in an order that is always the same.
+/// Returns the settings that concern a session alone, always in the same order.
 fn settings(context: &SessionContext) -> Vec<ConfigEntry> {
     let state = context.state();
     let options = state.config_options();
     let mut own: Vec<_> = options.entries().into_iter().collect();
     own.retain(|entry| is_own(&entry.key));
-    // Those of extensions are not told with their prefix.
+    // The settings of extensions are listed without their prefix.
     let ours = KumikiOptions::of(options).entries().into_iter();
     own.extend(ours.map(|entry| ConfigEntry {
         key: format!("{}.{}", KumikiOptions::PREFIX, entry.key),
@@ -516,7 +521,7 @@ fn settings(context: &SessionContext) -> Vec<ConfigEntry> {
     own
 }
 
-/// The table that a statement changes, if it does that.
+/// Returns the table that a statement changes, if there is one.
 fn changed(plan: &LogicalPlan) -> Option<&TableReference> {
     match plan {
         LogicalPlan::Dml(change) => Some(&change.table_name),
@@ -525,8 +530,9 @@ fn changed(plan: &LogicalPlan) -> Option<&TableReference> {
     }
 }
 
-/// Whether a setting concerns its session alone: how plans are shown, the time zone, where fragments run.
-/// Others say how much memory and how many threads a query takes, or where its temporary files lie.
+/// Returns `true` if a setting concerns its session alone: how plans are shown, the time zone, where
+/// fragments run. Other settings determine the memory and threads of a query, or the place of its temporary
+/// files.
 fn is_own(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let prefixes = ["kumiki.", "datafusion.explain."];

@@ -6,8 +6,8 @@
 //! | `format` | results as tables, CSV and JSON |
 //! | `run` | one statement: its result, its time, its end by Ctrl-C |
 //! | `progress` | how far a query is |
-//! | `command` | what begins with a backslash |
-//! | `terminal` | lines that somebody types |
+//! | `command` | commands that begin with a backslash |
+//! | `terminal` | interactive input |
 
 pub mod command;
 pub mod format;

@@ -1,7 +1,8 @@
 //! Bounds on the sizes of values: functions whose results may be far larger than their arguments.
 //!
-//! A function that is listed here is replaced by one that first finds out how large its results may become,
-//! and fails where they are too large. Others give results that are not much larger than their arguments.
+//! A function that is listed here is replaced by one that first calculates how large its results may become,
+//! and fails if they are too large. Other functions give results that are not much larger than their
+//! arguments.
 
 use std::sync::{Arc, LazyLock};
 
@@ -25,19 +26,19 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 
-/// The bytes that a function's results may have for a batch of rows.
+/// The most bytes of a function's results for a batch of rows.
 const MOST_BYTES: u64 = 256 << 20;
-/// The bytes of a constant, of which an operator may make one for each row.
+/// The most bytes of a constant, which an operator may copy for each row.
 pub(crate) const MOST_CONSTANT: usize = 128 << 10;
 /// The bytes of a number in an array.
 const NUMBER: u64 = 8;
-/// The bytes that a character may have.
+/// The most bytes of a character.
 const CHARACTER: u64 = 4;
 
 /// Returns the plan with bounds on the sizes of values.
 ///
 /// # Errors
-/// None that is known of.
+/// No error is known.
 pub(crate) fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
     let bound = |plan: LogicalPlan| {
         let schema = merge_schema(&plan.inputs());
@@ -54,10 +55,10 @@ pub(crate) fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
     plan.transform_up_with_subqueries(bound).data()
 }
 
-/// Checks that no constant is so long that a batch of rows, of which each has it, would be too large.
+/// Checks that no constant is so long that a batch of rows that all have it would be too large.
 ///
 /// # Errors
-/// Fails when there is one where there may be more rows than one.
+/// Returns an error if there is such a constant where there may be more than one row.
 pub(crate) fn check_constants(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
     let checked = |node: &Arc<dyn ExecutionPlan>| {
         if has_one_row(node) {
@@ -76,7 +77,7 @@ pub(crate) fn check_constants(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
     plan.apply(checked).map(|_| ())
 }
 
-/// Returns whether a plan certainly has one row at most, because it reads no table.
+/// Returns `true` if a plan certainly has at most one row, because it reads no table.
 fn has_one_row(plan: &Arc<dyn ExecutionPlan>) -> bool {
     match &plan.children()[..] {
         [] => plan.is::<PlaceholderRowExec>(),
@@ -118,7 +119,7 @@ fn is_text(expr: &Expr, schema: &DFSchema) -> bool {
     })
 }
 
-/// How large a function's results may become.
+/// How the size of a function's results follows from its arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Growth {
     /// The first argument, as often as the second says.
@@ -133,14 +134,14 @@ enum Growth {
     Resize,
     /// The numbers from one argument to the next.
     Series,
-    /// The second argument behind each element of the first.
+    /// The second argument after each element of the first.
     Delimit,
     /// All arguments together.
     Sum,
 }
 
 impl Growth {
-    /// Returns that of a function; `None` if its results are not much larger than its arguments.
+    /// Returns the growth of a function; `None` if its results are not much larger than its arguments.
     fn of(name: &str) -> Option<Growth> {
         Some(match name {
             "repeat" => Growth::Repeat,
@@ -156,7 +157,7 @@ impl Growth {
         })
     }
 
-    /// Returns the bytes that results may have, at most; of rows whose results are null, too.
+    /// Returns the most bytes that results may have, including rows whose results are null.
     fn bytes(self, arguments: &[ColumnarValue], rows: usize) -> Result<u64> {
         let of = |place: usize| arguments.get(place);
         let product =
@@ -242,7 +243,7 @@ enum Integers {
 impl Integers {
     fn of(value: &ColumnarValue) -> Result<Integers> {
         let integers = |array: &ArrayRef| -> Result<Int64Array> {
-            // Dates become days, and timestamps what they count.
+            // Dates become days, and timestamps become numbers of their unit.
             let array = match array.data_type() {
                 DataType::Date32 => cast(array, &DataType::Int32)?,
                 _ => Arc::clone(array),
@@ -277,7 +278,7 @@ fn counts(value: &ColumnarValue) -> Result<Numbers> {
     })
 }
 
-/// Returns the step of a series, in what its numbers count.
+/// Returns the step of a series, in the unit of its numbers.
 fn step_of(step: &ColumnarValue, arguments: &[ColumnarValue]) -> Result<Integers> {
     if !matches!(
         step.data_type(),
@@ -351,12 +352,12 @@ fn sizes(value: &ColumnarValue) -> Result<Numbers> {
     }))
 }
 
-/// Returns the bytes of an argument, of which a scalar counts for each row.
+/// Returns the bytes of an argument. A scalar counts for each row.
 fn bytes_of(value: &ColumnarValue, rows: usize) -> u64 {
     match value {
         ColumnarValue::Scalar(scalar) => (scalar.size() as u64).saturating_mul(rows as u64),
         ColumnarValue::Array(array) => {
-            // What it shares with other arrays is not its own.
+            // Memory that it shares with other arrays does not count.
             let size = array.to_data().get_slice_memory_size();
             size.unwrap_or_else(|_| array.get_array_memory_size()) as u64
         }
@@ -423,7 +424,8 @@ impl ScalarUDFImpl for Bounded {
 }
 
 impl Bounded {
-    /// Computes results for some rows at a time, because there may be far less to replace than there could be.
+    /// Computes results for some rows at a time, because there may be far less to replace than the bound
+    /// says.
     fn in_parts(&self, arguments: &ScalarFunctionArgs) -> Result<ColumnarValue> {
         let mut parts: Vec<ArrayRef> = Vec::new();
         let mut bytes = 0;

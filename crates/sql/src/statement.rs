@@ -1,4 +1,4 @@
-//! What happens to a statement between parsing and planning.
+//! Checks and rewrites a statement between parsing and planning.
 //!
 //! | part | |
 //! |---|---|
@@ -27,14 +27,14 @@ pub(crate) use names::{named, shown, shown_schema};
 /// The most tables that a statement may read. One that is named twice counts twice, and so do those of a common
 /// table expression.
 const MOST_RELATIONS: u64 = 1_000;
-/// What is said of a statement that reads more.
+/// The error for a statement that reads more.
 pub(crate) const TOO_MANY_RELATIONS: &str = "the statement reads more than 1000 tables, where those of a query in WITH \
                                              count as often as it is named: ask in several statements";
 
-/// Checks a statement, and writes its expressions as DataFusion reads them.
+/// Checks a statement, and writes its expressions in DataFusion's form.
 ///
 /// # Errors
-/// Fails when the statement reads too many tables, or asks for what is not there.
+/// Returns an error if the statement reads too many tables, or uses features that do not exist.
 pub(crate) fn prepare(statement: &mut DfStatement) -> Result<()> {
     match statement {
         DfStatement::Statement(statement) => {
@@ -61,7 +61,7 @@ fn check(statement: &Statement) -> Result<()> {
 struct Relations {
     /// The queries that are being visited, the outermost first.
     queries: Vec<Frame>,
-    /// The most that a query reads.
+    /// The most tables that a query reads.
     most: u64,
 }
 
@@ -70,9 +70,9 @@ struct Relations {
 struct Frame {
     /// Its common table expressions that were not visited yet, the last first.
     unvisited: Vec<String>,
-    /// How many tables those read that were.
+    /// The number of tables that each visited one reads.
     visited: HashMap<String, u64>,
-    /// How many tables the query reads so far.
+    /// The number of tables that the query reads so far.
     reads: u64,
 }
 
@@ -163,7 +163,7 @@ mod tests {
         let doubled = "with a as (select 1), b as (select * from a, a a2), c as (select * from b union all \
                        select * from B) select * from c, c d";
         assert_eq!(reads(doubled), 8);
-        // A name means the nearest.
+        // A name refers to the nearest definition.
         let inner = "with a as (select * from x, y, z) select * from (with a as (select 1) select * from a) b, a";
         assert_eq!(reads(inner), 4);
         let recursive = "with recursive n as (select 1 union all select * from n) select * from n";

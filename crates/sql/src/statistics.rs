@@ -1,7 +1,7 @@
-//! What DataFusion's optimiser is told of tables.
+//! Statistics of tables for DataFusion's optimiser.
 //!
 //! Counts of rows and nulls are exact. Least and greatest values are not, as bounds of pages may be
-//! wider than the values: they serve to estimate, and answer no query.
+//! wider than the values: they are used for estimates, and answer no query.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::stats::Precision;
@@ -10,19 +10,19 @@ use pages::{Bounds, Range, Table};
 
 use crate::scalar::of_integer;
 
-/// What is known of a whole table.
+/// Returns the statistics of a whole table.
 pub(crate) fn of_table(table: &Table) -> Statistics {
     let columns = 0..table.schema.fields().len();
     let columns: Vec<_> = columns.map(|column| of_column(table, column)).collect();
     Statistics {
         num_rows: Precision::Exact(count(table.rows())),
-        // Of all columns it would mislead where a query reads few.
+        // The size of all columns would mislead where a query reads few.
         total_byte_size: Precision::Absent,
         column_statistics: columns,
     }
 }
 
-/// The same after at most so many rows of each partition.
+/// Returns the statistics after at most `limit` rows of each partition.
 pub(crate) fn limited(statistics: &Statistics, limit: Option<usize>) -> Statistics {
     let mut limited = statistics.clone().to_inexact();
     if let (Some(limit), Some(rows)) = (limit, statistics.num_rows.get_value()) {
@@ -52,7 +52,7 @@ fn of_column(table: &Table, column: usize) -> ColumnStatistics {
     }
 }
 
-/// What is known of a column's values, page by page.
+/// Returns the bounds of a column's values, page by page.
 pub(crate) fn bounds_of(table: &Table, column: usize) -> impl Iterator<Item = &Bounds> {
     let (group, place) = table.group_of(column);
     let pages = table.segments.iter().flat_map(move |s| &s.groups[group]);
@@ -61,7 +61,7 @@ pub(crate) fn bounds_of(table: &Table, column: usize) -> impl Iterator<Item = &B
 
 type Ends = (Option<ScalarValue>, Option<ScalarValue>);
 
-/// Ends that hold further values, too; `None` where they are not known.
+/// Returns ends that include further values; `None` if they are not known.
 fn widen((min, max): Ends, range: &Range, data_type: &DataType) -> Option<Ends> {
     let (low, high) = match range {
         Range::Empty => return Some((min, max)),

@@ -1,18 +1,18 @@
-//! How a table's rows are divided among a scan's partitions.
+//! Divides a table's rows among a scan's partitions.
 //!
-//! The rows are cut into *strips*, each of which begins where a page begins, and strips are dealt in
-//! turn. So a filter that lets through one part of a sorted table leaves work for all partitions,
-//! while each of them reads runs of neighbouring pages.
+//! The rows are cut into *strips*, each of which begins where a page begins, and strips are dealt to
+//! partitions in turn. So a filter that lets through one part of a sorted table leaves work for all
+//! partitions, while each of them reads runs of neighbouring pages.
 
 use operators::Rows;
 use pages::{Segment, Table};
 
-/// Rows below which another partition costs more than it saves.
+/// The number of rows below which another partition costs more than it saves.
 const WORTH_A_PARTITION: u64 = 16_384;
 /// Strips for each partition, unless they would become too short.
 const STRIPS: u64 = 8;
 
-/// The rows of each of at most so many partitions; at least one partition.
+/// Returns the rows of each partition: at most `partitions`, and at least one.
 pub(crate) fn strips(table: &Table, column: Option<usize>, partitions: usize) -> Vec<Vec<Rows>> {
     let rows = table.rows();
     let most = usize::try_from(rows / WORTH_A_PARTITION).unwrap_or(usize::MAX);
@@ -30,8 +30,8 @@ pub(crate) fn strips(table: &Table, column: Option<usize>, partitions: usize) ->
     dealt
 }
 
-/// Cuts a segment at the beginnings of a group's pages, into strips of at least so many rows but for
-/// the last one.
+/// Cuts a segment at the beginnings of a group's pages, into strips of at least `wanted` rows,
+/// except the last one.
 fn cut(segment: &Segment, group: usize, wanted: u64) -> Vec<Rows> {
     let mut strips = Vec::new();
     let mut from = 0;

@@ -1,4 +1,4 @@
-//! Tables and schemas as DataFusion wants them.
+//! Tables and schemas in DataFusion's form.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,8 +19,8 @@ use crate::fetch::off_runtime;
 use crate::options::KumikiOptions;
 use crate::scan::PagesScan;
 
-/// A version of a table. Filters come to the scan as physical expressions, which have the types with
-/// which they are evaluated; so none are taken here.
+/// A version of a table. Filters come to the scan as physical expressions, with the types of their
+/// evaluation; so none are accepted here.
 #[derive(Clone, Debug)]
 pub struct PagesTable {
     replicated: Arc<Replicated>,
@@ -28,7 +28,7 @@ pub struct PagesTable {
 }
 
 impl PagesTable {
-    /// The table as a query sees it, looked up just now.
+    /// Makes a table for a query, looked up at this moment.
     #[must_use]
     pub fn new(replicated: Replicated) -> PagesTable {
         PagesTable {
@@ -37,13 +37,13 @@ impl PagesTable {
         }
     }
 
-    /// The version, and who has it.
+    /// Returns the version, and the stores that have it.
     #[must_use]
     pub fn replicated(&self) -> &Replicated {
         &self.replicated
     }
 
-    /// When it was the newest version.
+    /// Returns when it was the newest version.
     #[must_use]
     pub(crate) fn looked_up(&self) -> Instant {
         self.looked_up
@@ -85,7 +85,7 @@ pub struct PagesSchema {
 }
 
 impl PagesSchema {
-    /// The tables of a catalogue, for one session.
+    /// Makes a schema of the tables of a catalogue, for one session.
     #[must_use]
     pub fn new(catalogue: Arc<Catalogue>) -> PagesSchema {
         PagesSchema {

@@ -13,7 +13,7 @@ use crate::catalogue::{Place, Store};
 use crate::meter::PageMeter;
 use crate::place::Placement;
 
-/// A table of a column of integers, counted from 0, with so many rows in a page.
+/// Returns a table of a column of integers, counted from 0, with so many rows in a page.
 pub(crate) fn paged(rows: u64, page: u32) -> Table {
     let mut pages = Vec::new();
     let mut first_row = 0;
@@ -45,7 +45,7 @@ pub(crate) fn paged(rows: u64, page: u32) -> Table {
     table
 }
 
-/// A version of a table with segments that have no rows.
+/// Returns a version of a table with segments that have no rows.
 pub(crate) fn table(name: &str, id: u128, version: u64, segments: &[u128]) -> Table {
     let segment = |id: &u128| {
         Arc::new(Segment {
@@ -68,7 +68,7 @@ pub(crate) fn table(name: &str, id: u128, version: u64, segments: &[u128]) -> Ta
     }
 }
 
-/// A store that has nothing but its catalogue, and maybe a site.
+/// A store with only a catalogue, and optionally a site.
 #[derive(Clone)]
 pub(crate) struct FakeStore {
     name: String,
@@ -94,7 +94,7 @@ impl FakeStore {
         }
     }
 
-    /// One that answers nothing.
+    /// Returns a store that does not answer.
     pub(crate) fn away(name: &str) -> FakeStore {
         FakeStore {
             tables: None,

@@ -14,14 +14,14 @@
 //! | `substr(x, n, m)` of literals | [`Expr::Substring`] |
 //! | the canonical form of a float | where it is compared, the float itself, since the executor compares canonical forms; elsewhere [`Expr::Case`] |
 //!
-//! Whatever else there is has no translation, and stays with DataFusion.
+//! All other expressions have no translation, and stay with DataFusion.
 //!
 //! Invariants:
 //!
 //! 1. A translation has the type that DataFusion gives to the original, by
 //!    [`Expr::data_type`]; otherwise there is none.
-//! 2. It is no larger than [`MOST_NODES`]: columns are replaced by what stands for them, and that
-//!    could grow without bounds.
+//! 2. It is no larger than [`MOST_NODES`]: columns are replaced by the expressions that
+//!    stand for them, which could grow without bounds.
 
 use std::sync::Arc;
 
@@ -47,17 +47,18 @@ pub const MOST_NODES: usize = 1024;
 pub struct Translator {
     /// The table's columns, to which translations refer.
     table: Vec<DataType>,
-    /// The output over which the originals are.
+    /// The output to which the originals refer.
     output: SchemaRef,
-    /// What stands for each of the output's columns.
+    /// The expression for each of the output's columns.
     columns: Vec<Expr>,
 }
 
 impl Translator {
-    /// For expressions over an output whose columns are these expressions over a table's columns.
+    /// Makes a translator of expressions over an output whose columns are these expressions over a table's
+    /// columns.
     ///
     /// # Panics
-    /// If there are not as many expressions as columns of the output.
+    /// Panics if there are not as many expressions as columns of the output.
     #[must_use]
     pub fn new(table: &Schema, output: SchemaRef, columns: Vec<Expr>) -> Translator {
         assert_eq!(output.fields().len(), columns.len(), "one for each column");
@@ -69,14 +70,14 @@ impl Translator {
         }
     }
 
-    /// The same over the table's columns; `None` if there is no translation.
+    /// Returns the expression over the table's columns; `None` if there is no translation.
     #[must_use]
     pub fn translate(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
         let translated = self.node(expr)?;
         (nodes(&translated) <= MOST_NODES).then_some(translated)
     }
 
-    /// What these give; `None` if one of them has no translation.
+    /// Returns the translations of all expressions; `None` if one of them has none.
     #[must_use]
     pub fn translate_all<'a>(
         &self,
@@ -85,8 +86,8 @@ impl Translator {
         exprs.into_iter().map(|expr| self.translate(expr)).collect()
     }
 
-    /// A node with what is below it. That the types agree is checked at each, so that no operand
-    /// is taken for something else.
+    /// Translates a node and those below it. The types are checked at each node, so that no operand is
+    /// mistaken for another.
     fn node(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
         let translated = self.untyped(expr)?;
         let wanted = expr.data_type(&self.output).ok()?;
@@ -98,7 +99,7 @@ impl Translator {
         self.node(expr).map(Box::new)
     }
 
-    /// Translates what is compared or sorted by.
+    /// Translates an expression that is compared, or by which rows are sorted.
     pub(crate) fn compared(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
         self.translate(canonical_of(expr).unwrap_or(expr))
     }
@@ -108,7 +109,7 @@ impl Translator {
             return self.columns.get(column.index()).cloned();
         }
         if let Some(literal) = expr.downcast_ref::<Literal>() {
-            // What is too long for a batch of rows stays where that is found out.
+            // A literal that is too long for a batch of rows stays with DataFusion, which checks that.
             let is_short = literal.value().size() <= MOST_CONSTANT;
             return is_short
                 .then(|| scalar(literal.value()))
@@ -226,7 +227,7 @@ impl Translator {
         casts_alike(&from, to).then(|| Expr::Cast(value, to.clone()))
     }
 
-    /// Returns the canonical form of a float: the one NaN for all that is greater than infinity, and with zero
+    /// Returns the canonical form of a float: the one NaN for all values greater than infinity, and zero is
     /// added, by which `-0` becomes `0`.
     fn canonical(&self, of: Expr) -> Option<Expr> {
         let data_type = of.data_type(&self.table).ok()?;
@@ -256,7 +257,7 @@ impl Translator {
             }
             ("substr", [text, from, length]) => {
                 let (from, length) = (integer(from)?, integer(length)?);
-                // A negative length is an error that DataFusion words.
+                // For a negative length, DataFusion returns the error.
                 let text = self.boxed(text)?;
                 (length >= 0).then_some(Expr::Substring(text, from, length))
             }
@@ -274,8 +275,8 @@ fn canonical_of(expr: &Arc<dyn PhysicalExpr>) -> Option<&Arc<dyn PhysicalExpr>> 
     }
 }
 
-/// Whether a cast means the same on both sides: numbers that are made wider or narrower with an error
-/// where they do not fit. Casts from and to texts, times and booleans stay with DataFusion.
+/// Returns `true` if a cast means the same on both sides: numbers that are made wider, or narrower with an
+/// error if they do not fit. Casts from and to texts, times and booleans stay with DataFusion.
 fn casts_alike(from: &DataType, to: &DataType) -> bool {
     use DataType::{Decimal128, Float32, Float64};
     let integer = DataType::is_integer;
@@ -306,13 +307,13 @@ fn operator(operator: DfOperator) -> Option<Operator> {
     })
 }
 
-/// A literal's text.
+/// Returns a literal's text.
 fn text(expr: &Arc<dyn PhysicalExpr>) -> Option<String> {
     let literal = expr.downcast_ref::<Literal>()?;
     literal.value().try_as_str()?.map(str::to_owned)
 }
 
-/// A literal's number.
+/// Returns a literal's number.
 fn integer(expr: &Arc<dyn PhysicalExpr>) -> Option<i64> {
     match scalar(expr.downcast_ref::<Literal>()?.value())?.value {
         Value::Int(number) => i64::try_from(number).ok(),
@@ -320,7 +321,7 @@ fn integer(expr: &Arc<dyn PhysicalExpr>) -> Option<i64> {
     }
 }
 
-/// How many nodes an expression has.
+/// Returns how many nodes an expression has.
 fn nodes(expr: &Expr) -> usize {
     let list = match expr {
         Expr::InList { list, .. } => list.len(),

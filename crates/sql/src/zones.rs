@@ -45,7 +45,7 @@ impl ScalarUDFImpl for Timezone {
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
         let of = match arguments {
             [_, DataType::Timestamp(_, Some(_))] => timestamp(Some("UTC")),
-            // A text, and a date, is a local time.
+            // A text, or a date, is a local time.
             [_, _] => timestamp(None),
             _ => return plan_err!("{NAME} is of a zone and a timestamp"),
         };
@@ -67,7 +67,7 @@ impl ScalarUDFImpl for Timezone {
             let null = ScalarValue::try_from(arguments.return_type())?;
             return Ok(ColumnarValue::Scalar(null));
         };
-        // In PostgreSQL their signs mean the other direction.
+        // In PostgreSQL the signs of offsets have the opposite meaning.
         let is_offset =
             zone.starts_with(['+', '-']) || zone.bytes().any(|byte| byte.is_ascii_digit());
         let (Ok(known), false) = (Tz::from_str(zone), is_offset) else {

@@ -1,8 +1,8 @@
-//! What it costs to make pages, to verify them, and to take arrays from them.
+//! The costs of making pages, of verifying them, and of taking arrays from them.
 //!
-//! `cargo bench -p kumiki-tpch --bench pages [-- FACTOR]`; `lineitem` of TPC-H at that scale
-//! factor (default 0.1), each column its own group. One thread. Rates are of rows, with all their
-//! sixteen columns, and of pages' bytes.
+//! `cargo bench -p kumiki-tpch --bench pages [-- FACTOR]`; `lineitem` of TPC-H at that scale factor
+//! (default 0.1), each column its own group. One thread. Rates are of rows, with all their sixteen
+//! columns, and of pages' bytes.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use pages::{Address, Groups, Layout, Memory, Page, PageSize, Shape, Table, block
 
 const ROUNDS: usize = 5;
 
-/// The fastest of some runs, and what the last of them came to.
+/// Returns the time of the fastest of some runs, and the result of the last one.
 fn best<T>(mut run: impl FnMut() -> T) -> (Duration, T) {
     let mut timed = || {
         let begun = Instant::now();

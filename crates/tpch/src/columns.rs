@@ -42,7 +42,7 @@ fn shown<'a, R, T: Display>(rows: &'a [R], value: impl Fn(&'a R) -> T) -> ArrayR
     let mut texts = StringBuilder::with_capacity(rows.len(), 16 * rows.len());
     for row in rows {
         write!(texts, "{}", value(row)).expect("memory takes what is written");
-        // What was written is the value.
+        // The value is the text that was written above.
         texts.append_value("");
     }
     Arc::new(texts.finish())

@@ -28,7 +28,7 @@ pub(crate) const RETURNFLAG: usize = 5;
 pub(crate) const LINESTATUS: usize = 6;
 pub(crate) const SHIPDATE: usize = 7;
 
-/// The columns, as SQL sees them.
+/// Returns the columns, as SQL sees them.
 pub(crate) fn schema() -> Schema {
     let decimal = DataType::Decimal128(15, 2);
     let field = |name, data_type: &DataType| Field::new(name, data_type.clone(), true);
@@ -85,12 +85,12 @@ const FLAGS: [&str; 3] = ["A", "N", "R"];
 const STATES: [&str; 2] = ["F", "O"];
 
 impl LineItem {
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.columns[0].len()
     }
 
-    /// Some columns, in chunks of so many rows.
+    /// Returns some columns, in chunks of so many rows.
     pub(crate) fn chunks(&self, columns: &[usize], rows: usize) -> Vec<Chunk> {
         let chunk = |from: usize| {
             let rows = rows.min(self.rows() - from);
@@ -110,7 +110,7 @@ impl LineItem {
     }
 }
 
-/// Between what an array's values lie.
+/// Returns the range in which an array's values lie.
 fn range(array: &ArrayRef) -> Range {
     fn of<T: Into<i128> + Copy + Ord>(values: &[T]) -> Range {
         match (values.iter().min(), values.iter().max()) {

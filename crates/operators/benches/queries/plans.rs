@@ -10,7 +10,7 @@ use kumiki_operators::{Aggregate, Expr, Fragment, Function, Operator, Scalar, Va
 
 use super::lineitem;
 
-/// All queries, with their names.
+/// Returns all queries, with their names.
 pub(crate) fn all() -> Vec<(&'static str, Fragment)> {
     vec![("Q1", q1()), ("Q6", q6()), ("Q15s", q15())]
 }
@@ -26,7 +26,7 @@ fn literal(data_type: DataType, value: i128) -> Expr {
     })
 }
 
-/// A literal of a date, as days since 1970.
+/// Returns a literal of a date, as days since 1970.
 fn date(days: i128) -> Expr {
     literal(DataType::Date32, days)
 }
@@ -44,7 +44,7 @@ fn all_of(conditions: Vec<Expr>) -> Expr {
     conditions.into_iter().reduce(both).expect("a condition")
 }
 
-/// One, as DataFusion takes it between decimals.
+/// Returns the literal 1 in the type that DataFusion gives it between decimals.
 fn one() -> Expr {
     literal(DataType::Decimal128(20, 0), 1)
 }

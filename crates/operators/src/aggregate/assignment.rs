@@ -1,18 +1,18 @@
-//! Rows by their groups, in the form in which they are added up quickest.
+//! Rows by their groups, in the form in which they are added up fastest.
 
-/// At most so many groups are told apart by sorting rows.
+/// The most groups by which rows are sorted.
 const FEW: usize = 32;
 
 /// Which rows of a vector belong to which groups.
 #[derive(Debug)]
 pub(crate) enum Assignment {
-    /// All rows, so many, belong to one group, the only one.
+    /// All rows belong to the only group; holds their number.
     One(usize),
-    /// Rows, sorted by group, and of each group where they end there.
+    /// Rows sorted by group, and the place at which each group's rows end.
     Few {
         /// The rows' places in the vector.
         order: Vec<u32>,
-        /// Of each group where its rows end.
+        /// For each group, the place at which its rows end.
         ends: Vec<usize>,
     },
     /// Each row's group.
@@ -20,7 +20,7 @@ pub(crate) enum Assignment {
 }
 
 impl Assignment {
-    /// Of rows that belong to these groups, of which there are so many.
+    /// Makes an assignment of rows to these groups, of which there are `groups`.
     pub(crate) fn new(of: Vec<u32>, groups: usize) -> Assignment {
         if groups == 1 {
             return Assignment::One(of.len());
@@ -32,7 +32,7 @@ impl Assignment {
         Assignment::Few { order, ends }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(crate) fn len(&self) -> usize {
         match self {
             Assignment::One(rows) => *rows,
@@ -41,7 +41,7 @@ impl Assignment {
         }
     }
 
-    /// The same of the rows at these places alone, which are numbered anew.
+    /// Returns the assignment of the rows at these places alone, which are numbered anew.
     pub(crate) fn at(&self, places: &[u32]) -> Assignment {
         match self {
             Assignment::One(_) => Assignment::One(places.len()),
@@ -66,7 +66,7 @@ impl Assignment {
     }
 
     /// Folds the values of each group's rows into the group's state: begins with what `start` makes
-    /// of it, takes a `step` for each value, and at the `end` puts the result there.
+    /// of the state, takes a `step` for each value, and stores the result with `end`.
     #[inline]
     pub(crate) fn fold<T, S, A>(
         &self,
@@ -105,8 +105,8 @@ impl Assignment {
     }
 }
 
-/// Rows sorted by group: both halves at a time, because a place that was just counted up takes a
-/// while until it can be read again.
+/// Sorts rows by group. It counts both halves at a time, because a counter that was just increased
+/// takes a while until it can be read again.
 fn sort(of: &[u32], groups: usize) -> (Vec<u32>, Vec<usize>) {
     let half = of.len() / 2;
     let (front, back) = of.split_at(half);

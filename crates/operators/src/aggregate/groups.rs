@@ -1,11 +1,11 @@
 //! Which group a row belongs to.
 //!
 //! A group's key is a row of 64-bit words: one for each value (two for a decimal), and one whose bits
-//! say which values are null. Texts are words by their numbers in an [`Interner`]. Groups are
-//! found by their keys in one of two ways:
+//! say which values are null. Texts become words by their numbers in an [`Interner`]. Groups are found
+//! by their keys in one of two ways:
 //!
-//! - *direct*: as long as all keys lie in domains so small that their places there, put together, have
-//!   at most [`DIRECT_BITS`] bits, these are an index of a table of groups. Domains grow.
+//! - *direct*: as long as all keys lie in small domains, whose places put together have at most
+//!   [`DIRECT_BITS`] bits, these bits are an index into a table of groups. Domains grow.
 //! - *hashed*: otherwise, and from then on, in an open-addressing table.
 
 use foldhash::fast::FixedState;
@@ -22,16 +22,16 @@ use crate::types::Class;
 use crate::vector::{Bytes, Values, Vector};
 use arrow_schema::DataType;
 
-/// No group.
+/// Marks a place without a group.
 const NONE: u32 = u32::MAX;
 
-/// Groups, and how they are found.
+/// Groups, and the index by which they are found.
 #[derive(Debug)]
 pub(crate) struct Groups {
     keys: Vec<Key>,
     /// Words of a key.
     stride: usize,
-    /// The keys of all groups, one behind the other.
+    /// The keys of all groups, one after the other.
     words: Vec<u64>,
     len: usize,
     index: Index,
@@ -48,7 +48,7 @@ enum Index {
 }
 
 impl Groups {
-    /// No group yet, by keys of these types.
+    /// Makes an empty set of groups with keys of these types.
     pub(crate) fn new(keys: &[(DataType, Class)]) -> Groups {
         let mut word = 0;
         let mut all = Vec::new();
@@ -79,18 +79,18 @@ impl Groups {
         }
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// About how many bytes their keys have.
+    /// Returns about how many bytes their keys have.
     pub(crate) fn size(&self) -> usize {
         let texts: usize = self.keys.iter().map(|key| key.texts.size()).sum();
         self.words.len() * size_of::<u64>() + texts
     }
 
-    /// The groups of rows with these keys, which are made if they are not there.
+    /// Returns the groups of rows with these keys, and makes those that do not exist.
     pub(crate) fn assign(&mut self, keys: &[Rc<Vector>], facts: &[Facts], rows: usize) -> Vec<u32> {
         let expanded: Vec<Option<Vector>> = keys
             .iter()
@@ -114,7 +114,7 @@ impl Groups {
         }
     }
 
-    /// Sees to it that the index has room for what these keys may be.
+    /// Makes room in the index for the values that these keys may have.
     fn fit(&mut self, facts: &[Facts]) {
         let Index::Direct { domains, .. } = &self.index else {
             return;
@@ -144,7 +144,7 @@ impl Groups {
         }
     }
 
-    /// Makes a direct table, with the groups that there are.
+    /// Makes a direct table that has the existing groups.
     fn lay_out(&mut self, domains: Vec<Domain>, bits: u32) {
         let mut table = vec![NONE; 1 << bits];
         for group in 0..self.len {
@@ -164,7 +164,7 @@ impl Groups {
         self.index = Index::Direct { domains, table };
     }
 
-    /// Goes over to hashing.
+    /// Changes to hashing.
     fn hash(&mut self) {
         let mut table = HashTable::with_capacity(self.len.max(1024));
         let hash = |group: u32| {
@@ -209,7 +209,7 @@ impl Groups {
         };
         let mut groups = Vec::with_capacity(rows);
         for row in 0..rows {
-            // The key is written behind the others, and stays there if it is new.
+            // The key is written after the others, and stays there if it is new.
             key::push(all, words, row);
             let (known, key) = all.split_at(*len * *stride);
             let hash = hasher.hash_one(key);
@@ -229,19 +229,19 @@ impl Groups {
         groups
     }
 
-    /// Whether their keys have texts.
+    /// Returns `true` if their keys have texts.
     pub(crate) fn have_texts(&self) -> bool {
         self.keys.iter().any(|key| key.class == Class::Bytes)
     }
 
-    /// Bytes of the texts of a group's key.
+    /// Returns the number of bytes of the texts of a group's key.
     pub(crate) fn text_bytes(&self, group: usize) -> usize {
         let keys = self.keys.iter().enumerate();
         let texts = keys.filter(|(_, key)| key.class == Class::Bytes);
         texts.map(|(at, key)| self.text(group, at, key).len()).sum()
     }
 
-    /// A text of a group's key.
+    /// Returns a text of a group's key.
     fn text<'k>(&self, group: usize, at: usize, key: &'k Key) -> &'k [u8] {
         let words = &self.words[group * self.stride..][..self.stride];
         match words[self.stride - 1] >> at & 1 {
@@ -250,10 +250,10 @@ impl Groups {
         }
     }
 
-    /// The values of some groups' keys.
+    /// Returns the values of some groups' keys.
     ///
     /// # Errors
-    /// If their texts have two gigabytes.
+    /// Returns an error if their texts have two gigabytes.
     pub(crate) fn values(&self, groups: Range<usize>) -> Result<Vec<Vector>, TaskError> {
         let at = |group: usize, word: usize| self.words[group * self.stride + word];
         let of = |(place, key): (usize, &Key)| {

@@ -12,7 +12,7 @@ use crate::vector::Bytes;
 #[derive(Debug)]
 pub(crate) struct Interner {
     table: HashTable<u32>,
-    /// Where texts end in `bytes`.
+    /// The places at which texts end in `bytes`.
     ends: Vec<usize>,
     bytes: Vec<u8>,
     /// The numbers of texts of one byte, plus 1.
@@ -21,7 +21,7 @@ pub(crate) struct Interner {
 }
 
 impl Interner {
-    /// No text yet.
+    /// Makes an empty interner.
     pub(crate) fn new() -> Interner {
         Interner {
             table: HashTable::new(),
@@ -32,22 +32,22 @@ impl Interner {
         }
     }
 
-    /// How many texts there are.
+    /// Returns the number of texts.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// How many bytes they have.
+    /// Returns how many bytes they have.
     pub(crate) fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The text of a number.
+    /// Returns the text of a number.
     pub(crate) fn text(&self, number: usize) -> &[u8] {
         text(&self.ends, &self.bytes, number)
     }
 
-    /// The numbers of all of an array's texts, if these are fewer than rows.
+    /// Returns the numbers of all of an array's texts, if there are no more texts than rows.
     pub(crate) fn numbers_of_all(&mut self, texts: &Bytes) -> Option<Vec<u64>> {
         let all = 0..texts.data.len();
         (all.len() <= texts.index.len()).then(|| {
@@ -56,7 +56,7 @@ impl Interner {
         })
     }
 
-    /// The numbers of all rows' texts.
+    /// Returns the numbers of all rows' texts.
     pub(crate) fn numbers(&mut self, texts: &Bytes) -> Vec<u64> {
         texts.map(|text| u64::from(self.number(text)))
     }

@@ -7,7 +7,7 @@ use crate::compute::intervals::Facts;
 use crate::types::Class;
 use crate::vector::{Values, Vector};
 
-/// A direct table has at most two to the power of this places.
+/// The logarithm of the most places of a direct table.
 pub(super) const DIRECT_BITS: u32 = 16;
 
 /// A value of the key.
@@ -15,17 +15,17 @@ pub(super) const DIRECT_BITS: u32 = 16;
 pub(super) struct Key {
     pub(super) data_type: DataType,
     pub(super) class: Class,
-    /// Its first word in the key.
+    /// The place of its first word in the key.
     pub(super) word: usize,
     pub(super) texts: Interner,
 }
 
-/// Where a value's place, counted from 1 with 0 for null, stands in the index of a direct table.
+/// The place of a value in the index of a direct table, counted from 1; 0 stands for null.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Domain {
     /// The least value.
     pub(super) base: i64,
-    /// How many values there may be.
+    /// The number of values that are possible.
     pub(super) size: u64,
     pub(super) shift: u32,
 }
@@ -40,18 +40,18 @@ impl Domain {
     }
 }
 
-/// A value of the key, for the rows of a vector. Where it is null, its words have no meaning.
+/// A value of the key, for the rows of a vector. The words of a null have no meaning.
 pub(super) struct Words<'a> {
     low: Low<'a>,
     high: Option<Vec<u64>>,
     valid: Option<&'a [u8]>,
 }
 
-/// The lower, and mostly the only, words.
+/// The lower words, which are mostly the only ones.
 enum Low<'a> {
-    /// Of each row.
+    /// A word for each row.
     Own(Vec<u64>),
-    /// Of each text of an array, and which of these each row has.
+    /// A word for each text of an array, and the text of each row.
     Texts(Vec<u64>, &'a [u32]),
 }
 
@@ -65,7 +65,7 @@ impl Words<'_> {
 }
 
 impl Key {
-    /// The words of a vector's values, of which none is constant.
+    /// Returns the words of a vector's values, of which none is constant.
     pub(super) fn words<'a>(&mut self, vector: &'a Vector) -> Words<'a> {
         let wide = matches!(self.data_type, DataType::Decimal128(..));
         let (low, high): (Vec<u64>, _) = match &vector.values {
@@ -99,13 +99,13 @@ impl Key {
         }
     }
 
-    /// A domain with room for these words, not smaller than the one that there is; `None` if that
+    /// Returns a domain with room for these words, not smaller than the known one; `None` if it
     /// would be too large.
     pub(super) fn domain(&self, facts: &Facts, known: Option<&Domain>) -> Option<Domain> {
         let (base, size) = match self.class {
             Class::Bool => (0, 2),
             Class::Float => return None,
-            // With room for others, so that the table is not made anew for each of them.
+            // There is room for more texts, so that the table is not made anew for each of them.
             Class::Bytes => {
                 let texts = self.texts.len() as u64;
                 let known = known.map_or(0, |known| known.size);
@@ -133,7 +133,7 @@ impl Key {
     }
 }
 
-/// Where keys stand in a direct table.
+/// Returns the places of keys in a direct table.
 pub(super) fn codes(domains: &[Domain], words: &[Words<'_>], rows: usize) -> Vec<u32> {
     let mut codes = vec![0u32; rows];
     for (domain, words) in domains.iter().zip(words) {
@@ -157,7 +157,7 @@ pub(super) fn codes(domains: &[Domain], words: &[Words<'_>], rows: usize) -> Vec
     codes
 }
 
-/// Writes the key of a row behind others.
+/// Writes the key of a row after others.
 pub(super) fn push(all: &mut Vec<u64>, words: &[Words<'_>], row: usize) {
     let mut nulls = 0;
     for (at, words) in words.iter().enumerate() {

@@ -13,7 +13,7 @@ use crate::vector::Vector;
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) filter: Option<NodeId>,
-    /// How many rows there are, of each group.
+    /// The number of rows of each group.
     pub(super) rows: Vec<i64>,
     pub(super) inputs: Vec<Input>,
 }
@@ -29,13 +29,13 @@ pub(super) struct Input {
 }
 
 impl Lane {
-    /// Bytes of a group's states, but for texts.
+    /// Returns the number of bytes of a group's states, without texts.
     pub(super) fn state_bytes(&self) -> usize {
         let inputs: usize = self.inputs.iter().map(Input::state_bytes).sum();
         size_of::<i64>() + inputs
     }
 
-    /// Bytes of all groups' texts.
+    /// Returns the number of bytes of all groups' texts.
     pub(super) fn text_bytes(&self) -> usize {
         self.inputs.iter().map(Input::text_bytes).sum()
     }
@@ -43,7 +43,7 @@ impl Lane {
     /// Adds rows, if there is room for what is kept of them.
     ///
     /// # Errors
-    /// If there is not, or an expression has no value for a row.
+    /// Returns an error if there is no room, or an expression has no value for a row.
     pub(super) fn add(
         &mut self,
         frame: &mut Frame<'_, '_>,
@@ -92,14 +92,14 @@ impl Lane {
 }
 
 impl Input {
-    /// Bytes of a group's states, but for texts.
+    /// Returns the number of bytes of a group's states, without texts.
     pub(super) fn state_bytes(&self) -> usize {
         let sum = self.sum.as_ref().map_or(0, Sum::state_bytes);
         let extremes = self.least.iter().chain(&self.greatest);
         size_of::<i64>() + sum + extremes.map(Extremes::state_bytes).sum::<usize>()
     }
 
-    /// Bytes of all groups' texts.
+    /// Returns the number of bytes of all groups' texts.
     pub(super) fn text_bytes(&self) -> usize {
         let extremes = self.least.iter().chain(&self.greatest);
         extremes.map(Extremes::all_text_bytes).sum()
@@ -130,7 +130,7 @@ impl Input {
     }
 }
 
-/// Counts rows, or those that are null.
+/// Counts rows, or the rows that are null.
 fn count(counts: &mut [i64], assignment: &Assignment, valid: Option<&[u8]>) {
     match (assignment, valid) {
         (Assignment::One(rows), None) => counts[0] += *rows as i64,

@@ -5,19 +5,18 @@ use crate::site::TaskError;
 /// Limits on the groups of a task.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupLimits {
-    /// With so many groups what there is comes out.
+    /// The number of groups at which the groups come out.
     pub groups: usize,
-    /// With so many bytes of their keys it does, too.
+    /// The number of bytes of the groups' keys at which the groups come out.
     pub key_bytes: usize,
-    /// Bytes of all that is kept for groups, about: their keys, the states of their aggregates with
-    /// the texts among these, and batches that nobody has taken. With a quarter of it what there is
-    /// comes out; if that does not help and there is more than all of it, the task ends with an
-    /// error.
+    /// About the most bytes kept for groups: their keys, the states of their aggregates with their
+    /// texts, and batches that have not been taken. At a quarter of this number the groups come
+    /// out; if that does not help and more than all of it is needed, the task ends with an error.
     pub bytes: usize,
 }
 
 impl Default for GroupLimits {
-    /// About a million, 64 MiB, 1 GiB.
+    /// Returns limits of about a million groups, 64 MiB of keys and 1 GiB in all.
     fn default() -> GroupLimits {
         GroupLimits {
             groups: 1 << 20,
@@ -27,7 +26,7 @@ impl Default for GroupLimits {
     }
 }
 
-/// How many more bytes may be kept.
+/// The number of bytes that may still be kept.
 #[derive(Debug)]
 pub(super) struct Room {
     left: usize,
@@ -35,7 +34,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Of so many, of which none is taken.
+    /// Makes room of so many bytes, of which none is taken.
     pub(super) fn new(limit: usize) -> Room {
         let left = limit;
         Room { left, limit }
@@ -44,7 +43,7 @@ impl Room {
     /// Takes bytes.
     ///
     /// # Errors
-    /// If there are not as many left.
+    /// Returns an error if fewer are left.
     pub(super) fn take(&mut self, bytes: usize) -> Result<(), TaskError> {
         let left = self.left.checked_sub(bytes);
         self.left = left.ok_or_else(|| too_large(self.limit))?;

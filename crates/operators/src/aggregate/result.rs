@@ -1,4 +1,4 @@
-//! From states to batches: of so many groups at a time that a batch is small, and so are its texts.
+//! From states to batches. A batch has so few groups that it is small, and so are its texts.
 
 use std::ops::Range;
 
@@ -14,10 +14,10 @@ use crate::site::TaskError;
 use crate::vector::{Values, Vector};
 
 impl Aggregation {
-    /// All states, and begins anew.
+    /// Returns all states, and begins anew.
     ///
     /// # Errors
-    /// If they do not fit the schema.
+    /// Returns an error if they do not fit the schema.
     pub(crate) fn take(&mut self, program: &Program) -> Result<Vec<RecordBatch>, TaskError> {
         let groups = self.count();
         let mut batches = Vec::new();
@@ -31,7 +31,7 @@ impl Aggregation {
         Ok(batches)
     }
 
-    /// Where a batch ends that begins with a group.
+    /// Returns the place at which a batch that begins with group `from` ends.
     fn cut(&self, from: usize, groups: usize) -> usize {
         let to = groups.min(from + output::most_rows(&self.schema));
         let states = self.outputs.iter().filter_map(|of| self.extremes(of));
@@ -50,7 +50,7 @@ impl Aggregation {
         to
     }
 
-    /// The least or greatest values that an aggregate is.
+    /// Returns the least or greatest values that are an aggregate's state.
     fn extremes(&self, output: &Output) -> Option<&Extremes> {
         let input = &self.lanes[output.lane].inputs[output.input?];
         match output.function {
@@ -71,7 +71,7 @@ impl Aggregation {
         output::batch(&self.schema, groups.len(), &columns)
     }
 
-    /// The columns of an aggregate's state.
+    /// Appends the columns of an aggregate's state to `columns`.
     fn state(
         &self,
         output: &Output,

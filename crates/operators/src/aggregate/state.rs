@@ -1,7 +1,7 @@
-//! States of aggregates, of all groups.
+//! The states of aggregates of all groups.
 //!
 //! Sums of decimals wrap in 128 bits and those of integers in 64, as DataFusion's do. Where the bounds
-//! of values prove that a vector's sum fits into 64 bits, it is added up there.
+//! of values prove that a vector's sum fits into 64 bits, it is added up in 64 bits.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -20,9 +20,9 @@ pub(crate) enum Sum {
     Wrapping(Vec<i64>),
     /// Of decimals.
     Decimal {
-        /// What was added since the last time that it was added to `large`.
+        /// The part that was added since `small` was last added to `large`.
         small: Vec<i64>,
-        /// What the greatest of these may be, whatever its sign.
+        /// The greatest absolute value that an element of `small` may have.
         reach: u128,
         /// The rest.
         large: Vec<i128>,
@@ -32,7 +32,7 @@ pub(crate) enum Sum {
 }
 
 impl Sum {
-    /// No groups yet.
+    /// Makes sums without groups.
     pub(crate) fn new(class: Class, wraps: bool) -> Sum {
         match class {
             Class::Float => Sum::Float(Vec::new()),
@@ -121,7 +121,7 @@ impl Sum {
         }
     }
 
-    /// Bytes of a group's.
+    /// Returns the number of bytes of a group's state.
     pub(crate) fn state_bytes(&self) -> usize {
         match self {
             Sum::Wrapping(_) | Sum::Float(_) => size_of::<i64>(),
@@ -129,7 +129,7 @@ impl Sum {
         }
     }
 
-    /// The sums of some groups.
+    /// Returns the sums of some groups.
     pub(crate) fn values(&self, groups: Range<usize>) -> Values {
         match self {
             Sum::Wrapping(sums) => Values::I64(sums[groups].to_vec()),
@@ -157,7 +157,7 @@ fn put<T>(state: &mut T, result: T) {
     *state = result;
 }
 
-/// The values, with nothing to add where they are null.
+/// Returns the values, with zeros where they are null.
 fn or_zero<'a, T: Copy + Default>(
     values: &'a [T],
     valid: Option<&[u8]>,
@@ -180,18 +180,18 @@ pub(crate) struct Extremes {
     text_bytes: usize,
 }
 
-/// What is best so far. Where there is none yet, numbers are worse than all others.
+/// The best values so far. Where there is none yet, numbers are worse than all others.
 #[derive(Debug)]
 enum Best {
     Int(Vec<i128>),
-    /// By their total order.
+    /// As integers in the floats' total order.
     Float(Vec<i64>),
     Bool(Vec<u8>),
     Bytes(Vec<Option<Vec<u8>>>),
 }
 
 impl Extremes {
-    /// No groups yet.
+    /// Makes extremes without groups.
     pub(crate) fn new(class: Class, greatest: bool) -> Extremes {
         let best = match class {
             Class::Int => Best::Int(Vec::new()),
@@ -217,12 +217,13 @@ impl Extremes {
         }
     }
 
-    /// Looks at values, of which none is constant.
+    /// Considers values, of which none is constant.
     pub(crate) fn add(&mut self, vector: &Vector, assignment: &Assignment) {
         let greatest = self.greatest;
         let valid = vector.valid.as_deref();
         match (&mut self.best, &vector.values) {
-            // The worst of 64 bits is better than many a value of 128, so none may stand for a null.
+            // The worst value of 64 bits is better than many of 128 bits, so it may not stand for a
+            // null.
             (Best::Int(best), Values::I64(values)) if valid.is_none() => {
                 let worst = if greatest { i64::MIN } else { i64::MAX };
                 let step = |best, &value: &i64| better(best, value, greatest);
@@ -274,7 +275,7 @@ impl Extremes {
         }
     }
 
-    /// Bytes of a group's, but for texts.
+    /// Returns the number of bytes of a group's state, without texts.
     pub(crate) fn state_bytes(&self) -> usize {
         match self.best {
             Best::Int(_) => size_of::<i128>(),
@@ -284,17 +285,17 @@ impl Extremes {
         }
     }
 
-    /// Bytes of all groups' texts.
+    /// Returns the number of bytes of all groups' texts.
     pub(crate) fn all_text_bytes(&self) -> usize {
         self.text_bytes
     }
 
-    /// Whether these are texts.
+    /// Returns `true` if these are texts.
     pub(crate) fn are_texts(&self) -> bool {
         matches!(self.best, Best::Bytes(_))
     }
 
-    /// Bytes of a group's text.
+    /// Returns the number of bytes of a group's text.
     pub(crate) fn text_bytes(&self, group: usize) -> usize {
         match &self.best {
             Best::Bytes(best) => best[group].as_ref().map_or(0, Vec::len),
@@ -302,15 +303,15 @@ impl Extremes {
         }
     }
 
-    /// Those of some groups.
+    /// Returns the values of some groups.
     ///
     /// # Errors
-    /// If their texts have two gigabytes.
+    /// Returns an error if their texts have two gigabytes.
     pub(crate) fn values(&self, groups: Range<usize>) -> Result<Values, TaskError> {
         Ok(match &self.best {
             Best::Int(best) => Values::I128(best[groups].to_vec()),
             Best::Float(best) => {
-                // The way to the total order is its own way back.
+                // The function to the total order is its own inverse.
                 let float = |&best: &i64| f64::from_bits(total(f64::from_bits(best as u64)) as u64);
                 Values::F64(best[groups].iter().map(float).collect())
             }

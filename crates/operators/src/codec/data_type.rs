@@ -5,7 +5,7 @@ use arrow_schema::{DataType, TimeUnit};
 use super::decode::Reader;
 use super::{CodecError, Writer};
 
-/// Types that are nothing but their code: their places here.
+/// Types that are encoded as their code alone; their places here are the codes.
 const PLAIN: [DataType; 15] = [
     DataType::Boolean,
     DataType::Int8,

@@ -1,4 +1,4 @@
-//! From bytes that may be anything.
+//! Decodes bytes that may be anything.
 
 use std::sync::Arc;
 
@@ -130,7 +130,7 @@ impl<'a> Reader<'a> {
         i64::try_from(number).map_err(|_| CodecError::TooLarge("a place in a text"))
     }
 
-    /// A column's place.
+    /// Reads a column's place.
     fn place(&mut self) -> Result<usize> {
         let number = self.number()?;
         u32::try_from(number)
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
         mut read: impl FnMut(&mut Reader<'a>) -> Result<T>,
     ) -> Result<Vec<T>> {
         let len = self.number()?;
-        // Each item has a byte at least: no more memory is asked for than there may be items.
+        // Each item takes at least a byte, so no more memory is allocated than there may be items.
         if len > most as u128 || len > self.rest.len() as u128 {
             return Err(CodecError::TooLarge("a list"));
         }

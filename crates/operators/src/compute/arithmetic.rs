@@ -8,7 +8,7 @@ use crate::site::TaskError;
 use crate::types;
 use crate::vector::{Values, Vector, both_valid};
 
-/// What is wrong with a result.
+/// Why a result does not exist.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wrong {
     Overflow,
@@ -47,10 +47,10 @@ pub(crate) fn pairs<T: Copy, U>(
     }
 }
 
-/// The results for rows of two operands of these types.
+/// Returns the results for rows of two operands of these types.
 ///
 /// # Errors
-/// Where a row that is not null has no result.
+/// Returns an error if a row that is not null has no result.
 pub(crate) fn arithmetic(
     operator: Operator,
     left: &Vector,
@@ -109,7 +109,8 @@ fn floats(operator: Operator, (left, right): Sides<'_, f64>, single: bool) -> Ve
         _ => pairs(left, right, |l, r| l % r),
     };
     if single {
-        // Rounding twice does no harm: 64-bit floats have more than twice the digits.
+        // Rounding twice does no harm: 64-bit floats have more than twice the digits of 32-bit
+        // ones.
         values
             .iter_mut()
             .for_each(|value| *value = f64::from(*value as f32));
@@ -117,7 +118,7 @@ fn floats(operator: Operator, (left, right): Sides<'_, f64>, single: bool) -> Ve
     values
 }
 
-/// In 64 bits: what cannot overflow, by the nodes' facts, or wraps.
+/// Calculates in 64 bits what cannot overflow, by the nodes' facts, or wraps.
 fn narrow(
     operator: Operator,
     (left, right): Sides<'_, i64>,
@@ -172,7 +173,7 @@ fn narrow(
     Ok(values)
 }
 
-/// Leaves what fits into the type.
+/// Keeps the bits that fit into the type.
 fn wrap(values: &mut [i64], data_type: &DataType) {
     match data_type {
         DataType::Int8 => values
@@ -197,7 +198,7 @@ fn wrap(values: &mut [i64], data_type: &DataType) {
     }
 }
 
-/// In 128 bits: decimals are checked, and the 64 bits of unsigned integers wrap.
+/// Calculates in 128 bits: decimals are checked, and the 64 bits of unsigned integers wrap.
 fn wide(
     operator: Operator,
     (left, right): Sides<'_, i128>,
@@ -233,7 +234,7 @@ fn wide(
     checked(pairs(left, right, one), valid, operator, result)
 }
 
-/// The results, if there is one for each row that is not null.
+/// Returns the results, or an error if a row that is not null has none.
 fn checked<T: Default>(
     results: Vec<Result<T, Wrong>>,
     valid: Option<&[u8]>,
@@ -251,10 +252,10 @@ fn checked<T: Default>(
     Ok(values)
 }
 
-/// The numbers with the other sign. Integers wrap.
+/// Returns the numbers with the other sign. Integers wrap.
 ///
 /// # Errors
-/// If a decimal has none.
+/// Returns an error if a decimal cannot be negated.
 pub(crate) fn negative(
     of: &Vector,
     data_type: &DataType,

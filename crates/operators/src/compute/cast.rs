@@ -1,6 +1,7 @@
-//! The same value as one of another type. Who has none is an error.
+//! Casts: the same value as one of another type. A value that has no equal there is an error.
 //!
-//! Decimals that lose digits are rounded, half away from zero; what becomes an integer is cut off.
+//! Decimals that lose digits are rounded, half away from zero. Values that become integers are cut
+//! off.
 
 use arrow_schema::DataType;
 
@@ -12,7 +13,7 @@ use crate::vector::{Values, Vector};
 /// Casts values of one type to another one.
 ///
 /// # Errors
-/// If a value that is not null has no equal in that type.
+/// Returns an error if a value that is not null has no equal in that type.
 pub(crate) fn cast(
     of: &Vector,
     from: &DataType,
@@ -58,7 +59,7 @@ fn scale_of(data_type: &DataType) -> Option<(u8, i8)> {
     }
 }
 
-/// How integers and decimals become others.
+/// How integers and decimals are converted.
 #[derive(Clone, Copy)]
 struct Rescale {
     up: i128,
@@ -76,7 +77,7 @@ impl Rescale {
         let by = target - source;
         let (mut min, mut max) = types::limits(to).expect("of class Int");
         if let Some((precision, _)) = scale_of(to) {
-            // Where the type's digits suffice for every value, values are not looked at.
+            // Values are not checked where the type's digits suffice for every value.
             let suffices = scale_of(from).is_some_and(|(digits, _)| match by {
                 0.. => i16::from(digits) + by <= i16::from(precision),
                 _ => i16::from(digits) + by < i16::from(precision),
@@ -107,7 +108,8 @@ impl Rescale {
         (self.min..=self.max).contains(&result).then_some(result)
     }
 
-    /// Whether all values between these bounds can be multiplied in 64 bits, without a look at them.
+    /// Returns the factor if all values between these bounds can be multiplied in 64 bits without a
+    /// check.
     fn plain(&self, facts: &Facts) -> Option<i64> {
         let within = self.min <= facts.min && facts.max <= self.max;
         if facts.narrow && self.down == 1 && within {
@@ -125,8 +127,8 @@ fn integers(
     facts: &Facts,
 ) -> Result<Values, TaskError> {
     let rescale = Rescale::new(from, to);
-    // The facts are those of the result, which are clamped to the type: only where decimals are
-    // wide enough does nothing have to be looked at.
+    // The facts are those of the result, which are clamped to the type: only where decimals are wide
+    // enough are no checks needed.
     if let (Values::I64(values), Some(up)) = (&of.values, rescale.plain(facts))
         && scale_of(to).is_some()
     {
@@ -172,13 +174,14 @@ fn to_floats(of: &Vector, from: &DataType, to: &DataType) -> Vec<f64> {
     of.values.wide().iter().map(|&value| one(value)).collect()
 }
 
-/// Cut off, as `as` does; but what is out of range is an error.
+/// Cuts floats off, as `as` does, but returns an error for those that are out of range.
 fn from_floats(of: &Vector, to: &DataType, facts: &Facts) -> Result<Values, TaskError> {
     let (min, max) = types::limits(to).expect("of class Int");
     let mut results = Vec::with_capacity(of.values.floats().len());
     for (row, &value) in of.values.floats().iter().enumerate() {
         let cut = value.trunc();
-        // All limits but the upper ones of 64 bits are floats exactly, and those are one below.
+        // All limits except the upper ones of 64 bits are exact as floats, and those are one below
+        // an exact one.
         let fits = cut >= min as f64 && cut < (max + 1) as f64;
         results.push(match fits {
             true => cut as i128,

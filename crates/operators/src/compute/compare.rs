@@ -6,7 +6,7 @@ use crate::program::Comparison;
 use crate::scalar::{Scalar, Value};
 use crate::vector::{Bytes, Values, Vector, both_valid};
 
-/// A number whose order is the total order of floats.
+/// Returns a number whose order is the total order of floats.
 #[inline]
 pub(crate) fn total(value: f64) -> i64 {
     let bits = value.to_bits() as i64;
@@ -16,7 +16,7 @@ pub(crate) fn total(value: f64) -> i64 {
 /// Returns a number whose order is PostgreSQL's order of floats.
 #[inline]
 pub(crate) fn order(value: f64) -> i64 {
-    // Adding zero makes 0 of -0.
+    // Adding zero turns -0 into 0.
     total(if value.is_nan() {
         f64::NAN
     } else {
@@ -24,7 +24,7 @@ pub(crate) fn order(value: f64) -> i64 {
     })
 }
 
-/// Whether the comparison is true.
+/// Compares two vectors row by row.
 pub(crate) fn compare(
     comparison: Comparison,
     left: &Vector,
@@ -83,7 +83,7 @@ fn texts(comparison: Comparison, left: (&Bytes, bool), right: (&Bytes, bool)) ->
     }
 }
 
-/// Whether values are among those of a list; null if they are not, and null is among these.
+/// Finds for each value whether it is in a list; null if it is not and the list has a null.
 pub(crate) fn in_list(of: &Vector, list: &[Scalar], negated: bool) -> Vector {
     let null_listed = list.iter().any(|scalar| scalar.value == Value::Null);
     let found = match &of.values {
@@ -149,7 +149,7 @@ fn bytes(scalar: &Scalar) -> Option<&[u8]> {
 }
 
 fn among<T: Copy + Ord>(values: impl Iterator<Item = T>, mut list: Vec<T>) -> Vec<u8> {
-    /// Up to so many values it is quicker to look at all of them.
+    /// Up to this many values it is faster to compare with all of them.
     const FEW: usize = 8;
     list.sort_unstable();
     list.dedup();

@@ -1,7 +1,9 @@
-//! Between what the values of each node lie over a chunk, which follows from its columns' bounds.
+//! The interval in which the values of each node lie over a chunk, which follows from its columns'
+//! bounds.
 //!
-//! What provably fits into 64 bits is computed in 64 bits, and what provably cannot overflow is not
-//! looked after. Everything else is computed in 128 bits, with checks where there may be errors.
+//! Values that provably fit into 64 bits are computed in 64 bits, and operations that provably
+//! cannot overflow are not checked. Everything else is computed in 128 bits, with checks where
+//! there may be errors.
 
 use arrow_schema::DataType;
 
@@ -13,11 +15,11 @@ use crate::types::{self, Class};
 /// What is known of a node's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Facts {
-    /// The least that it may be.
+    /// The least possible value.
     pub(crate) min: i128,
-    /// The greatest that it may be.
+    /// The greatest possible value.
     pub(crate) max: i128,
-    /// Whether its values come in 64 bits, and so do all that is needed on the way to them.
+    /// `true` if its values, and all intermediate results, fit into 64 bits.
     pub(crate) narrow: bool,
 }
 
@@ -27,7 +29,7 @@ impl Facts {
         Facts { min, max, narrow }
     }
 
-    /// The greatest absolute value.
+    /// Returns the greatest absolute value.
     pub(crate) fn magnitude(&self) -> u128 {
         self.min.unsigned_abs().max(self.max.unsigned_abs())
     }
@@ -37,7 +39,7 @@ fn fits(min: i128, max: i128) -> bool {
     i128::from(i64::MIN) <= min && max <= i128::from(i64::MAX)
 }
 
-/// What is known of all nodes' values, if those of columns lie between these.
+/// Returns what is known of all nodes' values if the columns' values lie between these bounds.
 pub(crate) fn facts(program: &Program, columns: &[(i128, i128)]) -> Vec<Facts> {
     let mut known: Vec<Facts> = Vec::with_capacity(program.nodes.len());
     for node in &program.nodes {
@@ -96,7 +98,7 @@ fn of(
                 .unwrap_or(anything)
         }
         Op::Cast(of) => cast(program.data_type(*of), data_type, known[*of]).unwrap_or(anything),
-        // Years that the calendar has, and 0 where it has none.
+        // The years of the calendar, and 0 for days that are outside of it.
         Op::Year(_) => Facts::between(-262_144, 262_143),
         _ => anything,
     }
@@ -110,7 +112,8 @@ fn either(a: Facts, b: Facts) -> Facts {
     }
 }
 
-/// By what the operands are multiplied before they are added, subtracted, or divided.
+/// Returns the factors by which the operands are multiplied before they are added, subtracted, or
+/// divided.
 pub(crate) fn scaling(
     operator: Operator,
     (left, right): (&DataType, &DataType),
@@ -134,7 +137,8 @@ pub(crate) fn scaling(
     }
 }
 
-/// `None` if the result may leave the type, or 128 bits on the way there.
+/// Returns the facts of a result; `None` if it may leave the type, or an intermediate result 128
+/// bits.
 fn arithmetic(
     operator: Operator,
     left: Facts,
@@ -156,7 +160,7 @@ fn arithmetic(
             ];
             (*corners.iter().min()?, *corners.iter().max()?)
         }
-        // By 1 or more in magnitude; zero is an error of its own. The sign may turn.
+        // The divisor is 1 or more in magnitude; zero is an error of its own. The sign may change.
         Operator::Divide => {
             let most = a.0.checked_abs()?.max(a.1.checked_abs()?);
             (-most, most)
@@ -169,13 +173,13 @@ fn arithmetic(
         _ => return None,
     };
     let (least, greatest) = types::limits(result)?;
-    // A division's interval is wider than its values, as in the type of what is divided.
+    // A division's interval, in the type of the dividend, is wider than its values.
     let divides = matches!(operator, Operator::Divide | Operator::Modulo);
     if !divides && (min < least || greatest < max) {
         return None;
     }
     if divides && !matches!(result, DataType::Decimal128(..)) {
-        // The least value divided by -1 leaves the type, and is found when it is divided.
+        // The least value divided by -1 leaves the type, which is found during the division.
         let (min, max) = (min.max(least), max.min(greatest));
         return Some(Facts {
             min,
@@ -210,7 +214,7 @@ fn cast(from: &DataType, to: &DataType, facts: Facts) -> Option<Facts> {
         times(facts, types::power_of_ten(by)?)?
     } else {
         let by = types::power_of_ten(-by)?;
-        // Rounding may go one further.
+        // Rounding may add one.
         (facts.min / by - 1, facts.max / by + 1)
     };
     let (least, greatest) = types::limits(to)?;

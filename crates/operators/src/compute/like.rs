@@ -1,18 +1,18 @@
 //! Patterns of LIKE: `%` stands for any text, `_` for a character, and `\` before either, or before
 //! any other character, for that character itself.
 
-/// A pattern, taken apart.
+/// A pattern, split into pieces.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Pattern {
-    /// What stands between the `%`: at least one piece.
+    /// The pieces between the `%`; there is at least one.
     pieces: Vec<Piece>,
 }
 
-/// What is to be found as a whole; `None` stands for any character.
+/// Bytes that are found as a whole; `None` stands for any character.
 type Piece = Vec<Option<u8>>;
 
 impl Pattern {
-    /// Takes a pattern apart.
+    /// Splits a pattern into pieces.
     pub(crate) fn new(pattern: &str) -> Pattern {
         let mut pieces = vec![Piece::new()];
         let mut bytes = pattern.bytes().peekable();
@@ -28,7 +28,7 @@ impl Pattern {
         Pattern { pieces }
     }
 
-    /// Whether a text is like it.
+    /// Returns `true` if a text matches the pattern.
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
         let (first, rest) = self.pieces.split_first().expect("there is one");
         let Some(mut at) = matches_at(first, text, 0) else {
@@ -37,7 +37,7 @@ impl Pattern {
         let Some((last, middle)) = rest.split_last() else {
             return at == text.len();
         };
-        // The earliest place for each piece leaves the most for those behind it.
+        // The earliest place for each piece leaves the most text for the pieces after it.
         for piece in middle {
             match find(piece, text, at) {
                 Some(end) => at = end,
@@ -48,7 +48,7 @@ impl Pattern {
     }
 }
 
-/// Where a piece ends that begins here; `None` if it does not.
+/// Returns the end of a piece that matches at this place; `None` if it does not match.
 fn matches_at(piece: &[Option<u8>], text: &[u8], mut at: usize) -> Option<usize> {
     for wanted in piece {
         let found = *text.get(at)?;
@@ -61,7 +61,7 @@ fn matches_at(piece: &[Option<u8>], text: &[u8], mut at: usize) -> Option<usize>
     Some(at)
 }
 
-/// Where the character ends that begins here.
+/// Returns the end of the character that begins here.
 fn next(text: &[u8], at: usize) -> usize {
     let mut end = at + 1;
     while text.get(end).is_some_and(|byte| byte & 0xC0 == 0x80) {
@@ -83,7 +83,7 @@ fn find(piece: &[Option<u8>], text: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Whether a piece stands at the text's end, and not before a place.
+/// Returns `true` if a piece matches at the text's end, and does not begin before `from`.
 fn matches_end(piece: &[Option<u8>], text: &[u8], from: usize) -> bool {
     let mut at = text.len();
     for wanted in piece.iter().rev() {

@@ -1,8 +1,9 @@
 //! AND, OR, NOT and CASE in three-valued logic.
 //!
-//! Invariant: what has errors is evaluated only for rows for which it matters. The right side of an
-//! AND does not matter where the left one is false, that of an OR where it is true, and a branch of a
-//! CASE where it is not taken. What has no errors is evaluated for all rows where that is quicker.
+//! Invariant: a node that may have errors is evaluated only for rows for which it matters. The right
+//! side of an AND does not matter where the left one is false, that of an OR where it is true, and a
+//! branch of a CASE where it is not taken. A node without errors is evaluated for all rows where that
+//! is faster.
 
 use crate::compute::Frame;
 use crate::program::NodeId;
@@ -11,7 +12,8 @@ use crate::types::Class;
 use crate::vector::{Bytes, Values, Vector};
 use arrow_array::BinaryArray;
 
-/// AND (`deciding` false) or OR (`deciding` true): a side that has the deciding value decides.
+/// Evaluates AND (`deciding` false) or OR (`deciding` true): a side that has the deciding value
+/// decides.
 pub(crate) fn junction(
     frame: &mut Frame<'_, '_>,
     left: NodeId,
@@ -70,7 +72,7 @@ fn both(l: &Vector, r: &Vector, deciding: bool) -> Vector {
     Vector::new(Values::Bool(values), Some(valid))
 }
 
-/// The other truth value.
+/// Returns the opposite truth values.
 pub(crate) fn not(of: &Vector) -> Vector {
     let values = of.bools().iter().map(|value| value ^ 1).collect();
     Vector {
@@ -80,7 +82,7 @@ pub(crate) fn not(of: &Vector) -> Vector {
     }
 }
 
-/// Whether values are null, or whether they are not.
+/// Finds for each value whether it is null (`wanted`), or if it is not.
 pub(crate) fn nulls(of: &Vector, rows: usize, wanted: bool) -> Vector {
     let values = match &of.valid {
         None => vec![u8::from(!wanted); if of.constant { 1 } else { rows }],
@@ -93,7 +95,7 @@ pub(crate) fn nulls(of: &Vector, rows: usize, wanted: bool) -> Vector {
     }
 }
 
-/// The value of the first branch whose condition is true.
+/// Returns the value of the first branch whose condition is true.
 pub(crate) fn case(
     frame: &mut Frame<'_, '_>,
     id: NodeId,
@@ -130,11 +132,11 @@ pub(crate) fn case(
     merged.finish()
 }
 
-/// Values that come from several branches. Rows that none of them gives one are null.
+/// Values that come from several branches. Rows without a value from any branch are null.
 struct Merged {
     values: Values,
     valid: Vec<u8>,
-    /// Texts of the branches, one behind the other.
+    /// The texts of the branches, one after the other.
     texts: Vec<BinaryArray>,
     first: Vec<u32>,
 }

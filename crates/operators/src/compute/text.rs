@@ -6,7 +6,7 @@ use crate::compute::like::Pattern;
 use crate::site::TaskError;
 use crate::vector::{Bytes, Values, Vector};
 
-/// Whether texts are like a pattern.
+/// Finds for each text whether it matches a pattern.
 pub(crate) fn like(of: &Vector, pattern: &Pattern, negated: bool) -> Vector {
     let texts = of.values.bytes();
     let values = texts.map(|text| u8::from(pattern.matches(text) != negated));
@@ -17,13 +17,13 @@ pub(crate) fn like(of: &Vector, pattern: &Pattern, negated: bool) -> Vector {
     }
 }
 
-/// Parts of texts: from a character on, counted from 1, so many.
+/// Returns parts of texts: so many characters, from a character on that is counted from 1.
 ///
 /// # Errors
-/// If they have two gigabytes.
+/// Returns an error if the parts have two gigabytes.
 pub(crate) fn substring(of: &Vector, from: i64, count: i64) -> Result<Vector, TaskError> {
     let texts = of.values.bytes();
-    // The part begins before the text if it must; what is there counts, too.
+    // The part may begin before the text; the characters before it count, too.
     let start = from.saturating_sub(1);
     let end = start.saturating_add(count).max(0) as u64;
     let start = start.max(0) as u64;
@@ -63,7 +63,7 @@ fn part(text: &[u8], start: u64, end: u64) -> &[u8] {
     text.get(from..to).unwrap_or(&[])
 }
 
-/// The years of dates, given in days since 1970; null where the calendar has none.
+/// Returns the years of dates, given in days since 1970; null where the calendar has none.
 pub(crate) fn year(of: &Vector) -> Vector {
     let Values::I64(days) = &of.values else {
         unreachable!("dates have 32 bits");
@@ -87,9 +87,9 @@ pub(crate) fn year(of: &Vector) -> Vector {
     }
 }
 
-/// The year of a day, counted from 1970-01-01, in the Gregorian calendar.
+/// Returns the year of a day, counted from 1970-01-01, in the Gregorian calendar.
 pub(crate) fn year_of(day: i64) -> i64 {
-    // Eras of 400 years, which begin in March, so that leap days are at the ends of years.
+    // Eras of 400 years that begin in March, so that leap days are at the ends of years.
     const ERA: i64 = 146_097;
     let day = day + 719_468;
     let era = day.div_euclid(ERA);

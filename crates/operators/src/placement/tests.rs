@@ -1,6 +1,6 @@
 use super::*;
 
-/// A million rows in 128-KiB pages, of which a thousand rows of 100 bytes come out.
+/// Returns a million rows in 128-KiB pages, of which a thousand rows of 100 bytes come out.
 fn estimate() -> Estimate {
     Estimate {
         pages: 300,
@@ -22,7 +22,7 @@ fn side(load: f64) -> Side {
     }
 }
 
-/// A gigabyte each second.
+/// Returns a link of a gigabyte each second.
 fn link() -> Link {
     Link {
         round_trip_s: 50e-6,
@@ -66,7 +66,7 @@ fn a_busy_node_only_sends_pages() {
     let mut costs = costs(false);
     costs.there = Some((side(100.0), link()));
     assert_eq!(auto(&estimate(), &costs), Placement::RemoteLocal);
-    // It had better work itself if there is even less time here.
+    // The server had better work itself if the node has even less time.
     costs.here.load = 150.0;
     assert_eq!(auto(&estimate(), &costs), Placement::RemoteRemote);
 }
@@ -110,7 +110,7 @@ fn what_pages_take_of_processors_counts() {
         apart[1] > 0.15 && apart[1] < 0.16 && apart[0] == bare[0],
         "{apart:?}"
     );
-    // On one machine the node's time is missing here.
+    // On one machine, the processor's time for the node is no longer available here.
     let shared = seconds(PageWork {
         shared: Some(2.0),
         ..taken

@@ -8,7 +8,7 @@ use crate::expr::Expr;
 use crate::fragment::{SortKey, Work};
 use crate::scan;
 
-/// What has come.
+/// The results that have come.
 struct Come {
     schema: SchemaRef,
     parts: Vec<RecordBatch>,
@@ -27,7 +27,7 @@ impl Output for Come {
     }
 }
 
-/// Rows of long texts: as a single batch they would take eight times what travels at once.
+/// Returns rows of long texts: as a single batch they would take eight times what travels at once.
 fn rows() -> RecordBatch {
     let rows = 8192;
     let numbers: ArrayRef = Arc::new((0..rows).collect::<Int64Array>());
@@ -36,7 +36,7 @@ fn rows() -> RecordBatch {
     RecordBatch::try_from_iter([("n", numbers), ("text", texts)]).unwrap()
 }
 
-/// The first ones by their number, which is all of them.
+/// Returns a fragment of the first rows by their number, which are all rows.
 fn first(schema: &SchemaRef) -> Fragment {
     Fragment {
         columns: vec![0, 1],

@@ -1,5 +1,5 @@
-//! Rows in parts, each of which is small enough to come out as a batch: all texts of many rows may be
-//! more than an array can have.
+//! Rows in parts, each of which is small enough to come out as a batch: the texts of many rows may be
+//! more than an array can hold.
 
 use arrow_schema::SchemaRef;
 
@@ -19,32 +19,32 @@ pub(super) struct Parts {
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) rows: usize,
-    /// Their values, none of them constant.
+    /// Their values, of which none is constant.
     pub(super) columns: Vec<Vector>,
 }
 
-/// Where a row is: in which part, and where there.
+/// The place of a row: its part, and its place in the part.
 pub(super) type Place = (u32, u32);
 
 impl Parts {
-    /// Adds rows behind the others.
+    /// Adds rows after the others.
     pub(super) fn push(&mut self, part: Part) {
         let size = |column: &Vector| (0..part.rows).map(|row| size(column, row)).sum::<usize>();
         self.bytes += part.columns.iter().map(size).sum::<usize>();
         self.parts.push(part);
     }
 
-    /// All of them.
+    /// Returns all of them.
     pub(super) fn all(&self) -> &[Part] {
         &self.parts
     }
 
-    /// About how many bytes the rows' values have.
+    /// Returns about how many bytes the rows' values have.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Where each row is, in the order in which they came.
+    /// Returns the place of each row, in the order in which they came.
     pub(super) fn places(&self) -> Vec<Place> {
         let parts = (0u32..).zip(&self.parts);
         let rows = |(at, part): (u32, &Part)| (0..part.rows as u32).map(move |row| (at, row));
@@ -54,7 +54,7 @@ impl Parts {
     /// Copies of these rows alone, in parts that may be batches of a schema.
     ///
     /// # Errors
-    /// If a single row is too large for that.
+    /// Returns an error if a single row is too large for that.
     pub(super) fn picked(&self, places: &[Place], schema: &SchemaRef) -> Result<Parts, TaskError> {
         let most = output::most_rows(schema);
         let mut picked = Parts::default();
@@ -71,7 +71,7 @@ impl Parts {
         Ok(picked)
     }
 
-    /// How many of these rows are a part: one at least, and no more than so many.
+    /// Returns how many of these rows form a part: at least one, and at most `most`.
     fn fitting(&self, places: &[Place], most: usize) -> usize {
         let mut bytes = 0;
         for (count, &(part, row)) in (1..=most).zip(places) {
@@ -84,7 +84,7 @@ impl Parts {
         most.min(places.len())
     }
 
-    /// A column's values of these rows.
+    /// Returns a column's values of these rows.
     fn column(&self, column: usize, places: &[Place]) -> Result<Vector, TaskError> {
         let of = |part: u32| &self.parts[part as usize].columns[column];
         let rows = places
@@ -122,12 +122,12 @@ fn integer(values: &Values, row: usize) -> i128 {
     }
 }
 
-/// About how many bytes a value has.
+/// Returns about how many bytes a value has.
 fn size(column: &Vector, row: usize) -> usize {
     size_of::<i128>() + texts(column, row)
 }
 
-/// How many bytes of text a value has.
+/// Returns how many bytes of text a value has.
 fn texts(column: &Vector, row: usize) -> usize {
     match &column.values {
         Values::Bytes(texts) => texts.get(row).len(),

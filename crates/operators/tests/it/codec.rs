@@ -1,4 +1,4 @@
-//! Fragments as bytes: what is encoded is decoded, and bytes that may be anything are no danger.
+//! Fragments as bytes: an encoded fragment is decoded, and arbitrary bytes do no harm.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ fn fragment(random: &mut Rng) -> Fragment {
     }
 }
 
-/// As text, so that NaN is what it is.
+/// Compares as text, so that NaN equals NaN.
 fn same(a: &Fragment, b: &Fragment) -> bool {
     format!("{a:?}") == format!("{b:?}")
 }
@@ -164,7 +164,7 @@ fn deep_nesting_and_absurd_counts_are_refused() {
     // A CASE of more branches than there are atoms.
     let many = [header.clone(), vec![10], vec![0xFF; 17], vec![3]].concat();
     assert!(codec::decode(&many).is_err());
-    // A list of values that are not there.
+    // A list of values that do not exist.
     let list = [header, vec![9, 0, 0, 0xFF, 0x1F, 0]].concat();
     assert!(codec::decode(&list).is_err());
     let other = [b"KFRG".as_slice(), &[2]].concat();
@@ -229,7 +229,7 @@ fn mutations_of_the_corpus_are_no_danger() {
     }
 }
 
-/// What fuzzing begins with is of this format, as its decoders know it.
+/// The fuzzing corpus is in the current format, as its decoders know it.
 #[test]
 fn the_corpus_is_of_this_format() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");

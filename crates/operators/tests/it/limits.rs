@@ -34,7 +34,7 @@ fn aggregate(function: Function, of: Expr) -> Aggregate {
     }
 }
 
-/// Different sums, so many.
+/// Returns so many different sums.
 fn sums(count: i128) -> Vec<Aggregate> {
     let sum = |number| {
         let number = literal(DataType::Int64, Value::Int(number));
@@ -44,14 +44,14 @@ fn sums(count: i128) -> Vec<Aggregate> {
     (0..count).map(sum).collect()
 }
 
-/// The greatest of texts that are the same for all rows and have so many bytes.
+/// Returns the maximum of texts that are the same for all rows and have so many bytes.
 fn greatest(bytes: usize) -> Aggregate {
     let text = Value::Text("x".repeat(bytes));
     aggregate(Function::Max, *literal(DataType::Utf8, text))
 }
 
-/// What comes out of numbers from 0 on by themselves, if it is taken after each chunk: the rows that
-/// came before the end, and all.
+/// Runs over the numbers from 0 on, and takes the result after each chunk. Returns the number of
+/// rows that came before the end, and that of all rows.
 fn run(
     by: Vec<Expr>,
     aggregates: Vec<Aggregate>,

@@ -1,7 +1,6 @@
-//! TPC-H's Q1, Q6 and the sub-query of Q15 over a storage node's table: the same comes out of its
-//! pages read here, of its pages come over, and of operators sent over, on every way on which
-//! messages travel. RDMA is tested where there is a device: `cargo xtask rdma` runs these tests in a
-//! machine that has one.
+//! TPC-H's Q1, Q6 and the sub-query of Q15 over a storage node's table. The result is the same if
+//! the node reads its pages for itself, sends them, or runs the operators, on every transport. RDMA
+//! is tested where there is a device: `cargo xtask rdma` runs these tests in a machine that has one.
 
 #[path = "../../benches/queries/lineitem.rs"]
 mod lineitem;
@@ -23,7 +22,7 @@ use tpchgen::generators::LineItemGenerator;
 use crate::reference::{Row, storage};
 use crate::storage_node;
 
-/// Set where a missing RDMA device is a failure.
+/// This variable is set where a missing RDMA device is a failure.
 const REQUIRE: &str = "KUMIKI_REQUIRE_RDMA";
 const SCALE: f64 = 0.005;
 /// Sizes of the pages.
@@ -91,7 +90,7 @@ fn queries(transport: Transport, verbs: Option<Domain>) {
     }
 }
 
-/// The rows as a table of pages.
+/// Returns the rows as a table of pages.
 fn load(tables: &Tables, rows: &lineitem::LineItem, page_size: PageSize) -> Arc<Table> {
     let schema = Arc::new(lineitem::schema());
     let options = LoadOptions {
@@ -112,7 +111,7 @@ fn load(tables: &Tables, rows: &lineitem::LineItem, page_size: PageSize) -> Arc<
     load.commit().unwrap()
 }
 
-/// What comes out of the rows in memory. Q6's sum is calculated beside it, row by row.
+/// Returns the result over the rows in memory. Q6's sum is calculated a second time, row by row.
 fn expected(fragment: &Fragment, rows: &lineitem::LineItem) -> Vec<Row> {
     let types = fragment.column_types(&lineitem::schema()).unwrap();
     let mut executor = Executor::new(fragment, &types).unwrap();
@@ -131,7 +130,7 @@ fn expected(fragment: &Fragment, rows: &lineitem::LineItem) -> Vec<Row> {
     found
 }
 
-/// The revenue of Q6, in ten-thousandths.
+/// Returns the revenue of Q6, in ten-thousandths.
 fn q6() -> i128 {
     let rows = LineItemGenerator::new(SCALE, 1, 1).iter();
     let passing = rows.filter(|row| {
@@ -145,7 +144,7 @@ fn q6() -> i128 {
         .sum()
 }
 
-/// All rows, in an order that does not depend on how they came.
+/// Returns all rows, in an order that does not depend on how they came.
 fn sorted(batches: &[RecordBatch]) -> Vec<Row> {
     let mut rows: Vec<Row> = batches.iter().flat_map(storage::rows).collect();
     rows.sort_by_cached_key(|row| format!("{row:?}"));

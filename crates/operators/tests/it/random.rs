@@ -1,5 +1,5 @@
-//! Random fragments over random chunks: the executor's results are those of an executor that is slow
-//! and obviously right, however rows are cut into chunks and stored.
+//! Random fragments over random chunks: the executor's results are those of a slow and obviously
+//! right executor, however rows are cut into chunks and stored.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ fn table(random: &mut Rng, types: &[DataType]) -> Vec<Row> {
     rows
 }
 
-/// Makes stretches of a column null, which may be whole chunks, or all of it.
+/// Makes ranges of a column null, which may be whole chunks, or all of it.
 fn leave_gaps(random: &mut Rng, rows: &mut [Row], column: usize) {
     let most = 1 + rows.len() / random.usize(1..4);
     let mut from = 0;
@@ -77,11 +77,11 @@ fn conjuncts<'e>(filter: &'e Expr, all: &mut Vec<&'e Expr>) {
     }
 }
 
-/// The rows that pass; and whether a conjunct is an error for a row. It is open which conjuncts are
-/// evaluated for a row that another one, or bounds, reject.
+/// The rows that pass, and whether a conjunct is an error for a row. It is undefined which conjuncts
+/// are evaluated for a row that another conjunct, or bounds, reject.
 struct Passed<'r> {
     rows: Vec<&'r Row>,
-    /// There may be an error.
+    /// `true` if there may be an error.
     may_fail: bool,
 }
 
@@ -109,7 +109,8 @@ fn pass<'r>(filter: Option<&Expr>, rows: &'r [Row], types: &[DataType]) -> Passe
     passed
 }
 
-/// Whether values are the same; floats by their bits, apart from what a NaN says.
+/// Returns `true` if values are the same. Floats are compared by their bits, except that all NaNs are
+/// the same.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Float(a), Value::Float(b)) => {
@@ -153,7 +154,7 @@ fn types_of(exprs: &[Expr]) -> Vec<DataType> {
         .collect()
 }
 
-/// Values of expressions for rows, or an error if there is one for any of them.
+/// Returns the values of expressions for rows, or an error if there is one for any row.
 fn project(exprs: &[Expr], rows: &[&Row]) -> Result<Vec<Row>, ()> {
     let types = generate::columns();
     let row = |row: &&Row| {
@@ -165,8 +166,8 @@ fn project(exprs: &[Expr], rows: &[&Row]) -> Result<Vec<Row>, ()> {
     rows.iter().map(row).collect()
 }
 
-/// Checks what came out against what must, or whether there may be an error if there was one. True if
-/// there were rows to be compared.
+/// Checks the result against the expected one, or, if it is an error, that there may be one. Returns
+/// `true` if rows were compared.
 fn check(
     seed: u64,
     found: Result<Vec<Row>, TaskError>,
@@ -295,7 +296,7 @@ fn by_keys(keys: &[SortKey], a: &Row, b: &Row) -> std::cmp::Ordering {
         .unwrap_or(std::cmp::Ordering::Equal)
 }
 
-/// An aggregate that is defined for its argument's type.
+/// Returns an aggregate that is defined for its argument's type.
 fn aggregate(random: &mut Rng) -> Aggregate {
     let types = generate::columns();
     let filter = (random.u8(0..4) == 0).then(|| generate::expr(random, &DataType::Boolean, 2));
@@ -329,7 +330,7 @@ fn aggregate(random: &mut Rng) -> Aggregate {
     }
 }
 
-/// The types of an aggregate's state.
+/// Returns the types of an aggregate's state.
 fn states(aggregate: &Aggregate) -> Option<Vec<DataType>> {
     let of = aggregate
         .of
@@ -353,7 +354,7 @@ fn states(aggregate: &Aggregate) -> Option<Vec<DataType>> {
     })
 }
 
-/// The state of an aggregate over values of which none is null.
+/// Returns the state of an aggregate over values of which none is null.
 fn state(aggregate: &Aggregate, values: &[Value], rows: usize, types: &[DataType]) -> Row {
     let count = Value::Int(if aggregate.of.is_some() {
         values.len()
@@ -390,7 +391,8 @@ fn sum(values: &[Value], data_type: &DataType) -> Value {
     }
 }
 
-/// The order of values of one type by which minima and maxima are found: of floats their total order.
+/// Compares values of one type in the order by which minima and maxima are found: floats in their
+/// total order.
 fn total(a: &Value, b: &Value) -> std::cmp::Ordering {
     match (a, b) {
         (Value::Float(a), Value::Float(b)) => a.total_cmp(b),
@@ -398,7 +400,7 @@ fn total(a: &Value, b: &Value) -> std::cmp::Ordering {
     }
 }
 
-/// States of a group that came out several times, as one.
+/// Merges the states of a group that came out several times.
 fn merge(aggregates: &[Aggregate], a: &[Value], b: &[Value], types: &[Vec<DataType>]) -> Row {
     let mut merged = Vec::new();
     for (aggregate, types) in aggregates.iter().zip(types) {
@@ -420,7 +422,7 @@ fn merge(aggregates: &[Aggregate], a: &[Value], b: &[Value], types: &[Vec<DataTy
     merged
 }
 
-/// A group's key in a form that is ordered.
+/// Returns a group's key in a form that has an order.
 fn key_of(values: &[Value]) -> String {
     let one = |value: &Value| match value {
         Value::Float(value) => format!("{:x}", value.to_bits()),
@@ -474,7 +476,7 @@ fn some_columns(random: &mut Rng, count: usize) -> Vec<Expr> {
         .collect()
 }
 
-/// Checks aggregates over a random table. True if there were rows to be compared.
+/// Checks aggregates over a random table. Returns `true` if rows were compared.
 fn check_groups(
     seed: u64,
     random: &mut Rng,
@@ -514,7 +516,7 @@ fn check_groups(
     check(seed, found, &passed, expect, same_rows)
 }
 
-/// Rows of partial states, with those of a group as one, in the order of groups.
+/// Returns rows of partial states, with those of a group merged, in the order of groups.
 fn merged(
     rows: &[Row],
     keys: usize,
@@ -535,7 +537,7 @@ fn merged(
         .collect()
 }
 
-/// What must come out of groups, in the same form.
+/// Returns the expected result of groups, in the same form.
 fn grouped(
     by: &[Expr],
     aggregates: &[Aggregate],

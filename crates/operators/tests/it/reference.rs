@@ -1,4 +1,4 @@
-//! A slow executor that is obviously right: a row at a time, a value at a time.
+//! A slow executor that is obviously right: it computes a row at a time, a value at a time.
 
 pub(crate) mod generate;
 pub(crate) mod storage;
@@ -8,10 +8,10 @@ use kumiki_operators::{Expr, Operator, Scalar, Value};
 
 pub(crate) type Row = Vec<Value>;
 
-/// A value of a row, or why there is none.
+/// A value of a row, or an error.
 pub(crate) type Found = Result<Value, ()>;
 
-/// The least and greatest value of an integer type.
+/// Returns the least and greatest value of an integer type.
 pub(crate) fn limits(data_type: &DataType) -> (i128, i128) {
     match data_type {
         DataType::Int8 => (i8::MIN.into(), i8::MAX.into()),
@@ -31,7 +31,7 @@ fn scale(data_type: &DataType) -> u32 {
     }
 }
 
-/// The value of an expression for a row.
+/// Returns the value of an expression for a row.
 pub(crate) fn evaluate(expr: &Expr, row: &[Value], types: &[DataType]) -> Found {
     let of = |expr: &Expr| evaluate(expr, row, types);
     let data_type = |expr: &Expr| expr.data_type(types).expect("a type");
@@ -149,7 +149,7 @@ fn junction(left: Value, right: impl Fn() -> Found, deciding: bool) -> Found {
     })
 }
 
-/// A float whose total order is PostgreSQL's.
+/// Returns a float whose total order is PostgreSQL's.
 fn canonical(value: f64) -> f64 {
     if value.is_nan() {
         f64::NAN
@@ -158,7 +158,7 @@ fn canonical(value: f64) -> f64 {
     }
 }
 
-/// The order of values of one type.
+/// Compares values of one type.
 pub(crate) fn order(left: &Value, right: &Value) -> std::cmp::Ordering {
     match (left, right) {
         (Value::Bool(l), Value::Bool(r)) => l.cmp(r),
@@ -229,7 +229,7 @@ fn arithmetic(
     let value = match operator {
         Operator::Plus => l.checked_add(r),
         Operator::Minus => l.checked_sub(r),
-        // The product of two 64-bit numbers that are not negative may leave 128 bits with a sign.
+        // The product of two unsigned 64-bit numbers may leave 128 bits with a sign.
         Operator::Multiply if *result == DataType::UInt64 => {
             Some((l as u128).wrapping_mul(r as u128) as u64 as i128)
         }

@@ -1,5 +1,5 @@
-//! Fragments over tables of pages: the same comes out as over the rows themselves, whatever the pages'
-//! size, groups and layout, however a task is split; and pages that cannot matter are not read.
+//! Fragments over tables of pages: the result is that over the rows themselves, for every size, groups
+//! and layout of pages, and however a task is split; and pages that cannot matter are not read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -71,7 +71,7 @@ fn run(site: &dyn Site, task: &Task) -> Result<Vec<Row>, TaskError> {
     Ok(batches.iter().flat_map(storage::rows).collect())
 }
 
-/// What comes out if the rows are fed as they are.
+/// Returns the result if the rows are fed as they are.
 fn fed(fragment: &Fragment, rows: &[Row]) -> Result<Vec<Row>, TaskError> {
     let all = generate::columns();
     let types: Vec<DataType> = fragment.columns.iter().map(|&c| all[c].clone()).collect();
@@ -90,7 +90,7 @@ fn fed(fragment: &Fragment, rows: &[Row]) -> Result<Vec<Row>, TaskError> {
         .collect())
 }
 
-/// Some of the table's columns, and their types.
+/// Returns some of the table's columns, and their types.
 fn some_columns(random: &mut Rng) -> Vec<usize> {
     let mut columns: Vec<usize> = (0..generate::columns().len()).collect();
     random.shuffle(&mut columns);
@@ -185,7 +185,7 @@ fn pages_give_what_rows_give() {
         let count = random.usize(0..4000);
         let value =
             |random: &mut Rng, data_type| match generate::value(random, data_type, Size::Small) {
-                // Records end texts where only zeros follow.
+                // Records drop zeros at the end of texts.
                 Value::Text(text) => Value::Text(text.replace('\0', "0")),
                 other => other,
             };
@@ -244,7 +244,7 @@ fn nulls_are_neither_least_nor_greatest() {
     }
 }
 
-/// What an aggregate is of the only column of a table of two segments.
+/// Returns an aggregate's result over the only column of a table of two segments.
 fn extreme(segments: [&[Row]; 2], data_type: &DataType, function: Function) -> Vec<Row> {
     let types = [data_type.clone()];
     let schema = storage::schema(&types);
@@ -278,7 +278,7 @@ fn extreme(segments: [&[Row]; 2], data_type: &DataType, function: Function) -> V
     run(&Here::new(counted(memory)), &task).expect("a value")
 }
 
-/// A table of one column of numbers in order, and another one of texts.
+/// Returns a table of one column of numbers in order, and another one of texts.
 fn ordered(rows: i128) -> (Arc<Counted>, Arc<Table>) {
     let types = [DataType::Int64, DataType::Utf8];
     let rows: Vec<Row> = (0..rows)

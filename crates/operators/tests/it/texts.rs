@@ -1,5 +1,5 @@
-//! Long texts: what comes out does so in small batches, and what cannot be worked on together is an
-//! error.
+//! Long texts: results come in small batches, and texts that are too long to be computed together
+//! are an error.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use kumiki_operators::{
 
 use crate::reference::{Row, storage};
 
-/// What texts a batch may have and take another row.
+/// Bytes of texts below which a batch takes another row.
 const BATCH_BYTES: usize = 256 << 10;
 
 fn columns() -> Vec<DataType> {
     vec![DataType::Int64, DataType::Utf8]
 }
 
-/// Rows with a number and a text that begins with it and has so many bytes. Numbers do not come in
+/// Returns rows with a number and a text of so many bytes that begins with it. Numbers are not in
 /// order.
 fn rows(count: i128, bytes: usize) -> Vec<Row> {
     let row = |at: i128| {
@@ -48,7 +48,7 @@ fn run(work: Work, output: &[DataType], rows: &[Row]) -> Result<Vec<RecordBatch>
     Ok(std::iter::from_fn(|| executor.take()).collect())
 }
 
-/// All rows together, so that there are whole vectors of them.
+/// Returns all rows in one chunk, so that there are whole vectors of them.
 fn chunk(rows: &[Row]) -> Chunk {
     let numbers = rows.iter().map(|row| match row[0] {
         Value::Int(number) => number as i64,
@@ -84,7 +84,7 @@ fn first(project: Expr, limit: u64) -> Work {
     }
 }
 
-/// A megabyte, the same for all rows.
+/// Returns a text of a megabyte, the same for all rows.
 fn megabyte() -> Expr {
     Expr::Literal(Scalar {
         data_type: DataType::Utf8,

@@ -1,4 +1,4 @@
-//! Tasks that nobody wants any more end soon, and with an error, also if nothing has come out.
+//! Tasks that are no longer wanted end soon, and with an error, even if they have no result yet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ use testkit::SetOnDrop;
 const ROWS: i128 = 100_000;
 /// Rows that are worked on at once.
 const VECTOR: usize = 2048;
-/// Far longer than anything takes here, and far shorter than a scan of slow pages.
+/// Far longer than any step takes here, and far shorter than a scan of slow pages.
 const SOON: Duration = Duration::from_secs(10);
 
 fn column(place: usize) -> Expr {
@@ -91,21 +91,21 @@ fn first(descending: bool) -> Vec<SortKey> {
     }]
 }
 
-/// Fragments of which nothing comes out before all rows were worked on.
+/// Returns fragments that have no result before all rows were worked on.
 fn silent() -> Vec<Fragment> {
-    // Of this no bounds tell.
+    // Bounds do not decide this condition.
     let rest = binary(column(0), Operator::Modulo, literal(10));
     let never = binary(rest, Operator::NotEq, column(1));
     vec![
         aggregate(Function::Sum),
         rows(Some(never), vec![]),
         rows(None, first(true)),
-        // Here bounds exclude all pages behind the first rows.
+        // Here bounds exclude all pages after the first rows.
         rows(None, first(false)),
     ]
 }
 
-/// A source that takes its time, and counts the pages that were taken.
+/// A source that is slow, and counts the pages that were taken.
 struct Slow {
     source: Arc<dyn Source>,
     a_page: Duration,
@@ -122,7 +122,8 @@ impl Source for Slow {
     }
 }
 
-/// The table in memory, in pages of so many bytes, with a count of those that were taken.
+/// Returns the table in memory, in pages of so many bytes, with a count of the pages that were
+/// taken.
 fn in_memory(bytes: usize) -> (Here, Arc<Table>, Arc<AtomicUsize>) {
     let batches = batches();
     let schema = batches[0].schema();
@@ -149,7 +150,8 @@ fn task(table: &Arc<Table>, fragment: Fragment, wanted: Wanted) -> Task {
     }
 }
 
-/// The question, whose answer is no after so many times; and how often it was asked.
+/// Returns a question that is answered with no after `most` times, and the number of times that it
+/// was asked.
 fn times(most: usize) -> (Wanted, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -251,7 +253,7 @@ fn a_task_there_ends_when_it_is_not_wanted() {
         begun(&stand.pages);
         ended.store(true, Ordering::Release);
     });
-    // Its thread is free for others: there is no other one.
+    // Its thread is free for other tasks: there is no second thread.
     let next = Task {
         rows: Vec::new(),
         wanted: Wanted::default(),

@@ -15,7 +15,7 @@ use crate::segment::Groups;
 use crate::table::{Layout, SegmentId, TableId, Version};
 use crate::tables::{Identity, LoadOptions, Mode};
 
-/// One message of each kind, and the forms of what they hold.
+/// Returns one message of each kind, and the forms of its parts.
 fn messages() -> Vec<(String, Vec<u8>)> {
     let mut inputs = Vec::new();
     for (number, said) in wire::tests::said().into_iter().enumerate() {

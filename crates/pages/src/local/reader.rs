@@ -1,4 +1,4 @@
-//! A way of reading, which one stream has at a time, and memory for what it reads.
+//! A way of reading, which one stream has at a time, and memory for the pages that it reads.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,21 +14,21 @@ use super::LocalOptions;
 use crate::own::copied;
 use crate::tables::Tables;
 
-/// Readers that are kept for later.
+/// The most idle readers that are kept.
 const KEPT: usize = 16;
-/// Slots of a reader's own, for when others have taken all memory.
+/// Slots of a reader's own, which it uses when others have taken all memory.
 const SPARE: u32 = 8;
-/// How long whoever gives back a reader waits for any of what is under way to be over. A thread of its
-/// own waits for the rest, and the reader is not used again.
+/// How long the thread that gives back a reader waits for its next read to complete. After that another
+/// thread waits for the rest, and the reader is not used again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What all streams share.
+/// The state that all streams share.
 pub(super) struct Readers {
     pub(super) tables: Tables,
     options: LocalOptions,
     way: Way,
     idle: Mutex<Vec<Reader>>,
-    /// By the size of pages.
+    /// Pools by the size of pages.
     pools: Mutex<HashMap<usize, Pool>>,
 }
 
@@ -54,16 +54,16 @@ impl Readers {
         &self.options
     }
 
-    /// How many pages of so many bytes a stream reads before they are taken.
+    /// Returns how many pages of so many bytes a stream reads before they are taken.
     pub(super) fn ahead(&self, unit: usize) -> usize {
         match self.way {
-            // Whoever waits for each read gains nothing by being ahead.
+            // A way that waits for each read gains nothing from reading ahead.
             Way::Here => 1,
             _ => self.options.ahead_bytes / unit,
         }
     }
 
-    /// A reader, prepared for pages of so many bytes.
+    /// Returns a reader, prepared for pages of so many bytes.
     pub(super) fn take(&self, unit: usize) -> io::Result<Reader> {
         let idle = self.idle.lock().pop();
         let mut reader = match idle {
@@ -77,7 +77,7 @@ impl Readers {
         };
         if !reader.memory.contains_key(&unit) {
             let pool = self.pool(unit)?;
-            // It counts for nothing if the system refuses.
+            // It does no harm if the system refuses.
             reader.reads.register(pool.memory());
             let spare = None;
             reader.memory.insert(unit, Memory { pool, spare });
@@ -96,7 +96,7 @@ impl Readers {
         Ok(pool)
     }
 
-    /// Keeps a reader for later, once nothing is under way; its files are not its own any more.
+    /// Keeps a reader for later, after its reads are complete. Its files are removed from it.
     pub(super) fn give_back(&self, mut reader: Reader, files: impl Iterator<Item = FileId>) {
         files.for_each(|file| reader.reads.remove(file));
         while reader.reads.under_way() > 0 {
@@ -112,8 +112,8 @@ impl Readers {
     }
 }
 
-/// Has a reader end whose reads may be stuck. They write to memory that is lent to them, so that it ends
-/// when they are over, however long that takes; nobody else waits for that.
+/// Ends a reader whose reads may be stuck. They write to memory that is lent to them, so that it ends
+/// when they are complete, however long that takes; only a thread of its own waits for that.
 fn give_up(reader: Reader) {
     let thread = Builder::new().name("reads-end".to_owned());
     if let Err(error) = thread.spawn(move || drop(reader)) {
@@ -125,41 +125,41 @@ fn give_up(reader: Reader) {
 pub(super) struct Reader {
     reads: Box<dyn Reads<Lent>>,
     done: Vec<Done<Lent>>,
-    /// By the size of pages.
+    /// Memory by the size of pages.
     memory: HashMap<usize, Memory>,
-    /// A read has failed: a way that the kernel refuses to serve any more is not used again.
+    /// `true` after a read has failed: the kernel may refuse this way, which is not used again.
     has_failed: bool,
 }
 
 struct Memory {
     pool: Pool,
-    /// Made when it is first needed.
+    /// The pool is made when it is first needed.
     spare: Option<Pool>,
 }
 
-/// Memory that a read has, and which read it is.
+/// The memory of a read, and its page.
 type Lent = (PoolBuf, Tag);
 
 struct Tag {
-    /// Which of the stream's pages it is.
+    /// The place among the stream's pages.
     place: usize,
     len: usize,
     is_spare: bool,
 }
 
-/// What came of trying to begin a read.
+/// The result of an attempt to begin a read.
 pub(super) enum Begun {
     Yes,
-    /// Reads that are under way have to be over first.
+    /// Earlier reads have to complete first.
     Full,
 }
 
-/// What a reader does if nothing is over yet.
+/// What a reader does if no read is complete yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
-    /// It waits until something is.
+    /// It waits for one.
     Wait,
-    /// It comes again later.
+    /// It returns, and looks again later.
     Look,
 }
 
@@ -168,10 +168,10 @@ impl Reader {
         self.reads.add(Arc::clone(file))
     }
 
-    /// Begins to read a page, at the next [turn](Reader::turn) at the latest.
+    /// Begins to read a page, at the latest in the next [turn](Reader::turn).
     ///
     /// # Errors
-    /// The system has no memory for it.
+    /// Returns an error if the system has no memory for it.
     pub(super) fn begin(
         &mut self,
         place: usize,
@@ -203,7 +203,7 @@ impl Reader {
         Ok(Begun::Yes)
     }
 
-    /// Begins what was submitted, and tells each page that has come by its place. Where memory is scarce
+    /// Begins the submitted reads, and reports each page that has come by its place. If memory is scarce
     /// and pages `stay` in it, they are copied out.
     pub(super) fn turn(
         &mut self,
@@ -241,7 +241,7 @@ impl Reader {
 }
 
 impl Memory {
-    /// A slot of the reader's own; none if reads have all of them.
+    /// Returns a slot of the reader's own; `None` if reads have all of them.
     fn spare(&mut self, unit: usize) -> io::Result<Option<PoolBuf>> {
         if self.spare.is_none() {
             self.spare = Some(Pool::new(SPARE, unit)?);

@@ -1,4 +1,4 @@
-//! Pages of this machine's disks on their way.
+//! A stream of pages from this machine's disks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ pub(super) struct Stream {
     readers: Arc<Readers>,
     table: Arc<Table>,
     ahead: Ahead,
-    /// Once a page is needed that no cache has.
+    /// The reader, after a page was needed that the cache does not have.
     reader: Option<Reader>,
     segments: HashMap<SegmentId, Open>,
-    /// A page that could not be begun when it was asked for.
+    /// A page that could not be begun when it was requested.
     due: Option<(usize, Address)>,
 }
 
 /// A segment that is open for reading.
 struct Open {
-    /// Keeps them from being removed.
+    /// The files, which are not removed as long as this exists.
     files: Arc<SegmentFiles>,
     ids: Vec<FileId>,
     pages: u32,
@@ -99,7 +99,7 @@ impl Stream {
             .bring(place, Err(PageError::Unreadable { address, what }));
     }
 
-    /// Begins reads of pages that were asked for, and takes those that are over.
+    /// Begins reads of requested pages, and takes those that are complete.
     fn turn(&mut self, turn: Turn) {
         let Some(reader) = &mut self.reader else {
             return;

@@ -1,8 +1,8 @@
-//! What the shelf is asked for, done on a thread of its own.
+//! The thread that does the shelf's work.
 //!
-//! A shelf may wait: for a lock that is held while something is synced, for files that are opened, made or
-//! removed. So desks, which must not wait, never touch it: they give errands to the clerk, whose
-//! answers come by the desk's mailbox.
+//! A shelf may wait: for a lock that is held during a sync, or for files that are opened, made or removed.
+//! So desks, which must not wait, never call it: they give errands to the clerk, whose answers come to the
+//! desk's mailbox.
 //!
 //! 1. Errands are done one after the other, in the order in which they were given.
 //! 2. Each has one answer, also when the clerk ends.
@@ -22,7 +22,7 @@ use super::shelf::{Opened, Shelf};
 use super::tasks::{Asker, Mailbox, News, Outcome};
 use crate::table::Version;
 
-/// What a shelf is asked for.
+/// A call of the shelf.
 #[derive(Debug)]
 pub(super) enum Errand {
     Tables,
@@ -32,10 +32,10 @@ pub(super) enum Errand {
     Load(Vec<u8>),
 }
 
-/// What the clerk's thread gets.
+/// A message to the clerk's thread.
 enum Order {
     Do(Errand, Asker, Arc<Mailbox>),
-    /// Whoever lets go of a version last may remove its files.
+    /// Drops a version. The thread that drops the last reference may remove its files.
     LetGo(Arc<Opened>),
 }
 
@@ -66,19 +66,19 @@ impl Clerk {
         }))
     }
 
-    /// Has something done; the answer comes to the mailbox.
+    /// Gives an errand; the answer comes to the mailbox.
     pub(super) fn give(&self, errand: Errand, asker: Asker, mailbox: &Arc<Mailbox>) {
         if !self.order(Order::Do(errand, asker, Arc::clone(mailbox))) {
             mailbox.put(asker, is_ending());
         }
     }
 
-    /// Lets go of what was open.
+    /// Lets go of an open version.
     pub(super) fn let_go(&self, opened: Arc<Opened>) {
         self.order(Order::LetGo(opened));
     }
 
-    /// Whether the thread will get it. What it does not get is dropped.
+    /// Sends an order. Returns `true` if the thread will get it; otherwise it is dropped.
     fn order(&self, order: Order) -> bool {
         let orders = self.orders.lock();
         orders
@@ -86,7 +86,7 @@ impl Clerk {
             .is_some_and(|orders| orders.send(order).is_ok())
     }
 
-    /// Ends the thread: what it does is done, what waits is refused.
+    /// Ends the thread: the current errand is completed, and those that wait are refused.
     pub(super) fn end(&self) {
         self.ending.store(true, Ordering::Release);
         drop(self.orders.lock().take());
@@ -118,7 +118,7 @@ fn work(shelf: &dyn Shelf, orders: &Receiver<Order>, ending: &AtomicBool) {
 
 fn run(shelf: &dyn Shelf, errand: Errand, mailbox: &Arc<Mailbox>) -> News {
     let changes = matches!(errand, Errand::Remove(_));
-    // A shelf that panics is one reader's misfortune, not the node's.
+    // A panic of the shelf affects one reader, not the node.
     let done = catch_unwind(AssertUnwindSafe(|| answer(shelf, errand, mailbox)));
     let done = done.unwrap_or_else(|_| {
         let text = "this made the storage node panic; its log says where".to_owned();

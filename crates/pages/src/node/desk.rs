@@ -1,15 +1,15 @@
-//! One thread's turn: what readers say, the reads that follow from it, and the replies.
+//! One thread's turn: readers' messages, the reads that follow from them, and the replies.
 //!
-//! The way of a turn: sleep until something happens, or look again at once while something is expected
-//! → what readers have said → reads are begun, of each reader in turn → reads that are over →
-//! what tasks, loads and the clerk have said → replies leave → who is beyond its limits is shown out.
+//! The steps of a turn: sleep until something happens, or look again at once while something is expected
+//! → readers' messages → reads are begun, of each reader in turn → completed reads → messages of tasks,
+//! loads and the clerk → replies leave → the links of readers beyond their limits are closed.
 //!
 //! Invariants:
-//! 1. A turn does not block but in the poll. What the shelf is asked for is the clerk's to do, and what
-//!    becomes of loads and tasks that of their threads: they answer by the mailbox.
-//! 2. A reader's place is used again for another one only with another number of visit; what was
-//!    begun for the earlier one is dropped when it is over.
-//! 3. What a reader does that makes no sense ends its link alone.
+//! 1. A turn blocks only in the poll. Calls of the shelf are made by the clerk, and loads and tasks run
+//!    on threads of their own: they answer by the mailbox.
+//! 2. A reader's place is used again for another reader only with another number of visit; reads that
+//!    were begun for the earlier one are dropped when they complete.
+//! 3. An invalid message of a reader ends its link alone.
 
 mod news;
 mod reading;
@@ -48,13 +48,13 @@ use reading::{Buffers, Files};
 const BELL: Token = Token(0);
 const WAKER: Token = Token(1);
 const FIRST_LINK: Token = Token(2);
-/// Pages that this thread reads by itself before it says so. Their readers go on with them while it
+/// Pages that this thread reads by itself before it reports them. Their readers work on them while it
 /// reads the next ones.
 const AT_ONCE: usize = 64;
 /// Events taken from a poll at a time.
 const EVENTS: usize = 256;
 
-/// Readers cause a log line of each kind once in this time at most, at each desk.
+/// The least time between two log lines of one kind that readers cause, at each desk.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// See the [module](self).
@@ -76,32 +76,32 @@ pub(super) struct Desk {
     visits: u64,
     /// Guests with pages that are not begun, in the order of their turns.
     waiting: std::collections::VecDeque<usize>,
-    /// Guests to whom something is to be said.
+    /// Guests that have replies to be sent.
     touched: Vec<usize>,
-    /// There are guests whose links are to end.
+    /// `true` if links of guests are to be closed.
     is_condemning: bool,
-    /// When who waits is to hear of it again.
+    /// When waiting guests are next told that their requests are under way.
     next_progress: Instant,
     /// Threads of loads that are over, or nearly so.
     leaving: Vec<JoinHandle<()>>,
     mailbox: Arc<Mailbox>,
     news: Vec<(Asker, News)>,
-    /// Kept for its memory.
+    /// A buffer that is kept for its memory.
     message: Vec<u8>,
     began: Instant,
-    /// Log lines that readers have caused, by what they say.
+    /// Limits log lines that readers cause, by their text.
     log_limit: LogLimit<&'static str>,
-    /// What this thread has put into the figures.
+    /// The counts that this thread has added to the figures.
     told: reading::Told,
 }
 
-/// Whence a desk's readers come.
+/// Where a desk's readers come from.
 pub(super) struct Door {
     /// The node's listener, for the first desk.
     pub(super) listener: Option<TcpListener>,
-    /// Among all desks.
+    /// The distribution of links among all desks.
     pub(super) deal: Arc<Deal>,
-    /// The desk's place there.
+    /// The desk's place among them.
     pub(super) number: usize,
 }
 
@@ -168,7 +168,7 @@ impl Desk {
         Arc::clone(&self.waker)
     }
 
-    /// Turns until the node ends.
+    /// Takes turns until the node ends.
     pub(super) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS);
         while !self.shared.ending.load(Ordering::Acquire) {
@@ -178,7 +178,7 @@ impl Desk {
         self.end(&mut events)
     }
 
-    /// Gives what is under way its time, and takes the links down.
+    /// Gives reads that are under way time to complete, and closes the links.
     fn end(mut self, events: &mut Events) -> io::Result<()> {
         let deadline = Instant::now() + self.options.limits.farewell;
         while self.reads.under_way() > 0 && Instant::now() < deadline {
@@ -188,8 +188,8 @@ impl Desk {
         while self.fabric.connections() > 0 && Instant::now() < deadline {
             self.turn(events, Some(Duration::from_millis(1)))?;
         }
-        // Whoever stops a node may open its tables anew at once. Of loads that the clerk has begun last
-        // nobody may have heard.
+        // The caller that stops a node may open its tables again at once. This desk may not have heard
+        // of the last loads that the clerk has begun.
         self.hear_news();
         for guest in std::mem::take(&mut self.guests) {
             let loads = guest.1.loads.into_values();
@@ -203,23 +203,24 @@ impl Desk {
         Ok(())
     }
 
-    /// How long the poll may sleep.
+    /// Returns how long the poll may sleep.
     fn timeout(&mut self) -> Option<Duration> {
-        // Who waits for room or for buffers goes on when a read is over, and who waits for its link when
-        // that has drained: neither is a reason to stay awake.
+        // A guest that waits for room or for buffers goes on when a read completes, and one that waits
+        // for its link when that has drained: neither is a reason to stay awake.
         let timeout = self.fabric.timeout(self.began.elapsed());
         let timeout = timeout.into_iter().chain(self.until_progress()).min();
         if timeout == Some(Duration::ZERO) {
             return timeout;
         }
-        // Unless what they wait for has come to pass in the turn's last step.
+        // They may have become able to go on in the turn's last step.
         let can_go_on = |&guest: &usize| self.guests[guest].overflow.is_empty();
         if self.reads.under_way() == 0 && self.waiting.iter().any(can_go_on) {
             return Some(Duration::ZERO);
         }
         let mut guests = self.guests.iter();
         if guests.any(|(_, guest)| !guest.written.is_empty()) {
-            // A device tells nobody that it is done; others may have the processor until it is.
+            // A device does not report that it is done; other threads may have the processor until it
+            // is.
             std::thread::yield_now();
             return Some(Duration::ZERO);
         }
@@ -248,16 +249,16 @@ impl Desk {
         inbox.clear();
         self.inbox = inbox;
         self.finish_reads();
-        // Whose link takes messages again may have pages begun again.
+        // Guests whose links take messages again may have pages begun again.
         self.reply();
         self.begin_reads()?;
-        // Of those that were begun some may be over: all, where this thread reads by itself.
+        // Some reads may be complete: all, if this thread reads by itself.
         self.finish_reads();
         self.hear_news();
         self.tell_progress();
         self.reply();
         self.carry_out();
-        // Whoever hears of a page finds it in the figures.
+        // The figures count a page before its reader hears of it.
         self.tell_figures();
         self.fabric.flush();
         Ok(())
@@ -304,7 +305,7 @@ impl Desk {
         readers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends a link whose reader does what makes no sense, and tells it why.
+    /// Closes the link of a reader that breaks the protocol, and tells it why.
     fn show_out(&mut self, guest: usize, why: &str) {
         let link = self.guests[guest].link;
         if let Some(left_out) = self.log_limit.count("refused", self.began.elapsed()) {
@@ -317,7 +318,7 @@ impl Desk {
         self.forget(guest);
     }
 
-    /// Gives back what a reader had.
+    /// Releases everything that a reader had.
     fn forget(&mut self, guest: usize) {
         let gone = self.guests.remove(guest);
         for task in gone.tasks.values() {
@@ -338,19 +339,19 @@ impl Desk {
         readers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Nobody needs what a guest had open.
+    /// Closes a version that a guest no longer needs.
     fn close(&mut self, handle: Handle) {
         self.files.close(&handle, &mut *self.reads);
         self.clerk.let_go(handle.opened);
     }
 
-    /// A load gets nothing more to do; its thread may have something to do still.
+    /// Ends a load; its thread may have some work left.
     fn see_off(&mut self, load: LoadHandle) {
         self.leaving.retain(|thread| !thread.is_finished());
         self.leaving.push(load.end());
     }
 
-    /// Notes that something is to be said to a guest.
+    /// Notes that a guest has a reply to be sent.
     #[inline]
     fn touch(&mut self, guest: usize) {
         if !std::mem::replace(&mut self.guests[guest].is_touched, true) {
@@ -358,7 +359,7 @@ impl Desk {
         }
     }
 
-    /// Notes that a guest may have pages to be begun.
+    /// Puts a guest in the queue if it has pages to be begun.
     fn queue_up(&mut self, guest: usize) {
         if !self.guests[guest].queue.is_empty() && !self.waiting.contains(&guest) {
             self.waiting.push_back(guest);

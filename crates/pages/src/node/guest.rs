@@ -17,32 +17,32 @@ use crate::remote::wire::Wanted;
 #[derive(Debug)]
 pub(super) struct Guest {
     pub(super) link: Link,
-    /// Tells it from others who had its place.
+    /// A number that distinguishes it from other guests in the same place.
     pub(super) visit: u64,
     pub(super) handles: HashMap<u32, Handle>,
     pub(super) next_handle: u32,
     pub(super) windows: HashMap<u16, Far>,
-    /// Windows that the thread's way of reading was told of.
+    /// Windows that are registered with the thread's way of reading.
     pub(super) registered: Vec<Registered>,
-    /// What was asked for and has not been begun.
+    /// Requested pages that have not been begun.
     pub(super) queue: VecDeque<(u32, Wanted)>,
-    /// How much of what was begun is not answered.
+    /// The number of pages that were begun and not answered.
     pub(super) under_way: usize,
     pub(super) tasks: HashMap<u32, Task>,
     pub(super) loads: HashMap<u32, LoadHandle>,
-    /// Loads that the clerk is to begin.
+    /// Loads that the clerk has yet to begin.
     pub(super) beginning: HashSet<u32>,
     /// Questions, and steps of loads, that are not answered.
     pub(super) requests: HashSet<u32>,
-    /// A message that tells what is there: begun, and empty if nothing is.
+    /// A message that lists the pages that are there: begun, and empty if there are none.
     pub(super) there: Vec<u8>,
     /// Pages that were written through a device and are not known to have arrived.
     pub(super) written: Vec<u32>,
-    /// What the link did not take yet.
+    /// Messages that the link has not taken yet.
     pub(super) overflow: Overflow,
-    /// Why its link is to end at the end of the turn.
+    /// Why its link is to be closed at the end of the turn.
     pub(super) verdict: Option<String>,
-    /// In the list of those to whom something is to be said.
+    /// `true` if it is in the list of guests that have replies to be sent.
     pub(super) is_touched: bool,
 }
 
@@ -50,11 +50,11 @@ pub(super) struct Guest {
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) control: Arc<Control>,
-    /// The reader was told that it has no end; it runs still.
+    /// `true` if the reader was told that the task has failed although it still runs.
     pub(super) failed: bool,
 }
 
-/// Messages that a link did not take yet.
+/// Messages that a link has not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Overflow {
     messages: VecDeque<Vec<u8>>,
@@ -66,7 +66,7 @@ impl Overflow {
         self.messages.is_empty()
     }
 
-    /// Memory that it takes.
+    /// Returns the bytes of memory that it takes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -76,12 +76,12 @@ impl Overflow {
         self.messages.push_back(message);
     }
 
-    /// The message whose turn it is.
+    /// Returns the message that is to be sent next.
     pub(super) fn first(&self) -> Option<&[u8]> {
         self.messages.front().map(Vec::as_slice)
     }
 
-    /// The first message has gone.
+    /// Removes the first message after it was sent.
     pub(super) fn pop(&mut self) {
         if let Some(message) = self.messages.pop_front() {
             self.bytes -= message.len() + size_of::<Vec<u8>>();
@@ -120,22 +120,22 @@ impl Guest {
         }
     }
 
-    /// Pages that are asked for and not answered.
+    /// Returns the number of pages that were requested and not answered.
     pub(super) fn owed(&self) -> usize {
         self.queue.len() + self.under_way
     }
 
-    /// Whether something is under way of which it waits to hear.
+    /// Returns `true` if it waits for a task or an answer.
     pub(super) fn waits(&self) -> bool {
         !self.tasks.is_empty() || !self.requests.is_empty()
     }
 
-    /// A task is over; returns whether that is to be told.
+    /// Removes a task that is over. Returns `true` if the reader is to be told of that.
     pub(super) fn end_task(&mut self, request: u32) -> bool {
         self.tasks.remove(&request).is_some_and(|task| !task.failed)
     }
 
-    /// Bytes of all windows.
+    /// Returns the number of bytes of all windows.
     pub(super) fn window_bytes(&self) -> usize {
         self.windows.values().map(Far::len).sum()
     }

@@ -1,8 +1,8 @@
-//! Where pages land on their way to a reader.
+//! The memory into which pages are read for a reader.
 //!
 //! Safety contract: the memory of a [`Landing`] is either a part of a reader's window, which stays
-//! mapped as long as its [`Place`] and of which nobody here makes a reference, or a pool's buffer,
-//! whose own contract holds.
+//! mapped as long as its [`Place`] and to which this process makes no reference, or a pool's
+//! buffer, whose own contract holds.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +15,7 @@ use fabric::window::{Far, Place};
 pub(super) struct Whole(Place);
 
 impl Whole {
-    /// A window; `None` if it is not mapped here.
+    /// Returns a whole window; `None` if it is not mapped here.
     pub(super) fn of(window: &Far) -> Option<Whole> {
         window.place(0, window.len()).map(Whole)
     }
@@ -23,37 +23,37 @@ impl Whole {
 
 // SAFETY: the memory does not belong to a thread.
 unsafe impl Send for Whole {}
-// SAFETY: nothing is done with it here but to tell where it is.
+// SAFETY: the only use of the memory here is to return its address.
 unsafe impl Sync for Whole {}
 
-// SAFETY: a place is always the same memory, stays mapped as long as it is there, and is referred
-// to by nobody here; so the kernel may write it.
+// SAFETY: a place is always the same memory, stays mapped as long as it exists, and this process
+// has no reference to it; so the kernel may write it.
 unsafe impl disk::reads::Memory for Whole {
     fn range(&self) -> NonNull<[u8]> {
         self.0.memory()
     }
 }
 
-/// Puts a page where its reader wants it.
+/// Copies a page to the place that its reader has chosen.
 ///
 /// # Panics
-/// If the place is not as long as the page.
+/// Panics if the place is not as long as the page.
 pub(super) fn put(place: &Place, page: &[u8]) {
     let memory = place.memory();
     assert_eq!(memory.len(), page.len(), "a place for one page");
-    // SAFETY: the place stays mapped as long as it is there, is as long as the page, and is
-    // referred to by nobody here, so that the page does not lie in it.
+    // SAFETY: the place stays mapped as long as it exists, is as long as the page, and this process
+    // has no reference to it, so that the page does not lie in it.
     unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), memory.cast().as_ptr(), page.len()) };
 }
 
-/// Memory for a page, and what is to be done when it is there.
+/// Memory for a page, and the data needed when the page is there.
 pub(super) struct Landing {
     pub(super) into: Into,
-    /// Whose it is: a place among the guests, and who had it.
+    /// Its guest: the place among the guests, and the number of the visit.
     pub(super) guest: usize,
     pub(super) visit: u64,
     pub(super) tag: u32,
-    /// For a window that is not mapped here: which, and from which byte on.
+    /// For a window that is not mapped here: the window, and the byte at which the page begins.
     pub(super) window: u16,
     pub(super) to: usize,
     /// Bytes of the page.
@@ -71,8 +71,8 @@ pub(super) enum Into {
 // SAFETY: the memory does not belong to a thread.
 unsafe impl Send for Landing {}
 
-// SAFETY: a place stays mapped, and is referred to by nobody here; a buffer keeps the contract
-// itself. Neither moves its memory when the value is moved.
+// SAFETY: a place stays mapped, and this process has no reference to it; a buffer keeps the
+// contract itself. Neither moves its memory when the value is moved.
 unsafe impl disk::reads::Landing for Landing {
     fn memory(&self) -> NonNull<[u8]> {
         match &self.into {

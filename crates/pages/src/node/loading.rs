@@ -1,4 +1,4 @@
-//! Loads that readers have begun: each on a thread of its own, as it encodes, writes and syncs.
+//! Loads that readers have begun: each has a thread of its own, as it encodes, writes and syncs.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,14 +15,14 @@ use crate::own::copied;
 /// Blocks that may wait for a load's thread.
 const WAITING: usize = 8;
 
-/// A load, as the desk has it. What was not committed when it [ends](LoadHandle::end) is gone.
+/// A load, as the desk sees it. If it [ends](LoadHandle::end) without a commit, its rows are gone.
 #[derive(Debug)]
 pub(super) struct LoadHandle {
     steps: SyncSender<(Asker, Step)>,
     thread: JoinHandle<()>,
 }
 
-/// What a load is to do.
+/// A step of a load.
 enum Step {
     Push(Bytes),
     Prepare,
@@ -30,7 +30,7 @@ enum Step {
 }
 
 impl LoadHandle {
-    /// Gives a load a thread.
+    /// Starts a thread for a load.
     pub(super) fn start(load: Box<dyn Loading>, mailbox: Arc<Mailbox>) -> io::Result<LoadHandle> {
         let (sender, steps) = sync_channel(WAITING);
         let thread = std::thread::Builder::new().name("pages-load".to_owned());
@@ -44,28 +44,28 @@ impl LoadHandle {
     /// Adds a block.
     ///
     /// # Errors
-    /// Too many wait.
+    /// Returns an error if too many steps wait.
     pub(super) fn push(&self, asker: Asker, block: &[u8]) -> Result<(), String> {
         self.put(asker, Step::Push(copied(block)))
     }
 
-    /// Has it prepare to commit.
+    /// Makes it prepare the commit.
     ///
     /// # Errors
-    /// Too much waits.
+    /// Returns an error if too many steps wait.
     pub(super) fn prepare(&self, asker: Asker) -> Result<(), String> {
         self.put(asker, Step::Prepare)
     }
 
-    /// Has it commit.
+    /// Makes it commit.
     ///
     /// # Errors
-    /// Too much waits.
+    /// Returns an error if too many steps wait.
     pub(super) fn commit(&self, asker: Asker) -> Result<(), String> {
         self.put(asker, Step::Commit)
     }
 
-    /// Gives it nothing more to do; its thread ends when it has done what it had.
+    /// Ends the steps; the thread ends when it has done those that it has.
     pub(super) fn end(self) -> JoinHandle<()> {
         self.thread
     }
@@ -84,7 +84,7 @@ impl LoadHandle {
 fn work(load: Box<dyn Loading>, steps: &Receiver<(Asker, Step)>, mailbox: &Mailbox) {
     let mut load = Some(load);
     while let Ok((asker, step)) = steps.recv() {
-        // Each step has an answer: who waits for one is told for ever that it is under way.
+        // Each step must be answered: otherwise the guest is told for ever that it is under way.
         let commits = matches!(step, Step::Commit);
         let done = catch_unwind(AssertUnwindSafe(|| take(&mut load, step)));
         let done = done.unwrap_or_else(|_| {
@@ -98,7 +98,7 @@ fn work(load: Box<dyn Loading>, steps: &Receiver<(Asker, Step)>, mailbox: &Mailb
     }
 }
 
-/// Takes a step; the load is over when one has failed.
+/// Takes a step. A failed step ends the load.
 fn take(load: &mut Option<Box<dyn Loading>>, step: Step) -> Result<Vec<u8>, Outcome> {
     let Some(mut going) = load.take() else {
         let text = "the load has failed before, or is over".to_owned();

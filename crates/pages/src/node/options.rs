@@ -1,4 +1,4 @@
-//! How a node is set up.
+//! The options of a node.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use fabric::shm::Shm;
 use fabric::tcp::Transport;
 use fabric::verbs::Domain;
 
-/// How a node is set up.
+/// The options of a node.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// Where it listens; with port 0 the system chooses.
+    /// The address on which it listens; with port 0 the system chooses a port.
     pub listen: SocketAddr,
-    /// What readers have to know.
+    /// The secret that readers must know.
     pub secret: Secret,
     /// Threads that serve links.
     pub threads: usize,
@@ -22,27 +22,27 @@ pub struct NodeOptions {
     pub task_threads: usize,
     /// How pages are read.
     pub way: Way,
-    /// Reads that a thread has under way at a time.
+    /// The most reads that a thread has under way at a time.
     pub depth: usize,
     /// How messages travel.
     pub transport: Transport,
-    /// Where memory is that processes share.
+    /// Where the memory is that processes share.
     pub shm: Shm,
     /// The RDMA device's domain, if there is one.
     pub verbs: Option<Domain>,
-    /// What a reader may have.
+    /// The limits of a reader.
     pub limits: Limits,
 }
 
-/// What a reader may have under way. One that asks for more is told so and its link is ended, as the
-/// programs here do not.
+/// The most that a reader may have under way. If a reader exceeds a limit, it is told so and its link is
+/// closed, as the programs here never do that.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Pages asked for and not answered yet.
+    /// Pages that are requested and not answered yet.
     pub pages: usize,
-    /// Bytes of pages that travel in messages and are not taken yet; further ones wait.
+    /// Bytes of pages that are sent in messages and are not taken yet; further ones wait.
     pub inline_bytes: usize,
-    /// Tables opened at a time.
+    /// Tables that are open at a time.
     pub handles: usize,
     /// Windows.
     pub windows: usize,
@@ -52,27 +52,29 @@ pub struct Limits {
     pub requests: usize,
     /// Bytes of the longest message, in either direction.
     pub message: usize,
-    /// Bytes of replies that its link does not take: who does not read what it asks for is shown out.
+    /// Bytes of replies that its link has not taken: the link of a reader that does not read its replies
+    /// is closed.
     pub overflow: usize,
     /// Tasks that run or wait.
     pub tasks: usize,
-    /// Batches that a task may send before its reader has taken one; credit beyond that is not given.
+    /// Batches that a task may send before its reader has taken one; credit beyond this number is ignored.
     pub credit: u32,
     /// Loads that are going on.
     pub loads: usize,
     /// Bytes of a task.
     pub task_bytes: usize,
-    /// Readers at a time, on each thread.
+    /// Readers at a time, for each thread.
     pub readers: usize,
-    /// How often who waits is told that what it waits for is under way.
+    /// How often a waiting reader is told that its requests are under way.
     pub progress: Duration,
-    /// How long it is waited for readers to take what was sent, when the node ends.
+    /// How long an ending node waits for readers to take its messages.
     pub farewell: Duration,
 }
 
 impl Default for Limits {
-    /// 8192 pages, 16 MiB, 1024 tables, 8 windows of 1 GiB in all, 256 requests, messages of 1 GiB, 64 MiB
-    /// that are not read, 64 tasks of 1 MiB with 16 batches each, 8 loads, 1024 readers; every 5 s, 2 s.
+    /// Returns limits of 8192 pages, 16 MiB, 1024 tables, 8 windows of 1 GiB in all, 256 requests,
+    /// messages of 1 GiB, 64 MiB that are not read, 64 tasks of 1 MiB with 16 batches each, 8 loads, 1024
+    /// readers; every 5 s, 2 s.
     fn default() -> Limits {
         Limits {
             pages: 8192,

@@ -1,4 +1,4 @@
-//! What a node gives away.
+//! The tables and files that a node gives away.
 
 mod stock;
 
@@ -15,30 +15,30 @@ use super::tasks::Outcome;
 use crate::table::{Table, Version};
 use crate::tables;
 
-/// Where a node finds what readers ask for.
+/// The tables and files that readers can request.
 pub trait Shelf: Send + Sync {
-    /// Which tables there are, in the form of [`Listed`](crate::remote::Listed).
+    /// Returns the tables, in the form of [`Listed`](crate::remote::Listed).
     ///
     /// # Errors
-    /// A text that says why that is not known.
+    /// Returns a text that says why they are not known.
     fn tables(&self) -> Result<Vec<u8>, String>;
 
     /// Opens a version of a table; the newest one for version 0.
     ///
     /// # Errors
-    /// A text: there is none, or no longer, or it cannot be opened.
+    /// Returns a text if the version does not exist, or no longer, or cannot be opened.
     fn open(&self, name: &str, version: Version) -> Result<Arc<Opened>, String>;
 
     /// Opens a file that may be shown, as pages of so many bytes.
     ///
     /// # Errors
-    /// A text: there is none, or it may not be shown, or the size is none.
+    /// Returns a text if the file does not exist, or may not be shown, or the size is invalid.
     fn file(&self, name: &str, unit: usize) -> Result<Arc<Opened>, String>;
 
     /// Begins to load rows into a table; see [`load`](crate::remote::load) for the definition.
     ///
     /// # Errors
-    /// A text: nothing is loaded here, or not in this way.
+    /// Returns a text if nothing is loaded here, or not in this way.
     fn load(&self, definition: &[u8]) -> Result<Box<dyn Loading>, String> {
         let _ = definition;
         Err("this node loads nothing".to_owned())
@@ -47,37 +47,38 @@ pub trait Shelf: Send + Sync {
     /// Removes a table.
     ///
     /// # Errors
-    /// There is none, or it cannot be removed. But for [`Outcome::Doubtful`] it is as it was.
+    /// Returns an error if there is none, or it cannot be removed. The table is as it was, except for
+    /// [`Outcome::Doubtful`].
     fn remove(&self, name: &str) -> Result<(), Outcome> {
         let text = format!("this node removes nothing, {name} neither");
         Err(Outcome::Refused(text))
     }
 }
 
-/// Rows on their way into a table. Dropped without a commit it leaves the table as it was.
+/// Rows on their way into a table. If it is dropped without a commit, the table stays as it was.
 pub trait Loading: Send {
     /// Adds a [block](crate::block) of rows.
     ///
     /// # Errors
-    /// A text that says what is wrong. Nothing more can be added then.
+    /// Returns a text that says what is wrong. After that no rows can be added.
     fn push(&mut self, block: Bytes) -> Result<(), String>;
 
-    /// Makes the rows durable, and no part of the table yet. None can be added then.
+    /// Makes the rows durable, but not yet part of the table. After that no rows can be added.
     ///
     /// # Errors
-    /// A text that says what is wrong. The load is over then.
+    /// Returns a text that says what is wrong. The load is over then.
     fn prepare(&mut self) -> Result<(), String>;
 
-    /// Makes the rows part of the table, durably and all at once. Returns the new version, as
-    /// [`Table::encode`] gives it.
+    /// Makes the rows part of the table, durably and all at once. Returns the new version, in the form
+    /// of [`Table::encode`].
     ///
     /// # Errors
-    /// What is wrong. But for [`Outcome::Doubtful`] the table is as it was.
+    /// Returns what is wrong. The table is as it was, except for [`Outcome::Doubtful`].
     fn commit(self: Box<Self>) -> Result<Vec<u8>, Outcome>;
 }
 
-/// A version of a table, or a file, whose pages can be read. Stays readable as long as this lives, even
-/// if newer versions have taken its place.
+/// A version of a table, or a file, whose pages can be read. It stays readable as long as this exists,
+/// even if newer versions have taken its place.
 pub struct Opened {
     /// The table; a file has none.
     pub table: Option<Arc<Table>>,
@@ -87,7 +88,7 @@ pub struct Opened {
     pub unit: usize,
     /// The table's segments, or the file.
     pub extents: Vec<Extent>,
-    /// What keeps a table's files from being removed.
+    /// Keeps a table's files from being removed.
     pub kept: Option<tables::Opened>,
 }
 
@@ -100,19 +101,20 @@ impl fmt::Debug for Opened {
     }
 }
 
-/// Where pages of a segment are: page *n* is in file *n* mod files, as the (*n* / files)th there.
+/// The place of a segment's pages: page *n* is in file *n* mod files, as the (*n* / files)th there.
 #[derive(Debug)]
 pub struct Extent {
     /// The files.
     pub files: Vec<Arc<ReadFile>>,
-    /// How many pages there are.
+    /// The number of pages.
     pub pages: u64,
-    /// The pages, one behind the other, where they are no file's: they are answered at once.
+    /// The pages, one after the other, if they are not in a file: they are answered at once.
     pub memory: Option<Bytes>,
 }
 
 impl Extent {
-    /// In which file a page is, and from which byte on; `None` if there is no such page, or no file.
+    /// Returns the file of a page, and the byte at which it begins; `None` if there is no such page, or
+    /// no file.
     #[must_use]
     pub fn find(&self, page: u32, unit: usize) -> Option<(usize, u64)> {
         let (page, files) = (u64::from(page), self.files.len() as u64);
@@ -120,7 +122,7 @@ impl Extent {
         is_there.then(|| ((page % files) as usize, page / files * unit as u64))
     }
 
-    /// A page that lies in memory.
+    /// Returns a page that lies in memory.
     #[must_use]
     pub fn in_memory(&self, page: u32, unit: usize) -> Option<Bytes> {
         let memory = self.memory.as_ref()?;
@@ -129,14 +131,14 @@ impl Extent {
     }
 }
 
-/// Files that are shown as they are, by name: for measurements. So is memory, as if it were a file:
-/// pages of it cost everything but a read.
+/// Files that are shown as they are, by name: for measurements. Memory can be shown as if it were a
+/// file: its pages cost everything but a read.
 #[derive(Debug, Default)]
 pub struct ShownFiles {
     shown: HashMap<String, Shown>,
 }
 
-/// What is shown.
+/// A shown file, or memory.
 #[derive(Debug)]
 enum Shown {
     File(Arc<ReadFile>),

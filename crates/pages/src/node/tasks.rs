@@ -1,9 +1,9 @@
-//! Threads that run tasks, and what they say to the desks.
+//! Threads that run tasks, and their messages to the desks.
 //!
-//! A task's batches wait for their reader: it gives credit, and without it the task's thread waits.
-//! So a reader that does not take what it asked for holds a thread and no more memory than its
-//! credit, which nobody has more of than the node's [limit](super::Limits::credit); after [`PATIENCE`]
-//! without credit the task is ended, and its reader told that it was for that.
+//! A task's batches wait for their reader: it gives credit, and without credit the task's thread
+//! waits. So a reader that does not take its results holds a thread and no more memory than its
+//! credit, which is at most the node's [limit](super::Limits::credit). After [`PATIENCE`] without
+//! credit the task is ended, and its reader is told the reason.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,34 +26,34 @@ use crate::remote::wire::Kind;
 
 /// How long a task waits for its reader.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Tasks that wait for a thread, at most.
+/// The most tasks that wait for a thread.
 const QUEUE: usize = 4096;
 
 /// Runs tasks: the part of a query that runs beside the pages.
 pub trait Worker: Send + Sync {
-    /// Runs a task over a table, and gives what comes out to `out`. As long as nothing comes out it
-    /// asks now and then whether that is [wanted](Output::wanted), and ends when it is not.
+    /// Runs a task over a table, and gives its results to `out`. As long as it has no results it asks
+    /// regularly whether they are [wanted](Output::wanted), and ends when they are not.
     ///
     /// # Errors
-    /// Why the task has no end.
+    /// Returns why the task did not complete.
     fn run(&self, table: &Arc<Opened>, task: &[u8], out: &mut dyn Output) -> Result<(), Outcome>;
 
-    /// What tasks have taken lately, for readers who choose where to run theirs.
+    /// Returns the recent costs of tasks, for readers that choose where to run theirs.
     fn times(&self) -> WorkTimes {
         WorkTimes::default()
     }
 }
 
-/// Where a task's results go.
+/// The receiver of a task's results.
 pub trait Output {
-    /// Takes a batch, and waits for room for it. False if nobody wants more.
+    /// Takes a batch, and waits for room for it. Returns `false` if no more batches are wanted.
     fn batch(&mut self, batch: Vec<u8>) -> bool;
 
-    /// Whether anybody wants more.
+    /// Returns the question whether more results are wanted.
     fn wanted(&self) -> Wanted;
 }
 
-/// Runs nothing.
+/// A worker that runs no tasks.
 #[derive(Clone, Copy, Debug)]
 pub struct NoWorker;
 
@@ -64,10 +64,10 @@ impl Worker for NoWorker {
     }
 }
 
-/// Why a task has no end, or a change was not made; each with a text for people.
+/// Why a task did not complete, or a change was not made; each with a text for people.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Outcome {
-    /// The task makes no sense here.
+    /// The task is invalid here.
     #[error("{0}")]
     Refused(String),
     /// A page is corrupt, or cannot be read.
@@ -76,13 +76,13 @@ pub enum Outcome {
     /// A value cannot be computed.
     #[error("{0}")]
     Value(String),
-    /// The node ends, or has too much to do; another one may do it.
+    /// The node ends, or has too much to do; another node may do it.
     #[error("{0}")]
     Busy(String),
-    /// Nobody took the task's results for long: another node would wait in vain, too.
+    /// The task's results were not taken for long: another node would wait in vain, too.
     #[error("{0}")]
     Untaken(String),
-    /// Nobody knows whether a change was made that was asked for.
+    /// It is unknown whether a requested change was made.
     #[error("{0}")]
     Doubtful(String),
 }
@@ -100,7 +100,7 @@ impl Outcome {
     }
 }
 
-/// Whose task it is.
+/// The reader and the request to which a message belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Asker {
     pub(super) guest: usize,
@@ -108,7 +108,7 @@ pub(super) struct Asker {
     pub(super) request: u32,
 }
 
-/// What a task, a load or the clerk says.
+/// A message of a task, a load or the clerk.
 #[derive(Debug)]
 pub(super) enum News {
     Batch(Vec<u8>),
@@ -116,13 +116,13 @@ pub(super) enum News {
     Failed(Outcome),
     /// An answer, of a load or of the clerk.
     Told(Vec<u8>),
-    /// What was opened.
+    /// A version that was opened.
     Opened(Arc<Opened>),
     /// A load that has begun.
     Begun(LoadHandle),
 }
 
-/// What was said to a desk.
+/// Messages to a desk.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     news: Mutex<Vec<(Asker, News)>>,
@@ -135,7 +135,7 @@ impl Mailbox {
         Mailbox { news, waker }
     }
 
-    /// Takes what was said.
+    /// Takes all messages.
     pub(super) fn take(&self, into: &mut Vec<(Asker, News)>) {
         into.append(&mut self.news.lock());
     }
@@ -152,15 +152,15 @@ impl Mailbox {
     }
 }
 
-/// A task's reins.
+/// Controls a running task.
 #[derive(Debug, Default)]
 pub(super) struct Control {
     credit: Mutex<u32>,
-    /// The credit that it has at most: what is given beyond that is not.
+    /// The most credit that it may have; credit beyond this number is ignored.
     most: u32,
     changed: Condvar,
     cancelled: AtomicBool,
-    /// Whether it was cancelled because nobody gave credit.
+    /// `true` if it was cancelled because its reader gave no credit.
     untaken: AtomicBool,
 }
 
@@ -181,7 +181,7 @@ impl Control {
 
     pub(super) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
-        // Whoever is about to wait holds the lock until it does.
+        // A thread that is about to wait holds the lock until it waits.
         drop(self.credit.lock());
         self.changed.notify_one();
     }
@@ -190,7 +190,8 @@ impl Control {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Waits for credit for so long, and takes one; false if nobody wants more.
+    /// Waits for credit up to `patience`, and takes one. Returns `false` if no more batches are
+    /// wanted.
     fn take(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let mut credit = self.credit.lock();
@@ -198,7 +199,7 @@ impl Control {
             let waited = self.changed.wait_until(&mut credit, deadline);
             if waited.timed_out() && *credit == 0 && !self.is_cancelled() {
                 self.untaken.store(true, Ordering::Release);
-                // What was not sent must not be taken for the end.
+                // An incomplete result must not be taken for a complete one.
                 self.cancelled.store(true, Ordering::Release);
             }
         }
@@ -236,7 +237,7 @@ pub(super) struct Tasks {
     queue: Mutex<VecDeque<Job>>,
     come: Condvar,
     ending: AtomicBool,
-    /// Those that run.
+    /// The tasks that run.
     running: Mutex<Vec<Arc<Control>>>,
     worker: Arc<dyn Worker>,
     shared: Arc<Shared>,
@@ -275,7 +276,7 @@ impl Tasks {
         Ok(tasks)
     }
 
-    /// Takes a job; gives it back if too many wait.
+    /// Queues a job; gives it back if too many wait.
     pub(super) fn put(&self, job: Job) -> Result<(), Job> {
         let mut queue = self.queue.lock();
         if queue.len() >= QUEUE || self.ending.load(Ordering::Acquire) {
@@ -287,15 +288,15 @@ impl Tasks {
         Ok(())
     }
 
-    /// What tasks have taken lately.
+    /// Returns the recent costs of tasks.
     pub(super) fn times(&self) -> WorkTimes {
         self.worker.times()
     }
 
-    /// Ends the threads; what they run is cancelled, what waits is not begun.
+    /// Ends the threads. Running tasks are cancelled, and waiting ones are not begun.
     pub(super) fn end(&self) {
         self.ending.store(true, Ordering::Release);
-        // Whoever has taken a job has noted it as running before the queue is free again.
+        // A thread that has taken a job registers it as running before it unlocks the queue.
         let waiting = std::mem::take(&mut *self.queue.lock());
         for control in self.running.lock().iter() {
             control.cancel();
@@ -335,7 +336,7 @@ impl Tasks {
 
     fn take_up(&self, job: &Job) {
         self.running.lock().push(Arc::clone(&job.control));
-        // Who ends the threads may have looked at those that run just before.
+        // The thread that calls `Tasks::end` may have looked at the running tasks just before.
         if self.ending.load(Ordering::Acquire) {
             job.control.cancel();
         }
@@ -359,7 +360,7 @@ impl Tasks {
         let mut out = job;
         let worker = &self.worker;
         let run = std::panic::AssertUnwindSafe(|| worker.run(&job.opened, &job.task, &mut out));
-        // A task that panics is one reader's misfortune, not the node's.
+        // A panic of a task affects one reader, not the node.
         match std::panic::catch_unwind(run) {
             Ok(Ok(()) | Err(Outcome::Busy(_))) if job.control.is_cancelled() => {
                 before_its_time(&job.control)
@@ -376,7 +377,7 @@ impl Tasks {
     }
 }
 
-/// What must not be taken for the end of a task that was cancelled.
+/// Returns the failure of a task that was cancelled, so that it is not taken for complete.
 fn before_its_time(control: &Control) -> News {
     News::Failed(match control.untaken.load(Ordering::Acquire) {
         true => Outcome::Untaken(format!(

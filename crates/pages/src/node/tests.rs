@@ -11,7 +11,7 @@ use fabric::tcp::Transport;
 use super::*;
 use crate::remote::{Session, SessionError, SessionOptions};
 
-/// Far longer than anything takes here.
+/// Far longer than any step takes here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn node() -> Node {
@@ -46,15 +46,15 @@ fn a_thread_that_fails_ends_the_node_with_its_error() {
     let failing = || Err(io::Error::other("no memory for pages"));
     node.spawn("failing".to_owned(), failing).unwrap();
     told.recv_timeout(PATIENCE).expect("it is told");
-    // Nobody waits for a node that serves nobody.
+    // The reader does not wait for a node that has failed.
     let lost = std::iter::repeat_with(|| reader.turn(Duration::from_millis(10)));
     let lost = lost.take(6000).find_map(Result::err);
     assert!(matches!(lost, Some(SessionError::Lost(_))), "{lost:?}");
-    // Each thread ends for itself; then nobody is let in any more.
+    // Each thread ends by itself; after that no reader is accepted.
     let refused = std::iter::repeat_with(|| session(&node).is_err());
     let refused = refused.inspect(|_| std::thread::sleep(Duration::from_millis(10)));
     assert!(refused.take(600).any(|refused| refused));
-    // Whoever asks later is told, too.
+    // A function that is registered later is called, too.
     let (failed, told) = channel();
     node.on_failure(move || failed.send(()).unwrap());
     told.recv_timeout(PATIENCE).expect("it is told at once");

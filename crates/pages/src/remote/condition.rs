@@ -1,9 +1,9 @@
-//! Which tables a node has, and how busy it is.
+//! The tables that a node has, and how busy it is.
 //!
 //! A table in a list, in bytes: name (a count and bytes); then 1, id (16), version (8), rows (8), pages (8),
-//! bytes of a page (4), or 0 and what is wrong with it (a count and bytes). A condition: eight numbers of 8 bytes in the order of its fields; what a thread takes is in
-//! picoseconds. All of it
-//! little-endian; see [`base::codec`] for counts.
+//! bytes of a page (4), or 0 and what is wrong with it (a count and bytes). A condition: eight numbers of 8
+//! bytes in the order of its fields; the costs of tasks are in picoseconds. All numbers are little-endian;
+//! see [`base::codec`] for counts.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,27 +18,27 @@ use crate::table::{Table, TableId, Version};
 pub struct Listed {
     /// Its name.
     pub name: String,
-    /// Its newest version; of a table that is damaged, what is wrong with it.
+    /// Its newest version; for a damaged table, the damage.
     pub found: Result<Newest, String>,
 }
 
 /// The newest version of a table that a node has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Newest {
-    /// Which table.
+    /// The table.
     pub id: TableId,
-    /// Which version.
+    /// The version.
     pub version: Version,
-    /// Rows.
+    /// The number of rows.
     pub rows: u64,
-    /// Pages.
+    /// The number of pages.
     pub pages: u64,
     /// Bytes of a page.
     pub page_size: u32,
 }
 
 impl Newest {
-    /// That of a table.
+    /// Returns the newest version of a table.
     #[must_use]
     pub fn of(table: &Table) -> Newest {
         Newest {
@@ -70,7 +70,7 @@ impl Newest {
 }
 
 impl Listed {
-    /// A list as bytes.
+    /// Returns a list as bytes.
     #[must_use]
     pub fn encode(all: &[Listed]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -86,10 +86,10 @@ impl Listed {
         out
     }
 
-    /// A list from bytes.
+    /// Decodes a list.
     ///
     /// # Errors
-    /// They are none.
+    /// Returns an error if the bytes are no list.
     pub fn decode(bytes: &[u8]) -> Result<Vec<Listed>, Malformed> {
         let mut reader = Reader::new(bytes);
         let count = reader.count()?;
@@ -111,9 +111,9 @@ impl Listed {
 /// How busy a node is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Condition {
-    /// Pages that are asked for, by all readers, and not read yet.
+    /// Pages that all readers have requested and that are not read yet.
     pub waiting: u64,
-    /// How long a read has taken lately; zero if none was timed.
+    /// The time of a recent read; zero if none was timed.
     pub read: Duration,
     /// Tasks that run or wait.
     pub tasks: u64,
@@ -121,18 +121,18 @@ pub struct Condition {
     pub task_threads: u64,
     /// Readers that are connected.
     pub readers: u64,
-    /// What tasks have taken of its threads lately.
+    /// The recent costs of tasks for its threads.
     pub work: WorkTimes,
 }
 
-/// What operators beside pages take of a thread, in picoseconds; 0 where not enough was measured.
+/// The costs of operators beside pages for a thread, in picoseconds; 0 where too little was measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WorkTimes {
-    /// For an operation on a row, of the processor.
+    /// The processor's time for an operation on a row.
     pub operation_ps: u64,
-    /// For a page, of the processor: to ask for it and to verify it.
+    /// The processor's time for a page: to ask for it and to verify it.
     pub page_ps: u64,
-    /// For a page, with waiting for it.
+    /// The time for a page, waiting included.
     pub wait_ps: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A storage node, as many threads use it: each that reads, or has a task run, takes a session for
+//! A storage node that many threads use: each thread that reads, or has a task run, takes a session for
 //! that time.
 
 mod pace;
@@ -22,11 +22,11 @@ use crate::page::{Page, PageError};
 use crate::source::{PageStream, Source, Tally};
 use crate::table::{Address, PageSize, SegmentId, Table, TableId, Version};
 
-/// Sessions that are kept for later.
+/// The most idle sessions that are kept.
 const KEPT: usize = 16;
-/// Tables that a session has open, at most, before it closes those that it used longest ago.
+/// The most tables that a session has open before it closes those that it used longest ago.
 const OPEN: usize = 64;
-/// How long one turn of a reader that waits sleeps.
+/// How long one turn of a waiting reader sleeps.
 const TURN: Duration = Duration::from_millis(100);
 
 /// How a storage node is used.
@@ -34,14 +34,14 @@ const TURN: Duration = Duration::from_millis(100);
 pub struct FarOptions {
     /// How sessions are made.
     pub session: SessionOptions,
-    /// Bytes of pages that a reader has asked for and not taken.
+    /// Bytes of pages that a reader has requested and not taken.
     pub ahead_bytes: usize,
-    /// Where pages are looked for first, and kept.
+    /// The cache in which pages are looked up first, and kept.
     pub cache: Option<Arc<Cache>>,
 }
 
 impl FarOptions {
-    /// 4 MiB ahead, no cache.
+    /// Returns options with 4 MiB ahead and no cache.
     #[must_use]
     pub fn new(session: SessionOptions) -> FarOptions {
         FarOptions {
@@ -71,7 +71,7 @@ struct Inner {
 struct Held {
     session: Session,
     open: HashMap<(TableId, Version), Opened>,
-    /// Counts who has had it: tokens of earlier users are told by that.
+    /// The number of its users so far, which distinguishes tokens of earlier users.
     users: u32,
 }
 
@@ -85,7 +85,7 @@ struct Opened {
 }
 
 impl Far {
-    /// A node that is not connected to yet.
+    /// Returns a node that is not connected to yet.
     #[must_use]
     pub fn new(options: FarOptions) -> Far {
         Far {
@@ -98,20 +98,20 @@ impl Far {
         }
     }
 
-    /// Seconds that a page of this size takes to come, with as many under way as readers had; `None` before
-    /// enough have come.
+    /// Returns the seconds that a page of this size takes to come, with as many under way as readers had;
+    /// `None` before enough have come.
     #[must_use]
     pub fn page_s(&self, size: PageSize) -> Option<f64> {
         self.inner.pace.page_s(size)
     }
 
-    /// Seconds for a byte of pages; `None` before enough have come.
+    /// Returns the seconds for a byte of pages; `None` before enough have come.
     #[must_use]
     pub fn byte_s(&self) -> Option<f64> {
         self.inner.pace.byte_s()
     }
 
-    /// The same node, with the same sessions and the same cache, for somebody whose pages are counted.
+    /// Returns the same node, with the same sessions and the same cache, and counts its pages in `tally`.
     #[must_use]
     pub fn tallied(&self, tally: &Arc<Tally>) -> Far {
         Far {
@@ -120,13 +120,13 @@ impl Far {
         }
     }
 
-    /// How it is used.
+    /// Returns how it is used.
     #[must_use]
     pub fn options(&self) -> &FarOptions {
         &self.inner.options
     }
 
-    /// Which tables there are.
+    /// Returns the node's tables.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -134,7 +134,7 @@ impl Far {
         self.with_session(Session::tables)
     }
 
-    /// How busy the node is.
+    /// Returns how busy the node is.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -142,7 +142,7 @@ impl Far {
         self.with_session(Session::condition)
     }
 
-    /// The newest version of a table.
+    /// Returns the newest version of a table.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -175,14 +175,14 @@ impl Far {
 }
 
 impl Inner {
-    /// An idle session that works, or a new one.
+    /// Returns an idle session that works, or a new one.
     fn take(&self) -> Result<Held, SessionError> {
         loop {
             let idle = self.idle.lock().pop();
             let Some(mut held) = idle else {
                 break;
             };
-            // It may have gone down while nobody looked.
+            // The session may have gone down while it was idle.
             if held.session.turn(Duration::ZERO).is_ok() {
                 held.users += 1;
                 return Ok(held);
@@ -204,7 +204,7 @@ impl Inner {
 }
 
 impl Held {
-    /// Opens the version of a table that somebody has got.
+    /// Opens a version of a table that the caller has.
     fn open_table(&mut self, table: &Table) -> Result<Opened, SessionError> {
         if let Some(opened) = self.open.get_mut(&(table.id, table.version)) {
             opened.user = self.users;
@@ -247,7 +247,7 @@ impl Held {
         Ok(opened)
     }
 
-    /// What tells a page that this user has asked for.
+    /// Returns a token for a page that this user has requested.
     fn token(&self, place: usize) -> u64 {
         u64::from(self.users) << 32 | place as u64
     }
@@ -269,18 +269,18 @@ impl Source for Far {
     }
 }
 
-/// Pages on their way.
+/// A stream of pages.
 struct Stream {
     inner: Arc<Inner>,
     table: Arc<Table>,
     ahead: Ahead,
-    /// A session, once a page is needed that no cache has; and the first page that it was asked for.
+    /// A session, after a page was needed that the cache does not have, and the table that is open on it.
     held: Option<(Held, Opened)>,
-    /// A page that is to be asked for next, and was not yet: there was no room, or no session.
+    /// A page that is to be requested next, and was not yet: there was no room, or no session.
     due: Option<(usize, Address)>,
-    /// Why nothing is asked for any more. Pages that have come before are still taken.
+    /// Why nothing is requested any more. Pages that have come before are still taken.
     failed: Option<SessionError>,
-    /// What it tells of the pages' pace.
+    /// Measures the pace of the pages.
     reader: Reader,
 }
 
@@ -311,7 +311,7 @@ impl Iterator for Stream {
 }
 
 impl Stream {
-    /// Asks for pages, and has the node hear of them if that is due.
+    /// Asks for pages, and sends the requests to the node if that is due.
     fn go_ahead(&mut self, deadline: Instant) -> Result<(), SessionError> {
         self.ask()?;
         if self.ahead.is_due() {
@@ -352,7 +352,7 @@ impl Stream {
         }
     }
 
-    /// Asks for pages, and takes those that have come; waits for that, but not longer than this.
+    /// Asks for pages, and takes those that have come; waits for them, but at most `at_most`.
     fn turn(&mut self, at_most: Duration, deadline: Instant) -> Result<(), SessionError> {
         let Some((held, _)) = &mut self.held else {
             return Ok(());
@@ -386,7 +386,7 @@ impl Stream {
 
     fn fail(&mut self, error: &SessionError) -> Option<Result<Arc<Page>, PageError>> {
         let address = self.ahead.first()?;
-        // What is under way on it is of no use any more.
+        // Requests that are under way on it are of no use any more.
         self.held = None;
         self.ahead.end();
         let what = error.to_string();

@@ -1,10 +1,11 @@
 //! Loading rows into a table of a storage node.
 //!
-//! A definition, in bytes: how (1: 0 there must be no such table, 1 its rows are replaced, 2 rows are
-//! appended); whose names (1: 0 the node chooses the new version's, 1 they are the id and the version of
-//! the table at the end, and the segment's id (16) comes here); widths of texts in the layout of rows (a count, and for each a name and `u16`); forms of
-//! columns there (a count, and for each a number and a width as `u16`; none if they follow from the
-//! columns' types); the table without segments, as [`Table::encode`] gives it.
+//! A definition, in bytes: the mode (1: 0 there must be no such table, 1 its rows are replaced, 2 rows are
+//! appended); the source of the names (1: 0 the node chooses the new version's, 1 they are the id and the
+//! version of the table at the end, and the segment's id (16) comes here); widths of texts in the layout of
+//! rows (a count, and for each a name and `u16`); forms of columns there (a count, and for each a number and
+//! a width as `u16`; none if they follow from the columns' types); the table without segments, as
+//! [`Table::encode`] gives it.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -21,19 +22,19 @@ use crate::segment::Groups;
 use crate::table::{SegmentId, Table, TableId, Version};
 use crate::tables::{Identity, LoadOptions, Mode};
 
-/// Blocks that are on their way and not answered.
+/// The most blocks that are on their way and not answered.
 const UNANSWERED: usize = 4;
-/// Bytes of a block, but for one of a single row: those that are not answered fit into a link's queue.
+/// Bytes of a block, unless it has a single row: the blocks that are not answered fit into a link's queue.
 const BLOCK: usize = 2 << 20;
 
-/// What a node is told before rows are.
+/// The description of a load, which a node gets before the rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Definition {
     pub(crate) name: String,
     pub(crate) schema: SchemaRef,
     pub(crate) options: LoadOptions,
     pub(crate) mode: Mode,
-    /// The new version's names, if the node is not to choose them.
+    /// The new version's names; `None` if the node chooses them.
     pub(crate) identity: Option<Identity>,
 }
 
@@ -42,7 +43,8 @@ impl Definition {
         self.encode_as(TableId::new())
     }
 
-    /// As bytes, for a table of this id, which the node does not look at unless it is told to.
+    /// Returns the definition as bytes, for a table of this id, which the node ignores if it chooses the
+    /// names.
     pub(crate) fn encode_as(&self, id: TableId) -> Result<Vec<u8>, String> {
         let mut out = vec![match self.mode {
             Mode::Create => 0,
@@ -127,8 +129,8 @@ impl Definition {
     }
 }
 
-/// Rows on their way into a table of a storage node. Dropped without [`FarLoad::commit`] it leaves the
-/// table as it was.
+/// Rows on their way into a table of a storage node. If it is dropped without [`FarLoad::commit`], the table
+/// stays as it was.
 #[derive(Debug)]
 pub struct FarLoad {
     session: Session,
@@ -140,10 +142,10 @@ pub struct FarLoad {
 }
 
 impl FarLoad {
-    /// Begins to load rows, on a session that does nothing else until then.
+    /// Begins to load rows, on a session that does nothing else until the load ends.
     ///
     /// # Errors
-    /// The node refuses; see [`SessionError`].
+    /// Returns an error if the node refuses; see [`SessionError`].
     pub fn begin(
         session: Session,
         name: &str,
@@ -154,10 +156,10 @@ impl FarLoad {
         FarLoad::begin_as(session, name, schema, options, mode, None)
     }
 
-    /// As [`FarLoad::begin`], with names for the new version that are not the node's to choose.
+    /// Begins a load as [`FarLoad::begin`], with names for the new version that the caller has chosen.
     ///
     /// # Errors
-    /// Those of [`FarLoad::begin`].
+    /// Returns the errors of [`FarLoad::begin`].
     pub fn begin_as(
         mut session: Session,
         name: &str,
@@ -185,13 +187,13 @@ impl FarLoad {
         })
     }
 
-    /// Where the node is.
+    /// Returns the node's address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.session.address()
     }
 
-    /// Rows so far.
+    /// Returns the number of rows so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
@@ -200,7 +202,8 @@ impl FarLoad {
     /// Adds rows.
     ///
     /// # Errors
-    /// Rows do not become pages, or the node is gone: nothing of the load will be there.
+    /// Returns an error if rows cannot be stored in pages, or the node is lost: none of the load's rows will
+    /// be there.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<(), SessionError> {
         for block in blocks(batch)? {
             self.push_block(&block)?;
@@ -226,23 +229,23 @@ impl FarLoad {
         Ok(())
     }
 
-    /// Asks the node to make the rows durable, and no part of the table yet.
+    /// Asks the node to make the rows durable, but not yet part of the table.
     ///
     /// # Errors
-    /// As [`FarLoad::push`].
+    /// Returns the errors of [`FarLoad::push`].
     pub fn begin_to_prepare(&mut self) -> Result<(), SessionError> {
         while !self.unanswered.is_empty() {
             self.hear_one()?;
         }
         self.prepared = Some(self.session.prepare_load(self.load)?);
-        // It goes out now: who loads into several nodes does not wait for this one first.
+        // The request is sent now: a load into several nodes does not wait for this one first.
         self.session.turn(Duration::ZERO)
     }
 
-    /// Waits until they are.
+    /// Waits until the rows are durable.
     ///
     /// # Errors
-    /// As [`FarLoad::push`].
+    /// Returns the errors of [`FarLoad::push`].
     pub fn prepare(&mut self) -> Result<(), SessionError> {
         if self.prepared.is_none() {
             self.begin_to_prepare()?;
@@ -256,8 +259,8 @@ impl FarLoad {
     /// Makes the rows part of the table, durably and all at once; returns the table's new version.
     ///
     /// # Errors
-    /// As [`FarLoad::push`]. With [`SessionError::Doubtful`] nobody knows whether the rows are there, but
-    /// all of them are or none; with any other one they are not.
+    /// Returns the errors of [`FarLoad::push`]. With [`SessionError::Doubtful`] it is unknown whether the
+    /// rows are there, but all of them are or none; with any other error they are not.
     pub fn commit(mut self) -> Result<Arc<Table>, SessionError> {
         while !self.unanswered.is_empty() {
             self.hear_one()?;
@@ -270,16 +273,16 @@ impl FarLoad {
     }
 }
 
-/// Rows as they travel.
+/// Encoded rows.
 pub(crate) struct Block {
     bytes: Vec<u8>,
     rows: u64,
 }
 
-/// A batch as blocks that are short enough to be messages.
+/// Returns a batch as blocks that are short enough to be messages.
 pub(crate) fn blocks(batch: &RecordBatch) -> Result<Vec<Block>, SessionError> {
     let mut blocks = Vec::new();
-    // What is to be encoded yet, the first rows at the end.
+    // The batches that are not encoded yet, the first rows at the end.
     let mut rest = vec![batch.clone()];
     while let Some(batch) = rest.pop() {
         let mut bytes = Vec::new();

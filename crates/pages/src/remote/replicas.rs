@@ -1,24 +1,25 @@
-//! One table on several storage nodes: the same version with the same segments on each, so that readers
-//! take one node for another.
+//! One table on several storage nodes: the same version with the same segments on each, so that readers can
+//! use any of the nodes.
 //!
-//! Who loads chooses the names of the new version: the table's id, the version's number, the segment's id.
-//! Every node makes pages of the same blocks in the same way, so that these are equal, bit by bit.
+//! The client that loads chooses the names of the new version: the table's id, the version's number, the
+//! segment's id. Every node makes pages of the same blocks in the same way, so that the pages are equal, bit
+//! by bit.
 //!
-//! **All of them or none**, as far as that can be had without a log of its own:
+//! **All of them or none**, as far as that is possible without a log:
 //!
 //! 1. every node gets every block, and has answered to all of them;
-//! 2. every node *prepares*: its rows are durable, and it has found that the version may come next;
+//! 2. every node *prepares*: its rows are durable, and it has checked that the version may come next;
 //! 3. the nodes commit, one after the other in the order of their addresses.
 //!
-//! Until step 3 an error leaves no node with anything. In it, only a node that is lost, or a disk that
-//! fails, can leave some nodes with the new version and others without: [`Apart`] says which, and of which
-//! nobody knows. Where nobody knows of the first one, the others are not asked to commit. Readers take the
-//! newest version meanwhile.
+//! Until step 3 an error leaves no node with any of the rows. In step 3, only the loss of a node, or the
+//! failure of a disk, can leave some nodes with the new version and others without: [`Apart`] says which,
+//! and for which nodes the outcome is unknown. If it is unknown for the first node, the others are not asked
+//! to commit. Readers take the newest version meanwhile.
 //!
-//! Of two loads at once into the same nodes, the first node takes one and refuses the other one before that
-//! is anywhere, because both begin with it. So they do if both know each node by the same address: those who
-//! name nodes in different ways, such as one by its address on another network, may begin with different
-//! ones, and leave nodes with different versions.
+//! Of two loads at once into the same nodes, the first node accepts one and refuses the other one before any
+//! node has its rows, because both loads begin with that node. This requires that both know each node by the
+//! same address: clients that name nodes in different ways, such as one by its address on another network,
+//! may begin with different nodes, and leave nodes with different versions.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -43,15 +44,15 @@ pub struct Replicas {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{what}: {}: {remedy}", told(done, doubtful, failed))]
 pub struct Apart {
-    /// What was to be done, such as `making version 3 of table t`.
+    /// The operation, such as `making version 3 of table t`.
     pub what: String,
     /// What to do now.
     pub remedy: &'static str,
-    /// Addresses of the nodes on which it is.
+    /// Addresses of the nodes on which it is done.
     pub done: Vec<String>,
-    /// Addresses of those of which nobody knows whether it is, and why.
+    /// Addresses of the nodes for which the outcome is unknown, and the reason.
     pub doubtful: Vec<(String, String)>,
-    /// Addresses of those on which it is not, and what they have said.
+    /// Addresses of the nodes on which it is not done, and their errors.
     pub failed: Vec<(String, String)>,
 }
 
@@ -71,10 +72,10 @@ fn told(done: &[String], doubtful: &[(String, String)], failed: &[(String, Strin
 }
 
 impl Replicas {
-    /// These nodes.
+    /// Makes a depot of these nodes.
     ///
     /// # Panics
-    /// Without nodes.
+    /// Panics without nodes.
     #[must_use]
     pub fn new(mut nodes: Vec<Far>) -> Replicas {
         assert!(!nodes.is_empty(), "replicas lie somewhere");
@@ -82,7 +83,7 @@ impl Replicas {
         Replicas { nodes }
     }
 
-    /// What each node has of a table.
+    /// Returns each node's version of a table.
     fn versions(&self, name: &str) -> Result<Vec<Option<Arc<Table>>>, DepotError> {
         let asked = self.nodes.iter().map(|node| {
             let table = Depot::table(node, name);
@@ -91,7 +92,7 @@ impl Replicas {
         asked.collect()
     }
 
-    /// What each node has of a table that is to be replaced: one that is damaged is nothing.
+    /// Returns each node's version of a table that is to be replaced; a damaged table counts as none.
     fn replaceable(&self, name: &str) -> Result<Vec<Option<Arc<Table>>>, DepotError> {
         let asked = self.nodes.iter().map(|node| {
             let table = || match node.damaged()?.iter().any(|(damaged, _)| damaged == name) {
@@ -103,7 +104,7 @@ impl Replicas {
         asked.collect()
     }
 
-    /// The version that all nodes have; `None` if none has one.
+    /// Returns the version that all nodes have; `None` if none has one.
     fn common(&self, name: &str) -> Result<Option<Arc<Table>>, DepotError> {
         let versions = self.versions(name)?;
         let first = &versions[0];
@@ -135,7 +136,7 @@ impl Replicas {
         )))
     }
 
-    /// The names of the version that comes next.
+    /// Returns the names of the version that comes next.
     fn identity(&self, name: &str, mode: Mode) -> Result<Identity, DepotError> {
         let segment = SegmentId::new();
         if mode == Mode::Append {
@@ -170,7 +171,7 @@ impl Replicas {
     }
 }
 
-/// Whether two nodes have the same version.
+/// Returns `true` if two nodes have the same version.
 fn same(one: &Table, other: &Table) -> bool {
     let segments = |table: &Table| -> Vec<_> {
         let segments = table.segments.iter();
@@ -192,7 +193,7 @@ fn of(node: &str, why: &impl Display) -> DepotError {
 }
 
 impl Depot for Replicas {
-    /// Those that any of the nodes has, each in the newest version that any has.
+    /// Returns the tables of all nodes, each in the newest version of any node.
     fn list(&self) -> Result<Vec<Arc<Table>>, DepotError> {
         let mut all: Vec<Arc<Table>> = Vec::new();
         for node in &self.nodes {
@@ -208,7 +209,7 @@ impl Depot for Replicas {
         Ok(all)
     }
 
-    /// As any of the nodes has them, with the node's name.
+    /// Returns the damaged tables of all nodes; the damage names the node.
     fn damaged(&self) -> Result<Vec<(String, String)>, DepotError> {
         let mut all = Vec::new();
         for node in &self.nodes {
@@ -226,7 +227,7 @@ impl Depot for Replicas {
         self.common(name)
     }
 
-    /// Removes it from those that have it; an error if none has.
+    /// Removes it from the nodes that have it; an error if no node has it.
     fn remove(&self, name: &str) -> Result<(), DepotError> {
         let (mut done, mut doubtful, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         let mut absent = None;
@@ -283,13 +284,13 @@ impl Depot for Replicas {
 
 /// Rows on their way to several nodes.
 struct ReplicaLoad {
-    /// In the order of their addresses; at least one.
+    /// The loads in the order of the nodes' addresses; at least one.
     loads: Vec<FarLoad>,
     what: String,
 }
 
 impl ReplicaLoad {
-    /// Does something with each node.
+    /// Calls `work` for each node's load.
     fn each(
         &mut self,
         mut work: impl FnMut(&mut FarLoad) -> Result<(), SessionError>,
@@ -314,7 +315,7 @@ impl Sink for ReplicaLoad {
     }
 
     fn commit(mut self: Box<Self>) -> Result<Arc<Table>, DepotError> {
-        // All at once: they sync side by side.
+        // All nodes prepare at once: they sync in parallel.
         self.each(FarLoad::begin_to_prepare)?;
         self.each(FarLoad::prepare)?;
         let (mut done, mut doubtful, mut failed) = (Vec::new(), Vec::new(), Vec::new());
@@ -331,7 +332,7 @@ impl Sink for ReplicaLoad {
                     done.push(node);
                 }
                 Err(SessionError::Doubtful(why)) => doubtful.push((node, why)),
-                // Nobody has it: so nobody is to get it.
+                // No node has it yet, so no node shall get it.
                 Err(error) if table.is_none() => return Err(of(&node, &error)),
                 Err(error) => failed.push((node, error.to_string())),
             }

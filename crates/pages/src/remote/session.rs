@@ -1,11 +1,11 @@
 //! One thread's link to a storage node: many pages under way, replies in any order.
 //!
-//! The way of a turn: [`Session::read`] as often as there is [room](Session::room), then
-//! [`Session::turn`], which sends what was asked for and waits until something has come, then
-//! [`Session::arrived`] for each page that has.
+//! A turn consists of calls of [`Session::read`] as long as there is [room](Session::room), then
+//! [`Session::turn`], which sends the requests and waits until a reply has come, then
+//! [`Session::arrived`] for each page that has come.
 //!
-//! Pages lie where the node has put them: in a window of this side's memory where the way of
-//! messages has one, else in memory of their own.
+//! Pages lie where the node has put them: in a window of this side's memory where the transport has
+//! one, else in memory of their own.
 
 mod answers;
 mod error;
@@ -38,17 +38,17 @@ use super::window::Reserved;
 use super::wire::{INLINE, Question, Say, WANTED, Wanted, begin_read};
 use crate::table::{Table, Version};
 
-/// Whom the link is made to; which number it has says nothing.
+/// The peer of the link; its number has no meaning.
 const NODE: NodeId = NodeId(1);
 const FIRST_LINK: Token = Token(0);
 const EVENTS: usize = 16;
-/// Pages that are asked for in one message, at most.
+/// The most pages that are requested in one message.
 const BATCH: usize = 256;
-/// Of a window's slots, so many in a hundred are kept for pages to come: a page that would take one
-/// of these is copied out.
+/// The percentage of a window's slots that are kept for pages to come: a page that would take one of
+/// these is copied out.
 const KEPT_FREE: usize = 50;
 
-/// See the [module](self).
+/// A session; see the [module](self).
 pub struct Session {
     options: SessionOptions,
     poll: Poll,
@@ -56,7 +56,7 @@ pub struct Session {
     fabric: Tcp,
     inbox: Inbox,
     link: Link,
-    /// None before the handshake is over.
+    /// `false` before the handshake is complete.
     up: bool,
     lost: Option<String>,
     began: Instant,
@@ -64,7 +64,7 @@ pub struct Session {
     next_window: u16,
     pending: Slab<Pending>,
     arrived: VecDeque<Arrived>,
-    /// A message that asks for pages: its handle, and its bytes.
+    /// A message that requests pages: its handle, and its bytes.
     asking: Option<(u32, Vec<u8>)>,
     next_request: u32,
     answers: Answers,
@@ -72,7 +72,7 @@ pub struct Session {
     message: Vec<u8>,
 }
 
-/// A page that is asked for.
+/// A requested page.
 #[derive(Debug)]
 struct Pending {
     token: u64,
@@ -80,12 +80,12 @@ struct Pending {
     unit: usize,
 }
 
-/// A page that has come, or will not.
+/// A page that has come, or failed to come.
 #[derive(Debug)]
 pub struct Arrived {
-    /// What it was asked for with.
+    /// The token of its request.
     pub token: u64,
-    /// It; or why not.
+    /// The page, or the reason for its absence.
     pub page: Result<Landed, String>,
 }
 
@@ -96,18 +96,18 @@ pub struct Open {
     unit: usize,
     /// The table; a file has none.
     pub table: Option<Arc<Table>>,
-    /// Pages of the file; of a table, zero.
+    /// Pages of the file; zero for a table.
     pub pages: u64,
 }
 
-/// What a task has said.
+/// An event of a task.
 #[derive(Debug)]
 pub enum TaskEvent {
     /// A batch of results.
     Batch(Bytes),
-    /// That was all.
+    /// The task has completed.
     Finished,
-    /// It has no end.
+    /// The task has failed.
     Failed(SessionError),
 }
 
@@ -125,7 +125,7 @@ impl Session {
     /// Connects to a node.
     ///
     /// # Errors
-    /// Nobody answers there, or the node refuses; the text says why.
+    /// Returns an error if the node does not answer, or refuses; the text says why.
     pub fn connect(options: SessionOptions) -> Result<Session, SessionError> {
         let cannot = |error: io::Error| SessionError::Lost(error.to_string());
         let poll = Poll::new().map_err(cannot)?;
@@ -161,19 +161,19 @@ impl Session {
         Ok(session)
     }
 
-    /// Where the node is.
+    /// Returns the node's address.
     #[must_use]
     pub fn address(&self) -> std::net::SocketAddr {
         self.options.address
     }
 
-    /// How messages travel; `None` if the link is down.
+    /// Returns the transport of messages; `None` if the link is down.
     #[must_use]
     pub fn transport(&self) -> Option<Transport> {
         self.fabric.transport_of(self.link)
     }
 
-    /// Which tables there are.
+    /// Returns the node's tables.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -182,7 +182,7 @@ impl Session {
         Listed::decode(&answer).map_err(|error| self.garbage(&error))
     }
 
-    /// How busy the node is.
+    /// Returns how busy the node is.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -230,7 +230,7 @@ impl Session {
         })
     }
 
-    /// Gives back what is open.
+    /// Closes a table or file.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -240,7 +240,7 @@ impl Session {
         })
     }
 
-    /// How many more pages of what is open may be asked for now.
+    /// Returns how many more pages of this table or file may be requested at present.
     #[must_use]
     pub fn room(&self, open: &Open) -> usize {
         let room = self.options.depth - self.pending.len().min(self.options.depth);
@@ -250,17 +250,17 @@ impl Session {
         }
     }
 
-    /// How many pages are asked for and have not come.
+    /// Returns the number of pages that were requested and have not come.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.pending.len()
     }
 
-    /// Asks for a page; the token will tell it from others. It is sent with the next
+    /// Requests a page; the token identifies it. The request is sent with the next
     /// [turn](Session::turn).
     ///
     /// # Panics
-    /// Without [room](Session::room).
+    /// Panics without [room](Session::room).
     pub fn read(&mut self, open: &Open, segment: u16, page: u32, token: u64) {
         let (window, slot) = match self.windows.get(&open.unit) {
             Some(Pages::Window(window, slots)) => {
@@ -301,7 +301,7 @@ impl Session {
         }
     }
 
-    /// Sends the message that asks for pages.
+    /// Sends the message that requests pages.
     fn send_asked(&mut self) {
         if let Some((_, message)) = self.asking.take() {
             if let Err(error) = self.fabric.send(self.link, &message) {
@@ -311,13 +311,13 @@ impl Session {
         }
     }
 
-    /// The next page that has come, or will not.
+    /// Returns the next page that has come, or failed to come.
     pub fn arrived(&mut self) -> Option<Arrived> {
         self.arrived.pop_front()
     }
 
-    /// Has the node run a task over what is open. So many batches may come before it is given
-    /// [more credit](Session::give_credit). Returns the task's number.
+    /// Has the node run a task over an open table. At most `credit` batches come before the task is
+    /// given [more credit](Session::give_credit). Returns the task's number.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -333,17 +333,17 @@ impl Session {
         Ok(request)
     }
 
-    /// What a task has said next, if anything has come.
+    /// Returns the next event of a task, if one has come.
     pub fn heard(&mut self, task: u32) -> Option<TaskEvent> {
         self.answers.take_event(task)
     }
 
-    /// When a task began, or the node has said last that it is at it.
+    /// Returns when the task began, or the node last reported that it is under way.
     pub(super) fn heard_of(&self, task: u32) -> Option<Instant> {
         self.answers.heard(task)
     }
 
-    /// Lets a task send so many batches more.
+    /// Allows a task to send so many more batches.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -351,7 +351,7 @@ impl Session {
         self.say(&Say::More { request, credit })
     }
 
-    /// Has a task end; nothing more is heard of it.
+    /// Cancels a task; its later events are ignored.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -360,10 +360,10 @@ impl Session {
         self.say(&Say::Cancel { request })
     }
 
-    /// Sends what is to be sent, and takes what has come; waits for that, but not longer than this.
+    /// Sends requests, and receives replies; waits for replies, but at most `at_most`.
     ///
     /// # Errors
-    /// The link is down: nothing that was asked for comes any more.
+    /// Returns an error if the link is down: no requested page comes any more.
     pub fn turn(&mut self, at_most: Duration) -> Result<(), SessionError> {
         self.send_asked();
         self.fabric.flush();
@@ -393,7 +393,7 @@ impl Session {
     /// Has the node remove a table.
     ///
     /// # Errors
-    /// See [`SessionError`]; but for [`SessionError::Doubtful`] the table is as it was.
+    /// See [`SessionError`]. The table is as it was, except for [`SessionError::Doubtful`].
     pub fn remove(&mut self, name: &str) -> Result<(), SessionError> {
         let request = self.asked();
         let question = Question::Remove(name);
@@ -401,7 +401,7 @@ impl Session {
         self.answer_of_change(request).map(drop)
     }
 
-    /// Begins a load; the answer, which comes to this request, is nothing.
+    /// Begins a load; the answer to this request is empty.
     pub(super) fn begin_load(&mut self, definition: &[u8]) -> Result<u32, SessionError> {
         let request = self.asked();
         self.say(&Say::Load {
@@ -434,19 +434,19 @@ impl Session {
         Ok(request)
     }
 
-    /// Waits for the answer to a request, for as long as the node says that it is at it.
+    /// Waits for the answer to a request, for as long as the node reports that it is under way.
     pub(super) fn answer_to(&mut self, request: u32) -> Result<Vec<u8>, SessionError> {
         self.until("an answer", Some(request), |session| {
             session.answers.take(request)
         })?
     }
 
-    /// As [`Session::answer_to`], for a request that changes what others see.
+    /// Waits as [`Session::answer_to`], for a request that changes tables.
     pub(super) fn answer_of_change(&mut self, request: u32) -> Result<Vec<u8>, SessionError> {
         self.answer_to(request).map_err(SessionError::of_change)
     }
 
-    /// A request to which an answer will come.
+    /// Returns the number of a new request to which an answer will come.
     fn asked(&mut self) -> u32 {
         let request = self.next_request();
         self.answers.ask(request);
@@ -477,8 +477,8 @@ impl Session {
         self.check()
     }
 
-    /// Turns until there is something, or the patience is over. While the node says that it is at this
-    /// request, the patience begins anew.
+    /// Takes turns until `ready` returns a value, or the patience is over. When the node reports that
+    /// this request is under way, the patience begins anew.
     fn until<T>(
         &mut self,
         what: &str,
@@ -508,11 +508,11 @@ impl Session {
         }
     }
 
-    /// Gives the link up.
+    /// Gives up the link.
     fn lose(&mut self, why: &str) {
         if self.lost.is_none() {
             let address = self.options.address;
-            // The fabric names it, too.
+            // The fabric names the node, too.
             let why = why.strip_prefix(&format!("{address}: ")).unwrap_or(why);
             self.lost = Some(format!("storage node {address}: {why}"));
             self.fabric.close(self.link);

@@ -1,17 +1,17 @@
-//! Memory of this side, in which pages lie as soon as they are there.
+//! Memory of this side, in which pages lie as soon as they have come.
 //!
-//! A window is divided into slots of one page each. A slot is *reserved* for a page that is asked for,
-//! *filled* when the node has said that the page is there, and free again when nobody has the page
-//! any more.
+//! A window is divided into slots of one page each. A slot is *reserved* for a page that is requested,
+//! *filled* when the node has said that the page is there, and free again when the last user of the
+//! page drops it.
 //!
 //! Safety contract:
 //!
-//! 1. A slot is reserved or filled for one owner at a time: its number is in the list of free ones
-//!    or in one value, never in both.
-//! 2. Nobody makes a reference to a reserved slot's memory; the node writes it. A filled one is
-//!    not written by anybody: the node writes only what it was asked for, once, and before it says
-//!    that it is there. That it keeps to this is what it is trusted with as a peer that has proved to
-//!    know the secret; memory of other slots and of this process is out of its reach.
+//! 1. A slot is reserved or filled for one owner at a time: its number is in the list of free ones or
+//!    in one value, never in both.
+//! 2. This process makes no reference to a reserved slot's memory; the node writes it. A filled one is
+//!    not written at all: the node writes only the pages that were requested, once, and before it says
+//!    that they are there. The node is trusted with this, as a peer that has proved to know the
+//!    secret; memory of other slots and of this process is out of its reach.
 //! 3. After the link has gone down no slot is reserved any more, so that late writes reach only slots
 //!    that were abandoned.
 //! 4. The memory lives as long as the window, and each slot keeps the window.
@@ -25,19 +25,19 @@ use parking_lot::Mutex;
 
 use super::wire::SLOT_UNIT;
 
-/// A window, and which of its slots are free.
+/// A window, and the list of its free slots.
 #[derive(Debug)]
 pub(super) struct Slots {
     _window: fabric::window::Window,
     memory: NonNull<[u8]>,
     unit: usize,
     count: usize,
-    /// The last one that became free is taken first: its memory is in the processor's caches.
+    /// The last slot that became free is taken first: its memory is in the processor's caches.
     free: Mutex<Vec<u32>>,
 }
 
-// SAFETY: the window can be sent; its memory belongs to no thread, and slots of it are referred to
-// as the contract says.
+// SAFETY: the window can be sent; its memory belongs to no thread, and references to its slots obey
+// the contract.
 unsafe impl Send for Slots {}
 // SAFETY: as above; the list of free slots is made for several threads.
 unsafe impl Sync for Slots {}
@@ -46,7 +46,7 @@ impl Slots {
     /// Divides a window into slots of so many bytes.
     ///
     /// # Panics
-    /// If not one slot fits.
+    /// Panics if no slot fits.
     pub(super) fn new(window: fabric::window::Window, unit: usize) -> Arc<Slots> {
         let memory = window.memory();
         let count = memory.len() / unit;
@@ -61,12 +61,12 @@ impl Slots {
         })
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// How many of them are free.
+    /// Returns the number of free slots.
     pub(super) fn free(&self) -> usize {
         self.free.lock().len()
     }
@@ -79,8 +79,8 @@ impl Slots {
     }
 }
 
-/// A slot in which a page will lie. Whoever drops it abandons the slot: it is never used again,
-/// as the node may write to it at any time.
+/// A slot in which a page will lie. Dropping it abandons the slot: it is never used again, as the node
+/// may write to it at any time.
 #[derive(Debug)]
 pub(super) struct Reserved {
     slots: Arc<Slots>,
@@ -88,13 +88,13 @@ pub(super) struct Reserved {
 }
 
 impl Reserved {
-    /// Where it begins in its window, in the wire's units.
+    /// Returns the place of the slot in its window, in the wire's units.
     pub(super) fn place(&self) -> u32 {
         let start = self.number as usize * self.slots.unit;
         u32::try_from(start / SLOT_UNIT).expect("windows are smaller than 2 TiB")
     }
 
-    /// The node has said that the page is there, or that it will not come.
+    /// Converts the slot after the node has said that the page is there, or that it will not come.
     pub(super) fn settled(self) -> Slot {
         let Reserved { slots, number } = self;
         Slot { slots, number }

@@ -1,7 +1,7 @@
-//! What a reader and a storage node say to each other, as messages on a link of the fabric. Numbers
+//! The messages between a reader and a storage node, on a link of the fabric. Numbers
 //! are little-endian; a text goes to the message's end and is UTF-8.
 //!
-//! What a reader says; the first byte tells which:
+//! Messages of a reader; the first byte is the kind:
 //!
 //! | byte | name | then |
 //! |---|---|---|
@@ -20,7 +20,7 @@
 //! A segment is named by its place in the table's version. A page goes to the window's bytes from
 //! `slot` × 512 on; with `window` = 65535 it comes in a message.
 //!
-//! What a node says:
+//! Messages of a node:
 //!
 //! | byte | name | then |
 //! |---|---|---|
@@ -34,12 +34,12 @@
 //! | 8 | *finished* | `request` u32: that was all |
 //! | 9 | *working* | `request` u32 of each question, step of a load and task that is not over: it is waited for with reason |
 //!
-//! *Working* comes every few seconds while anything is under way, so that who waits can tell a long
-//! sync or a long task from a node that is gone. A batch that is longer than messages may be fails its
-//! task, and any other answer its request: nothing is left out.
+//! *Working* comes every few seconds while anything is under way, so that a waiting reader can tell a long
+//! sync or a long task from a lost node. A batch that exceeds the length of a message fails its
+//! task, and any other such answer its request: nothing is left out silently.
 //!
 //! Replies come in any order. A reader's numbers, `tag` and `request`, are its own; those that are
-//! in use at a time differ. What makes no sense ends the link.
+//! in use at a time differ. An invalid message ends the link.
 
 mod reply;
 mod say;
@@ -51,7 +51,7 @@ pub(crate) use say::{Pages, Question, Say, WANTED, Wanted, begin_read};
 
 /// Stands for no window: pages come in messages.
 pub(crate) const INLINE: u16 = u16::MAX;
-/// Slots are counted in units of so many bytes.
+/// The unit of bytes in which slots are counted.
 pub(crate) const SLOT_UNIT: usize = 512;
 
 fn words<const N: usize>(out: &mut Vec<u8>, first: u8, words: [u32; N]) {
@@ -61,7 +61,7 @@ fn words<const N: usize>(out: &mut Vec<u8>, first: u8, words: [u32; N]) {
     }
 }
 
-/// The rest, as numbers of four bytes.
+/// Returns the rest, as numbers of four bytes.
 fn numbers<'a>(reader: &mut Reader<'a>) -> Result<&'a [[u8; 4]], Malformed> {
     let (numbers, rest) = reader.rest().as_chunks();
     match rest.is_empty() {
@@ -70,7 +70,7 @@ fn numbers<'a>(reader: &mut Reader<'a>) -> Result<&'a [[u8; 4]], Malformed> {
     }
 }
 
-/// The rest, as a text.
+/// Returns the rest, as a text.
 fn text<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Malformed> {
     let malformed = reader.malformed(MalformedKind::NotText);
     std::str::from_utf8(reader.rest()).map_err(|_| malformed)

@@ -1,4 +1,4 @@
-//! Whether all that was written is there.
+//! Verifies that a table is complete.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use crate::page::Page;
 use crate::table::{PageEntry, Segment, Table};
 use crate::widen::widen;
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// Pages that are right.
     pub pages: u64,
-    /// What is wrong, and where.
+    /// Errors, and their places.
     pub wrong: Vec<String>,
 }
 
 impl Tables {
-    /// Reads and verifies every page of a table: that it is the one that was written, that it has
-    /// the rows that it should have, and that its values lie within its bounds. `progress` is told
-    /// after each page how many were read.
+    /// Reads and verifies every page of a table: that it is the page that was written, that it has
+    /// the right rows, and that its values lie within its bounds. `progress` is called after each
+    /// page with the number of pages so far.
     ///
     /// # Errors
-    /// If there is no such table, or if it cannot be opened.
+    /// Returns an error if there is no such table, or if it cannot be opened.
     pub fn check(&self, name: &str, progress: &mut dyn FnMut(u64)) -> Result<Report, TablesError> {
         let Opened { table, files } = self.opened(name)?;
         let mut report = Report::default();

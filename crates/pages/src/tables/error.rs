@@ -1,4 +1,4 @@
-//! What may be wrong with tables on disk.
+//! Errors of tables on disk.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use disk::LockError;
 use crate::row::BadForm;
 use crate::segment::RowsError;
 
-/// Why a table, or a directory of tables, is not what one wants.
+/// An error of a table, or of a directory of tables.
 #[derive(Debug, thiserror::Error)]
 pub enum TablesError {
-    /// A directory is used by someone else.
+    /// A directory is used by another process.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// The operating system refuses.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was to be done.
+        /// The operation.
         what: &'static str,
-        /// With what.
+        /// The file or directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The directories do not belong together.
@@ -30,9 +30,9 @@ pub enum TablesError {
     /// A table is damaged.
     #[error("table {name} is damaged: {what}; load it again, or remove it")]
     Damaged {
-        /// Which table, or which file.
+        /// The table, or the file.
         name: String,
-        /// What is wrong.
+        /// The damage.
         what: String,
     },
     /// There is no such table.
@@ -40,37 +40,37 @@ pub enum TablesError {
     Unknown {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The tables that exist.
         tables: Vec<String>,
     },
-    /// There is one of that name.
+    /// There is a table of that name.
     #[error("there is a table {0} already: replace it, or append to it")]
     Exists(String),
     /// No table can have that name.
     #[error("{0:?} is no name for a table: use letters, digits and _, at most 63")]
     BadName(String),
-    /// Columns cannot lie in pages so.
+    /// Columns cannot be stored in pages in this form.
     #[error(transparent)]
     Form(#[from] BadForm),
-    /// What is asked for makes no sense for this table.
+    /// The options are invalid for this table.
     #[error("{0}")]
     Options(String),
-    /// Rows do not become pages.
+    /// Rows cannot be stored in pages.
     #[error(transparent)]
     Rows(#[from] RowsError),
-    /// The tables were opened for reading alone.
+    /// The tables were opened for reading only.
     #[error("the tables were opened for reading alone")]
     ReadOnly,
-    /// A change failed in such a way that nobody knows whether it was made.
+    /// A change failed in such a way that it is unknown whether it was made.
     #[error("{0}; nobody knows whether the change was made: open the tables again")]
     Doubtful(Box<TablesError>),
-    /// An earlier change failed in such a way that nobody knows what is on the disk.
+    /// An earlier change failed in such a way that the state of the disk is unknown.
     #[error("an earlier change of the tables failed ({0}): open them again")]
     Failed(String),
 }
 
 impl TablesError {
-    /// What the error means of a change that was begun.
+    /// Converts the error of a change that was begun.
     pub(super) fn of_change(self) -> TablesError {
         TablesError::Doubtful(Box::new(self))
     }
@@ -83,7 +83,7 @@ fn known(tables: &[String]) -> String {
     }
 }
 
-/// Adds to an error of the system what was to be done with what.
+/// Adds the operation and the path to an error of the system.
 pub(crate) trait At<T> {
     fn at(self, what: &'static str, path: &Path) -> Result<T, TablesError>;
 }

@@ -40,7 +40,7 @@ const MARKER_BYTES: usize = 36;
 const MAGIC: &[u8; 8] = b"KUMIKIPS";
 const FORMAT: u32 = 1;
 
-/// What a name of a file says.
+/// The meaning of a file's name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Name {
     Manifest(String),
@@ -50,7 +50,7 @@ pub(crate) enum Name {
 }
 
 impl Name {
-    /// `None` for the names of others' files.
+    /// Parses a name; `None` for the names of other files.
     pub(crate) fn parse(name: &str) -> Option<Name> {
         let (stem, end) = name.rsplit_once('.')?;
         if end == "new" {
@@ -82,7 +82,7 @@ pub(crate) fn stripe_name(id: SegmentId, stripe: u16) -> String {
     format!("{id:?}.{stripe}")
 }
 
-/// The set of a directory, and its place there; `None` if it is of none yet.
+/// Returns the set of a directory, and its place there; `None` if it is in no set yet.
 pub(crate) fn read_marker(disk: &dyn Disk, dir: &Path) -> Result<Option<(u128, u32)>, TablesError> {
     let path = dir.join(MARKER);
     let bytes = match read_file(disk, &path) {
@@ -122,12 +122,12 @@ pub(crate) fn write_marker(
     disk.sync_dir(dir).at("sync", dir)
 }
 
-/// Any set that is none yet.
+/// Returns the number of a new set.
 pub(crate) fn new_set() -> u128 {
     TableId::new().0
 }
 
-/// Writes a file beside the one of this path, synced, to be renamed.
+/// Writes a file beside the one of this path, synced, which is then renamed.
 pub(crate) fn write_new(
     disk: &dyn Disk,
     path: &Path,
@@ -155,17 +155,17 @@ pub(crate) fn read_file(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Where a page lies.
+/// The place of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Location {
-    /// In which of the segment's files.
+    /// The place among the segment's files.
     pub stripe: usize,
-    /// From which byte on.
+    /// The byte at which it begins.
     pub offset: u64,
 }
 
 impl Location {
-    /// Of a page of a segment that is spread over so many files.
+    /// Returns the place of a page of a segment that is spread over so many files.
     #[must_use]
     pub fn of(page: PageNo, stripes: u16, size: PageSize) -> Location {
         let (page, stripes) = (u64::from(page.0), u64::from(stripes));
@@ -175,15 +175,15 @@ impl Location {
         }
     }
 
-    /// How long a stripe's file is, with all of the segment's pages.
+    /// Returns the length of a stripe's file, with all of the segment's pages.
     pub(crate) fn length(stripe: u16, pages: u32, stripes: u16, size: PageSize) -> u64 {
         let behind = u64::from(pages).saturating_sub(stripe.into());
         behind.div_ceil(stripes.into()) * size.bytes() as u64
     }
 }
 
-/// A segment's files, open. They are removed when the segment is part of no version any more, and
-/// nobody has them.
+/// A segment's open files. They are removed when the segment is part of no version any more, and the
+/// last user drops them.
 pub struct SegmentFiles {
     id: SegmentId,
     page_size: PageSize,
@@ -192,7 +192,7 @@ pub struct SegmentFiles {
     paths: Vec<PathBuf>,
     files: Vec<Box<dyn DiskFile>>,
     doomed: AtomicBool,
-    /// Open for many reads at once, past the page cache and through it.
+    /// The files for many reads at once, past the page cache and through it.
     read_files: [Mutex<Option<ReadFiles>>; 2],
 }
 
@@ -220,37 +220,37 @@ impl SegmentFiles {
         }
     }
 
-    /// Whose they are.
+    /// Returns the segment's id.
     #[must_use]
     pub fn id(&self) -> SegmentId {
         self.id
     }
 
-    /// Bytes of a page.
+    /// Returns the size of a page.
     #[must_use]
     pub fn page_size(&self) -> PageSize {
         self.page_size
     }
 
-    /// Where the files are, stripe by stripe, as long as this is not dropped.
+    /// Returns the paths of the files, stripe by stripe, which exist as long as this is not dropped.
     #[must_use]
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// Where one of its pages is.
+    /// Returns the place of one of its pages.
     #[must_use]
     pub fn location(&self, page: PageNo) -> Location {
         Location::of(page, self.files.len() as u16, self.page_size)
     }
 
-    /// The files, open for many reads at once; opened when that is first asked for, and kept. Another
-    /// process may have removed their names by then, as that of a version that it has replaced: so they
-    /// are opened from those that are held. Those of a disk that has none of the operating system's are
-    /// what this one has under their names.
+    /// Returns the files, open for many reads at once. They are opened on the first call, and kept.
+    /// Another process may have removed their names by then, as those of a version that it has
+    /// replaced: so they are opened by the open files of this process. On a disk without files of the
+    /// operating system, they are opened by their names.
     ///
     /// # Errors
-    /// A text that names the file and says why it cannot be opened.
+    /// Returns a text that names the file and says why it cannot be opened.
     pub fn read_files(&self, page_cache: PageCache) -> Result<ReadFiles, String> {
         let place = match page_cache {
             PageCache::Past => 0,
@@ -280,7 +280,7 @@ impl SegmentFiles {
     /// Reads pages that follow one another in a file: `into` has room for them.
     ///
     /// # Errors
-    /// As the operating system says; `UnexpectedEof` if they are not there.
+    /// Returns the error of the operating system; `UnexpectedEof` if the pages do not exist.
     pub fn read(&self, first: PageNo, into: &mut [u8]) -> io::Result<()> {
         let Location { stripe, offset } = self.location(first);
         self.files[stripe].read_exact_at(into, offset)
@@ -294,12 +294,12 @@ impl SegmentFiles {
         &self.directory
     }
 
-    /// No version has the segment any more, and none will.
+    /// Marks the files for removal: no version has the segment any more, and none will.
     pub(crate) fn doom(&self) {
         self.doomed.store(true, Ordering::Release);
     }
 
-    /// The address of one of its pages.
+    /// Returns the address of one of its pages.
     #[must_use]
     pub fn address(&self, page: PageNo) -> Address {
         Address {

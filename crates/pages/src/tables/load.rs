@@ -18,46 +18,46 @@ use crate::table::{
     Layout, PageNo, PageSize, SEGMENT_LIMIT, Segment, SegmentId, Table, TableId, Version, is_name,
 };
 
-/// How a new table lies in pages.
+/// How a new table is stored in pages.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// Bytes of a page.
     pub page_size: PageSize,
-    /// How rows lie in it. In the layout of rows all columns are together.
+    /// The layout of rows in a page. In the layout of rows all columns are in one group.
     pub layout: Layout,
-    /// How columns are divided, in the layout of columns.
+    /// The groups of columns, in the layout of columns.
     pub groups: Groups,
-    /// In the layout of rows: how wide the texts of columns are at most, in bytes.
+    /// In the layout of rows, the most bytes of the texts of columns.
     pub text_widths: HashMap<String, u16>,
-    /// In the layout of rows: the forms of all columns, if they are not to follow from their types.
+    /// In the layout of rows, the forms of all columns; `None` derives them from the types.
     pub forms: Option<Vec<Form>>,
 }
 
-/// What becomes of the table's rows that are there.
+/// What happens to the table's existing rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// There must be none.
+    /// There must be no such table.
     Create,
-    /// The new ones take their place.
+    /// The new rows replace them.
     Replace,
-    /// They stay before the new ones, whose pages are as theirs.
+    /// They stay before the new ones, whose pages have the same shape.
     Append,
 }
 
-/// What the version that a load makes is called, and its segment: chosen by who loads, where several
-/// nodes are to have the same one.
+/// The names of the version that a load makes, and of its segment. The client that loads chooses them if
+/// several nodes shall have the same version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// Which table. To append it must be that which is there.
+    /// The table's id. For an append it must be the existing one.
     pub table: TableId,
-    /// Which version of it: to append the one behind that which is there, otherwise any later one that
-    /// [may be chosen](Version::may_be_chosen).
+    /// The number of the version: for an append the next one after the existing one, otherwise any later
+    /// one that [may be chosen](Version::may_be_chosen).
     pub version: Version,
-    /// The new segment, which nobody has had.
+    /// The id of the new segment, which was never used before.
     pub segment: SegmentId,
 }
 
-/// Rows on their way into a table. Dropped without [`Load::commit`] it leaves the table as it was.
+/// Rows on their way into a table. If it is dropped without [`Load::commit`], the table stays as it was.
 pub struct Load {
     inner: Arc<Inner>,
     name: String,
@@ -65,31 +65,31 @@ pub struct Load {
     identity: Option<Identity>,
     shape: Shape,
     builder: Option<SegmentBuilder>,
-    /// The new segment, when all of it is durable.
+    /// The new segment, after all of it is durable.
     ready: Option<Arc<Segment>>,
-    /// The new segment's. Its files go, unless it is published.
+    /// The new segment's files, which are removed unless the segment is published.
     files: Arc<SegmentFiles>,
     bytes: u64,
-    /// Bytes that were written since the files were synced last, and after how many they are again.
+    /// Bytes that were written since the last sync, and the number at which the files are synced again.
     unsynced: u64,
     sync_after: u64,
-    /// Segments of a table to which nothing is appended any more.
+    /// The number of segments at which appends are refused.
     segment_limit: usize,
 }
 
-/// Pages that are written at once, at most.
+/// The most pages that are written at once.
 const PAGES_AT_ONCE: usize = 256;
-/// Bytes after which what was written is synced, though more is to come: whoever commits waits for what
-/// is left, and the system does not gather more than its disks write in a moment.
+/// Bytes after which the files are synced during a load: the commit waits only for the rest, and the
+/// system does not gather more than its disks write in a moment.
 const SYNC_AFTER: u64 = 256 << 20;
 
 impl Tables {
-    /// Begins to load rows into a table. To [append](Mode::Append) the schema must be the
-    /// table's, and the options do not matter.
+    /// Begins to load rows into a table. To [append](Mode::Append) the schema must be the table's, and
+    /// the options do not matter.
     ///
     /// # Errors
-    /// If the table is there or not against the mode, if columns cannot lie in pages as it is asked
-    /// for, or as the system says.
+    /// Returns an error if the mode does not allow the table to exist, or to be missing, if the columns
+    /// cannot be stored in pages with these options, or if the system fails.
     pub fn load(
         &self,
         name: &str,
@@ -100,11 +100,12 @@ impl Tables {
         self.load_as(name, schema, options, mode, None)
     }
 
-    /// As [`Tables::load`], with names for the new version that somebody else has chosen.
+    /// Begins a load as [`Tables::load`], with names for the new version that another process has
+    /// chosen.
     ///
     /// # Errors
-    /// Those of [`Tables::load`], and if the table has another version by then than the names are
-    /// meant for.
+    /// Returns the errors of [`Tables::load`], and an error if the names do not follow the version that
+    /// the table has by then.
     pub fn load_as(
         &self,
         name: &str,
@@ -127,7 +128,7 @@ impl Tables {
             Mode::Create if self.exists(name) => return Err(TablesError::Exists(name.to_owned())),
             Mode::Append => {
                 let opened = self.opened(name)?;
-                // Before all rows are written for nothing.
+                // This is checked here, too, before all rows are written for nothing.
                 check_segments(&opened.table, SEGMENT_LIMIT)?;
                 shape_of(&opened, schema)?
             }
@@ -158,7 +159,7 @@ impl Tables {
 }
 
 impl LoadOptions {
-    /// The groups of a table's columns; in the layout of rows all of them are together.
+    /// Returns the groups of a table's columns; in the layout of rows there is one group.
     pub(crate) fn resolved_groups(&self, schema: &SchemaRef) -> Result<Vec<Vec<usize>>, String> {
         match self.layout {
             Layout::Columns => self.groups.resolve(schema),
@@ -166,10 +167,10 @@ impl LoadOptions {
         }
     }
 
-    /// How a new table's rows lie in pages.
+    /// Returns how a new table's rows are stored in pages.
     ///
     /// # Errors
-    /// If they cannot lie so; the text says why and what to do.
+    /// Returns an error if they cannot be stored so; the text says why and what to do.
     pub(crate) fn shape(&self, schema: &SchemaRef) -> Result<Shape, TablesError> {
         let bad = TablesError::Options;
         if schema.fields().is_empty() {
@@ -209,7 +210,7 @@ impl LoadOptions {
     }
 }
 
-/// How pages of a table that is there are made.
+/// Returns how the pages of an existing table are made.
 fn shape_of(opened: &Opened, schema: &SchemaRef) -> Result<Shape, TablesError> {
     let table = &*opened.table;
     if table.schema.fields() != schema.fields() {
@@ -232,7 +233,7 @@ fn shape_of(opened: &Opened, schema: &SchemaRef) -> Result<Shape, TablesError> {
     )?)
 }
 
-/// Whether a table may have one segment more.
+/// Checks that a table may have one more segment.
 fn check_segments(table: &Table, limit: usize) -> Result<(), TablesError> {
     match table.segments.len() < limit {
         true => Ok(()),
@@ -244,7 +245,7 @@ fn check_segments(table: &Table, limit: usize) -> Result<(), TablesError> {
     }
 }
 
-/// How records of a table are laid out: its pages tell.
+/// Returns the layout of a table's records, which its pages contain.
 fn row_schema(opened: &Opened) -> Result<RowSchema, TablesError> {
     let Opened { table, files } = opened;
     let first = files.first().ok_or_else(|| {
@@ -277,19 +278,19 @@ fn row_schema(opened: &Opened) -> Result<RowSchema, TablesError> {
 }
 
 impl Load {
-    /// The columns that rows have.
+    /// Returns the columns that rows must have.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.shape.schema
     }
 
-    /// Rows so far.
+    /// Returns the number of rows so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.builder.as_ref().map_or(0, SegmentBuilder::rows)
     }
 
-    /// Bytes that were written so far.
+    /// Returns the number of bytes that were written so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -298,10 +299,11 @@ impl Load {
     /// Adds rows.
     ///
     /// # Errors
-    /// If rows do not become pages, or as the system says. The load is of no use any more.
+    /// Returns an error if rows cannot be stored in pages, or if the system fails. The load is of no use
+    /// any more.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<(), TablesError> {
         let mut pages = Vec::new();
-        // Whoever goes on after an error meets a load without builder.
+        // After an error the load has no builder, and later calls fail.
         let mut builder = self.builder.take().ok_or_else(over)?;
         builder.push(batch, &mut pages)?;
         self.write(&pages)?;
@@ -309,11 +311,12 @@ impl Load {
         Ok(())
     }
 
-    /// Does all of a commit that takes long or may fail for want of room: afterwards the rows are
-    /// durable, and still no part of the table. No more of them can be added.
+    /// Does the part of a commit that takes long or may fail for want of room: afterwards the rows are
+    /// durable, but not yet part of the table. No more rows can be added.
     ///
     /// # Errors
-    /// As [`Load::push`], and if the table has become one to which this load does not go.
+    /// Returns the errors of [`Load::push`], and an error if the table has changed so that the load does
+    /// not fit it any more.
     pub fn prepare(&mut self) -> Result<(), TablesError> {
         if self.ready.is_some() {
             return Ok(());
@@ -336,15 +339,16 @@ impl Load {
     /// Makes the rows part of the table, durably and all at once.
     ///
     /// # Errors
-    /// As [`Load::prepare`]. The table is as it was, but for [`TablesError::Doubtful`]: then nobody knows
-    /// before the tables are opened again, and it is as it was or has all rows.
+    /// Returns the errors of [`Load::prepare`]. The table is as it was, except for
+    /// [`TablesError::Doubtful`]: then the outcome is unknown before the tables are opened again, and
+    /// the table is as it was or has all rows.
     pub fn commit(mut self) -> Result<Arc<Table>, TablesError> {
         self.prepare()?;
         let segment = self.ready.take().ok_or_else(over)?;
         self.publish(segment)
     }
 
-    /// Writes pages whose numbers follow one another.
+    /// Writes pages of consecutive numbers.
     fn write(&mut self, pages: &[(PageNo, Vec<u8>)]) -> Result<(), TablesError> {
         let stripes = self.files.paths().len();
         for stripe in 0..stripes {
@@ -370,8 +374,8 @@ impl Load {
         Ok(())
     }
 
-    /// Makes what was written durable. If that fails nobody knows what of it is: the load is over then,
-    /// so that no later sync is believed.
+    /// Makes the written pages durable. If that fails it is unknown which of them are: the load is over
+    /// then, so that no later sync is trusted.
     fn sync_pages(&mut self) -> Result<(), TablesError> {
         for (stripe, path) in self.files.paths().iter().enumerate() {
             self.files.file(stripe).sync_data().at("sync", path)?;
@@ -410,7 +414,7 @@ impl Load {
         Ok(table)
     }
 
-    /// The version that this load makes, but for its own segment.
+    /// Returns the version that this load makes, without its own segment.
     fn next(&self, state: &super::State) -> Result<Opened, TablesError> {
         let before = state.tables.get(&self.name).cloned();
         self.check_identity(before.as_ref().map(|before| &*before.table))?;
@@ -447,7 +451,7 @@ impl Load {
         })
     }
 
-    /// Whether the names that somebody has chosen are those of a version that may come next.
+    /// Checks that the names that the client has chosen are those of a version that may come next.
     fn check_identity(&self, before: Option<&Table>) -> Result<(), TablesError> {
         let (Some(identity), Some(before)) = (self.identity, before) else {
             return Ok(());
@@ -467,7 +471,7 @@ impl Load {
         }
     }
 
-    /// A version that has no segments of others.
+    /// Returns a version without earlier segments.
     fn first(
         &self,
         before: Option<Arc<Table>>,
@@ -499,7 +503,7 @@ fn over() -> TablesError {
 }
 
 impl Drop for Load {
-    /// The files of a segment that no table has go. If nobody knows whether one has it, they stay.
+    /// Removes the files of a segment that is in no table. If it is unknown whether it is, they stay.
     fn drop(&mut self) {
         let state = self.inner.state.lock();
         let published = state.segments.contains_key(&self.files.id());
@@ -510,7 +514,7 @@ impl Drop for Load {
 }
 
 impl Inner {
-    /// The files of a new segment: one in each directory.
+    /// Creates the files of a new segment: one in each directory.
     fn create(&self, id: SegmentId, page_size: PageSize) -> Result<SegmentFiles, TablesError> {
         let mut stripes = Vec::new();
         for (stripe, dir) in self.dirs.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What is found in directories when they are opened.
+//! Opens directories, and reads their tables.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -14,7 +14,7 @@ use super::{Inner, Opened, State, Tables};
 use crate::manifest::{self, SegmentHead};
 use crate::table::{SegmentId, Table};
 
-/// How often what was found is looked for again, when another process changes it meanwhile.
+/// How often the files are listed again when another process changes them meanwhile.
 const LOOKS: usize = 5;
 
 pub(super) fn open(
@@ -28,8 +28,8 @@ pub(super) fn open(
         for dir in dirs {
             disk.create_dir_all(dir).at("make the directory", dir)?;
             locks.push(disk.lock_dir(dir)?);
-            // What a process has left that died may be there and not be durable yet; whatever is
-            // done now rests on it.
+            // Files of a process that has died may exist and not be durable yet; all later changes
+            // rely on them.
             disk.sync_dir(dir).at("sync", dir)?;
         }
     }
@@ -39,7 +39,7 @@ pub(super) fn open(
         look += 1;
         let found = Found::list(&*disk, dirs)?;
         let state = found.read(&disk, &dirs[0])?;
-        // Who reads beside a writer may have listed files that are gone by now.
+        // A reader beside a writer may have listed files that are removed by now.
         if !write && !state.damaged.is_empty() && look < LOOKS {
             continue;
         }
@@ -59,7 +59,7 @@ pub(super) fn open(
     })
 }
 
-/// Looks whether the directories are of one set. Those that are of none join that of the first one.
+/// Checks that the directories are of one set. Those without a set join that of the first one.
 fn join(disk: &dyn Disk, dirs: &[PathBuf], write: bool) -> Result<(), TablesError> {
     let shown = |dir: &Path| dir.display().to_string();
     let set = match files::read_marker(disk, &dirs[0])? {
@@ -101,14 +101,14 @@ fn join(disk: &dyn Disk, dirs: &[PathBuf], write: bool) -> Result<(), TablesErro
     Ok(())
 }
 
-/// See [`Tables::sets`].
+/// Groups directories; see [`Tables::sets`].
 pub(super) fn sets(disk: &dyn Disk, dirs: &[PathBuf]) -> Result<Vec<Vec<PathBuf>>, TablesError> {
     let mut sets: Vec<(Option<u128>, BTreeMap<u32, PathBuf>)> = Vec::new();
     for dir in dirs {
         let (set, place) = files::read_marker(disk, dir)?.unzip();
         let place = place.unwrap_or(0);
         let mut known = sets.iter_mut();
-        // A directory that is named twice stands for itself.
+        // A directory that is named twice is a set by itself.
         match known.find(|(id, dirs)| set.is_some() && *id == set && !dirs.contains_key(&place)) {
             Some((_, dirs)) => drop(dirs.insert(place, dir.clone())),
             None => sets.push((set, BTreeMap::from([(place, dir.clone())]))),
@@ -120,7 +120,7 @@ pub(super) fn sets(disk: &dyn Disk, dirs: &[PathBuf]) -> Result<Vec<Vec<PathBuf>
     Ok(sets.collect())
 }
 
-/// Files, as they were listed.
+/// The files that were listed.
 struct Found {
     manifests: Vec<String>,
     directories: HashMap<SegmentId, PathBuf>,
@@ -226,7 +226,7 @@ impl Found {
         ))
     }
 
-    /// Removes what no table has.
+    /// Removes files that no table has.
     fn tidy(&self, disk: &dyn Disk, state: &State) -> Result<(), TablesError> {
         let used: HashSet<&Path> = state
             .tables
@@ -269,7 +269,7 @@ impl From<TablesError> for Trouble {
     }
 }
 
-/// A file that is not there is the table's damage, and no fault of the system.
+/// Converts the error of a missing file to damage of the table; it is no failure of the system.
 fn gone<T>(result: io::Result<T>, what: &'static str, path: &Path) -> Result<T, Trouble> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -1,4 +1,4 @@
-//! Loads that are stopped at every one of their disk operations in every way: each is there as a
+//! Loads that are stopped at every one of their disk operations in every way: each exists as a
 //! whole or not at all.
 
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ fn batch(from: i64, to: i64) -> RecordBatch {
     RecordBatch::try_new(schema(), vec![numbers, texts]).unwrap()
 }
 
-/// What is done, one after the other.
+/// A step of the script.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Load(&'static str, Mode, i64, i64),
@@ -105,7 +105,8 @@ fn run(tables: &Tables, step: Step) -> Result<(), TablesError> {
     Ok(())
 }
 
-/// What was done and what was begun besides, until something fails.
+/// Returns the content after the completed steps, and that after the step that was begun, if one
+/// failed.
 fn play(disk: &FaultDisk) -> (Content, Option<Content>) {
     let mut content = Content::default();
     let Ok(tables) = open(disk) else {
@@ -121,7 +122,7 @@ fn play(disk: &FaultDisk) -> (Content, Option<Content>) {
     (content, None)
 }
 
-/// Reads a page from the disk that fails on purpose, of which the operating system knows nothing.
+/// Reads a page from the disk that simulates faults, which the operating system does not know.
 fn page(table: &Table, files: &SegmentFiles, page: PageNo) -> Page {
     let mut bytes = vec![0; table.page_size.bytes()];
     files.read(page, &mut bytes).unwrap();
@@ -150,7 +151,7 @@ fn content(tables: &Tables) -> Content {
     ["a", "b", "c"].map(|name| read(tables, name))
 }
 
-/// The files are those of the tables, and no more.
+/// Checks that the files are those of the tables, and no others.
 fn assert_tidy(disk: &FaultDisk, tables: &Tables) {
     let listed = dirs().into_iter().flat_map(|dir| {
         let names = disk.list(&dir).unwrap().into_iter();
@@ -176,7 +177,7 @@ fn case(fault: Fault, crash: Crash) -> Result<(), String> {
         return Err("neither before nor after".to_owned());
     }
     assert_tidy(&disk, &tables);
-    // What was found stays, whatever happens next.
+    // Content that was found once stays.
     drop(tables);
     let disk = disk.crash(Crash::DropAll, 0);
     let tables = open(&disk).map_err(|error| error.to_string())?;
@@ -218,7 +219,7 @@ fn loads_are_there_as_a_whole_or_not_at_all() {
     );
 }
 
-/// Whoever has a version reads it to its end, and its files go afterwards.
+/// A reader of a version reads it to its end, and its files are removed afterwards.
 #[test]
 fn readers_keep_their_version() {
     let disk = FaultDisk::new();
@@ -256,7 +257,7 @@ fn a_load_that_is_dropped_leaves_nothing() {
         tables.table("a"),
         Err(TablesError::Unknown { .. })
     ));
-    // One process at a time; but others may read.
+    // Only one process at a time may write; others may read.
     let second = open(&disk).err().expect("the directory is open");
     assert!(matches!(second, TablesError::Lock(_)));
     let text = second.to_string();
@@ -271,7 +272,7 @@ fn a_load_that_is_dropped_leaves_nothing() {
     assert!(matches!(error, TablesError::BadName(_)));
 }
 
-/// A byte that was flipped anywhere in a file is found.
+/// A flipped byte is found in every place of a file.
 #[test]
 fn damage_is_found() {
     let disk = FaultDisk::new();
@@ -308,7 +309,7 @@ fn assert_flip_is_found(disk: &FaultDisk, path: &Path, rng: &mut fastrand::Rng) 
     if let Some((name, what)) = tables.damaged().pop() {
         assert_eq!(name, "a");
         assert!(tables.table("a").unwrap_err().to_string().contains(&what));
-        // What is damaged keeps its files until it is removed.
+        // A damaged table keeps its files until it is removed.
         tables.remove("a").unwrap();
         drop(tables);
         assert_tidy(disk, &open(disk).unwrap());

@@ -1,4 +1,4 @@
-//! `docs/pages-format.md` says what the modules say that own the formats.
+//! `docs/pages-format.md` contains the tables of the modules that define the formats.
 
 use testkit::files::tables_are_in;
 

@@ -1,4 +1,4 @@
-//! Tables as they travel.
+//! Tables in their encoded form.
 
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
-//! A storage node and its readers, over every way on which messages travel. RDMA is tested where
-//! there is a device: `cargo xtask rdma` runs these tests in a machine that has one. What holds: see
-//! `suite`, `far`, `stock` and `replicas`. What strangers and clumsy readers do to a node: see `strangers`
-//! and `limits`; and what nodes do that take long: `slow`.
+//! A storage node and its readers, over every transport. RDMA is tested where there is a device: `cargo
+//! xtask rdma` runs these tests in a machine that has one. The cases are in `suite`, `far`, `stock` and
+//! `replicas`; strangers and faulty readers in `strangers` and `limits`; nodes that take long in `slow`.
 
 mod far;
 mod limits;
@@ -12,7 +11,7 @@ mod strangers;
 mod suite;
 mod support;
 
-/// Makes a test of each case, for each way.
+/// Makes a test of each case, for each transport.
 macro_rules! conform {
     ($($suite:ident::$case:ident)*) => {
         mod over_tcp {

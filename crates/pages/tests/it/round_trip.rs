@@ -13,7 +13,7 @@ use kumiki_pages::{
     Address, Bounds, Groups, Memory, Page, PageSize, Range, Shape, Source, Table, block, widen,
 };
 
-/// The table's rows are these.
+/// Checks that the table has these rows.
 fn assert_same(memory: &Memory, table: &Arc<Table>, segments: &[Vec<RecordBatch>]) {
     for (segment, batches) in table.segments.iter().zip(segments) {
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
@@ -137,7 +137,7 @@ fn random_tables_come_back_from_records() {
         let mut rng = Rng::with_seed(seed);
         let columns = rng.usize(1..6);
         let schema = crate::support::schema(&mut rng, columns);
-        // Zeros at the end of bytes are lost in records, and there are none in these.
+        // Records drop zeros at the end of bytes; these bytes have none.
         let rows = RowSchema::of(&schema, |_| Some(150)).unwrap();
         let size = PageSize::ALL[rng.usize(..6)];
         let groups = Groups::Together.resolve(&schema).unwrap();
@@ -172,7 +172,7 @@ fn batches_are_divided_by_their_bytes() {
             at += rows;
             let mut bytes = Vec::new();
             block::encode(&part, &mut bytes).unwrap();
-            // Its header and gaps are no rows.
+            // Its header and gaps contain no rows.
             let beside = 256 * (1 + columns);
             assert!(rows <= 1 || bytes.len() <= most + beside, "seed {seed}");
         }
@@ -204,7 +204,7 @@ fn random_batches_travel() {
     }
 }
 
-/// What pages have, also in the types that make it narrower.
+/// Batches travel, also in the narrower types of pages.
 #[test]
 fn narrow_batches_travel() {
     let texts: Vec<String> = (0..500).map(|n| format!("text {}", n % 300)).collect();
@@ -288,7 +288,7 @@ fn what_does_not_fit_is_told() {
     assert!(error.to_string().contains("\"a\"") && error.to_string().contains("Utf8"));
 }
 
-/// Whatever is done to a page's bytes, also with the checksum set right: an error, or arrays.
+/// A page with changed bytes, also with a corrected checksum, gives an error, or arrays.
 #[test]
 fn hostile_pages_are_refused_or_read() {
     let mut rng = Rng::with_seed(7);
@@ -312,7 +312,7 @@ fn hostile_pages_are_refused_or_read() {
         for _ in 0..400 {
             let mut wrong = bytes.to_vec();
             for _ in 0..rng.usize(1..4) {
-                // Headers and entries above all.
+                // Headers and entries are changed most often.
                 let most = if rng.bool() {
                     wrong.len()
                 } else {

@@ -1,6 +1,6 @@
-//! What holds of every [`Source`], whatever pages come from and on which way: those that were asked
-//! for come, in that order, as they were written; after an error nothing comes; and whoever
-//! leaves, or keeps what he has got, hinders nobody.
+//! The guarantees of every [`Source`], for all pages and transports: the requested pages come, in order,
+//! as they were written; after an error nothing comes; and a caller that leaves, or keeps pages, blocks
+//! no other.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 const ROWS: i64 = 12_000;
 const UNIT: usize = 4096;
-/// Pages that all readers together may have, where memory is to run short.
+/// Pages that all readers together may have, where memory shall run short.
 const SLOTS: usize = 24;
 
 fn schema() -> SchemaRef {
@@ -41,7 +41,7 @@ fn batch(from: i64) -> RecordBatch {
     RecordBatch::try_new(schema(), columns).unwrap()
 }
 
-/// A source, and what it is to give.
+/// A source, and its expected pages.
 struct Case {
     name: String,
     source: Arc<dyn Source>,
@@ -49,7 +49,7 @@ struct Case {
     all: Vec<(Address, Bytes)>,
 }
 
-/// Pages of a list, each by its place among all.
+/// Pages of a list, as places among all pages.
 type List = Vec<usize>;
 
 impl Case {
@@ -67,7 +67,7 @@ impl Case {
         assert!(page.bytes() == bytes, "{}: {address} differs", self.name);
     }
 
-    /// Reads all of a list, and keeps what comes until the end.
+    /// Reads all pages of a list, and keeps them until the end.
     fn assert_comes(&self, list: &[usize]) {
         let pages = self.read(list).collect::<Result<Vec<_>, _>>();
         let pages = pages.unwrap_or_else(|error| panic!("{}: {error}", self.name));
@@ -77,7 +77,7 @@ impl Case {
         }
     }
 
-    /// Some pages, some of them again and again.
+    /// Returns some pages, some of them repeatedly.
     fn list(&self, rng: &mut fastrand::Rng) -> List {
         let near = [self.all.len(), 20][rng.usize(..2)];
         let count = [1, 5, 60, 300][rng.usize(..4)];
@@ -103,7 +103,7 @@ impl Case {
             for (page, &place) in some.iter().zip(&list) {
                 self.assert_page(page, place);
             }
-            // Some go at once, some stay for a while.
+            // Some streams are dropped at once, some stay for a while.
             if taken % 7 == 0 {
                 left.push((pages, some));
             }
@@ -115,7 +115,7 @@ impl Case {
     }
 
     fn pages_that_are_kept_stay_as_they_are(&self) {
-        // Several times all there is, and far more than there is memory to read into.
+        // The list has all pages several times, and far more than the memory into which they are read.
         let list: List = (0..self.all.len()).cycle().take(400).collect();
         let kept: Vec<_> = self.read(&list).map(Result::unwrap).collect();
         let again: Vec<_> = self.read(&list).map(Result::unwrap).collect();
@@ -200,7 +200,7 @@ impl Case {
     }
 }
 
-/// Addresses of all pages of a table.
+/// Returns the addresses of all pages of a table.
 fn addresses(table: &Table) -> impl Iterator<Item = Address> {
     table.segments.iter().flat_map(|segment| {
         (0..segment.pages).map(|page| Address {
@@ -257,7 +257,8 @@ impl Disk {
         }
     }
 
-    /// Little memory and little ahead; and as much as is usual, with a cache and without.
+    /// Checks with little memory and little read ahead, and with the usual options, with a cache and
+    /// without.
     fn local(&self, way: Option<Way>, page_cache: PageCache) {
         let usual = LocalOptions {
             way,
@@ -356,7 +357,7 @@ fn pages_of_the_disk_by_new_threads() {
 }
 
 #[test]
-fn pages_of_the_disk_by_whoever_takes_them() {
+fn pages_of_the_disk_on_the_thread_that_takes_them() {
     Disk::on_disk().local(Some(Way::Here), PageCache::Past);
 }
 
@@ -384,7 +385,7 @@ fn pages_of_a_node_over_shared_memory() {
     Disk::on_disk().far(Transport::Shm);
 }
 
-/// A page is not copied, and its memory is free again with the last that has it.
+/// A page is not copied, and its memory is free again when its last user drops it.
 #[test]
 fn local_pages_lie_where_they_were_read() {
     let disk = Disk::on_disk();
@@ -411,8 +412,8 @@ fn local_pages_lie_where_they_were_read() {
     assert!((start(&kept[0])..start(&kept[0]) + UNIT).contains(&at));
 }
 
-/// Who only reads tables has their files, too: another process that replaces one takes nothing from him,
-/// however late he comes to a segment.
+/// A process that only reads tables holds their files, too: if another process replaces one, the reader
+/// loses nothing, however late it comes to a segment.
 #[test]
 fn what_another_process_replaces_is_read_to_its_end() {
     for page_cache in [PageCache::Past, PageCache::Through] {
@@ -446,7 +447,7 @@ fn what_another_process_replaces_is_read_to_its_end() {
     }
 }
 
-/// What was removed is read to its end by whoever has it, and then is gone: nobody keeps it open.
+/// A removed table is read to its end by its reader, and then is gone: nothing keeps it open.
 #[test]
 fn files_go_with_their_last_reader() {
     let disk = Disk::on_disk();

@@ -10,7 +10,7 @@ use arrow_array::{
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use fastrand::Rng;
 
-/// Types that columns of pages may have.
+/// Returns the types that columns of pages may have.
 pub(crate) fn types() -> Vec<DataType> {
     vec![
         DataType::Boolean,
@@ -54,7 +54,7 @@ pub(crate) fn batch(rng: &mut Rng, schema: &SchemaRef, rows: usize) -> RecordBat
     RecordBatch::try_new_with_options(schema.clone(), columns, &options).unwrap()
 }
 
-/// Small values mostly, and sometimes the greatest and least.
+/// Returns mostly small values, and sometimes the greatest and least.
 fn int(rng: &mut Rng, spread: u32) -> i128 {
     match rng.u8(..64) {
         0 => i128::MAX,
@@ -63,7 +63,7 @@ fn int(rng: &mut Rng, spread: u32) -> i128 {
     }
 }
 
-/// A column of values that are alike or not, with nulls or not.
+/// Returns a column of values that are equal or not, with nulls or not.
 pub(crate) fn column(rng: &mut Rng, field: &Field, rows: usize) -> ArrayRef {
     let nulls = match rng.u8(..4) {
         _ if !field.is_nullable() => 0.0,

@@ -1,4 +1,4 @@
-//! What is kept until a task's end, and for how long.
+//! Batches that are kept until a task's end, and for how long.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +9,7 @@ use operators::{Batches, Expr, Fragment};
 use super::*;
 use crate::test_support::table;
 
-/// A place whose tasks yield this, whatever they are.
+/// A place in which all tasks yield these batches.
 struct Fake {
     yields: Vec<Result<RecordBatch, TaskError>>,
     asked: AtomicUsize,
@@ -27,13 +27,13 @@ fn fake(yields: Vec<Result<RecordBatch, TaskError>>) -> Arc<Fake> {
     Arc::new(Fake { yields, asked })
 }
 
-/// A thousand numbers from this one on.
+/// Returns a thousand numbers from this one on.
 fn batch(from: i64) -> RecordBatch {
     let numbers = Int64Array::from_iter_values(from..from + 1000);
     RecordBatch::try_from_iter([("n", Arc::new(numbers) as _)]).unwrap()
 }
 
-/// Runs a task that is short by its kind, in these places, and keeps so many bytes at most.
+/// Runs a task that is short by its kind, in these places, and keeps at most so many bytes.
 fn run(places: &[&Arc<Fake>], kept_bytes: usize) -> Vec<Result<RecordBatch, String>> {
     let candidates = places.iter().map(|place| Candidate {
         name: "a place".to_owned(),
@@ -80,18 +80,18 @@ fn what_is_longer_than_it_may_be_is_handed_over_and_does_not_begin_anew() {
     let whole = [Ok(batch(0)), Ok(batch(1000)), Ok(batch(2000))];
     assert_eq!(run(&[&first, &second], KEPT_BYTES), whole);
     assert_eq!(second.asked.swap(0, Ordering::Relaxed), 1);
-    // Two batches are more than that.
+    // Two batches exceed this limit.
     let found = run(&[&first, &second], 12_000);
     assert_eq!(found[..3], whole);
     let error = found[3].as_ref().unwrap_err();
     assert!(error.contains("in the middle of the query"), "{error}");
     assert_eq!((found.len(), second.asked.load(Ordering::Relaxed)), (4, 0));
-    // What comes to its end comes whole and in its order.
+    // A task that completes yields all batches in order.
     assert_eq!(run(&[&second, &first], 12_000), whole);
 }
 
 #[test]
-fn results_that_nobody_took_are_not_asked_of_another_node() {
+fn untaken_results_are_not_requested_from_another_node() {
     let untaken = || Err(TaskError::Untaken("nobody took the results".to_owned()));
     let (first, second) = (fake(vec![untaken()]), fake(vec![Ok(batch(0))]));
     let found = run(&[&first, &second], KEPT_BYTES);

@@ -37,7 +37,7 @@ pub(crate) fn canonical(expr: Expr) -> Expr {
     }
 }
 
-/// Returns whether an expression is a canonical form already.
+/// Returns `true` if an expression is in canonical form already.
 pub(super) fn is_canonical(expr: &Expr) -> bool {
     match expr {
         Expr::ScalarFunction(function) => function.func.name() == CANONICAL,

@@ -15,11 +15,11 @@ use datafusion::logical_expr::{
 };
 
 const NAME: &str = "divide_decimals";
-/// The significant digits that a quotient has at least.
+/// The least number of significant digits of a quotient.
 const SIGNIFICANT: i16 = 16;
-/// PostgreSQL keeps four decimal digits in one.
+/// The decimal digits in one of PostgreSQL's digits.
 const GROUP: i16 = 4;
-/// The digits behind the point that a quotient has at most, unless an operand has more.
+/// The most digits after the point of a quotient, unless an operand has more.
 const MOST_BEHIND: i16 = 30;
 
 static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
@@ -89,8 +89,8 @@ fn digits(data_type: &DataType) -> Option<(i16, i16)> {
     }
 }
 
-/// Returns a type that holds the quotients of decimals with these precisions and scales: as many digits behind
-/// the point as PostgreSQL gives the smallest of them, as far as they have room.
+/// Returns a type that holds the quotients of decimals with these precisions and scales: with as many digits
+/// after the point as PostgreSQL gives the smallest of them, as far as there is room.
 fn quotient_type((p1, s1): (i16, i16), (p2, s2): (i16, i16)) -> DataType {
     let most = i16::from(DECIMAL256_MAX_PRECISION);
     let whole = (p1 - s1 + s2).max(1);
@@ -172,8 +172,8 @@ fn quotients(left: &ArrayRef, right: &ArrayRef, result: &DataType) -> Result<Arr
     })
 }
 
-/// Returns a quotient, unscaled, that has so many digits behind the point; `None` if 256 bits are too few. It
-/// is rounded to as many digits as PostgreSQL's has.
+/// Returns a quotient, unscaled, with so many digits after the point; `None` if 256 bits are too few. It is
+/// rounded to as many digits as PostgreSQL's has.
 fn quotient((left, s1): (i256, i16), (right, s2): (i256, i16), scale: i16) -> Option<i256> {
     if left == i256::ZERO {
         return Some(i256::ZERO);
@@ -194,7 +194,7 @@ fn quotient((left, s1): (i256, i16), (right, s2): (i256, i16), scale: i16) -> Op
     whole.checked_mul(power(scale - rounded)?)
 }
 
-/// Returns how many digits PostgreSQL gives a quotient behind the point (`select_div_scale` in its
+/// Returns how many digits after the point PostgreSQL gives a quotient (`select_div_scale` in its
 /// `numeric.c`).
 fn selected_scale((left, s1): (i256, i16), (right, s2): (i256, i16)) -> i16 {
     let ((weight1, first1), (weight2, first2)) = (leading(left, s1), leading(right, s2));
@@ -270,7 +270,7 @@ mod tests {
         check((-2, 0), (30, 1), 20, "-66666666666666666667");
         check((100, 2), (7, 0), 20, "14285714285714285714");
         check((1, 4), (30_000, 0), 28, "33333333333333333333");
-        // A digit more than PostgreSQL has is zero.
+        // A digit beyond PostgreSQL's is zero.
         check((2, 0), (30, 1), 21, "666666666666666666670");
         // Halves are rounded away from zero.
         check((5, 0), (100, 1), 0, "1");

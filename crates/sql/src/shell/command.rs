@@ -1,11 +1,11 @@
-//! What begins with a backslash.
+//! The shell's commands, which begin with a backslash.
 
 use std::fmt::Write as _;
 
 use crate::catalogue::{Catalogue, Replica};
 use crate::shell::Format;
 
-/// What there is, for `\?`.
+/// The list of commands, for `\?`.
 pub const HELP: &str = "\
 \\d            the tables
 \\d TABLE      a table's columns, and where it is
@@ -34,10 +34,11 @@ pub enum Command {
     Help,
 }
 
-/// Understands a command.
+/// Parses a command.
 ///
 /// # Errors
-/// If there is none of that name, or it makes no sense; the text says what does.
+/// Returns an error if there is none of that name, or its arguments are invalid; the text says what
+/// is valid.
 pub fn parse(line: &str) -> Result<Command, String> {
     let mut words = line.trim_end_matches(';').split_whitespace();
     let name = words.next().unwrap_or_default();
@@ -56,10 +57,10 @@ pub fn parse(line: &str) -> Result<Command, String> {
     }
 }
 
-/// The tables, one a line.
+/// Returns the list of tables, one on each line.
 ///
 /// # Errors
-/// If nobody can be asked.
+/// Returns an error if no store can be asked.
 pub fn tables(catalogue: &Catalogue) -> Result<String, String> {
     let mut text = String::new();
     for name in catalogue.names().map_err(|error| error.to_string())? {
@@ -80,10 +81,10 @@ pub fn tables(catalogue: &Catalogue) -> Result<String, String> {
     Ok(text)
 }
 
-/// A table's columns, and where it is.
+/// Returns a table's columns, and the stores that have it.
 ///
 /// # Errors
-/// If there is no such table, or it cannot be had; the text says what to do.
+/// Returns an error if there is no such table, or it is not available; the text says what to do.
 pub fn table(catalogue: &Catalogue, name: &str) -> Result<String, String> {
     let found = catalogue.find(name).map_err(|error| error.to_string())?;
     let found = found.ok_or_else(|| format!("there is no table {name}; \\d lists them"))?;

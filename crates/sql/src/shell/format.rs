@@ -14,12 +14,12 @@ use datafusion::arrow::util::pretty::pretty_format_batches_with_options;
 /// How results are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Format {
-    /// Columns below each other, when the last row is known.
+    /// Columns below each other, written after the last row is known.
     #[default]
     Table,
-    /// A header and a line for each row; null is nothing.
+    /// A header and a line for each row; null is an empty value.
     Csv,
-    /// An object for each row, one a line.
+    /// An object for each row, one on each line.
     Json,
 }
 
@@ -53,7 +53,7 @@ impl<W: Write> Writer<W> {
     /// Begins a result with these columns.
     ///
     /// # Errors
-    /// If the header cannot be written.
+    /// Returns an error if the header cannot be written.
     pub fn new(out: W, format: Format, schema: SchemaRef) -> Result<Writer<W>, ArrowError> {
         let kind = match format {
             Format::Table => Kind::Table {
@@ -62,7 +62,7 @@ impl<W: Write> Writer<W> {
             },
             Format::Csv => {
                 let mut writer = csv::WriterBuilder::new().with_header(true).build(out);
-                // So that the header is there even if no row is.
+                // The header is written even if there are no rows.
                 writer.write(&RecordBatch::new_empty(SchemaRef::clone(&schema)))?;
                 Kind::Csv(Box::new(writer))
             }
@@ -78,7 +78,7 @@ impl<W: Write> Writer<W> {
     /// Writes some rows.
     ///
     /// # Errors
-    /// If they cannot be written, or have no form in this format.
+    /// Returns an error if they cannot be written, or have no form in this format.
     pub fn write(&mut self, batch: RecordBatch) -> Result<(), ArrowError> {
         self.rows += batch.num_rows();
         match &mut self.kind {
@@ -89,10 +89,10 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes what is left, and tells how many rows there were.
+    /// Writes the rest, and returns the number of rows.
     ///
     /// # Errors
-    /// As [`Writer::write`].
+    /// Returns the errors of [`Writer::write`].
     pub fn finish(self) -> Result<usize, ArrowError> {
         match self.kind {
             Kind::Table { mut out, kept } if is_plan(&self.schema) => {
@@ -123,13 +123,13 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Whether this is what `EXPLAIN` gives: the name of a plan, and the plan, on many lines.
+/// Returns `true` for the output of `EXPLAIN`: the name of a plan, and the plan, on many lines.
 fn is_plan(schema: &SchemaRef) -> bool {
     let names: Vec<_> = schema.fields().iter().map(|field| field.name()).collect();
     names == ["plan_type", "plan"]
 }
 
-/// Plans as they are: a box around such long lines would be of no use.
+/// Writes plans without a box, which would be of no use around such long lines.
 fn write_plan(out: &mut impl Write, batches: &[RecordBatch]) -> Result<(), ArrowError> {
     for batch in batches {
         let options = FormatOptions::default();

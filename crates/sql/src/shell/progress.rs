@@ -1,4 +1,4 @@
-//! How far a query is: the pages that its scans have read, of those that they have to read at most.
+//! The progress of a query: the pages that its scans have read, and the most that they have to read.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use datafusion::physical_plan::ExecutionPlan;
 use crate::meter::PageFigures;
 use crate::scan::PagesScan;
 
-/// Queries that take no longer than this tell nothing.
+/// The time before a query's progress is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often progress is told.
+/// How often progress is shown on a terminal.
 pub const ON_TERMINAL: Duration = Duration::from_millis(200);
-/// How often it is told where lines stay.
+/// How often progress is shown elsewhere, where lines stay.
 pub const ELSEWHERE: Duration = Duration::from_secs(2);
 
-/// Whether progress is told.
+/// When progress is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Tell {
-    /// On a terminal, in a line that is written over.
+    /// On a terminal, in a line that is overwritten.
     #[default]
     OnTerminal,
-    /// Always; elsewhere than on a terminal line by line.
+    /// Always; line by line if the output is not a terminal.
     Always,
     /// Never.
     Never,
 }
 
-/// Tells a query's progress on standard error.
+/// Shows a query's progress on standard error.
 pub struct Progress {
     plan: Arc<dyn ExecutionPlan>,
     begun: Instant,
@@ -39,7 +39,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of a plan that begins to run now.
+    /// Makes the progress of a plan that begins to run now.
     #[must_use]
     pub fn new(plan: Arc<dyn ExecutionPlan>, tell: Tell) -> Progress {
         let terminal = io::stderr().is_terminal();
@@ -52,7 +52,7 @@ impl Progress {
         }
     }
 
-    /// How often to tell.
+    /// Returns how often to show progress.
     #[must_use]
     pub fn interval(&self) -> Duration {
         if self.terminal {
@@ -62,7 +62,7 @@ impl Progress {
         }
     }
 
-    /// Tells how far the plan is.
+    /// Shows the progress of the plan.
     pub fn tell(&mut self) {
         if !self.allowed || self.begun.elapsed() < PATIENCE {
             return;
@@ -72,7 +72,7 @@ impl Progress {
         let percent = (100 * read.min(of)).checked_div(of).unwrap_or(100);
         let line = format!("{seconds:.1} s: {read} of {of} pages read ({percent} %)");
         let mut err = io::stderr().lock();
-        // Whether anybody sees it matters to nobody here.
+        // It does not matter if this fails.
         let _ = if self.terminal {
             write!(err, "\r\x1b[K{line}")
         } else {
@@ -81,7 +81,7 @@ impl Progress {
         self.told = true;
     }
 
-    /// Leaves the terminal as it was.
+    /// Clears the line on the terminal.
     pub fn end(&mut self) {
         if self.told && self.terminal {
             let _ = write!(io::stderr(), "\r\x1b[K");
@@ -90,7 +90,8 @@ impl Progress {
     }
 }
 
-/// What has become of the pages of a plan's scans, as far as they are counted here; `None` if none is.
+/// Returns the counts of the pages of a plan's scans, as far as they are counted here; `None` if no
+/// scan is.
 #[must_use]
 pub fn figures(plan: &Arc<dyn ExecutionPlan>) -> Option<PageFigures> {
     let mut all: Option<PageFigures> = None;
@@ -104,7 +105,7 @@ pub fn figures(plan: &Arc<dyn ExecutionPlan>) -> Option<PageFigures> {
     counted.ok().and(all)
 }
 
-/// The pages that a plan's scans have taken, and those that they have to take at most.
+/// Returns the number of pages that a plan's scans have taken, and the most that they have to take.
 #[must_use]
 pub fn pages(plan: &Arc<dyn ExecutionPlan>) -> (u64, u64) {
     let (mut read, mut of) = (0, 0);

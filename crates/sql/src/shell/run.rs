@@ -21,23 +21,23 @@ use crate::shell::progress::{Progress, Tell, figures};
 use crate::shell::script::{Part, cut};
 use crate::statement::shown_schema;
 
-/// Why a statement, or a script, did not come to its end.
+/// Why a statement, or a script, did not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
-    /// It makes no sense, or could not be computed; the text says why and what to do.
+    /// It is invalid, or could not be computed; the text says why and what to do.
     #[error("{0}")]
     Query(String),
-    /// Somebody pressed Ctrl-C.
+    /// The user pressed Ctrl-C.
     #[error("cancelled")]
     Cancelled,
-    /// Nobody reads the output any more.
+    /// The output was closed.
     #[error("the output was closed")]
     Closed,
 }
 
 impl Failed {
-    /// The exit code of a process that ends for this: 1, 130 after Ctrl-C, and 0 where the reader has
-    /// seen enough.
+    /// Returns the exit code of a process that ends for this reason: 1, 130 after Ctrl-C, and 0 if
+    /// the output was closed.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -48,29 +48,29 @@ impl Failed {
     }
 }
 
-/// How a shell begins.
+/// The settings of a shell.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
     /// How results are written.
     pub format: Format,
-    /// Whether to tell how long statements take.
+    /// `true` if the time of statements is shown.
     pub timing: bool,
-    /// Whether to tell the progress of long queries.
+    /// When the progress of long queries is shown.
     pub progress: Tell,
 }
 
-/// Runs statements, and writes what they give.
+/// Runs statements, and writes their results.
 pub struct Shell<W> {
     session: Session,
     catalogue: Arc<Catalogue>,
-    /// Until the shell ends.
+    /// The runtime, until the shell ends.
     runtime: Option<tokio::runtime::Runtime>,
     settings: Settings,
     out: W,
 }
 
 impl<W> Drop for Shell<W> {
-    /// Waits for no query that was cancelled and computes on.
+    /// Does not wait for a query that was cancelled and still computes.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -78,20 +78,20 @@ impl<W> Drop for Shell<W> {
     }
 }
 
-/// Whether a shell goes on.
+/// What a shell does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// It does.
+    /// It goes on.
     Go,
     /// It was asked to stop.
     Stop,
 }
 
 impl<W: Write> Shell<W> {
-    /// A shell with a session of its own, which writes to `out`.
+    /// Makes a shell with a session of its own, which writes to `out`.
     ///
     /// # Errors
-    /// If there are no threads for it.
+    /// Returns an error if there are no threads for it.
     pub fn new(shared: &Shared, settings: Settings, out: W) -> Result<Shell<W>, Failed> {
         let runtime = runtime(Some(NonZeroUsize::MIN))
             .map_err(|error| Failed::Query(format!("no threads for statements: {error}")))?;
@@ -104,10 +104,10 @@ impl<W: Write> Shell<W> {
         })
     }
 
-    /// Runs all of a text, up to the first error. A last statement needs no semicolon.
+    /// Runs all statements of a text, up to the first error. A last statement needs no semicolon.
     ///
     /// # Errors
-    /// That of the statement that failed.
+    /// Returns the error of the statement that failed.
     pub fn script(&mut self, text: &str) -> Result<Next, Failed> {
         let script = cut(text);
         let rest = script.rest.map(Part::Statement);
@@ -122,7 +122,7 @@ impl<W: Write> Shell<W> {
     /// Runs a part of a script.
     ///
     /// # Errors
-    /// If it fails.
+    /// Returns an error if it fails.
     pub fn part(&mut self, part: &Part) -> Result<Next, Failed> {
         match part {
             Part::Statement(sql) => {
@@ -181,7 +181,7 @@ impl<W: Write> Shell<W> {
     }
 }
 
-/// Runs a statement, and tells what has become of its pages. Dropping the future ends the query.
+/// Runs a statement, and returns the counts of its pages. Dropping the future ends the query.
 async fn statement(
     session: &Session,
     settings: Settings,
@@ -193,7 +193,7 @@ async fn statement(
     let planned = session.plan(sql).await.map_err(failed)?;
     let plan = planned.create_physical_plan().await.map_err(failed)?;
     let schema = shown_schema(&plan.schema());
-    // What sets something has no columns, and no result.
+    // A statement that changes settings has no columns, and no result.
     let mut writer = match schema.fields().is_empty() {
         true => None,
         false => Some(Writer::new(out, settings.format, Arc::clone(&schema)).map_err(written)?),
@@ -215,7 +215,7 @@ async fn statement(
     Ok(figures(&plan))
 }
 
-/// The next batch. Progress is told until it comes, and then gives way to it.
+/// Returns the next batch. Progress is shown until it comes, and then cleared.
 async fn next(
     stream: &mut SendableRecordBatchStream,
     progress: &mut Progress,
@@ -232,7 +232,7 @@ async fn next(
     }
 }
 
-/// What the shell's user is told of an error of DataFusion.
+/// Converts an error of DataFusion to that for the shell's user.
 fn query_failed(error: &DataFusionError) -> Failed {
     let hint = match error.find_root() {
         DataFusionError::Plan(what) if what.contains("not found") => "; \\d lists the tables",
@@ -247,7 +247,7 @@ fn arrow_failed(error: &ArrowError) -> Failed {
         ArrowError::IoError(_, error) if error.kind() == io::ErrorKind::BrokenPipe => {
             Failed::Closed
         }
-        // Arrow keeps the words of what the system said alone.
+        // Arrow keeps only the words of the system's error.
         ArrowError::CsvError(what) if what.contains("Broken pipe") => Failed::Closed,
         other => Failed::Query(format!("the result cannot be written: {other}")),
     }

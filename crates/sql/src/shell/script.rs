@@ -1,6 +1,6 @@
 //! A text cut into statements.
 //!
-//! A statement ends with a semicolon that is in no quotes and no comment. A line that begins with a
+//! A statement ends with a semicolon that is not within quotes or a comment. A line that begins with a
 //! backslash, between statements, is a command of the shell.
 
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, PostgreSqlDialect};
@@ -16,16 +16,16 @@ pub enum Part {
     Command(String),
 }
 
-/// What a text has.
+/// The contents of a text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Script {
     /// Its parts.
     pub parts: Vec<Part>,
-    /// What is behind the last semicolon, if that is more than blanks and comments.
+    /// The text after the last semicolon, if it is more than blanks and comments.
     pub rest: Option<String>,
 }
 
-/// Cuts a text.
+/// Cuts a text into parts.
 #[must_use]
 pub fn cut(text: &str) -> Script {
     let mut parts = Vec::new();
@@ -54,7 +54,7 @@ pub fn cut(text: &str) -> Script {
     }
 }
 
-/// What follows blanks and comments.
+/// Returns the text after blanks and comments.
 fn skip_blank(mut text: &str) -> &str {
     loop {
         text = text.trim_start();
@@ -65,7 +65,7 @@ fn skip_blank(mut text: &str) -> &str {
     }
 }
 
-/// How long the comment is with which a text begins.
+/// Returns the length of the comment with which a text begins.
 fn comment(text: &str) -> Option<usize> {
     if text.starts_with("--") {
         return Some(text.find('\n').unwrap_or(text.len()));
@@ -92,10 +92,10 @@ fn comment(text: &str) -> Option<usize> {
     Some(text.len())
 }
 
-/// Where the semicolon is that ends a statement.
+/// Returns the place of the semicolon that ends a statement.
 fn end_of_statement(text: &str) -> Option<usize> {
     let mut at = 0;
-    // Whether a word ends here.
+    // `true` if a word ends here.
     let mut word = false;
     while let Some(next) = text[at..].chars().next() {
         let rest = &text[at..];
@@ -120,13 +120,13 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$')
 }
 
-/// Whether a quote behind this text begins a string with escapes: `E'…'`.
+/// Returns `true` if a quote after this text begins a string with escapes: `E'…'`.
 fn is_escaped(before: &str) -> bool {
     let mut before = before.chars().rev();
     matches!(before.next(), Some('e' | 'E')) && !before.next().is_some_and(is_word)
 }
 
-/// How long the string with escapes is with which a text begins.
+/// Returns the length of the string with escapes with which a text begins.
 fn escaped(text: &str) -> Option<usize> {
     let mut characters = text.char_indices().skip(1);
     while let Some((at, next)) = characters.next() {
@@ -139,7 +139,8 @@ fn escaped(text: &str) -> Option<usize> {
     None
 }
 
-/// What quotes the string with which a text begins, if it is one in dollars: `$$…$$`, `$name$…$name$`.
+/// Returns the quote of the string with which a text begins, if it is quoted by dollars: `$$…$$`,
+/// `$name$…$name$`.
 fn tag(text: &str) -> Option<&str> {
     let name = &text[1..];
     let end = name.find(|c: char| !c.is_alphanumeric() && c != '_')?;
@@ -147,22 +148,22 @@ fn tag(text: &str) -> Option<&str> {
     (named && name[end..].starts_with('$')).then(|| &text[..end + 2])
 }
 
-/// How many operators a statement has: whatever may be a level of its tree, and so of whatever walks over it.
-/// That are operators on values, those between queries and tables, and brackets.
+/// Returns the number of operators of a statement: all tokens that may become a level of its tree, and so of
+/// the recursion over it. These are operators on values, those between queries and tables, and brackets.
 #[must_use]
 pub fn operators(sql: &str) -> usize {
     let of = |dialect: &dyn Dialect| {
-        // What cannot be cut into tokens is not read, and has no tree.
+        // A text that cannot be cut into tokens is not parsed, and has no tree.
         let tokens = Tokenizer::new(dialect, sql).tokenize();
         tokens.map_or(0, |tokens| levels(&tokens))
     };
-    // Most are read as the first, and some things that are PostgreSQL's own as the second.
+    // Most statements are parsed in the first dialect, and some that are PostgreSQL's own in the second.
     of(&GenericDialect {}).max(of(&PostgreSqlDialect {}))
 }
 
 fn levels(tokens: &[Token]) -> usize {
     let mut count = 0;
-    // Whether tables are listed, in each of the brackets that are open: commas join them.
+    // For each open bracket, `true` if it contains a list of tables, which commas join.
     let mut tables = vec![false];
     for token in tokens {
         let listed = tables.last_mut().expect("the outermost is never closed");

@@ -1,4 +1,4 @@
-//! Lines that somebody types: a statement may take several, and earlier ones come back with the arrow
+//! Interactive input: a statement may take several lines, and earlier ones come back with the arrow
 //! keys, in later shells, too.
 
 use std::io::Write;
@@ -15,10 +15,10 @@ use rustyline::{Config, Editor, Helper};
 use crate::shell::run::{Failed, Next, Shell};
 use crate::shell::script::cut;
 
-/// Statements that are remembered.
+/// The number of statements that are remembered.
 const REMEMBERED: usize = 1_000;
 
-/// Says when a statement is whole.
+/// Decides whether the input is a complete statement.
 struct Whole;
 
 impl Validator for Whole {
@@ -45,7 +45,7 @@ impl Highlighter for Whole {}
 
 impl Helper for Whole {}
 
-/// The command that a line stands for which is no statement: other shells know these words.
+/// Returns the command for a line that other shells understand: `exit`, `quit`, `help`.
 fn command(line: &str) -> Option<&'static str> {
     match line.trim() {
         "exit" | "quit" => Some("\\q"),
@@ -54,11 +54,11 @@ fn command(line: &str) -> Option<&'static str> {
     }
 }
 
-/// Reads statements from the terminal and runs them until somebody leaves. Errors are told and end
-/// nothing. Statements are remembered in a file, if there is one to be had.
+/// Reads statements from the terminal and runs them until the user leaves. Errors are shown and do
+/// not end the shell. Statements are remembered in a file, if `history` names one.
 ///
 /// # Errors
-/// If the terminal cannot be read, or the output is closed.
+/// Returns an error if the terminal cannot be read, or the output is closed.
 pub fn interact<W: Write>(shell: &mut Shell<W>, history: Option<&Path>) -> Result<(), Failed> {
     let broken = |error: ReadlineError| Failed::Query(format!("the terminal: {error}"));
     let config = Config::builder()
@@ -69,7 +69,7 @@ pub fn interact<W: Write>(shell: &mut Shell<W>, history: Option<&Path>) -> Resul
     let mut editor: Editor<Whole, FileHistory> = Editor::with_config(config).map_err(broken)?;
     editor.set_helper(Some(Whole));
     if let Some(history) = history {
-        // The first time there is none.
+        // The first time there is no file.
         let _ = editor.load_history(history);
     }
     let left = statements(shell, &mut editor);

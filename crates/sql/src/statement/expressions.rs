@@ -1,4 +1,4 @@
-//! Expressions that mean something else to DataFusion than to PostgreSQL, as DataFusion writes what is meant.
+//! Expressions that mean something else to DataFusion than to PostgreSQL, rewritten for DataFusion.
 //!
 //! | expression | becomes |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `x AT TIME ZONE z` | `timezone(z, x)`, see [`zones`](crate::zones) |
 //! | `to_char(x, 'format')` | the same with the format's other form, see [`formats`](super::formats) |
 //!
-//! What cannot be written so is refused.
+//! Expressions that cannot be rewritten are refused.
 
 use std::ops::ControlFlow;
 
@@ -30,7 +30,7 @@ const MICROSECONDS: u64 = 6;
 /// Rewrites the expressions of a statement.
 ///
 /// # Errors
-/// Fails when an expression cannot be written so that DataFusion understands what PostgreSQL does.
+/// Returns an error if an expression cannot be written for DataFusion with PostgreSQL's meaning.
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     let rewritten = visit_expressions_mut(statement, |expr| match rewrite_one(expr) {
         Ok(()) => ControlFlow::Continue(()),
@@ -112,7 +112,7 @@ fn in_microseconds(data_type: &mut DataType) {
     }
 }
 
-/// Returns the text that an expression is.
+/// Returns the text of a literal.
 fn text(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Value(value) => match &value.value {
@@ -167,7 +167,7 @@ fn similar(expr: &mut Expr) -> Result<(), DataFusionError> {
         },
         right: Box::new(regular),
     };
-    // It is an operand of what is around it.
+    // It is an operand of the expression around it.
     let whole = std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()));
     *expr = Expr::Nested(Box::new(whole));
     Ok(())
@@ -199,7 +199,7 @@ fn format(function: &mut Function) -> Result<(), DataFusionError> {
             *given = Expr::Value(Value::SingleQuotedString(other).with_empty_span());
             Ok(())
         }
-        // DataFusion's own formats can be read as well, and nothing is read that they do not say.
+        // DataFusion's own formats are accepted for reading as well: they determine exactly what is read.
         Err(_) if reads && text.contains('%') => Ok(()),
         Err(what) => Err(not_impl_datafusion_err!("the format {text:?}: {what}")),
     }

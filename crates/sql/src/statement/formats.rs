@@ -1,8 +1,7 @@
 //! Formats of dates and times: PostgreSQL's templates as DataFusion's, which are those of `strftime`.
 
-/// Templates, those first that begin with others, and what they are in `strftime`; nothing where it has no such
-/// form. Letters count as they are
-/// written where they tell how names are written.
+/// Templates and their forms in `strftime`, longer ones before their prefixes; an empty text if there is no
+/// such form. The case of letters matters where it determines how names are written.
 const TEMPLATES: [(&str, &str, bool); 26] = [
     ("HH24", "%H", false),
     ("HH12", "%I", false),
@@ -32,13 +31,13 @@ const TEMPLATES: [(&str, &str, bool); 26] = [
     ("TZH", "", false),
 ];
 
-/// Names that are filled up with blanks in PostgreSQL, unless `FM` is before them.
+/// Names that PostgreSQL pads with blanks, unless `FM` stands before them.
 const FILLED: [(&str, &str); 2] = [("Month", "%B"), ("Day", "%A")];
 
-/// Returns the format of `strftime` for a template of PostgreSQL, of values to be shown or to be read.
+/// Returns the format of `strftime` for a template of PostgreSQL, for values to be shown or to be read.
 ///
 /// # Errors
-/// Fails when it has a part that has no such form; the text says which.
+/// Returns an error if a part of it has no such form; the text says which.
 pub(super) fn translated(format: &str, shows: bool) -> Result<String, String> {
     let mut translated = String::new();
     let mut rest = format;
@@ -50,7 +49,7 @@ pub(super) fn translated(format: &str, shows: bool) -> Result<String, String> {
             continue;
         }
         for (name, strftime) in FILLED {
-            // Values to be read are not filled up.
+            // Values to be read are not padded.
             let unfilled = rest
                 .strip_prefix("FM")
                 .unwrap_or(if shows { "" } else { rest });

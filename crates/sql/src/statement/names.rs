@@ -1,8 +1,8 @@
-//! Names of columns as PostgreSQL gives them: `count` to `count(*)`, `?column?` to `1 + 1`.
+//! PostgreSQL's names of columns: `count` for `count(*)`, `?column?` for `1 + 1`.
 //!
-//! DataFusion wants the columns of a query to have different names, and PostgreSQL does not. A name that
+//! DataFusion requires that the columns of a query have different names, and PostgreSQL does not. A name that
 //! another column has, or that may mean something else within the query, is followed by [`HIDDEN`] and a
-//! number; results show what is before it.
+//! number; results show only the part before it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, TimezoneInfo, Value,
 };
 
-/// What stands between a column's name and what tells it from others.
+/// The character between a column's name and the number that distinguishes it from others.
 const HIDDEN: char = '\u{1}';
 
 /// Returns the part of a column's name that results show.
@@ -36,7 +36,8 @@ pub(crate) fn shown_schema(schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
-/// Returns a query with a name for each of its columns; `None` if it is no query, or nothing has to be named.
+/// Returns a query with a name for each of its columns; `None` if it is no query, or has names for all of
+/// them.
 pub(crate) fn named(statement: &DfStatement) -> Option<DfStatement> {
     let DfStatement::Statement(of) = statement else {
         return None;
@@ -63,8 +64,8 @@ fn name_query(query: &mut Query) {
     name_body(&mut query.body);
 }
 
-/// Has a query be ordered by the places of its columns, where the order repeats their expressions: DataFusion
-/// does not find these in `SELECT DISTINCT`.
+/// Orders a query by the places of its columns if the order repeats their expressions: DataFusion does not
+/// find these in `SELECT DISTINCT`.
 fn order_by_places(query: &mut Query) {
     let (SetExpr::Select(select), Some(order)) = (query.body.as_ref(), &mut query.order_by) else {
         return;
@@ -76,7 +77,7 @@ fn order_by_places(query: &mut Query) {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
         _ => None,
     });
-    // What a wildcard stands for is not known here, and so is no place behind it.
+    // The columns of a wildcard are not known here, and so no places after it.
     let Some(items) = items.collect::<Option<Vec<&Expr>>>() else {
         return;
     };
@@ -106,7 +107,7 @@ fn name_select(select: &mut Select) {
     for table in &mut select.from {
         name_tables(table);
     }
-    // A name that stands for a column may not take the place of an input's in these.
+    // In these clauses a name of an output column may not hide that of an input column.
     let hides = select.having.is_some() || select.qualify.is_some();
     let has_wildcard = select.projection.iter().any(|item| {
         matches!(
@@ -170,7 +171,7 @@ fn name_tables(tables: &mut TableWithJoins) {
     }
 }
 
-/// Returns a name as SQL means it: in lower case, but for quotes.
+/// Returns a name as SQL understands it: in lower case, unless quoted.
 fn folded(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
@@ -178,7 +179,7 @@ fn folded(ident: &Ident) -> String {
     }
 }
 
-/// Returns the name of a column that an expression is.
+/// Returns the name of a column, if the expression is one.
 fn column(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Identifier(name) => Some(folded(name)),

@@ -2,10 +2,10 @@
 
 use datafusion::common::{Result, plan_datafusion_err};
 
-/// The digits that a decimal has at most.
+/// The most digits of a decimal.
 const MOST_DIGITS: usize = 76;
 
-/// A number as DataFusion reads it.
+/// A number in the form that DataFusion reads.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Written {
     /// It has no exponent.
@@ -16,10 +16,10 @@ pub(super) enum Written {
     Double,
 }
 
-/// Returns a number's other form.
+/// Returns a number without an exponent.
 ///
 /// # Errors
-/// Fails when it is greater than all doubles, or smaller.
+/// Returns an error if it exceeds the range of doubles.
 pub(super) fn written_out(text: &str) -> Result<Written> {
     let Some((number, exponent)) = text.split_once(['e', 'E']) else {
         return Ok(Written::Same);
@@ -34,7 +34,7 @@ pub(super) fn written_out(text: &str) -> Result<Written> {
         return Ok(Written::Same);
     }
     let behind = fraction.chars().filter(|digit| *digit != '_').count();
-    // How many of the digits stand before the point.
+    // The number of digits before the point.
     let point = i64::try_from(digits.len() - behind).unwrap_or(i64::MAX);
     let point = point.saturating_add(exponent);
     let last = i64::try_from(digits.len()).unwrap_or(i64::MAX);

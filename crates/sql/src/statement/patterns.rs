@@ -2,10 +2,10 @@
 
 use datafusion::common::{Result, plan_err};
 
-/// Returns the regular expression that matches the texts that a pattern matches as a whole.
+/// Returns the regular expression that matches the same texts as a pattern, as a whole.
 ///
 /// # Errors
-/// Fails when the pattern ends with its escape, or within brackets.
+/// Returns an error if the pattern ends with its escape, or within brackets.
 pub(super) fn regular(pattern: &str, escape: Option<char>) -> Result<String> {
     let mut regular = "(?s)^(?:".to_owned();
     let mut within = false;
@@ -23,7 +23,7 @@ pub(super) fn regular(pattern: &str, escape: Option<char>) -> Result<String> {
                 within = false;
                 regular.push(']');
             }
-            // These begin sets of their own in regular expressions alone.
+            // These begin sets of their own only in regular expressions.
             '[' | '&' | '~' | '\\' if within => literal(character, &mut regular),
             other if within => regular.push(other),
             '[' => {

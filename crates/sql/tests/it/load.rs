@@ -19,14 +19,14 @@ use pages::{Depot, LoadOptions, Mode, Table, Tables};
 use crate::support::node::{far, far_options, serve};
 use crate::support::{ask, session};
 
-/// Where files are loaded.
+/// The depot into which files are loaded.
 struct Place {
     dir: tempfile::TempDir,
     nodes: Vec<Node>,
 }
 
 impl Place {
-    /// In a directory, or at so many nodes.
+    /// Makes a directory, or so many nodes.
     fn new(nodes: usize) -> Place {
         let dir = tempfile::tempdir().unwrap();
         let nodes = (0..nodes).map(|node| serve(&dir.path().join(format!("node-{node}"))));
@@ -58,7 +58,7 @@ impl Place {
         }
     }
 
-    /// The table, if there is one.
+    /// Returns the table, if there is one.
     fn table(&self) -> Option<Arc<Table>> {
         self.depot().table("t").unwrap()
     }
@@ -96,7 +96,7 @@ impl Place {
     }
 }
 
-/// Cells as texts.
+/// Returns cells as texts.
 fn texts(rows: &crate::support::Rows) -> Vec<Vec<String>> {
     let text = |cell: &Option<String>| cell.clone().unwrap_or_else(|| "NULL".to_owned());
     rows.iter()
@@ -166,7 +166,7 @@ fn empty_values_are_texts_and_null_by_option() {
         load(Some("(*)"), &texts.replace(" not null", "")).unwrap(),
         [["", "x", "1"], ["NA", "", "2"], ["NULL", "NA", ""]]
     );
-    // None may be where the column says so, and an empty value is no number.
+    // Columns that are not nullable have no nulls, and an empty value is no number.
     for (null, columns) in [("", numbers), ("NA", numbers), ("NA", nullable)] {
         let error = load(Some(null), columns).unwrap_err();
         assert!(error.contains("t.csv"), "{error}");
@@ -218,7 +218,7 @@ fn rows_are_sorted_over_all_files() {
             request.sort_by = Some("n".to_owned());
         });
         assert_eq!(loaded, Ok(5));
-        // One partition yields rows as they lie.
+        // One partition yields rows in their stored order.
         let rows = place.ask("select n from t limit 5");
         assert_eq!(rows.concat(), ["1", "2", "3", "4", "5"]);
         let error = place.load(&[&one], |request| {
@@ -279,7 +279,7 @@ fn a_value_that_does_not_fit_is_an_error_and_no_null() {
         error.contains("column n") && error.contains("70000"),
         "{error}"
     );
-    // What would be another value there does not fit either.
+    // A value that would be changed there does not fit either.
     for (number, shown) in [("1.5::double", "1.5"), ("1.5::decimal(5, 2)", "1.50")] {
         let file = place.dir.path().join("half.parquet");
         parquet(&format!("select {number} as n"), &file);
@@ -315,7 +315,7 @@ fn a_value_that_does_not_fit_is_an_error_and_no_null() {
     assert_eq!(place.ask("select sum(n), count(*) from t"), [["3", "4"]]);
 }
 
-/// A node that is gone in the middle of a load leaves nothing on the other one.
+/// If a node is lost in the middle of a load, the other one has none of its rows.
 #[test]
 fn a_node_that_is_lost_in_the_middle_leaves_no_table() {
     let mut place = Place::new(2);
@@ -344,7 +344,7 @@ fn a_node_that_is_lost_in_the_middle_leaves_no_table() {
     assert!(place.table().is_none());
 }
 
-/// Writes what a query gives.
+/// Writes the result of a query.
 fn parquet(sql: &str, file: &Path) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -374,7 +374,7 @@ fn parquet_files_are_loaded() {
     }
 }
 
-/// A view and a prepared statement keep their plans, and are of the tables as they are when one asks.
+/// A view and a prepared statement keep their plans, but read the newest versions of tables.
 #[test]
 fn plans_that_are_kept_are_of_the_newest_version() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

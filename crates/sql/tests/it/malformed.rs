@@ -1,4 +1,4 @@
-//! Messages that have another form than the protocol gives: the server answers errors, and goes on serving.
+//! Messages that violate the protocol's format: the server answers with errors, and continues to serve.
 
 use std::num::NonZeroUsize;
 use std::sync::Once;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::serve::Served;
 use crate::support::wire::{Client, Message};
 
-/// Panics in the libraries that read messages.
+/// The number of panics in the libraries that read messages.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 fn count_panics() {
@@ -34,13 +34,13 @@ fn server(password: Option<&str>) -> Served {
     })
 }
 
-/// A message with its length.
+/// Returns a message with its length.
 fn framed(kind: &[u8], body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap();
     [kind, &length.to_be_bytes(), body].concat()
 }
 
-/// Sends bytes, and nothing more, and returns what the server answers until it closes the connection.
+/// Sends bytes, ends the stream, and returns the server's answers until it closes the connection.
 fn answers(mut client: Client, bytes: &[u8]) -> Vec<Message> {
     client.send_raw(bytes);
     client.end();
@@ -60,7 +60,7 @@ fn assert_refused(answers: &[Message], sent: &[u8]) {
     assert_eq!(error.field(b'S'), "FATAL", "{sent:?}");
 }
 
-/// Messages of all kinds, as they should be.
+/// Returns valid messages of all kinds.
 fn messages() -> Vec<(u8, Vec<u8>)> {
     let bind = b"\0\0\0\x01\0\x01\0\x01\0\0\0\x01x\0\x01\0\0";
     vec![
@@ -107,7 +107,7 @@ fn malformed_messages_are_answered_by_errors() {
         let client = Client::connect(served.address);
         assert_refused(&answers(client, sent), sent);
     }
-    // What came before is answered.
+    // Earlier messages are answered.
     let sent = [framed(b"Q", b"select 1\0"), framed(b"Q", b"select 2")].concat();
     let answers = answers(Client::connect(served.address), &sent);
     assert_eq!(
@@ -157,7 +157,7 @@ fn malformed_messages_before_the_client_is_known_are_answered_by_errors() {
         let client = Client::open(served.address);
         assert_refused(&answers(client, sent), sent);
     }
-    // What has the right form and makes no sense lets no one in.
+    // Well-formed messages of the wrong kind do not authenticate the client.
     for (kind, body) in [
         (b'p', &b"SCRAM-SHA-256\0\0\0\0\x01n"[..]),
         (b'p', b"SCRAM-SHA-256\0\xff\xff\xff\xff"),
@@ -200,7 +200,7 @@ fn random_messages_end_nothing_but_their_connection() {
             }
             sent.extend(message);
         }
-        // The server answers, or closes the connection; what it says is well-formed.
+        // The server answers, or closes the connection; its messages are well-formed.
         answers(Client::connect(served.address), &sent);
         if random.u8(..8) == 0 {
             let greeting: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(64).collect();

@@ -1,4 +1,4 @@
-//! What takes memory without end is refused, and the server goes on serving.
+//! Statements that need unbounded memory are refused, and the server continues to serve.
 
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ fn values_that_are_too_large_are_refused() {
         "select replace(repeat('x', 100000), 'x', repeat('y', 100000))",
         "select regexp_replace(repeat('x', 100000), 'x', repeat('y', 100000), 'g')",
         "select array_to_string(range(0, 100000), repeat('y', 100000))",
-        // A row takes little, and a batch does not.
+        // A row takes little, and a batch much.
         "select repeat('x', 100000000) from orders",
         "select o_orderkey, range(0, 1000000) from orders",
         "select o_comment || repeat('x', 1000000) from orders order by 1",
@@ -36,7 +36,7 @@ fn values_that_are_too_large_are_refused() {
         let answer = client.ask(sql);
         assert_eq!(answer.error().0, "53200", "{sql}: {}", answer.error().1);
     }
-    // Each doubles the one before.
+    // Each one doubles the one before.
     let mut doubled = "with t0 as (select repeat('x', 1000000) as x)".to_owned();
     for at in 1..20 {
         let _ = write!(doubled, ", t{at} as (select x || x as x from t{})", at - 1);

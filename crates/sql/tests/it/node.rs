@@ -1,5 +1,5 @@
 //! The 22 queries of TPC-H over a storage node give DuckDB's answers: over TCP and through shared
-//! memory, with the operators here and there; and a node that is gone is told.
+//! memory, with the operators here and there; and the loss of a node is reported.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const TABLES: [&str; 8] = [
     "customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier",
 ];
 
-/// A node that has the tables of TPC-H.
+/// Returns a node that has the tables of TPC-H.
 fn node(dir: &Path, size: usize) -> Node {
     let tables = Tables::open(Arc::new(RealDisk), &[dir.to_owned()]).unwrap();
     for name in TABLES {
@@ -37,7 +37,7 @@ fn node(dir: &Path, size: usize) -> Node {
     serve(dir)
 }
 
-/// A session with the node's tables.
+/// Returns a session with the node's tables.
 fn reader(node: &Node, transport: Transport, cache: Option<u64>) -> Session {
     let mut options = far_options(node);
     options.session.transport = transport;
@@ -83,7 +83,7 @@ async fn answers_are_the_same_wherever_operators_run() {
         assert!(placement == "auto" || plan.contains(placement), "{plan}");
         assert!(plan.contains(&node.address().to_string()), "{plan}");
     }
-    // What is not there is told.
+    // A placement that does not exist is reported.
     let session = reader(&node, Transport::Tcp, None);
     ask(&session, "set kumiki.placement = 'local'")
         .await
@@ -96,7 +96,7 @@ async fn answers_are_the_same_wherever_operators_run() {
     assert!(error.is_err(), "the node is gone");
 }
 
-/// Figures of a scan by their names, as `EXPLAIN ANALYZE` writes them.
+/// Returns the metrics of a scan by their names, as `EXPLAIN ANALYZE` writes them.
 async fn figures(session: &Session, sql: &str) -> [u64; 3] {
     let rows = ask(session, &format!("explain analyze {sql}")).await;
     let text = rows.unwrap()[0][1].clone().unwrap();
@@ -132,7 +132,7 @@ async fn the_second_time_all_pages_are_from_the_cache_and_costs_are_measured() {
     let all = pages_of("l_extendedprice") + pages_of("l_discount");
     assert_eq!(figures(&session, sql).await, [all, 0, 0]);
     assert_eq!(figures(&session, sql).await, [0, all, 0]);
-    // What another query has read is there for this one.
+    // Pages that another query has read are in the cache for this one.
     let three = "select sum(l_discount), sum(l_quantity) from lineitem";
     let (known, new) = (pages_of("l_discount"), pages_of("l_quantity"));
     assert_eq!(figures(&session, three).await, [new, known, 0]);
@@ -144,7 +144,7 @@ async fn the_second_time_all_pages_are_from_the_cache_and_costs_are_measured() {
     let most = pages_of("l_partkey") + pages_of("l_orderkey");
     assert!(few[0] >= 2 && few[2] > 0, "{few:?}");
     assert_eq!(few.iter().sum::<u64>(), most);
-    // Now it is known what work here and the link take, and what is in the cache.
+    // Now the costs of work here and of the link are known, and the contents of the cache.
     let warm = plan(ask(&session, &explain).await);
     assert!(
         warm.contains("measured: work here, link; supposed: work there, pages there"),
@@ -154,12 +154,12 @@ async fn the_second_time_all_pages_are_from_the_cache_and_costs_are_measured() {
         warm.contains(&format!("{all} pages in the cache, 0 pages read there")),
         "{warm}"
     );
-    // And after work there the node tells what it takes.
+    // And after work there the node reports its costs.
     ask(&session, "set kumiki.placement = 'remote-remote'")
         .await
         .unwrap();
     ask(&session, sql).await.unwrap();
-    // What a node has said is believed for a while.
+    // A node's report is used for a while.
     tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     let known = plan(ask(&session, &explain).await);
     assert!(

@@ -1,4 +1,4 @@
-//! Numbers are PostgreSQL's wherever a literal meets a column, whether work is pushed to the data or not.
+//! Numbers follow PostgreSQL wherever a literal meets a column, with push-down and without.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ fn texts(rows: &Rows) -> Vec<String> {
     rows.iter().map(row).collect()
 }
 
-/// Checks what a statement gives, with push-down and without.
+/// Checks the result of a statement, with push-down and without.
 async fn check(sessions: &[Session; 2], sql: &str, expected: &[&str]) {
     for (session, how) in sessions.iter().zip(["with", "without"]) {
         let found = ask(session, sql).await;

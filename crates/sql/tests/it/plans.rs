@@ -1,4 +1,4 @@
-//! What moves into scans, seen in plans. That the results are right is for other tests to say.
+//! Plans show which operators move into scans. Other tests check the results.
 
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
@@ -12,7 +12,7 @@ fn sessions(partitions: usize) -> Session {
     session(vec![store as _], partitions, true)
 }
 
-/// The plan's lines about scans, without their placement.
+/// Returns the plan's lines about scans, without their placement.
 fn scans(text: &str) -> Vec<&str> {
     let lines = text.lines().filter(|line| line.contains("PagesScan"));
     lines
@@ -159,7 +159,7 @@ async fn without_push_down_scans_yield_columns() {
         "{text}"
     );
     assert!(text.contains("FilterExec"), "{text}");
-    // The same by a setting, for as long as the session wants it.
+    // The same by a setting, for the rest of the session.
     let other = sessions(2);
     other.plan("set kumiki.push_down = false").await.unwrap();
     assert!(

@@ -1,5 +1,5 @@
 //! Random queries over random tables: pages with push-down, pages without, and DataFusion over memory
-//! give the same.
+//! give the same results.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use pages::{Groups, PageSize};
 
 use crate::support::{MemoryStore, Rows, ask, rows, session};
 
-/// Tables, and queries of each.
+/// The number of tables, and of queries for each.
 const TABLES: u64 = 8;
 const QUERIES: usize = 40;
 
@@ -50,7 +50,7 @@ async fn random_queries_give_the_same_everywhere() {
     }
 }
 
-/// Rows with nulls, in columns of most types.
+/// Returns rows with nulls, in columns of most types.
 fn table(rng: &mut Rng, count: usize) -> Vec<RecordBatch> {
     let few = rng.i32(1..50);
     let sorted = rng.bool();
@@ -134,12 +134,12 @@ async fn of_memory(context: &SessionContext, sql: &str) -> Result<Rows, String> 
     Ok(batches.iter().flat_map(rows).collect())
 }
 
-/// A query, and what must be equal.
+/// A query, and how its results are compared.
 struct Query {
     sql: String,
-    /// Rows are ordered by all that is seen of them.
+    /// `true` if all selected columns order the rows.
     ordered: bool,
-    /// Any so many rows will do.
+    /// `true` if only the number of rows is determined.
     counted: bool,
 }
 
@@ -149,7 +149,8 @@ impl Query {
         let (mut expected, mut given) = match (expected, given) {
             (Ok(expected), Ok(given)) => (expected.clone(), given),
             (Ok(_), Err(error)) => panic!("{about}: {error}"),
-            // Whether a value that nobody sees is computed, and so fails, is open.
+            // It is undefined whether a value that does not reach the result is computed, and so
+            // fails.
             (Err(_), _) => return,
         };
         assert_eq!(given.len(), expected.len(), "{about}");

@@ -25,7 +25,7 @@ struct Dying {
 /// How a site ends.
 #[derive(Clone, Copy)]
 enum End {
-    /// It comes to its end.
+    /// It completes.
     Well,
     /// It is lost after so many batches.
     Lost(usize),
@@ -95,7 +95,7 @@ impl Site for DyingSite {
 
 const ROWS: i64 = 100_000;
 
-/// Stores that have the same table.
+/// Returns stores that have the same table.
 fn stores(ends: &[End]) -> (Vec<Arc<dyn Store>>, Vec<Arc<AtomicUsize>>) {
     let numbers = Int64Array::from_iter_values(0..ROWS);
     let batch = RecordBatch::try_from_iter([("n", Arc::new(numbers) as _)]).unwrap();

@@ -18,7 +18,7 @@ fn shared() -> Shared {
     Shared::new(Catalogue::new(vec![store]), Settings::default()).unwrap()
 }
 
-/// What a script writes, or its error.
+/// Returns the output of a script, or its error.
 fn written(script: &str, format: Format) -> Result<String, String> {
     let mut out = Vec::new();
     let settings = run::Settings {

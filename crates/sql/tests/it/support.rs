@@ -1,4 +1,4 @@
-//! What tests of SQL over pages share.
+//! Helpers for tests of SQL over pages.
 
 // The benchmark compiles this file as well, where its parts are found by their paths.
 #[path = "support/answers.rs"]
@@ -43,7 +43,7 @@ impl MemoryStore {
         }
     }
 
-    /// Makes a table of batches, each a segment of its own if that is asked for.
+    /// Makes a table of batches, each in a segment of its own if that is requested.
     pub(crate) fn add(
         &mut self,
         name: &str,
@@ -60,7 +60,7 @@ impl MemoryStore {
     }
 }
 
-/// A batch in the types that pages have: texts that are no views.
+/// Returns a batch in the types that pages support: texts that are no views.
 pub(crate) fn plain(batch: &RecordBatch) -> RecordBatch {
     let schema = batch.schema();
     let columns = batch.columns().iter().zip(schema.fields());
@@ -76,7 +76,7 @@ pub(crate) fn plain(batch: &RecordBatch) -> RecordBatch {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap()
 }
 
-/// Where a store is, with costs of one node or another.
+/// Returns the place of a store, with the costs of this machine or of a node.
 pub(crate) fn place(is_remote: bool) -> Place {
     let link = Link {
         round_trip_s: 50e-6,
@@ -137,12 +137,12 @@ impl Store for MemoryStore {
     }
 }
 
-/// A session over stores.
+/// Returns a session over stores.
 pub(crate) fn session(stores: Vec<Arc<dyn Store>>, partitions: usize, push_down: bool) -> Session {
     shared(stores, partitions, push_down).session().unwrap()
 }
 
-/// What sessions over stores share.
+/// Returns the shared state of sessions over stores.
 pub(crate) fn shared(stores: Vec<Arc<dyn Store>>, partitions: usize, push_down: bool) -> Shared {
     let settings = Settings {
         partitions: NonZeroUsize::new(partitions).unwrap(),
@@ -153,13 +153,13 @@ pub(crate) fn shared(stores: Vec<Arc<dyn Store>>, partitions: usize, push_down: 
     Shared::new(Catalogue::new(stores), settings).unwrap()
 }
 
-/// A statement's plan.
+/// Returns a statement's plan.
 pub(crate) async fn plan(session: &Session, sql: &str) -> Arc<dyn ExecutionPlan> {
     let planned = session.plan(sql).await.unwrap();
     planned.create_physical_plan().await.unwrap()
 }
 
-/// A plan as text, with its nodes' indentation.
+/// Returns a plan as text, with its nodes' indentation.
 pub(crate) fn shown(plan: &Arc<dyn ExecutionPlan>) -> String {
     displayable(plan.as_ref()).indent(false).to_string()
 }
@@ -167,14 +167,14 @@ pub(crate) fn shown(plan: &Arc<dyn ExecutionPlan>) -> String {
 /// A result as rows of texts; null as `None`.
 pub(crate) type Rows = Vec<Vec<Option<String>>>;
 
-/// What a statement gives.
+/// Returns the result of a statement.
 pub(crate) async fn ask(session: &Session, sql: &str) -> Result<Rows, String> {
     let planned = session.plan(sql).await.map_err(|error| error.to_string())?;
     let batches = planned.collect().await.map_err(|error| error.to_string())?;
     Ok(batches.iter().flat_map(rows).collect())
 }
 
-/// A batch as rows of texts.
+/// Returns a batch as rows of texts.
 pub(crate) fn rows(batch: &RecordBatch) -> Rows {
     let options = FormatOptions::default();
     let columns = batch.columns().iter();

@@ -7,7 +7,7 @@ use pages::{Groups, PageSize};
 
 use crate::support::{answers, ask, session, tpch};
 
-/// Asks all queries in several ways of the same tables.
+/// Runs all queries in several ways over the same tables.
 async fn check(size: usize, groups: Groups, ways: &[(usize, bool)]) {
     let store = tpch::store(0.1, PageSize::new(size).unwrap(), &groups);
     let mut wrong = Vec::new();

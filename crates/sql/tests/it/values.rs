@@ -1,4 +1,4 @@
-//! Times and texts are PostgreSQL's, or refused: never silently something else.
+//! Times and texts follow PostgreSQL, or are refused: they are never silently something else.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use pages::{Groups, PageSize};
 
 use crate::support::{MemoryStore, ask, session};
 
-/// Timestamps beyond those that nanoseconds reach, and one within.
+/// Returns sessions over timestamps beyond the range of nanoseconds, and one within.
 fn sessions() -> [Session; 2] {
     let at = [
         -14_831_768_700_000_000i64,
@@ -23,7 +23,7 @@ fn sessions() -> [Session; 2] {
     [true, false].map(|push_down| session(vec![Arc::clone(&store)], 2, push_down))
 }
 
-/// The only value that a statement gives, with push-down and without.
+/// Returns the only value of a statement's result, with push-down and without.
 async fn one(sessions: &[Session; 2], sql: &str) -> String {
     let mut all = Vec::new();
     for session in sessions {
@@ -143,7 +143,7 @@ async fn times_change_between_zones_as_in_postgresql() {
             "timestamp '2024-01-01 12:00:00' at time zone 'America/New_York'",
             "2024-01-01T17:00:00Z",
         ),
-        // And a point in time a local one.
+        // And a point in time becomes a local time.
         (
             "(timestamp '2024-01-01 12:00:00' at time zone 'UTC') at time zone 'America/New_York'",
             "2024-01-01T07:00:00",

@@ -7,7 +7,7 @@ use kumiki_tpch::TpchTable;
 use pages::row::RowSchema;
 use pages::{Address, Groups, Memory, PageNo, PageSize, Shape, Source};
 
-/// However many threads there are, the rows are the same.
+/// The rows do not depend on the number of threads.
 #[test]
 fn tables_have_their_rows() {
     for table in TpchTable::ALL {

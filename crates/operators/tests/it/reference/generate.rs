@@ -4,7 +4,7 @@ use arrow_schema::DataType;
 use fastrand::Rng;
 use kumiki_operators::{Expr, Operator, Scalar, Value};
 
-/// The types of the columns.
+/// Returns the types of the columns.
 pub(crate) fn columns() -> Vec<DataType> {
     vec![
         DataType::Boolean,
@@ -29,16 +29,16 @@ pub(crate) fn columns() -> Vec<DataType> {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Size {
     Small,
-    /// Small ones and extreme ones.
+    /// Small and extreme values.
     Any,
-    /// All are large: beyond 64 bits, if the type has such.
+    /// All values are large: beyond 64 bits, if the type has such values.
     Large,
-    /// All are as far below zero.
+    /// All values are as far below zero.
     Deep,
 }
 
 impl Size {
-    /// One of them.
+    /// Chooses one of them.
     pub(crate) fn any(random: &mut Rng) -> Size {
         match random.u8(0..8) {
             0 => Size::Large,
@@ -49,14 +49,14 @@ impl Size {
     }
 }
 
-/// A value of a type, or null.
+/// Returns a value of a type, or null.
 pub(crate) fn value(random: &mut Rng, data_type: &DataType, size: Size) -> Value {
     if random.u8(0..8) == 0 {
         return Value::Null;
     }
     match data_type {
         DataType::Boolean => Value::Bool(random.bool()),
-        // Sums of these are exact, in whatever order they are added.
+        // Sums of these are exact in any order.
         DataType::Float32 | DataType::Float64 => match random.u8(0..20) {
             0 if size == Size::Any => Value::Float(f64::NAN),
             1 if size == Size::Any => Value::Float(f64::INFINITY),
@@ -105,7 +105,7 @@ fn pick<T: Clone>(random: &mut Rng, from: &[T]) -> T {
     from[random.usize(0..from.len())].clone()
 }
 
-/// An expression of a type.
+/// Returns an expression of a type.
 pub(crate) fn expr(random: &mut Rng, wanted: &DataType, depth: u32) -> Expr {
     if depth == 0 || random.u8(0..6) == 0 {
         return leaf(random, wanted);
@@ -218,7 +218,7 @@ fn number(random: &mut Rng, wanted: &DataType, depth: u32) -> Expr {
             Expr::Cast(Box::new(expr(random, &from, depth)), wanted.clone())
         }
         (_, DataType::Decimal128(..)) => {
-            // The result has a type of its own, from which it is cast to the one that is wanted.
+            // The result has a type of its own, from which it is cast to the wanted one.
             let (left, right) = (decimal(random, depth), decimal(random, depth));
             let found = Expr::Binary(Box::new(left), pick(random, &operators), Box::new(right));
             match found.data_type(&columns()) {

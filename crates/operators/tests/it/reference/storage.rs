@@ -1,4 +1,4 @@
-//! Rows as chunks, in whatever form pages may hold them.
+//! Rows as chunks, in every form in which pages may hold them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use fastrand::Rng;
 use kumiki_operators::{Chunk, Column, Value};
 use pages::Range;
 
-/// Rows as batches of their own types.
+/// Returns rows as batches of their own types.
 pub(crate) fn plain(random: &mut Rng, rows: &[Vec<Value>], types: &[DataType]) -> Vec<RecordBatch> {
     let batch = |part: &[Vec<Value>]| {
         let array = |(place, data_type): (usize, &DataType)| {
@@ -36,7 +36,7 @@ pub(crate) fn plain(random: &mut Rng, rows: &[Vec<Value>], types: &[DataType]) -
     rows.chunks(1000).map(batch).collect()
 }
 
-/// Rows as chunks: cut anywhere, stored in any form.
+/// Returns rows as chunks: cut anywhere, stored in any form.
 pub(crate) fn chunks(random: &mut Rng, rows: &[Vec<Value>], types: &[DataType]) -> Vec<Chunk> {
     let mut chunks = Vec::new();
     let mut from = 0;
@@ -60,7 +60,7 @@ pub(crate) fn chunks(random: &mut Rng, rows: &[Vec<Value>], types: &[DataType]) 
 
 fn column(random: &mut Rng, values: &[&Value], data_type: &DataType) -> Column {
     let range = range(random, values);
-    // A value before the others, of which the array is a slice.
+    // The array is a slice that begins after another value.
     let mut padded = vec![values[0]];
     padded.extend(values);
     let array = match data_type {
@@ -127,7 +127,7 @@ fn texts(random: &mut Rng, values: &[&Value]) -> ArrayRef {
         0 => Arc::new(texts.collect::<StringArray>()),
         1 => Arc::new(texts.collect::<DictionaryArray<t::UInt16Type>>()),
         _ => {
-            // As many texts as eight bits tell apart.
+            // As many texts as eight bits can number.
             let mut different: Vec<Option<&str>> = texts.clone().collect();
             different.sort_unstable();
             different.dedup();
@@ -178,7 +178,7 @@ fn integers(narrow: bool, random: &mut Rng, values: &[&Value], data_type: &DataT
     narrower.or(own).expect("values of their type")
 }
 
-/// A schema of these types.
+/// Returns a schema of these types.
 pub(crate) fn schema(types: &[DataType]) -> SchemaRef {
     let field =
         |(at, data_type): (usize, &DataType)| Field::new(format!("c{at}"), data_type.clone(), true);
@@ -187,7 +187,7 @@ pub(crate) fn schema(types: &[DataType]) -> SchemaRef {
     ))
 }
 
-/// The rows of a batch.
+/// Returns the rows of a batch.
 pub(crate) fn rows(batch: &RecordBatch) -> Vec<Vec<Value>> {
     (0..batch.num_rows())
         .map(|row| {

@@ -1,4 +1,4 @@
-//! Readers over a way of reading that tells what is done with it.
+//! Readers over a way of reading that reports its calls.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,15 +18,15 @@ use crate::tables::{LoadOptions, Mode};
 const UNIT: usize = 4096;
 /// Pages that a stream reads before they are taken.
 const AHEAD: usize = 64;
-/// So many of them are taken, at most, between two looks at what is read.
+/// The most pages that are taken between two looks at the reads.
 const LOOK: usize = AHEAD / 8;
 
-/// Hands reads on to another way. Who waits gets all that are under way, at once.
+/// Hands reads on to another way. A wait returns all reads that are under way, at once.
 struct Watched {
     reads: Box<dyn Reads<Lent>>,
     submitted: usize,
     begun: Arc<AtomicUsize>,
-    /// One more read seems to be under way, and is never over: it hears which thread lets go of it.
+    /// Simulates one more read that never completes: the channel gets the thread that drops it.
     stuck: Option<Sender<ThreadId>>,
 }
 
@@ -171,7 +171,7 @@ fn others_are_read_while_pages_are_taken_that_have_come_at_once() {
 }
 
 #[test]
-fn nobody_waits_for_reads_of_others_that_are_stuck() {
+fn stuck_reads_hold_up_no_other_thread() {
     let (stuck, ended) = channel();
     let room = Room::new(Some(stuck));
     room.readers.give_back(room.reader, std::iter::empty());

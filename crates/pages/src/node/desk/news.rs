@@ -1,4 +1,4 @@
-//! What tasks, loads and the clerk have said, passed on to those who wait for it.
+//! Passes on the messages of tasks, loads and the clerk to the guests that wait for them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::node::tasks::{News, Outcome};
 use crate::remote::wire::{Kind, Reply};
 
 impl Desk {
-    /// Passes on what was said.
+    /// Passes on all messages.
     pub(super) fn hear_news(&mut self) {
         let mut all = std::mem::take(&mut self.news);
         self.mailbox.take(&mut all);
@@ -23,7 +23,7 @@ impl Desk {
         self.news = all;
     }
 
-    /// Does what is to be done with what nobody waits for any more.
+    /// Cleans up after a message for which no guest waits any more.
     fn put_away(&mut self, news: News) {
         match news {
             News::Begun(load) => self.see_off(load),
@@ -75,7 +75,7 @@ impl Desk {
         }
     }
 
-    /// Gives a guest what was opened for it.
+    /// Gives a guest the version that was opened for it.
     fn open(&mut self, guest: usize, request: u32, opened: Arc<Opened>) {
         let limit = self.options.limits.handles;
         if self.guests[guest].handles.len() >= limit {

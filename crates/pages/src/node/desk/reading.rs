@@ -1,4 +1,4 @@
-//! Reads: which are begun, and what becomes of those that are over.
+//! Begins reads, and passes on those that are complete.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,24 +15,24 @@ use crate::node::landing::{self, Into, Landing};
 use crate::node::shelf::Opened;
 use crate::remote::wire::{INLINE, SLOT_UNIT, Wanted, begin_there};
 
-/// Pages of one reader that are begun before the next one has its turn.
+/// Pages of one reader that are begun before the next reader has its turn.
 const SHARE: usize = 32;
-/// Bytes of buffers of one size, about.
+/// About how many bytes the buffers of one size take.
 const BUFFERS: usize = 16 << 20;
-/// Larger pages are read into a buffer, which is one piece for the device, and copied to a window:
-/// memory that processes share is in pieces of this size, and to a device as many pieces cost more
-/// than the copy does.
+/// The largest page that is read directly into a window. Larger pages are read into a buffer, which
+/// is one piece for the device, and copied to the window: shared memory is in pieces of this size,
+/// and for a device many pieces cost more than the copy.
 const WHOLE: usize = 4 << 10;
-/// Of so many reads, one is timed.
+/// One of so many reads is timed.
 const TIMED: u64 = 64;
 
-/// From which byte of a window on a page is to lie.
+/// Returns the byte of a window from which on a page is to lie.
 #[inline]
 pub(super) fn slot_start(wanted: &Wanted) -> usize {
     wanted.slot as usize * SLOT_UNIT
 }
 
-/// Files that are open, for whoever uses them.
+/// Open files, shared by their users.
 #[derive(Default)]
 pub(super) struct Files(HashMap<usize, (ByExtent, usize)>);
 
@@ -40,7 +40,7 @@ pub(super) struct Files(HashMap<usize, (ByExtent, usize)>);
 pub(crate) type ByExtent = Arc<Vec<Vec<FileId>>>;
 
 impl Files {
-    /// Opens the files of a table, if nobody else has.
+    /// Opens the files of a table, unless they are open.
     pub(super) fn open(
         &mut self,
         opened: &Arc<Opened>,
@@ -58,7 +58,7 @@ impl Files {
         Arc::clone(files)
     }
 
-    /// Closes them, if nobody else uses them.
+    /// Closes the files, unless another handle uses them.
     pub(super) fn close(&mut self, handle: &Handle, reads: &mut dyn Reads<Landing>) {
         let key = key(&handle.opened);
         let Some((files, users)) = self.0.get_mut(&key) else {
@@ -74,12 +74,12 @@ impl Files {
     }
 }
 
-/// Tells what is open apart: where it is, as long as somebody has it.
+/// Returns a key of an open version: its address, which is unique as long as it is in use.
 fn key(opened: &Arc<Opened>) -> usize {
     Arc::as_ptr(opened).addr()
 }
 
-/// Memory for pages that travel from here, by their size.
+/// Memory for pages that are sent from here, by their size.
 #[derive(Default)]
 pub(super) struct Buffers(HashMap<usize, Pool>);
 
@@ -90,7 +90,7 @@ impl Buffers {
             std::collections::hash_map::Entry::Vacant(entry) => {
                 let slots = (BUFFERS / unit).clamp(16, 4096);
                 let pool = entry.insert(Pool::new(slots as u32, unit)?);
-                // If it is not taken, reads cost a little more.
+                // If the registration fails, reads cost a little more.
                 let _ = reads.register(pool.memory());
                 pool
             }
@@ -99,7 +99,7 @@ impl Buffers {
     }
 }
 
-/// What a thread has counted and not told yet.
+/// Counts that a thread has not added to the figures yet.
 #[derive(Default)]
 pub(super) struct Told {
     pages: u64,
@@ -110,15 +110,15 @@ pub(super) struct Told {
     timed: Option<(usize, u64, u32, Instant)>,
 }
 
-/// What came of trying to begin a guest's next page.
+/// The result of an attempt to begin a guest's next page.
 enum Begun {
     Yes,
-    /// There is no memory for it now.
+    /// There is no memory for it at present.
     NoBuffer,
 }
 
 impl Desk {
-    /// Begins what readers wait for, of each in turn, as far as there is room.
+    /// Begins the reads that guests wait for, of each in turn, as far as there is room.
     pub(super) fn begin_reads(&mut self) -> io::Result<()> {
         let mut stuck = 0;
         while self.reads.room() > 0 && stuck < self.waiting.len() {
@@ -137,7 +137,7 @@ impl Desk {
         self.reads.start()
     }
 
-    /// Begins some of a guest's pages; returns whether it cannot go on.
+    /// Begins some of a guest's pages. Returns `true` if it cannot go on.
     fn begin_share(&mut self, guest: usize) -> io::Result<bool> {
         for _ in 0..SHARE {
             if self.reads.room() == 0 {
@@ -215,7 +215,7 @@ impl Desk {
         Ok(Begun::Yes)
     }
 
-    /// Gives a page that is in memory of this side.
+    /// Gives a guest a page that is in memory of this side.
     fn give(&mut self, guest: usize, (window, to, tag): (u16, usize, u32), page: &[u8]) {
         let far = self.guests[guest].windows.get(&window);
         match far.and_then(|far| far.place(to, page.len())) {
@@ -228,7 +228,7 @@ impl Desk {
         }
     }
 
-    /// Notes that a page lies where its reader wants it.
+    /// Notes that a page is in the place that its reader has chosen.
     fn page_is_there(&mut self, guest: usize, tag: u32) {
         let visitor = &mut self.guests[guest];
         if visitor.there.is_empty() {
@@ -238,7 +238,7 @@ impl Desk {
         self.touch(guest);
     }
 
-    /// Tells readers of reads that are over.
+    /// Tells readers of completed reads.
     pub(super) fn finish_reads(&mut self) {
         let mut done = std::mem::take(&mut self.done);
         self.reads.finish(&mut done);
@@ -346,7 +346,7 @@ impl Desk {
         }
     }
 
-    /// Counts a page that cannot be had.
+    /// Counts a page that cannot be read.
     pub(super) fn count_unread(&mut self) {
         self.told.unread += 1;
     }

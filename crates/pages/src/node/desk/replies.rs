@@ -1,4 +1,4 @@
-//! What is said to readers.
+//! Replies to readers.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use crate::node::Figures;
 use crate::node::guest::Overflow;
 use crate::remote::wire::{Kind, Reply};
 
-/// Bytes of a text that says why something failed.
+/// The most bytes of a text that says why a request failed.
 const TEXT: usize = 16 << 10;
 
-/// A message is longer than messages may be: so many bytes.
+/// A message is longer than the limit: its number of bytes.
 struct TooLong(usize);
 
 impl Desk {
-    /// Says something to a guest. What is too long to be said is told to have failed.
+    /// Sends a reply to a guest. If it is too long, the guest is told that its request failed.
     pub(super) fn say(&mut self, guest: usize, reply: &Reply<'_>) {
         let mut message = std::mem::take(&mut self.message);
         message.clear();
@@ -30,7 +30,7 @@ impl Desk {
     }
 
     pub(super) fn fail(&mut self, guest: usize, request: u32, kind: Kind, text: &str) {
-        // It may name what the reader has named.
+        // The text may contain names that the reader has sent.
         let text = &text[..text.floor_char_boundary(TEXT)];
         let failed = Reply::Failed {
             request,
@@ -40,7 +40,7 @@ impl Desk {
         self.say(guest, &failed);
     }
 
-    /// What is left out would be missing where nobody notices.
+    /// Reports a reply that is too long, as its absence would go unnoticed.
     fn cannot_say(&mut self, guest: usize, reply: &Reply<'_>, bytes: usize) {
         let most = self.options.limits.message;
         let too_long = format!("of {bytes} bytes is longer than messages may be ({most})");
@@ -113,13 +113,13 @@ impl Desk {
         Ok(())
     }
 
-    /// Notes that a guest's link is to end, when nobody is in the middle of something with it.
+    /// Notes that a guest's link is to be closed, after the desk is done with the guest.
     fn condemn(&mut self, guest: usize, why: String) {
         self.guests[guest].verdict.get_or_insert(why);
         self.is_condemning = true;
     }
 
-    /// Ends the links of those with whom there is no going on.
+    /// Closes the links of guests that are condemned.
     pub(super) fn carry_out(&mut self) {
         if !std::mem::take(&mut self.is_condemning) {
             return;
@@ -133,7 +133,7 @@ impl Desk {
         }
     }
 
-    /// Says what is to be said: what a link did not take before, and which pages are there.
+    /// Sends the replies: messages that a link did not take before, and the pages that are there.
     pub(super) fn reply(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         for guest in touched.drain(..) {
@@ -158,8 +158,8 @@ impl Desk {
         self.touched = touched;
     }
 
-    /// Tells who waits what is under way, now and then: a long sync is not to be taken for a node that
-    /// is gone.
+    /// Tells guests regularly that their requests are under way: a long sync must not be taken for a
+    /// lost node.
     pub(super) fn tell_progress(&mut self) {
         let now = Instant::now();
         if now < self.next_progress {
@@ -170,7 +170,7 @@ impl Desk {
         let waiting: Vec<usize> = waiting.map(|(guest, _)| guest).collect();
         for guest in waiting {
             let visitor = &self.guests[guest];
-            // Who does not read what there is learns nothing from more of it.
+            // A guest that does not read its messages learns nothing from more of them.
             if visitor.overflow.is_empty() {
                 let all = visitor.tasks.keys().chain(&visitor.requests);
                 let requests: Vec<[u8; 4]> = all.map(|request| request.to_le_bytes()).collect();
@@ -180,7 +180,7 @@ impl Desk {
         }
     }
 
-    /// How long the poll may sleep before who waits is to hear something.
+    /// Returns how long the poll may sleep before waiting guests are to be told of their requests.
     pub(super) fn until_progress(&self) -> Option<Duration> {
         let waits = self.guests.iter().any(|(_, guest)| guest.waits());
         waits.then(|| self.next_progress.saturating_duration_since(Instant::now()))
@@ -188,7 +188,7 @@ impl Desk {
 }
 
 impl Figures {
-    /// Takes note of how long a read has taken: an average in which the last ones count most.
+    /// Adds the time of a read to an average in which the last ones count most.
     pub(super) fn add_read_time(self: &Figures, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let before = self.read_ns.load(Ordering::Relaxed);

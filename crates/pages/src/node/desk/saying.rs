@@ -1,4 +1,4 @@
-//! What readers say.
+//! Messages of readers.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::remote::wire::{INLINE, Kind, Pages, Question, Reply, Say};
 use crate::table::Version;
 
 impl Desk {
-    /// Does what a message says. An error ends the link.
+    /// Executes a message. An error ends the link.
     pub(super) fn listen(&mut self, guest: usize, message: &[u8]) -> Result<(), String> {
         let said = Say::decode(message).map_err(|error: Malformed| error.to_string())?;
         match said {
@@ -75,7 +75,7 @@ impl Desk {
         }
     }
 
-    /// Takes note of a request that is answered later.
+    /// Registers a request that is answered later.
     fn ask(&mut self, guest: usize, request: u32) -> Result<Asker, String> {
         let limit = self.options.limits.requests;
         let visitor = &mut self.guests[guest];
@@ -92,7 +92,7 @@ impl Desk {
         })
     }
 
-    /// Has the clerk do what may take its time.
+    /// Gives the clerk an errand that may take time.
     fn send_clerk(&mut self, guest: usize, request: u32, errand: Errand) -> Result<(), String> {
         let asker = self.ask(guest, request)?;
         self.clerk.give(errand, asker, &self.mailbox);

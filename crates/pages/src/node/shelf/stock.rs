@@ -1,7 +1,7 @@
 //! A node's own tables, and files that it shows.
 //!
-//! A version that somebody has opened is kept for a while after a newer one has taken its place: a
-//! query that began with it finds its pages still, on whatever link it asks for them.
+//! A version that a reader has opened is kept for a while after a newer one has taken its place: a
+//! query that began with it still finds its pages, on every link on which it requests them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::remote::{Listed, Newest};
 use crate::table::Version;
 use crate::tables::{self, Load, Tables, TablesError};
 
-/// How long a version is kept that was not asked for.
+/// How long a version is kept after its last request.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// A version that was opened, and when it was asked for last.
+/// A version that was opened, and the time of its last request.
 type Kept = (Arc<Opened>, Instant);
 
-/// A node's own tables, and files that it shows. A version that somebody has opened is kept for ten
-/// minutes after it was asked for last, also when a newer one has taken its place.
+/// A node's own tables, and files that it shows. A version that a reader has opened is kept for ten
+/// minutes after its last request, even if a newer one has taken its place.
 pub struct Stock {
     tables: Tables,
     shown: ShownFiles,
@@ -33,7 +33,8 @@ pub struct Stock {
 }
 
 impl Stock {
-    /// These tables and files; pages of tables are read past the system's page cache, or through it.
+    /// Makes a stock of these tables and files. Pages of tables are read past the system's page
+    /// cache, or through it.
     #[must_use]
     pub fn new(tables: Tables, shown: ShownFiles, page_cache: PageCache) -> Stock {
         Stock {
@@ -44,14 +45,14 @@ impl Stock {
         }
     }
 
-    /// The tables.
+    /// Returns the tables.
     #[must_use]
     pub fn tables(&self) -> &Tables {
         &self.tables
     }
 
-    /// Lets go of what was kept for long enough: its files' place on the disk becomes free. Whoever
-    /// opens a table does so, too; this is for nodes of which nobody asks anything.
+    /// Drops versions that were kept for long enough, whose disk space becomes free. Opening a table
+    /// does so, too; this is for nodes that get no requests.
     pub fn tidy(&self) {
         forget(&mut self.opened.lock(), Instant::now());
     }
@@ -154,7 +155,7 @@ impl Shelf for Stock {
     }
 }
 
-/// What is told of a change that was not made, or perhaps was.
+/// Returns the outcome of a change that was not made, or perhaps was.
 fn outcome(error: TablesError) -> Outcome {
     match error {
         TablesError::Doubtful(why) => Outcome::Doubtful(why.to_string()),
@@ -191,7 +192,7 @@ mod tests {
     use crate::{LoadOptions, Mode};
 
     #[test]
-    fn versions_that_nobody_asks_for_are_let_go() {
+    fn versions_without_requests_are_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let tables = Tables::open(Arc::new(RealDisk), &[dir.path().to_path_buf()]).unwrap();
         let column: ArrayRef = Arc::new(Int64Array::from(vec![7]));

@@ -1,11 +1,11 @@
-//! What becomes of tasks when the node ends, and of credit.
+//! What happens to tasks when the node ends, and to credit.
 
 use bytes::Bytes;
 use mio::{Poll, Token};
 
 use super::*;
 
-/// No threads: what runs, these tests run.
+/// Makes tasks without threads: these tests run them.
 fn tasks() -> Tasks {
     Tasks {
         queue: Mutex::default(),
@@ -18,7 +18,7 @@ fn tasks() -> Tasks {
     }
 }
 
-/// Has no results.
+/// A worker without results.
 struct Silent;
 
 impl Worker for Silent {
@@ -65,14 +65,14 @@ fn what_was_not_done_is_not_finished() {
 fn a_task_that_begins_while_the_node_ends_is_cancelled() {
     let (tasks, poll) = (tasks(), Poll::new().unwrap());
     let job = job(&poll);
-    // It was found in the queue, and nobody saw it among those that run.
+    // It was in the queue, and not among the tasks that run.
     tasks.end();
     tasks.take_up(&job);
     assert!(job.control.is_cancelled());
 }
 
 #[test]
-fn nobody_has_more_credit_than_the_node_gives() {
+fn credit_is_at_most_that_of_the_node() {
     let control = Control::with_credit(u32::MAX, 3);
     control.add_credit(u32::MAX);
     for left in (0..3).rev() {
@@ -83,9 +83,9 @@ fn nobody_has_more_credit_than_the_node_gives() {
     assert_eq!(*control.credit.lock(), 1);
 }
 
-/// Another node would have it wait as long again.
+/// Another node would wait as long again.
 #[test]
-fn a_task_whose_results_nobody_takes_says_so() {
+fn a_task_whose_results_are_not_taken_reports_it() {
     let (tasks, poll) = (tasks(), Poll::new().unwrap());
     let job = job(&poll);
     assert!(job.control.take(Duration::ZERO), "it has credit for one");
@@ -95,7 +95,7 @@ fn a_task_whose_results_nobody_takes_says_so() {
         panic!("a reader would take {news:?} for a node that is lost");
     };
     assert!(text.contains("120 s"), "{text}");
-    // Credit that comes too late brings nothing back.
+    // Credit that comes too late does not bring the task back.
     job.control.add_credit(1);
     assert!(!job.control.take(Duration::ZERO));
 }

@@ -1,10 +1,10 @@
 //! How fast pages come from a node.
 //!
-//! Only while somebody waits for a page does it tell anything how long pages take: the time in which any
-//! reader waits, divided by the pages that come in it. Two things would spoil that:
+//! The pace of pages shows only while a reader waits for a page: it is the time in which any reader
+//! waits, divided by the pages that come in it. Two things would distort that:
 //!
-//! - A reader's first wait is mostly the way to the node and back, and not counted.
-//! - Readers who are slower than the link never wait. What they take for a page is an upper bound then.
+//! - A reader's first wait is mostly the way to the node and back, and is not counted.
+//! - Readers that are slower than the link never wait. Their time for a page is an upper bound then.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 use crate::mean::Mean;
 use crate::table::PageSize;
 
-/// So many pages must have come before the mean is believed.
+/// The number of pages that must have come before the mean is used.
 const ENOUGH: f64 = 32.0;
-/// Over so many pages means are taken.
+/// The number of pages over which means are taken.
 const WINDOW: f64 = 4096.0;
-/// Pages of a reader from which on what he takes for each is a bound.
+/// The number of a reader's pages from which on its time for each is a bound.
 const READ: u64 = 16;
 
 /// See the [module](self).
@@ -30,9 +30,9 @@ pub(super) struct Pace {
 
 #[derive(Debug, Default)]
 struct Waits {
-    /// Readers that wait now.
+    /// Readers that wait at present.
     readers: u32,
-    /// Since one does.
+    /// The time since when at least one reader waits.
     since: Option<Instant>,
     /// Pages that have come since then.
     came: u64,
@@ -48,27 +48,28 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Seconds for a page of this size: measured, or as those of another size, byte for byte.
+    /// Returns the seconds for a page of this size: measured, or derived from another size, byte for
+    /// byte.
     pub(super) fn page_s(&self, size: PageSize) -> Option<f64> {
         let own = self.pages[place(size)].get();
         own.or_else(|| self.byte_s().map(|byte| byte * size.bytes() as f64))
     }
 
-    /// Seconds for a byte, by the largest pages that have come.
+    /// Returns the seconds for a byte, by the largest pages that have come.
     pub(super) fn byte_s(&self) -> Option<f64> {
         let largest = PageSize::ALL.into_iter().rev();
         let mut known = largest.filter_map(|size| Some((self.pages[place(size)].get()?, size)));
         known.next().map(|(page, size)| page / size.bytes() as f64)
     }
 
-    /// A reader waits from now on.
+    /// Notes that a reader begins to wait.
     fn wait(&self, now: Instant) {
         let mut waits = self.waits.lock();
         waits.readers += 1;
         waits.since.get_or_insert(now);
     }
 
-    /// So many pages of this size have come to somebody.
+    /// Notes that so many pages of this size have come to a reader.
     fn came(&self, count: u64) {
         let mut waits = self.waits.lock();
         if waits.readers > 0 {
@@ -76,7 +77,7 @@ impl Pace {
         }
     }
 
-    /// A reader waits no more.
+    /// Notes that a reader waits no more.
     fn go_on(&self, size: PageSize, now: Instant) {
         let mut waits = self.waits.lock();
         waits.readers -= 1;
@@ -96,7 +97,7 @@ impl Pace {
         self.pages[place(size)].add(each, pages as f64);
     }
 
-    /// A reader that never waited took so long for so many pages.
+    /// Notes that a reader that never waited took `took` for so many pages.
     fn bound(&self, size: PageSize, took: Duration, pages: u64) {
         let each = took.as_secs_f64() / pages as f64;
         let known = self.pages[place(size)].get();
@@ -111,7 +112,7 @@ fn place(size: PageSize) -> usize {
     found.expect("one of all")
 }
 
-/// What one reader tells of it.
+/// One reader's part of the measurement.
 pub(super) struct Reader {
     size: PageSize,
     /// When the first page came, and the last one.
@@ -119,7 +120,7 @@ pub(super) struct Reader {
     last: Option<Instant>,
     /// Pages that came after the first one.
     pages: u64,
-    /// How often it waited after that.
+    /// The number of its waits after that.
     waited: u64,
     waiting: bool,
 }
@@ -136,7 +137,7 @@ impl Reader {
         }
     }
 
-    /// It has nothing to do until a page comes.
+    /// Notes that it waits for a page.
     pub(super) fn wait(&mut self, pace: &Pace, now: Instant) {
         if self.first.is_some() && !self.waiting {
             self.waiting = true;
@@ -145,7 +146,7 @@ impl Reader {
         }
     }
 
-    /// A page has come from the node.
+    /// Notes that a page has come from the node.
     pub(super) fn came(&mut self, pace: &Pace, now: Instant) {
         match self.first {
             None => self.first = Some(now),
@@ -155,14 +156,14 @@ impl Reader {
         pace.came(1);
     }
 
-    /// It has a page to work on.
+    /// Notes that it has a page to work on.
     pub(super) fn go_on(&mut self, pace: &Pace, now: Instant) {
         if std::mem::take(&mut self.waiting) {
             pace.go_on(self.size, now);
         }
     }
 
-    /// It has read all that it wanted, or wants no more.
+    /// Notes that it has read all that it wanted, or wants no more.
     pub(super) fn end(&mut self, pace: &Pace, now: Instant) {
         self.go_on(pace, now);
         if let (Some(first), Some(last), 0) = (self.first, self.last, self.waited) {
@@ -202,7 +203,7 @@ mod tests {
             now += Duration::from_millis(if page == 0 { 1000 } else { 2 });
             reader.came(&pace, now);
             reader.go_on(&pace, now);
-            // What it does with the page is no matter of the node's.
+            // The time that the reader takes for a page does not count.
             now += Duration::from_millis(50);
         }
         reader.end(&pace, now);

@@ -1,4 +1,4 @@
-//! A task that a node runs, as who waits for its results has it.
+//! A task that a node runs, as the caller that waits for its results sees it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const CREDIT: u32 = 4;
 /// A task's results, in the order in which the task has made them. Dropping it cancels the task.
 pub struct TaskStream {
     inner: Arc<Inner>,
-    /// None when it is over.
+    /// The session; `None` when the task is over.
     held: Option<Held>,
     task: u32,
     wanted: Wanted,
@@ -35,7 +35,7 @@ impl TaskStream {
         task: &[u8],
     ) -> Result<TaskStream, SessionError> {
         let task = held.session.run(open, CREDIT, task)?;
-        // It is on its way before anybody waits for it.
+        // The task is sent before the caller waits for it.
         held.session.turn(Duration::ZERO)?;
         let held = Some(held);
         let wanted = Wanted::default();
@@ -72,7 +72,7 @@ impl TaskStream {
                 let text = "nobody waits for a task's results any more".to_owned();
                 return Err(SessionError::Unwanted(text));
             }
-            // A task may take long and say nothing; but its node says that it is at it.
+            // A task may take long and say nothing; but its node reports that it is under way.
             let heard = held.session.heard_of(self.task).unwrap_or(begun);
             if heard.max(begun).elapsed() > patience {
                 let address = held.session.address();

@@ -1,7 +1,7 @@
-//! What a session waits for: answers to its requests, and what its tasks say.
+//! Answers to a session's requests, and events of its tasks.
 //!
-//! What comes for a request that nobody waits for any more is dropped: a task that was cancelled says
-//! so of itself later, and a session lives for many tasks.
+//! Replies to a request that is no longer waited for are dropped: a task that was cancelled still
+//! reports that, and a session lives for many tasks.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use foldhash::HashMap;
 
 use super::{SessionError, TaskEvent};
 
-/// An answer, or why there is none.
+/// An answer, or an error.
 type Answer = Result<Vec<u8>, SessionError>;
 
 /// See the [module](self).
@@ -24,7 +24,7 @@ pub(super) struct Answers {
 #[derive(Debug)]
 struct Asked {
     answer: Option<Answer>,
-    /// When the node was known last to be at it.
+    /// When the node last reported that the request is under way.
     heard: Instant,
 }
 
@@ -32,43 +32,43 @@ struct Asked {
 #[derive(Debug)]
 struct Task {
     events: VecDeque<TaskEvent>,
-    /// As that of a request.
+    /// When the node last reported that the task is under way.
     heard: Instant,
 }
 
 impl Answers {
-    /// An answer will come to this request.
+    /// Registers a request that will be answered.
     pub(super) fn ask(&mut self, request: u32) {
         let (answer, heard) = (None, Instant::now());
         self.asked.insert(request, Asked { answer, heard });
     }
 
-    /// A task begins.
+    /// Registers a task.
     pub(super) fn begin(&mut self, task: u32) {
         let (events, heard) = (VecDeque::new(), Instant::now());
         self.tasks.insert(task, Task { events, heard });
     }
 
-    /// Nobody wants to hear of a task any more.
+    /// Ignores later events of a task.
     pub(super) fn forget(&mut self, task: u32) {
         self.tasks.remove(&task);
     }
 
-    /// An answer has come.
+    /// Stores an answer.
     pub(super) fn answer(&mut self, request: u32, answer: Answer) {
         if let Some(asked) = self.asked.get_mut(&request) {
             asked.answer = Some(answer);
         }
     }
 
-    /// A task has said something.
+    /// Stores an event of a task.
     pub(super) fn tell(&mut self, task: u32, event: TaskEvent) {
         if let Some(task) = self.tasks.get_mut(&task) {
             task.events.push_back(event);
         }
     }
 
-    /// A request, or a task, has failed.
+    /// Stores the failure of a request, or of a task.
     pub(super) fn fail(&mut self, request: u32, error: SessionError) {
         match self.tasks.contains_key(&request) {
             true => self.tell(request, TaskEvent::Failed(error)),
@@ -76,7 +76,7 @@ impl Answers {
         }
     }
 
-    /// The node is still at it.
+    /// Notes that a request or task is still under way.
     pub(super) fn is_at(&mut self, request: u32) {
         let asked = self.asked.get_mut(&request).map(|asked| &mut asked.heard);
         let task = self.tasks.get_mut(&request).map(|task| &mut task.heard);
@@ -85,20 +85,20 @@ impl Answers {
         }
     }
 
-    /// When the node was known last to be at a request, or at a task.
+    /// Returns when a request, or a task, was last known to be under way.
     pub(super) fn heard(&self, request: u32) -> Option<Instant> {
         let asked = self.asked.get(&request).map(|asked| asked.heard);
         asked.or_else(|| self.tasks.get(&request).map(|task| task.heard))
     }
 
-    /// The answer to a request, which is over then.
+    /// Takes the answer to a request, which is over then.
     pub(super) fn take(&mut self, request: u32) -> Option<Answer> {
         let answer = self.asked.get_mut(&request)?.answer.take()?;
         self.asked.remove(&request);
         Some(answer)
     }
 
-    /// What a task has said next; with its last event it is over.
+    /// Takes the next event of a task, which is over after its last one.
     pub(super) fn take_event(&mut self, task: u32) -> Option<TaskEvent> {
         let event = self.tasks.get_mut(&task)?.events.pop_front()?;
         if !matches!(event, TaskEvent::Batch(_)) {
@@ -117,12 +117,12 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_is_dropped() {
+    fn replies_that_are_not_waited_for_are_dropped() {
         let mut answers = Answers::default();
         for task in 0..100 {
             answers.begin(task);
             answers.forget(task);
-            // It was cancelled, and says so.
+            // A task that was cancelled reports that.
             answers.tell(task, TaskEvent::Finished);
             answers.fail(task, busy());
             answers.answer(task, Ok(Vec::new()));

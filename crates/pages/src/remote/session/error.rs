@@ -1,6 +1,6 @@
-//! What can go wrong with a storage node.
+//! Errors of a storage node.
 
-/// What can go wrong with a storage node; the text says with which.
+/// Errors of a storage node; the text names the node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// It cannot be reached, or the link has gone down. Another node that has the pages may be asked.
@@ -9,11 +9,11 @@ pub enum SessionError {
     /// It has too much to do, or is ending. Another node, or the same one later, may do it.
     #[error("{0}")]
     Busy(String),
-    /// It has ended a task whose results nobody took for long. It is as good as before, and so would another
-    /// one wait in vain.
+    /// It has ended a task whose results were not taken for long. The node works as before, and another node
+    /// would wait in vain, too.
     #[error("{0}")]
     Untaken(String),
-    /// It does not do this, or does not have it.
+    /// It does not support the request, or does not have the table.
     #[error("{0}")]
     Refused(String),
     /// It finds a page corrupt, or cannot read it.
@@ -22,17 +22,17 @@ pub enum SessionError {
     /// A value cannot be computed.
     #[error("{0}")]
     Value(String),
-    /// It was asked to make a change, and may have made it or not.
+    /// It was asked to make a change, and it is unknown whether it has made it.
     #[error("{0}; nobody knows whether the change was made: see with 'kumiki pages ls'")]
     Doubtful(String),
-    /// Whoever has asked wants no answer any more.
+    /// The caller no longer wants the answer.
     #[error("{0}")]
     Unwanted(String),
 }
 
 impl SessionError {
-    /// What the error means after a change was asked for: of a node that is lost nobody knows whether it
-    /// had made the change before.
+    /// Converts an error after a change was requested: if the node is lost, it is unknown whether it had
+    /// made the change before.
     pub(super) fn of_change(self) -> SessionError {
         match self {
             SessionError::Lost(why) => SessionError::Doubtful(why),

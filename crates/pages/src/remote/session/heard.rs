@@ -1,4 +1,4 @@
-//! What a node says.
+//! Messages of a node.
 
 use fabric::Event;
 
@@ -52,7 +52,7 @@ impl Session {
                 self.arrived.push_back(Arrived { token, page });
             }
             Reply::Batch { request, bytes } => {
-                // Batches of a task that was cancelled are not worth a copy.
+                // Batches of a task that was cancelled are not copied.
                 if self.answers.heard(request).is_some() {
                     let batch = TaskEvent::Batch(copied(bytes));
                     self.answers.tell(request, batch);
@@ -78,13 +78,13 @@ impl Session {
             Kind::Doubtful => SessionError::Doubtful(text),
         };
         if request == u32::MAX {
-            // It is about the link itself, which ends.
+            // The failure concerns the link itself, which ends.
             return self.lose(&error.to_string());
         }
         self.answers.fail(request, error);
     }
 
-    /// A page lies in its slot.
+    /// Accepts a page that lies in its slot.
     #[inline]
     fn page_is_there(&mut self, tag: u32) {
         let Some(pending) = self.pending.try_remove(tag as usize) else {
@@ -102,7 +102,7 @@ impl Session {
         self.arrived.push_back(Arrived { token, page });
     }
 
-    /// Whether slots are so few that pages had better not stay in them.
+    /// Returns `true` if so few slots are free that pages must be copied out.
     fn is_scarce(&self, unit: usize) -> bool {
         match self.windows.get(&unit) {
             Some(Pages::Window(_, slots)) => {
@@ -113,7 +113,7 @@ impl Session {
         }
     }
 
-    /// A page has come in a message.
+    /// Accepts a page that has come in a message.
     fn page_has_come(&mut self, tag: u32, bytes: &[u8]) {
         let Some(pending) = self.pending.try_remove(tag as usize) else {
             return self.lose("it sends a page that was not asked for");
@@ -133,7 +133,7 @@ impl Session {
                 buffer.as_mut()[..bytes.len()].copy_from_slice(bytes);
                 buffer.into_bytes(bytes.len())
             }
-            // Somebody keeps many of them.
+            // The caller keeps many of them.
             None => copied(bytes),
         };
         let (token, page) = (pending.token, Ok(Landed::Own(page)));

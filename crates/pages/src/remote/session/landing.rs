@@ -1,4 +1,4 @@
-//! Where pages land: in windows of this side's memory, or in memory of their own.
+//! The memory in which pages arrive: windows of this side's memory, or memory of their own.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::remote::wire::Say;
 
 /// How pages of a size come.
 pub(super) enum Pages {
-    /// Into a window of this number.
+    /// Into the window of this number.
     Window(u16, Arc<Slots>),
-    /// In messages; they are put into this memory.
+    /// In messages; they are copied to this memory.
     Messages(Pool),
 }
 
-/// How many pages of a size fit into so many bytes; one at least.
+/// Returns how many pages of a size fit into so many bytes; at least one.
 fn slots(bytes: usize, unit: usize) -> u32 {
     u32::try_from(bytes / unit).unwrap_or(u32::MAX).max(1)
 }
 
-/// A page where it has landed.
+/// A page that has arrived.
 #[derive(Debug)]
 pub enum Landed {
     /// In a window.
@@ -52,7 +52,7 @@ impl From<Landed> for Bytes {
 }
 
 impl Session {
-    /// Makes a window for pages of this size, if there is none and the way of messages has such.
+    /// Makes a window for pages of this size, if there is none and the transport supports windows.
     pub(super) fn prepare(&mut self, unit: usize) -> Result<(), SessionError> {
         if self.windows.contains_key(&unit) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! How a session is made.
+//! The options of a session.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use fabric::shm::Shm;
 use fabric::tcp::Transport;
 use fabric::verbs::Domain;
 
-/// How a session is made.
+/// The options of a session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Where the node is.
+    /// The node's address.
     pub address: SocketAddr,
-    /// What it wants to be known.
+    /// The secret that the node requires.
     pub secret: Secret,
-    /// How messages travel, and whether pages can be put into memory of this side.
+    /// The transport of messages, which decides whether pages can be put into memory of this side.
     pub transport: Transport,
-    /// Where memory is that processes share.
+    /// Where the memory is that processes share.
     pub shm: Shm,
     /// The RDMA device's domain, if there is one.
     pub verbs: Option<Domain>,
@@ -25,14 +25,14 @@ pub struct SessionOptions {
     pub depth: usize,
     /// Bytes of a window, for each size of pages.
     pub window_bytes: usize,
-    /// How long a node may say nothing of what it is asked for: no answer, and not that it is at it,
-    /// which nodes say every few seconds.
+    /// How long a node may be silent about a request: no answer, and no report that it is under way,
+    /// which nodes send every few seconds.
     pub patience: Duration,
 }
 
 impl SessionOptions {
-    /// A session with this node: the best transport that both sides have, 256 pages under way,
-    /// windows of 32 MiB, 30 s.
+    /// Returns options of a session with this node: the best transport that both sides have, 256
+    /// pages under way, windows of 32 MiB, 30 s.
     #[must_use]
     pub fn new(address: SocketAddr, secret: Secret) -> SessionOptions {
         SessionOptions {

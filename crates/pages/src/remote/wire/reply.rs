@@ -1,10 +1,10 @@
-//! What a node says.
+//! Messages of a node.
 
 use base::codec::{Malformed, MalformedKind, Reader};
 
 use super::{numbers, text, words};
 
-/// What a node says.
+/// A message of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reply<'a> {
     Window {
@@ -43,11 +43,11 @@ pub(crate) enum Reply<'a> {
     },
 }
 
-/// What is to be thought of a failure.
+/// The kind of a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// The node does not do this, or does not have it.
+    /// The node does not support the request, or does not have the table.
     Refused = 0,
     /// A page is corrupt, or cannot be read.
     Page = 1,
@@ -55,9 +55,9 @@ pub(crate) enum Kind {
     Value = 2,
     /// The node ends, or has too much to do.
     Busy = 3,
-    /// Nobody took a task's results for long.
+    /// A task's results were not taken for long.
     Untaken = 4,
-    /// Nobody knows whether a change was made that was asked for. All other kinds say that it was not.
+    /// It is unknown whether a requested change was made. All other kinds say that it was not.
     Doubtful = 5,
 }
 
@@ -172,7 +172,7 @@ impl Kind {
     }
 }
 
-/// Begins a message that tells which pages are there, whose tags follow.
+/// Begins a message that lists the pages that are there, whose tags follow.
 pub(crate) fn begin_there(out: &mut Vec<u8>) {
     out.push(4);
 }

@@ -1,4 +1,4 @@
-//! What a reader says.
+//! Messages of a reader.
 
 use base::codec::{Malformed, MalformedKind, Reader};
 
@@ -7,7 +7,7 @@ use super::{text, words};
 /// Bytes of a page's entry in *read*.
 pub(crate) const WANTED: usize = 16;
 
-/// What a reader says.
+/// A message of a reader.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Say<'a> {
     Window {
@@ -75,7 +75,7 @@ pub(crate) enum Question<'a> {
     Remove(&'a str),
 }
 
-/// The pages that are asked for.
+/// Requested pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pages<'a>(pub(super) &'a [[u8; WANTED]]);
 
@@ -85,7 +85,7 @@ impl Pages<'_> {
     }
 }
 
-/// A page that is asked for.
+/// A requested page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Wanted {
     pub(crate) tag: u32,
@@ -270,7 +270,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// Begins a message that asks for pages, whose entries follow.
+/// Begins a message that requests pages, whose entries follow.
 pub(crate) fn begin_read(out: &mut Vec<u8>, handle: u32) {
     words(out, 4, [handle]);
 }

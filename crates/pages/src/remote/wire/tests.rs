@@ -1,8 +1,8 @@
-//! One of each message, and what becomes of them on their way.
+//! Messages of each kind, encoded and decoded.
 
 use super::*;
 
-/// One of each.
+/// Returns one message of each kind.
 pub(crate) fn said() -> Vec<Say<'static>> {
     static WANTED: [[u8; 16]; 2] = [[7; 16], [9; 16]];
     let ask = |question| Say::Ask {
@@ -55,7 +55,7 @@ pub(crate) fn said() -> Vec<Say<'static>> {
     ]
 }
 
-/// One of each.
+/// Returns one reply of each kind.
 pub(crate) fn replies() -> Vec<Reply<'static>> {
     static TAGS: [[u8; 4]; 2] = [[1, 0, 0, 0], [2, 0, 0, 0]];
     let failed = |kind| Reply::Failed {

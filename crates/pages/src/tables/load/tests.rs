@@ -1,4 +1,4 @@
-//! When what is loaded is synced, and which versions come out.
+//! When loads sync, and which versions they make.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use disk::{Fault, FaultDisk, FaultKind, OpKind};
 use super::*;
 
 const DIRS: usize = 2;
-/// Bytes after which it is synced here.
+/// Bytes after which loads sync here.
 const AFTER: u64 = 64 << 10;
 
 fn batch(from: i64) -> RecordBatch {
@@ -37,7 +37,7 @@ fn begin(disk: &FaultDisk) -> Load {
     load
 }
 
-/// Little is left to be synced in the end, however much was written.
+/// Little is left to be synced at the end, however much was written.
 #[test]
 fn what_was_written_is_synced_on_the_way() {
     let disk = FaultDisk::new();
@@ -54,7 +54,7 @@ fn what_was_written_is_synced_on_the_way() {
     assert_eq!(load.commit().unwrap().rows(), 1_000_000);
 }
 
-/// What a failed sync has lost, no later one brings back.
+/// Data that a failed sync has lost is not restored by a later sync.
 #[test]
 fn a_load_whose_sync_failed_is_over() {
     let disk = FaultDisk::new();
@@ -87,13 +87,13 @@ fn a_table_gets_no_more_segments_than_it_may_have() {
     assert!(error.contains("2 segments"), "{error}");
     assert!(error.contains("replace"), "{error}");
     assert_eq!(tables.table("t").unwrap().segments.len(), 2);
-    // All rows at once are a single one.
+    // A load of all rows makes a single segment.
     let mut load = begin_as(&tables, Mode::Replace, None).unwrap();
     load.segment_limit = 1;
     assert_eq!(load.commit().unwrap().segments.len(), 0);
 }
 
-/// Somebody else numbers versions, and may do so in any way.
+/// Clients that choose the numbers of versions may choose any.
 #[test]
 fn numbers_of_versions_have_an_end() {
     let tables = tables(&FaultDisk::new());
@@ -125,8 +125,8 @@ fn numbers_of_versions_have_an_end() {
     assert_eq!(anew.commit().unwrap().version, Version::FIRST);
 }
 
-/// What the table is when a change of the disk has failed in the end of a load, or of removing it, and what
-/// was said: none if it went well.
+/// Returns whether the table has changed after a change of the disk has failed at the end of a load,
+/// or of removing it, and the error, if there was one.
 fn ends(removes: bool, nth: u64) -> (bool, Option<TablesError>) {
     let disk = FaultDisk::new();
     let kept = tables(&disk);

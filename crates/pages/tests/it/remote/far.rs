@@ -1,4 +1,4 @@
-//! A table on a storage node, read by many.
+//! A table on a storage node with many readers.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ struct Library {
 
 struct One {
     opened: Arc<Opened>,
-    /// How often somebody has asked for a version of it.
+    /// The number of requests for a version of it.
     asked: AtomicU64,
 }
 
@@ -151,17 +151,17 @@ impl Library {
         Far::new(options)
     }
 
-    /// The node is away from now on.
+    /// Stops the node.
     fn leave(&mut self) {
         self.node.take().unwrap().stop().unwrap();
     }
 
-    /// The node is there again.
+    /// Starts the node again.
     fn come_back(&mut self, road: &Road) {
         self.node = Some(start(road, self.address, &self.shelf));
     }
 
-    /// Pages that the node has read.
+    /// Returns the number of pages that the node has read.
     fn pages_read(&self) -> u64 {
         let figures = self.node.as_ref().unwrap().figures();
         figures.pages.load(Ordering::Relaxed)
@@ -173,7 +173,7 @@ impl Library {
         testkit::eventually(&what, || self.pages_read() >= count as u64);
     }
 
-    /// Addresses of all pages, in an order that says nothing.
+    /// Returns the addresses of all pages, in random order.
     fn addresses(&self, seed: u64) -> Vec<Address> {
         let mut all: Vec<Address> = Vec::new();
         for segment in &self.table.segments {
@@ -214,7 +214,7 @@ pub(crate) fn a_table_s_pages_come_in_the_order_in_which_they_were_asked_for(roa
             scope.spawn(move || {
                 let asked = library.addresses(seed);
                 library.check(far.read(table, asked.clone()), &asked);
-                // Who takes some and leaves hinders nobody, himself included.
+                // A reader that takes some pages and leaves blocks no reader, itself included.
                 let some: Vec<_> = far.read(table, asked.clone()).take(3).collect();
                 library.check(some.into_iter(), &asked[..3]);
                 library.check(far.read(table, asked[7..].to_vec()), &asked[7..]);
@@ -257,7 +257,7 @@ pub(crate) fn what_a_cache_has_is_not_read_again(road: &Road) {
     assert_eq!(library.pages_read(), asked.len() as u64);
 }
 
-/// Who works on pages of the cache has the node read others meanwhile.
+/// While a reader works on pages of the cache, the node reads others.
 pub(crate) fn the_node_reads_while_pages_of_the_cache_are_taken(road: &Road) {
     let library = Library::new(road);
     let far = library.far(road, Some(Arc::new(Cache::new(64 << 20))));
@@ -267,14 +267,14 @@ pub(crate) fn the_node_reads_while_pages_of_the_cache_are_taken(road: &Road) {
     library.check(far.read(&table, known.to_vec()), known);
     library.until_pages_read(known.len());
     let mut pages = far.read(&table, asked.clone());
-    // Half of what the cache has: none of the others is waited for.
+    // The reader takes half of the pages of the cache, and waits for no others.
     library.check(pages.by_ref().take(10), &known[..10]);
     library.until_pages_read(known.len() + 1);
     library.check(pages, &asked[10..]);
 }
 
-/// What cannot be asked for is told of in its turn: what the cache has comes before, and nothing is asked
-/// for meanwhile, although the node would answer again.
+/// A failed request is reported in its turn: pages of the cache come before it, and nothing is requested
+/// meanwhile, although the node would answer again.
 pub(crate) fn a_node_that_is_away_for_a_moment_is_told_of_in_its_turn(road: &Road) {
     let mut library = Library::new(road);
     let cache = Arc::new(Cache::new(64 << 20));
@@ -284,7 +284,7 @@ pub(crate) fn a_node_that_is_away_for_a_moment_is_told_of_in_its_turn(road: &Roa
     let (known, others) = asked.split_at(30);
     library.check(far.read(&table, known.to_vec()), known);
     drop(far);
-    // One that has no session yet.
+    // A reader that has no session yet.
     let far = library.far(road, Some(cache));
     library.leave();
     let mut pages = far.read(&table, asked.clone());
@@ -333,7 +333,7 @@ pub(crate) fn a_node_that_dies_loses_its_pages(road: &Road) {
     let error = pages.find_map(Result::err).expect("it is gone");
     assert!(matches!(error, PageError::Lost { .. }), "{error}");
     assert!(pages.next().is_none());
-    // And so do those that were not begun.
+    // And so do reads that were not begun.
     let asked = library.addresses(1);
     let error = far.read(&table, asked).next().unwrap();
     assert!(matches!(error, Err(PageError::Lost { .. })));

@@ -1,4 +1,4 @@
-//! What is too much: messages that are too long, replies that nobody reads, credit without end.
+//! Limits: messages that are too long, replies that are not read, credit without end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ fn short() -> Limits {
     }
 }
 
-/// What a task says, to its end.
+/// Returns the events of a task, to its end.
 fn events(session: &mut Session, task: u32) -> Vec<TaskEvent> {
     let mut events = Vec::new();
     loop {
@@ -35,7 +35,7 @@ fn events(session: &mut Session, task: u32) -> Vec<TaskEvent> {
     }
 }
 
-/// Rows that cannot be sent are not left out.
+/// Rows that cannot be sent are not left out silently.
 pub(crate) fn a_batch_that_is_too_long_fails_its_task(road: &Road) {
     let stand = Stand::with(road, short());
     let mut session = stand.session();
@@ -57,12 +57,12 @@ pub(crate) fn a_batch_that_is_too_long_fails_its_task(road: &Road) {
             other => panic!("{bytes} bytes: {other:?}"),
         }
     }
-    // The node is as it was.
+    // The node works as before.
     let task = session.run(&open, 2, b"count 1").unwrap();
     assert_eq!(events(&mut session, task).len(), 2);
 }
 
-/// Has more to tell of its tables than a message holds.
+/// A shelf whose list of tables exceeds a message.
 struct Verbose;
 
 impl Shelf for Verbose {
@@ -109,14 +109,14 @@ fn who_asks_and_never_reads_is_shown_out() {
     let deadline = Instant::now() + PATIENCE;
     let readers = || node.figures().readers.load(Ordering::Relaxed);
     let mut asked = 0_u32;
-    // How busy the node is: 6 bytes, of which it has 70 to say.
+    // The question how busy the node is: 6 bytes, with an answer of 70.
     let message = |request: u32| [&[2][..], &request.to_le_bytes(), &[3]].concat();
     while caller.send(&message(asked), deadline).is_ok() && (asked < 1000 || readers() > 0) {
         asked += 1;
         assert!(asked < 2_000_000, "it answers whoever does not read");
     }
     testkit::eventually("its connection is closed", || readers() == 0);
-    // Others do not notice.
+    // Other readers do not notice.
     let mut other = stand.session();
     let open = other.open_file("file", 4096).unwrap();
     other.read(&open, 0, 3, 0);
@@ -124,7 +124,7 @@ fn who_asks_and_never_reads_is_shown_out() {
     assert_eq!(page.as_ref(), content(3, 4096));
 }
 
-/// Whatever credit a reader claims to give.
+/// The limit holds for any credit that a reader gives.
 pub(crate) fn credit_has_an_end(road: &Road) {
     let limits = Limits {
         credit: 5,

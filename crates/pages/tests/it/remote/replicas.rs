@@ -1,5 +1,5 @@
-//! What every depot keeps, over directories, a storage node and several ones; and what several ones keep
-//! together.
+//! The guarantees of every depot, over directories, a storage node and several nodes; and the guarantees
+//! of several nodes together.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,13 +40,13 @@ fn load(depot: &dyn Depot, mode: Mode, from: i64, to: i64) -> Result<Arc<Table>,
     sink.commit()
 }
 
-/// Rows and version of what there is.
+/// Returns rows and version of the table.
 fn found(depot: &dyn Depot) -> Option<(u64, u64)> {
     let table = depot.table("numbers").unwrap();
     table.map(|table| (table.rows(), table.version.0))
 }
 
-/// What every depot keeps.
+/// Checks the guarantees of every depot.
 fn conforms(depot: &dyn Depot) {
     assert!(depot.list().unwrap().is_empty());
     assert_eq!(found(depot), None);
@@ -56,14 +56,14 @@ fn conforms(depot: &dyn Depot) {
     assert!(load(depot, Mode::Create, 0, 1).is_err(), "there is one");
     load(depot, Mode::Append, 50_000, 60_000).unwrap();
     assert_eq!(found(depot), Some((60_000, 2)));
-    // What is dropped leaves nothing.
+    // A load that is dropped leaves nothing.
     let mut sink = begin(depot, Mode::Replace).unwrap();
     sink.push(&batch(0, 7)).unwrap();
     drop(sink);
     assert_eq!(found(depot), Some((60_000, 2)));
     load(depot, Mode::Replace, 0, 7).unwrap();
     assert_eq!(found(depot), Some((7, 3)));
-    // A load without rows is one, too.
+    // A load may have no rows.
     load(depot, Mode::Replace, 0, 0).unwrap();
     assert_eq!(found(depot), Some((0, 4)));
     let wrong = depot.load("../etc", &schema(), &options(), Mode::Create);
@@ -94,7 +94,7 @@ pub(crate) fn every_depot_keeps_what_depots_keep(road: &Road) {
     conforms(&Replicas::new(vec![one.far(), two.far(), three.far()]));
 }
 
-/// All of a table's pages, as they lie on a node.
+/// Returns all of a table's pages, as they lie on a node.
 fn pages(far: &Far, table: &Arc<Table>) -> Vec<Bytes> {
     let segments = table.segments.iter();
     let all = segments.flat_map(|segment| {
@@ -118,7 +118,7 @@ pub(crate) fn replicas_are_equal_bit_by_bit(road: &Road) {
     assert_eq!(a.encode(), b.encode());
     assert_eq!((a.segments.len(), a.version), (2, Version(2)));
     assert_eq!(pages(&one.far(), &a), pages(&two.far(), &b));
-    // Readers of one of them go on with the other one.
+    // Readers of one node continue with the other one.
     assert_eq!(numbers(&two.far(), &a).unwrap().len(), 150_000);
 }
 
@@ -136,16 +136,16 @@ pub(crate) fn nodes_that_differ_are_made_equal_by_replacing(road: &Road) {
     }
     assert!(error.contains("version 2 of 20 rows"), "{error}");
     let table = load(&both, Mode::Replace, 0, 5).unwrap();
-    // It goes on with the table that was there.
+    // The version continues that of the existing table.
     assert_eq!((table.rows(), table.version.0), (5, 3));
-    // Two tables that have nothing to do with each other become one.
+    // Two unrelated tables become one.
     load(&one.far(), Mode::Replace, 0, 1).unwrap();
     two.far().remove("numbers").unwrap();
     load(&two.far(), Mode::Create, 0, 2).unwrap();
     load(&both, Mode::Replace, 0, 5).unwrap();
     load(&both, Mode::Append, 5, 9).unwrap();
     assert_eq!(found(&both), Some((9, 6)));
-    // Who has it loses it, and the other one is none the worse.
+    // The node that has the table removes it, and the other one is no obstacle.
     one.far().remove("numbers").unwrap();
     both.remove("numbers").unwrap();
     assert_eq!((found(&one.far()), found(&two.far())), (None, None));
@@ -218,7 +218,7 @@ pub(crate) fn a_table_that_is_damaged_on_one_node_is_replaced_on_all(road: &Road
 pub(crate) fn the_newest_version_of_any_node_is_listed(road: &Road) {
     let nodes = [stock::Depot::new(road), stock::Depot::new(road)];
     let both = Replicas::new(nodes.iter().map(stock::Depot::far).collect());
-    // Whichever of them is asked first.
+    // The result does not depend on the order of the nodes.
     for (newer, older) in [(0, 1), (1, 0)] {
         load(&nodes[older].far(), Mode::Create, 0, 10).unwrap();
         load(&nodes[newer].far(), Mode::Create, 0, 10).unwrap();
@@ -259,7 +259,7 @@ pub(crate) fn numbers_of_versions_that_make_no_sense_are_refused(road: &Road) {
         .unwrap()
         .commit()
         .unwrap();
-    // The last one that there is.
+    // The last version that is possible.
     load(&far, Mode::Replace, 0, 10).unwrap();
     let all = Replicas::new(vec![far.clone()]);
     for mode in [Mode::Replace, Mode::Append] {
@@ -268,25 +268,25 @@ pub(crate) fn numbers_of_versions_that_make_no_sense_are_refused(road: &Road) {
             assert!(error.contains("no number is left"), "{error}");
         }
     }
-    // The node is as it was.
+    // The node works as before.
     assert_eq!(found(&far), Some((10, u64::MAX)));
     far.remove("numbers").unwrap();
     load(&all, Mode::Create, 0, 10).unwrap();
     assert_eq!(found(&far), Some((10, 1)));
 }
 
-/// What becomes of a change that a node is asked for.
+/// What happens to a change that is requested from a node.
 #[derive(Clone, Copy, PartialEq)]
 enum Change {
     /// It is not made, and the node says so.
     Refused,
-    /// It is made, and the node does not know.
+    /// It is made, and the node does not know it.
     Doubtful,
-    /// It is made, and nothing is heard of it for long.
+    /// It is made, and the node is silent for long.
     Silent,
 }
 
-/// How long readers here wait for a node that says nothing.
+/// How long readers here wait for a silent node.
 const SHORT: Duration = Duration::from_millis(1500);
 
 impl Change {
@@ -345,7 +345,7 @@ impl Loading for Load {
     }
 }
 
-/// A node that makes changes, or does not, in this way, and has a table of so many rows, if of any.
+/// Returns a node that handles changes in this way, and has a table of so many rows, if `rows` is not 0.
 fn reluctant(road: &Road, change: Change, rows: i64) -> (stock::Depot, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let dirs: [PathBuf; 1] = [dir.path().join("pages")];
@@ -366,7 +366,7 @@ fn rows(node: &stock::Depot) -> Option<u64> {
     found(&node.far()).map(|(rows, _)| rows)
 }
 
-/// These nodes, for somebody who does not wait for long.
+/// Returns a depot of these nodes that does not wait for long.
 fn hasty(nodes: [&stock::Depot; 2]) -> Replicas {
     let far = nodes.map(|node| {
         let mut options = node.far().options().clone();
@@ -376,7 +376,7 @@ fn hasty(nodes: [&stock::Depot; 2]) -> Replicas {
     Replicas::new(far.to_vec())
 }
 
-/// Addresses that were told, without what was said of them.
+/// Returns the addresses alone.
 fn nodes(told: &[(String, String)]) -> Vec<String> {
     told.iter().map(|(node, _)| node.clone()).collect()
 }
@@ -396,7 +396,7 @@ pub(crate) fn which_nodes_have_a_version_is_told(road: &Road) {
     sound_nodes.sort();
     let error = load(&all, Mode::Create, 0, 10).unwrap_err();
     if address(&broken) < sound_nodes[0] {
-        // Nobody had it when it turned out.
+        // No node had the table when the load failed.
         assert!(matches!(error, DepotError::Replica { .. }), "{error}");
         assert_eq!(sound.each_ref().map(rows), [None, None]);
     } else {
@@ -411,7 +411,7 @@ pub(crate) fn which_nodes_have_a_version_is_told(road: &Road) {
     assert_eq!(rows(&broken), None);
 }
 
-/// It may have changed, so that it is not said that nothing has.
+/// The change may have been made, so the error must not say that nothing has changed.
 pub(crate) fn of_which_nodes_nobody_knows_is_told(road: &Road) {
     for change in [Change::Doubtful, Change::Silent] {
         let (one, _one) = reluctant(road, change, 0);
@@ -426,7 +426,7 @@ pub(crate) fn of_which_nodes_nobody_knows_is_told(road: &Road) {
         assert_eq!(nodes(&apart.doubtful), [address(both[0]).to_string()]);
         assert_eq!(nodes(&apart.failed), [address(both[1]).to_string()]);
         assert_eq!(both.map(rows), [Some(10), None]);
-        // One node alone says it as well.
+        // A single node reports the same.
         let far = both[1].far();
         let mut options = far.options().clone();
         options.session.patience = SHORT;
@@ -455,7 +455,7 @@ pub(crate) fn where_a_table_was_removed_is_told(road: &Road) {
     }
 }
 
-/// What nothing has changed on is told of each node.
+/// The error names each node on which nothing has changed.
 pub(crate) fn where_a_table_was_not_removed_is_told(road: &Road) {
     let (one, _one) = reluctant(road, Change::Refused, 10);
     let (two, _two) = reluctant(road, Change::Refused, 10);

@@ -1,5 +1,5 @@
-//! Nodes that take long over what they are asked for: who waits knows that they are at it, and nobody else
-//! waits with him.
+//! Nodes that take long over requests: the reader that waits knows that its request is under way, and no
+//! other reader waits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,18 +23,17 @@ use crate::remote::support::{
     BYTES, PATIENCE, Road, content, secret, serve, session_options, until,
 };
 
-/// How long readers here wait for a node that says nothing. Tests that run beside these keep all processors
-/// busy.
+/// How long readers here wait for a silent node. Tests that run beside these keep all processors busy.
 const SHORT: Duration = Duration::from_millis(600);
 /// How long a step of a load takes.
 const LONG: Duration = Duration::from_millis(2400);
-/// How long a task takes: longer than so many times what readers wait.
+/// How long a task takes: many times longer than readers wait.
 const TASK: Duration = Duration::from_millis(12_600);
 
-/// A stock that takes its time.
+/// A stock that is slow.
 struct Slow {
     stock: Stock,
-    /// Who asks which tables there are waits for a word.
+    /// If set, the list of tables waits for a message on this channel.
     gate: Option<Mutex<Receiver<()>>>,
     _dir: TempDir,
 }
@@ -108,7 +107,7 @@ impl Loading for SlowLoad {
     }
 }
 
-/// Breaks where nobody expects it.
+/// A shelf and loads that panic.
 struct Clumsy;
 
 impl Shelf for Clumsy {
@@ -143,7 +142,7 @@ impl Loading for Clumsy {
     }
 }
 
-/// Computes for long and has nothing to say.
+/// A worker that computes for long and has no results.
 struct Thinker;
 
 impl Worker for Thinker {
@@ -201,7 +200,7 @@ fn a_task_that_takes_long_is_waited_for() {
     assert_eq!(batches.unwrap(), ["so"]);
 }
 
-/// What will never be over is not told to be under way.
+/// A request that has panicked is not reported as under way.
 #[test]
 fn what_has_panicked_is_not_waited_for() {
     let node = serve(
@@ -230,7 +229,7 @@ fn a_node_of_which_nothing_is_heard_is_given_up() {
     assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
 }
 
-/// A table that is being removed, say, holds up those who want to know of tables, and no page.
+/// Removing a table, for example, holds up readers that ask for tables, and no reader of pages.
 #[test]
 fn readers_of_pages_do_not_wait_for_what_others_ask_for() {
     let (slow, word) = Slow::gated();
@@ -246,7 +245,7 @@ fn readers_of_pages_do_not_wait_for_what_others_ask_for() {
     let asking = std::thread::spawn(move || Session::connect(options).unwrap().tables());
     let begun = Instant::now();
     let mut page = 0;
-    // Long enough for the other one to ask.
+    // Long enough for the other reader to ask.
     while begun.elapsed() < Duration::from_millis(300) {
         reader.read(&open, 0, page % 1000, 0);
         let arrived = until(&mut reader, Session::arrived).unwrap();
@@ -260,7 +259,8 @@ fn readers_of_pages_do_not_wait_for_what_others_ask_for() {
     assert_eq!(asking.join().unwrap().unwrap(), []);
 }
 
-/// What the node says to whom it shows out for these requests, of which none is answered.
+/// Returns the last message of a node that closes the link because of these requests, none of which is
+/// answered.
 fn shown_out(requests: &[u32]) -> String {
     let (slow, word) = Slow::gated();
     let limits = Limits {
@@ -273,7 +273,7 @@ fn shown_out(requests: &[u32]) -> String {
     let mut caller = Caller::connect(node.address(), &options).unwrap();
     let deadline = Instant::now() + PATIENCE;
     for request in requests {
-        // Which tables there are.
+        // The question for the list of tables.
         let message = [&[2][..], &request.to_le_bytes(), &[0]].concat();
         caller.send(&message, deadline).unwrap();
     }

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::remote::support::{PATIENCE, Road, secret};
 
-/// A node, and where its tables lie.
+/// A node, and the directory of its tables.
 pub(crate) struct Depot {
     node: Option<Node>,
     road: Road,
@@ -32,7 +32,7 @@ impl Depot {
         depot
     }
 
-    /// A node that gives away what is somebody else's.
+    /// Returns a node that gives away the tables of another shelf.
     pub(crate) fn with(road: &Road, shelf: Arc<dyn Shelf>) -> Depot {
         let mut depot = Depot::empty(road);
         depot.serve(shelf);
@@ -111,7 +111,7 @@ impl Depot {
         load.commit().unwrap()
     }
 
-    /// Cuts the files in which pages lie, which the node, started again, finds.
+    /// Truncates the files of pages; the node, started again, finds that.
     pub(crate) fn damage(&mut self) {
         self.stop();
         for dir in self.dirs() {
@@ -125,7 +125,7 @@ impl Depot {
         self.start();
     }
 
-    /// How many files there are.
+    /// Returns the number of files.
     pub(crate) fn files(&self) -> usize {
         let count = |dir: PathBuf| std::fs::read_dir(dir).unwrap().count();
         self.dirs().into_iter().map(count).sum()
@@ -141,7 +141,7 @@ pub(crate) fn batch(from: i64, to: i64) -> RecordBatch {
     RecordBatch::try_new(schema(), vec![Arc::new(numbers)]).unwrap()
 }
 
-/// All of a table's numbers.
+/// Returns all of a table's numbers.
 pub(crate) fn numbers(far: &Far, table: &Arc<Table>) -> Result<Vec<i64>, String> {
     let mut pages = Vec::new();
     for segment in &table.segments {
@@ -175,7 +175,7 @@ pub(crate) fn what_was_loaded_is_read_and_stays(road: &Road) {
     assert_eq!(numbers(&far, &table).unwrap(), all);
 }
 
-/// However columns are to be divided: records have all of them.
+/// The groups of columns do not matter: records have all columns.
 pub(crate) fn rows_are_loaded_in_the_layout_of_rows(road: &Road) {
     let depot = Depot::new(road);
     let options = LoadOptions {
@@ -214,12 +214,12 @@ pub(crate) fn a_load_that_is_broken_off_leaves_nothing(road: &Road) {
         .open("numbers")
         .expect_err("nothing was committed");
     assert!(matches!(error, SessionError::Refused(_)), "{error}");
-    // Another one is broken off by the node's end.
+    // The node's end interrupts another load.
     let mut load = depot.begin(Mode::Create).unwrap();
     load.push(&batch(0, 100_000)).unwrap();
     depot.stop();
     let error = load.commit().expect_err("the node is gone");
-    // Whoever hears of the end before the commit has gone knows that it was not made.
+    // If the loader hears of the end before it has sent the commit, it knows that it was not made.
     let lost = matches!(error, SessionError::Lost(_) | SessionError::Doubtful(_));
     assert!(lost, "{error}");
     depot.start();
@@ -235,7 +235,7 @@ pub(crate) fn who_has_begun_with_a_version_goes_on_with_it(road: &Road) {
     depot.load(Mode::Replace, 7, 9);
     let after = far.open("numbers").unwrap();
     assert_eq!(numbers(&far, &after).unwrap(), [7, 8]);
-    // On links, too, that have not had it open.
+    // This holds for links, too, on which the version was not open.
     for far in [far, depot.far()] {
         assert_eq!(numbers(&far, &before).unwrap().len(), 50_000);
     }
@@ -258,7 +258,7 @@ pub(crate) fn a_load_that_cannot_be_is_refused_with_its_reason(road: &Road) {
     let options = LoadOptions::default();
     let error = FarLoad::begin(session, "../etc", &schema(), &options, Mode::Create);
     assert!(error.is_err(), "a name that is none");
-    // Two begin, one is first.
+    // Two loads begin, and one commits first.
     let one = depot.begin(Mode::Replace).unwrap();
     let mut two = depot.begin(Mode::Replace).unwrap();
     two.push(&batch(3, 5)).unwrap();
@@ -266,7 +266,7 @@ pub(crate) fn a_load_that_cannot_be_is_refused_with_its_reason(road: &Road) {
     assert_eq!(one.commit().unwrap().rows(), 0);
 }
 
-/// Who lists or asks for it is told what is wrong; and it can be replaced, or removed.
+/// Readers that list or open the table get its damage; and it can be replaced, or removed.
 pub(crate) fn a_table_that_is_damaged_says_so(road: &Road) {
     let mut node = Depot::new(road);
     node.load(Mode::Create, 0, 50_000);

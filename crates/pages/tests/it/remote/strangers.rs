@@ -1,4 +1,4 @@
-//! Strangers, and readers who ask for what they may not have.
+//! Strangers, and readers that request what is not allowed.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn who_does_not_know_the_secret_is_refused() {
 }
 
 #[test]
-fn where_nobody_listens_is_told_at_once() {
+fn a_missing_listener_is_reported_at_once() {
     let mut stand = Stand::new(&Road::new(Transport::Tcp));
     let options = stand.options();
     stand.node.take().unwrap().stop().unwrap();
@@ -55,7 +55,7 @@ fn a_reader_beyond_its_limits_is_shown_out_and_told_why() {
     }
     let error = until(&mut session, |_| None::<()>).expect_err("that was too much");
     assert!(error.to_string().contains("more than 16 pages"), "{error}");
-    // Others do not notice.
+    // Other readers do not notice.
     let mut other = stand.session();
     let open = other.open_file("file", 4096).unwrap();
     other.read(&open, 0, 3, 0);

@@ -1,4 +1,4 @@
-//! What holds over every way.
+//! Cases that hold over every transport.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use kumiki_pages::remote::{Session, SessionError};
 
 use crate::remote::support::{BYTES, PATIENCE, Road, Stand, content, until};
 
-/// Reads random pages, as many at a time as there is room for, and looks at each.
+/// Reads random pages, as many at a time as there is room for, and verifies each.
 fn read_pages(session: &mut Session, open: &Open, unit: usize, count: u64, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut asked, mut come) = (0, 0);
@@ -66,7 +66,7 @@ pub(crate) fn pages_are_read_in_every_way(road: &Road) {
             read_pages(session, &open, unit, 500, 3);
         }
         drop(sessions);
-        // Who comes later finds that the others' windows were let go.
+        // A later reader finds that the other readers' windows were released.
         let mut session = stand.session();
         let open = session.open_file("file", 4096).unwrap();
         read_pages(&mut session, &open, 4096, 500, 4);
@@ -114,7 +114,7 @@ pub(crate) fn what_is_not_there_is_told(road: &Road) {
             _ => assert_eq!(arrived.page.unwrap().as_ref(), content(0, 4096)),
         }
     }
-    // Nothing of that has hurt.
+    // None of that has done harm.
     read_pages(&mut session, &open, 4096, 100, 2);
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn who_keeps_pages_hinders_nobody(road: &Road) {
     for (page, bytes) in &kept {
         assert_eq!(bytes[..], content(*page as u32, 4096), "page {page}");
     }
-    // They outlive the session and the node.
+    // The pages outlive the session and the node.
     drop((session, stand));
     assert_eq!(kept[&0][..], content(0, 4096));
 }
@@ -176,7 +176,7 @@ pub(crate) fn a_node_that_stops_is_noticed(road: &Road) {
     assert!(matches!(error, SessionError::Lost(_)), "{error}");
 }
 
-/// A task's next event.
+/// Returns a task's next event.
 fn event(session: &mut Session, task: u32) -> TaskEvent {
     until(session, |session| session.heard(task)).unwrap()
 }
@@ -188,7 +188,7 @@ pub(crate) fn tasks_send_what_they_have_as_it_is_wanted(road: &Road) {
     let task = session.run(&open, 3, b"count 10").unwrap();
     for number in 0..10 {
         if number >= 3 {
-            // All the credit is used up: nothing comes by itself.
+            // All the credit is used up: no batch comes without more.
             session.turn(Duration::from_millis(20)).unwrap();
             assert!(
                 session.heard(task).is_none(),
@@ -216,7 +216,7 @@ pub(crate) fn a_task_that_is_cancelled_ends(road: &Road) {
         stand.ended.load(Ordering::Acquire).then_some(())
     })
     .unwrap();
-    // And so does one that has said nothing yet; where a busy machine had not begun it, the next one.
+    // And so does a task without results so far; if a busy machine had not begun it, the next one.
     stand.ended.store(false, Ordering::Release);
     let mut ends = || {
         let task = session.run(&open, 1, b"work long").unwrap();
@@ -229,7 +229,7 @@ pub(crate) fn a_task_that_is_cancelled_ends(road: &Road) {
         stand.ended.load(Ordering::Acquire)
     };
     assert!((0..30).any(|_| ends()), "it goes on");
-    // and one whose reader goes.
+    // And so does a task whose reader leaves.
     stand.ended.store(false, Ordering::Release);
     let task = session.run(&open, 1, b"count 1000000").unwrap();
     assert!(matches!(event(&mut session, task), TaskEvent::Batch(_)));
@@ -267,7 +267,7 @@ pub(crate) fn a_task_without_an_end_says_why(road: &Road) {
         };
         assert!(right && error.to_string().contains(said), "{text}: {error}");
     }
-    // The node is as it was.
+    // The node works as before.
     let task = session.run(&open, 2, b"count 1").unwrap();
     assert!(matches!(event(&mut session, task), TaskEvent::Batch(_)));
     assert!(matches!(event(&mut session, task), TaskEvent::Finished));
@@ -279,12 +279,12 @@ pub(crate) fn a_node_that_stops_ends_its_tasks(road: &Road) {
     let open = session.open_file("file", 4096).unwrap();
     let task = session.run(&open, 1, b"count 1000000").unwrap();
     assert!(matches!(event(&mut session, task), TaskEvent::Batch(_)));
-    // It does not wait for one that has nothing to say either.
+    // The node does not wait for a task without results either.
     session.run(&open, 1, b"work long").unwrap();
     session.turn(Duration::from_millis(50)).unwrap();
     stand.node.take().unwrap().stop().unwrap();
     assert!(stand.ended.load(Ordering::Acquire));
-    // It is not taken for the end.
+    // The cancelled task is not taken for complete.
     let error = loop {
         match session.heard(task) {
             Some(TaskEvent::Failed(error)) => break error,

@@ -1,4 +1,4 @@
-//! A node that shows a file, and runs tasks that tests understand.
+//! A node that shows a file, and runs the tests' tasks.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use kumiki_pages::node::{
 use kumiki_pages::remote::{Session, SessionError, SessionOptions};
 use tempfile::NamedTempFile;
 
-/// Far longer than anything takes here.
+/// Far longer than any step takes here.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Set where a missing RDMA device is a failure.
+/// This variable is set where a missing RDMA device is a failure.
 const REQUIRE: &str = "KUMIKI_REQUIRE_RDMA";
 /// Bytes of the file.
 pub(crate) const BYTES: usize = 4 << 20;
 
-/// What lies at a place of the file.
+/// Returns the content of a page of the file.
 pub(crate) fn content(page: u32, unit: usize) -> Vec<u8> {
     let from = page as usize * unit;
     (from..from + unit).map(byte).collect()
@@ -35,7 +35,7 @@ fn byte(at: usize) -> u8 {
         .to_be_bytes()[0]
 }
 
-/// A way on which messages and pages travel.
+/// A transport of messages and pages.
 #[derive(Clone)]
 pub(crate) struct Road {
     pub(crate) transport: Transport,
@@ -48,7 +48,8 @@ impl Road {
         Road { transport, verbs }
     }
 
-    /// That of an RDMA device; none, with a line that says why, where there is no such device.
+    /// Returns the transport of an RDMA device; `None`, with a line that says why, where there is
+    /// no such device.
     pub(crate) fn verbs() -> Option<Road> {
         match Device::open(&VerbsOptions::default()) {
             Ok(device) => Some(Road {
@@ -63,7 +64,7 @@ impl Road {
         }
     }
 
-    /// Has a session go it.
+    /// Makes a session use it.
     pub(crate) fn set(&self, options: &mut SessionOptions) {
         options.transport = self.transport;
         options.verbs.clone_from(&self.verbs);
@@ -91,7 +92,7 @@ impl Stand {
         Stand::reading(road, limits, Way::Static { threads: 2 })
     }
 
-    /// One that reads in this way.
+    /// Makes a node that reads in this way.
     pub(crate) fn reading(road: &Road, limits: Limits, way: Way) -> Stand {
         let mut file = NamedTempFile::new().unwrap();
         let bytes: Vec<u8> = (0..BYTES).map(byte).collect();
@@ -123,7 +124,7 @@ impl Stand {
     }
 }
 
-/// A node of one desk.
+/// Returns the options of a node of one desk.
 fn node_options(road: &Road, limits: Limits) -> NodeOptions {
     NodeOptions {
         listen: "127.0.0.1:0".parse().unwrap(),
@@ -149,7 +150,7 @@ pub(crate) fn serve(
     Node::start(node_options(road, limits), shelf, worker).unwrap()
 }
 
-/// A session with a node.
+/// Returns the options of a session with a node.
 pub(crate) fn session_options(road: &Road, node: &Node) -> SessionOptions {
     let mut options = SessionOptions::new(node.address(), secret());
     options.patience = PATIENCE;
@@ -161,7 +162,7 @@ pub(crate) fn secret() -> Secret {
     Secret::new("what readers know")
 }
 
-/// Turns until there is something.
+/// Takes turns until `ready` returns a value.
 pub(crate) fn until<T>(
     session: &mut Session,
     mut ready: impl FnMut(&mut Session) -> Option<T>,
@@ -176,7 +177,7 @@ pub(crate) fn until<T>(
     }
 }
 
-/// Runs tasks whose text says what they do.
+/// Runs tasks whose text describes them.
 struct Scribe(Arc<AtomicBool>);
 
 impl Worker for Scribe {
@@ -193,7 +194,7 @@ impl Worker for Scribe {
                 }
                 Ok(())
             }
-            // It has nothing to say, however long it takes.
+            // A task without results, however long it takes.
             Some(("work", _)) => {
                 let wanted = out.wanted();
                 while wanted.is() {

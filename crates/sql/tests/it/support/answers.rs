@@ -1,16 +1,16 @@
-//! DuckDB's answers, and whether ours are equal.
+//! DuckDB's answers, and their comparison with ours.
 
 use std::path::Path;
 
 use super::Rows;
 
-/// What DuckDB answered: each column's type, and the rows.
+/// DuckDB's answer: each column's type, and the rows.
 pub(crate) struct Answer {
     types: Vec<String>,
     rows: Rows,
 }
 
-/// The answer to a query of TPC-H.
+/// Returns the answer to a query of TPC-H.
 pub(crate) fn answer(query: usize) -> Answer {
     let text = read(&format!("answers/q{query:02}.csv"));
     let mut lines = parse(&text).into_iter();
@@ -25,7 +25,7 @@ pub(crate) fn answer(query: usize) -> Answer {
     }
 }
 
-/// The text of a query of TPC-H.
+/// Returns the text of a query of TPC-H.
 pub(crate) fn query(query: usize) -> String {
     read(&format!("q{query:02}.sql"))
 }
@@ -38,7 +38,7 @@ fn read(file: &str) -> String {
 }
 
 impl Answer {
-    /// Tells the first difference of ours.
+    /// Returns the first difference from our rows as an error.
     pub(crate) fn compare(&self, ours: &Rows) -> Result<(), String> {
         if ours.len() != self.rows.len() {
             return Err(format!("{} rows, and not {}", ours.len(), self.rows.len()));
@@ -60,9 +60,9 @@ impl Answer {
     }
 }
 
-/// Whether two values of a type of DuckDB's are equal. What it computed in floating point need not be so
-/// to the last digit, as DataFusion computes averages of decimals in decimals with six digits behind
-/// the point.
+/// Returns `true` if two values of a type of DuckDB's are equal. Results that it computed in floating
+/// point may differ in the last digit, as DataFusion computes averages of decimals in decimals with six
+/// digits after the point.
 fn equal(our: &str, their: &str, data_type: &str) -> bool {
     if data_type == "DOUBLE" {
         let (Ok(our), Ok(their)) = (our.parse::<f64>(), their.parse::<f64>()) else {
@@ -73,7 +73,7 @@ fn equal(our: &str, their: &str, data_type: &str) -> bool {
     our == their || (data_type.starts_with("DECIMAL") && digits(our) == digits(their))
 }
 
-/// A decimal without zeros at its end.
+/// Returns a decimal without zeros at its end.
 fn digits(number: &str) -> &str {
     match number.contains('.') {
         true => number.trim_end_matches('0').trim_end_matches('.'),
@@ -81,7 +81,7 @@ fn digits(number: &str) -> &str {
     }
 }
 
-/// CSV as Python writes it.
+/// Parses CSV as Python writes it.
 fn parse(text: &str) -> Rows {
     let mut rows = Vec::new();
     let mut row = Vec::new();

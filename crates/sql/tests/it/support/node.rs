@@ -13,12 +13,12 @@ use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
 use pages::remote::{Far, FarOptions, SessionOptions};
 use pages::{Local, LocalOptions, Tables};
 
-/// What nodes and their readers know.
+/// Returns the secret of nodes and their readers.
 pub(crate) fn secret() -> Secret {
     Secret::new("what nodes and readers know")
 }
 
-/// A node that has a directory's tables.
+/// Returns a node that has a directory's tables.
 pub(crate) fn serve(dir: &Path) -> Node {
     let tables = Tables::open(Arc::new(RealDisk), &[dir.to_owned()]).unwrap();
     let local = Local::new(tables.clone(), LocalOptions::default());
@@ -39,14 +39,14 @@ pub(crate) fn serve(dir: &Path) -> Node {
     Node::start(options, Arc::new(stock), Arc::new(worker)).unwrap()
 }
 
-/// How its readers reach it over TCP.
+/// Returns options with which readers reach it over TCP.
 pub(crate) fn far_options(node: &Node) -> FarOptions {
     let mut options = SessionOptions::new(node.address(), secret());
     options.transport = Transport::Tcp;
     FarOptions::new(options)
 }
 
-/// The node as a reader has it.
+/// Returns a reader's handle of the node.
 pub(crate) fn far(node: &Node) -> Far {
     Far::new(far_options(node))
 }

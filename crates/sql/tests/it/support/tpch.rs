@@ -13,7 +13,7 @@ pub(crate) const TABLES: [&str; 8] = [
     "nation", "region", "part", "supplier", "partsupp", "customer", "orders", "lineitem",
 ];
 
-/// A table's rows.
+/// Returns a table's rows.
 pub(crate) fn rows(table: &str, scale: f64) -> Vec<RecordBatch> {
     macro_rules! all {
         ($generator:ident, $arrow:ident) => {
@@ -36,7 +36,7 @@ pub(crate) fn rows(table: &str, scale: f64) -> Vec<RecordBatch> {
     }
 }
 
-/// All tables in pages of a size.
+/// Returns all tables in pages of a size.
 pub(crate) fn store(scale: f64, size: PageSize, groups: &Groups) -> Arc<MemoryStore> {
     let mut store = MemoryStore::new();
     for table in TABLES {

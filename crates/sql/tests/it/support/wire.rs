@@ -1,4 +1,4 @@
-//! A client of PostgreSQL's protocol that is small enough to see what it sends and gets.
+//! A client of PostgreSQL's protocol that is small enough to see what it sends and receives.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,12 +11,12 @@ pub(crate) struct Client {
     pub(crate) key: i32,
 }
 
-/// A message of the server: its kind and what it holds.
+/// A message of the server: its kind and its contents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Message(pub(crate) u8, pub(crate) Vec<u8>);
 
 impl Message {
-    /// A field of an error: `C` is its SQLSTATE, `M` its text.
+    /// Returns a field of an error: `C` is its SQLSTATE, `M` its text.
     pub(crate) fn field(&self, which: u8) -> String {
         let fields = self.1.split(|byte| *byte == 0);
         let mut found = fields.filter(|field| field.first() == Some(&which));
@@ -26,7 +26,7 @@ impl Message {
         String::from_utf8(field[1..].to_vec()).unwrap()
     }
 
-    /// The values of a row; null as `None`.
+    /// Returns the values of a row; null as `None`.
     pub(crate) fn cells(&self) -> Vec<Option<Vec<u8>>> {
         assert_eq!(self.0, b'D', "{self:?}");
         let count = u16::from_be_bytes([self.1[0], self.1[1]]);
@@ -43,11 +43,11 @@ impl Message {
     }
 }
 
-/// What came until the server was ready again.
+/// The messages until the server was ready again.
 pub(crate) struct Answer(pub(crate) Vec<Message>);
 
 impl Answer {
-    /// The rows, as texts.
+    /// Returns the rows, as texts.
     pub(crate) fn rows(&self) -> Vec<Vec<String>> {
         let rows = self.0.iter().filter(|message| message.0 == b'D');
         let text = |cell: Option<Vec<u8>>| {
@@ -57,14 +57,14 @@ impl Answer {
             .collect()
     }
 
-    /// The SQLSTATE and the text of the error.
+    /// Returns the SQLSTATE and the text of the error.
     pub(crate) fn error(&self) -> (String, String) {
         let error = self.0.iter().find(|message| message.0 == b'E');
         let error = error.unwrap_or_else(|| panic!("no error: {:?}", self.0));
         (error.field(b'C'), error.field(b'M'))
     }
 
-    /// What statements did.
+    /// Returns the tags of completed statements.
     pub(crate) fn tags(&self) -> Vec<String> {
         let tags = self.0.iter().filter(|message| message.0 == b'C');
         tags.map(|tag| String::from_utf8(tag.1[..tag.1.len() - 1].to_vec()).unwrap())
@@ -73,7 +73,7 @@ impl Answer {
 }
 
 impl Client {
-    /// Opens a connection, and says nothing.
+    /// Opens a connection, and sends nothing.
     pub(crate) fn open(address: SocketAddr) -> Client {
         let socket = TcpStream::connect(address).unwrap();
         socket
@@ -92,12 +92,12 @@ impl Client {
         let _ = self.socket.write_all(bytes);
     }
 
-    /// Says that it sends nothing more.
+    /// Ends the stream of its messages.
     pub(crate) fn end(&mut self) {
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 
-    /// Connects and says who it is; what the server answers is to be read.
+    /// Connects and sends the user's name; the server's answer is not read yet.
     pub(crate) fn greet(address: SocketAddr) -> Client {
         let mut client = Client::open(address);
         let mut body = 196_608u32.to_be_bytes().to_vec();
@@ -106,7 +106,7 @@ impl Client {
         client
     }
 
-    /// Connects to a server that wants no password.
+    /// Connects to a server that requires no password.
     pub(crate) fn connect(address: SocketAddr) -> Client {
         let mut client = Client::greet(address);
         for message in client.until_ready().0 {
@@ -118,7 +118,7 @@ impl Client {
         client
     }
 
-    /// Asks the server to cancel what another connection does.
+    /// Asks the server to cancel the query of another connection.
     pub(crate) fn cancel(address: SocketAddr, pid: i32, key: i32) {
         let socket = TcpStream::connect(address).unwrap();
         let mut client = Client { socket, pid, key };
@@ -126,7 +126,7 @@ impl Client {
         client.raw(&words.map(i32::to_be_bytes).concat());
     }
 
-    /// Has it wait for messages no longer than this.
+    /// Sets how long it waits for messages.
     pub(crate) fn wait_for(&mut self, time: Duration) {
         self.socket.set_read_timeout(Some(time)).unwrap();
     }
@@ -145,7 +145,7 @@ impl Client {
         self.socket.write_all(&message).unwrap();
     }
 
-    /// The next message; `None` if the connection is closed.
+    /// Returns the next message; `None` if the connection is closed.
     pub(crate) fn receive(&mut self) -> Option<Message> {
         let mut head = [0; 5];
         self.socket.read_exact(&mut head).ok()?;
@@ -155,7 +155,7 @@ impl Client {
         Some(Message(head[0], body))
     }
 
-    /// All messages until the server is ready, or gone.
+    /// Returns all messages until the server is ready, or has closed the connection.
     pub(crate) fn until_ready(&mut self) -> Answer {
         let mut messages = Vec::new();
         while let Some(message) = self.receive() {
@@ -168,14 +168,14 @@ impl Client {
         Answer(messages)
     }
 
-    /// Asks by the simple protocol.
+    /// Runs a statement by the simple protocol.
     pub(crate) fn ask(&mut self, sql: &str) -> Answer {
         self.send(b'Q', format!("{sql}\0").as_bytes());
         self.until_ready()
     }
 
-    /// Asks by the extended protocol, with parameters as texts, for values in binary form or as text,
-    /// and for so many rows at most; 0: for all.
+    /// Runs a statement by the extended protocol, with parameters as texts, for values in binary form
+    /// or as text, and for at most so many rows; 0 for all.
     pub(crate) fn prepared(
         &mut self,
         sql: &str,
@@ -186,7 +186,8 @@ impl Client {
         self.declared(sql, &[], values, binary, most)
     }
 
-    /// The same with the types of parameters, as PostgreSQL numbers them.
+    /// Runs a statement as [`Client::prepared`], with the types of parameters, as PostgreSQL numbers
+    /// them.
     pub(crate) fn declared(
         &mut self,
         sql: &str,
