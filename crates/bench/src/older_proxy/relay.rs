@@ -10,7 +10,7 @@ use std::time::Instant;
 use bytes::{Buf, BytesMut};
 use mio::net::{TcpListener, TcpStream};
 use proxy::net::buffered::{Failure, LINGER, LOOK, MOST};
-use proxy::net::{SocketEvent, Network, Sockets};
+use proxy::net::{Network, SocketEvent, Sockets};
 use slab::Slab;
 
 use super::shared::{Line, Order, Queue, Shared};

@@ -27,7 +27,7 @@ use mio::net::TcpStream;
 use parking_lot::{Condvar, Mutex};
 
 use proxy::net::buffered::MOST;
-use proxy::net::{SocketEvent, Network, Sockets, Wake};
+use proxy::net::{Network, SocketEvent, Sockets, Wake};
 
 use super::relay::Relay;
 use super::shared::{Line, Order, Queue, Shared, State};
@@ -231,7 +231,11 @@ impl Network for Relayed {
         self.shared.order(Order::Close(stream.line));
     }
 
-    fn wait(&mut self, happened: &mut Vec<SocketEvent>, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(
+        &mut self,
+        happened: &mut Vec<SocketEvent>,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
         let until = timeout.map(|timeout| Instant::now() + timeout);
         let mut mail = self.shared.mail.lock();
         while mail.happened.is_empty() && !mail.woken {
