@@ -5,9 +5,9 @@ use base::participant::Participant;
 use base::partition::OwnedReply;
 use base::{Abort, Epoch, Op};
 
-use crate::due::{Due, Haste};
 use crate::message::Answer;
 use crate::node::{Asker, Node};
+use crate::pending_answers::{Haste, PendingAnswer};
 
 /// Outcome of a transaction, and the epoch for which its answer waits.
 pub(crate) type Outcome = (Epoch, Result<Vec<OwnedReply>, Abort>);
@@ -26,9 +26,9 @@ impl<C> Node<C> {
             .map(|ops| self.execute_one(partition, ops))
             .collect();
         let last = outcomes.iter().map(|(epoch, _)| *epoch).max();
-        let due = (asker, Due::Each(outcomes));
-        self.due
-            .push(last.unwrap_or(Epoch::ZERO), Haste::Soon, due, self.now);
+        let pending = (asker, PendingAnswer::Each(outcomes));
+        self.pending_answers
+            .push(last.unwrap_or(Epoch::ZERO), Haste::Soon, pending, self.now);
     }
 
     fn execute_one(&self, partition: &mut impl Participant, ops: &[Op<'_>]) -> Outcome {

@@ -11,12 +11,12 @@
 //! | `coordination`, `two_phase`, `reading` | transactions of its callers, over any partitions |
 //! | `finishing` | how what has committed is committed everywhere |
 //! | [`ramp`] | read-atomic transactions: algorithms, readers, what is refused |
-//! | `participation`, `parked`, `fates` | a node's work for coordinators: serving requests; those that wait for holds; the end of attempts |
+//! | `participation`, `parked`, `outcomes` | a node's work for coordinators: serving requests; those that wait for holds; the end of attempts |
 //! | `bulk` | transactions that come together, each executed by itself |
 //! | `resolution` | attempts that no coordinator decides |
 //! | `places` | requests to partitions, at the nodes that lead them |
 //! | `options`, `counters` | how a node is set up; its counters |
-//! | `due` | answers that wait until their content is durable |
+//! | `pending_answers` | answers that wait until their content is durable |
 //! | `wires` | its links to other nodes |
 //! | `simulation` | whole clusters in virtual time, with faults (a cargo feature) |
 //!
@@ -52,16 +52,16 @@ pub mod clock;
 pub mod codec;
 mod coordination;
 mod counters;
-mod due;
-mod fates;
 mod finishing;
 pub mod fuzz;
 pub mod leaders;
 pub mod message;
 pub mod node;
 mod options;
+mod outcomes;
 mod parked;
 mod participation;
+mod pending_answers;
 mod places;
 pub mod ramp;
 mod reading;

@@ -63,12 +63,12 @@ use crate::clock::HybridClock;
 use crate::codec;
 use crate::coordination::{Coordination, Wish};
 use crate::counters::Counters;
-use crate::due::Dues;
 use crate::finishing::Finishing;
 use crate::leaders::Leaders;
 use crate::message::{Answer, Message, Notice, Request};
 use crate::options::{NodeOptions, Timeouts};
 use crate::parked::{Parked, Waiting};
+use crate::pending_answers::PendingAnswers;
 use crate::ramp::{Algorithm, Published};
 use crate::resolution::Keeper;
 use crate::topology::Topology;
@@ -172,7 +172,7 @@ pub struct Node<C> {
     pub(crate) wires: Wires,
     /// Links that lead to clients.
     clients: HashSet<Link>,
-    pub(crate) due: Dues,
+    pub(crate) pending_answers: PendingAnswers,
     /// Answers that have come and were not handled yet.
     pub(crate) answers: VecDeque<(Purpose, Result<Answer, Lost>)>,
     pub(crate) coordinations: Numbered<Coordination<C>>,
@@ -219,7 +219,7 @@ impl<C> Node<C> {
             wires: Wires::new(Arc::clone(&options.leaders)),
             leaders: options.leaders,
             clients: HashSet::new(),
-            due: Dues::default(),
+            pending_answers: PendingAnswers::default(),
             answers: VecDeque::new(),
             coordinations: Numbered::default(),
             next_coordination: 0,
@@ -340,7 +340,7 @@ impl<C> Node<C> {
         }
         if self.next_sweep <= now {
             self.next_sweep = now + SWEEP;
-            self.due.hurry(now);
+            self.pending_answers.hurry(now);
             self.sweep_parked();
             self.sweep_coordinations(partition);
             self.sweep_finishing(partition);
@@ -421,7 +421,7 @@ impl<C> Node<C> {
         let busy = !self.coordinations.is_empty()
             || !self.parked.is_empty()
             || !self.finishing.is_empty()
-            || !self.due.is_empty()
+            || !self.pending_answers.is_empty()
             || self.wires.is_dialling();
         // The keeper looks when time-outs are checked.
         let keeper = self.keeper.as_ref().map(Keeper::next);
@@ -435,7 +435,7 @@ impl<C> Node<C> {
         ];
         let now = !self.answers.is_empty();
         Wants {
-            epoch: self.due.wants(),
+            epoch: self.pending_answers.wants(),
             wake_at: if now {
                 Some(self.now)
             } else {
@@ -463,7 +463,7 @@ impl<C> Node<C> {
     pub fn is_settled(&self) -> bool {
         self.coordinations.is_empty()
             && self.parked.is_empty()
-            && self.due.wants().is_none()
+            && self.pending_answers.wants().is_none()
             && self.wires.is_empty()
             && self.finishing.values().all(Finishing::is_in_stead)
     }

@@ -11,10 +11,10 @@ use base::versions::{Ask, Found, OwnedFound};
 use base::{Abort, Epoch, NodeId, Op, Timestamp, TransactionId};
 
 use crate::codec;
-use crate::due::{Due, Haste};
 use crate::message::{Answer, Fate, Request, Roll};
 use crate::node::{Asker, Node};
 use crate::parked::{ParkedPrepare, Parking};
+use crate::pending_answers::{Haste, PendingAnswer};
 use crate::ramp;
 
 /// A prepare whose timestamp is this far behind the partition's time is refused. So refusals need not be
@@ -271,8 +271,9 @@ impl<C> Node<C> {
         match partition.open_session() {
             Ok(number) => {
                 let epoch = partition.observed().epoch;
-                let due = (asker, Due::Session(number));
-                self.due.push(epoch, Haste::Soon, due, self.now);
+                let pending = (asker, PendingAnswer::Session(number));
+                self.pending_answers
+                    .push(epoch, Haste::Soon, pending, self.now);
             }
             Err(abort) => self.deliver(asker, Answer::Aborted(abort)),
         }

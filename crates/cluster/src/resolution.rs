@@ -13,9 +13,9 @@ use std::time::Duration;
 use base::participant::{Participant, State};
 use base::{Abort, Epoch, PartitionId, TransactionId};
 
-use crate::due::Haste;
 use crate::message::{Answer, Fate, Notice, Request};
 use crate::node::{Asker, Node, Purpose};
+use crate::pending_answers::Haste;
 use crate::wires::Lost;
 
 /// Decides attempts that stay undecided; see the module's description.

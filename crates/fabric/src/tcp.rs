@@ -13,8 +13,8 @@
 //! | `meeting` | the beginning of a connection: the handshake, and the way of messages |
 //! | `life` `transfer` | the beginning and the end of connections; their reads and writes |
 //! | `refusals` | reasons for refused links, and the limit on lines of the log about them |
-//! | `way` | ways for messages besides the connection |
-//! | `through` `looking` `patience` | connections through memory: when threads look, and when they sleep |
+//! | `link_memory` | memory for messages besides the connection |
+//! | `through` `polled_connections` `spin_policy` | connections through memory: when threads look, and when they sleep |
 //! | `caller` | a connection that blocks, for clients |
 //! | this | all connections of a thread |
 //!
@@ -40,16 +40,16 @@ mod caller;
 mod connection;
 mod deal;
 mod life;
-mod looking;
+mod link_memory;
 mod meeting;
 mod options;
 mod output;
-mod patience;
+mod polled_connections;
 mod refusals;
 mod socket;
+mod spin_policy;
 mod through;
 mod transfer;
-mod way;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -76,8 +76,8 @@ use crate::handshake::{Identity, Refused};
 use crate::inbox::Inbox;
 use crate::messages::{Link, Messages, Peer, SendError};
 use connection::{Connection, Phase};
-use looking::Looking;
 use meeting::Means;
+use polled_connections::PolledConnections;
 use refusals::Refusals;
 
 /// The number of bits of a link's number that are its place.
@@ -116,7 +116,7 @@ pub struct Tcp {
     ready: VecDeque<usize>,
     dirty: Vec<usize>,
     /// Connections whose rings are looked at, and how long that goes on.
-    looking: Looking,
+    polled: PolledConnections,
     /// A list for the current work, kept for its memory.
     spare: Vec<usize>,
     /// Events that the user has not received.
@@ -183,7 +183,7 @@ impl Tcp {
             count: 0,
             ready: VecDeque::new(),
             dirty: Vec::new(),
-            looking: Looking::default(),
+            polled: PolledConnections::default(),
             spare: Vec::new(),
             news: Vec::new(),
             deadlines: BinaryHeap::new(),
@@ -249,7 +249,7 @@ impl Tcp {
         if !nothing {
             return Some(Duration::ZERO);
         }
-        if let Some(pause) = self.looking.pause(now) {
+        if let Some(pause) = self.polled.pause(now) {
             return Some(pause);
         }
         let due = self.deadlines.peek().map(|Reverse((at, _))| *at);

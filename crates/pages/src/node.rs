@@ -5,23 +5,23 @@
 //! |---|---|
 //! | `options` | how a node is set up |
 //! | `shelf` | what it gives away: tables, and files it was told to show |
-//! | `desk` | one thread's turn: messages, reads, replies |
-//! | `guest` | a reader on a link, and what it may have under way |
-//! | `landing` | where pages land on their way |
+//! | `reader_loop` | one thread's turn: messages, reads, replies |
+//! | `reader` | a reader on a link, and what it may have under way |
+//! | `read_target` | where pages land on their way |
 //! | `tasks` | threads that run tasks |
 //! | `loading` | threads that load rows |
-//! | `clerk` | the thread that asks the shelf |
+//! | `blocking_worker` | the thread that asks the shelf |
 //!
-//! Each desk's thread has links and reads of its own; none waits for another, and none blocks on a read. A
-//! reader gets its pages in the order in which the device delivers them. If a desk's thread fails, the
-//! node ends: no other desk serves its readers, or accepts those that it would have accepted.
+//! Each reader loop's thread has links and reads of its own; none waits for another, and none blocks on a read. A
+//! reader gets its pages in the order in which the device delivers them. If a reader loop's thread fails, the
+//! node ends: no other reader loop serves its readers, or accepts those that it would have accepted.
 
-mod clerk;
-mod desk;
-mod guest;
-mod landing;
+mod blocking_worker;
 mod loading;
 mod options;
+mod read_target;
+mod reader_connection;
+mod reader_loop;
 mod shelf;
 mod tasks;
 
@@ -42,8 +42,8 @@ pub use options::{Limits, NodeOptions};
 pub use shelf::{Extent, Loading, Opened, Shelf, ShownFiles, Stock};
 pub use tasks::{NoWorker, Outcome, Output, Worker};
 
-use clerk::Clerk;
-use desk::{Desk, Door};
+use blocking_worker::BlockingWorker;
+use reader_loop::{LoopHandle, ReaderLoop};
 use tasks::Tasks;
 
 /// A running storage node.
@@ -53,7 +53,7 @@ pub struct Node {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     tasks: Arc<Tasks>,
-    clerk: Arc<Clerk>,
+    blocking_worker: Arc<BlockingWorker>,
 }
 
 /// State that a node's threads share.
@@ -63,12 +63,12 @@ pub(crate) struct Shared {
     in_flight: Arc<Budget>,
     ending: AtomicBool,
     figures: Figures,
-    /// The wakers of the desks.
+    /// The wakers of the reader loops.
     wakers: Mutex<Vec<Arc<Waker>>>,
     alarm: Mutex<Alarm>,
 }
 
-/// The function that is called when a desk's thread has failed.
+/// The function that is called when a reader loop's thread has failed.
 #[derive(Default)]
 struct Alarm {
     has_failed: bool,
@@ -97,13 +97,13 @@ impl Shared {
         }
     }
 
-    /// Makes all desks end.
+    /// Makes all reader loops end.
     fn end(&self) -> io::Result<()> {
         self.ending.store(true, Ordering::Release);
         self.wakers.lock().iter().try_for_each(|waker| waker.wake())
     }
 
-    /// Runs a desk; if it fails, all others end, too.
+    /// Runs a reader loop; if it fails, all others end, too.
     fn guard(&self, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let done = catch_unwind(AssertUnwindSafe(work));
         let done =
@@ -168,24 +168,31 @@ impl Node {
             shared: Arc::clone(&shared),
             threads: Vec::new(),
             tasks: Arc::clone(&tasks),
-            clerk: Clerk::start(shelf)?,
+            blocking_worker: BlockingWorker::start(shelf)?,
         };
         let deal = Deal::among(threads);
         for number in 0..threads {
-            let (clerk, shared) = (Arc::clone(&node.clerk), Arc::clone(&shared));
-            let door = Door {
+            let (blocking_worker, shared) =
+                (Arc::clone(&node.blocking_worker), Arc::clone(&shared));
+            let handle = LoopHandle {
                 listener: listener.take(),
                 deal: Arc::clone(&deal),
                 number,
             };
-            let desk = Desk::new(&options, door, clerk, Arc::clone(&tasks), shared)?;
-            node.shared.wakers.lock().push(desk.waker());
-            node.spawn(format!("pages-{number}"), move || desk.run())?;
+            let reader_loop = ReaderLoop::new(
+                &options,
+                handle,
+                blocking_worker,
+                Arc::clone(&tasks),
+                shared,
+            )?;
+            node.shared.wakers.lock().push(reader_loop.waker());
+            node.spawn(format!("pages-{number}"), move || reader_loop.run())?;
         }
         Ok(node)
     }
 
-    /// Starts a thread for a desk's work.
+    /// Starts a thread for a reader loop's work.
     fn spawn(
         &mut self,
         name: String,
@@ -232,8 +239,8 @@ impl Node {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        // Desks still hear of the last loads that the clerk has begun.
-        self.clerk.end();
+        // Desks still hear of the last loads that the blocking worker has begun.
+        self.blocking_worker.end();
         self.shared.ending.store(true, Ordering::Release);
         self.tasks.end();
         let mut result = self.shared.end();

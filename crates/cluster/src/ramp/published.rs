@@ -12,9 +12,9 @@ use base::participant::Participant;
 use base::versions::{Ask, OwnedFound, OwnedVersion, Versioned, Watcher};
 
 use super::slots::{Address, Slots, Ticket};
-use crate::due::Haste;
 use crate::message::{Answer, RegionInfo};
 use crate::node::{Asker, Node};
+use crate::pending_answers::Haste;
 
 /// The ways by which peers reach the memory that slots are in.
 pub trait Door: Send + Sync {

@@ -80,7 +80,7 @@ pub struct Caller {
     filled: usize,
     output: Vec<u8>,
     /// The time-outs of the socket for reading and for writing.
-    patience: [Duration; 2],
+    spin_policy: [Duration; 2],
     /// A message was sent or received in part: no other can follow.
     torn: bool,
     /// The rings through which messages travel, if not through the socket.
@@ -108,7 +108,7 @@ impl Caller {
             from: 0,
             filled: 0,
             output: Vec::new(),
-            patience: [Duration::MAX; 2],
+            spin_policy: [Duration::MAX; 2],
             torn: false,
             rings: None,
         };
@@ -304,10 +304,10 @@ impl Caller {
         }
         // Sockets count microseconds, and take zero for no limit.
         let left = left.max(Duration::from_micros(1));
-        if (left / 2..=left + Duration::from_millis(1)).contains(&self.patience[direction]) {
+        if (left / 2..=left + Duration::from_millis(1)).contains(&self.spin_policy[direction]) {
             return Ok(());
         }
-        self.patience[direction] = left;
+        self.spin_policy[direction] = left;
         if direction == READING {
             self.stream.set_read_timeout(Some(left))
         } else {
@@ -320,7 +320,7 @@ impl Caller {
             ErrorKind::Interrupted => Ok(()),
             // The socket's time-out was shorter.
             ErrorKind::WouldBlock if Instant::now() < deadline => {
-                self.patience = [Duration::MAX; 2];
+                self.spin_policy = [Duration::MAX; 2];
                 Ok(())
             }
             _ => Err(self.broken(error)),

@@ -13,10 +13,10 @@ use mio::net::TcpStream;
 
 use super::arrival::{self, Arrival, Progress};
 use super::deal::Counted;
+use super::link_memory::LinkRings;
 use super::meeting::Meeting;
 use super::output::{Output, Written};
 use super::through::Through;
-use super::way::LinkRings;
 use crate::frame::{LENGTH, message_head};
 use crate::inbox::Inbox;
 use crate::messages::{Link, SendError};

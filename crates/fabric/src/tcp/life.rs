@@ -265,7 +265,7 @@ impl Tcp {
         let mut connection = self.connections.remove(place);
         self.through_memory -= usize::from(connection.rings.is_some());
         if connection.rings.as_ref().is_some_and(|it| it.awake) {
-            self.looking.forget(place);
+            self.polled.forget(place);
         }
         if let Some(newcomer) = connection.newcomer {
             self.newcomers.leave(newcomer);

@@ -15,8 +15,8 @@
 use base::NodeId;
 use base::memory::WORD;
 
+use super::link_memory::{LinkRings, Mailbox, way};
 use super::options::{Limits, Transport};
-use super::way::{LinkRings, Mailbox, way};
 use crate::frame::{Frame, PROOF, Ways};
 use crate::handshake::{Handshake, Identity, Proved, Refused};
 use crate::memory::{Grant, Kind};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mio::net::TcpStream;
 
 use super::arrival::Progress;
-use super::way::LinkRings;
+use super::link_memory::LinkRings;
 
 /// See the module's description.
 #[derive(Debug)]

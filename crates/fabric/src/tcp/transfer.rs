@@ -141,7 +141,7 @@ impl Tcp {
                 }
                 // An answer may come soon.
                 self.wake(place);
-                self.looking.expect();
+                self.polled.expect();
             }
             Err(error) => self.fail(place, &error),
         }

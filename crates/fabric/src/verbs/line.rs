@@ -58,7 +58,7 @@ pub(super) struct Line {
     sends: u64,
     signal_every: u32,
     /// The longest time for any work; the device gives up much earlier.
-    patience: Duration,
+    spin_policy: Duration,
     staging: Staging,
     memory: Arc<Registered>,
     /// Words to be written for which there was no room, and their number.
@@ -74,7 +74,7 @@ impl Line {
         pair: Pair,
         staging: Arc<Registered>,
         depths: &Depths,
-        patience: Duration,
+        spin_policy: Duration,
     ) -> Line {
         Line {
             pair,
@@ -85,7 +85,7 @@ impl Line {
             silent_words: 0,
             sends: u64::from(depths.sends),
             signal_every: depths.signal_every,
-            patience,
+            spin_policy,
             staging: Staging::new(depths.staging_words),
             memory: staging,
             kept: VecDeque::new(),
@@ -97,8 +97,8 @@ impl Line {
 
     /// Sets the greatest time for which threads wait. If the device does not complete work within
     /// it, the line ends.
-    pub(super) fn be_patient(&mut self, patience: Duration) {
-        self.patience = patience;
+    pub(super) fn be_patient(&mut self, spin_policy: Duration) {
+        self.spin_policy = spin_policy;
     }
 
     /// Sets a function that is called during waits, and tells if the peer lives.
@@ -374,7 +374,7 @@ impl Line {
                 false => thread::yield_now(),
             }
         }
-        let deadline = Instant::now() + self.patience;
+        let deadline = Instant::now() + self.spin_policy;
         loop {
             let asked = self.pair.ask_for_event();
             asked.map_err(|error| self.fail(self.done, error.to_string()))?;
@@ -388,7 +388,10 @@ impl Line {
                 return Err(self.fail(self.done, "the peer has ended".to_owned()));
             }
             if Instant::now() > deadline {
-                let text = format!("the device has completed nothing for {:?}", self.patience);
+                let text = format!(
+                    "the device has completed nothing for {:?}",
+                    self.spin_policy
+                );
                 return Err(self.fail(self.done, text));
             }
             match self.pair.channel() {

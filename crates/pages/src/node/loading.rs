@@ -15,7 +15,7 @@ use crate::own::copied;
 /// Blocks that may wait for a load's thread.
 const WAITING: usize = 8;
 
-/// A load, as the desk sees it. If it [ends](LoadHandle::end) without a commit, its rows are gone.
+/// A load, as the reader loop sees it. If it [ends](LoadHandle::end) without a commit, its rows are gone.
 #[derive(Debug)]
 pub(super) struct LoadHandle {
     steps: SyncSender<(Asker, Step)>,
@@ -84,7 +84,7 @@ impl LoadHandle {
 fn work(load: Box<dyn Loading>, steps: &Receiver<(Asker, Step)>, mailbox: &Mailbox) {
     let mut load = Some(load);
     while let Ok((asker, step)) = steps.recv() {
-        // Each step must be answered: otherwise the guest is told for ever that it is under way.
+        // Each step must be answered: otherwise the reader is told for ever that it is under way.
         let commits = matches!(step, Step::Commit);
         let done = catch_unwind(AssertUnwindSafe(|| take(&mut load, step)));
         let done = done.unwrap_or_else(|_| {

@@ -1,4 +1,4 @@
-//! Threads that run tasks, and their messages to the desks.
+//! Threads that run tasks, and their messages to the reader loops.
 //!
 //! A task's batches wait for their reader: it gives credit, and without credit the task's thread
 //! waits. So a reader that does not take its results holds a thread and no more memory than its
@@ -103,18 +103,18 @@ impl Outcome {
 /// The reader and the request to which a message belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Asker {
-    pub(super) guest: usize,
+    pub(super) reader: usize,
     pub(super) visit: u64,
     pub(super) request: u32,
 }
 
-/// A message of a task, a load or the clerk.
+/// A message of a task, a load or the blocking worker.
 #[derive(Debug)]
 pub(super) enum News {
     Batch(Vec<u8>),
     Finished,
     Failed(Outcome),
-    /// An answer, of a load or of the clerk.
+    /// An answer, of a load or of the blocking worker.
     Told(Vec<u8>),
     /// A version that was opened.
     Opened(Arc<Opened>),
@@ -122,28 +122,31 @@ pub(super) enum News {
     Begun(LoadHandle),
 }
 
-/// Messages to a desk.
+/// Messages to a reader loop.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    news: Mutex<Vec<(Asker, News)>>,
+    notifications: Mutex<Vec<(Asker, News)>>,
     waker: Arc<Waker>,
 }
 
 impl Mailbox {
     pub(super) fn new(waker: Arc<Waker>) -> Mailbox {
-        let news = Mutex::default();
-        Mailbox { news, waker }
+        let notifications = Mutex::default();
+        Mailbox {
+            notifications,
+            waker,
+        }
     }
 
     /// Takes all messages.
     pub(super) fn take(&self, into: &mut Vec<(Asker, News)>) {
-        into.append(&mut self.news.lock());
+        into.append(&mut self.notifications.lock());
     }
 
-    pub(super) fn put(&self, asker: Asker, news: News) {
+    pub(super) fn put(&self, asker: Asker, notifications: News) {
         let was_empty = {
-            let mut all = self.news.lock();
-            all.push((asker, news));
+            let mut all = self.notifications.lock();
+            all.push((asker, notifications));
             all.len() == 1
         };
         if was_empty && let Err(error) = self.waker.wake() {
@@ -344,12 +347,12 @@ impl Tasks {
 
     fn work(&self) {
         while let Some(job) = self.next() {
-            let news = self.run(&job);
+            let notifications = self.run(&job);
             self.running
                 .lock()
                 .retain(|control| !Arc::ptr_eq(control, &job.control));
             self.count(-1);
-            job.mailbox.put(job.asker, news);
+            job.mailbox.put(job.asker, notifications);
         }
     }
 

@@ -10,15 +10,15 @@ use socket2::SockRef;
 
 use super::{CallError, Caller, READING};
 use crate::ring::Until;
+use crate::tcp::link_memory::LinkRings;
 use crate::tcp::options::Transport;
-use crate::tcp::patience::Patience;
-use crate::tcp::way::LinkRings;
+use crate::tcp::spin_policy::SpinPolicy;
 
 /// The rings through which messages travel.
 #[derive(Debug)]
 pub(super) struct Through {
     rings: LinkRings,
-    patience: Patience,
+    spin_policy: SpinPolicy,
     /// The socket has ended.
     ended: bool,
 }
@@ -27,7 +27,7 @@ impl Through {
     pub(super) fn new(rings: LinkRings) -> Through {
         Through {
             rings,
-            patience: Patience::default(),
+            spin_policy: SpinPolicy::default(),
             ended: false,
         }
     }
@@ -57,11 +57,11 @@ impl Through {
         loop {
             let looked = begun.elapsed();
             if self.is_there(until) {
-                self.patience.came();
+                self.spin_policy.came();
                 return Ok(true);
             }
             self.ring(stream)?;
-            if self.patience.is_over(looked) {
+            if self.spin_policy.is_over(looked) {
                 self.ended |= self.rings.is_unsettled() && has_ended(stream);
                 if !self.rings.is_unsettled() || self.ended || begun + looked > deadline {
                     return Ok(false);
@@ -69,7 +69,7 @@ impl Through {
             }
             // The peer may want this processor. On a machine with few processors, giving way to it
             // pays at once.
-            self.patience.give_way();
+            self.spin_policy.give_way();
         }
     }
 
@@ -211,7 +211,7 @@ impl Caller {
             return Ok(());
         };
         through.ended |= ended;
-        through.patience.called(begun.elapsed());
+        through.spin_policy.called(begun.elapsed());
         through.ended |= through.rings.wake().is_err();
         Ok(())
     }

@@ -40,7 +40,7 @@ fn job(poll: &Poll) -> Job {
         task: Vec::new(),
         control: Control::with_credit(1, 1),
         asker: Asker {
-            guest: 0,
+            reader: 0,
             visit: 0,
             request: 0,
         },
@@ -54,9 +54,9 @@ fn what_was_not_done_is_not_finished() {
     let job = job(&poll);
     assert!(matches!(tasks.run(&job), News::Finished));
     job.control.cancel();
-    let news = tasks.run(&job);
+    let notifications = tasks.run(&job);
     assert!(
-        matches!(news, News::Failed(Outcome::Busy(_))),
+        matches!(notifications, News::Failed(Outcome::Busy(_))),
         "a reader would take {news:?} for a result"
     );
 }
@@ -90,8 +90,8 @@ fn a_task_whose_results_are_not_taken_reports_it() {
     let job = job(&poll);
     assert!(job.control.take(Duration::ZERO), "it has credit for one");
     assert!(!job.control.take(Duration::from_millis(1)));
-    let news = tasks.run(&job);
-    let News::Failed(Outcome::Untaken(text)) = &news else {
+    let notifications = tasks.run(&job);
+    let News::Failed(Outcome::Untaken(text)) = &notifications else {
         panic!("a reader would take {news:?} for a node that is lost");
     };
     assert!(text.contains("120 s"), "{text}");

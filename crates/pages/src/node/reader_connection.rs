@@ -15,9 +15,9 @@ use crate::remote::wire::Wanted;
 
 /// A reader.
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct ReaderConnection {
     pub(super) link: Link,
-    /// A number that distinguishes it from other guests in the same place.
+    /// A number that distinguishes it from other readers in the same place.
     pub(super) visit: u64,
     pub(super) handles: HashMap<u32, Handle>,
     pub(super) next_handle: u32,
@@ -30,7 +30,7 @@ pub(super) struct Guest {
     pub(super) under_way: usize,
     pub(super) tasks: HashMap<u32, Task>,
     pub(super) loads: HashMap<u32, LoadHandle>,
-    /// Loads that the clerk has yet to begin.
+    /// Loads that the blocking worker has yet to begin.
     pub(super) beginning: HashSet<u32>,
     /// Questions, and steps of loads, that are not answered.
     pub(super) requests: HashSet<u32>,
@@ -42,7 +42,7 @@ pub(super) struct Guest {
     pub(super) overflow: Overflow,
     /// Why its link is to be closed at the end of the turn.
     pub(super) verdict: Option<String>,
-    /// `true` if it is in the list of guests that have replies to be sent.
+    /// `true` if it is in the list of readers that have replies to be sent.
     pub(super) is_touched: bool,
 }
 
@@ -94,12 +94,12 @@ impl Overflow {
 pub(super) struct Handle {
     pub(super) opened: Arc<Opened>,
     /// Its files, for each extent.
-    pub(super) files: super::desk::ByExtent,
+    pub(super) files: super::reader_loop::ByExtent,
 }
 
-impl Guest {
-    pub(super) fn new(link: Link, visit: u64) -> Guest {
-        Guest {
+impl ReaderConnection {
+    pub(super) fn new(link: Link, visit: u64) -> ReaderConnection {
+        ReaderConnection {
             link,
             visit,
             handles: HashMap::default(),

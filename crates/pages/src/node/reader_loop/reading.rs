@@ -9,9 +9,9 @@ use std::time::Instant;
 use disk::reads::{Done, FileId, Pool, PoolBuf, Read, Reads, Way};
 use fabric::window::Far;
 
-use super::Desk;
-use crate::node::guest::Handle;
-use crate::node::landing::{self, Into, Landing};
+use super::ReaderLoop;
+use crate::node::read_target::{self, Into, ReadTarget};
+use crate::node::reader_connection::Handle;
 use crate::node::shelf::Opened;
 use crate::remote::wire::{INLINE, SLOT_UNIT, Wanted, begin_there};
 
@@ -44,7 +44,7 @@ impl Files {
     pub(super) fn open(
         &mut self,
         opened: &Arc<Opened>,
-        reads: &mut dyn Reads<Landing>,
+        reads: &mut dyn Reads<ReadTarget>,
     ) -> ByExtent {
         let (files, users) = self.0.entry(key(opened)).or_insert_with(|| {
             let mut files = Vec::new();
@@ -59,7 +59,7 @@ impl Files {
     }
 
     /// Closes the files, unless another handle uses them.
-    pub(super) fn close(&mut self, handle: &Handle, reads: &mut dyn Reads<Landing>) {
+    pub(super) fn close(&mut self, handle: &Handle, reads: &mut dyn Reads<ReadTarget>) {
         let key = key(&handle.opened);
         let Some((files, users)) = self.0.get_mut(&key) else {
             return;
@@ -84,7 +84,11 @@ fn key(opened: &Arc<Opened>) -> usize {
 pub(super) struct Buffers(HashMap<usize, Pool>);
 
 impl Buffers {
-    fn take(&mut self, unit: usize, reads: &mut dyn Reads<Landing>) -> io::Result<Option<PoolBuf>> {
+    fn take(
+        &mut self,
+        unit: usize,
+        reads: &mut dyn Reads<ReadTarget>,
+    ) -> io::Result<Option<PoolBuf>> {
         let pool = match self.0.entry(unit) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
@@ -101,7 +105,7 @@ impl Buffers {
 
 /// Counts that a thread has not added to the figures yet.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Announcements {
     pages: u64,
     bytes: u64,
     unread: u64,
@@ -110,49 +114,49 @@ pub(super) struct Told {
     timed: Option<(usize, u64, u32, Instant)>,
 }
 
-/// The result of an attempt to begin a guest's next page.
+/// The result of an attempt to begin a reader's next page.
 enum Begun {
     Yes,
     /// There is no memory for it at present.
     NoBuffer,
 }
 
-impl Desk {
-    /// Begins the reads that guests wait for, of each in turn, as far as there is room.
+impl ReaderLoop {
+    /// Begins the reads that readers wait for, of each in turn, as far as there is room.
     pub(super) fn begin_reads(&mut self) -> io::Result<()> {
         let mut stuck = 0;
         while self.reads.room() > 0 && stuck < self.waiting.len() {
-            let Some(guest) = self.waiting.pop_front() else {
+            let Some(reader) = self.waiting.pop_front() else {
                 break;
             };
-            if self.begin_share(guest)? {
+            if self.begin_share(reader)? {
                 stuck += 1;
             } else {
                 stuck = 0;
             }
-            if !self.guests[guest].queue.is_empty() {
-                self.waiting.push_back(guest);
+            if !self.readers[reader].queue.is_empty() {
+                self.waiting.push_back(reader);
             }
         }
         self.reads.start()
     }
 
-    /// Begins some of a guest's pages. Returns `true` if it cannot go on.
-    fn begin_share(&mut self, guest: usize) -> io::Result<bool> {
+    /// Begins some of a reader's pages. Returns `true` if it cannot go on.
+    fn begin_share(&mut self, reader: usize) -> io::Result<bool> {
         for _ in 0..SHARE {
             if self.reads.room() == 0 {
                 return Ok(false);
             }
-            if !self.guests[guest].overflow.is_empty() {
+            if !self.readers[reader].overflow.is_empty() {
                 return Ok(true);
             }
-            let Some((handle, wanted)) = self.guests[guest].queue.pop_front() else {
+            let Some((handle, wanted)) = self.readers[reader].queue.pop_front() else {
                 return Ok(false);
             };
-            match self.begin(guest, handle, wanted)? {
+            match self.begin(reader, handle, wanted)? {
                 Begun::Yes => {}
                 Begun::NoBuffer => {
-                    self.guests[guest].queue.push_front((handle, wanted));
+                    self.readers[reader].queue.push_front((handle, wanted));
                     return Ok(true);
                 }
             }
@@ -160,10 +164,10 @@ impl Desk {
         Ok(false)
     }
 
-    fn begin(&mut self, guest: usize, handle: u32, wanted: Wanted) -> io::Result<Begun> {
-        let visitor = &mut self.guests[guest];
+    fn begin(&mut self, reader: usize, handle: u32, wanted: Wanted) -> io::Result<Begun> {
+        let visitor = &mut self.readers[reader];
         let Some(open) = visitor.handles.get(&handle) else {
-            self.unread(guest, wanted.tag, "the table was closed");
+            self.unread(reader, wanted.tag, "the table was closed");
             return Ok(Begun::Yes);
         };
         let (unit, segment) = (open.opened.unit, usize::from(wanted.segment));
@@ -172,12 +176,12 @@ impl Desk {
             self.told.pages += 1;
             self.told.bytes += unit as u64;
             let to = slot_start(&wanted);
-            self.give(guest, (wanted.window, to, wanted.tag), &page);
+            self.give(reader, (wanted.window, to, wanted.tag), &page);
             return Ok(Begun::Yes);
         }
         let Some((file, offset)) = extent.find(wanted.page, unit) else {
             let text = format!("there is no page {}", wanted.page);
-            self.unread(guest, wanted.tag, &text);
+            self.unread(reader, wanted.tag, &text);
             return Ok(Begun::Yes);
         };
         let file = open.files[segment][file];
@@ -195,11 +199,11 @@ impl Desk {
         visitor.under_way += 1;
         self.told.begun += 1;
         if self.told.timed.is_none() && self.told.begun.is_multiple_of(TIMED) {
-            self.told.timed = Some((guest, visitor.visit, wanted.tag, Instant::now()));
+            self.told.timed = Some((reader, visitor.visit, wanted.tag, Instant::now()));
         }
-        let landing = Landing {
+        let read_target = ReadTarget {
             into,
-            guest,
+            reader,
             visit: visitor.visit,
             tag: wanted.tag,
             window: wanted.window,
@@ -210,32 +214,32 @@ impl Desk {
             file,
             offset,
             len: unit,
-            into: landing,
+            into: read_target,
         });
         Ok(Begun::Yes)
     }
 
-    /// Gives a guest a page that is in memory of this side.
-    fn give(&mut self, guest: usize, (window, to, tag): (u16, usize, u32), page: &[u8]) {
-        let far = self.guests[guest].windows.get(&window);
+    /// Gives a reader a page that is in memory of this side.
+    fn give(&mut self, reader: usize, (window, to, tag): (u16, usize, u32), page: &[u8]) {
+        let far = self.readers[reader].windows.get(&window);
         match far.and_then(|far| far.place(to, page.len())) {
             Some(place) => {
-                landing::put(&place, page);
-                self.page_is_there(guest, tag);
+                read_target::put(&place, page);
+                self.page_is_there(reader, tag);
             }
-            None if window == INLINE => self.send_page(guest, tag, page),
-            None => self.write_page(guest, (window, to, tag), page),
+            None if window == INLINE => self.send_page(reader, tag, page),
+            None => self.write_page(reader, (window, to, tag), page),
         }
     }
 
     /// Notes that a page is in the place that its reader has chosen.
-    fn page_is_there(&mut self, guest: usize, tag: u32) {
-        let visitor = &mut self.guests[guest];
+    fn page_is_there(&mut self, reader: usize, tag: u32) {
+        let visitor = &mut self.readers[reader];
         if visitor.there.is_empty() {
             begin_there(&mut visitor.there);
         }
         visitor.there.extend_from_slice(&tag.to_le_bytes());
-        self.touch(guest);
+        self.touch(reader);
     }
 
     /// Tells readers of completed reads.
@@ -249,15 +253,15 @@ impl Desk {
         self.settle_windows();
     }
 
-    fn finish_read(&mut self, Done { into, result }: Done<Landing>) {
-        let guest = into.guest;
-        let there = self.guests.get_mut(guest);
+    fn finish_read(&mut self, Done { into, result }: Done<ReadTarget>) {
+        let reader = into.reader;
+        let there = self.readers.get_mut(reader);
         let Some(visitor) = there.filter(|found| found.visit == into.visit) else {
             return;
         };
         visitor.under_way -= 1;
         if let Some((timed, visit, tag, begun)) = self.told.timed
-            && (timed, visit, tag) == (guest, into.visit, into.tag)
+            && (timed, visit, tag) == (reader, into.visit, into.tag)
         {
             self.told.timed = None;
             self.shared.figures.add_read_time(begun.elapsed());
@@ -268,23 +272,23 @@ impl Desk {
             Err(error) => Some(error.to_string()),
         };
         if let Some(error) = error {
-            self.unread(guest, into.tag, &error);
+            self.unread(reader, into.tag, &error);
             return;
         }
         self.told.pages += 1;
         self.told.bytes += into.len as u64;
         match into.into {
-            Into::Place(_) => self.page_is_there(guest, into.tag),
+            Into::Place(_) => self.page_is_there(reader, into.tag),
             Into::Buffer(buffer) => {
                 let page = &buffer.as_ref()[..into.len];
-                self.give(guest, (into.window, into.to, into.tag), page);
+                self.give(reader, (into.window, into.to, into.tag), page);
             }
         }
     }
 
     /// Writes a page to a window that is not mapped here.
-    fn write_page(&mut self, guest: usize, (window, to, tag): (u16, usize, u32), page: &[u8]) {
-        let visitor = &mut self.guests[guest];
+    fn write_page(&mut self, reader: usize, (window, to, tag): (u16, usize, u32), page: &[u8]) {
+        let visitor = &mut self.readers[reader];
         let window = visitor.windows.get_mut(&window);
         let written = match window {
             Some(far) => far.write(to, page).map_err(|error| error.to_string()),
@@ -292,16 +296,16 @@ impl Desk {
         };
         match written {
             Ok(()) => visitor.written.push(tag),
-            Err(error) => self.unread(guest, tag, &error),
+            Err(error) => self.unread(reader, tag, &error),
         }
     }
 
     /// Tells readers which pages have arrived in windows that are not mapped here.
     fn settle_windows(&mut self) {
-        let settling = self.guests.iter().filter(|(_, g)| !g.written.is_empty());
-        let settling: Vec<usize> = settling.map(|(guest, _)| guest).collect();
-        for guest in settling {
-            let visitor = &mut self.guests[guest];
+        let settling = self.readers.iter().filter(|(_, g)| !g.written.is_empty());
+        let settling: Vec<usize> = settling.map(|(reader, _)| reader).collect();
+        for reader in settling {
+            let visitor = &mut self.readers[reader];
             let settled: Result<Vec<bool>, _> =
                 visitor.windows.values_mut().map(Far::settle).collect();
             match settled {
@@ -312,13 +316,13 @@ impl Desk {
                     for tag in visitor.written.drain(..) {
                         visitor.there.extend_from_slice(&tag.to_le_bytes());
                     }
-                    self.touch(guest);
+                    self.touch(reader);
                 }
                 Ok(_) => {}
                 Err(error) => {
                     let text = error.to_string();
                     for tag in std::mem::take(&mut visitor.written) {
-                        self.unread(guest, tag, &text);
+                        self.unread(reader, tag, &text);
                     }
                 }
             }
@@ -327,7 +331,7 @@ impl Desk {
 
     /// Adds what this thread has counted to the node's figures.
     pub(super) fn tell_figures(&mut self) {
-        let waiting = self.guests.iter().map(|(_, guest)| guest.owed() as u64);
+        let waiting = self.readers.iter().map(|(_, reader)| reader.owed() as u64);
         let waiting = waiting.sum::<u64>();
         let figures = &self.shared.figures;
         let before = std::mem::replace(&mut self.told.waiting, waiting);

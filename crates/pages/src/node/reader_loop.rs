@@ -2,19 +2,19 @@
 //!
 //! The steps of a turn: sleep until something happens, or look again at once while something is expected
 //! → readers' messages → reads are begun, of each reader in turn → completed reads → messages of tasks,
-//! loads and the clerk → replies leave → the links of readers beyond their limits are closed.
+//! loads and the blocking worker → replies leave → the links of readers beyond their limits are closed.
 //!
 //! Invariants:
-//! 1. A turn blocks only in the poll. Calls of the shelf are made by the clerk, and loads and tasks run
+//! 1. A turn blocks only in the poll. Calls of the shelf are made by the blocking worker, and loads and tasks run
 //!    on threads of their own: they answer by the mailbox.
 //! 2. A reader's place is used again for another reader only with another number of visit; reads that
 //!    were begun for the earlier one are dropped when they complete.
 //! 3. An invalid message of a reader ends its link alone.
 
-mod news;
+mod notifications;
 mod reading;
 mod replies;
-mod saying;
+mod requests;
 
 use std::collections::HashMap;
 use std::io;
@@ -35,11 +35,11 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 
 use super::Shared;
-use super::clerk::Clerk;
-use super::guest::{Guest, Handle};
-use super::landing::Landing;
+use super::blocking_worker::BlockingWorker;
 use super::loading::LoadHandle;
 use super::options::NodeOptions;
+use super::read_target::ReadTarget;
+use super::reader_connection::{Handle, ReaderConnection};
 use super::tasks::{Asker, Mailbox, News, Tasks};
 use crate::remote::CLUSTER;
 pub(super) use reading::ByExtent;
@@ -54,70 +54,70 @@ const AT_ONCE: usize = 64;
 /// Events taken from a poll at a time.
 const EVENTS: usize = 256;
 
-/// The least time between two log lines of one kind that readers cause, at each desk.
+/// The least time between two log lines of one kind that readers cause, at each reader loop.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// See the [module](self).
-pub(super) struct Desk {
+pub(super) struct ReaderLoop {
     options: NodeOptions,
-    clerk: Arc<Clerk>,
+    blocking_worker: Arc<BlockingWorker>,
     tasks: Arc<Tasks>,
     shared: Arc<Shared>,
     poll: Poll,
     waker: Arc<Waker>,
     fabric: Tcp,
     inbox: Inbox,
-    reads: Box<dyn Reads<Landing>>,
-    done: Vec<Done<Landing>>,
+    reads: Box<dyn Reads<ReadTarget>>,
+    done: Vec<Done<ReadTarget>>,
     files: Files,
     buffers: Buffers,
-    guests: Slab<Guest>,
+    readers: Slab<ReaderConnection>,
     by_link: HashMap<Link, usize>,
     visits: u64,
     /// Guests with pages that are not begun, in the order of their turns.
     waiting: std::collections::VecDeque<usize>,
     /// Guests that have replies to be sent.
     touched: Vec<usize>,
-    /// `true` if links of guests are to be closed.
+    /// `true` if links of readers are to be closed.
     is_condemning: bool,
-    /// When waiting guests are next told that their requests are under way.
+    /// When waiting readers are next told that their requests are under way.
     next_progress: Instant,
     /// Threads of loads that are over, or nearly so.
     leaving: Vec<JoinHandle<()>>,
     mailbox: Arc<Mailbox>,
-    news: Vec<(Asker, News)>,
+    notifications: Vec<(Asker, News)>,
     /// A buffer that is kept for its memory.
     message: Vec<u8>,
     began: Instant,
     /// Limits log lines that readers cause, by their text.
     log_limit: LogLimit<&'static str>,
     /// The counts that this thread has added to the figures.
-    told: reading::Told,
+    told: reading::Announcements,
 }
 
-/// Where a desk's readers come from.
-pub(super) struct Door {
-    /// The node's listener, for the first desk.
+/// Where a reader loop's readers come from.
+pub(super) struct LoopHandle {
+    /// The node's listener, for the first reader loop.
     pub(super) listener: Option<TcpListener>,
-    /// The distribution of links among all desks.
+    /// The distribution of links among all reader loops.
     pub(super) deal: Arc<Deal>,
-    /// The desk's place among them.
+    /// The reader loop's place among them.
     pub(super) number: usize,
 }
 
-impl Desk {
+impl ReaderLoop {
     pub(super) fn new(
         options: &NodeOptions,
-        door: Door,
-        clerk: Arc<Clerk>,
+        handle: LoopHandle,
+        blocking_worker: Arc<BlockingWorker>,
         tasks: Arc<Tasks>,
         shared: Arc<Shared>,
-    ) -> io::Result<Desk> {
+    ) -> io::Result<ReaderLoop> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let mut fabric = TcpOptions::new(Peer::Node(NodeId(1)), options.secret.clone(), CLUSTER);
-        fabric.listener = door.listener;
-        fabric.seat = Some(door.deal.seat(door.number, Arc::clone(&waker)));
+        fabric.listener = handle.listener;
+        fabric.seat = Some(handle.deal.seat(handle.number, Arc::clone(&waker)));
         fabric.transport = options.transport;
         fabric.shm = options.shm.clone();
         fabric.verbs = options.verbs.clone();
@@ -134,10 +134,10 @@ impl Desk {
         let mut bell = SourceFd(&bell);
         poll.registry()
             .register(&mut bell, BELL, Interest::READABLE)?;
-        Ok(Desk {
+        Ok(ReaderLoop {
             mailbox: Arc::new(Mailbox::new(Arc::clone(&waker))),
             options: options.clone(),
-            clerk,
+            blocking_worker,
             tasks,
             shared,
             poll,
@@ -148,7 +148,7 @@ impl Desk {
             done: Vec::new(),
             files: Files::default(),
             buffers: Buffers::default(),
-            guests: Slab::new(),
+            readers: Slab::new(),
             by_link: HashMap::new(),
             visits: 0,
             waiting: std::collections::VecDeque::new(),
@@ -156,11 +156,11 @@ impl Desk {
             is_condemning: false,
             next_progress: Instant::now(),
             leaving: Vec::new(),
-            news: Vec::new(),
+            notifications: Vec::new(),
             message: Vec::new(),
             began: Instant::now(),
             log_limit: LogLimit::new(LOG_INTERVAL),
-            told: reading::Told::default(),
+            told: reading::Announcements::default(),
         })
     }
 
@@ -188,11 +188,11 @@ impl Desk {
         while self.fabric.connections() > 0 && Instant::now() < deadline {
             self.turn(events, Some(Duration::from_millis(1)))?;
         }
-        // The caller that stops a node may open its tables again at once. This desk may not have heard
-        // of the last loads that the clerk has begun.
+        // The caller that stops a node may open its tables again at once. This reader loop may not have heard
+        // of the last loads that the blocking worker has begun.
         self.hear_news();
-        for guest in std::mem::take(&mut self.guests) {
-            let loads = guest.1.loads.into_values();
+        for reader in std::mem::take(&mut self.readers) {
+            let loads = reader.1.loads.into_values();
             self.leaving.extend(loads.map(LoadHandle::end));
         }
         for thread in self.leaving {
@@ -205,7 +205,7 @@ impl Desk {
 
     /// Returns how long the poll may sleep.
     fn timeout(&mut self) -> Option<Duration> {
-        // A guest that waits for room or for buffers goes on when a read completes, and one that waits
+        // A reader that waits for room or for buffers goes on when a read completes, and one that waits
         // for its link when that has drained: neither is a reason to stay awake.
         let timeout = self.fabric.timeout(self.began.elapsed());
         let timeout = timeout.into_iter().chain(self.until_progress()).min();
@@ -213,12 +213,12 @@ impl Desk {
             return timeout;
         }
         // They may have become able to go on in the turn's last step.
-        let can_go_on = |&guest: &usize| self.guests[guest].overflow.is_empty();
+        let can_go_on = |&reader: &usize| self.readers[reader].overflow.is_empty();
         if self.reads.under_way() == 0 && self.waiting.iter().any(can_go_on) {
             return Some(Duration::ZERO);
         }
-        let mut guests = self.guests.iter();
-        if guests.any(|(_, guest)| !guest.written.is_empty()) {
+        let mut readers = self.readers.iter();
+        if readers.any(|(_, reader)| !reader.written.is_empty()) {
             // A device does not report that it is done; other threads may have the processor until it
             // is.
             std::thread::yield_now();
@@ -268,30 +268,30 @@ impl Desk {
         match event {
             Event::Up(_) => self.greet(link),
             Event::Message(message) => {
-                let Some(&guest) = self.by_link.get(&link) else {
+                let Some(&reader) = self.by_link.get(&link) else {
                     return;
                 };
-                if let Err(why) = self.listen(guest, message) {
-                    self.show_out(guest, &why);
+                if let Err(why) = self.listen(reader, message) {
+                    self.show_out(reader, &why);
                 }
             }
             Event::Drained => {
-                if let Some(&guest) = self.by_link.get(&link) {
-                    self.touch(guest);
-                    self.queue_up(guest);
+                if let Some(&reader) = self.by_link.get(&link) {
+                    self.touch(reader);
+                    self.queue_up(reader);
                 }
             }
             Event::Down(why) => {
-                if let Some(guest) = self.by_link.remove(&link) {
+                if let Some(reader) = self.by_link.remove(&link) {
                     tracing::debug!(?link, why, "a reader has gone");
-                    self.forget(guest);
+                    self.forget(reader);
                 }
             }
         }
     }
 
     fn greet(&mut self, link: Link) {
-        if self.guests.len() >= self.options.limits.readers {
+        if self.readers.len() >= self.options.limits.readers {
             if let Some(left_out) = self.log_limit.count("too many", self.began.elapsed()) {
                 tracing::warn!("a reader is turned away: there are too many{left_out}");
             }
@@ -299,28 +299,30 @@ impl Desk {
             return;
         }
         self.visits += 1;
-        let guest = self.guests.insert(Guest::new(link, self.visits));
-        self.by_link.insert(link, guest);
+        let reader = self
+            .readers
+            .insert(ReaderConnection::new(link, self.visits));
+        self.by_link.insert(link, reader);
         let readers = &self.shared.figures.readers;
         readers.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Closes the link of a reader that breaks the protocol, and tells it why.
-    fn show_out(&mut self, guest: usize, why: &str) {
-        let link = self.guests[guest].link;
+    fn show_out(&mut self, reader: usize, why: &str) {
+        let link = self.readers[reader].link;
         if let Some(left_out) = self.log_limit.count("refused", self.began.elapsed()) {
             tracing::warn!(?link, why, "the link of a reader is closed{left_out}");
         }
-        self.fail(guest, u32::MAX, crate::remote::wire::Kind::Refused, why);
+        self.fail(reader, u32::MAX, crate::remote::wire::Kind::Refused, why);
         self.by_link.remove(&link);
         self.reply();
         self.fabric.close(link);
-        self.forget(guest);
+        self.forget(reader);
     }
 
     /// Releases everything that a reader had.
-    fn forget(&mut self, guest: usize) {
-        let gone = self.guests.remove(guest);
+    fn forget(&mut self, reader: usize) {
+        let gone = self.readers.remove(reader);
         for task in gone.tasks.values() {
             task.control.cancel();
         }
@@ -333,16 +335,16 @@ impl Desk {
         for memory in gone.registered {
             self.reads.unregister(memory);
         }
-        self.waiting.retain(|&waiting| waiting != guest);
-        self.touched.retain(|&touched| touched != guest);
+        self.waiting.retain(|&waiting| waiting != reader);
+        self.touched.retain(|&touched| touched != reader);
         let readers = &self.shared.figures.readers;
         readers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Closes a version that a guest no longer needs.
+    /// Closes a version that a reader no longer needs.
     fn close(&mut self, handle: Handle) {
         self.files.close(&handle, &mut *self.reads);
-        self.clerk.let_go(handle.opened);
+        self.blocking_worker.let_go(handle.opened);
     }
 
     /// Ends a load; its thread may have some work left.
@@ -351,18 +353,18 @@ impl Desk {
         self.leaving.push(load.end());
     }
 
-    /// Notes that a guest has a reply to be sent.
+    /// Notes that a reader has a reply to be sent.
     #[inline]
-    fn touch(&mut self, guest: usize) {
-        if !std::mem::replace(&mut self.guests[guest].is_touched, true) {
-            self.touched.push(guest);
+    fn touch(&mut self, reader: usize) {
+        if !std::mem::replace(&mut self.readers[reader].is_touched, true) {
+            self.touched.push(reader);
         }
     }
 
-    /// Puts a guest in the queue if it has pages to be begun.
-    fn queue_up(&mut self, guest: usize) {
-        if !self.guests[guest].queue.is_empty() && !self.waiting.contains(&guest) {
-            self.waiting.push_back(guest);
+    /// Puts a reader in the queue if it has pages to be begun.
+    fn queue_up(&mut self, reader: usize) {
+        if !self.readers[reader].queue.is_empty() && !self.waiting.contains(&reader) {
+            self.waiting.push_back(reader);
         }
     }
 }

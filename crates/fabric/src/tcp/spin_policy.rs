@@ -28,7 +28,7 @@ const LAST: u32 = 8;
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct SpinPolicy {
     /// The share of waits that were short, the last ones counting most.
     short: u32,
     /// The number of waits that begin with a sleep.
@@ -37,9 +37,9 @@ pub(super) struct Patience {
     next_rest: u32,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience {
+impl Default for SpinPolicy {
+    fn default() -> SpinPolicy {
+        SpinPolicy {
             short: WHOLE,
             rest: 0,
             next_rest: *RESTS.start(),
@@ -47,7 +47,7 @@ impl Default for Patience {
     }
 }
 
-impl Patience {
+impl SpinPolicy {
     /// Notes that looking has found something.
     #[inline]
     pub(super) fn came(&mut self) {
@@ -101,66 +101,66 @@ mod tests {
     }
 
     /// Returns a patience after so many waits that were too long that the thread looks no more.
-    fn impatient() -> Patience {
-        let mut patience = Patience::default();
+    fn impatient() -> SpinPolicy {
+        let mut spin_policy = SpinPolicy::default();
         let mut waits = 0;
-        while !patience.is_over(Duration::ZERO) {
-            patience.called(micros(10_000));
+        while !spin_policy.is_over(Duration::ZERO) {
+            spin_policy.called(micros(10_000));
             waits += 1;
         }
         assert!((5..20).contains(&waits), "{waits}");
-        patience
+        spin_policy
     }
 
     #[test]
     fn looks_are_bounded_and_end_when_they_do_not_pay() {
-        let mut patience = Patience::default();
-        assert!(!patience.is_over(micros(199)) && patience.is_over(MOST));
+        let mut spin_policy = SpinPolicy::default();
+        assert!(!spin_policy.is_over(micros(199)) && spin_policy.is_over(MOST));
         for _ in 0..1000 {
-            patience.came();
-            assert!(!patience.is_over(micros(199)) && patience.is_over(MOST));
+            spin_policy.came();
+            assert!(!spin_policy.is_over(micros(199)) && spin_policy.is_over(MOST));
         }
-        let mut patience = impatient();
+        let mut spin_policy = impatient();
         for _ in 0..1000 {
-            patience.called(micros(10_000));
+            spin_policy.called(micros(10_000));
         }
-        assert!(patience.is_over(Duration::ZERO));
+        assert!(spin_policy.is_over(Duration::ZERO));
     }
 
     #[test]
     fn who_is_called_soon_looks_again() {
-        let mut patience = impatient();
+        let mut spin_policy = impatient();
         for _ in 0..5 {
-            patience.called(micros(150));
+            spin_policy.called(micros(150));
         }
-        assert!(!patience.is_over(micros(199)));
+        assert!(!spin_policy.is_over(micros(199)));
     }
 
     #[test]
     fn who_is_kept_from_the_processor_sleeps_more_and_more() {
-        let mut patience = Patience::default();
-        let rests = |patience: &mut Patience| {
-            patience.gave_way(micros(3000));
+        let mut spin_policy = SpinPolicy::default();
+        let rests = |spin_policy: &mut SpinPolicy| {
+            spin_policy.gave_way(micros(3000));
             let mut waits = 0;
-            while patience.is_over(Duration::ZERO) {
-                patience.called(micros(50));
+            while spin_policy.is_over(Duration::ZERO) {
+                spin_policy.called(micros(50));
                 waits += 1;
             }
             waits
         };
-        assert_eq!([(); 3].map(|()| rests(&mut patience)), [16, 32, 64]);
+        assert_eq!([(); 3].map(|()| rests(&mut spin_policy)), [16, 32, 64]);
         for _ in 0..20 {
-            rests(&mut patience);
+            rests(&mut spin_policy);
         }
-        assert_eq!(rests(&mut patience), 8192);
+        assert_eq!(rests(&mut spin_policy), 8192);
         for _ in 0..10_000 {
-            patience.came();
+            spin_policy.came();
         }
-        assert_eq!(rests(&mut patience), 16, "it is long ago");
+        assert_eq!(rests(&mut spin_policy), 16, "it is long ago");
         // Other threads for which it waits may take a while.
         for _ in 0..20 {
-            patience.gave_way(micros(900));
+            spin_policy.gave_way(micros(900));
         }
-        assert!(!patience.is_over(micros(199)));
+        assert!(!spin_policy.is_over(micros(199)));
     }
 }

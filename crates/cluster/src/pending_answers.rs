@@ -23,7 +23,7 @@ pub(crate) enum Haste {
 
 /// An answer that waits.
 #[derive(Debug)]
-pub(crate) enum Due {
+pub(crate) enum PendingAnswer {
     /// This answer.
     Answer(Answer),
     /// Versions, which are published when they are durable.
@@ -39,9 +39,9 @@ const LEISURE: Duration = Duration::from_millis(100);
 
 /// The answers that wait.
 #[derive(Default)]
-pub(crate) struct Dues {
+pub(crate) struct PendingAnswers {
     /// The answers by the epoch for which each waits, and in the order in which they came.
-    waiting: BTreeMap<(Epoch, u64), (Asker, Due)>,
+    waiting: BTreeMap<(Epoch, u64), (Asker, PendingAnswer)>,
     sequence: u64,
     /// The newest epoch that is requested; zero if none is.
     until: Epoch,
@@ -49,9 +49,15 @@ pub(crate) struct Dues {
     leisure: Option<(Epoch, Duration)>,
 }
 
-impl Dues {
+impl PendingAnswers {
     /// Lets an answer wait for `epoch`.
-    pub(crate) fn push(&mut self, epoch: Epoch, haste: Haste, due: (Asker, Due), now: Duration) {
+    pub(crate) fn push(
+        &mut self,
+        epoch: Epoch,
+        haste: Haste,
+        pending: (Asker, PendingAnswer),
+        now: Duration,
+    ) {
         match haste {
             Haste::Soon => self.until = self.until.max(epoch),
             Haste::Leisure => {
@@ -60,7 +66,7 @@ impl Dues {
             }
         }
         self.sequence += 1;
-        self.waiting.insert((epoch, self.sequence), due);
+        self.waiting.insert((epoch, self.sequence), pending);
     }
 
     /// Takes the next answer that need not wait any more. The flag is `true` if its epoch was lost, and
@@ -69,13 +75,13 @@ impl Dues {
         &mut self,
         durable: Epoch,
         is_lost: impl Fn(Epoch) -> bool,
-    ) -> Option<(Asker, Due, bool)> {
+    ) -> Option<(Asker, PendingAnswer, bool)> {
         let first = self.waiting.first_entry()?;
         let epoch = first.key().0;
         let is_lost = is_lost(epoch);
         if is_lost || epoch <= durable {
-            let (asker, due) = first.remove();
-            return Some((asker, due, is_lost));
+            let (asker, pending) = first.remove();
+            return Some((asker, pending, is_lost));
         }
         if self.until <= durable {
             self.until = Epoch::ZERO;
@@ -107,35 +113,37 @@ impl Dues {
 impl<C> Node<C> {
     /// Delivers the answers that have become durable, and replaces those whose epoch was lost.
     pub(crate) fn deliver_due(&mut self, partition: &impl Participant) {
-        if self.due.is_empty() {
+        if self.pending_answers.is_empty() {
             return;
         }
         // Read before `is_lost`: a lost epoch is known as lost before later epochs become durable.
         let durable = partition.durable();
         let is_lost = |epoch| partition.is_lost(epoch);
-        while let Some((asker, due, is_lost)) = self.due.pop(durable, is_lost) {
-            let answer = match due {
-                Due::Each(outcomes) => bulk::told(outcomes, partition),
-                due if is_lost => self.lost_answer(partition, &due),
-                Due::Answer(answer) => answer,
-                Due::Located(located) => self.located(located),
-                Due::Session(number) => opened(partition, number),
+        while let Some((asker, pending, is_lost)) = self.pending_answers.pop(durable, is_lost) {
+            let answer = match pending {
+                PendingAnswer::Each(outcomes) => bulk::told(outcomes, partition),
+                pending if is_lost => self.lost_answer(partition, &pending),
+                PendingAnswer::Answer(answer) => answer,
+                PendingAnswer::Located(located) => self.located(located),
+                PendingAnswer::Session(number) => opened(partition, number),
             };
             self.deliver(asker, answer);
         }
     }
 
     /// Returns the answer in place of one whose epoch was lost, so that its content may not hold.
-    fn lost_answer(&mut self, partition: &impl Participant, due: &Due) -> Answer {
+    fn lost_answer(&mut self, partition: &impl Participant, pending: &PendingAnswer) -> Answer {
         self.counters.lost += 1;
-        match (partition.failed(), due) {
+        match (partition.failed(), pending) {
             (Some(reason), _) => Answer::Failed(reason),
             // For each of these, nothing has happened, or nothing that matters.
             (
                 None,
-                Due::Answer(Answer::Read { .. } | Answer::Versions(_) | Answer::Aborted(_))
-                | Due::Located(_)
-                | Due::Session(_),
+                PendingAnswer::Answer(
+                    Answer::Read { .. } | Answer::Versions(_) | Answer::Aborted(_),
+                )
+                | PendingAnswer::Located(_)
+                | PendingAnswer::Session(_),
             ) => {
                 let leader = partition.leads().err().flatten();
                 Answer::Aborted(Abort::Elsewhere { leader })
@@ -159,8 +167,8 @@ impl<C> Node<C> {
         if epoch <= durable && !partition.is_lost(epoch) {
             self.deliver(asker, answer);
         } else {
-            let due = (asker, Due::Answer(answer));
-            self.due.push(epoch, haste, due, self.now);
+            let pending = (asker, PendingAnswer::Answer(answer));
+            self.pending_answers.push(epoch, haste, pending, self.now);
         }
     }
 
@@ -176,8 +184,9 @@ impl<C> Node<C> {
             let answer = self.located(located);
             self.deliver(asker, answer);
         } else {
-            let due = (asker, Due::Located(located));
-            self.due.push(epoch, Haste::Soon, due, self.now);
+            let pending = (asker, PendingAnswer::Located(located));
+            self.pending_answers
+                .push(epoch, Haste::Soon, pending, self.now);
         }
     }
 
@@ -207,21 +216,21 @@ mod tests {
         Asker::Remote { link, number }
     }
 
-    fn popped(dues: &mut Dues, durable: u64) -> Vec<u64> {
-        let (kept, lost) = popped_and_lost(dues, durable, 0..0);
+    fn popped(answers: &mut PendingAnswers, durable: u64) -> Vec<u64> {
+        let (kept, lost) = popped_and_lost(answers, durable, 0..0);
         assert!(lost.is_empty());
         kept
     }
 
     /// Returns the answers that leave because their epochs are durable, and those whose epochs are lost.
     fn popped_and_lost(
-        dues: &mut Dues,
+        answers: &mut PendingAnswers,
         durable: u64,
         lost: std::ops::Range<u64>,
     ) -> (Vec<u64>, Vec<u64>) {
         let (mut kept, mut gone) = (Vec::new(), Vec::new());
         while let Some((asker, _, is_lost)) =
-            dues.pop(Epoch(durable), |epoch| lost.contains(&epoch.0))
+            answers.pop(Epoch(durable), |epoch| lost.contains(&epoch.0))
         {
             let Asker::Remote { number, .. } = asker else {
                 unreachable!("none was put in")
@@ -234,12 +243,12 @@ mod tests {
     #[test]
     fn what_is_lost_leaves_as_such_also_when_later_epochs_are_durable() {
         for durable in [4, 6, 9] {
-            let mut dues = Dues::default();
+            let mut answers = PendingAnswers::default();
             for epoch in [3, 5, 6, 9] {
-                let answer = (asker(epoch), Due::Answer(Answer::Done));
-                dues.push(Epoch(epoch), Haste::Soon, answer, Duration::ZERO);
+                let answer = (asker(epoch), PendingAnswer::Answer(Answer::Done));
+                answers.push(Epoch(epoch), Haste::Soon, answer, Duration::ZERO);
             }
-            let (kept, lost) = popped_and_lost(&mut dues, durable, 5..7);
+            let (kept, lost) = popped_and_lost(&mut answers, durable, 5..7);
             assert_eq!(lost, [5, 6]);
             assert_eq!(kept, if durable == 9 { vec![3, 9] } else { vec![3] });
         }
@@ -247,33 +256,33 @@ mod tests {
 
     #[test]
     fn answers_leave_in_order_and_only_haste_asks_for_a_sync() {
-        let mut dues = Dues::default();
+        let mut answers = PendingAnswers::default();
         let mut push = |epoch, haste, number| {
-            dues.push(
+            answers.push(
                 Epoch(epoch),
                 haste,
-                (asker(number), Due::Answer(Answer::Done)),
+                (asker(number), PendingAnswer::Answer(Answer::Done)),
                 Duration::ZERO,
             );
         };
         push(5, Haste::Leisure, 1);
         push(4, Haste::Leisure, 2);
         push(4, Haste::Leisure, 3);
-        assert_eq!(dues.wants(), None);
-        dues.hurry(LEISURE / 2);
-        assert_eq!(dues.wants(), None);
-        assert_eq!(popped(&mut dues, 4), [2, 3]);
-        dues.hurry(LEISURE);
-        assert_eq!(dues.wants(), Some(Epoch(5)));
-        dues.push(
+        assert_eq!(answers.wants(), None);
+        answers.hurry(LEISURE / 2);
+        assert_eq!(answers.wants(), None);
+        assert_eq!(popped(&mut answers, 4), [2, 3]);
+        answers.hurry(LEISURE);
+        assert_eq!(answers.wants(), Some(Epoch(5)));
+        answers.push(
             Epoch(7),
             Haste::Soon,
-            (asker(4), Due::Answer(Answer::Done)),
+            (asker(4), PendingAnswer::Answer(Answer::Done)),
             LEISURE,
         );
-        assert_eq!(popped(&mut dues, 5), [1]);
-        assert_eq!(dues.wants(), Some(Epoch(7)));
-        assert_eq!(popped(&mut dues, 7), [4]);
-        assert!(dues.is_empty() && dues.wants().is_none());
+        assert_eq!(popped(&mut answers, 5), [1]);
+        assert_eq!(answers.wants(), Some(Epoch(7)));
+        assert_eq!(popped(&mut answers, 7), [4]);
+        assert!(answers.is_empty() && answers.wants().is_none());
     }
 }

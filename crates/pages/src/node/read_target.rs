@@ -1,6 +1,6 @@
 //! The memory into which pages are read for a reader.
 //!
-//! Safety contract: the memory of a [`Landing`] is either a part of a reader's window, which stays
+//! Safety contract: the memory of a [`ReadTarget`] is either a part of a reader's window, which stays
 //! mapped as long as its [`Place`] and to which this process makes no reference, or a pool's
 //! buffer, whose own contract holds.
 
@@ -47,10 +47,10 @@ pub(super) fn put(place: &Place, page: &[u8]) {
 }
 
 /// Memory for a page, and the data needed when the page is there.
-pub(super) struct Landing {
+pub(super) struct ReadTarget {
     pub(super) into: Into,
-    /// Its guest: the place among the guests, and the number of the visit.
-    pub(super) guest: usize,
+    /// Its reader: the place among the readers, and the number of the visit.
+    pub(super) reader: usize,
     pub(super) visit: u64,
     pub(super) tag: u32,
     /// For a window that is not mapped here: the window, and the byte at which the page begins.
@@ -69,11 +69,11 @@ pub(super) enum Into {
 }
 
 // SAFETY: the memory does not belong to a thread.
-unsafe impl Send for Landing {}
+unsafe impl Send for ReadTarget {}
 
 // SAFETY: a place stays mapped, and this process has no reference to it; a buffer keeps the
 // contract itself. Neither moves its memory when the value is moved.
-unsafe impl disk::reads::Landing for Landing {
+unsafe impl disk::reads::Landing for ReadTarget {
     fn memory(&self) -> NonNull<[u8]> {
         match &self.into {
             Into::Place(place) => place.memory(),

@@ -1,11 +1,11 @@
 //! The thread that does the shelf's work.
 //!
 //! A shelf may wait: for a lock that is held during a sync, or for files that are opened, made or removed.
-//! So desks, which must not wait, never call it: they give errands to the clerk, whose answers come to the
-//! desk's mailbox.
+//! So reader loops, which must not wait, never call it: they give jobs to the blocking worker, whose answers come to the
+//! reader loop's mailbox.
 //!
 //! 1. Errands are done one after the other, in the order in which they were given.
-//! 2. Each has one answer, also when the clerk ends.
+//! 2. Each has one answer, also when the blocking worker ends.
 
 use std::fmt;
 use std::io;
@@ -24,7 +24,7 @@ use crate::table::Version;
 
 /// A call of the shelf.
 #[derive(Debug)]
-pub(super) enum Errand {
+pub(super) enum BlockingJob {
     Tables,
     Open(String, Version),
     File(String, usize),
@@ -32,43 +32,43 @@ pub(super) enum Errand {
     Load(Vec<u8>),
 }
 
-/// A message to the clerk's thread.
+/// A message to the blocking worker's thread.
 enum Order {
-    Do(Errand, Asker, Arc<Mailbox>),
+    Do(BlockingJob, Asker, Arc<Mailbox>),
     /// Drops a version. The thread that drops the last reference may remove its files.
     LetGo(Arc<Opened>),
 }
 
 /// See the [module](self).
-pub(super) struct Clerk {
+pub(super) struct BlockingWorker {
     orders: Mutex<Option<Sender<Order>>>,
     ending: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl fmt::Debug for Clerk {
+impl fmt::Debug for BlockingWorker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Clerk").finish_non_exhaustive()
     }
 }
 
-impl Clerk {
-    pub(super) fn start(shelf: Arc<dyn Shelf>) -> io::Result<Arc<Clerk>> {
+impl BlockingWorker {
+    pub(super) fn start(shelf: Arc<dyn Shelf>) -> io::Result<Arc<BlockingWorker>> {
         let (orders, come) = channel();
         let ending = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("pages-clerk".to_owned());
         let is_ending = Arc::clone(&ending);
         let thread = thread.spawn(move || work(&*shelf, &come, &is_ending))?;
-        Ok(Arc::new(Clerk {
+        Ok(Arc::new(BlockingWorker {
             orders: Mutex::new(Some(orders)),
             ending,
             thread: Mutex::new(Some(thread)),
         }))
     }
 
-    /// Gives an errand; the answer comes to the mailbox.
-    pub(super) fn give(&self, errand: Errand, asker: Asker, mailbox: &Arc<Mailbox>) {
-        if !self.order(Order::Do(errand, asker, Arc::clone(mailbox))) {
+    /// Gives an job; the answer comes to the mailbox.
+    pub(super) fn give(&self, job: BlockingJob, asker: Asker, mailbox: &Arc<Mailbox>) {
+        if !self.order(Order::Do(job, asker, Arc::clone(mailbox))) {
             mailbox.put(asker, is_ending());
         }
     }
@@ -86,7 +86,7 @@ impl Clerk {
             .is_some_and(|orders| orders.send(order).is_ok())
     }
 
-    /// Ends the thread: the current errand is completed, and those that wait are refused.
+    /// Ends the thread: the current job is completed, and those that wait are refused.
     pub(super) fn end(&self) {
         self.ending.store(true, Ordering::Release);
         drop(self.orders.lock().take());
@@ -108,18 +108,18 @@ fn work(shelf: &dyn Shelf, orders: &Receiver<Order>, ending: &AtomicBool) {
             Order::Do(_, asker, mailbox) if ending.load(Ordering::Acquire) => {
                 mailbox.put(asker, is_ending());
             }
-            Order::Do(errand, asker, mailbox) => {
-                mailbox.put(asker, run(shelf, errand, &mailbox));
+            Order::Do(job, asker, mailbox) => {
+                mailbox.put(asker, run(shelf, job, &mailbox));
             }
             Order::LetGo(opened) => drop(opened),
         }
     }
 }
 
-fn run(shelf: &dyn Shelf, errand: Errand, mailbox: &Arc<Mailbox>) -> News {
-    let changes = matches!(errand, Errand::Remove(_));
+fn run(shelf: &dyn Shelf, job: BlockingJob, mailbox: &Arc<Mailbox>) -> News {
+    let changes = matches!(job, BlockingJob::Remove(_));
     // A panic of the shelf affects one reader, not the node.
-    let done = catch_unwind(AssertUnwindSafe(|| answer(shelf, errand, mailbox)));
+    let done = catch_unwind(AssertUnwindSafe(|| answer(shelf, job, mailbox)));
     let done = done.unwrap_or_else(|_| {
         let text = "this made the storage node panic; its log says where".to_owned();
         Err(match changes {
@@ -130,13 +130,13 @@ fn run(shelf: &dyn Shelf, errand: Errand, mailbox: &Arc<Mailbox>) -> News {
     done.unwrap_or_else(News::Failed)
 }
 
-fn answer(shelf: &dyn Shelf, errand: Errand, mailbox: &Arc<Mailbox>) -> Result<News, Outcome> {
-    let answer = match errand {
-        Errand::Tables => shelf.tables().map(News::Told),
-        Errand::Open(name, version) => shelf.open(&name, version).map(News::Opened),
-        Errand::File(name, unit) => shelf.file(&name, unit).map(News::Opened),
-        Errand::Remove(name) => return shelf.remove(&name).map(|()| News::Told(Vec::new())),
-        Errand::Load(definition) => shelf.load(&definition).and_then(|load| {
+fn answer(shelf: &dyn Shelf, job: BlockingJob, mailbox: &Arc<Mailbox>) -> Result<News, Outcome> {
+    let answer = match job {
+        BlockingJob::Tables => shelf.tables().map(News::Told),
+        BlockingJob::Open(name, version) => shelf.open(&name, version).map(News::Opened),
+        BlockingJob::File(name, unit) => shelf.file(&name, unit).map(News::Opened),
+        BlockingJob::Remove(name) => return shelf.remove(&name).map(|()| News::Told(Vec::new())),
+        BlockingJob::Load(definition) => shelf.load(&definition).and_then(|load| {
             let load = LoadHandle::start(load, Arc::clone(mailbox));
             load.map(News::Begun).map_err(|error| error.to_string())
         }),

@@ -6,38 +6,38 @@ use base::codec::Malformed;
 use fabric::memory::Grant;
 use fabric::window::Far;
 
-use super::Desk;
-use crate::node::clerk::Errand;
-use crate::node::guest::Task;
-use crate::node::landing::Whole;
+use super::ReaderLoop;
+use crate::node::blocking_worker::BlockingJob;
 use crate::node::loading::LoadHandle;
+use crate::node::read_target::Whole;
+use crate::node::reader_connection::Task;
 use crate::node::tasks::{Asker, Control, Job};
 use crate::remote::Condition;
 use crate::remote::wire::{INLINE, Kind, Pages, Question, Reply, Say};
 use crate::table::Version;
 
-impl Desk {
+impl ReaderLoop {
     /// Executes a message. An error ends the link.
-    pub(super) fn listen(&mut self, guest: usize, message: &[u8]) -> Result<(), String> {
+    pub(super) fn listen(&mut self, reader: usize, message: &[u8]) -> Result<(), String> {
         let said = Say::decode(message).map_err(|error: Malformed| error.to_string())?;
         match said {
-            Say::Window { window, grant } => self.take_window(guest, window, grant),
-            Say::Ask { request, question } => self.answer(guest, request, question),
+            Say::Window { window, grant } => self.take_window(reader, window, grant),
+            Say::Ask { request, question } => self.answer(reader, request, question),
             Say::Close { handle } => {
-                if let Some(handle) = self.guests[guest].handles.remove(&handle) {
+                if let Some(handle) = self.readers[reader].handles.remove(&handle) {
                     self.close(handle);
                 }
                 Ok(())
             }
-            Say::Read { handle, pages } => self.take_wishes(guest, handle, pages),
+            Say::Read { handle, pages } => self.take_wishes(reader, handle, pages),
             Say::Run {
                 request,
                 handle,
                 credit,
                 task,
-            } => self.take_task(guest, (request, handle, credit), task),
+            } => self.take_task(reader, (request, handle, credit), task),
             Say::More { request, credit } => {
-                if let Some(task) = self.guests[guest].tasks.get(&request) {
+                if let Some(task) = self.readers[reader].tasks.get(&request) {
                     task.control.add_credit(credit);
                 }
                 Ok(())
@@ -45,29 +45,29 @@ impl Desk {
             Say::Load {
                 request,
                 definition,
-            } => self.begin_load(guest, request, definition),
+            } => self.begin_load(reader, request, definition),
             Say::Part {
                 request,
                 load,
                 block,
             } => {
-                let asker = self.ask(guest, request)?;
-                self.load(guest, load)?.push(asker, block)
+                let asker = self.ask(reader, request)?;
+                self.load(reader, load)?.push(asker, block)
             }
             Say::Prepare { request, load } => {
-                let asker = self.ask(guest, request)?;
-                self.load(guest, load)?.prepare(asker)
+                let asker = self.ask(reader, request)?;
+                self.load(reader, load)?.prepare(asker)
             }
             Say::Commit { request, load } => {
-                let asker = self.ask(guest, request)?;
-                let load = self.guests[guest].loads.remove(&load);
+                let asker = self.ask(reader, request)?;
+                let load = self.readers[reader].loads.remove(&load);
                 let load = load.ok_or("there is no such load")?;
                 let asked = load.commit(asker);
                 self.see_off(load);
                 asked
             }
             Say::Cancel { request } => {
-                if let Some(task) = self.guests[guest].tasks.get(&request) {
+                if let Some(task) = self.readers[reader].tasks.get(&request) {
                     task.control.cancel();
                 }
                 Ok(())
@@ -76,9 +76,9 @@ impl Desk {
     }
 
     /// Registers a request that is answered later.
-    fn ask(&mut self, guest: usize, request: u32) -> Result<Asker, String> {
+    fn ask(&mut self, reader: usize, request: u32) -> Result<Asker, String> {
         let limit = self.options.limits.requests;
-        let visitor = &mut self.guests[guest];
+        let visitor = &mut self.readers[reader];
         if visitor.requests.len() >= limit {
             return Err(format!("more than {limit} requests are made at a time"));
         }
@@ -86,43 +86,43 @@ impl Desk {
             return Err(format!("request {request} is under way already"));
         }
         Ok(Asker {
-            guest,
+            reader,
             visit: visitor.visit,
             request,
         })
     }
 
-    /// Gives the clerk an errand that may take time.
-    fn send_clerk(&mut self, guest: usize, request: u32, errand: Errand) -> Result<(), String> {
-        let asker = self.ask(guest, request)?;
-        self.clerk.give(errand, asker, &self.mailbox);
+    /// Gives the blocking worker an job that may take time.
+    fn send_clerk(&mut self, reader: usize, request: u32, job: BlockingJob) -> Result<(), String> {
+        let asker = self.ask(reader, request)?;
+        self.blocking_worker.give(job, asker, &self.mailbox);
         Ok(())
     }
 
-    fn load(&self, guest: usize, load: u32) -> Result<&LoadHandle, String> {
-        let load = self.guests[guest].loads.get(&load);
+    fn load(&self, reader: usize, load: u32) -> Result<&LoadHandle, String> {
+        let load = self.readers[reader].loads.get(&load);
         load.ok_or_else(|| "there is no such load".to_owned())
     }
 
-    fn begin_load(&mut self, guest: usize, request: u32, definition: &[u8]) -> Result<(), String> {
+    fn begin_load(&mut self, reader: usize, request: u32, definition: &[u8]) -> Result<(), String> {
         let limit = self.options.limits.loads;
-        let visitor = &mut self.guests[guest];
+        let visitor = &mut self.readers[reader];
         if visitor.loads.contains_key(&request) {
             return Err(format!("load {request} is going on already"));
         }
         if visitor.loads.len() + visitor.beginning.len() >= limit {
             let text = format!("{limit} loads are going on already; wait for some to end");
-            self.fail(guest, request, Kind::Busy, &text);
+            self.fail(reader, request, Kind::Busy, &text);
             return Ok(());
         }
-        self.send_clerk(guest, request, Errand::Load(definition.to_vec()))?;
-        self.guests[guest].beginning.insert(request);
+        self.send_clerk(reader, request, BlockingJob::Load(definition.to_vec()))?;
+        self.readers[reader].beginning.insert(request);
         Ok(())
     }
 
-    fn take_window(&mut self, guest: usize, window: u16, grant: &[u8]) -> Result<(), String> {
+    fn take_window(&mut self, reader: usize, window: u16, grant: &[u8]) -> Result<(), String> {
         let limits = &self.options.limits;
-        let visitor = &mut self.guests[guest];
+        let visitor = &mut self.readers[reader];
         if visitor.windows.len() >= limits.windows || visitor.windows.contains_key(&window) {
             return Err(format!("window {window} is one too many, or there already"));
         }
@@ -141,23 +141,28 @@ impl Desk {
             answer
         });
         let answer = reached.as_deref().map_err(String::as_str);
-        self.say(guest, &Reply::Window { window, answer });
+        self.say(reader, &Reply::Window { window, answer });
         Ok(())
     }
 
-    fn answer(&mut self, guest: usize, request: u32, question: Question<'_>) -> Result<(), String> {
-        let errand = match question {
-            Question::Tables => Errand::Tables,
-            Question::Open(version, name) => Errand::Open(name.to_owned(), Version(version)),
-            Question::File(unit, name) => Errand::File(name.to_owned(), unit as usize),
-            Question::Remove(name) => Errand::Remove(name.to_owned()),
+    fn answer(
+        &mut self,
+        reader: usize,
+        request: u32,
+        question: Question<'_>,
+    ) -> Result<(), String> {
+        let job = match question {
+            Question::Tables => BlockingJob::Tables,
+            Question::Open(version, name) => BlockingJob::Open(name.to_owned(), Version(version)),
+            Question::File(unit, name) => BlockingJob::File(name.to_owned(), unit as usize),
+            Question::Remove(name) => BlockingJob::Remove(name.to_owned()),
             Question::Condition => {
                 let answer = &self.condition().encode()[..];
-                self.say(guest, &Reply::Told { request, answer });
+                self.say(reader, &Reply::Told { request, answer });
                 return Ok(());
             }
         };
-        self.send_clerk(guest, request, errand)
+        self.send_clerk(reader, request, job)
     }
 
     fn condition(&self) -> Condition {
@@ -165,9 +170,9 @@ impl Desk {
         Condition::of(&self.shared.figures, threads, work)
     }
 
-    fn take_wishes(&mut self, guest: usize, handle: u32, pages: Pages<'_>) -> Result<(), String> {
+    fn take_wishes(&mut self, reader: usize, handle: u32, pages: Pages<'_>) -> Result<(), String> {
         let limit = self.options.limits.pages;
-        let visitor = &mut self.guests[guest];
+        let visitor = &mut self.readers[reader];
         if visitor.owed() + pages.iter().len() > limit {
             return Err(format!("more than {limit} pages are asked for at a time"));
         }
@@ -188,13 +193,13 @@ impl Desk {
             }
             visitor.queue.push_back((handle, wanted));
         }
-        self.queue_up(guest);
+        self.queue_up(reader);
         Ok(())
     }
 
     fn take_task(
         &mut self,
-        guest: usize,
+        reader: usize,
         (request, handle, credit): (u32, u32, u32),
         task: &[u8],
     ) -> Result<(), String> {
@@ -202,7 +207,7 @@ impl Desk {
         if task.len() > longest {
             return Err(format!("a task of more than {longest} bytes"));
         }
-        let visitor = &mut self.guests[guest];
+        let visitor = &mut self.readers[reader];
         if visitor.tasks.contains_key(&request) || visitor.requests.contains(&request) {
             return Err(format!("request {request} is under way already"));
         }
@@ -211,12 +216,12 @@ impl Desk {
         };
         if visitor.tasks.len() >= limit {
             let text = format!("{limit} tasks are under way already; wait for some to end");
-            self.fail(guest, request, Kind::Busy, &text);
+            self.fail(reader, request, Kind::Busy, &text);
             return Ok(());
         }
         let control = Control::with_credit(credit, self.options.limits.credit);
         let asker = Asker {
-            guest,
+            reader,
             visit: visitor.visit,
             request,
         };
@@ -230,9 +235,9 @@ impl Desk {
         let failed = false;
         visitor.tasks.insert(request, Task { control, failed });
         if self.tasks.put(job).is_err() {
-            self.guests[guest].tasks.remove(&request);
+            self.readers[reader].tasks.remove(&request);
             let text = "too many tasks wait at this storage node; try again later";
-            self.fail(guest, request, Kind::Busy, text);
+            self.fail(reader, request, Kind::Busy, text);
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::io;
 use std::time::Duration;
 
 use super::connection::Look;
-use super::patience::Patience;
+use super::spin_policy::SpinPolicy;
 use super::{Tcp, note};
 use crate::ring::Until;
 
@@ -21,17 +21,17 @@ const UNSETTLED: Duration = Duration::from_millis(1);
 
 /// The state of a thread's looks and sleeps.
 #[derive(Debug, Default)]
-pub(super) struct Looking {
+pub(super) struct PolledConnections {
     /// Connections whose rings are looked at.
     awake: Vec<usize>,
-    patience: Patience,
+    spin_policy: SpinPolicy,
     /// The time since which the looks have found nothing.
     since: Duration,
     /// Something was sent since the last look, to which an answer may come.
     expects: bool,
 }
 
-impl Looking {
+impl PolledConnections {
     pub(super) fn is_asleep(&self) -> bool {
         self.awake.is_empty()
     }
@@ -79,16 +79,16 @@ impl Tcp {
         if std::mem::replace(&mut through.awake, true) {
             return;
         }
-        let looking = &mut self.looking;
-        if looking.is_asleep() {
+        let polled = &mut self.polled;
+        if polled.is_asleep() {
             if through.called {
-                let after = self.now.saturating_sub(looking.since);
-                looking.patience.called(after);
+                let after = self.now.saturating_sub(polled.since);
+                polled.spin_policy.called(after);
             }
-            looking.since = self.now;
+            polled.since = self.now;
         }
         through.quiet_since = self.now;
-        looking.awake.push(place);
+        polled.awake.push(place);
         if let Err(error) = through.rings.wake() {
             self.fail(place, &io::Error::from(error));
         }
@@ -97,12 +97,12 @@ impl Tcp {
     /// Looks at the rings of the connections that are awake. They go to sleep if the looks have
     /// found nothing for long enough.
     pub(super) fn look_at_rings(&mut self) {
-        if self.looking.is_asleep() {
+        if self.polled.is_asleep() {
             return;
         }
         let nothing_before = self.ready.is_empty();
         let mut something = false;
-        let mut awake = std::mem::take(&mut self.looking.awake);
+        let mut awake = std::mem::take(&mut self.polled.awake);
         awake.retain(|&place| match self.look_at(place) {
             Found::Gone => false,
             Found::Nothing => !self.is_lonely(place) || !self.try_to_sleep(place),
@@ -112,25 +112,25 @@ impl Tcp {
             }
         });
         let now = self.now;
-        let looking = &mut self.looking;
-        if std::mem::take(&mut looking.expects) {
+        let polled = &mut self.polled;
+        if std::mem::take(&mut polled.expects) {
             // The time of other work of this thread since then does not count as looking.
-            looking.since = now;
+            polled.since = now;
         }
-        let looked = now.saturating_sub(looking.since);
+        let looked = now.saturating_sub(polled.since);
         if something {
-            looking.since = now;
+            polled.since = now;
             if !looked.is_zero() {
-                looking.patience.came();
+                polled.spin_policy.came();
             }
-        } else if looking.patience.is_over(looked) {
+        } else if polled.spin_policy.is_over(looked) {
             awake.retain(|&place| !self.try_to_sleep(place));
         }
-        awake.append(&mut self.looking.awake);
-        self.looking.awake = awake;
-        if nothing_before && self.ready.is_empty() && !self.looking.is_asleep() {
+        awake.append(&mut self.polled.awake);
+        self.polled.awake = awake;
+        if nothing_before && self.ready.is_empty() && !self.polled.is_asleep() {
             // The peer may want this processor.
-            self.looking.patience.give_way();
+            self.polled.spin_policy.give_way();
         }
     }
 
@@ -210,15 +210,15 @@ mod tests {
 
     #[test]
     fn turns_follow_each_other_while_it_may_pay() {
-        let mut looking = Looking::default();
+        let mut polled = PolledConnections::default();
         let ms = Duration::from_millis;
-        assert_eq!(looking.pause(ms(100)), None);
-        looking.awake.push(3);
-        looking.since = ms(100);
-        assert_eq!(looking.pause(ms(100)), Some(Duration::ZERO));
-        assert_eq!(looking.pause(ms(119)), Some(Duration::ZERO));
-        assert_eq!(looking.pause(ms(120)), Some(UNSETTLED));
-        looking.forget(3);
-        assert_eq!(looking.pause(ms(120)), None);
+        assert_eq!(polled.pause(ms(100)), None);
+        polled.awake.push(3);
+        polled.since = ms(100);
+        assert_eq!(polled.pause(ms(100)), Some(Duration::ZERO));
+        assert_eq!(polled.pause(ms(119)), Some(Duration::ZERO));
+        assert_eq!(polled.pause(ms(120)), Some(UNSETTLED));
+        polled.forget(3);
+        assert_eq!(polled.pause(ms(120)), None);
     }
 }
