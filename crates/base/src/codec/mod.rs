@@ -30,17 +30,17 @@ pub use versions::{read_asks, read_founds, write_asks, write_founds};
 /// The version of the encoding.
 pub const VERSION: u8 = 4;
 
-/// Why bytes are not what they should be.
+/// The reason why bytes are malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} (at byte {at})")]
 pub struct Malformed {
-    /// What is wrong.
+    /// The kind of the error.
     pub kind: MalformedKind,
-    /// How many bytes had been read.
+    /// The number of bytes that had been read.
     pub at: usize,
 }
 
-/// What can be wrong with bytes.
+/// The kinds of errors in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedKind {
     /// They end too early.
