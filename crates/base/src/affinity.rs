@@ -1,4 +1,4 @@
-//! Which processors loggers and workers run on (paper 2, section 3.1).
+//! The processors of loggers and workers (paper 2, section 3.1).
 //!
 //! `0:1,2,3+4:5,6,10` puts logger 0 on processor 0, where it serves workers on processors 1, 2 and
 //! 3, and logger 1 on processor 4, where it serves those on 5, 6 and 10:
@@ -23,7 +23,7 @@ pub struct Affinity {
     pub loggers: Vec<LoggerPlace>,
 }
 
-/// Where a logger and its workers run.
+/// The processors of a logger and its workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggerPlace {
     /// The logger's processor.
@@ -56,9 +56,9 @@ pub enum BadAffinity {
     Twice {
         /// The processor.
         cpu: usize,
-        /// Where it is named, counted in characters from 1.
+        /// The position where it is named, counted in characters from 1.
         first: usize,
-        /// Where it is named again.
+        /// The position where it is named again.
         second: usize,
     },
     /// The machine has no such processor, or does not let this process use it.

@@ -127,7 +127,7 @@ pub enum Change<'a> {
         kind: Kind,
         /// The generation that it belongs to.
         generation: u16,
-        /// When it expires, in milliseconds since the Unix epoch.
+        /// The time at which it expires, in milliseconds since the Unix epoch.
         deadline: Option<u64>,
         /// The origin, if a transaction over several partitions wrote it.
         origin: Option<Origin<'a>>,

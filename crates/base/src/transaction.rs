@@ -328,7 +328,7 @@ pub enum Reply<'e> {
     Bytes(&'e [u8]),
     /// A type.
     Kind(Kind),
-    /// When a key expires, in milliseconds since the Unix epoch.
+    /// The time at which a key expires, in milliseconds since the Unix epoch.
     Deadline(Option<u64>),
     /// A key's version.
     Version(Version),
@@ -497,7 +497,7 @@ fn said_of(leader: Option<NodeId>) -> String {
 pub struct Holder {
     /// The attempt.
     pub id: TransactionId,
-    /// When the transaction began, over all its attempts: the older goes first.
+    /// The time at which the transaction began, over all its attempts: the older goes first.
     pub age: Timestamp,
 }
 

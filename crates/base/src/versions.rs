@@ -128,7 +128,7 @@ pub struct Content<'a> {
     pub value: &'a [u8],
     /// Its type.
     pub kind: Kind,
-    /// When it expires, milliseconds since the Unix epoch.
+    /// The time at which it expires, milliseconds since the Unix epoch.
     pub deadline: Option<u64>,
 }
 
