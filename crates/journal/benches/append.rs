@@ -1,4 +1,4 @@
-//! What the journal costs a worker, and what it adds to the device's own latency.
+//! Measures the journal's cost for a worker, and the latency that it adds to the device's own.
 //!
 //! `cargo bench -p kumiki-journal --bench append [-- DIR]`; DIR (default `/dev/shm`) is where the
 //! throughput part logs to. The latency part logs to the build directory's device.
