@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_told_by_part_and_released_by_epoch() {
+    fn time_is_counted_by_part_and_released_by_epoch() {
         let notifications = Notifications::default();
         let synced = Instant::now();
         let began = synced - Duration::from_millis(5);

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_makes_what_is_wanted_and_ends_when_told() {
+    fn the_thread_makes_wanted_spares_and_ends_when_closed() {
         let disk = FaultDisk::new();
         let spare = Arc::new(spare(&disk));
         let spares = Spares::new(vec![Arc::clone(&spare)]);

@@ -226,7 +226,7 @@ fn a_lost_write() {
 }
 
 #[test]
-fn a_deletion_that_nobody_asked_for() {
+fn a_deletion_that_no_client_requested() {
     let text = "1 0-1: w x 1
                 2 2-3: r x 1, d x
                 3 4-5: w x 3

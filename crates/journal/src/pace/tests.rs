@@ -134,7 +134,7 @@ fn small_cycles_of_one_size_do_not_take_the_workers_room_away() {
 }
 
 #[test]
-fn who_is_alone_does_not_wait() {
+fn a_lone_client_does_not_wait() {
     let mut pacer = Pacer::new(Duration::from_millis(3));
     let alone = Cycle {
         began: Instant::now(),

@@ -87,7 +87,7 @@ fn a_flipped_bit_never_loses_durable_data() {
 }
 
 #[test]
-fn damage_is_told_with_file_offset_and_remedy() {
+fn damage_is_reported_with_file_offset_and_remedy() {
     let (disk, _) = filled(1, 12, true);
     let path = Path::new(DIR).join("log0").join("00000000.log");
     let text = refusal(&damaged(&disk, &path, |bytes| bytes[80 + 70] ^= 4));

@@ -162,7 +162,7 @@ fn a_request_is_served_and_subscribers_hear_of_it() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_flushed_soon() {
+fn writes_without_a_waiter_are_flushed_soon() {
     for epoch_time in [
         EpochTime::Adaptive,
         EpochTime::Fixed(Duration::from_millis(2)),
