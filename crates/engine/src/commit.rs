@@ -1,5 +1,7 @@
 //! Silo's commit protocol.
 //!
+//! 1. Lock the write set in the order of the records' addresses.
+//! 2. Draw the commit epoch: the point in the serial order, between the locks and the validation.
 //! 3. Validate the reads: records unchanged and not locked by others, keys that had no record still
 //!    without one that was ever written, ranges with the same records in them, no deadline passed
 //!    between the transaction's own time and the commit epoch's stamp; if the transaction has

@@ -1,7 +1,7 @@
 //! The durable epoch, its waiters, and the failure that ends its advance.
 //!
-//! Each logger closes epochs in its own log; an epoch that is closed in all logs is durable (paper
-//! 2: the persistent epoch is the least of the loggers' epochs).
+//! Each logger closes epochs in its own log; an epoch that is closed in all logs is durable
+//! (paper 2: the persistent epoch is the least of the loggers' epochs).
 //!
 //! Invariants:
 //! 1. `durable` is at most every logger's `closed`, and grows monotonically.

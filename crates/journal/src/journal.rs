@@ -442,6 +442,7 @@ impl LogWriter {
     /// all. To be called inside the epoch of `tid`, whose time is `stamp_ms`; never waits for a
     /// device.
     ///
+    /// # Errors
     /// Returns an error if the journal has failed or was closed; `fill` was not called, and the
     /// transaction will never be durable.
     pub fn append(

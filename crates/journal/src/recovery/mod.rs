@@ -1,13 +1,13 @@
 //! Recovery: reads the files of all runs and finds the entries that count.
 //!
 //! 0. [`base`]: the newest checkpoint; a damaged one is passed over if the logs still hold all.
-//! 1. [`layout`]: which files there are; nothing may be missing between them.
 //! 1. [`layout`]: the files; none may be missing between them.
-//! 3. [`plan`]: the durable epoch of each run; damage is told from unfinished writes.
+//! 2. [`scan`]: block headers, and the payloads where a write may be unfinished.
 //! 3. [`plan`]: the durable epoch of each run; damage is distinguished from unfinished writes.
-//! 5. [`settle`]: only then torn tails are cut, what was found is made durable, and what is not
-//!    5. [`settle`]: only then torn tails are cut, the recovered data is made durable, and files
-//!       that are not needed beside the checkpoint are removed.
+//! 4. [`replay`]: payloads are verified and their entries applied, in parallel.
+//! 5. [`settle`]: only then torn tails are cut, the recovered data is made durable, and files that
+//!    are not needed beside the checkpoint are removed.
+//!
 //! Invariants:
 //! 1. Entries of a run count up to the epoch that the next run's headers name as their base; of the
 //!    last run, up to its durable epoch. Entries above are void for ever.
