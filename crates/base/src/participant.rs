@@ -98,8 +98,8 @@ pub trait Participant {
         see: &mut dyn FnMut(&[Reply<'_>], Observed),
     ) -> Result<(), Abort>;
 
-    /// As [`Participant::execute`], but once for each number: the replies are those of the first
-    /// time. Partitions of one node have no sessions.
+    /// Executes as [`Participant::execute`], but once for each number: the replies are those of the
+    /// first time. Partitions of one node have no sessions.
     ///
     /// # Errors
     /// As there; and [`Abort::Forgotten`], which depends on [`Participant::observed`];

@@ -52,13 +52,13 @@ impl ReadAtomic {
 /// begin to see a write between `writing` and `written`, and not before; the calls say nothing about
 /// its durability.
 pub trait Watcher: Send + Sync {
-    /// A transaction begins to write a key.
+    /// Notes that a transaction begins to write a key.
     fn writing(&self, key: &[u8]);
-    /// The write is done: the key's newest version can be read.
+    /// Notes that the write is done: the key's newest version can be read.
     fn written(&self, key: &[u8]);
-    /// A transaction begins to remove all keys.
+    /// Notes that a transaction begins to remove all keys.
     fn writing_all(&self);
-    /// The removal is done.
+    /// Notes that the removal is done.
     fn written_all(&self);
 }
 

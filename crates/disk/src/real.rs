@@ -151,8 +151,8 @@ struct RealLock {
 impl DirLock for RealLock {}
 
 impl Drop for RealLock {
-    /// A program that another thread is just starting has the file open, too, until it runs;
-    /// closing the file here would leave the lock to that program for a moment.
+    /// Unlocks the file. A program that another thread is just starting has the file open, too, until
+    /// it runs; only closing the file would leave the lock to that program for a moment.
     fn drop(&mut self) {
         let _ = self.file.unlock();
     }

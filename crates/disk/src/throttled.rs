@@ -44,7 +44,7 @@ impl<D: Disk> ThrottledDisk<D> {
         ThrottledDisk::with_sleep(below, dir, throttle, Box::new(std::thread::sleep))
     }
 
-    /// As [`ThrottledDisk::new`], but calls `sleep` instead of sleeping.
+    /// Returns a disk as [`ThrottledDisk::new`], but one that calls `sleep` instead of sleeping.
     pub fn with_sleep(
         below: D,
         dir: impl Into<PathBuf>,

@@ -138,7 +138,7 @@ impl<L: RedoLog> Worker<L> {
         record
     }
 
-    /// As [`Worker::record_for`].
+    /// Returns the record of a key, as [`Worker::record_for`].
     pub(crate) fn record_of(&self, key: &[u8]) -> RecordRef {
         self.record_for(self.engine.index.hash(key), key)
     }

@@ -210,7 +210,7 @@ impl<L: RedoLog> Worker<L> {
             .inspect_err(|_| version.free_unpublished())
     }
 
-    /// Commits. `record` is the system record, locked.
+    /// Commits an attempt. `record` is the system record, locked.
     fn publish_prepared(
         &mut self,
         id: TransactionId,
@@ -256,7 +256,7 @@ impl<L: RedoLog> Worker<L> {
         outcome
     }
 
-    /// Aborts. `record` is the system record, locked.
+    /// Aborts an attempt. `record` is the system record, locked.
     fn undo_prepared(
         &mut self,
         id: TransactionId,

@@ -174,8 +174,8 @@ impl Epochs {
         self.places[place].store(IDLE, Ordering::Release);
     }
 
-    /// The commit point of Silo's protocol: orders the locks taken before it against the epoch
-    /// read in it.
+    /// Returns the epoch at the commit point of Silo's protocol, which orders the locks taken before
+    /// it against this epoch.
     pub(crate) fn commit_epoch(&self) -> Epoch {
         fence(Ordering::SeqCst);
         Epoch(self.current.load(Ordering::SeqCst))

@@ -109,7 +109,8 @@ impl Bag {
 }
 
 impl Drop for Bag {
-    /// An engine is dropped after all its workers, when no thread can see the memory any more.
+    /// Frees everything: an engine is dropped after all its workers, when no thread can see the
+    /// memory any more.
     fn drop(&mut self) {
         while let Some((_, garbage)) = self.items.pop_front() {
             self.drop_one(garbage);

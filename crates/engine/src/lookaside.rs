@@ -220,19 +220,19 @@ impl Lookaside {
         self.owner.lock().buckets() * size_of::<Bucket>()
     }
 
-    /// First of three steps ahead of a look-up: fetches the bucket.
+    /// Fetches the bucket: the first of three steps ahead of a look-up.
     pub(crate) fn prefetch_bucket(&self, hash: KeyHash) {
         prefetch(std::ptr::from_ref(self.table().bucket(hash.0)).cast());
     }
 
-    /// Second step: fetches the record.
+    /// Fetches the record: the second step.
     pub(crate) fn prefetch_record(&self, hash: KeyHash) {
         for record in self.candidates(hash) {
             prefetch(record.address() as *const u8);
         }
     }
 
-    /// Third step: fetches the record's version.
+    /// Fetches the record's version: the third step.
     pub(crate) fn prefetch_version(&self, hash: KeyHash) {
         for record in self.candidates(hash) {
             prefetch(record.word().load().pointer() as *const u8);

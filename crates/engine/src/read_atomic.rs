@@ -427,7 +427,7 @@ impl<L: RedoLog> Worker<L> {
         newest < id
     }
 
-    /// Prepares: the effects go into the system record, and nothing is held.
+    /// Prepares an attempt: the effects go into the system record, and nothing is held.
     pub(crate) fn try_prepare_unheld(
         &mut self,
         prepare: &Prepare<'_>,
@@ -608,7 +608,7 @@ impl<L: RedoLog> Worker<L> {
         }
     }
 
-    /// Commits. `own` is the system record, locked, and `seen` its word.
+    /// Commits an attempt. `own` is the system record, locked, and `seen` its word.
     pub(crate) fn publish_unheld(
         &mut self,
         id: TransactionId,

@@ -97,7 +97,8 @@ fn start(dir: &Path, clock: &Arc<BenchClock>) -> Journal {
     Journal::start(disk, dir, options, clock, &Recovered::default()).expect("starts")
 }
 
-/// Processor time of this thread, which other programs on the machine disturb less than the clock.
+/// Returns the processor time of this thread, which other programs on the machine disturb less than
+/// the clock.
 fn processor_time() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
     text.split(' ')
@@ -106,7 +107,7 @@ fn processor_time() -> f64 {
         .expect("nanoseconds")
 }
 
-/// Transactions per second of one worker, and its processor time for each in ns.
+/// Returns the transactions per second of one worker, and its processor time for each in ns.
 fn throughput(dir: Option<&Path>, size: usize, table: &mut HashMap<u64, Vec<u8>>) -> (f64, f64) {
     let clock = BenchClock::new();
     let journal = dir.map(|dir| start(dir, &clock));
@@ -183,7 +184,7 @@ fn compare_throughput(under: &Path) {
     }
 }
 
-/// Time of one call in µs.
+/// Returns the time of one call in µs.
 fn time(call: impl FnOnce()) -> f64 {
     let begin = Instant::now();
     call();

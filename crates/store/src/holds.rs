@@ -104,7 +104,7 @@ impl Shared {
         true
     }
 
-    /// As [`Shared::wait_released`], for a task.
+    /// Waits as [`Shared::wait_released`], for a task.
     pub(crate) async fn until_released(&self, seen: u64, until: Instant) -> bool {
         let waiting = &self.waiting;
         waiting.count.fetch_add(1, Ordering::Relaxed);

@@ -22,7 +22,7 @@ impl Waker {
         Fd(self.0.as_raw_fd())
     }
 
-    /// See [`Waker`].
+    /// Ends the ring's wait, see [`Waker`].
     ///
     /// # Errors
     /// Returns the system's error.

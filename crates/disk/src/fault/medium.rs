@@ -118,7 +118,7 @@ fn keep_sectors(change: &Change, kept: &mut Vec<u8>, rng: &mut Rng) {
     tear(kept, end, end.next_multiple_of(*unit), rng);
 }
 
-/// Loses, or not, the bytes from `from` to `to` that were to be written again.
+/// Loses the bytes from `from` to `to` that were to be written again, in one of four cases.
 fn tear(kept: &mut [u8], from: usize, to: usize, rng: &mut Rng) {
     let to = to.min(kept.len());
     if from < to && rng.u8(0..4) == 0 {

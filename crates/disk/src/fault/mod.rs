@@ -116,7 +116,7 @@ impl State {
         fault
     }
 
-    /// As [`State::count`], for operations that have no effect at all when they fail.
+    /// Counts as [`State::count`], for operations that have no effect at all when they fail.
     fn begin(&mut self, kinds: &[OpKind]) -> io::Result<()> {
         self.count(kinds).map_or(Ok(()), |kind| Err(error(kind)))
     }

@@ -392,7 +392,7 @@ fn lets_files_go(make: Make<'_>, dir: &Path) {
     assert_eq!(alive.strong_count(), 0);
 }
 
-/// The owner sleeps whenever it may, and is always woken.
+/// Checks the bell: the owner sleeps whenever it may, and is always woken.
 fn rings_the_bell(make: Make<'_>, dir: &Path) {
     for depth in [1, 7] {
         let mut reads = make(depth);

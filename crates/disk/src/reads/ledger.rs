@@ -49,7 +49,7 @@ impl<L: Landing> Ledger<L> {
         self.files.add(file)
     }
 
-    /// As [`Files::remove`].
+    /// Removes a file, as [`Files::remove`].
     pub(super) fn remove(&mut self, file: FileId) -> Option<u32> {
         self.files.remove(file)
     }

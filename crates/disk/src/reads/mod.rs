@@ -126,8 +126,8 @@ pub trait Reads<L: Landing>: Send {
     /// Appends the reads that are over, in no order, and returns their number. Does not block.
     fn finish(&mut self, done: &mut Vec<Done<L>>) -> usize;
 
-    /// As [`Reads::finish`], but begins the submitted reads, and waits until at least one is over,
-    /// none is under way, or the time has passed.
+    /// Finishes as [`Reads::finish`], but begins the submitted reads, and waits until at least one
+    /// is over, none is under way, or the time has passed.
     fn wait(&mut self, done: &mut Vec<Done<L>>, at_most: Option<Duration>) -> usize;
 
     /// Returns the number of reads that are submitted or under way: those that [`Reads::finish`]

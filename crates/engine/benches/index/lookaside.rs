@@ -64,8 +64,8 @@ impl Lookaside {
         self.candidates(hash).find(|record| record.key() == key)
     }
 
-    /// All buckets are fetched before the first is read, and all records before the first is
-    /// compared, so that the misses overlap.
+    /// Looks up several keys. Fetches all buckets before it reads the first, and all records before
+    /// it compares the first, so that the misses overlap.
     pub fn get_batch<const N: usize>(&self, keys: [&[u8]; N]) -> [Option<RecordRef>; N] {
         let hashes = keys.map(|key| self.hasher.hash_one(key));
         for hash in hashes {

@@ -138,7 +138,7 @@ impl Group {
         }
     }
 
-    /// The leader's time goes on, but never past a deadline before the log has got there.
+    /// Moves the leader's time on, but never past a deadline before the log has got there.
     fn pass_time(&mut self) {
         let to = self.time_ms + self.random.u64(..20);
         let passes = |deadline: &u64| (self.time_ms + 1..=to).contains(deadline);

@@ -120,8 +120,8 @@ fn every_device_keeps_what_was_acknowledged() {
     }
 }
 
-/// Two workers commit and wait. Returns the ids of the transactions that were acknowledged as
-/// durable, as often as each wrote.
+/// Runs two workers that commit and wait. Returns the ids of the transactions that were
+/// acknowledged as durable, as often as each wrote.
 fn load(disk: &Arc<dyn Disk>, dir: &Path, options: Options) -> Vec<base::Tid> {
     let fresh = Recovered::default();
     let clock = TestClock::new(fresh.newest.next(), options.workers);

@@ -27,8 +27,8 @@ fn threaded(loggers: usize) -> Options {
     }
 }
 
-/// Several workers commit and wait, while the power may fail at any moment; transactions that were
-/// acknowledged as durable are there afterwards.
+/// Runs several workers that commit and wait, while the power may fail at any moment; transactions
+/// that were acknowledged as durable are there afterwards.
 fn concurrent_load(options: &Options, seed: u64, power_off_at: Option<u64>) {
     let disk = FaultDisk::new();
     if let Some(nth) = power_off_at {

@@ -12,7 +12,7 @@ use testkit::workload::{
     Ended, Extent, Plan, Seen, Step, Subject, Transfers, Workload, mixed, ops, run, transfers,
 };
 
-/// The place of a version among those of its key.
+/// Returns the place of a version among those of its key.
 fn order(version: base::Version) -> u64 {
     Tid::from_bits(version.to_bits()).to_bits()
 }
@@ -109,7 +109,8 @@ impl OnDb {
         self.worker.transact(body).map(|(seen, _)| seen)
     }
 
-    /// Every step becomes an operation, and each read is followed by a look at the version.
+    /// Runs a plan as one transaction: every step becomes an operation, and each read is followed
+    /// by a look at the version.
     fn one_shot(&mut self, plan: &Plan) -> Result<Vec<Seen>, Abort> {
         let texts = ops::texts(plan);
         let mut all = Vec::new();

@@ -67,7 +67,7 @@ fn state_at(history: &History, epoch: Epoch) -> State {
     state
 }
 
-/// Recovers: of each key the change with the greatest TID counts.
+/// Recovers a store: of each key the change with the greatest TID counts.
 pub(crate) fn recover(disk: &FaultDisk) -> Result<(Recovered, State), RecoverError> {
     type Newest = BTreeMap<u8, (Tid, Option<(u16, u16)>)>;
     let newest: Mutex<(Newest, (Tid, u16))> = Mutex::default();
@@ -314,7 +314,7 @@ fn write(
     part.value(other);
 }
 
-/// Some values are long, so that segments and parts end in different places.
+/// Returns a value. Some values are long, so that segments and parts end in different places.
 fn long(value: u16) -> Vec<u8> {
     let mut bytes = value.to_le_bytes().to_vec();
     bytes.resize(2 + usize::from(value % 7) * 30, 3);
