@@ -48,7 +48,7 @@ impl ReadAtomic {
 
 /// An observer of the writes of read-atomic keys, of any kind.
 ///
-///   The calls come from many threads at once, and from within commits: they must be short. Readers
+/// The calls come from many threads at once, and from within commits: they must be short. Readers
 /// begin to see a write between `writing` and `written`, and not before; the calls say nothing about
 /// its durability.
 pub trait Watcher: Send + Sync {

@@ -4,8 +4,8 @@
 //! 2. Draw the commit epoch: the point in the serial order, between the locks and the validation.
 //! 3. Validate the reads: records unchanged and not locked by others, keys that had no record still
 //!    without one that was ever written, ranges with the same records in them, no deadline passed
-//!    between the transaction's own time and the commit epoch's stamp; if the transaction has
-//!    returned its time to the client, that both times are the same.
+//!    between the transaction's own time and the commit epoch's stamp; if an operation has
+//!    answered the transaction's time, that both times are the same.
 //! 4. Draw the TID above everything read or overwritten, within the commit epoch.
 //! 5. Publish the new versions, which unlocks; hand the changes to the log.
 //!

@@ -120,7 +120,7 @@ impl<L: RedoLog> Worker<L> {
     }
 
     /// Returns the id and siblings that the newest version of a key carries: also of a tombstone,
-    /// as long as it exists. Versions that are held back are not considered.
+    /// as long as it exists. Holds are not considered.
     pub fn origin_of(&mut self, key: &[u8]) -> Option<(TransactionId, Vec<u8>)> {
         self.refresh();
         self.begin();

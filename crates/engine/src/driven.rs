@@ -21,7 +21,7 @@ impl Engine {
     /// Sets the time of a driven engine to at least `now_ms`, for transactions that begin from now
     /// on.
     ///
-    ///   It must not pass the deadline of any key before an entry with such a stamp is applied:
+    /// It must not pass the deadline of any key before an entry with such a stamp is applied:
     /// otherwise replicas would not agree on the transactions that see the key.
     pub fn set_time_ms(&self, now_ms: u64) {
         self.epochs.set_time_ms(now_ms);
@@ -31,7 +31,7 @@ impl Engine {
     /// staged has been applied, or will never be submitted. Wakes the transactions that wait. Does
     /// nothing if nothing is held.
     ///
-    ///   For a transaction over several partitions this is called for the entry that commits or
+    /// For a transaction over several partitions this is called for the entry that commits or
     /// aborts it: until then it goes on holding its keys.
     pub fn release(&self, id: TransactionId) {
         assert!(self.epochs.is_driven(), "others give back by themselves");
@@ -54,7 +54,7 @@ impl Engine {
     /// prepared, because this replica leads no more. Wakes the transactions that wait. Before the
     /// replica leads again, [`Engine::restore_prepared`] restores the holds that the log has.
     ///
-    ///   It waits for workers that are just staging. They may finish staging afterwards: the caller
+    /// It waits for workers that are just staging. They may finish staging afterwards: the caller
     /// that submits their entries must find out that they come too late, and release them.
     pub fn drop_holds(&self) {
         assert!(

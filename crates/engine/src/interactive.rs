@@ -11,7 +11,7 @@ use crate::worker::{Running, Stop, Worker};
 /// A running transaction, as its closure sees it. Every error is to be passed on with `?`: a
 /// conflict makes the closure run again from its beginning.
 ///
-///   The reads are validated when the transaction commits. Until then two reads may show a state
+/// The reads are validated when the transaction commits. Until then two reads may show a state
 /// that never existed; the closure must not act on that outside of the transaction.
 pub struct Txn<'t> {
     access: &'t mut dyn Access,

@@ -91,7 +91,7 @@ pub trait RedoLog {
 
     /// Appends a committed transaction's changes. Called inside the epoch of `tid`.
     ///
-    ///   In a driven engine (module [`crate::stage`]) these are changes that are to be applied:
+    /// In a driven engine (module [`crate::stage`]) these are changes that are to be applied:
     /// `tid` is zero and `stamp_ms` the transaction's time. The records that the transaction needs
     /// are locked meanwhile, so that this must not wait for the applier.
     ///

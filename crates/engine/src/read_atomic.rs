@@ -152,7 +152,7 @@ impl Engine {
 /// memory if there is none. A prepared write has a greater id than the version that it will replace:
 /// it stays above a transaction that has not seen it, and is not lost behind it.
 ///
-///   `mark` distinguishes it from ids that are drawn for other keys above the same id.
+/// `mark` distinguishes it from ids that are drawn for other keys above the same id.
 fn just_above(newest: TransactionId, left: Timestamp, mark: u32) -> TransactionId {
     let mark = 1 + u64::from(mark);
     match newest.unique.checked_add(mark) {
@@ -378,7 +378,7 @@ impl<L: RedoLog> Worker<L> {
 
     /// Returns an id for an absent key, below the prepared one, and never drawn twice.
     ///
-    ///   No version of the key has left with a greater id than the prepared one: it was there when
+    /// No version of the key has left with a greater id than the prepared one: it was there when
     /// that was prepared, which would have been refused, or is retained until nothing older is
     /// prepared.
     fn just_below(&self, pending: TransactionId, mark: u32) -> TransactionId {

@@ -154,7 +154,7 @@ impl Engine {
     /// once, after [`Engine::finish_restore`] and before any transaction runs. Returns their
     /// number.
     ///
-    ///   In a driven engine it is called each time before the replica begins to lead, with nothing
+    /// In a driven engine it is called each time before the replica begins to lead, with nothing
     /// left of the holds before ([`Engine::drop_holds`]); it may be called again.
     ///
     /// # Errors

@@ -224,7 +224,7 @@ impl<L: Landing> Ring<L> {
 
 /// Returns a ring whose completions do not interrupt the owner, where the kernel supports that.
 ///
-///   The kernel could also keep completions until the one owner comes (deferred task work). Then
+/// The kernel could also keep completions until the one owner comes (deferred task work). Then
 /// only that thread could wait for the reads under way, and a ring that another one drops would
 /// leak; and it gains nothing measurable.
 fn build(depth: u32) -> io::Result<IoUring> {
