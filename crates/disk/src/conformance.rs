@@ -227,7 +227,7 @@ fn writes_and_syncs(disk: &dyn Disk, dir: &Path) {
     assert!(refused.is_err(), "a reader cannot write");
 }
 
-/// Threads write neighbouring ranges that share sectors: no write undoes another one.
+/// Writes neighbouring ranges that share sectors from several threads: no write undoes another one.
 fn writes_from_several_threads(disk: &dyn Disk, dir: &Path) {
     const THREADS: usize = 4;
     let file = disk.create_new(&dir.join("f")).expect("creates");

@@ -4,7 +4,7 @@
 //! throughput part logs to. The latency part logs to the build directory's device.
 //!
 //! Throughput: one worker runs write-only transactions of ten records over a table of a million,
-//! with and without one logger, by turns. The table is a hash map, several times faster than an
+//! with and without one logger, in turn. The table is a hash map, several times faster than an
 //! ordered index, so that the journal's share shows larger than in the store.
 //!
 //! Latency: one client that waits for each of its transactions, beside bare `pwrite` +

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told_from_damage() {
+    fn a_newer_version_is_distinguished_from_damage() {
         let mut bytes = SEGMENT.encode();
         put(&mut bytes, 8, &(VERSION + 1).to_le_bytes());
         assert_eq!(

@@ -241,8 +241,8 @@ mod tests {
         assert!(there == bytes, "{} is out of date", path.display());
     }
 
-    /// A transaction over several partitions: its siblings, its writes in this partition, and a
-    /// system record.
+    /// The corpus has a transaction over several partitions: its siblings, its writes in this
+    /// partition, and a system record.
     #[test]
     fn the_corpus_of_logs_has_origins() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/log/origins");

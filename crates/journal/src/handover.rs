@@ -329,7 +329,7 @@ mod tests {
         must_not_wait(&handover);
     }
 
-    /// A buffer that was full after the logger had passed the lane, and before it took the queue.
+    /// A buffer became full after the logger had passed the lane, and before it took the queue.
     #[test]
     fn what_was_taken_with_the_queue_alone_is_not_held_any_more() {
         let handover = limited(10);

@@ -93,7 +93,7 @@ fn a_steal_takes_all_that_was_there_and_nothing_twice() {
     });
 }
 
-/// Two workers and a logger.
+/// Two workers and a logger use one queue.
 #[test]
 fn two_workers_share_the_queue() {
     model(Some(4), || {

@@ -475,7 +475,7 @@ impl Drop for Owner {
 }
 
 impl Shared {
-    /// Has tasks that wait for an epoch woken when it is durable.
+    /// Subscribes to the journal, so that tasks that wait for an epoch are woken when it is durable.
     fn wake_waiters(self: &Arc<Self>) {
         let Some(journal) = &self.journal else { return };
         // The journal must not own its owner.

@@ -28,7 +28,7 @@ pub struct Options {
     pub log_buffers: usize,
     /// Bytes in a log buffer.
     pub log_buffer_size: usize,
-    /// Bytes after which a log goes on in a new file.
+    /// Bytes after which a log continues in a new file.
     pub segment_size: u64,
     /// `true` if log files are written once, with zeros, before they are used (paper 2: warm-up).
     pub log_warm_up: bool,

@@ -482,7 +482,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&file), 1);
     }
 
-    /// As where the limit for locked memory is low, or where the kernel is old.
+    /// The limit for locked memory is low, or the kernel is old.
     #[test]
     fn a_ring_without_tables_reads_all_the_same() {
         let mut ring = Ring::new(4).unwrap();

@@ -181,7 +181,7 @@ fn snapshots_are_of_what_was_applied_and_last() {
     assert!((1..hashes.len()).all(|i| !hashes[..i].contains(&hashes[i])));
 }
 
-/// Returns two replicas with one log whose hashes must differ after it.
+/// Replicas that have the same log up to an entry have different hashes after different entries.
 #[test]
 fn the_hash_sees_every_field() {
     let base = |replica: &Replica| replica.run(1, &[Op::put(b"a", b"1"), Op::put(b"b", b"2")]);

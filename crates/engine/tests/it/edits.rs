@@ -48,7 +48,8 @@ fn the_log_gets_the_part_that_changes() {
     assert_eq!(world.restarted().get(b"long"), Some(value));
 }
 
-/// Where the log does not become much shorter, and where the previous version is in no log.
+/// The log gets the whole value if it would not become much shorter, or if the previous version is
+/// in no log.
 #[test]
 fn the_log_gets_the_whole_value_otherwise() {
     let world = World::new();

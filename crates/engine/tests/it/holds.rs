@@ -102,7 +102,7 @@ fn a_scan_over_what_will_be_written_waits() {
     assert_eq!(holder_of(world.try_run(&[scan(b"", b"z", 2)])), holder(1));
 }
 
-/// A transaction that was about to commit when the hold was taken.
+/// A transaction was about to commit when the hold was taken.
 #[test]
 fn a_hold_that_comes_before_the_commit_is_met() {
     for lone in [false, true] {
@@ -460,7 +460,7 @@ fn patiently<T>(stop: &AtomicBool, mut attempt: impl FnMut() -> Result<T, Abort>
     }
 }
 
-/// Amounts are moved by transactions of one partition, and in two phases of which a third never
+/// Moves amounts by transactions of one partition, and in two phases of which a third never
 /// happens. A reader of all accounts at once finds them with the same sum.
 fn move_amounts() -> Result<(), String> {
     let world = World::new();

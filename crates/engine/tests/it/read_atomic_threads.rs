@@ -86,7 +86,8 @@ fn ask(worker: &mut Worker<NoLog>, asks: &[Ask<'_>]) -> Vec<OwnedFound> {
     found
 }
 
-/// Reads a key of each partition, RAMP-Fast by hand. Returns whether it needed the second round.
+/// Reads a key of each partition, RAMP-Fast by hand. Returns `true` if it needed the
+/// second round.
 fn read(workers: &mut Workers, at: [usize; 2]) -> bool {
     let keys = [key(0, at[0]), key(1, at[1])];
     let mut first = |partition: usize| {

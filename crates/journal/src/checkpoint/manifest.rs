@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told_from_damage() {
+    fn a_newer_version_is_distinguished_from_damage() {
         let mut bytes = sample().encode();
         put(&mut bytes, 8, &(VERSION + 1).to_le_bytes());
         let newer = Err(BadManifest::Newer(VERSION + 1));

@@ -113,7 +113,7 @@ fn a_target_below_the_sync_time_does_not_starve_the_device() {
     assert!(latency < 30e-3, "{latency}");
 }
 
-/// Two clients that wait for each other's cycles, on a device that is slower than the target:
+/// Two clients wait for each other's cycles, on a device that is slower than the target:
 /// all cycles are of one size, and none is fast enough.
 #[test]
 fn small_cycles_of_one_size_do_not_take_the_workers_room_away() {

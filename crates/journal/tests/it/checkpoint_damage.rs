@@ -245,7 +245,7 @@ fn a_recovery_from_a_checkpoint_may_die() {
 }
 
 /// Copies a directory as `cp -r` does: each folder is listed when its turn comes, and a file that
-/// is gone when it is to be copied is an error. Returns whether there was none.
+/// is gone when it is to be copied is an error. Returns `true` if there was no error.
 fn copy(store: &mut Store, to: &FaultDisk, logs: usize, rng: &mut Rng) -> bool {
     let mut dirs: Vec<String> = (0..logs).map(|log| format!("log{log}")).collect();
     dirs.push("checkpoint".to_owned());

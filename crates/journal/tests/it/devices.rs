@@ -78,8 +78,8 @@ fn a_log_goes_on_in_a_file_that_was_written_before() {
     judge(&found, &run.logged, run.journal.durable()).unwrap();
 }
 
-/// Threads, several segments, both ways to write, with and without warm-up; then everything is read
-/// back.
+/// The journal runs with threads, several segments, both ways to write, with and without warm-up;
+/// then everything is read back.
 #[test]
 fn every_device_keeps_what_was_acknowledged() {
     let disks: [(&str, Arc<dyn Disk>); 4] = [

@@ -191,7 +191,7 @@ fn a_failure_ends_the_wait_for_a_logger() {
     });
 }
 
-/// Workers that an affinity names are served by its loggers, the others by turns.
+/// Workers that an affinity names are served by its loggers, the others in turn.
 #[test]
 fn an_affinity_assigns_workers_to_loggers() {
     let disk = FaultDisk::new();

@@ -286,7 +286,7 @@ fn the_newest_segment_is_missed_when_it_is_gone_or_emptied() {
     }
 }
 
-/// The only segment of a store that was never started again.
+/// The segment is the only one of a store that was never started again.
 #[test]
 fn the_first_segment_is_missed_when_the_log_is_empty() {
     let disk = FaultDisk::new();

@@ -383,7 +383,7 @@ fn a_closed_journal_refuses_and_says_so() {
     assert!(run.journal.wait(run.clock.current().next()).is_err());
 }
 
-/// A transaction larger than any buffer, and than a segment.
+/// The transaction is larger than any buffer, and than a segment.
 #[test]
 fn a_large_transaction_gets_a_buffer_of_its_own() {
     let disk = FaultDisk::new();

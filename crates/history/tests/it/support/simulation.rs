@@ -176,7 +176,7 @@ impl Simulation {
         lines
     }
 
-    /// Clients take turns, a step each.
+    /// Runs the clients in turn, a step each.
     fn interleaved(&self) -> String {
         let mut rng = Rng::with_seed(self.seed);
         let mut map = Map::new();
