@@ -9,7 +9,7 @@
 
 use crate::ids::{Epoch, NodeId, Tid, Timestamp, TransactionId, Version};
 
-/// The type of a value. A record knows it from the first day, so that a later type cannot be
+/// The type of a value. Records have always stored it, so that a later type cannot be
 /// mistaken for a string.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]

@@ -1,7 +1,7 @@
 //! Versions of read-atomic keys (paper 1, RAMP): questions to a partition, and its answers.
 //!
 //! The newest committed version of a key is what every other reader sees. A read-atomic transaction
-//! may have to ask for another one besides: one that is committed in another partition and
+//! may also have to ask for another one: one that is committed in another partition and
 //! prepared in this one, or one that was replaced since the transaction began.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Memory for direct I/O: aligned, and of an address that does not change.
+//! Memory for direct I/O: aligned, with an address that does not change.
 //!
 //! Safety contract: a [`Buffer`] owns one allocation of exactly `layout`, made by `alloc_zeroed`
 //! and freed by `dealloc` when it is dropped. All of its bytes are initialised from the start. It

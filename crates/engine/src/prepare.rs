@@ -1,4 +1,4 @@
-//! Preparing a part of a transaction over several partitions: its operations are executed as those
+//! Prepares a part of a transaction over several partitions: its operations are executed as those
 //! of any transaction, but instead of a commit
 //!
 //! 1. the records of keys that were absent are made, so that absences can be held;

@@ -52,7 +52,8 @@
 use base::Epoch;
 
 pub(crate) const VERSION: u32 = 5;
-/// The first version. Those since then differ only in what was always zero, or never there, before.
+/// The first version. Later versions differ only in fields that were always zero before, or in
+/// parts that did not exist.
 const OLDEST_VERSION: u32 = 1;
 pub(crate) const SEGMENT_HEADER: usize = 80;
 pub(crate) const BLOCK_HEADER: usize = 64;

@@ -50,7 +50,7 @@ const FREQUENT: f64 = 1e-3;
 const ALONE: u32 = 3;
 /// Weight of the newest cycle in the model of the device.
 const NEWEST: f64 = 0.05;
-/// Cycles must differ in size by this part, so that cost and rate can be told apart.
+/// Cycles must differ in size by this part, so that cost and rate can be distinguished.
 const DIFFERENT: f64 = 0.02;
 /// A cycle that takes more than so many times the expected time, or less than that part of it, is
 /// strange. So many strange cycles in a row are accepted as the new normal.

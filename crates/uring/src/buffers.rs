@@ -11,8 +11,8 @@
 //! 1. A buffer is the kernel's from when it is put into the table until a completion names it; from
 //!    then on it is ours until it is put again. `filled` records which: no code reads a buffer that
 //!    is the kernel's.
-//! 2. No reference to memory that the kernel may write to is ever made. The table it only reads:
-//!    entries beyond the tail not at all, and the tail is written atomically.
+//! 2. No reference to memory that the kernel may write to is ever made. The kernel only reads the
+//!    table: entries beyond the tail not at all, and the tail is written atomically.
 //! 3. The memory outlives every request that may receive into it: the code that drops it makes sure
 //!    of that.
 

@@ -12,8 +12,8 @@
 //! | asks, founds | count, then so many; see the module `versions` |
 //!
 //! Invariants:
-//! 1. One value has one encoding: what is decoded and encoded again is the same bytes.
-//! 2. Decoding panics for no input, and what it allocates is bounded by the length of its input: a
+//! 1. One value has one encoding: bytes that are decoded and encoded again are the same.
+//! 2. Decoding panics for no input, and its allocations are bounded by the length of its input: a
 //!    count of more things than bytes follow is refused.
 //! 3. Operations borrow their keys and values from the input.
 

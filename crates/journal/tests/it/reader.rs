@@ -46,7 +46,7 @@ fn refusal(disk: &FaultDisk) -> String {
 }
 
 /// After a clean close every flipped bit is refused, or does no harm: padding between blocks, or
-/// the last mark, which only says that what is before it was durable.
+/// the last mark, which only says that everything before it was durable.
 #[test]
 fn a_flipped_bit_never_loses_durable_data() {
     for loggers in [1, 2] {

@@ -235,7 +235,7 @@ fn what_cannot_be_is_refused() {
     ));
 }
 
-/// A disk on which there is no room for a checkpoint: the database goes on, nothing stays behind,
+/// The disk has no room for a checkpoint: the database continues, nothing stays behind,
 /// and the next one is made when there is room again.
 #[test]
 fn a_full_disk_fails_the_checkpoint_alone() {
@@ -454,8 +454,8 @@ fn expiry_flushes_and_a_clock_that_steps_back() {
     assert_eq!(keys(&db), named(&["new", "newer"]));
 }
 
-/// Transfers between accounts by several threads, checkpoints one after another, and the power
-/// failing at any moment: the sum stays, and no acknowledged transfer is lost.
+/// Several threads transfer between accounts, checkpoints are made one after another, and the power
+/// fails at any moment: the sum stays, and no acknowledged transfer is lost.
 #[test]
 fn sums_are_conserved_whenever_the_power_fails() {
     const ACCOUNTS: u32 = 40;
