@@ -1,4 +1,4 @@
-//! Which processors loggers and workers run on (paper 2, section 3.1).
+//! The processors of loggers and workers (paper 2, section 3.1).
 //!
 //! `0:1,2,3+4:5,6,10` puts logger 0 on processor 0, where it serves workers on processors 1, 2 and
 //! 3, and logger 1 on processor 4, where it serves those on 5, 6 and 10:
@@ -9,20 +9,21 @@
 //! cpu      = 1*DIGIT
 //! ```
 //!
-//! Invariant of what was parsed: no processor is named twice. Whether the machine has them is
-//! asked by [`Affinity::check`], with what [`crate::cpus::usable`] says.
+//! Invariant of a parsed placement: no processor is named twice. [`Affinity::check`] checks that
+//! the machine has the processors, against what [`crate::cpus::usable`] returns.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A placement of loggers and workers. Processors are numbered as the operating system does.
+/// A placement of loggers and workers. Processors are numbered as the operating system numbers
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Affinity {
-    /// For each logger where it runs and whom it serves; at least one.
+    /// For each logger, its processor and those of its workers; at least one logger.
     pub loggers: Vec<LoggerPlace>,
 }
 
-/// Where a logger and its workers run.
+/// The processors of a logger and its workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggerPlace {
     /// The logger's processor.
@@ -31,7 +32,7 @@ pub struct LoggerPlace {
     pub workers: Vec<usize>,
 }
 
-/// Why a text is no placement, or none for this machine.
+/// The reason why a text is not a placement, or not one for this machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAffinity {
     /// It does not have the form of a placement.
@@ -40,14 +41,14 @@ pub enum BadAffinity {
          and those of its workers, as in 0:1,2,3+4:5,6,10"
     )]
     Syntax {
-        /// Which character is wrong, counted from 1.
+        /// The position of the wrong character, counted from 1.
         at: usize,
-        /// What stands there.
+        /// The text found there.
         found: String,
-        /// What should.
+        /// The text expected there.
         wanted: &'static str,
     },
-    /// Two threads cannot have one processor each if it is the same.
+    /// A processor is named twice; two threads cannot have it for themselves.
     #[error(
         "processor {cpu} is named twice, at characters {first} and {second}: each logger and each \
          worker has one for itself"
@@ -55,12 +56,12 @@ pub enum BadAffinity {
     Twice {
         /// The processor.
         cpu: usize,
-        /// Where it is named, counted in characters from 1.
+        /// The position where it is named, counted in characters from 1.
         first: usize,
-        /// Where it is named again.
+        /// The position where it is named again.
         second: usize,
     },
-    /// The machine has no such processor, or keeps it from this process.
+    /// The machine has no such processor, or does not let this process use it.
     #[error(
         "processor {cpu} is not there for this process, which may use {}",
         Ranges(usable)
@@ -68,13 +69,13 @@ pub enum BadAffinity {
     Absent {
         /// The processor.
         cpu: usize,
-        /// Those that the process may use, in their order.
+        /// The processors that the process may use, in ascending order.
         usable: Vec<usize>,
     },
 }
 
 impl Affinity {
-    /// For each worker, in the order in which they are written: its logger and its processor.
+    /// Returns the logger and the processor of each worker, in the order in which they are written.
     pub fn workers(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let places = self.loggers.iter().enumerate();
         places.flat_map(|(logger, place)| place.workers.iter().map(move |&cpu| (logger, cpu)))
@@ -83,7 +84,7 @@ impl Affinity {
     /// Checks that all processors are among the `usable` ones.
     ///
     /// # Errors
-    /// [`BadAffinity::Absent`] names the first that is not.
+    /// Returns [`BadAffinity::Absent`] with the first processor that is not.
     pub fn check(&self, usable: &[usize]) -> Result<(), BadAffinity> {
         let named = |place: &LoggerPlace| [&[place.cpu][..], &place.workers].concat();
         let absent = self
@@ -128,7 +129,7 @@ impl FromStr for Affinity {
 }
 
 impl fmt::Display for Affinity {
-    /// As it is parsed.
+    /// Writes the placement as it is parsed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, place) in self.loggers.iter().enumerate() {
             let plus = if index == 0 { "" } else { "+" };
@@ -144,9 +145,9 @@ impl fmt::Display for Affinity {
 /// Reads a text from its beginning.
 struct Parser<'a> {
     text: &'a str,
-    /// The byte that is next.
+    /// The position of the next byte.
     at: usize,
-    /// Processors named so far, and at which characters.
+    /// Processors named so far, and the positions of their characters.
     named: Vec<(usize, usize)>,
 }
 
@@ -155,7 +156,7 @@ impl Parser<'_> {
         &self.text[self.at..]
     }
 
-    /// The number of the character that is next, from 1.
+    /// Returns the number of the next character, counted from 1.
     fn character(&self) -> usize {
         self.text[..self.at].chars().count() + 1
     }
@@ -182,7 +183,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A processor's number that was not named before.
+    /// Parses a processor's number that was not named before.
     fn cpu(&mut self, wanted: &'static str) -> Result<usize, BadAffinity> {
         let rest = self.rest();
         let digits = rest
@@ -204,7 +205,7 @@ impl Parser<'_> {
     fn unexpected(&self, wanted: &'static str) -> BadAffinity {
         let found = match self.rest().chars().next() {
             None => "the end".to_owned(),
-            // A number that no machine counts to.
+            // No machine has so many processors.
             Some(digit) if digit.is_ascii_digit() => "a number that is too large".to_owned(),
             Some(other) => format!("'{}'", other.escape_debug()),
         };
@@ -216,7 +217,7 @@ impl Parser<'_> {
     }
 }
 
-/// Shows numbers in their order as ranges: `0-3,6`.
+/// Shows ascending numbers as ranges: `0-3,6`.
 struct Ranges<'a>(&'a [usize]);
 
 impl fmt::Display for Ranges<'_> {

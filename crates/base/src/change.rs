@@ -1,40 +1,42 @@
-//! What a transaction did, as redo logs keep it.
+//! The changes of a transaction, as redo logs keep them.
 
 use crate::ids::{Tid, TransactionId};
 use crate::transaction::Kind;
 
-/// What a transaction over several partitions leaves with each version that it writes, and every
-/// writer of a read-atomic key (paper 1, RAMP: timestamp and siblings).
+/// The information that a transaction over several partitions stores with each version that it
+/// writes, and that every writer of a read-atomic key stores (paper 1, RAMP: timestamp and
+/// siblings).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin<'a> {
-    /// The transaction: its commit timestamp, the same in all partitions, and what tells it from
-    /// others of that timestamp. The ids of a read-atomic key's versions only grow.
+    /// The transaction's id: its commit timestamp, the same in all partitions, and a number that
+    /// distinguishes it from others of that timestamp. The ids of a read-atomic key's versions only
+    /// grow.
     pub id: TransactionId,
-    /// What is told of the keys that the transaction wrote; see [`siblings`].
+    /// A description of the keys that the transaction wrote; see [`siblings`].
     pub siblings: &'a [u8],
 }
 
-/// What a version tells of the keys that were written together with it, as bytes:
+/// The description of the keys that were written together with a version, as bytes:
 ///
 /// | bytes | means |
 /// |---|---|
 /// | each key: its length (4 bytes, little-endian) and itself, one behind the other | these keys (RAMP-Fast, and two-phase commit); nothing: no others |
-/// | 255, 255, 255, 255 and a filter | keys that the filter has (RAMP-Hybrid), which whoever reads it understands |
+/// | 255, 255, 255, 255 and a filter | keys that the filter has (RAMP-Hybrid), whose format the reader knows |
 /// | 254, 255, 255, 255 | any keys (RAMP-Small) |
 pub mod siblings {
     /// In the place of a length: a filter follows.
     const FILTER: u32 = u32::MAX;
-    /// In the place of a length: nothing is told.
+    /// In the place of a length: the keys are not described.
     const UNTOLD: u32 = u32::MAX - 1;
 
-    /// What is told of the keys.
+    /// A decoded description of the keys.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Siblings<'a> {
-        /// They are these; see [`iter`].
+        /// The keys are these; see [`iter`].
         Keys(&'a [u8]),
-        /// They are among those that this filter has.
+        /// The keys are among those that match this filter.
         Filter(&'a [u8]),
-        /// Nothing.
+        /// The keys are not described.
         Untold,
     }
 
@@ -44,19 +46,19 @@ pub mod siblings {
         to.extend_from_slice(key);
     }
 
-    /// Siblings of which a filter is kept.
+    /// Returns siblings that are described by a filter.
     #[must_use]
     pub fn filtered(filter: &[u8]) -> Vec<u8> {
         [&FILTER.to_le_bytes()[..], filter].concat()
     }
 
-    /// Siblings of which nothing is kept.
+    /// Returns siblings that are not described.
     #[must_use]
     pub fn untold() -> Vec<u8> {
         UNTOLD.to_le_bytes().to_vec()
     }
 
-    /// What bytes tell. `None`: they are malformed.
+    /// Decodes a description. Returns `None` if the bytes are malformed.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Siblings<'_>> {
         if let Some((head, rest)) = bytes.split_first_chunk::<4>() {
@@ -71,7 +73,8 @@ pub mod siblings {
             .then_some(Siblings::Keys(bytes))
     }
 
-    /// The keys, if they are told. `None` in place of a key: the bytes are malformed from there on.
+    /// Returns the keys, if they are listed. A `None` in place of a key means that the bytes are
+    /// malformed from there on.
     pub fn iter(mut bytes: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
         std::iter::from_fn(move || {
             if bytes.is_empty() {
@@ -109,12 +112,12 @@ pub mod siblings {
     }
 }
 
-/// What a transaction did to one key, or to all of them. Applying the change of the greatest TID
-/// for each key, in any order, gives the state after all of them; an [`Edit`](Change::Edit) is
-/// applied to the version that it names.
+/// The change of one key, or of all of them. Applying the change of the greatest TID for each key,
+/// in any order, gives the state after all of them; an [`Edit`](Change::Edit) is applied to the
+/// version that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// The key has this value now.
+    /// The key now has this value.
     Put {
         /// The key.
         key: &'a [u8],
@@ -124,31 +127,31 @@ pub enum Change<'a> {
         kind: Kind,
         /// The generation that it belongs to.
         generation: u16,
-        /// When it expires, in milliseconds since the Unix epoch.
+        /// The time at which it expires, in milliseconds since the Unix epoch.
         deadline: Option<u64>,
-        /// Of a transaction over several partitions.
+        /// The origin, if a transaction over several partitions wrote it.
         origin: Option<Origin<'a>>,
     },
-    /// A part of the key's value has changed, and nothing else of it. The key has no origin.
+    /// Only a part of the key's value has changed. The key has no origin.
     Edit {
         /// The key.
         key: &'a [u8],
-        /// The transaction that wrote the version which is changed.
+        /// The TID of the version that is changed.
         base: Tid,
-        /// Where in the value `bytes` are now. The value is as long as is needed for that, with zeros
-        /// between its former end and the offset.
+        /// The offset of `bytes` in the value. The value becomes as long as is needed for that, with
+        /// zeros between its former end and the offset.
         offset: usize,
         /// The new bytes.
         bytes: &'a [u8],
     },
-    /// The key is gone.
+    /// The key is deleted.
     Delete {
         /// The key.
         key: &'a [u8],
-        /// Of a transaction over several partitions.
+        /// The origin, if a transaction over several partitions deleted it.
         origin: Option<Origin<'a>>,
     },
-    /// Every key of another generation is gone.
+    /// Every key of another generation is deleted.
     Flush {
         /// The generation that is visible from now on.
         generation: u16,
@@ -156,7 +159,7 @@ pub enum Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    /// The key that changes; [`None`] if all do.
+    /// Returns the key that changes, or [`None`] if all keys do.
     #[must_use]
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
@@ -168,7 +171,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The generation of system records: what a partition keeps about itself, such as transactions
-/// that are prepared. Flushes leave them alone, and clients do not see them. No flush gets this
-/// number.
+/// The generation of system records, in which a partition stores its own data, such as the
+/// transactions that are prepared. Flushes leave them alone, and clients do not see them. No flush
+/// gets this number.
 pub const SYSTEM_GENERATION: u16 = u16::MAX;

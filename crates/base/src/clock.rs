@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Wall-clock time. Implementations may step backwards, as real clocks do; whoever needs a
-/// monotone stamp makes one (see [`crate::epochs::EpochClock::stamp_ms`]).
+/// Wall-clock time. Implementations may step backwards, as real clocks do;
+/// [`crate::epochs::EpochClock::stamp_ms`] makes a monotone stamp of it.
 pub trait Clock: Send + Sync {
-    /// Milliseconds since the Unix epoch.
+    /// Returns the milliseconds since the Unix epoch.
     fn now_ms(&self) -> u64;
 
-    /// Lets the clock go on from `now_ms` if it shows less. One that cannot be set does nothing.
+    /// Moves the clock forward to `now_ms` if it shows less. A clock that cannot be set does
+    /// nothing.
     fn not_before(&self, now_ms: u64) {
         let _ = now_ms;
     }
@@ -26,25 +27,25 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now_ms(&self) -> u64 {
-        // A clock set before 1970 reads as 1970; nothing better can be said of it.
+        // A clock set before 1970 reads as 1970; there is no better value.
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |d| d.as_millis() as u64)
     }
 }
 
-/// A clock that stands still until it is told otherwise, for tests and simulations.
+/// A clock that stands still until it is set or advanced, for tests and simulations.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicU64);
 
 impl ManualClock {
-    /// A clock that shows `now_ms`.
+    /// Returns a clock that shows `now_ms`.
     #[must_use]
     pub fn new(now_ms: u64) -> ManualClock {
         ManualClock(AtomicU64::new(now_ms))
     }
 
-    /// Sets the clock, backwards too.
+    /// Sets the clock, possibly backwards.
     pub fn set(&self, now_ms: u64) {
         self.0.store(now_ms, Ordering::SeqCst);
     }

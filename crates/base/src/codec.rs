@@ -12,8 +12,8 @@
 //! | asks, founds | count, then so many; see the module `versions` |
 //!
 //! Invariants:
-//! 1. One value has one encoding: what is decoded and encoded again is the same bytes.
-//! 2. Decoding panics for no input, and what it allocates is bounded by the length of its input: a
+//! 1. One value has one encoding: bytes that are decoded and encoded again are the same.
+//! 2. Decoding panics for no input, and its allocations are bounded by the length of its input: a
 //!    count of more things than bytes follow is refused.
 //! 3. Operations borrow their keys and values from the input.
 
@@ -30,17 +30,17 @@ pub use versions::{read_asks, read_founds, write_asks, write_founds};
 /// The version of the encoding.
 pub const VERSION: u8 = 4;
 
-/// Why bytes are not what they should be.
+/// The reason why bytes are malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} (at byte {at})")]
 pub struct Malformed {
-    /// What is wrong.
+    /// The kind of the error.
     pub kind: MalformedKind,
-    /// How many bytes had been read.
+    /// The number of bytes that had been read.
     pub at: usize,
 }
 
-/// What can be wrong with bytes.
+/// The kinds of errors in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedKind {
     /// They end too early.

@@ -1,18 +1,18 @@
 //! The processors of this machine, and threads' places on them.
 //!
-//! Memory belongs to the processor whose thread first touches it; so a thread that is to stay on
-//! one pins itself before it allocates what it will use. Threads inherit their place from those
-//! that start them: start none from a pinned thread.
+//! Memory belongs to the processor whose thread first touches it. A thread that is to stay on one
+//! processor therefore pins itself before it allocates the memory that it will use. Threads inherit
+//! the place of the thread that starts them: start none from a pinned thread.
 
 use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The processors that this thread may use, in their order: all of the machine's, unless a
-/// container or an administrator allows fewer.
+/// Returns the processors that this thread may use, in ascending order: all of the machine's,
+/// unless a container or an administrator allows fewer.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the system's error.
 pub fn usable() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU)
@@ -20,10 +20,10 @@ pub fn usable() -> io::Result<Vec<usize>> {
         .collect())
 }
 
-/// Has this thread run on `cpu` alone.
+/// Pins this thread to `cpu`.
 ///
 /// # Errors
-/// When there is no such processor, or this process may not use it.
+/// Returns an error if there is no such processor, or if this process may not use it.
 pub fn pin_current_thread(cpu: usize) -> io::Result<()> {
     if cpu >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::InvalidInput.into());

@@ -1,8 +1,8 @@
-//! What the journal needs to know of a store's epochs, and nothing more.
+//! The part of a store's epochs that the journal needs.
 
 use crate::ids::Epoch;
 
-/// The global epoch of one store, as seen by whoever makes epochs durable.
+/// The global epoch of one store, as seen by the component that makes epochs durable.
 ///
 /// Invariants:
 /// 1. The current epoch only grows, by one at a time, and passes from *e* to *e* + 1 only when no
@@ -12,18 +12,18 @@ use crate::ids::Epoch;
 ///    has either committed, its log records handed to the log, or aborted; and no later
 ///    transaction gets such an epoch.
 pub trait EpochClock: Send + Sync {
-    /// The current epoch.
+    /// Returns the current epoch.
     fn current(&self) -> Epoch;
 
-    /// Tries to move from `from` to the next epoch and returns the current one. It stays where
-    /// it is when a worker is still active in an earlier epoch, or when someone else moved it.
+    /// Tries to move from `from` to the next epoch and returns the current one. The epoch stays as
+    /// it is if a worker is still active in an earlier one, or if another thread has moved it.
     fn advance(&self, from: Epoch) -> Epoch;
 
-    /// The newest epoch in which nothing happens any more (invariant 3). It is below the current
-    /// epoch; idle workers do not hold it back.
+    /// Returns the newest epoch in which nothing happens any more (invariant 3). It is below the
+    /// current epoch; idle workers do not hold it back.
     fn finished(&self) -> Epoch;
 
-    /// The time stamp of `epoch`, which must be the current epoch or the one before: milliseconds
-    /// since the Unix epoch, never decreasing from epoch to epoch.
+    /// Returns the time stamp of `epoch`, which must be the current epoch or the one before:
+    /// milliseconds since the Unix epoch, never decreasing from epoch to epoch.
     fn stamp_ms(&self, epoch: Epoch) -> u64;
 }

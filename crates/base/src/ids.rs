@@ -1,4 +1,4 @@
-//! Ids: epochs, transaction ids and versions; nodes, partitions and what happens between them.
+//! Ids of epochs, transactions, versions, nodes and partitions.
 //!
 //! A [`Tid`] is a 64-bit word:
 //!
@@ -15,7 +15,7 @@
 use std::fmt;
 
 /// A period of time, common to all workers of a store, in which transactions commit.
-/// Epoch 0 is "before everything": what is of epoch 0 is durable by definition.
+/// Epoch 0 comes before everything: the data of epoch 0 is durable by definition.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Epoch(pub u64);
 
@@ -23,13 +23,13 @@ impl Epoch {
     /// The epoch before everything.
     pub const ZERO: Epoch = Epoch(0);
 
-    /// The epoch after this one.
+    /// Returns the epoch after this one.
     #[must_use]
     pub fn next(self) -> Epoch {
         Epoch(self.0 + 1)
     }
 
-    /// The epoch before this one; zero stays zero.
+    /// Returns the epoch before this one; that of zero is zero.
     #[must_use]
     pub fn prev(self) -> Epoch {
         Epoch(self.0.saturating_sub(1))
@@ -47,17 +47,17 @@ impl fmt::Display for Epoch {
 pub struct Tid(u64);
 
 impl Tid {
-    /// The TID of what was never written.
+    /// The TID of data that was never written.
     pub const ZERO: Tid = Tid(0);
     /// Bits of the sequence number.
     pub const SEQUENCE_BITS: u32 = 20;
     const MARK_BITS: u32 = 2;
     const EPOCH_SHIFT: u32 = Self::SEQUENCE_BITS + Self::MARK_BITS;
 
-    /// The TID of `sequence` within `epoch`.
+    /// Returns the TID of `sequence` within `epoch`.
     ///
     /// # Panics
-    /// If either does not fit its field.
+    /// Panics if either does not fit its field.
     #[must_use]
     pub fn new(epoch: Epoch, sequence: u32) -> Tid {
         assert!(sequence < 1 << Self::SEQUENCE_BITS, "sequence out of range");
@@ -68,20 +68,20 @@ impl Tid {
         Tid(epoch.0 << Self::EPOCH_SHIFT | u64::from(sequence) << Self::MARK_BITS)
     }
 
-    /// The epoch in which the transaction committed.
+    /// Returns the epoch in which the transaction committed.
     #[must_use]
     pub fn epoch(self) -> Epoch {
         Epoch(self.0 >> Self::EPOCH_SHIFT)
     }
 
-    /// The sequence within the epoch.
+    /// Returns the sequence within the epoch.
     #[must_use]
     pub fn sequence(self) -> u32 {
         (self.0 >> Self::MARK_BITS) as u32 & ((1 << Self::SEQUENCE_BITS) - 1)
     }
 
-    /// The smallest TID above this one whose epoch is `epoch`, which is not below this TID's
-    /// epoch; `None` when the epoch's sequence numbers are used up.
+    /// Returns the smallest TID above this one whose epoch is `epoch`, which must not be below this
+    /// TID's epoch; `None` when the epoch's sequence numbers are used up.
     #[must_use]
     pub fn next_in(self, epoch: Epoch) -> Option<Tid> {
         debug_assert!(self.epoch() <= epoch, "a TID from the future");
@@ -92,45 +92,46 @@ impl Tid {
         (next < 1 << Self::SEQUENCE_BITS).then(|| Tid::new(epoch, next))
     }
 
-    /// The word, for logs and messages.
+    /// Returns the word, for logs and messages.
     #[must_use]
     pub fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// A TID from its word; the mark bits are dropped.
+    /// Returns the TID of a word; the mark bits are dropped.
     #[must_use]
     pub fn from_bits(bits: u64) -> Tid {
         Tid(bits & !((1 << Self::MARK_BITS) - 1))
     }
 }
 
-/// The version of a key as `WATCH` sees it: a [`Tid`] and whether the key was there. A key never
-/// has the same version again after it changed, and absences have versions too.
+/// The version of a key as `WATCH` sees it: a [`Tid`], and a mark that tells if the key was
+/// present. A key never has the same version again after it changed, and absences have versions
+/// too.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Version(u64);
 
 impl Version {
-    /// The key was there, written by transaction `tid`.
+    /// Returns the version of a key that is present, written by transaction `tid`.
     #[must_use]
     pub fn present(tid: Tid) -> Version {
         Version(tid.0)
     }
 
-    /// The key was not there: deleted, expired, flushed or never written. `floor` is at least the
-    /// TID of any earlier write to it, and below that of any later one.
+    /// Returns the version of a key that is absent: deleted, expired, flushed or never written.
+    /// `floor` is at least the TID of any earlier write to it, and below that of any later one.
     #[must_use]
     pub fn absent(floor: Tid) -> Version {
         Version(floor.0 | 1)
     }
 
-    /// The word, for messages.
+    /// Returns the word, for messages.
     #[must_use]
     pub fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// A version from its word.
+    /// Returns the version of a word.
     #[must_use]
     pub fn from_bits(bits: u64) -> Version {
         Version(bits)
@@ -168,19 +169,19 @@ impl Timestamp {
     /// Bits of the counter.
     pub const COUNTER_BITS: u32 = 16;
 
-    /// The first point of a millisecond.
+    /// Returns the first point of a millisecond.
     #[must_use]
     pub fn at_ms(ms: u64) -> Timestamp {
         Timestamp(ms << Self::COUNTER_BITS)
     }
 
-    /// Its milliseconds since the Unix epoch.
+    /// Returns the milliseconds since the Unix epoch.
     #[must_use]
     pub fn ms(self) -> u64 {
         self.0 >> Self::COUNTER_BITS
     }
 
-    /// The point after this one.
+    /// Returns the point after this one.
     #[must_use]
     pub fn next(self) -> Timestamp {
         Timestamp(self.0 + 1)
@@ -188,13 +189,13 @@ impl Timestamp {
 }
 
 /// Names one attempt of a transaction over several partitions, or one write of a read-atomic key.
-/// Never used twice: `unique` is of
-/// the coordinator's node, of its life, and of the attempt.
+/// An id is never used twice: `unique` belongs to the coordinator's node, to its current run, and
+/// to the attempt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TransactionId {
     /// The commit timestamp, which the coordinator draws beforehand.
     pub timestamp: Timestamp,
-    /// Tells attempts of one timestamp from each other.
+    /// Distinguishes attempts of one timestamp from each other.
     pub unique: u64,
 }
 
@@ -202,20 +203,20 @@ impl TransactionId {
     /// Bytes of an id in logs and messages.
     pub const BYTES: usize = 16;
 
-    /// Before everything: that of what was written without any.
+    /// The id before all others: that of data that was written without an id.
     pub const ZERO: TransactionId = TransactionId {
         timestamp: Timestamp::ZERO,
         unique: 0,
     };
 
-    /// As bytes, whose order is that of ids.
+    /// Returns the id as bytes, whose order is that of ids.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let both = u128::from(self.timestamp.0) << 64 | u128::from(self.unique);
         both.to_be_bytes()
     }
 
-    /// From [`TransactionId::to_bytes`].
+    /// Returns the id of the bytes of [`TransactionId::to_bytes`].
     #[must_use]
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> TransactionId {
         let both = u128::from_be_bytes(bytes);

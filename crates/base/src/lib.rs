@@ -1,10 +1,11 @@
-//! Words that every part of Kumiki shares.
+//! Types that every part of Kumiki shares.
 //!
-//! This crate holds no behaviour that another crate could disagree with: ids, the
-//! [`Transaction`] and its replies, the [`Partition`](partition::Partition)
-//! that executes it, the [`Participant`](participant::Participant) of transactions over several, how both are written as
-//! bytes ([`codec`]), limits, the outside world as parameters ([`clock`], [`steady_clock`], [`memory`]), and places of threads
-//! ([`affinity`], [`cpus`]), files with secrets ([`private`]), and the rate of log lines ([`log_limit`]). It knows no other crate of the workspace.
+//! This crate holds no behaviour on which two crates could disagree: ids, the [`Transaction`] and its
+//! replies, the [`Partition`](partition::Partition) that executes it, the
+//! [`Participant`](participant::Participant) of transactions over several partitions, the encoding of
+//! both as bytes ([`codec`]), limits, the outside world as parameters ([`clock`], [`steady_clock`],
+//! [`memory`]), places of threads ([`affinity`], [`cpus`]), files with secrets ([`private`]), and the
+//! rate of log lines ([`log_limit`]). It depends on no other crate of the workspace.
 //!
 //! Decisions that bind this crate: `docs/decisions/0021-versions-carry-their-origin.md`,
 //! `docs/decisions/0070-time-goes-on-evenly.md`.

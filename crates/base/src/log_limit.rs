@@ -1,15 +1,15 @@
-//! Log lines at a limited rate: what strangers cause must not fill the log.
+//! Log lines at a limited rate: events that strangers cause must not fill the log.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// The number of kinds that are distinguished. While all of them are recent, another kind gets no line:
-/// a client that can choose kinds, by its address for example, cannot fill the log.
+/// The number of kinds that are distinguished. While all of them are recent, an event of another kind
+/// gets no line: a client that can choose kinds, by its address for example, cannot fill the log.
 const REMEMBERED: usize = 64;
 
-/// Decides which events get a log line: of each kind the first, and then one at most in each interval.
+/// Decides which events get a log line: the first of each kind, and then at most one in each interval.
 #[derive(Debug)]
 pub struct LogLimit<K> {
     interval: Duration,
@@ -23,7 +23,7 @@ struct Logged {
 }
 
 impl<K: Eq + Hash> LogLimit<K> {
-    /// Lets one line of each kind pass in `interval`.
+    /// Returns a limit that lets one line of each kind pass in `interval`.
     #[must_use]
     pub fn new(interval: Duration) -> LogLimit<K> {
         LogLimit {
@@ -32,8 +32,8 @@ impl<K: Eq + Hash> LogLimit<K> {
         }
     }
 
-    /// Counts an event at `now`, on any steady clock. Returns how many like it were left out since the last
-    /// line, if the log should have a line now.
+    /// Counts an event at `now`, on any steady clock. If the log should have a line now, returns how
+    /// many events of this kind were left out since the last line.
     pub fn count(&mut self, kind: K, now: Duration) -> Option<LeftOut> {
         let interval = self.interval;
         if let Some(logged) = self.kinds.get_mut(&kind) {
@@ -59,7 +59,8 @@ impl<K: Eq + Hash> LogLimit<K> {
     }
 }
 
-/// How many events like one that is logged had no line. It is shown behind the line's text: nothing for none.
+/// The number of events of the same kind that had no line. It is shown behind the line's text; zero is
+/// shown as nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftOut(pub u64);
 

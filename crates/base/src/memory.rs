@@ -1,15 +1,16 @@
-//! Memory that others read, and write, without its owner's processor: regions as parameters.
+//! Memory that peers read and write without the owner's processor: regions as parameters.
 //!
 //! A *region* is a row of 64-bit words that its owner has registered. The owner reads and writes
-//! it as [`Words`]; a peer that was given a grant reads it as [`RemoteMemory`].
+//! it as [`Words`]; a peer that has a grant reads it as [`RemoteMemory`].
 //!
-//! **What a read promises.** Each aligned word is as one write has left it. Beyond that, nothing:
-//! words of one read can be of different moments, in any order, and the owner's writes in between
-//! can be seen in part. Who needs more puts it into the words, as a version and a checksum.
+//! **Guarantees of a read.** Each aligned word is as one write has left it. Nothing else is
+//! guaranteed: words of one read can be of different moments, in any order, and the owner's writes
+//! in between can be seen in part. A reader that needs more puts it into the words, as a version
+//! and a checksum.
 //!
-//! **What a read does not tell.** Memory outlives its owner's attention: a process that was
-//! stopped, or whose machine is cut off but for its network card, is read from as before. What is
-//! read must say itself how long it may be believed.
+//! **Limits of a read.** Memory can be read although its owner no longer runs: a process that was
+//! stopped, or whose machine is cut off but for its network card, is read from as before. The words
+//! must therefore say themselves how long they are valid.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -17,10 +18,10 @@ use std::sync::atomic::AtomicU64;
 /// Bytes of a word.
 pub const WORD: usize = 8;
 
-/// A region, as its owner sees it. Others may read any word at any time, and those who were
-/// granted so write any word.
+/// A region, as its owner sees it. Peers may read any word at any time, and peers that were granted
+/// it write any word.
 pub trait Words: Send + Sync {
-    /// All words, the same place in memory each time.
+    /// Returns all words, the same place in memory each time.
     fn words(&self) -> &[AtomicU64];
 }
 
@@ -31,43 +32,43 @@ impl Words for Box<[AtomicU64]> {
     }
 }
 
-/// A region that several keep.
+/// A region with several owners.
 impl<W: Words + ?Sized> Words for Arc<W> {
     fn words(&self) -> &[AtomicU64] {
         (**self).words()
     }
 }
 
-/// Why something of another's memory was not read or written.
+/// The reason why a peer's memory was not read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteError {
-    /// It lies beyond the region's end.
+    /// The words lie beyond the region's end.
     #[error("words {from}..{to} lie beyond the region's {len}")]
     Bounds {
         /// The first word.
         from: usize,
-        /// The word behind the last one.
+        /// The word after the last one.
         to: usize,
-        /// Words of the region.
+        /// The number of words in the region.
         len: usize,
     },
     /// The grant does not hold: it was never given, was withdrawn, or does not allow this.
     #[error("the region's owner does not allow it: {0}")]
     Refused(String),
-    /// The owner is gone, or the way to it.
+    /// The owner is gone, or the connection to it.
     #[error("the region is out of reach: {0}")]
     Lost(String),
 }
 
-/// A region of a peer, read without the peer's processor. One thread's own.
+/// A region of a peer, read without the peer's processor. It belongs to one thread.
 ///
-/// Reads are begun, several of them if need be and in several regions, and then finished, so that
-/// their times of travel overlap.
+/// Reads are begun, several of them and in several regions if need be, and then finished, so that
+/// their round trips overlap.
 pub trait RemoteMemory {
-    /// Words of the region.
+    /// Returns the number of words in the region.
     fn len(&self) -> usize;
 
-    /// Whether it has no words.
+    /// Returns `true` if the region has no words.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -75,14 +76,14 @@ pub trait RemoteMemory {
     /// Begins to read `count` words from word `from` on.
     ///
     /// # Errors
-    /// See [`RemoteError`]; nothing was begun then.
+    /// Returns a [`RemoteError`]; the read has not begun then.
     fn begin(&mut self, from: usize, count: usize) -> Result<(), RemoteError>;
 
-    /// Waits until all that was begun is there, and appends it, in the order in which it was begun.
-    /// Reads of one region take place in the order in which they were begun: no word of a later
-    /// one is older than any word of an earlier one.
+    /// Waits until all reads that were begun have arrived, and appends their words in the order in
+    /// which they were begun. Reads of one region take place in the order in which they were begun:
+    /// no word of a later one is older than any word of an earlier one.
     ///
     /// # Errors
-    /// See [`RemoteError`]; nothing is appended, and nothing is under way any more.
+    /// Returns a [`RemoteError`]; nothing is appended, and no read is under way any more.
     fn finish(&mut self, into: &mut Vec<u64>) -> Result<(), RemoteError>;
 }

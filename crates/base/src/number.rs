@@ -49,7 +49,7 @@ pub fn parse_int(text: &[u8]) -> Option<i64> {
 pub enum Decimal {
     /// A finite number; see the module's table.
     Finite {
-        /// Whether it is below zero.
+        /// `true` if the number is below zero.
         negative: bool,
         /// Its digits as numbers 0 to 9; empty for zero.
         digits: Vec<u8>,
@@ -63,7 +63,7 @@ pub enum Decimal {
 /// The longest text that can be a fraction, in bytes: one less than Redis's `MAX_LONG_DOUBLE_CHARS`. The greatest
 /// sums have 4,933 digits before the point.
 const MAX_TEXT: usize = 5 * 1024 - 1;
-/// How many decimals a sum has at most.
+/// The most decimals that a sum has.
 const DECIMALS: i32 = 17;
 /// A finite number is below 1.19e4932: it has at most this many digits before the point.
 const MAX_MAGNITUDE: i32 = 4933;
@@ -115,8 +115,8 @@ pub fn parse_decimal(text: &[u8]) -> Option<Decimal> {
     })
 }
 
-/// The digits of a number without sign and exponent, leading zeros dropped, and how many of them
-/// stand behind the point.
+/// Returns the digits of a number without sign and exponent, leading zeros dropped, and how many of
+/// them stand behind the point.
 fn parse_mantissa(text: &[u8]) -> Option<(Vec<u8>, i32)> {
     let point = text.iter().position(|&b| b == b'.');
     let decimals = point.map_or(0, |at| text.len() - at - 1);
@@ -139,7 +139,8 @@ fn parse_mantissa(text: &[u8]) -> Option<(Vec<u8>, i32)> {
     Some((digits, decimals as i32))
 }
 
-/// The number behind `e`. What is too great for any use is cut to something still too great.
+/// Parses the number behind `e`. A number too great for any use is cut to one that is still too
+/// great.
 fn parse_power(text: &[u8]) -> Option<i32> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -156,17 +157,18 @@ fn parse_power(text: &[u8]) -> Option<i32> {
     Some(if negative { -power } else { power })
 }
 
-/// Whether digits that start at the greatest power of ten are beyond the greatest finite number.
+/// Returns `true` if digits that start at the greatest power of ten are beyond the greatest finite
+/// number.
 fn overflows(digits: &[u8]) -> bool {
     let shown = digits.len().min(GREATEST.len());
     digits[..shown] > GREATEST[..shown]
 }
 
-/// The sum of two fractions, as text. Both are texts as [`parse_decimal`] reads them.
+/// Returns the sum of two fractions, as text. Both are texts that [`parse_decimal`] accepts.
 ///
 /// # Errors
-/// [`OpError::NotNumber`] if either is not a number, [`OpError::NotFinite`] if the sum, or one of
-/// them, is not finite.
+/// Returns [`OpError::NotNumber`] if either is not a number, [`OpError::NotFinite`] if the sum, or
+/// one of them, is not finite.
 pub fn add_decimal(value: &[u8], delta: &[u8]) -> Result<Vec<u8>, OpError> {
     let value = parse_decimal(value).ok_or(OpError::NotNumber)?;
     let delta = parse_decimal(delta).ok_or(OpError::NotNumber)?;
@@ -185,8 +187,8 @@ pub fn add_decimal(value: &[u8], delta: &[u8]) -> Result<Vec<u8>, OpError> {
     else {
         return Err(OpError::NotFinite);
     };
-    // From here on numbers are columns of digits, the least significant first, which start at
-    // the same power of ten; one more decimal than is kept decides how to round.
+    // From here on numbers are columns of digits, the least significant first, which start at the
+    // same power of ten; one more decimal than is kept decides how to round.
     let low = ea.min(eb).min(-DECIMALS - 1);
     let a = columns(&da, ea, low);
     let b = columns(&db, eb, low);
@@ -240,7 +242,7 @@ fn plus(a: &[u8], b: &[u8]) -> Vec<u8> {
     sum
 }
 
-/// `a - b`, where `a` is at least `b`.
+/// Returns `a - b`, where `a` is at least `b`.
 fn minus(a: &[u8], b: &[u8]) -> Vec<u8> {
     let mut borrow = 0;
     let mut difference = Vec::with_capacity(a.len());
@@ -261,7 +263,7 @@ fn round(columns: &mut Vec<u8>, drop: usize) {
     }
 }
 
-/// The text of a number whose columns start at the last of [`DECIMALS`] decimals.
+/// Returns the text of a number whose columns start at the last of [`DECIMALS`] decimals.
 fn print(negative: bool, columns: &[u8]) -> Vec<u8> {
     let decimals = DECIMALS as usize;
     let digit = |at: usize| b'0' + columns.get(at).copied().unwrap_or(0);

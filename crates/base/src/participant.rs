@@ -1,5 +1,5 @@
-//! The participant's side of two-phase commit: what a partition does for transactions over
-//! several of them.
+//! The participant's side of two-phase commit: the part of a partition in transactions over several
+//! of them.
 //!
 //! States of an attempt in a partition, all of them durable but the first:
 //!
@@ -13,39 +13,40 @@
 //! `abort` leads back to unknown.
 //!
 //! Invariants:
-//! 1. Nothing here blocks. What an answer depends on is an epoch; it must be durable before
-//!    anybody else learns of the answer.
-//! 2. Between `prepare` and `commit` or `abort` nobody reads what a serializable attempt will write,
-//!    and nobody writes what it has read: absences and ranges included. What a read-atomic one will
-//!    write is read only by those who know from another partition that it has committed.
+//! 1. No call blocks. An answer depends on an epoch, which must be durable before another node or a
+//!    client learns of the answer.
+//! 2. Between `prepare` and `commit` or `abort` no transaction reads what a serializable attempt
+//!    will write, and none writes what it has read: absences and ranges included. What a read-atomic
+//!    attempt will write is read only by transactions that know from another partition that it has
+//!    committed.
 //! 3. A prepared attempt is prepared again after a restart, with what it holds.
 //! 4. The ids of a read-atomic key's versions only grow: a read-atomic attempt that commits after a
 //!    newer one leaves the key as it is.
 //!
 //! A partition that several nodes hold is led by one of them at a time. Where it is not led, nothing
-//! of the above happens: whatever returns a [`Result`] says [`Abort::Elsewhere`]. What its epochs
-//! are numbers of may then be *lost*, see [`Participant::is_lost`]; a prepared attempt is prepared
-//! at the next leader, too.
+//! of the above happens: every call that returns a [`Result`] returns [`Abort::Elsewhere`]. An epoch
+//! there may be *lost*, see [`Participant::is_lost`]; a prepared attempt is prepared at the next
+//! leader, too.
 
 use crate::ids::{Epoch, NodeId, TransactionId};
 use crate::partition::OwnedReply;
 use crate::transaction::{Abort, Holder, Observed, Op, Reply};
 use crate::versions::{Ask, Found};
 
-/// How a transaction over several partitions is kept apart from others.
+/// The isolation of a transaction over several partitions from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Isolation {
-    /// Strict two-phase locking: what is prepared is held until it is decided.
+    /// Strict two-phase locking: the keys of a prepared attempt are held until it is decided.
     #[default]
     Serializable,
-    /// Of what the transaction writes, readers see all or nothing (paper 1, section 2.2). Nothing is
-    /// held: what is prepared is a version that is not yet the newest, and readers who know of it
-    /// can ask for it ([`Participant::read_versions`]). Its operations only write, and their keys
+    /// Readers see all or nothing of the transaction's writes (paper 1, section 2.2). Nothing is
+    /// held: a prepared write is a version that is not yet the newest, and readers that know of it
+    /// can ask for it ([`Participant::read_versions`]). The operations only write, and their keys
     /// are read atomic.
     ReadAtomic,
 }
 
-/// What is to be prepared.
+/// An attempt that is to be prepared.
 #[derive(Clone, Copy, Debug)]
 pub struct Prepare<'a> {
     /// The attempt, and when the transaction began.
@@ -54,27 +55,28 @@ pub struct Prepare<'a> {
     pub ops: &'a [Op<'a>],
     /// The keys that the transaction writes, in all partitions; see [`crate::change::siblings`].
     pub siblings: &'a [u8],
-    /// Whatever the coordinator wants back with [`State`].
+    /// Bytes that the coordinator gets back with [`State`].
     pub note: &'a [u8],
-    /// What holds until the attempt is decided, and how it then takes effect.
+    /// The isolation, which determines what is held until the attempt is decided, and how it then
+    /// takes effect.
     pub isolation: Isolation,
 }
 
-/// What a partition knows of an attempt.
+/// A partition's knowledge of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nothing.
     Unknown,
-    /// It is prepared; the coordinator's note.
+    /// It is prepared; holds the coordinator's note.
     Prepared(Vec<u8>),
-    /// It has committed and is not forgotten; the coordinator's note.
+    /// It has committed and is not forgotten; holds the coordinator's note.
     Committed(Vec<u8>),
     /// It must not be prepared.
     Refused,
 }
 
-/// A client's transaction of one partition that can be sent again: its session, and its number
-/// there, from 1 on. It is executed once, however often it comes.
+/// The name of a client's transaction of one partition that can be sent again: its session, and its
+/// number in that session, from 1 on. It is executed once, however often it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequenced {
     /// The session's id, from [`Participant::opened`]; not 0.
@@ -88,40 +90,42 @@ pub trait Participant {
     /// Executes operations as a transaction of this partition alone. `see` gets the replies.
     ///
     /// # Errors
-    /// The [`Abort`] says why nothing has happened; [`Participant::observed`] what that depends on.
+    /// Returns an [`Abort`] that says why nothing has happened; the abort depends on
+    /// [`Participant::observed`].
     fn execute(
         &mut self,
         ops: &[Op<'_>],
         see: &mut dyn FnMut(&[Reply<'_>], Observed),
     ) -> Result<(), Abort>;
 
-    /// As [`Participant::execute`], once for each number: the replies are those of the first time.
-    /// Partitions of one node have no sessions.
+    /// Executes as [`Participant::execute`], but once for each number: the replies are those of the
+    /// first time. Partitions of one node have no sessions.
     ///
     /// # Errors
-    /// As there; and [`Abort::Forgotten`], which depends on what [`Participant::observed`] says;
+    /// As there; and [`Abort::Forgotten`], which depends on [`Participant::observed`];
     /// [`Abort::Unknown`] while a transaction of the session is under way, and if a later one was
     /// executed.
     fn execute_once(&mut self, _: &[Op<'_>], _: Sequenced) -> Result<Vec<OwnedReply>, Abort> {
         Err(no_sessions())
     }
 
-    /// Opens a session. [`Participant::opened`] has its id under the number that is returned, once
-    /// [`Participant::observed`] is durable.
+    /// Opens a session. [`Participant::opened`] returns its id for the number that is returned
+    /// here, once [`Participant::observed`] is durable.
     ///
     /// # Errors
-    /// The [`Abort`] says why nothing has happened.
+    /// Returns an [`Abort`] that says why nothing has happened.
     fn open_session(&mut self) -> Result<u64, Abort> {
         Err(no_sessions())
     }
 
-    /// The id of a session that was to be opened. Only once; `None` if it is not known yet.
+    /// Returns the id of a session that was to be opened, once; `None` if it is not known yet.
     fn opened(&self, _: u64) -> Option<Result<u64, Abort>> {
         None
     }
 
-    /// Looks at versions of read-atomic keys, each by itself; `see` gets an answer for each in their
-    /// order. Never waits for anybody, and never aborts where the partition is led.
+    /// Looks at versions of read-atomic keys, each by itself; `see` gets an answer for each, in the
+    /// order of the questions. Never waits for another transaction, and never aborts where the
+    /// partition is led.
     ///
     /// # Errors
     /// As [`Participant::execute`].
@@ -131,23 +135,23 @@ pub trait Participant {
         see: &mut dyn FnMut(Found<'_>),
     ) -> Result<(), Abort>;
 
-    /// What the last call wrote or observed: its answer may be told once this is durable.
+    /// Returns what the last call wrote or observed: its answer may be sent once this is durable.
     fn observed(&self) -> Observed;
 
-    /// Executes the operations, holds their keys, and keeps what they write. The attempt counts as
+    /// Executes the operations, holds their keys, and stores their writes. The attempt counts as
     /// prepared once [`Participant::observed`] is durable.
     ///
     /// # Errors
-    /// The [`Abort`] says why it is not prepared: [`Abort::Refused`] if its state is not unknown,
-    /// [`Abort::Held`], [`Abort::Overtaken`], or what the operations met.
+    /// Returns an [`Abort`] that says why it is not prepared: [`Abort::Refused`] if its state is
+    /// not unknown, [`Abort::Held`], [`Abort::Overtaken`], or the error of an operation.
     fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort>;
 
     /// Makes a prepared attempt's effects current and gives its holds back; it is committed then.
-    /// Of an attempt that is not prepared nothing happens. Returns the state before, and the epoch
-    /// that must be durable before anyone is told.
+    /// Does nothing if the attempt is not prepared. Returns the state before, and the epoch that
+    /// must be durable before the result is sent.
     ///
     /// # Errors
-    /// [`Abort::ReadOnly`] when the log has failed.
+    /// Returns [`Abort::ReadOnly`] if the log has failed.
     fn commit(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort>;
 
     /// Undoes a prepared attempt and gives its holds back; as [`Participant::commit`] otherwise.
@@ -163,53 +167,54 @@ pub trait Participant {
     /// As above.
     fn refuse(&mut self, id: TransactionId, until_ms: u64) -> Result<(State, Epoch), Abort>;
 
-    /// Forgets a committed attempt: nobody will ask for it any more.
+    /// Forgets a committed attempt: no node will ask for it any more.
     ///
     /// # Errors
     /// As above.
     fn forget(&mut self, id: TransactionId) -> Result<(), Abort>;
 
-    /// What is known of an attempt, and the epoch on which that depends. Where the partition is not
-    /// led, both mean nothing.
+    /// Returns the state of an attempt, and the epoch on which that depends. Where the partition is
+    /// not led, both mean nothing.
     fn state(&mut self, id: TransactionId) -> (State, Epoch);
 
-    /// The attempts that are prepared or committed, in no particular order; none where the partition
-    /// is not led.
+    /// Returns the attempts that are prepared or committed, in no particular order; none where the
+    /// partition is not led.
     fn undecided(&mut self) -> Vec<(TransactionId, State)>;
 
-    /// This partition's time, milliseconds since the Unix epoch: never decreases, also not over a
-    /// restart.
+    /// Returns this partition's time in milliseconds since the Unix epoch. It never decreases, also
+    /// not over a restart.
     fn time_ms(&self) -> u64;
 
-    /// How often holds have been given back: who waits for one looks again when this changes.
+    /// Returns how often holds have been given back. A transaction that waits for one looks again
+    /// when this number changes.
     fn releases(&self) -> u64;
 
-    /// The newest epoch in which nothing happens any more: what has a TID of it, or of an earlier
-    /// one, has been there since before this call.
+    /// Returns the newest epoch in which nothing happens any more: versions with a TID of this
+    /// epoch, or of an earlier one, existed before this call.
     fn finished(&self) -> Epoch;
 
-    /// Why no later epoch becomes durable, for ever or for now.
+    /// Returns the reason why no later epoch becomes durable, for ever or for now.
     fn failed(&self) -> Option<String>;
 
-    /// Everything up to this epoch is durable.
+    /// Returns the newest epoch up to which everything is durable.
     fn durable(&self) -> Epoch;
 
-    /// Whether it will never be known that `epoch` is durable: what depends on it may have happened
-    /// or not, and its asker must be told so. What is lost stays so when [`Participant::durable`]
-    /// passes it by, because later epochs become durable.
+    /// Returns `true` if it will never be known that `epoch` is durable: what depends on it may
+    /// have happened or not, and the client must get an answer that says so. A lost epoch stays
+    /// lost when [`Participant::durable`] passes it, because later epochs become durable.
     fn is_lost(&self, epoch: Epoch) -> bool {
         epoch > self.durable() && self.failed().is_some()
     }
 
-    /// Whether the partition is led here, so that the calls above do what they say.
+    /// Succeeds if this node leads the partition, so that the calls above do what they say.
     ///
     /// # Errors
-    /// Who leads it instead, as far as is known.
+    /// Returns the node that leads it instead, as far as is known.
     fn leads(&self) -> Result<(), Option<NodeId>> {
         Ok(())
     }
 
-    /// The number of the leadership that began last here: another one each time.
+    /// Returns the number of the leadership that began last here: another one each time.
     fn leadership(&self) -> u64 {
         0
     }

@@ -42,7 +42,7 @@ impl From<&Reply<'_>> for OwnedReply {
 }
 
 impl OwnedReply {
-    /// The same, borrowed.
+    /// Returns the same reply, borrowed.
     #[must_use]
     pub fn as_reply(&self) -> Reply<'_> {
         match self {
@@ -64,11 +64,11 @@ impl OwnedReply {
 /// Executes one-shot transactions.
 pub trait Partition: Send + Sync {
     /// Executes `transaction` atomically. The future is ready when the outcome may be seen from
-    /// outside: what it wrote and what it observed is durable.
+    /// outside: its writes and the data that it observed are durable.
     ///
     /// # Errors
-    /// The [`Abort`] says why nothing happened; [`Abort::ReadOnly`] after the log failed is the
-    /// one case in which the outcome is not known.
+    /// Returns an [`Abort`] that says why nothing happened; only after [`Abort::ReadOnly`], which
+    /// says that the log failed, is the outcome not known.
     fn execute(
         &self,
         transaction: &Transaction<'_>,

@@ -4,9 +4,9 @@
 //! variable `KUMIKI_PLANTED` chooses one when the process first asks. Without the variable such a
 //! build behaves as every other one.
 //!
-//! A build without the feature contains none of them: [`is`] is a constant there, and the
-//! compiler removes what depends on it. It does not contain the variable's name either, by which
-//! a binary with planted code can be recognised.
+//! A build without the feature contains none of them: [`is`] is a constant there, and the compiler
+//! removes the code that depends on it. Such a build does not contain the variable's name either,
+//! so that a binary with planted code can be recognised by it.
 
 /// A bug that can be planted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -15,15 +15,15 @@ pub enum Bug {
     EarlyReply,
     /// Transactions commit without validating what they have read.
     NoValidation,
-    /// Transactions that validate when they commit ignore what two-phase locking holds.
+    /// Transactions that validate when they commit ignore the holds of two-phase locking.
     IgnoredHolds,
     /// Participants of a two-phase commit vote before their part is durable.
     EarlyDecision,
     /// Read-atomic reads leave out the second round.
     OneRound,
-    /// A leader takes its lease for valid without reading the clock.
+    /// A leader treats its lease as valid without reading the clock.
     StaleLease,
-    /// A former leader keeps what it has executed and not committed.
+    /// A former leader keeps the effects that it has executed and not committed.
     KeptOverlay,
     /// A lock is taken over when its lease has ended by the wall clock.
     TrustedWallClock,
@@ -33,7 +33,7 @@ pub enum Bug {
     ForgottenGrace,
 }
 
-/// Returns `true` if this process has this bug: never, in a build without planted bugs.
+/// Returns `true` if this process has this bug; always `false` in a build without planted bugs.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 #[must_use]
@@ -71,7 +71,7 @@ mod chosen {
             Bug::ForgottenGrace,
         ];
 
-        /// The name that [`VARIABLE`] has for it.
+        /// Returns the name that [`VARIABLE`] has for it.
         #[must_use]
         pub const fn name(self) -> &'static str {
             match self {
@@ -98,7 +98,7 @@ mod chosen {
         let from_environment = || {
             let name = env::var_os(VARIABLE).unwrap_or_default();
             parse(&name.to_string_lossy()).unwrap_or_else(|error| {
-                // Not by `eprintln`, whose output a test program keeps to itself.
+                // Not with `eprintln`, whose output a test program captures.
                 let _ = writeln!(io::stderr(), "{error}");
                 process::exit(2)
             })
@@ -106,7 +106,7 @@ mod chosen {
         *CHOSEN.get_or_init(from_environment) == Some(bug)
     }
 
-    /// The bug of this name, and none if the name is empty.
+    /// Returns the bug of this name, or `None` if the name is empty.
     fn parse(name: &str) -> Result<Option<Bug>, String> {
         let bug = Bug::ALL.into_iter().find(|bug| bug.name() == name);
         if bug.is_none() && !name.is_empty() {

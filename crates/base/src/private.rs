@@ -10,7 +10,8 @@ const OTHERS_READ: u32 = 0o004;
 /// Checks that not every user of the machine can read a file. Pipes, such as those of a shell's `<(…)`, pass.
 ///
 /// # Errors
-/// Fails when it cannot be looked at, or when every user can read it; the error says how to change that.
+/// Returns an error if the file cannot be looked at, or if every user can read it; the error says how
+/// to change that.
 pub fn check(file: &Path) -> io::Result<()> {
     let about = file.metadata()?;
     if about.is_file() && about.permissions().mode() & OTHERS_READ != 0 {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Size(pub u64);
 
-/// Why a text is not a size.
+/// The reason why a text is not a size.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
     "'{0}' is not a size; write a number with an optional unit, such as 4096, 512KiB, 64mb or 1g"
@@ -17,8 +17,8 @@ pub struct BadSize(String);
 impl FromStr for Size {
     type Err = BadSize;
 
-    /// Units are those of `redis.conf`, in any case: `k` `m` `g` are powers of 1000, `kb` `mb`
-    /// `gb` and `KiB` `MiB` `GiB` powers of 1024.
+    /// Parses a size. The units are those of `redis.conf`, in any case: `k` `m` `g` are powers of
+    /// 1000, `kb` `mb` `gb` and `KiB` `MiB` `GiB` powers of 1024.
     fn from_str(text: &str) -> Result<Size, BadSize> {
         let bad = || BadSize(text.to_owned());
         let digits = text

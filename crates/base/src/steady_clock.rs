@@ -22,9 +22,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::clock::Clock;
 
-/// A wall clock that is further ahead is followed when that has lasted for so long.
+/// The time for which a wall clock must be further ahead before time follows it.
 pub const LASTING: Duration = Duration::from_secs(60);
-/// How often the wall clock is looked at.
+/// The interval at which the wall clock is looked at.
 const CHECK: Duration = Duration::from_millis(100);
 /// The difference that clocks have without having been set.
 const SMALL_NS: i64 = 1_000_000_000;
@@ -36,10 +36,11 @@ const NS_PER_MS: i64 = 1_000_000;
 
 /// The machine's clocks, or a test's, in nanoseconds.
 pub trait Clocks: Send + Sync {
-    /// The steady clock, which is never set, since some moment. It counts the time for which the machine is suspended.
+    /// Returns the nanoseconds of the steady clock since some moment. It is never set, and it counts
+    /// the time for which the machine is suspended.
     fn steady_ns(&self) -> i64;
 
-    /// The wall clock, since the Unix epoch.
+    /// Returns the nanoseconds of the wall clock since the Unix epoch.
     fn wall_ns(&self) -> i64;
 }
 
@@ -61,7 +62,7 @@ impl Clocks for MachineClocks {
     }
 }
 
-/// What was noticed of the wall clock.
+/// An event of the wall clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// It is ahead by so much.
@@ -96,11 +97,11 @@ impl fmt::Display for Step {
 /// See the module's page.
 pub struct SteadyClock<C = MachineClocks> {
     clocks: C,
-    /// What time is ahead of the steady clock, in nanoseconds.
+    /// The difference between this clock and the steady clock, in nanoseconds.
     offset: AtomicI64,
-    /// When the wall clock was looked at, by the steady clock.
+    /// The moment at which the wall clock was looked at last, by the steady clock.
     checked: AtomicI64,
-    /// How often the wall clock was seen to have been set.
+    /// The number of times that the wall clock was seen to have been set.
     steps: AtomicU64,
     seen: Mutex<Seen>,
     tell: fn(Step),
@@ -108,13 +109,14 @@ pub struct SteadyClock<C = MachineClocks> {
 
 #[derive(Default)]
 struct Seen {
-    /// Since when the wall clock is ahead, by the steady clock.
+    /// The moment since which the wall clock is ahead, by the steady clock.
     ahead: Option<i64>,
     is_behind: bool,
 }
 
 impl SteadyClock {
-    /// A clock that begins at the time of the machine's wall clock. `tell` is called when that was set.
+    /// Returns a clock that begins at the time of the machine's wall clock. `tell` is called when that
+    /// is set.
     #[must_use]
     pub fn new(tell: fn(Step)) -> SteadyClock {
         SteadyClock::of(MachineClocks, tell)
@@ -122,7 +124,7 @@ impl SteadyClock {
 }
 
 impl<C: Clocks> SteadyClock<C> {
-    /// The same with other clocks.
+    /// Returns a clock that uses other clocks than the machine's.
     pub fn of(clocks: C, tell: fn(Step)) -> SteadyClock<C> {
         let steady = clocks.steady_ns();
         SteadyClock {
@@ -137,7 +139,7 @@ impl<C: Clocks> SteadyClock<C> {
 
     #[cold]
     fn check(&self, steady: i64) {
-        // Another thread that looks at it is enough.
+        // It is enough if another thread looks at it.
         let Ok(mut seen) = self.seen.try_lock() else {
             return;
         };
@@ -246,7 +248,8 @@ mod tests {
             self.hands.wall.fetch_add(by_ms, Ordering::Relaxed);
         }
 
-        /// Lets time pass, in steps in which the clock is read; returns how much passes on it.
+        /// Lets time pass, in steps in which the clock is read; returns how much passes on the
+        /// clock.
         fn pass(&self, ms: i64) -> i64 {
             let begin = self.clock.now_ms();
             for _ in 0..ms / 100 {
@@ -313,7 +316,7 @@ mod tests {
         let passed = stage.pass(1000);
         assert!((950..=1000).contains(&passed), "{passed}");
         assert_eq!(stage.clock.steps(), 1);
-        // In twenty times the difference both agree, but for what counts as small.
+        // After twenty times the difference both agree, but for a small difference.
         stage.pass(1_200_000);
         assert!((0..=1000).contains(&stage.ahead_of_wall()));
         stage.pass(1_000_000);
@@ -341,7 +344,7 @@ mod tests {
         assert_eq!(stage.ahead_of_wall(), DAY);
         let passed = stage.pass(1000);
         assert!((950..=1000).contains(&passed), "{passed}");
-        // What has passed already changes nothing.
+        // A time that has passed already changes nothing.
         let now = stage.clock.now_ms();
         stage.clock.not_before(5);
         assert_eq!(stage.clock.now_ms(), now);

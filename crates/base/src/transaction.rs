@@ -1,4 +1,4 @@
-//! The one-shot transaction: what stands above speaks it, what stands below executes it.
+//! The one-shot transaction: the layers above build it, the layers below execute it.
 //!
 //! A [`Transaction`] is a list of [`Op`]s, executed atomically in their order; later operations
 //! see the effects of earlier ones. The result is one [`Reply`] for each operation, or an
@@ -9,7 +9,7 @@
 
 use crate::ids::{Epoch, NodeId, Tid, Timestamp, TransactionId, Version};
 
-/// The type of a value. A record knows it from the first day, so that a later type cannot be
+/// The type of a value. Records have always stored it, so that a later type cannot be
 /// mistaken for a string.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind with this number, if there is one.
+    /// Returns the kind with this number, if there is one.
     #[must_use]
     pub fn from_u8(number: u8) -> Option<Kind> {
         [
@@ -45,25 +45,25 @@ impl Kind {
 /// A one-shot transaction.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Transaction<'a> {
-    /// What to do, in order.
+    /// The operations, in order.
     pub ops: Vec<Op<'a>>,
 }
 
 impl<'a> Transaction<'a> {
-    /// A transaction of these operations.
+    /// Returns a transaction of these operations.
     #[must_use]
     pub fn new(ops: Vec<Op<'a>>) -> Transaction<'a> {
         Transaction { ops }
     }
 
-    /// Whether no operation can write.
+    /// Returns `true` if no operation can write.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.ops.iter().all(Op::is_read_only)
     }
 }
 
-/// When a [`Op::Put`] takes effect.
+/// The condition on which a [`Op::Put`] takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum When {
     /// In any case.
@@ -75,13 +75,13 @@ pub enum When {
     Present,
 }
 
-/// What becomes of a key's expiry. Times are milliseconds since the Unix epoch.
+/// The expiry of a key after an operation. Times are milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Expiry {
     /// The key does not expire.
     #[default]
     Never,
-    /// As it was.
+    /// The key's expiry stays as it was.
     Keep,
     /// At this time; a time that has passed deletes the key.
     AtMs(i64),
@@ -90,7 +90,7 @@ pub enum Expiry {
     InMs(i64),
 }
 
-/// On what condition [`Op::Expire`] takes effect.
+/// The condition on which [`Op::Expire`] takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ExpireWhen {
     /// In any case.
@@ -119,38 +119,38 @@ pub enum Op<'a> {
     Check { key: &'a [u8], version: Version },
     /// Aborts the transaction unless `key` is present, or absent. Answers `Ok`.
     Require { key: &'a [u8], present: bool },
-    /// The version of `key`, for a later [`Op::Check`]. Answers `Version`.
+    /// Returns the version of `key`, for a later [`Op::Check`]. Answers `Version`.
     Watch { key: &'a [u8] },
     /// Aborts the transaction ([`Abort::Stale`]) if a greater token than `token` was seen for
     /// `lock` in this partition; otherwise `token` is the greatest that was seen from now on. It is
     /// not forgotten, also not by [`Op::Flush`]. The lock's name is no key: the guard is executed in
     /// every partition that takes part in the transaction. Answers `Ok`.
     Guard { lock: &'a [u8], token: u64 },
-    /// The transaction's own time, milliseconds since the Unix epoch. What it answers never goes
-    /// back within a partition, also not over a restart or when another node leads. Executed where
+    /// Returns the transaction's own time, milliseconds since the Unix epoch. It never goes back
+    /// within a partition, also not over a restart or when another node leads. It is executed where
     /// the transaction's keys are, which must be of one partition. Answers `Int`.
     Now,
 
-    /// The value. Answers `Bytes` or `Nil`.
+    /// Returns the value. Answers `Bytes` or `Nil`.
     Get { key: &'a [u8] },
     /// As [`Op::Get`], but a value of another type reads as `Nil` (`MGET`).
     GetIfString { key: &'a [u8] },
-    /// The bytes `start..=end` of the value; negative positions count from its end. Answers
+    /// Returns the bytes `start..=end` of the value; negative positions count from its end. Answers
     /// `Bytes`, empty when out of range or absent.
     GetRange { key: &'a [u8], start: i64, end: i64 },
-    /// The length of the value in bytes, 0 when absent. Answers `Int`.
+    /// Returns the length of the value in bytes, 0 when absent. Answers `Int`.
     Len { key: &'a [u8] },
-    /// Whether the key is there. Answers `Int` 0 or 1. Does not mind the type.
+    /// Returns 1 if the key is present, of any type. Answers `Int` 0 or 1.
     Exists { key: &'a [u8] },
-    /// The type of the value. Answers `Kind` or `Nil`.
+    /// Returns the type of the value. Answers `Kind` or `Nil`.
     KindOf { key: &'a [u8] },
-    /// When the key expires. Answers `Deadline` (`None`: never) or `Nil` when absent.
+    /// Returns the expiry of the key. Answers `Deadline` (`None`: never) or `Nil` when absent.
     ExpiryOf { key: &'a [u8] },
-    /// How many keys there are; keys that expired and were not yet reclaimed may be counted.
+    /// Returns the number of keys; keys that expired and were not yet reclaimed may be counted.
     /// Answers `Int`.
     Count,
-    /// The keys from `from` (inclusive) to `to` (exclusive; `None`: the end), in byte order, at
-    /// most `limit`, with their values if asked. Answers `Pairs`.
+    /// Returns the keys from `from` (inclusive) to `to` (exclusive; `None`: the end), in byte
+    /// order, at most `limit`, with their values if asked for. Answers `Pairs`.
     Scan {
         from: &'a [u8],
         to: Option<&'a [u8]>,
@@ -167,11 +167,12 @@ pub enum Op<'a> {
         expiry: Expiry,
         get: bool,
     },
-    /// Deletes the key. Answers `Int` 0 or 1. Does not mind the type.
+    /// Deletes the key, of any type. Answers `Int` 0 or 1.
     Delete { key: &'a [u8] },
     /// Deletes the key. Answers its value, `Bytes` or `Nil`.
     GetDelete { key: &'a [u8] },
-    /// The value, and a new expiry if `expiry` is not `Keep`. Answers `Bytes` or `Nil`.
+    /// Returns the value, and sets a new expiry if `expiry` is not `Keep`. Answers `Bytes` or
+    /// `Nil`.
     GetExpire { key: &'a [u8], expiry: Expiry },
     /// Appends to the value, or creates it. Answers its new length, `Int`.
     Append { key: &'a [u8], value: &'a [u8] },
@@ -187,21 +188,21 @@ pub enum Op<'a> {
     /// Adds to the value, a decimal fraction; absent counts as 0. `delta` is a text that
     /// [`crate::number::parse_decimal`] accepts. Answers the sum as `Bytes`.
     AddDecimal { key: &'a [u8], delta: &'a [u8] },
-    /// Sets when the key expires; a time that has passed deletes it. `expiry` is `AtMs` or `InMs`.
-    /// Answers `Int` 0 (absent, or the condition did not hold) or 1. Does not mind the type.
+    /// Sets the expiry of the key, of any type; a time that has passed deletes it. `expiry` is
+    /// `AtMs` or `InMs`. Answers `Int` 0 (absent, or the condition did not hold) or 1.
     Expire {
         key: &'a [u8],
         expiry: Expiry,
         when: ExpireWhen,
     },
-    /// Removes the expiry. Answers `Int` 1 if there was one. Does not mind the type.
+    /// Removes the expiry of the key, of any type. Answers `Int` 1 if there was one.
     Persist { key: &'a [u8] },
     /// Deletes every key. Answers `Ok`.
     Flush,
 }
 
 impl<'a> Op<'a> {
-    /// Sets the key, whatever was there, for good.
+    /// Sets the key unconditionally and without an expiry.
     #[must_use]
     pub fn put(key: &'a [u8], value: &'a [u8]) -> Op<'a> {
         Op::Put {
@@ -213,7 +214,7 @@ impl<'a> Op<'a> {
         }
     }
 
-    /// The key, for operations that have one.
+    /// Returns the key, for operations that have one.
     #[must_use]
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
@@ -241,15 +242,15 @@ impl<'a> Op<'a> {
         }
     }
 
-    /// Whether the operation has no place of its own: it is executed where the transaction's other
-    /// operations are.
+    /// Returns `true` if the operation has no place of its own: it is executed where the
+    /// transaction's other operations are.
     #[must_use]
     pub fn goes_along(&self) -> bool {
         matches!(self, Op::Guard { .. } | Op::Now)
     }
 
-    /// Bytes that the operation may add to what the partition keeps, without what is there already; 0
-    /// for one that adds nothing.
+    /// Returns the number of bytes that the operation may add to the partition's data, not counting
+    /// bytes that are there already; 0 for an operation that adds nothing.
     #[must_use]
     pub fn brings(&self) -> usize {
         match self {
@@ -264,8 +265,8 @@ impl<'a> Op<'a> {
         }
     }
 
-    /// Whether the operation never writes. The time that is told is kept in the log, so that no
-    /// earlier one is told later: [`Op::Now`] counts as writing.
+    /// Returns `true` if the operation never writes. [`Op::Now`] counts as writing: the time that
+    /// it answers is kept in the log, so that no earlier one is answered later.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         match self {
@@ -298,11 +299,11 @@ impl<'a> Op<'a> {
     }
 }
 
-/// Refuses a transaction of guards that has nothing else: there is nothing to be guarded, and no
+/// Refuses a transaction that consists of guards alone: there is nothing to be guarded, and no
 /// partition to which it belongs.
 ///
 /// # Errors
-/// [`Abort::Unsupported`].
+/// Returns [`Abort::Unsupported`].
 pub fn check_guards(ops: &[Op<'_>]) -> Result<(), Abort> {
     let has_guard = ops.iter().any(|op| matches!(op, Op::Guard { .. }));
     if has_guard && ops.iter().all(Op::goes_along) {
@@ -313,7 +314,7 @@ pub fn check_guards(ops: &[Op<'_>]) -> Result<(), Abort> {
     Ok(())
 }
 
-/// What an operation answers. Bytes are borrowed from the store for as long as the answer lives.
+/// The answer to an operation. Bytes are borrowed from the store for as long as the answer lives.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Reply<'e> {
@@ -327,7 +328,7 @@ pub enum Reply<'e> {
     Bytes(&'e [u8]),
     /// A type.
     Kind(Kind),
-    /// When a key expires, in milliseconds since the Unix epoch.
+    /// The time at which a key expires, in milliseconds since the Unix epoch.
     Deadline(Option<u64>),
     /// A key's version.
     Version(Version),
@@ -337,7 +338,7 @@ pub enum Reply<'e> {
     Error(OpError),
 }
 
-/// Why one operation failed. The transaction's other operations are not affected.
+/// The reason why one operation failed. The transaction's other operations are not affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpError {
     /// The value has another type.
@@ -366,7 +367,7 @@ pub enum OpError {
     Reserved,
 }
 
-/// Why a transaction did not take effect, and what its caller may do.
+/// The reason why a transaction did not take effect, and what its caller may do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Abort {
     /// A precondition ([`Op::Check`] or [`Op::Require`]) did not hold. Start over from reading.
@@ -375,7 +376,7 @@ pub enum Abort {
         /// The index of the operation.
         op: usize,
     },
-    /// The partition has seen a newer token of a lock than that of an [`Op::Guard`]: somebody else
+    /// The partition has seen a newer token of a lock than that of an [`Op::Guard`]: another client
     /// has held the lock since. It is no use to retry it; acquire the lock again.
     #[error(
         "the lock '{}' has been granted with a newer token ({highest} > {token}); acquire it again",
@@ -392,14 +393,14 @@ pub enum Abort {
     /// Other transactions kept getting in the way. Safe to retry.
     #[error("the transaction met conflicting transactions {attempts} times; retry it")]
     Conflict {
-        /// How often it was tried.
+        /// The number of times that it was tried.
         attempts: u32,
     },
-    /// A transaction over several partitions holds what this one needs. Nothing has happened;
-    /// whoever can wait tries again once the holder has ended.
+    /// A transaction over several partitions holds a key that this one needs. Nothing has happened;
+    /// a caller that can wait tries again once the holder has ended.
     #[error("the transaction waited too long for {}, which is not decided yet; retry it", by.id)]
     Held {
-        /// Who holds it.
+        /// The transaction that holds it.
         by: Holder,
     },
     /// The commit timestamp of a transaction over several partitions is not above one that a key
@@ -412,8 +413,8 @@ pub enum Abort {
     /// The attempt was given up, or must not be begun any more. Safe to retry as another attempt.
     #[error("the transaction was given up while it was being prepared; retry it")]
     Refused,
-    /// Another node leads the partition, or none does at the moment. Nothing has happened; retry
-    /// there.
+    /// Another node leads the partition, or none does at the moment. Nothing has happened; retry at
+    /// the leader.
     #[error("{}", said_of(*leader))]
     Elsewhere {
         /// The leader, as far as this node knows.
@@ -422,27 +423,27 @@ pub enum Abort {
     /// A partition cannot be reached; nothing has happened. Safe to retry.
     #[error("{what}; nothing has happened, retry it")]
     Unavailable {
-        /// Which, and why.
+        /// The partition, and the reason.
         what: String,
     },
-    /// A partition stopped answering when the transaction may have taken effect already. Whether it
-    /// did can be told only by reading what it wrote.
+    /// A partition stopped answering when the transaction may have taken effect already. Only a
+    /// read of the keys that it wrote can tell if it did.
     #[error("{what}: whether the transaction took effect is not known")]
     Unknown {
-        /// Which, and why.
+        /// The partition, and the reason.
         what: String,
     },
-    /// The partition does not remember the session of the transaction, which was not executed.
-    /// Whether it was when it was sent before, if it was, cannot be told. Open another session.
+    /// The partition does not remember the session of the transaction, and did not execute it. If
+    /// it was sent before, it is not known if it was executed then. Open another session.
     #[error(
         "the session is not remembered: this was not executed; whether it was when it was sent before \
          is not known"
     )]
     Forgotten,
-    /// There are no such transactions; nothing has happened. It is no use to retry it.
+    /// Such transactions are not supported; nothing has happened. It is no use to retry it.
     #[error("{what}")]
     Unsupported {
-        /// Why, and what to do instead.
+        /// The reason, and what to do instead.
         what: String,
     },
     /// The transaction is larger than the limits allow. Split it.
@@ -458,7 +459,7 @@ pub enum Abort {
     /// The log cannot be written: writes are refused until the operator acts.
     #[error("the store is read-only: {reason}")]
     ReadOnly {
-        /// What happened to the log.
+        /// The failure of the log.
         reason: String,
     },
     /// An operation of an interactive transaction failed.
@@ -470,8 +471,8 @@ pub enum Abort {
 }
 
 impl Abort {
-    /// Whether it tells of what the partition holds: then it must not be told before what the
-    /// transaction observed is durable.
+    /// Returns `true` if the abort reveals something of the partition's data: then it must not be
+    /// sent before the data that the transaction observed is durable.
     #[must_use]
     pub fn shows(&self) -> bool {
         matches!(self, Abort::Precondition { .. } | Abort::Stale { .. })
@@ -491,16 +492,16 @@ fn said_of(leader: Option<NodeId>) -> String {
     }
 }
 
-/// Who holds a key under two-phase locking.
+/// A transaction that holds a key under two-phase locking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The attempt.
     pub id: TransactionId,
-    /// When the transaction began, over all its attempts: the older goes first.
+    /// The time at which the transaction began, over all its attempts: the older goes first.
     pub age: Timestamp,
 }
 
-/// What a reply depends on: it may leave for the outside once `epoch` is durable.
+/// The data on which a reply depends: the reply may be sent once `epoch` is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Observed {
     /// The newest epoch that the transaction wrote or observed; [`Epoch::ZERO`] if nothing.

@@ -1,7 +1,7 @@
-//! Versions of read-atomic keys (paper 1, RAMP): what is asked of a partition, and what it answers.
+//! Versions of read-atomic keys (paper 1, RAMP): questions to a partition, and its answers.
 //!
 //! The newest committed version of a key is what every other reader sees. A read-atomic transaction
-//! may have to ask for another one besides: one that is committed in another partition and
+//! may also have to ask for another one: one that is committed in another partition and
 //! prepared in this one, or one that was replaced since the transaction began.
 
 use std::sync::Arc;
@@ -10,59 +10,59 @@ use std::time::Duration;
 use crate::ids::TransactionId;
 use crate::transaction::Kind;
 
-/// Which keys are read atomic: those with one of these prefixes.
+/// The set of read-atomic keys: those with one of these prefixes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadAtomic {
     prefixes: Arc<[Box<[u8]>]>,
 }
 
 impl ReadAtomic {
-    /// For so long a version is kept after it was replaced: a transaction that reads for longer than
-    /// half of it begins again.
+    /// The time for which a version is kept after it was replaced. A transaction that reads for
+    /// longer than half of it begins again.
     pub const KEPT: Duration = Duration::from_secs(2);
 
-    /// Keys with these prefixes.
+    /// Returns the set of keys with these prefixes.
     pub fn new(prefixes: impl IntoIterator<Item = impl Into<Box<[u8]>>>) -> ReadAtomic {
         ReadAtomic {
             prefixes: prefixes.into_iter().map(Into::into).collect(),
         }
     }
 
-    /// Whether no key is.
+    /// Returns `true` if no key is read atomic.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.prefixes.is_empty()
     }
 
-    /// Whether this key is.
+    /// Returns `true` if this key is read atomic.
     #[must_use]
     pub fn covers(&self, key: &[u8]) -> bool {
         self.prefixes.iter().any(|prefix| key.starts_with(prefix))
     }
 
-    /// The prefixes.
+    /// Returns the prefixes.
     pub fn prefixes(&self) -> impl Iterator<Item = &[u8]> {
         self.prefixes.iter().map(|prefix| &**prefix)
     }
 }
 
-/// Is told of the writes of read-atomic keys, of whatever kind they are.
+/// An observer of the writes of read-atomic keys, of any kind.
 ///
-/// Calls come from many threads at once, and from within commits: they must be short. Between
-/// `writing` and `written`, and not before, others begin to see what is written; whether it is durable is
-/// another question.
+/// The calls come from many threads at once, and from within commits: they must be short. Readers
+/// begin to see a write between `writing` and `written`, and not before; the calls say nothing about
+/// its durability.
 pub trait Watcher: Send + Sync {
-    /// Somebody begins to write a key.
+    /// Notes that a transaction begins to write a key.
     fn writing(&self, key: &[u8]);
-    /// That is done: the key's newest version can be read.
+    /// Notes that the write is done: the key's newest version can be read.
     fn written(&self, key: &[u8]);
-    /// Somebody begins to remove all keys.
+    /// Notes that a transaction begins to remove all keys.
     fn writing_all(&self);
-    /// That is done.
+    /// Notes that the removal is done.
     fn written_all(&self);
 }
 
-/// What is asked of one key.
+/// A question about one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask<'a> {
     /// The newest committed version. Answered by `Version` or `Nothing`.
@@ -70,7 +70,7 @@ pub enum Ask<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// As `Newest`, but its id alone: neither siblings nor content (RAMP-Small, first round).
+    /// As `Newest`, but only the id: neither siblings nor content (RAMP-Small, first round).
     Id {
         /// The key.
         key: &'a [u8],
@@ -85,7 +85,7 @@ pub enum Ask<'a> {
 }
 
 impl<'a> Ask<'a> {
-    /// The key.
+    /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &'a [u8] {
         match self {
@@ -94,41 +94,41 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// What is there.
+/// The answer to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found<'a> {
     /// This version.
     Version(Versioned<'a>),
-    /// The key is absent and nothing is known of it: it was never written, or what made it absent
-    /// was so long ago that every partition has it.
+    /// The key is absent and nothing is known of it: it was never written, or was made absent so
+    /// long ago that every partition knows it.
     Nothing,
     /// None of these transactions has written the key: a version that is older than all of them is
     /// still kept, and none is of theirs.
     NotThere,
-    /// One of them may have, but versions are not kept for so long: begin again.
+    /// One of them may have written it, but versions are not kept for so long: begin again.
     Gone,
 }
 
 /// A version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versioned<'a> {
-    /// Who wrote it; [`TransactionId::ZERO`] if it was written without an id, before the key was
-    /// declared read atomic.
+    /// The transaction that wrote it; [`TransactionId::ZERO`] if it was written without an id,
+    /// before the key was declared read atomic.
     pub id: TransactionId,
     /// See [`crate::change::siblings`].
     pub siblings: &'a [u8],
-    /// What the key holds; `None`: it is absent, and so it is for [`Ask::Id`].
+    /// The key's content; `None` if the key is absent, and for [`Ask::Id`].
     pub content: Option<Content<'a>>,
 }
 
-/// What a key holds.
+/// The content of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content<'a> {
     /// The value.
     pub value: &'a [u8],
     /// Its type.
     pub kind: Kind,
-    /// When it expires, milliseconds since the Unix epoch.
+    /// The time at which it expires, milliseconds since the Unix epoch.
     pub deadline: Option<u64>,
 }
 
@@ -161,7 +161,7 @@ pub struct OwnedContent {
 }
 
 impl OwnedContent {
-    /// As a [`Content`].
+    /// Returns the content, borrowed.
     #[must_use]
     pub fn as_content(&self) -> Content<'_> {
         Content {
@@ -173,7 +173,7 @@ impl OwnedContent {
 }
 
 impl OwnedFound {
-    /// The id of the version that was found.
+    /// Returns the id of the version that was found.
     #[must_use]
     pub fn id(&self) -> Option<TransactionId> {
         match self {
@@ -182,8 +182,8 @@ impl OwnedFound {
         }
     }
 
-    /// A copy. Its siblings are those of `last`, if they are the same: versions that are read together
-    /// are often of one transaction.
+    /// Returns a copy. It shares the siblings of `last` if they are the same: versions that are read
+    /// together are often of one transaction.
     #[must_use]
     pub fn copy(found: Found<'_>, last: Option<&OwnedFound>) -> OwnedFound {
         let version = match found {

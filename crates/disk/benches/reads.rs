@@ -1,4 +1,4 @@
-//! What random reads cost in the ways there are: IOPS, and processor time for a million reads.
+//! Measures the cost of random reads in each way: IOPS, and processor time for a million reads.
 //!
 //! `cargo bench --package kumiki-disk --bench reads -- [OPTION VALUE]…`
 //!
@@ -12,10 +12,10 @@
 //! | `--seconds` | length of a run | 0.5 |
 //! | `--rounds` | runs of each way | 5 |
 //!
-//! `plainN` are N threads that each read in a loop, what a program does that only reads ("local
-//! I/O" of paper 4); `dynamicD` has at most D threads, `staticN` has N, `here` has none, and `ringD` has at most D
-//! reads under way. The ways take turns, run by run, so that whatever else the machine does meets
-//! all of them alike; told are medians. Of each read one word is checked.
+//! `plainN` are N threads that each read in a loop, as in a program that only reads ("local I/O" of
+//! paper 4); `dynamicD` has at most D threads, `staticN` has N, `here` has none, and `ringD` has at
+//! most D reads under way. The ways take turns, run by run, so that any other load on the machine
+//! affects all of them alike; the output shows medians. Of each read one word is checked.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -37,7 +37,7 @@ enum Subject {
     Way(Way, usize),
 }
 
-/// All of them, by name.
+/// Returns all of them, by name.
 fn subjects(depth: usize) -> Vec<(String, Subject)> {
     let mut all = Vec::new();
     for n in [1, 2, 4, 16, 100] {
@@ -58,7 +58,7 @@ fn subjects(depth: usize) -> Vec<(String, Subject)> {
     all
 }
 
-/// Processor time that this process has used.
+/// Returns the processor time that this process has used.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -68,7 +68,7 @@ fn cpu_time() -> Duration {
 #[derive(Clone, Copy)]
 struct Run {
     iops: f64,
-    /// Processor time for a million reads.
+    /// The processor time for a million reads.
     cpu: Duration,
 }
 
@@ -154,7 +154,7 @@ fn main() {
     }
 }
 
-/// Each word of the file is its own place.
+/// Fills the file: each word of it is its own offset.
 fn fill(path: &Path, mib: u64) {
     let mut file = File::create_new(path).expect("makes a file");
     for piece in 0..mib {

@@ -1,10 +1,10 @@
-//! What a lone write and its sync cost: through the page cache and past it, on fresh room, on room
-//! set aside, and on room written before. And what it costs a log to go on in a next file: in a new
-//! one, and in one that was written before and gets another name.
+//! Measures the cost of a single write and its sync: through the page cache and past it, on fresh
+//! room, on room set aside, and on room written before. Also measures the cost of continuing a log
+//! in a next file: in a new one, and in one that was written before and gets another name.
 //!
 //! `cargo bench --package kumiki-disk --bench sync -- [DIR] [ROUNDS]`: the devices take turns,
-//! write by write, so that whatever else the machine does meets all of them alike. Told are
-//! medians and 99th percentiles, and how many processors were busy in the half second before
+//! write by write, so that any other load on the machine affects all of them alike. The output
+//! shows medians and 99th percentiles, and how many processors were busy in the half second before
 //! (this program sleeps then). A line waits some time for a quiet half second.
 
 use std::io::IoSlice;
@@ -77,7 +77,7 @@ fn main() {
     go_on(dir.path(), &devices, rounds);
 }
 
-/// Tells how long it takes until the first sector of a next file, its name included, is durable.
+/// Prints the time until the first sector of a next file, its name included, is durable.
 fn go_on(dir: &Path, devices: &[(&str, &dyn Disk)], rounds: usize) {
     let load = quiet();
     println!("the next file, load {load:.2}");
@@ -119,8 +119,8 @@ fn next_file(dir: &Path, disk: &dyn Disk, round: usize, warm: bool) -> Duration 
     took
 }
 
-/// Waits for a moment in which the machine is quiet, but not for ever. Returns how many processors
-/// are busy.
+/// Waits for a moment in which the machine is quiet, but not for ever. Returns the number of
+/// processors that are busy.
 fn quiet() -> f64 {
     let mut load = f64::MAX;
     for _ in 0..40 {
@@ -134,7 +134,7 @@ fn quiet() -> f64 {
     load
 }
 
-/// Seconds that all processors have been busy for.
+/// Returns the seconds for which all processors have been busy.
 fn busy() -> f64 {
     let text = std::fs::read_to_string("/proc/stat").expect("reads the machine's figures");
     let line = text.lines().next().expect("the sum over all processors");
@@ -147,7 +147,7 @@ fn busy() -> f64 {
     (ticks[..7].iter().sum::<f64>() - ticks[3] - ticks[4]) / 100.0
 }
 
-/// The times of `rounds` writes on each device.
+/// Returns the times of `rounds` writes on each device.
 fn measure(
     dir: &Path,
     disks: &[&dyn Disk],
@@ -159,7 +159,7 @@ fn measure(
     for (i, disk) in disks.iter().enumerate() {
         let path = dir.join(format!("f{i}"));
         let file = disk.create_new(&path).expect("creates");
-        // As the log does: on a device of sectors a write fills its last one.
+        // The log writes in this way: on a device of sectors a write fills its last one.
         let padded = size.next_multiple_of(file.alignment());
         prepare(&*file, room, padded * rounds);
         disk.sync_dir(dir).expect("syncs");

@@ -1,8 +1,8 @@
-//! Memory for direct I/O: aligned, and of an address that does not change.
+//! Memory for direct I/O: aligned, with an address that does not change.
 //!
 //! Safety contract: a [`Buffer`] owns one allocation of exactly `layout`, made by `alloc_zeroed`
-//! and given back by `dealloc` when it is dropped. All of its bytes are initialised from the start.
-//! It is handed out as a slice alone, so that the borrow checker keeps readers and writers apart.
+//! and freed by `dealloc` when it is dropped. All of its bytes are initialised from the start. It
+//! gives access only by slices, so that the borrow checker separates readers and writers.
 
 #![allow(unsafe_code)]
 
@@ -12,8 +12,8 @@ use std::ptr::NonNull;
 
 use crate::direct::ALIGNMENT;
 
-/// Bytes that begin at a multiple of [`ALIGNMENT`]. The thread that makes it touches it first, so
-/// that its pages lie near the processor which that thread runs on.
+/// Bytes that begin at a multiple of [`ALIGNMENT`]. The thread that makes a buffer touches it
+/// first, so that its pages lie near that thread's processor.
 pub(crate) struct Buffer {
     bytes: NonNull<u8>,
     layout: Layout,
@@ -25,10 +25,10 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// `len` zeros.
+    /// Returns `len` zeros.
     ///
     /// # Panics
-    /// If `len` is zero or no multiple of the alignment.
+    /// Panics if `len` is zero or no multiple of the alignment.
     pub(crate) fn new(len: usize) -> Buffer {
         assert!(
             len > 0 && len.is_multiple_of(ALIGNMENT),
@@ -43,7 +43,7 @@ impl Buffer {
         Buffer { bytes, layout }
     }
 
-    /// Where it begins, for who writes to it while nobody borrows it.
+    /// Returns the start of the buffer, for code that writes to it while it is not borrowed.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.bytes
     }
@@ -67,7 +67,7 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout, and nobody has borrowed it any more.
+        // SAFETY: it was allocated with this layout, and is not borrowed any more.
         unsafe { dealloc(self.bytes.as_ptr(), self.layout) }
     }
 }

@@ -1,5 +1,5 @@
-//! What every [`Disk`] does alike. A test of each implementation calls [`check`] with an empty
-//! directory of its own; a deviation panics with what was expected.
+//! The common behaviour of every [`Disk`]. A test of each implementation calls [`check`] with an
+//! empty directory of its own; a deviation panics with the expected behaviour.
 
 use std::io::{ErrorKind, IoSlice};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::{Access, Disk, DiskFile, LockError};
 /// Runs the whole suite in `dir`, which exists and is empty.
 ///
 /// # Panics
-/// When `disk` deviates from the contract.
+/// Panics if `disk` deviates from the contract.
 pub fn check(disk: &dyn Disk, dir: &Path) {
     let parts: [fn(&dyn Disk, &Path); 13] = [
         creates_and_lists,
@@ -131,7 +131,7 @@ fn reads_what_was_written(disk: &dyn Disk, dir: &Path) {
 fn writes_in_parts(disk: &dyn Disk, dir: &Path) {
     let file = disk.create_new(&dir.join("f")).expect("creates");
     let bytes: Vec<u8> = (0..3000_u32).flat_map(u32::to_le_bytes).collect();
-    // More parts than one system call takes, empty ones among them.
+    // More parts than one system call accepts, empty ones among them.
     let parts: Vec<IoSlice<'_>> = bytes
         .chunks(5)
         .flat_map(|c| [c, &[]])
@@ -151,10 +151,10 @@ fn writes_in_parts(disk: &dyn Disk, dir: &Path) {
     );
 }
 
-/// Around the sizes at which an implementation may change its ways: sectors, pages, pieces.
+/// Sizes around those at which an implementation may change its method: sectors, pages, pieces.
 const SIZES: [usize; 9] = [1, 511, 512, 4095, 4096, 8193, 262_144, 300_000, 1_200_000];
 
-/// Applies a write to what the file should hold.
+/// Applies a write to the expected contents of the file.
 fn overwrite(expected: &mut Vec<u8>, bytes: &[u8], at: usize) {
     expected.resize(expected.len().max(at + bytes.len()), 0);
     expected[at..at + bytes.len()].copy_from_slice(bytes);
@@ -179,7 +179,7 @@ fn writes_at_any_place(disk: &dyn Disk, dir: &Path) {
             let parts = [left, right].map(IoSlice::new);
             file.write_all_at(&parts, at as u64).expect("writes");
             overwrite(&mut expected, &bytes, at);
-            // Around the write, from an odd place: its edges and their neighbours.
+            // The bytes around the write, from an odd offset: its edges and their neighbours.
             let from = at.saturating_sub(4097);
             let mut around = vec![0xee; size + 9000];
             let n = other.read_at(&mut around, from as u64).expect("reads");
@@ -211,7 +211,7 @@ fn writes_and_syncs(disk: &dyn Disk, dir: &Path) {
             expected.resize(expected.len() + 10_000, 0);
         }
         let bytes = vec![i as u8 + 1; size];
-        // Twice a multiple of every alignment, else not.
+        // Even rounds write at a multiple of every alignment, odd ones do not.
         let at = match i % 2 {
             0 => i * 16_384,
             _ => expected.len() - 1,
@@ -227,7 +227,7 @@ fn writes_and_syncs(disk: &dyn Disk, dir: &Path) {
     assert!(refused.is_err(), "a reader cannot write");
 }
 
-/// Neighbours share sectors: nobody's write takes back another's.
+/// Writes neighbouring ranges that share sectors from several threads: no write undoes another one.
 fn writes_from_several_threads(disk: &dyn Disk, dir: &Path) {
     const THREADS: usize = 4;
     let file = disk.create_new(&dir.join("f")).expect("creates");

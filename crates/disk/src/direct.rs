@@ -1,20 +1,20 @@
 //! Files that are written past the page cache: direct I/O through io_uring.
 //!
-//! [`DirectDisk::create_new`] gives a file opened with `O_DIRECT`. A write is copied into a
-//! buffer that the kernel has mapped, and goes to the device from there; a sync behind it is
-//! chained to it, so that both take one system call. Everything else is as with
-//! [`RealDisk`]: files that existed are opened the ordinary way.
+//! [`DirectDisk::create_new`] gives a file opened with `O_DIRECT`. A write is copied into a buffer
+//! that the kernel has mapped, and goes to the device from there; a sync after it is chained to it,
+//! so that both take one system call. Everything else is as with [`RealDisk`]: existing files are
+//! opened the ordinary way.
 //!
-//! The device takes whole sectors alone. Where a write begins or ends elsewhere, what lies beside
-//! it in its first and last [`ALIGNMENT`] bytes is read and written again; and where the file ends
-//! there, it is cut to its length behind the write. Until then others may see zeros behind its
-//! end, and a crash may leave them there.
+//! The device takes only whole sectors. Where a write begins or ends elsewhere, the neighbouring
+//! bytes in its first and last [`ALIGNMENT`] bytes are read and written again; and where the file
+//! ends there, it is cut to its length after the write. Until then other threads may see zeros
+//! behind its end, and a crash may leave them there.
 //!
-//! Thread-safety contract: aligned writes and reads share `edges`; what touches sectors that are
-//! not its own (unaligned writes) or the file's size holds it alone.
+//! Thread-safety contract: aligned writes and reads share `edges`; an operation that touches
+//! sectors that are not its own (unaligned writes) or the file's size holds it exclusively.
 //!
 //! Invariants:
-//! 1. Two writes never have one sector in their hands at once.
+//! 1. Two writes never work on one sector at once.
 //! 2. A file has one handle that writes directly: the one that created it.
 //! 3. A ring that goes back to the pool has nothing under way.
 
@@ -38,9 +38,9 @@ use crate::{Access, DirEntry, DirLock, Disk, DiskFile, LockError, transfer};
 /// Direct writes begin and end at multiples of this. No common device or file system asks for
 /// more.
 pub(crate) const ALIGNMENT: usize = 4096;
-/// So many rings are made before threads share those of others.
+/// The number of rings that are made before threads share those of others.
 const RINGS: usize = 16;
-/// How much is read at once.
+/// Bytes that are read at once.
 const PIECE: usize = 256 * 1024;
 
 /// The operating system's files, written past the page cache.
@@ -50,10 +50,10 @@ pub struct DirectDisk {
 }
 
 impl DirectDisk {
-    /// Makes sure that the kernel has io_uring for this process.
+    /// Makes sure that the kernel allows io_uring to this process.
     ///
     /// # Errors
-    /// When it has not. The error says what to do.
+    /// Returns an error if it does not. The error says what to do.
     pub fn new() -> io::Result<DirectDisk> {
         let disk = DirectDisk::default();
         disk.rings.with(|_| Ok(()))?;
@@ -104,7 +104,7 @@ impl Disk for DirectDisk {
     }
 }
 
-/// Creates a file for direct I/O, or says why there is none here.
+/// Creates a file for direct I/O. Returns an error that says why if direct I/O is not possible.
 fn create(path: &Path) -> io::Result<File> {
     let open = |flags: OFlags| {
         OpenOptions::new()
@@ -126,7 +126,7 @@ fn create(path: &Path) -> io::Result<File> {
     if !refused {
         return file;
     }
-    // Where the file system refuses the flag it may have made the file all the same.
+    // A file system that refuses the flag may have created the file nevertheless.
     let _ = std::fs::remove_file(path);
     Err(no_direct_io())
 }
@@ -136,8 +136,8 @@ fn no_direct_io() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
-/// Whether the file system takes direct writes at multiples of [`ALIGNMENT`]; where it does not
-/// say, the first write will tell.
+/// Returns `true` if the file system takes direct writes at multiples of [`ALIGNMENT`]. If it does
+/// not report that, the first write will show it.
 fn takes_our_sectors(file: &File) -> bool {
     let wanted = StatxFlags::from_bits_retain(libc::STATX_DIOALIGN);
     match rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, wanted) {
@@ -149,7 +149,7 @@ fn takes_our_sectors(file: &File) -> bool {
     }
 }
 
-/// Rings that nobody uses at the moment.
+/// Rings that no thread uses at the moment.
 #[derive(Default)]
 struct Rings {
     idle: Mutex<Idle>,
@@ -158,12 +158,12 @@ struct Rings {
 #[derive(Default)]
 struct Idle {
     rings: Vec<(ThreadId, Ring)>,
-    /// Rings that exist, those in use included.
+    /// The number of rings that exist, those in use included.
     made: usize,
 }
 
 impl Rings {
-    /// Lends a ring: the one that this thread has made, if there is one, for its memory is near.
+    /// Lends a ring: the one that this thread has made, if it is idle, because its memory is near.
     fn with<T>(&self, action: impl FnOnce(&mut Ring) -> io::Result<T>) -> io::Result<T> {
         let me = std::thread::current().id();
         let (owner, mut ring) = match self.take(me) {
@@ -183,7 +183,7 @@ impl Rings {
         result
     }
 
-    /// An idle ring; `None`: the caller makes one, which is counted already.
+    /// Takes an idle ring. If it returns `None`, the caller makes one, which is counted already.
     fn take(&self, me: ThreadId) -> Option<(ThreadId, Ring)> {
         let mut idle = self.idle.lock();
         let own = idle.rings.iter().position(|(owner, _)| *owner == me);
@@ -233,7 +233,7 @@ impl DirectFile {
             .with(|ring| transfer::write(ring, file, parts, offset, sync))
     }
 
-    /// Writes whole sectors: `parts`, from `offset` to `end`, and what lies beside them.
+    /// Writes whole sectors: `parts`, from `offset` to `end`, and the neighbouring bytes.
     fn write_with_edges(
         &self,
         parts: &[IoSlice<'_>],
@@ -257,7 +257,7 @@ impl DirectFile {
             return self.transfer(&whole, first, sync);
         }
         let written = self.transfer(&whole, first, false);
-        // Also after a failure: the file is no longer than what was to be written.
+        // Also after a failure: the file is not longer than the write was to make it.
         let cut = self.file.set_size(size.max(end));
         written.and(cut)?;
         if sync { self.file.sync_data() } else { Ok(()) }
@@ -270,7 +270,7 @@ impl DirectFile {
         Ok(())
     }
 
-    /// Reads whole sectors up to the file's end, and says how many bytes there were.
+    /// Reads whole sectors up to the file's end. Returns the number of bytes.
     fn read_sectors(&self, buf: &mut Buffer, offset: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < buf.len() {
@@ -293,7 +293,7 @@ fn is_aligned(at: u64) -> bool {
     at.is_multiple_of(ALIGNMENT as u64)
 }
 
-/// Where the sector of `at` begins.
+/// Returns the offset of the sector of `at`.
 fn floor(at: u64) -> u64 {
     at - at % ALIGNMENT as u64
 }

@@ -1,6 +1,6 @@
-//! A disk in memory that fails on purpose, and the same way each time.
+//! A disk in memory that fails on purpose, and in the same way each time.
 //!
-//! What it keeps of each file:
+//! For each file it keeps:
 //!
 //! | part | meaning |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | `pending` | changes since the last sync: the next sync makes them durable |
 //! | `lost` | changes whose sync failed: no sync makes them durable, a crash may keep them |
 //!
-//! Names have `now`, `durable` and `pending` for each directory likewise; of unsynced changes of
-//! names a crash keeps the first few in their order, as a journaling file system does.
+//! For names it has `now`, `durable` and `pending` of each directory likewise; of unsynced changes
+//! of names a crash keeps the first few in their order, as a journaling file system does.
 
 mod medium;
 
@@ -30,7 +30,7 @@ use crate::{Access, DirEntry, DirLock, Disk, DiskFile, LockError, common_parent,
 /// Classes of operations that are counted, and can be made to fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpKind {
-    /// Everything that changes something, syncs included.
+    /// Every change, syncs included.
     Change,
     /// Writes into files, and changes of their size.
     Write,
@@ -40,14 +40,15 @@ pub enum OpKind {
     Read,
 }
 
-/// What goes wrong.
+/// The kind of a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
     /// The device reports an error. A write has written half of its bytes.
     Io,
     /// There is no space. A write has written half of its bytes. (A sync can fail so, too.)
     NoSpace,
-    /// A write writes half of its bytes and says so; anything else reports an error.
+    /// A write writes half of its bytes and returns that number; any other operation reports an
+    /// error.
     ShortWrite,
     /// The power fails: this and all later operations fail. A write is under way.
     PowerOff,
@@ -56,24 +57,24 @@ pub enum FaultKind {
 /// One planned failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// Which operations are counted.
+    /// The operations that are counted.
     pub on: OpKind,
-    /// Which of them fails; the first is 0.
+    /// The number of the operation that fails; the first is 0.
     pub nth: u64,
-    /// What happens then.
+    /// The kind of the failure.
     pub kind: FaultKind,
 }
 
-/// What a crash leaves of that which was not synced.
+/// The part of the unsynced changes that a crash leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Crash {
-    /// The power fails: nothing.
+    /// The power fails: nothing is left.
     DropAll,
-    /// The power fails: of each file the first few changes, the last of them torn.
+    /// The power fails: the first few changes of each file are left, the last of them torn.
     KeepPrefix,
-    /// The power fails: sectors at random.
+    /// The power fails: random sectors are left.
     KeepSectors,
-    /// The process dies, and the machine goes on: everything is there, and still not durable.
+    /// The process dies, and the machine continues: everything is left, and still not durable.
     KillProcess,
 }
 
@@ -84,19 +85,19 @@ struct State {
     durable_names: BTreeMap<PathBuf, usize>,
     pending_names: BTreeMap<PathBuf, Vec<NameChange>>,
     dirs: BTreeSet<PathBuf>,
-    /// Directories whose sync failed: no later sync of theirs has an effect while this process
-    /// lives. (A file system that has lost a change of names goes on only after a repair.)
+    /// Directories whose sync failed: no later sync of them has an effect while this process lives.
+    /// (A file system that has lost a change of names continues only after a repair.)
     broken_dirs: BTreeSet<PathBuf>,
     locked: BTreeSet<PathBuf>,
     faults: Vec<Fault>,
     counts: [u64; 4],
     power_off: bool,
-    /// Of files that are created; 0 stands for 1.
+    /// The alignment of files that are created; 0 stands for 1.
     alignment: usize,
 }
 
 impl State {
-    /// Counts one operation in the classes it belongs to, and says what goes wrong with it.
+    /// Counts one operation in its classes. Returns the failure that is due.
     fn count(&mut self, kinds: &[OpKind]) -> Option<FaultKind> {
         let mut fault = None;
         for &kind in kinds {
@@ -115,7 +116,7 @@ impl State {
         fault
     }
 
-    /// As [`State::count`], for operations that have no effect at all when they fail.
+    /// Counts as [`State::count`], for operations that have no effect at all when they fail.
     fn begin(&mut self, kinds: &[OpKind]) -> io::Result<()> {
         self.count(kinds).map_or(Ok(()), |kind| Err(error(kind)))
     }
@@ -161,18 +162,18 @@ pub struct FaultDisk {
 }
 
 impl FaultDisk {
-    /// An empty disk on which nothing fails.
+    /// Returns an empty disk on which nothing fails.
     #[must_use]
     pub fn new() -> FaultDisk {
         FaultDisk::default()
     }
 
-    /// An empty disk whose files, when created, are written in units of `alignment` bytes. A write
-    /// that begins or ends within a unit writes the rest of it again, synced as it may be, and a
-    /// crash can tear that.
+    /// Returns an empty disk whose files, when created, are written in units of `alignment` bytes.
+    /// A write that begins or ends within a unit writes the rest of the unit again, even if that is
+    /// synced, and a crash can tear it.
     ///
     /// # Panics
-    /// If `alignment` is no power of two.
+    /// Panics if `alignment` is no power of two.
     #[must_use]
     pub fn with_alignment(alignment: usize) -> FaultDisk {
         assert!(alignment.is_power_of_two(), "an alignment of {alignment}");
@@ -181,19 +182,19 @@ impl FaultDisk {
         disk
     }
 
-    /// Plans a failure, besides those planned before.
+    /// Plans a failure, in addition to those planned before.
     pub fn plan(&self, fault: Fault) {
         self.state.lock().faults.push(fault);
     }
 
-    /// How many operations of this class there were.
+    /// Returns the number of operations of this class so far.
     #[must_use]
     pub fn count(&self, kind: OpKind) -> u64 {
         self.state.lock().counts[kind as usize]
     }
 
-    /// The disk as it is found after a crash: counters at zero, no failure planned, no lock held.
-    /// This disk stays as it is. The same `seed` keeps the same part.
+    /// Returns the disk as it is found after a crash: counters at zero, no failure planned, no lock
+    /// held. This disk stays as it is. The same `seed` keeps the same part.
     #[must_use]
     pub fn crash(&self, crash: Crash, seed: u64) -> FaultDisk {
         let mut rng = Rng::with_seed(seed);
@@ -232,10 +233,10 @@ impl FaultDisk {
         }
     }
 
-    /// Damages a file behind everyone's back, durably.
+    /// Damages a file directly on the medium, durably.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// Returns `NotFound` if there is no such file.
     pub fn damage(&self, path: &Path, damage: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let mut state = self.state.lock();
         let inode = state.find(path)?;
@@ -249,7 +250,7 @@ impl FaultDisk {
         Ok(())
     }
 
-    /// The names of all files.
+    /// Returns the names of all files.
     #[must_use]
     pub fn files(&self) -> Vec<PathBuf> {
         self.state.lock().names.keys().cloned().collect()
@@ -407,7 +408,7 @@ impl FaultFile {
         match (fault, change) {
             (None, change) => file.change(change),
             (Some(_), _) if was_off => {}
-            // Under way when the power fails: any part of it may be kept.
+            // Under way when the power fails: any part of it may be left.
             (Some(FaultKind::PowerOff), change) => file.change(change),
             (
                 Some(_),

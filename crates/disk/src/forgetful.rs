@@ -1,4 +1,4 @@
-//! A disk that forgets, when the process dies, whatever was not synced.
+//! A disk that forgets all unsynced changes when the process dies.
 //!
 //! Killing a process loses nothing of the page cache, so that a missing sync goes unnoticed. Here
 //! unsynced changes wait in the memory of the process and go to the disk below only when they are
@@ -11,8 +11,8 @@
 //! | a rename, a removal | at [`Disk::sync_dir`] |
 //! | a new directory | at once (it is durable by contract) |
 //!
-//! Everyone who uses the same `ForgetfulDisk` sees all changes. Names that other processes change
-//! below are not seen while unsynced changes cover them.
+//! All users of the same `ForgetfulDisk` see all changes. Names that other processes change below
+//! are not seen while unsynced changes cover them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,11 +32,11 @@ pub struct ForgetfulDisk<D> {
 
 #[derive(Default)]
 struct State {
-    /// Open files by their name, so that all handles share what is pending.
+    /// Open files by their name, so that all handles share their pending changes.
     files: BTreeMap<PathBuf, Arc<Node>>,
-    /// Names as they are now where they differ from below; `None`: removed.
+    /// The present names where they differ from those below; `None`: removed.
     names: BTreeMap<PathBuf, Option<Arc<Node>>>,
-    /// What the next sync of each directory does below, in order.
+    /// The actions that the next sync of each directory performs below, in order.
     pending: BTreeMap<PathBuf, Vec<NameChange>>,
 }
 
@@ -46,17 +46,17 @@ enum NameChange {
     Remove(PathBuf),
 }
 
-/// A file, whatever its name.
+/// A file, under any name.
 struct Node {
     content: Mutex<Content>,
-    /// Of the file below, also while there is none.
+    /// The alignment of the file below, also while there is none.
     alignment: usize,
 }
 
 struct Content {
     /// The file below, once it has a name there.
     below: Option<Box<dyn DiskFile>>,
-    /// What was synced before there was a file below.
+    /// The bytes that were synced before there was a file below.
     synced: Vec<u8>,
     /// Changes since the last sync, in order.
     pending: Vec<Change>,
@@ -91,7 +91,7 @@ impl Content {
         for change in &self.pending {
             match change {
                 Change::Write { offset: at, bytes } => overlay(buf, offset, bytes, *at),
-                // What a cut took away reads as zeros when the file grows again.
+                // The bytes that a cut removed read as zeros when the file grows again.
                 Change::Size(size) => {
                     let from = (size.saturating_sub(offset) as usize).min(n);
                     buf[from..].fill(0);
@@ -115,7 +115,7 @@ impl Content {
             }
             return Ok(());
         };
-        // The last write goes as most of them come: with its sync.
+        // The last write goes together with the sync, as most writes do.
         let last = self
             .pending
             .pop_if(|last| matches!(last, Change::Write { .. }));
@@ -135,7 +135,7 @@ impl Content {
         }
     }
 
-    /// Gives the file its name below, holding what was synced of it.
+    /// Gives the file its name below, with its synced contents.
     fn create(&mut self, disk: &dyn Disk, path: &Path) -> io::Result<()> {
         let file = disk.create_new(path)?;
         let synced = std::mem::take(&mut self.synced);
@@ -157,7 +157,7 @@ fn overlay(buf: &mut [u8], offset: u64, bytes: &[u8], at: u64) {
 }
 
 impl<D: Disk> ForgetfulDisk<D> {
-    /// Forgets what is not synced to `below`.
+    /// Returns a disk that forgets all changes that are not synced to `below`.
     pub fn new(below: D) -> ForgetfulDisk<D> {
         ForgetfulDisk {
             below,
@@ -165,7 +165,7 @@ impl<D: Disk> ForgetfulDisk<D> {
         }
     }
 
-    /// The file of this name, as a node that all handles share.
+    /// Returns the file of this name, as a node that all handles share.
     fn node(&self, state: &mut State, path: &Path) -> io::Result<Arc<Node>> {
         match state.names.get(path) {
             Some(Some(node)) => return Ok(Arc::clone(node)),

@@ -1,4 +1,4 @@
-//! Reads of many pieces at once, into memory that is lent for them.
+//! Reads of many pieces at once, into memory that the caller lends.
 //!
 //! | part | concept |
 //! |---|---|
@@ -13,8 +13,9 @@
 //! | `way` | which ways there are |
 //! | this | what every way of reading offers |
 //!
-//! The way of a turn: [`Reads::submit`] as often as there is room, [`Reads::start`] once,
-//! [`Reads::finish`] for what is over. Whoever sleeps in a poll in between [arms](Reads::arm) first.
+//! In each turn the owner calls [`Reads::submit`] as often as there is room, [`Reads::start`] once,
+//! and [`Reads::finish`] for the reads that are over. An owner that sleeps in a poll in between
+//! [arms](Reads::arm) first.
 
 mod arena;
 pub mod conformance;
@@ -44,7 +45,7 @@ pub use landing::{Landing, Memory, OwnBuf};
 pub use pool::{Pool, PoolBuf};
 pub use way::Way;
 
-/// A file, as one of the ways of reading knows it.
+/// A file, as a way of reading knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FileId(pub u32);
 
@@ -52,91 +53,93 @@ pub struct FileId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Registered(pub u32);
 
-/// What is to be read.
+/// A read that is to be done.
 #[derive(Debug)]
 pub struct Read<L> {
-    /// From where.
+    /// The file.
     pub file: FileId,
     /// The first byte.
     pub offset: u64,
-    /// How many.
+    /// The number of bytes.
     pub len: usize,
-    /// Where to: as many bytes at least.
+    /// The landing: as many bytes at least.
     pub into: L,
 }
 
 /// A read that is over.
 #[derive(Debug)]
 pub struct Done<L> {
-    /// Where it went.
+    /// The landing.
     pub into: L,
-    /// How many bytes there were: fewer than asked for only at the file's end. After an error
-    /// nobody knows which of them were written.
+    /// The number of bytes: fewer than asked for only at the file's end. After an error it is not
+    /// known which of them were written.
     pub result: io::Result<usize>,
 }
 
-/// Reads of many pieces at once. One thread's own at a time; it may be sent to another one, also
-/// while reads are under way.
+/// Reads of many pieces at once. They belong to one thread at a time, and may be sent to another
+/// one, also while reads are under way.
 ///
-/// Dropping it waits for what is under way, because memory that is lent cannot be taken back; where
-/// that is impossible, the memory is never given back.
+/// Dropping them waits for the reads under way, because memory that is lent cannot be taken back;
+/// where that is impossible, the memory is never freed.
 pub trait Reads<L: Landing>: Send {
-    /// Takes a file to read from.
+    /// Adds a file to read from.
     fn add(&mut self, file: Arc<ReadFile>) -> FileId;
 
-    /// Forgets a file. What was submitted is read all the same, and the file is let go when that
-    /// is over. Later reads of it end with `NotFound`.
+    /// Removes a file. Submitted reads are done nevertheless, and the file is closed when they are
+    /// over. Later reads of it end with `NotFound`.
     fn remove(&mut self, file: FileId);
 
-    /// Prepares memory for reads, which are cheaper then if they land in it: whether a landing does
-    /// is seen from its address. The memory is kept until it is [unregistered](Reads::unregister).
+    /// Registers memory: reads that land in it are cheaper then. The way recognises such a landing
+    /// by its address. The memory is kept until it is [unregistered](Reads::unregister). Returns
     /// `None` if this way of reading gains nothing by that, or if the kernel refuses it (it counts
-    /// against the limit for locked memory, `ulimit -l`); reads into it work all the same.
+    /// against the limit for locked memory, `ulimit -l`); reads into it work nevertheless.
     fn register(&mut self, memory: Arc<dyn Memory>) -> Option<Registered> {
         let _ = memory;
         None
     }
 
-    /// Lets go of memory that was registered. What was submitted is read all the same.
+    /// Releases memory that was registered. Submitted reads are done nevertheless.
     ///
     /// # Panics
-    /// If it is not registered.
+    /// Panics if the memory is not registered.
     fn unregister(&mut self, memory: Registered) {
         panic!("{memory:?} was never given out");
     }
 
-    /// How many reads more may be submitted.
+    /// Returns the number of reads that may still be submitted.
     fn room(&self) -> usize;
 
-    /// Takes a read, which begins at the next [`Reads::start`] at the latest. Reads of nothing, of
-    /// a file that was removed, or at an offset that no file has end without being begun.
+    /// Submits a read, which begins at the next [`Reads::start`] at the latest. Reads of no bytes,
+    /// of a file that was removed, or at an offset that no file has end without being begun.
     ///
     /// # Panics
-    /// Without room, or if the landing is smaller than what is to be read.
+    /// Panics if there is no room, or if the landing is smaller than the read.
     fn submit(&mut self, read: Read<L>);
 
-    /// Begins what was submitted. Does not block.
+    /// Begins the submitted reads. Does not block.
     ///
     /// # Errors
-    /// None of what was submitted is read, nor will anything be: all of it ends with this error, and
-    /// so does what is submitted later. What was started before goes on.
+    /// Returns an error if no submitted read can be done, nor any later one: all of them end with
+    /// this error. Reads that were started before go on.
     fn start(&mut self) -> io::Result<()>;
 
-    /// Appends what is over, in no order, and tells how many that are. Does not block.
+    /// Appends the reads that are over, in no order, and returns their number. Does not block.
     fn finish(&mut self, done: &mut Vec<Done<L>>) -> usize;
 
-    /// As [`Reads::finish`], but begins what was submitted, and waits until at least one is over,
-    /// nothing is under way, or the time has passed.
+    /// Finishes as [`Reads::finish`], but begins the submitted reads, and waits until at least one
+    /// is over, none is under way, or the time has passed.
     fn wait(&mut self, done: &mut Vec<Done<L>>, at_most: Option<Duration>) -> usize;
 
-    /// How many are under way or submitted: those that [`Reads::finish`] has not told.
+    /// Returns the number of reads that are submitted or under way: those that [`Reads::finish`]
+    /// has not returned.
     fn under_way(&self) -> usize;
 
-    /// To be called before the thread sleeps until [`Reads::bell`] is readable, or anything else. False
-    /// if something is over already, so that it must not sleep.
+    /// Arms the bell. To be called before the thread sleeps until [`Reads::bell`], or anything else, is
+    /// readable. Returns `false` if a read is over already, so that the thread must not sleep.
     fn arm(&mut self) -> bool;
 
-    /// Becomes readable when something is over, if [`Reads::arm`] was true before; and stays so at
-    /// most until the next [`Reads::finish`] that tells of something. The same one at all times.
+    /// Returns a descriptor that becomes readable when a read is over, if [`Reads::arm`] returned
+    /// `true` before; it stays readable at most until the next [`Reads::finish`] that returns a
+    /// read. It is always the same one.
     fn bell(&self) -> BorrowedFd<'_>;
 }

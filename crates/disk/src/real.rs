@@ -14,7 +14,7 @@ use crate::{Access, DirEntry, DirLock, Disk, DiskFile, LockError, common_parent,
 /// The most parts that one vectored write may have (Linux's `IOV_MAX`).
 const PARTS_MAX: usize = 1024;
 
-/// Directories and files that are made are the owner's alone: they hold what clients keep.
+/// Only the owner has access to directories and files that are created: they hold clients' data.
 pub(crate) const PRIVATE_DIR: u32 = 0o700;
 pub(crate) const PRIVATE_FILE: u32 = 0o600;
 
@@ -26,8 +26,8 @@ impl Disk for RealDisk {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         let above = parent(dir);
         if dir.is_dir() {
-            // Whoever made it may have died before making it durable. Where the directory above
-            // cannot be opened, it is not ours and was not made by us.
+            // The process that created it may have died before making it durable. A directory above
+            // that cannot be opened is not ours and was not created by us.
             let _ = self.sync_dir(above);
             return Ok(());
         }
@@ -62,8 +62,8 @@ impl Disk for RealDisk {
         let mut entries = Vec::new();
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
-            // Follows symbolic links: a log directory may lie on a device of its own. A link that
-            // leads nowhere is listed as it is.
+            // This follows symbolic links: a log directory may lie on a device of its own. A
+            // dangling link is listed as it is.
             let is_dir = fs::metadata(entry.path()).is_ok_and(|data| data.is_dir());
             entries.push(DirEntry {
                 name: entry.file_name(),
@@ -108,7 +108,7 @@ impl Disk for RealDisk {
                     return Err(LockError::OpenHere { dir });
                 }
                 let mut text = String::new();
-                // The number is a courtesy; a lock file that cannot be read still locks.
+                // The number is only information; a lock file that cannot be read still locks.
                 let _ = file.read_to_string(&mut text);
                 return Err(LockError::InUse {
                     dir: dir.to_owned(),
@@ -143,7 +143,7 @@ fn is_open_elsewhere_here(file: &File) -> bool {
 }
 
 /// The kernel drops the lock when the file is closed, also when the process dies. The file itself
-/// stays: removing it would race with someone who has opened it to lock it.
+/// stays: removing it would race with a process that has opened it to lock it.
 struct RealLock {
     file: File,
 }
@@ -151,14 +151,14 @@ struct RealLock {
 impl DirLock for RealLock {}
 
 impl Drop for RealLock {
-    /// A program that another thread is just starting has the file, too, until it runs; closing it
-    /// here would leave the lock to that one for a moment.
+    /// Unlocks the file. A program that another thread is just starting has the file open, too, until
+    /// it runs; only closing the file would leave the lock to that program for a moment.
     fn drop(&mut self) {
         let _ = self.file.unlock();
     }
 }
 
-/// The file system's, read and written the ordinary way.
+/// A file of the file system, read and written the ordinary way.
 pub(crate) struct RealFile(pub(crate) File);
 
 impl DiskFile for RealFile {
@@ -187,7 +187,7 @@ impl DiskFile for RealFile {
                 other => other?,
             };
             // A short write is rare (a signal, a full disk): the rest goes part by part, and the
-            // next call says what is the matter.
+            // next call returns the error.
             let mut skip = written;
             for part in some {
                 if skip >= part.len() {
@@ -246,9 +246,9 @@ mod tests {
         }
     }
 
-    /// As a program has it that another thread is just starting.
+    /// The file is open as in a program that another thread is just starting.
     #[test]
-    fn a_lock_that_is_given_back_is_free_whoever_else_has_the_file() {
+    fn a_released_lock_is_free_while_another_process_has_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = File::create(dir.path().join("LOCK")).unwrap();
         file.try_lock().unwrap();

@@ -1,6 +1,6 @@
 //! An io_uring with a buffer of its own: writes from the buffer's slots, and syncs behind them.
 //!
-//! What the kernel is told with each entry, in the entry's `user_data`:
+//! Each entry carries, in its `user_data`:
 //!
 //! | value | entry |
 //! |---|---|
@@ -27,32 +27,33 @@ use io_uring::{IoUring, opcode};
 
 use crate::buffers::Buffer;
 
-/// How many writes of one ring can be under way at once.
+/// The number of writes of one ring that can be under way at once.
 pub(crate) const SLOTS: usize = 2;
 /// Bytes of a slot.
 pub(crate) const SLOT: usize = 512 * 1024;
-/// Tells a sync from a write.
+/// Distinguishes a sync from a write.
 const SYNC: u64 = 1 << 32;
 /// Entries of the queue: a write for each slot and a sync.
 const ENTRIES: u32 = 8;
-/// How often the kernel may say that it has no memory for a request before it is believed.
+/// The number of times that the kernel may report that it has no memory for a request before that
+/// counts as an error.
 const PATIENCE: u32 = 1000;
 
 /// See the [module](self).
 pub(crate) struct Ring {
     ring: IoUring,
-    /// There until the ring is dropped.
+    /// Present until the ring is dropped.
     buffer: Option<Buffer>,
-    /// Whether the kernel has the buffer mapped, which spares it that with each write.
+    /// `true` if the kernel has the buffer mapped, so that it need not map it for each write.
     registered: bool,
     busy: [bool; SLOTS],
     syncs: u64,
-    /// Entries whose completion was not taken.
+    /// The number of entries whose completion was not taken.
     under_way: usize,
     failed: bool,
 }
 
-/// A part of a slot, and where in the file it goes.
+/// A part of a slot, and its offset in the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Write {
     pub(crate) slot: usize,
@@ -61,7 +62,7 @@ pub(crate) struct Write {
     pub(crate) offset: u64,
 }
 
-/// What is over.
+/// An operation that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// The write from this slot.
@@ -71,9 +72,10 @@ pub(crate) enum What {
 }
 
 impl Ring {
-    /// A ring with nothing under way.
+    /// Returns a ring with nothing under way.
     pub(crate) fn new() -> io::Result<Ring> {
-        // Completions need not interrupt a thread that waits for them; older kernels do not know.
+        // Completions need not interrupt a thread that waits for them; older kernels do not support
+        // that.
         let ring = IoUring::builder()
             .setup_coop_taskrun()
             .build(ENTRIES)
@@ -84,7 +86,7 @@ impl Ring {
             iov_len: buffer.len(),
         };
         // SAFETY: the buffer's memory is valid, and stays so while entries use it (rule 2). The
-        // kernel only reads it. A process that may not lock so much memory goes without.
+        // kernel only reads it. A process that may not lock so much memory works without.
         let registered = unsafe { ring.submitter().register_buffers(&[whole]) }.is_ok();
         Ok(Ring {
             ring,
@@ -97,7 +99,7 @@ impl Ring {
         })
     }
 
-    /// Whether it can be used: nothing is under way, and the kernel end is sound.
+    /// Returns `true` if the ring can be used: nothing is under way, and the kernel end is sound.
     pub(crate) fn is_idle(&self) -> bool {
         self.under_way == 0 && !self.failed
     }
@@ -106,15 +108,15 @@ impl Ring {
         self.under_way
     }
 
-    /// A slot that no write is under way from.
+    /// Returns a slot from which no write is under way.
     pub(crate) fn idle_slot(&self) -> Option<usize> {
         self.busy.iter().position(|busy| !busy)
     }
 
-    /// The memory of a slot.
+    /// Returns the memory of a slot.
     ///
     /// # Panics
-    /// If a write from it is under way.
+    /// Panics if a write from it is under way.
     pub(crate) fn slot(&mut self, slot: usize) -> &mut [u8] {
         assert!(!self.busy[slot], "the kernel reads slot {slot}");
         let buffer = self.buffer.as_mut().expect("there until the drop");
@@ -126,7 +128,7 @@ impl Ring {
     /// can be taken. Returns the sync's number.
     ///
     /// # Panics
-    /// If a write from this slot is under way, or the part lies outside of it.
+    /// Panics if a write from this slot is under way, or if the part lies outside of it.
     pub(crate) fn submit(
         &mut self,
         file: BorrowedFd<'_>,
@@ -168,7 +170,7 @@ impl Ring {
     /// Takes the next completion, waiting for it.
     ///
     /// # Panics
-    /// If nothing is under way.
+    /// Panics if nothing is under way.
     pub(crate) fn next(&mut self) -> io::Result<(What, io::Result<usize>)> {
         assert!(self.under_way > 0, "nothing to wait for");
         let done = loop {
@@ -192,8 +194,8 @@ impl Ring {
         Ok((what, result))
     }
 
-    /// Submits all that is queued, and waits for `done` completions. After an error the ring is
-    /// of no use any more.
+    /// Submits the queued entries, and waits for `done` completions. After an error the ring cannot
+    /// be used any more.
     fn enter(&mut self, done: usize) -> io::Result<()> {
         let mut refused = 0;
         loop {

@@ -1,9 +1,10 @@
 //! A disk that is slow on purpose, under one directory: a slow device among fast ones.
 //!
-//! The model is a device that takes one thing at a time: a write of *n* bytes takes *n* divided by
-//! the rate, a sync takes its delay, and who comes while it is busy waits. The disk below takes
-//! its own time besides. What is slept depends on the operations alone, never on the clock.
-//! Sleeps are collected until they are worth one ([`WORTH`]), at the latest in a sync.
+//! The model is a device that does one operation at a time: a write of *n* bytes takes *n* divided
+//! by the rate, a sync takes its delay, and an operation that comes while it is busy waits. The
+//! disk below takes its own time in addition. The time slept depends on the operations alone, never
+//! on the clock. Sleeps are collected until they are long enough ([`WORTH`]), at the latest in a
+//! sync.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -15,21 +16,21 @@ use parking_lot::Mutex;
 
 use crate::{Access, DirEntry, DirLock, Disk, DiskFile, LockError};
 
-/// Sleeping for less than this takes longer than it should.
+/// A sleep that is shorter than this takes longer than it should.
 const WORTH: Duration = Duration::from_millis(1);
 
-/// How slow a [`ThrottledDisk`] is.
+/// The speed of a [`ThrottledDisk`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttle {
     /// Bytes written in a second; 0: as many as the disk below can.
     pub bytes_per_second: u64,
-    /// What each sync takes longer.
+    /// The additional time of each sync.
     pub sync_delay: Duration,
 }
 
 type Sleep = dyn Fn(Duration) + Send + Sync;
 
-/// Slows down what lies under one directory of the disk `D`.
+/// Slows down the files under one directory of the disk `D`.
 pub struct ThrottledDisk<D> {
     below: D,
     dir: PathBuf,
@@ -37,12 +38,13 @@ pub struct ThrottledDisk<D> {
 }
 
 impl<D: Disk> ThrottledDisk<D> {
-    /// Slows `below` down for files whose path begins with `dir`, as it was given to the disk.
+    /// Returns a disk that slows `below` down for files whose path begins with `dir`, as it was
+    /// given to the disk.
     pub fn new(below: D, dir: impl Into<PathBuf>, throttle: Throttle) -> ThrottledDisk<D> {
         ThrottledDisk::with_sleep(below, dir, throttle, Box::new(std::thread::sleep))
     }
 
-    /// As [`ThrottledDisk::new`], where `sleep` takes the place of sleeping.
+    /// Returns a disk as [`ThrottledDisk::new`], but one that calls `sleep` instead of sleeping.
     pub fn with_sleep(
         below: D,
         dir: impl Into<PathBuf>,
@@ -71,10 +73,10 @@ impl<D: Disk> ThrottledDisk<D> {
     }
 }
 
-/// What all slowed files share.
+/// The state that all slowed files share.
 struct Device {
     throttle: Throttle,
-    /// Time that was taken and not slept yet. The lock is held while it is slept.
+    /// The time that was taken and not slept yet. The lock is held during the sleep.
     owed: Mutex<Duration>,
     sleep: Box<Sleep>,
 }

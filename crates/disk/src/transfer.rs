@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //! 1. When a transfer ends, well or not, nothing of it is under way.
-//! 2. A sync is believed only if it was submitted behind the last piece, when all the others had
-//!    been written, and this piece was written whole.
+//! 2. A sync counts only if it was submitted behind the last piece, when all the others had been
+//!    written, and this piece was written whole.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -12,7 +12,8 @@ use std::os::fd::BorrowedFd;
 use crate::direct::ALIGNMENT;
 use crate::ring::{Ring, SLOT, SLOTS, What, Write};
 
-/// How often a write that the kernel put off, or did not get on with, is tried again.
+/// The number of times that a write is tried again that the kernel put off, or that made no
+/// progress.
 const TRIES: u32 = 1000;
 
 /// Writes all of `parts` at `offset`, both aligned, and syncs the file's data if asked.
@@ -38,7 +39,7 @@ pub(crate) fn write(
 struct Transfer<'a> {
     ring: &'a mut Ring,
     file: BorrowedFd<'a>,
-    /// What is under way from each slot, and whether it is the last piece.
+    /// The write that is under way from each slot, and `true` if it is the last piece.
     pieces: [Option<(Write, bool)>; SLOTS],
     sync: bool,
     /// The sync that counts.
@@ -102,7 +103,7 @@ impl Transfer<'_> {
         };
         if settled.is_err() {
             while self.ring.under_way() > 0 {
-                // What it says changes nothing: the transfer has failed already.
+                // Its outcome changes nothing: the transfer has failed already.
                 let _ = self.ring.next()?;
             }
         }
@@ -115,7 +116,7 @@ impl Transfer<'_> {
             .expect("a write that was submitted");
         let written = match result {
             Ok(n) if n == piece.len => return Ok(()),
-            // What is left begins where a write can.
+            // The rest begins where a write can begin.
             Ok(n) => n - n % ALIGNMENT,
             Err(error) if put_off(&error) => 0,
             Err(error) => return Err(error),
@@ -133,14 +134,15 @@ impl Transfer<'_> {
         self.submit(rest, last)
     }
 
-    /// A sync of an earlier number was cancelled, or should have been: its write was short.
+    /// Takes the outcome of a sync. A sync of an earlier number was cancelled, or should have been:
+    /// its write was short.
     fn flushed(&mut self, number: u64, result: io::Result<usize>) -> io::Result<()> {
         if self.sync_number != Some(number) {
             return Ok(());
         }
         match result {
             Ok(_) => self.synced = true,
-            // The write says why, before or after this.
+            // The write's outcome tells the reason, before or after this.
             Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => {}
             Err(error) => return Err(error),
         }
@@ -152,7 +154,7 @@ fn put_off(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN))
 }
 
-/// The bytes of all parts, one behind the other.
+/// The bytes of all parts, as one sequence.
 struct Source<'a> {
     parts: &'a [IoSlice<'a>],
     /// Bytes of the first part that were taken.
@@ -205,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Submits two sectors with a sync behind them, and takes what the kernel says.
+    /// Submits two sectors with a sync behind them, and takes the kernel's results.
     fn submitted(transfer: &mut Transfer<'_>) -> u64 {
         transfer.ring.slot(0)[..ALIGNMENT].fill(1);
         transfer.ring.slot(0)[ALIGNMENT..2 * ALIGNMENT].fill(2);
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_and_leave_nothing_under_way() {
+    fn failures_are_reported_and_leave_nothing_under_way() {
         let (mut ring, file) = (Ring::new().unwrap(), tempfile::tempfile().unwrap());
         let error = |code| Err(io::Error::from_raw_os_error(code));
         for (write, sync) in [(libc::EIO, libc::ECANCELED), (0, libc::EIO)] {

@@ -1,4 +1,5 @@
-//! What a kernel that refuses io_uring is met with. Alone in its process, whose limits it changes.
+//! Tests the behaviour on a kernel that refuses io_uring. Alone in its process, whose limits it
+//! changes.
 
 use kumiki_disk::{DirectDisk, Disk};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -19,7 +20,7 @@ fn a_refused_ring_is_an_error_that_names_the_way_out() {
     let text = refused.err().expect("it is refused").to_string();
     assert!(text.contains("io_uring"), "{text}");
     assert!(text.contains("--log-device write"), "{text}");
-    // A disk that has a ring goes on with it.
+    // A disk that has a ring continues to use it.
     let file = disk.create_new(&dir.path().join("f")).unwrap();
     file.write_and_sync(&[std::io::IoSlice::new(b"abc")], 0)
         .unwrap();

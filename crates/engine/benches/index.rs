@@ -1,8 +1,9 @@
-//! Which ordered map should the engine's index be, and should point look-ups go through it at all?
+//! Compares ordered maps for the engine's index, and point look-ups with and without a table in
+//! front of it.
 //!
 //! `cargo bench -p kumiki-engine --bench index [-- --quick]` prints two tables. Every figure is the
-//! median of repetitions that take turns, so that a disturbance of the machine hits all candidates
-//! alike; compare figures of one run only.
+//! median of repetitions that take turns, so that a disturbance of the machine affects all
+//! candidates alike; compare figures of one run only.
 //!
 //! | module | what |
 //! |---|---|
@@ -10,8 +11,8 @@
 //! | `candidates` | the maps behind one trait |
 //! | `lookaside` | a lossy hash table of record pointers, with and without prefetching |
 //!
-//! Every answer is checked, and every record touched, as the engine would. A wrong answer ends the
-//! run, but for scans: how many of those are wrong is a column of its own.
+//! Every answer is checked, and every record touched, as the engine would do. A wrong answer ends
+//! the run, but for scans: the share of wrong ones is a column of its own.
 
 #![allow(unsafe_code, unreachable_pub, missing_docs)]
 
@@ -31,7 +32,7 @@ use candidates::{Art, Index, Masstree, SkipList, Tree};
 use lookaside::Lookaside;
 use record::{Home, Pick, RecordRef, Records};
 
-/// mimalloc, counting the bytes that are asked for.
+/// mimalloc with a counter of the requested bytes.
 struct Counting(mimalloc::MiMalloc);
 
 static ALLOCATED: AtomicIsize = AtomicIsize::new(0);
@@ -54,7 +55,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// How much is done.
+/// The amount of work.
 struct Size {
     keys: usize,
     /// Gets in a repetition; half as many mixed operations per thread, a fifth as many scans.
@@ -104,7 +105,7 @@ fn main() {
     }
 }
 
-/// Distinct keys in random order: 8 random bytes, or 24 bytes that share their beginning.
+/// Returns distinct keys in random order: 8 random bytes, or 24 bytes with a common prefix.
 fn keys(count: usize, long: bool) -> Vec<Vec<u8>> {
     let mut rng = Rng(7);
     let mut numbers: Vec<u64> = (0..count as u64).collect();
@@ -156,7 +157,7 @@ fn maps(size: &Size, keys: &[Vec<u8>], long: bool) {
     }
 }
 
-/// One repetition of every workload on one map.
+/// Runs one repetition of every workload on one map.
 fn measure<I: Index>(size: &Size, records: &Records, repetition: usize, row: &mut Row) {
     row.name = I::NAME;
     let before = ALLOCATED.load(Ordering::Relaxed);
@@ -182,7 +183,8 @@ fn measure<I: Index>(size: &Size, records: &Records, repetition: usize, row: &mu
     row.mixed.push(mixed(&index, size, records, &picks));
 }
 
-/// Time of a scan, and the percentage of wrong ones. Stops early when scans take very long.
+/// Returns the time of a scan, and the percentage of wrong ones. Stops early when scans take very
+/// long.
 fn scans<I: Index>(index: &I, picks: &[Pick]) -> (f64, f64) {
     let (mut done, mut wrong) = (0, 0);
     let begin = Instant::now();
@@ -206,8 +208,8 @@ fn scans<I: Index>(index: &I, picks: &[Pick]) -> (f64, f64) {
     )
 }
 
-/// Two threads; each inserts and removes only its own half of the keys, so that it knows what
-/// the map must answer, and reads all.
+/// Runs two threads; each inserts and removes only its own half of the keys, so that it knows the
+/// answers that the map must give, and reads all.
 fn mixed<I: Index>(index: &I, size: &Size, records: &Records, picks: &[Pick]) -> f64 {
     let ops = size.gets / 2;
     let start = Barrier::new(2);
@@ -244,7 +246,7 @@ fn mixed<I: Index>(index: &I, size: &Size, records: &Records, picks: &[Pick]) ->
     took.as_nanos() as f64 / ops as f64
 }
 
-/// Point look-ups through the lossy table, by where the table and the records lie.
+/// Measures point look-ups through the lossy table, by the memory of the table and the records.
 fn lookasides(size: &Size, keys: &[Vec<u8>]) {
     let homes = [
         (Home::Heap, Home::Heap),
@@ -301,7 +303,7 @@ fn lookasides(size: &Size, keys: &[Vec<u8>]) {
     }
 }
 
-/// Whether the table knew the record; what it answers must be right.
+/// Returns `true` if the table knew the record; its answer must be right.
 fn found(answer: Option<RecordRef>, expected: &Pick) -> bool {
     answer.is_some_and(|record| {
         assert!(expected.is(record));

@@ -115,11 +115,11 @@ fn load(records: u64, value: usize) -> Arc<Engine> {
     engine
 }
 
-/// What a repetition measured.
+/// The measurements of a repetition.
 struct Run {
     /// Transactions a second, in millions.
     rate: f64,
-    /// Processor time of a transaction, which a busy machine falsifies less than its rate.
+    /// Processor time of a transaction, which a busy machine distorts less than its rate.
     cpu_us: f64,
 }
 
@@ -228,7 +228,7 @@ fn show(point: Point, runs: &[Run]) {
     );
 }
 
-/// Measures in a process of its own, whose memory nobody has used before.
+/// Measures in a process of its own, whose memory was not used before.
 fn memory(records: u64) {
     for value in ["4", "100"] {
         let this = std::env::current_exe().expect("a running program");

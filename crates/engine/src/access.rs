@@ -1,4 +1,4 @@
-//! Reading and writing keys within a transaction.
+//! Reads and writes of keys within a transaction.
 
 use base::transaction::{Kind, OpError};
 use base::{Tid, Version};
@@ -10,16 +10,16 @@ use crate::system::RESERVED;
 use crate::word::{DEAD, LOCK, Seen};
 use crate::worker::{ScanRead, Stop, Worker};
 
-/// How long a reader lets a commit on its record finish before it reads the old version, which
-/// will then not validate.
+/// The number of times that a reader looks again so that a commit on its record can finish, before
+/// it reads the old version, which will then not validate.
 const PATIENCE: u32 = 64;
 
-/// What a transaction sees of a key.
+/// The state of a key that a transaction sees.
 #[derive(Clone, Copy)]
 pub(crate) struct View {
-    /// The version, if the key is there: not deleted, flushed or expired.
+    /// The version, if the key is present: not deleted, flushed or expired.
     pub(crate) live: Option<VersionRef>,
-    /// The TID of what is there, or of what made it absent, as far as it is known.
+    /// The TID of this version, or of the write that made the key absent, as far as it is known.
     pub(crate) tid: Tid,
 }
 
@@ -28,7 +28,7 @@ impl View {
         self.live.and_then(VersionRef::deadline)
     }
 
-    /// The value, which must be a string.
+    /// Returns the value, which must be a string.
     pub(crate) fn string<'p>(self) -> Result<Option<&'p [u8]>, OpError> {
         match self.live {
             Some(version) if version.kind() != Kind::String => Err(OpError::WrongType),
@@ -37,17 +37,17 @@ impl View {
     }
 }
 
-/// What a transaction writes to a key.
+/// The write of a key.
 #[derive(Clone, Copy)]
 pub(crate) struct Put<'a> {
-    /// The value is these parts joined.
+    /// The value: these parts joined.
     pub(crate) parts: &'a [&'a [u8]],
     pub(crate) kind: Kind,
     pub(crate) deadline: Option<u64>,
 }
 
 impl<L: RedoLog> Worker<L> {
-    /// Whether the transaction sees this version at all.
+    /// Returns `true` if the transaction sees this version at all.
     pub(crate) fn visible(&self, version: VersionRef) -> bool {
         !version.is_absent()
             && version.generation() == self.state.generation
@@ -76,7 +76,8 @@ impl<L: RedoLog> Worker<L> {
         }
     }
 
-    /// Reads a record, whatever its version says; `None` if there is no record.
+    /// Reads a record, including a version that is not visible; returns `None` if there is no
+    /// record.
     pub(crate) fn look(&mut self, hash: KeyHash, key: &[u8]) -> Option<VersionRef> {
         let Some(record) = self.engine.index.get(hash, key) else {
             self.note_missing(key);
@@ -101,12 +102,13 @@ impl<L: RedoLog> Worker<L> {
         self.state.missing_ends.push(self.state.missing.len());
     }
 
-    /// The version of a key for `WATCH`.
+    /// Returns the version of a key for `WATCH`.
     pub(crate) fn version_of(&mut self, hash: KeyHash, key: &[u8]) -> Version {
         let view = self.read(hash, key);
         match view.live {
             Some(_) => Version::present(view.tid),
-            // What is left of absent keys depends on the janitor: here every entry tells another one.
+            // The remains of absent keys depend on the janitor: here every entry gives another
+            // version.
             None if self.state.exact => Version::absent(Tid::new(self.state.epoch, 0)),
             None => Version::absent(view.tid.max(self.engine.floors.get(key))),
         }
@@ -127,7 +129,7 @@ impl<L: RedoLog> Worker<L> {
         version
     }
 
-    /// The record of a key, made if there is none.
+    /// Returns the record of a key, and makes one if there is none.
     pub(crate) fn record_for(&self, hash: KeyHash, key: &[u8]) -> RecordRef {
         let (record, made) = self.engine.index.get_or_insert(hash, key);
         if made {
@@ -136,7 +138,7 @@ impl<L: RedoLog> Worker<L> {
         record
     }
 
-    /// As [`Worker::record_for`].
+    /// Returns the record of a key, as [`Worker::record_for`].
     pub(crate) fn record_of(&self, key: &[u8]) -> RecordRef {
         self.record_for(self.engine.index.hash(key), key)
     }
@@ -159,7 +161,7 @@ impl<L: RedoLog> Worker<L> {
         limit: usize,
         mut visit: impl FnMut(RecordRef, VersionRef),
     ) {
-        // What comes behind is the engine's own.
+        // The keys behind are the engine's own.
         let to = to.map_or(&RESERVED[..], |to| to.min(&RESERVED[..]));
         let mut scan = ScanRead {
             from: from.to_vec(),
@@ -200,7 +202,7 @@ impl<L: RedoLog> Worker<L> {
     }
 }
 
-/// The record's word once no commit is changing it, or after some patience.
+/// Returns the record's word once no commit is changing it, or after some patience.
 fn settled(record: RecordRef) -> Seen {
     let mut seen = record.word().load();
     for _ in 0..PATIENCE {

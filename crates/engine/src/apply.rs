@@ -1,5 +1,5 @@
-//! Driven engines: those of replicas. All that changes comes from a log that all replicas share,
-//! entry by entry, and one applier publishes it.
+//! Driven engines: those of replicas. All changes come from a log that all replicas share, entry by
+//! entry, and one applier publishes them.
 //!
 //! | what | in a driven engine |
 //! |---|---|
@@ -9,17 +9,17 @@
 //! | time | by which versions go for good, and of snapshots: the greatest of the entries' stamps |
 //! | holds | of what the leader has staged (module [`crate::stage`]); a follower has none |
 //!
-//! An entry is applied as a commit is made: everything it writes is locked, then published. So
-//! readers, who validate as ever, see all of it or nothing. What its own transaction holds
-//! exclusively is seized: the hold becomes the lock. That gives this hold back.
+//! An entry is applied in the way of a commit: everything that it writes is locked, then published.
+//! So readers, which validate as always, see all of it or nothing. The exclusive holds of the
+//! entry's own transaction are seized: a hold becomes the lock, and is thereby given back.
 //!
 //! Invariants:
 //! 1. Entries are applied in order, one at a time, with the engine's mutex `applying` locked.
-//! 2. The epoch moves when all of the entry is published: a snapshot of the newest applied epoch
+//! 2. The epoch moves once the whole entry is published: a snapshot of the newest applied epoch
 //!    has all of it.
-//! 3. Only the applier waits for a lock while it has some; everybody else gives up, so that it gets
-//!    what it needs. For readers under two-phase locking it waits, too: those that are left when an
-//!    entry is applied are about to learn that they came too late.
+//! 3. Only the applier waits for a lock while it has some; every other thread gives up, so that the
+//!    applier gets the locks that it needs. It also waits for readers under two-phase locking:
+//!    those that are left when an entry is applied are about to learn that they came too late.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,28 +37,29 @@ use crate::system::is_transaction;
 use crate::word::{QUEUED, Refused, Seen};
 use crate::worker::{Running, Stop, Worker};
 
-/// So often a record is tried, which takes tens of seconds, before its holder is taken for a bug.
+/// The number of times that a record is tried, which takes tens of seconds, before its hold counts
+/// as a bug.
 const TRIES: u32 = 500_000;
-/// So many keys of an entry are fetched ahead of their use.
+/// The number of keys of an entry that are fetched ahead of their use.
 const FETCHED: usize = 64;
-/// An entry of so many is taken to have been fetched before ([`Applier::prefetch`]).
+/// An entry of up to this many writes counts as fetched before ([`Applier::prefetch`]).
 const FETCHED_BEFORE: usize = 16;
 
-/// The one who publishes what the log says.
+/// Publishes the entries of the log.
 pub struct Applier {
     pub(crate) worker: Worker<NoLog>,
     pub(crate) recent: Recent,
     writes: Vec<Write>,
     locked: Vec<Seen>,
-    /// Hashes of the keys of `writes`, to see whether one comes twice.
+    /// Hashes of the keys of `writes`, to find keys that come twice.
     hashes: Vec<u64>,
 }
 
 impl Engine {
-    /// The applier of a driven engine; `None` if there is one already.
+    /// Returns the applier of a driven engine; `None` if there is one already.
     ///
     /// # Panics
-    /// If the engine is not driven.
+    /// Panics if the engine is not driven.
     #[must_use]
     pub fn applier(self: &Arc<Self>) -> Option<Applier> {
         assert!(self.epochs.is_driven(), "the engine moves by itself");
@@ -87,8 +88,8 @@ impl Applier {
     /// changes of one key the last one counts.
     ///
     /// # Panics
-    /// If it is another index, or somebody keeps holding what the entry writes as a reader: that
-    /// one was admitted without right.
+    /// Panics if it is another index, or if a reader keeps holding a record that the entry writes:
+    /// that reader should not have been admitted.
     pub fn apply(&mut self, index: Epoch, stamp_ms: u64, changes: &[Change<'_>]) {
         let engine = Arc::clone(&self.worker.engine);
         let applying = engine.applying.lock();
@@ -119,12 +120,12 @@ impl Applier {
         self.apply(index, stamp_ms, &[]);
     }
 
-    /// Executes an entry of operations. The outcome depends on the entries up to this one alone:
-    /// its time is `stamp_ms`, or the greatest stamp before. What is left of absent keys is not the
+    /// Executes an entry of operations. The outcome depends only on the entries up to this one: its
+    /// time is `stamp_ms`, or the greatest stamp before. The remains of absent keys are not the
     /// same on all replicas, so that an [`Op::Check`] of an absence never holds.
     ///
     /// # Errors
-    /// The [`Abort`] says why the entry changes nothing. It counts as applied.
+    /// Returns an [`Abort`] that says why the entry changes nothing. It counts as applied.
     ///
     /// # Panics
     /// As [`Applier::apply`].
@@ -168,7 +169,7 @@ impl Applier {
         unreachable!("it tries again until it is done")
     }
 
-    /// Makes records and versions of the changes: one of each key.
+    /// Makes records and versions of the changes: one for each key.
     fn gather(&mut self, changes: &[Change<'_>]) {
         for some in changes.chunks(FETCHED) {
             if changes.len() > FETCHED_BEFORE {
@@ -187,7 +188,7 @@ impl Applier {
         }
     }
 
-    /// Whether a key may come twice among the writes: two have the same hash.
+    /// Returns `true` if a key may come twice among the writes: two have the same hash.
     fn may_repeat(&mut self) -> bool {
         self.hashes.clear();
         let index = &self.worker.engine.index;
@@ -216,8 +217,8 @@ impl Applier {
         });
     }
 
-    /// A number comes again after tens of thousands of flushes: not before the janitor has taken
-    /// away what had it.
+    /// Waits for the janitor if needed. A generation's number comes again after tens of thousands
+    /// of flushes, and must not before the janitor has removed the versions that had it.
     fn wait_for_sweep(&self, generation: u16) {
         let engine = &self.worker.engine;
         let now = engine.current_generation();
@@ -230,8 +231,8 @@ impl Applier {
         }
     }
 
-    /// Locks and publishes what was gathered. Returns whether it was a decision that somebody may
-    /// be waiting for.
+    /// Locks and publishes the writes. Returns `true` if they include a decision for which another
+    /// thread may be waiting.
     fn publish(&mut self, index: Epoch) -> bool {
         let worker = &mut self.worker;
         let mut decided = false;
@@ -256,7 +257,7 @@ impl Applier {
     }
 }
 
-/// The TID of all that an entry writes.
+/// Returns the TID of all writes of an entry.
 pub(crate) fn tid_of(index: Epoch) -> Tid {
     Tid::new(index, 0)
 }
@@ -299,8 +300,8 @@ fn execute_once(
 }
 
 impl Worker<NoLog> {
-    /// Locks a record, or that of its key which is alive, whoever holds it exclusively; and
-    /// whether somebody did.
+    /// Locks a record, or the live one of its key, even if a transaction holds it exclusively. Also
+    /// returns `true` if one did.
     pub(crate) fn lock_to_apply(&self, record: &mut RecordRef) -> (Seen, bool) {
         for tries in 0..TRIES {
             match record.word().lock() {

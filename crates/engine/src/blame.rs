@@ -1,5 +1,6 @@
-//! Who holds what a transaction has failed at. It is asked only after it has failed, so that those
-//! who meet no hold pay nothing; the answer says what is so now.
+//! Finds the holder of a record at which a transaction has failed. The engine searches only after
+//! the failure, so that transactions that meet no hold pay nothing; the answer describes the
+//! present state.
 
 use base::Abort;
 use base::planted::{self, Bug};
@@ -11,18 +12,18 @@ use crate::word::{HELD, SHARED};
 use crate::worker::{Stop, Worker};
 
 impl<L: RedoLog> Worker<L> {
-    /// The same, or [`Abort::Held`] if the transaction, which has nothing locked any more, met a
-    /// hold.
+    /// Returns the same, or [`Abort::Held`] if the transaction, which has nothing locked any more,
+    /// met a hold.
     #[cold]
     pub(crate) fn blame(&self, stop: Stop) -> Stop {
         let holder = match &stop {
             Stop::Conflict => self.in_the_way().inspect(|_| self.want_writes()),
-            // It ended because of what it read: that may be out of date already.
+            // It ended because of its reads, which may be out of date already.
             Stop::Abort(Abort::Precondition { .. } | Abort::Failed(_) | Abort::Cancelled)
                 if self.read_what_is_held() =>
             {
                 match self.in_the_way() {
-                    // It has been decided since: look again.
+                    // The holder has been decided since: look again.
                     None => return Stop::Conflict,
                     holder => holder,
                 }
@@ -35,7 +36,7 @@ impl<L: RedoLog> Worker<L> {
         }
     }
 
-    /// Has readers who come later give way to this transaction when it tries again.
+    /// Makes readers that come later give way to this transaction when it tries again.
     fn want_writes(&self) {
         for write in &self.state.writes {
             let seen = write.record.word().load();
@@ -51,8 +52,8 @@ impl<L: RedoLog> Worker<L> {
         !planted::is(Bug::IgnoredHolds) && self.state.reads.iter().any(|(_, seen)| seen.has(HELD))
     }
 
-    /// Who holds what the transaction needs; the oldest of them, whatever the order of records in
-    /// memory. Who is older than that one is older than all and may wait.
+    /// Returns the oldest holder of the records that the transaction needs, in any order of records
+    /// in memory. A transaction that is older than this holder is older than all and may wait.
     pub(crate) fn in_the_way(&self) -> Option<Holder> {
         let (state, holds) = (&self.state, &self.engine.holds);
         let holder = |record: RecordRef, marks: u64| {
@@ -75,7 +76,7 @@ impl<L: RedoLog> Worker<L> {
             .min_by_key(|holder| (holder.age, holder.id))
     }
 
-    /// Who is about to write one of the keys that had no record.
+    /// Returns the transaction that is about to write one of the keys that had no record.
     fn missing_holder(&self) -> Option<Holder> {
         let mut start = 0;
         self.state.missing_ends.iter().find_map(|&end| {
@@ -86,7 +87,7 @@ impl<L: RedoLog> Worker<L> {
         })
     }
 
-    /// Who is about to write in one of the ranges that were read.
+    /// Returns a transaction that is about to write in one of the ranges that were read.
     fn scanned_holder(&self) -> Option<Holder> {
         let mut found = None;
         for scan in &self.state.scans {

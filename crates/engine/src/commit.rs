@@ -2,10 +2,10 @@
 //!
 //! 1. Lock the write set in the order of the records' addresses.
 //! 2. Draw the commit epoch: the point in the serial order, between the locks and the validation.
-//! 3. Validate what was read: records unchanged and not locked by others, keys that had no record
-//!    still without one that was ever written, ranges with the same records in them, no deadline
-//!    passed between the transaction's own time and the commit epoch's stamp; if the transaction has
-//!    told its time, that both are the same.
+//! 3. Validate the reads: records unchanged and not locked by others, keys that had no record still
+//!    without one that was ever written, ranges with the same records in them, no deadline passed
+//!    between the transaction's own time and the commit epoch's stamp; if an operation has
+//!    answered the transaction's time, that both times are the same.
 //! 4. Draw the TID above everything read or overwritten, within the commit epoch.
 //! 5. Publish the new versions, which unlocks; hand the changes to the log.
 //!
@@ -13,10 +13,10 @@
 //! in the index when a scan validates, or draws its commit epoch after that validation and is
 //! later in the serial order.
 //!
-//! Transactions over several partitions hold what they have read and will write until they are
-//! decided (modules `holds`, `prepare`). A commit that meets a hold fails in step 1 or 3, or when a
-//! new key lies in a range that is held, which it looks up after step 2; only then it asks who
-//! holds it (module `blame`).
+//! Transactions over several partitions hold the records that they have read and will write until
+//! they are decided (modules `holds`, `prepare`). A commit that meets a hold fails in step 1 or 3,
+//! or if a new key lies in a range that is held, which the commit looks up after step 2; only then
+//! it searches for the holder (module `blame`).
 //!
 //! Everything happens inside the worker's epoch, so that an epoch that has finished is complete
 //! in the log.
@@ -35,12 +35,12 @@ use crate::record::{RecordRef, VersionRef};
 use crate::word::{HELD, LOCK, QUEUED, Seen};
 use crate::worker::{Stop, Worker};
 
-/// A worker looks after the table of hints each time it has made so many records.
+/// A worker checks the size of the table of hints each time it has made so many records.
 const GROW_EVERY: u64 = 64;
 
 impl<L: RedoLog> Worker<L> {
     /// Commits the worker's transaction. On an error nothing has happened, but for
-    /// [`Abort::ReadOnly`]: then it is done in memory and will not be durable.
+    /// [`Abort::ReadOnly`]: then the transaction is done in memory and will not be durable.
     pub(crate) fn finish(&mut self) -> Result<(), Stop> {
         self.try_finish().map_err(|stop| self.blame(stop))
     }
@@ -54,7 +54,7 @@ impl<L: RedoLog> Worker<L> {
         let mut writes = std::mem::take(&mut self.state.writes);
         let outcome = self.commit_writes(&mut writes);
         if self.state.wrote != Tid::ZERO {
-            // They are published: no longer the transaction's to take back.
+            // They are published: the transaction can no longer take them back.
             writes.clear();
         }
         self.state.writes = writes;
@@ -110,7 +110,7 @@ impl<L: RedoLog> Worker<L> {
         self.draw(epoch, newest)
     }
 
-    /// Step 4: a TID above `newest` and those that this worker has drawn.
+    /// Draws a TID above `newest` and above those that this worker has drawn (step 4).
     pub(crate) fn draw(&mut self, epoch: Epoch, newest: Tid) -> Result<Tid, Stop> {
         assert!(
             !self.engine.epochs.is_driven(),
@@ -136,8 +136,8 @@ impl<L: RedoLog> Worker<L> {
         Ok(())
     }
 
-    /// Whether none of the new keys lies in a range that somebody `but` this transaction holds.
-    /// The write set is locked, and the commit epoch drawn.
+    /// Fails if one of the new keys lies in a range that another transaction than `but` holds. The
+    /// write set is locked, and the commit epoch drawn.
     pub(crate) fn enters_no_range(
         &self,
         writes: &[Write],
@@ -156,7 +156,7 @@ impl<L: RedoLog> Worker<L> {
         Ok(())
     }
 
-    /// Step 3. `own` is the write set, sorted by record and locked.
+    /// Validates the reads (step 3). `own` is the write set, sorted by record and locked.
     fn validate(&self, epoch: Epoch, own: &[Write]) -> Result<(), Stop> {
         if planted::is(Bug::NoValidation) {
             return Ok(());
@@ -166,9 +166,10 @@ impl<L: RedoLog> Worker<L> {
                 .is_ok()
         };
         let state = &self.state;
-        // A lone read is atomic by itself; only the generation it belongs to must still be there.
-        // But what is held may have been overwritten already in the eyes of other partitions, and
-        // what is locked in the eyes of those who order the two commits by what they have read.
+        // A lone read is atomic by itself; only the generation to which it belongs must still be
+        // there. But a held record may have been overwritten already from the view of other
+        // partitions, and a locked one from the view of clients that order the two commits by their
+        // reads.
         let alone = own.is_empty()
             && state.reads.len() + state.missing_ends.len() <= 2
             && !state
@@ -236,7 +237,8 @@ impl<L: RedoLog> Worker<L> {
             || !self.state.told_time && !reads.any(|(_, seen)| of(seen).is_some_and(passed))
     }
 
-    /// Step 5, in memory. Exclusive holds are given back by it as locks are.
+    /// Publishes the writes in memory (step 5). Exclusive holds are thereby given back, as locks
+    /// are.
     pub(crate) fn publish(&self, writes: &[Write], locked: &[Seen], tid: Tid) {
         let generation = self.state.generation;
         let place = self.place();
@@ -266,7 +268,7 @@ impl<L: RedoLog> Worker<L> {
         Place::count(&place.bytes, bytes);
     }
 
-    /// Makes `new` current in place of `old` and sees to it that `old` goes when it may.
+    /// Makes `new` current in place of `old`, and makes sure that `old` is freed when it may be.
     pub(crate) fn install(
         &self,
         bag: &mut Bag,
@@ -319,7 +321,7 @@ impl<L: RedoLog> Worker<L> {
         self.hand_over(writes, &[], tid, stamp_ms)
     }
 
-    /// Hands changes to the log that are to be published by the applier.
+    /// Appends changes to the log that the applier will publish.
     pub(crate) fn append_staged(&mut self, writes: &[Write]) -> Result<(), Stop> {
         self.hand_over(writes, &[], Tid::ZERO, self.state.time_ms)
     }
@@ -356,23 +358,24 @@ impl<L: RedoLog> Worker<L> {
     }
 }
 
-/// The greatest TID of the versions that these words say.
+/// Returns the greatest TID of the versions of these words.
 pub(crate) fn newest<'s>(seen: impl Iterator<Item = &'s Seen>) -> Tid {
     seen.map(|seen| RecordRef::version(*seen).tid())
         .fold(Tid::ZERO, Tid::max)
 }
 
-/// Whether a version is there while this generation is visible: as a key, or as a system record.
+/// Returns `true` if a version exists while this generation is visible: as a key, or as a system
+/// record.
 pub(crate) fn lasts(version: VersionRef, generation: u16) -> bool {
     !version.is_absent() && [generation, SYSTEM_GENERATION].contains(&version.generation())
 }
 
-/// Whether a version counts as a key of this generation.
+/// Returns `true` if a version counts as a key of this generation.
 pub(crate) fn counts(version: VersionRef, generation: u16) -> bool {
     !version.is_absent() && version.generation() == generation
 }
 
-/// Whether nobody has ever written the record, nor is about to.
+/// Returns `true` if the record was never written, and no transaction is about to write it.
 fn never_written(record: RecordRef, own: bool) -> bool {
     let seen = record.word().load();
     let about = if planted::is(Bug::IgnoredHolds) {
@@ -410,7 +413,7 @@ mod tests {
         }
     }
 
-    /// The commit that has the lock may be before others that this reader has seen the effects of.
+    /// The commit that has the lock may be before others whose effects this reader has seen.
     #[test]
     fn a_lone_read_of_what_a_commit_has_locked_is_validated() {
         let engine = Engine::new(&Options {

@@ -1,8 +1,8 @@
-//! What becomes of transactions over several partitions once they are prepared here, or must not
-//! be any more.
+//! The decision about transactions over several partitions that are prepared here, or must not be
+//! prepared any more.
 //!
-//! Everything is decided under the lock of the transaction's system record, and is one transaction
-//! of the engine with one TID and one entry of the log:
+//! Everything is decided under the lock of the transaction's system record, in one transaction of
+//! the engine with one TID and one entry of the log:
 //!
 //! | call | of what state | does |
 //! |---|---|---|
@@ -11,11 +11,11 @@
 //! | refuse | unknown, refused for a shorter time | writes a refusal with a deadline |
 //! | forget | committed | deletes the system record |
 //!
-//! A commit validates nothing: what the transaction has read and what it replaces have been held
-//! since it was prepared. Holds are given back after the entry is in the log, and within the epoch:
-//! who reads what was published depends on this epoch or a later one.
+//! A commit validates nothing: the records that the transaction has read and replaces have been
+//! held since it was prepared. Holds are given back after the entry is in the log, and within the
+//! epoch: a reader of a published version depends on this epoch or a later one.
 //!
-//! Errors leave everything as it was, also that of a log which has failed.
+//! Errors leave everything as it was, including the error of a log that has failed.
 
 use base::participant::State;
 use base::{Abort, Epoch, Tid, TransactionId};
@@ -30,7 +30,7 @@ use crate::system::{self, Entry};
 use crate::word::{QUEUED, Seen};
 use crate::worker::{Running, Stop, Worker, forsake};
 
-/// What is to become of a transaction.
+/// The decision about a transaction.
 #[derive(Clone, Copy)]
 pub(crate) enum Verdict {
     Commit,
@@ -41,11 +41,11 @@ pub(crate) enum Verdict {
 
 impl<L: RedoLog> Worker<L> {
     /// Makes a prepared attempt's effects current and gives its holds back; it is committed then.
-    /// Of an attempt that is not prepared nothing happens. Returns the state before, and the epoch
-    /// that must be durable before anyone is told.
+    /// Does nothing if the attempt is not prepared. Returns the state before, and the epoch that
+    /// must be durable before the result is sent.
     ///
     /// # Errors
-    /// [`Abort::ReadOnly`] when the log has failed.
+    /// Returns [`Abort::ReadOnly`] if the log has failed.
     pub fn commit(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
         self.decide(id, Verdict::Commit)
     }
@@ -68,7 +68,7 @@ impl<L: RedoLog> Worker<L> {
         self.decide(id, Verdict::Refuse { until_ms })
     }
 
-    /// Forgets a committed attempt: nobody will ask for it any more.
+    /// Forgets a committed attempt: no node will ask for it any more.
     ///
     /// # Errors
     /// As above.
@@ -76,7 +76,7 @@ impl<L: RedoLog> Worker<L> {
         self.decide(id, Verdict::Forget).map(|_| ())
     }
 
-    /// What is known of an attempt, and the epoch on which that depends.
+    /// Returns the state of an attempt, and the epoch on which that depends.
     pub fn state(&mut self, id: TransactionId) -> (State, Epoch) {
         self.refresh();
         self.begin();
@@ -96,7 +96,7 @@ impl<L: RedoLog> Worker<L> {
         (worker.known(version), observed)
     }
 
-    /// The attempts that are prepared or committed, in the order of their ids.
+    /// Returns the attempts that are prepared or committed, in the order of their ids.
     pub fn undecided(&mut self) -> Vec<(TransactionId, State)> {
         self.refresh();
         self.begin();
@@ -119,8 +119,8 @@ impl<L: RedoLog> Worker<L> {
         found
     }
 
-    /// The id and siblings that the newest version of a key carries: a tombstone, too, as
-    /// long as it is there. What is held is not looked at.
+    /// Returns the id and siblings that the newest version of a key carries: also of a tombstone,
+    /// as long as it exists. Holds are not considered.
     pub fn origin_of(&mut self, key: &[u8]) -> Option<(TransactionId, Vec<u8>)> {
         self.refresh();
         self.begin();
@@ -131,20 +131,20 @@ impl<L: RedoLog> Worker<L> {
         Some((origin.id, origin.siblings.to_vec()))
     }
 
-    /// The engine's time, milliseconds since the Unix epoch: it never decreases.
+    /// Returns the engine's time in milliseconds since the Unix epoch. It never decreases.
     #[must_use]
     pub fn time_ms(&self) -> u64 {
         self.refresh();
         self.engine.epochs.time_ms()
     }
 
-    /// How often holds have been given back; see [`crate::Engine::releases`].
+    /// Returns how often holds have been given back; see [`crate::Engine::releases`].
     #[must_use]
     pub fn releases(&self) -> u64 {
         self.engine.releases()
     }
 
-    /// What a version of a system record says at the transaction's time.
+    /// Returns the state that a version of a system record describes at the transaction's time.
     pub(crate) fn known(&self, version: VersionRef) -> State {
         let passed = |deadline| deadline <= self.state.time_ms;
         if version.is_absent() || version.deadline().is_some_and(passed) {
@@ -161,7 +161,7 @@ impl<L: RedoLog> Worker<L> {
         self.until_done(|worker, _| worker.decide_now(id, verdict))
     }
 
-    /// Locks the system record, looks what it says, and acts on that.
+    /// Locks the system record, reads it, and acts on its state.
     fn decide_now(&mut self, id: TransactionId, verdict: Verdict) -> Result<(State, Epoch), Stop> {
         let record = self.record_of(&system::key(id));
         let Ok(seen) = record.word().lock() else {
@@ -204,13 +204,13 @@ impl<L: RedoLog> Worker<L> {
         }
     }
 
-    /// Replaces what the locked system record says, and nothing else.
+    /// Replaces the contents of the locked system record, and nothing else.
     fn replace(&mut self, record: RecordRef, seen: Seen, version: VersionRef) -> Result<Tid, Stop> {
         self.log_and_publish(&[Write { record, version }], &[seen], &[])
             .inspect_err(|_| version.free_unpublished())
     }
 
-    /// Commits. `record` is the system record, locked.
+    /// Commits an attempt. `record` is the system record, locked.
     fn publish_prepared(
         &mut self,
         id: TransactionId,
@@ -251,12 +251,12 @@ impl<L: RedoLog> Worker<L> {
         }
         Place::count(&self.place().commits, 1);
         self.give_back(id, &prepared.held, prepared.ranged);
-        // Effects are given back even when nothing else was held.
+        // Effects are given back even if nothing else was held.
         self.state.gave_back = true;
         outcome
     }
 
-    /// Aborts. `record` is the system record, locked.
+    /// Aborts an attempt. `record` is the system record, locked.
     fn undo_prepared(
         &mut self,
         id: TransactionId,
@@ -301,7 +301,7 @@ impl<L: RedoLog> Worker<L> {
 
 pub(crate) const WELL_FORMED: &str = "system records were checked when they were restored";
 
-/// Whether a verdict changes an attempt of this state.
+/// Returns `true` if a verdict changes an attempt of this state.
 pub(crate) fn applies(verdict: Verdict, state: &State) -> bool {
     match verdict {
         Verdict::Commit | Verdict::Abort => matches!(state, State::Prepared(_)),

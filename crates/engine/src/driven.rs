@@ -1,4 +1,4 @@
-//! What a driven engine tells and is told, besides entries.
+//! Calls to a driven engine, besides entries.
 
 use base::epochs::EpochClock;
 use base::{Epoch, TransactionId};
@@ -6,31 +6,33 @@ use base::{Epoch, TransactionId};
 use crate::engine::Engine;
 
 impl Engine {
-    /// The index of the newest entry that a driven engine has applied.
+    /// Returns the index of the newest entry that a driven engine has applied.
     #[must_use]
     pub fn applied(&self) -> Epoch {
         self.epochs.current().prev()
     }
 
-    /// The engine's time, milliseconds since the Unix epoch: it never decreases.
+    /// Returns the engine's time in milliseconds since the Unix epoch. It never decreases.
     #[must_use]
     pub fn time_ms(&self) -> u64 {
         self.epochs.time_ms()
     }
 
-    /// Lets it be at least `now_ms` in a driven engine, for transactions that begin from now on.
+    /// Sets the time of a driven engine to at least `now_ms`, for transactions that begin from now
+    /// on.
     ///
     /// It must not pass the deadline of any key before an entry with such a stamp is applied:
-    /// replicas would not agree on who sees the key.
+    /// otherwise replicas would not agree on the transactions that see the key.
     pub fn set_time_ms(&self, now_ms: u64) {
         self.epochs.set_time_ms(now_ms);
     }
 
-    /// Gives back what is still held under this id, once the entry that it was staged for has been
-    /// applied, or will never be submitted; whoever waits is told. Nothing happens if nothing is.
+    /// Gives back everything that is still held under this id, once the entry for which it was
+    /// staged has been applied, or will never be submitted. Wakes the transactions that wait. Does
+    /// nothing if nothing is held.
     ///
-    /// Of a transaction over several partitions this is for the entry that commits or aborts it:
-    /// until then it goes on holding its keys.
+    /// For a transaction over several partitions this is called for the entry that commits or
+    /// aborts it: until then it goes on holding its keys.
     pub fn release(&self, id: TransactionId) {
         assert!(self.epochs.is_driven(), "others give back by themselves");
         let prepared = self.prepared.lock().remove(&id);
@@ -48,12 +50,12 @@ impl Engine {
         self.holds.notify();
     }
 
-    /// Gives everything of everybody back and forgets what was staged and prepared, because this
-    /// replica leads no more. Whoever waits is told. Before it leads again,
-    /// [`Engine::restore_prepared`] brings back what the log has of it.
+    /// Gives all holds of all transactions back and forgets everything that was staged and
+    /// prepared, because this replica leads no more. Wakes the transactions that wait. Before the
+    /// replica leads again, [`Engine::restore_prepared`] restores the holds that the log has.
     ///
-    /// It waits for those who are just being staged. Afterwards they may be staged still: whoever
-    /// submits them must find out that they come too late, and release them.
+    /// It waits for workers that are just staging. They may finish staging afterwards: the caller
+    /// that submits their entries must find out that they come too late, and release them.
     pub fn drop_holds(&self) {
         assert!(
             self.epochs.is_driven(),

@@ -1,14 +1,14 @@
 //! Edits of parts of long values, as a restoration finds them.
 //!
-//! A log has an edit in place of a long value of which a part has changed. An edit needs the version before
-//! it, which another thread may find later. So edits are kept as bytes, those of a key together, and are
-//! applied when everything else is: those that are newer than the key's version, in the order of their
-//! TIDs. Each names the version that it changes, which must be the one before it.
+//! A log has an edit in place of a long value of which a part has changed. An edit needs the version
+//! before it, which another thread may find later. So edits are kept as bytes, those of a key together,
+//! and are applied once all other changes are: those that are newer than the key's version, in the
+//! order of their TIDs. Each names the version that it changes, which must be the one before it.
 //!
 //! A checkpoint has whole values. Edits of epochs that it covers are not read, and those of later epochs
 //! find their first version in it or in the logs behind it.
 //!
-//! Memory: what the logs say of edits, in bytes, and the values of one key at a time.
+//! Memory: the bytes of edits in the logs, and the values of one key at a time.
 
 use base::Tid;
 use hashbrown::HashMap;
@@ -56,7 +56,7 @@ impl Edits {
     /// Applies the edits of all restorers.
     ///
     /// # Errors
-    /// Which key lacks the version that an edit changes.
+    /// Returns the key that lacks the version that an edit changes.
     pub(crate) fn apply(restorers: &mut [Restorer]) -> Result<(), String> {
         let mut all: HashMap<RecordRef, Vec<Vec<u8>>> = HashMap::new();
         for restorer in &mut *restorers {
@@ -76,7 +76,7 @@ impl Edits {
     }
 }
 
-/// Reads what [`Edits::keep`] has written.
+/// Reads the edits that [`Edits::keep`] has written.
 fn read(mut rest: &[u8]) -> impl Iterator<Item = Kept<'_>> {
     let field = move |bytes: &mut &[u8]| -> Option<u64> {
         let (field, rest) = bytes.split_first_chunk()?;

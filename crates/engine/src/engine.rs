@@ -1,4 +1,4 @@
-//! What the workers of one engine share.
+//! The state that the workers of one engine share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,10 +25,10 @@ use crate::record::{Content, RecordRef, VersionRef};
 use crate::snapshot::Snapshots;
 use crate::worker::Stop;
 
-/// How an engine is made.
+/// Options of an engine.
 #[derive(Clone)]
 pub struct Options {
-    /// How many workers there can be at once, the janitor's not counted.
+    /// The number of workers that there can be at once, the janitor's not counted.
     pub workers: usize,
     /// The clock behind the epochs' stamps.
     pub clock: Arc<dyn Clock>,
@@ -36,13 +36,13 @@ pub struct Options {
     pub limits: Limits,
 }
 
-/// In what sums of deadlines are counted: fine enough for a mean, and coarse enough for the sum over as many
-/// keys as fit into memory.
+/// The unit in which sums of deadlines are counted: fine enough for a mean, and coarse enough for the
+/// sum over as many keys as fit into memory.
 const DEADLINE_UNIT_MS: u64 = 64;
 /// The latest deadline in such a sum, in that unit, in the year 2109; later ones count as this one.
 const LATEST_DEADLINE: u64 = 1 << 36;
 
-/// By how much numbers of keys change.
+/// A change of the numbers of keys.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct KeyCount {
     keys: i64,
@@ -53,8 +53,8 @@ pub(crate) struct KeyCount {
 }
 
 impl KeyCount {
-    /// Counts a version, `sign` times: 1 when it comes, -1 when it goes. What is absent or of another
-    /// generation does not count.
+    /// Counts a version, `sign` times: 1 when it comes, -1 when it goes. Absences and versions of
+    /// another generation do not count.
     #[inline]
     pub(crate) fn add(&mut self, version: VersionRef, generation: u16, sign: i64) {
         if !counts(version, generation) {
@@ -90,7 +90,7 @@ pub(crate) struct Place {
     pub(crate) kept: AtomicU64,
     pub(crate) commits: AtomicU64,
     pub(crate) conflicts: AtomicU64,
-    /// Locked while the worker stages something (module [`crate::stage`]).
+    /// Locked while the worker stages a transaction (module [`crate::stage`]).
     pub(crate) staging: Arc<Mutex<()>>,
 }
 
@@ -137,7 +137,7 @@ pub struct Stats {
     pub conflicts: u64,
     /// Keys removed because they had expired.
     pub expired: u64,
-    /// How often the machine's clock was seen to have been set.
+    /// The number of times that the machine's clock was seen to have been set.
     pub clock_steps: u64,
     /// Versions of read-atomic keys that are kept behind newer ones.
     pub kept_versions: u64,
@@ -162,18 +162,19 @@ pub struct Engine {
     /// The oldest generation of which versions may still be in memory.
     pub(crate) oldest_generation: AtomicU64,
     pub(crate) limits: Limits,
-    /// Bytes of memory beyond which nothing is taken that needs more; 0: no bound.
+    /// Bytes of memory beyond which no transaction is admitted that needs more; 0: no bound.
     pub(crate) memory_limit: AtomicU64,
     pub(crate) holds: Arc<Holds>,
-    /// What is kept of prepared transactions; each has a system record, too, and is put in and
-    /// taken out by whoever has that record locked.
+    /// The state kept of prepared transactions. Each has a system record, too; the thread that has
+    /// that record locked inserts and removes it.
     pub(crate) prepared: Mutex<HashMap<TransactionId, Prepared>>,
     pub(crate) origins: Origins,
     pub(crate) read_atomic: Declared,
-    /// How many workers there can be; places behind theirs are the driven engine's own.
+    /// The number of workers that there can be; the places behind theirs are the driven engine's
+    /// own.
     pub(crate) workers: usize,
-    /// Of a driven engine: locked while an entry is applied, and while whoever wants no entry
-    /// half applied looks around.
+    /// Of a driven engine: locked while an entry is applied, and by readers that must not see a
+    /// half-applied entry.
     pub(crate) applying: Mutex<()>,
     pub(crate) has_applier: AtomicBool,
 }
@@ -181,18 +182,18 @@ pub struct Engine {
 /// The place of the janitor, which is not handed out.
 pub(crate) const JANITOR: usize = 0;
 
-/// Places that a driven engine has besides: the applier's, and that of who restores holds.
+/// Additional places of a driven engine: the applier's, and that of the restorer of holds.
 const OWN_PLACES: usize = 2;
 
 impl Engine {
-    /// An empty engine.
+    /// Returns an empty engine.
     #[must_use]
     pub fn new(options: &Options) -> Arc<Engine> {
         Self::build(options, false)
     }
 
-    /// An empty engine of which nobody but its applier moves the epoch or publishes anything: that
-    /// of a replica, whose epochs are the indexes of its log; see [`crate::apply`].
+    /// Returns an empty engine whose applier alone moves the epoch and publishes: that of a
+    /// replica, whose epochs are the indexes of its log; see [`crate::apply`].
     #[must_use]
     pub fn driven(options: &Options) -> Arc<Engine> {
         Self::build(options, true)
@@ -231,19 +232,19 @@ impl Engine {
         })
     }
 
-    /// The epochs, for the journal.
+    /// Returns the epochs, for the journal.
     #[must_use]
     pub fn epochs(&self) -> Arc<Epochs> {
         Arc::clone(&self.epochs)
     }
 
-    /// The limits this engine was made with.
+    /// Returns the limits of this engine.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// A version of the generation record.
+    /// Returns a version of the generation record.
     pub(crate) fn generation_version(number: u16) -> VersionRef {
         let value = number.to_le_bytes();
         let content = Content {
@@ -254,24 +255,25 @@ impl Engine {
         VersionRef::new(number, Some(content), None)
     }
 
-    /// Replaces the generation at once: only while nobody runs transactions.
+    /// Replaces the generation at once: only while no transactions run.
     #[allow(unsafe_code)]
     pub(crate) fn set_generation(record: RecordRef, tid: Tid, number: u16) {
         let seen = record.word().lock().expect("nobody else is here");
         let version = Self::generation_version(number);
         version.set_tid(tid);
         record.word().publish(seen, version.address(), 0);
-        // SAFETY: nobody runs transactions, so that nobody can have seen the old version.
+        // SAFETY: no transactions run, so that none can have seen the old version.
         unsafe { RecordRef::version(seen).free() }
     }
 
-    /// From now on transactions that need memory are refused ([`base::Abort::OutOfMemory`]) while more
-    /// than `bytes` are used, or would be; 0: none is. What is applied from a log is not refused.
+    /// Limits the memory: from now on transactions that need memory are refused
+    /// ([`base::Abort::OutOfMemory`]) while more than `bytes` are used, or would be; 0 means no limit.
+    /// Entries that are applied from a log are not refused.
     pub fn limit_memory(&self, bytes: u64) {
         self.memory_limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of records, versions and index.
+    /// Returns the bytes of records, versions and index.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let records = self.sum(|p| &p.records) as usize;
@@ -281,7 +283,7 @@ impl Engine {
             .wrapping_add(self.origins.bytes())
     }
 
-    /// Sums of the workers' counters.
+    /// Returns sums of the workers' counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let generation = self.current_generation();
@@ -310,12 +312,12 @@ impl Engine {
         })
     }
 
-    /// Keys of a generation.
+    /// Returns the number of keys of a generation.
     pub(crate) fn count_keys(&self, generation: u16) -> u64 {
         self.count(generation, |p| &p.keys)
     }
 
-    /// The sum of a counter that belongs to a generation.
+    /// Returns the sum of a counter that belongs to a generation.
     fn count(&self, generation: u16, counter: fn(&Place) -> &AtomicU64) -> u64 {
         let of_it =
             |p: &&CachePadded<Place>| p.generation.load(Ordering::Acquire) == u64::from(generation);
@@ -327,17 +329,17 @@ impl Engine {
         if sum > i64::MAX as u64 { 0 } else { sum }
     }
 
-    /// The generation's number, for those who run no transaction and may learn of a flush a
-    /// moment late.
+    /// Returns the generation's number, for threads that run no transaction and may learn of a
+    /// flush a moment late.
     pub(crate) fn current_generation(&self) -> u16 {
         self.generation_now.load(Ordering::Acquire) as u16
     }
 
-    /// The number of the generation after `now`.
+    /// Returns the number of the generation after `now`.
     ///
     /// # Errors
-    /// A conflict with the janitor, who is behind by tens of thousands of flushes: versions of a
-    /// generation of that number may still be in memory.
+    /// Returns a conflict with the janitor if it is behind by tens of thousands of flushes:
+    /// versions of a generation of that number may still be in memory.
     pub(crate) fn next_generation(&self, now: u16) -> Result<u16, Stop> {
         let next = generation_after(now);
         if next == self.oldest_generation.load(Ordering::Acquire) as u16 {
@@ -346,27 +348,27 @@ impl Engine {
         Ok(next)
     }
 
-    /// How often transactions over several partitions have given back what they held. Who met
-    /// [`base::Abort::Held`] tries again when this has changed since before the attempt.
+    /// Returns how often transactions over several partitions have given back their holds. A caller
+    /// that met [`base::Abort::Held`] tries again when this has changed since before the attempt.
     #[must_use]
     pub fn releases(&self) -> u64 {
         self.holds.releases()
     }
 
     /// Calls `listener` each time after [`Engine::releases`] has grown, from the thread that gave
-    /// the holds back: it should be short, and must not register another one.
+    /// the holds back: it should be short, and must not register another listener.
     pub fn on_release(&self, listener: Box<dyn Fn() + Send + Sync>) {
         self.holds.listen(listener);
     }
 
-    /// The newest epoch up to which deletes may be made final: durable, and finished.
+    /// Returns the newest epoch up to which deletes may be made final: durable, and finished.
     pub(crate) fn reclaimable(&self, durable: Epoch) -> Epoch {
         use base::epochs::EpochClock;
         durable.min(self.epochs.finished())
     }
 }
 
-/// The number of the generation after `now`, which is never that of system records.
+/// Returns the number of the generation after `now`, which is never that of system records.
 pub(crate) fn generation_after(now: u16) -> u16 {
     match now.wrapping_add(1) {
         SYSTEM_GENERATION => 0,
@@ -377,7 +379,7 @@ pub(crate) fn generation_after(now: u16) -> u16 {
 impl Drop for Engine {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // Bags first: what they hold is in no other structure.
+        // Bags first: no other structure has their contents.
         self.places = Box::default();
         self.index.range(b"", None, |record| {
             // SAFETY: no worker is left; this is the engine's reference, the map has its own. The

@@ -10,14 +10,14 @@
 //! 1. The current epoch passes from *e* to *e* + 1 only when no worker is active before *e*; an
 //!    active worker is therefore at the current epoch or one behind.
 //! 2. Idle workers hold nothing back.
-//! 3. Stamps do not decrease, whatever the clock does.
-//! 4. What was taken out of shared memory while the epoch was *r* can be freed once
+//! 3. Stamps do not decrease, even if the clock does.
+//! 4. Memory that was taken out of shared structures while the epoch was *r* can be freed once
 //!    [`Epochs::finished`] ≥ *r*: a worker that could have seen it was pinned at *r* or before.
 //!
 //! The epochs of a *driven* engine (module [`crate::apply`]) are the indexes of a log: the applier
-//! alone moves them, one with each entry, and there is no clock but the log's stamps and what
-//! [`crate::Engine::set_time_ms`] says. The applier waits for no reader, so that invariant 1 does
-//! not hold there. Nobody needs it: no other worker commits, memory goes by invariant 4, and a
+//! alone moves them, one with each entry, and the only clocks are the log's stamps and
+//! [`crate::Engine::set_time_ms`]. The applier waits for no reader, so that invariant 1 does not
+//! hold there. It is not needed: no other worker commits, memory is freed by invariant 4, and a
 //! reader that is far behind finds the stamp of a later epoch, which is not too early.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
 const IDLE: u64 = u64::MAX;
-/// A ring larger than the two epochs that are ever asked for.
+/// The length of the ring: more than the two epochs whose stamps are ever needed.
 const STAMPS: usize = 8;
 
 /// The epochs of one engine.
@@ -42,15 +42,15 @@ pub struct Epochs {
     used: AtomicU64,
     advancing: Mutex<()>,
     clock: Arc<dyn Clock>,
-    /// How far the current epoch's time may be behind the clock.
+    /// The time by which the current epoch's stamp may be behind the clock.
     slack_ms: AtomicU64,
     driven: bool,
-    /// The newest stamp of an applied entry: the time that all replicas agree on.
+    /// The newest stamp of an applied entry: the time on which all replicas agree.
     logged_ms: AtomicU64,
 }
 
 impl Epochs {
-    /// Epochs for at most `places` workers, beginning at epoch 1.
+    /// Returns epochs for at most `places` workers, beginning at epoch 1.
     pub(crate) fn new(places: usize, clock: Arc<dyn Clock>, driven: bool) -> Epochs {
         let now = if driven { 0 } else { clock.now_ms() };
         Epochs {
@@ -68,13 +68,13 @@ impl Epochs {
         }
     }
 
-    /// Whether the applier alone moves the epoch.
+    /// Returns `true` if the applier alone moves the epoch.
     pub(crate) fn is_driven(&self) -> bool {
         self.driven
     }
 
-    /// Moves a driven engine to a later epoch, in which it is `stamp_ms`, or as late as it has
-    /// been already.
+    /// Moves a driven engine to a later epoch, whose time is `stamp_ms`, or the present time if
+    /// that is later.
     pub(crate) fn drive(&self, next: Epoch, stamp_ms: u64) {
         let _one = self.advancing.lock();
         let now = self.current();
@@ -82,19 +82,19 @@ impl Epochs {
         let stamp = self.stamp_ms(now).max(stamp_ms);
         self.stamps[next.0 as usize % STAMPS].store(stamp, Ordering::SeqCst);
         self.current.store(next.0, Ordering::SeqCst);
-        // Last: what expires by this time, and is removed, was read in an earlier epoch by those
-        // who saw it alive, and they look at the stamps again.
+        // Last: keys that expire by this time, and are removed, were read in an earlier epoch by
+        // readers that saw them alive, and these look at the stamps again.
         self.logged_ms.fetch_max(stamp_ms, Ordering::SeqCst);
     }
 
-    /// Lets it be at least `now_ms` for transactions that begin from now on.
+    /// Sets the time to at least `now_ms` for transactions that begin from now on.
     pub(crate) fn set_time_ms(&self, now_ms: u64) {
         let _one = self.advancing.lock();
         let slot = self.current().0 as usize % STAMPS;
         self.stamps[slot].fetch_max(now_ms, Ordering::SeqCst);
     }
 
-    /// The time now: the current epoch's stamp.
+    /// Returns the time now: the current epoch's stamp.
     pub(crate) fn time_ms(&self) -> u64 {
         loop {
             let epoch = self.current();
@@ -106,23 +106,23 @@ impl Epochs {
         }
     }
 
-    /// What the clock shows, milliseconds since the Unix epoch.
+    /// Returns the clock's time in milliseconds since the Unix epoch.
     pub(crate) fn clock_ms(&self) -> u64 {
         self.clock.now_ms()
     }
 
-    /// How often the machine's clock was seen to have been set.
+    /// Returns how often the machine's clock was seen to have been set.
     pub(crate) fn clock_steps(&self) -> u64 {
         self.clock.steps()
     }
 
-    /// The newest stamp of an applied entry.
+    /// Returns the newest stamp of an applied entry.
     pub(crate) fn logged_ms(&self) -> u64 {
         self.logged_ms.load(Ordering::SeqCst)
     }
 
-    /// By what time versions that have expired may go for good, in `epoch`, the current one:
-    /// replicas must agree on it.
+    /// Returns the time up to which expired versions may be removed for good, in `epoch`, the
+    /// current one: replicas must agree on it.
     pub(crate) fn expired_ms(&self, epoch: Epoch) -> u64 {
         if self.driven {
             self.logged_ms()
@@ -131,12 +131,12 @@ impl Epochs {
         }
     }
 
-    /// Goes on from a recovered state: the current epoch becomes `epoch`, and no stamp will be
+    /// Continues from a recovered state: the current epoch becomes `epoch`, and no stamp will be
     /// below `stamp_ms`. Only while no worker is active.
     pub(crate) fn resume(&self, epoch: Epoch, stamp_ms: u64) {
         let _one = self.advancing.lock();
         if !self.driven {
-            // Time would stand still until the clock has come so far.
+            // Otherwise time would stand still until the clock has come so far.
             self.clock.not_before(stamp_ms);
         }
         let now = if self.driven { 0 } else { self.clock.now_ms() };
@@ -148,7 +148,7 @@ impl Epochs {
         self.logged_ms.fetch_max(stamp_ms, Ordering::SeqCst);
     }
 
-    /// Declares that the worker of `place` exists.
+    /// Notes that the worker of `place` exists.
     pub(crate) fn occupy(&self, place: usize) {
         self.used.fetch_max(place as u64 + 1, Ordering::SeqCst);
     }
@@ -174,21 +174,21 @@ impl Epochs {
         self.places[place].store(IDLE, Ordering::Release);
     }
 
-    /// The commit point of Silo's protocol: orders the locks taken before it against the epoch
-    /// read in it.
+    /// Returns the epoch at the commit point of Silo's protocol, which orders the locks taken before
+    /// it against this epoch.
     pub(crate) fn commit_epoch(&self) -> Epoch {
         fence(Ordering::SeqCst);
         Epoch(self.current.load(Ordering::SeqCst))
     }
 
-    /// Lets epochs last for `slack_ms` before `refresh` ends them: someone else sees to
-    /// it that they end at fixed intervals. Time is as coarse as epochs are long then.
+    /// Lets epochs last for `slack_ms` before `refresh` ends them: the caller makes sure that they
+    /// end at fixed intervals. Time is then as coarse as epochs are long.
     pub fn set_slack_ms(&self, slack_ms: u64) {
         self.slack_ms.store(slack_ms, Ordering::Relaxed);
     }
 
     /// Moves on if the clock has passed the current epoch's stamp by more than the slack, so that a
-    /// transaction that begins now has today's time.
+    /// transaction that begins now has the present time.
     pub(crate) fn refresh(&self) {
         if self.driven {
             return;
@@ -209,12 +209,12 @@ impl Epochs {
         }
     }
 
-    /// Whether the worker of `place` is in an epoch at this moment.
+    /// Returns `true` if the worker of `place` is in an epoch at this moment.
     pub(crate) fn is_pinned(&self, place: usize) -> bool {
         self.places[place].load(Ordering::Relaxed) != IDLE
     }
 
-    /// The smallest epoch in which a worker is active, or the current one.
+    /// Returns the smallest epoch in which a worker is active, or the current one.
     fn oldest_active(&self, current: u64) -> u64 {
         let used = self.used.load(Ordering::SeqCst) as usize;
         let places = self.places[..used].iter();

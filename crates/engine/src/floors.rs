@@ -1,9 +1,9 @@
 //! The least versions of absent keys.
 //!
-//! When a deleted record leaves the index, nothing is left that could say when its key changed
-//! last. A floor says: not after this TID. Keys share floors by their hash, so that a floor may
-//! be higher than a key's own history; a `WATCH` on an absent key may therefore see a change that
-//! did not happen, and never misses one that did.
+//! When a deleted record leaves the index, no data is left that could show when its key changed
+//! last. A floor shows an upper bound: not after this TID. Keys share floors by their hash, so that
+//! a floor may be higher than a key's own history; a `WATCH` on an absent key may therefore see a
+//! change that did not happen, and never misses one that did.
 //!
 //! Invariant: a record's TID goes into its floor before the record leaves the index, and only
 //! when that TID's epoch has finished, so that any later write to the key has a greater TID.
@@ -36,7 +36,7 @@ impl Floors {
         self.floor(key).fetch_max(tid.to_bits(), Ordering::AcqRel);
     }
 
-    /// After a recovery, nothing is known of what was absent before.
+    /// Raises all floors to `tid`: after a recovery, nothing is known of earlier absences.
     pub(crate) fn raise_all(&self, tid: Tid) {
         for floor in &self.0 {
             floor.fetch_max(tid.to_bits(), Ordering::AcqRel);

@@ -1,4 +1,4 @@
-//! An entry point for fuzzing what reads system records. It panics when a promise is broken.
+//! An entry point for fuzzing the reader of system records. It panics when a guarantee is broken.
 
 use base::participant::State;
 
@@ -7,7 +7,7 @@ use crate::system::{self, Entry};
 /// Reads `bytes` as the value of a system record.
 ///
 /// # Panics
-/// If the reader panics, or takes what the writer would not write.
+/// Panics if the reader panics, or accepts bytes that the writer would not write.
 pub fn fuzz_system_record(bytes: &[u8]) {
     let Ok(entry) = system::decode(bytes) else {
         return;
@@ -28,7 +28,7 @@ pub fn fuzz_system_record(bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    /// The corpus is what the writer writes; it is written again when the format changes.
+    /// The corpus is the output of the writer; it is written again when the format changes.
     #[test]
     fn the_corpus_is_of_this_format() {
         let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/system");

@@ -1,8 +1,8 @@
-//! Memory that was taken out of shared structures and waits until nobody can see it.
+//! Memory that was taken out of shared structures and waits until no worker can see it.
 //!
-//! Every worker has a bag. What is put into it carries the epoch current at that time, read after
-//! the memory became unreachable; it is freed once that epoch has finished
-//! ([`Epochs`] invariant 4). The janitor empties the bags of workers that fell idle.
+//! Every worker has a bag. Memory that is put into it carries the epoch current at that time, read
+//! after the memory became unreachable; it is freed once that epoch has finished ([`Epochs`]
+//! invariant 4). The janitor empties the bags of workers that fell idle.
 
 #![allow(unsafe_code)]
 
@@ -16,9 +16,9 @@ use crate::epoch::Epochs;
 use crate::lookaside::Table;
 use crate::record::{RecordRef, VersionRef};
 
-/// Something to free.
+/// Memory to free.
 pub(crate) enum Garbage {
-    /// A replaced version; what it links to is freed by itself.
+    /// A replaced version; the versions to which it links are freed separately.
     Version(VersionRef),
     /// The engine's reference to a record that left the index.
     Record(RecordRef),
@@ -32,19 +32,19 @@ pub(crate) struct Bag {
     items: VecDeque<(Epoch, Garbage)>,
     /// Epochs up to this one are known to have finished.
     finished: Epoch,
-    /// Bytes freed since somebody asked.
+    /// Bytes freed since the last call of `take_freed`.
     freed: usize,
-    /// Bytes of versions that wait.
+    /// Bytes of versions that wait to be freed.
     waiting: usize,
 }
 
-/// A bag this full looks whether it can empty itself.
+/// A bag with this many entries tries to empty itself.
 const LOOK_AFTER: usize = 64;
-/// So many bytes are worth an epoch of their own.
+/// Bytes that are worth an epoch of their own.
 const HEAVY: usize = 16 << 20;
 
 impl Bag {
-    /// Puts in what became unreachable just now, and frees a little of what is old enough.
+    /// Adds memory that has just become unreachable, and frees a little that is old enough.
     pub(crate) fn put(&mut self, epochs: &Epochs, garbage: Garbage) {
         let now = epochs.current();
         if let Garbage::Version(version) = &garbage {
@@ -66,14 +66,14 @@ impl Bag {
         }
     }
 
-    /// Frees everything that is old enough. Returns whether something is left.
+    /// Frees everything that is old enough. Returns `true` if something is left.
     pub(crate) fn sweep(&mut self, epochs: &Epochs) -> bool {
         self.finished = epochs.finished();
         self.free(usize::MAX);
         !self.items.is_empty()
     }
 
-    /// The bytes freed since the last call.
+    /// Returns the bytes freed since the last call.
     pub(crate) fn take_freed(&mut self) -> usize {
         std::mem::take(&mut self.freed)
     }
@@ -109,7 +109,8 @@ impl Bag {
 }
 
 impl Drop for Bag {
-    /// An engine is dropped after all its workers, when nobody can see anything any more.
+    /// Frees everything: an engine is dropped after all its workers, when no thread can see the
+    /// memory any more.
     fn drop(&mut self) {
         while let Some((_, garbage)) = self.items.pop_front() {
             self.drop_one(garbage);

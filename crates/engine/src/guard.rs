@@ -1,9 +1,9 @@
-//! Guards: fencing where the data is; and the time as an operation's answer.
+//! Guards: fencing at the data; and the time as an operation's answer.
 //!
-//! A lock service gives out a *token* with each lock, greater than those before it. Who holds a lock
-//! guards its transactions with the token. A partition keeps the greatest token that it has seen of
-//! each lock, in a system record, and aborts what comes with a smaller one: somebody else has held
-//! the lock since.
+//! A lock service gives out a *token* with each lock, greater than those before it. The client that
+//! holds a lock guards its transactions with the token. A partition stores the greatest token that
+//! it has seen of each lock, in a system record, and aborts transactions with a smaller one: another
+//! client has held the lock since.
 //!
 //! | the token is | then |
 //! |---|---|
@@ -15,12 +15,12 @@
 //! 1. The record is read and written as any record is, so that guards are serializable with
 //!    everything else: in the order of transactions the tokens of a lock do not decrease.
 //! 2. The greatest token never decreases: nothing deletes the record, and a flush leaves it alone.
-//!    So a refusal is final, whatever else is under way.
+//!    So a refusal is final, regardless of concurrent transactions.
 //!
-//! The time that a transaction is told must be found again after a restart: the log has the time of
-//! everything that is written. A transaction that writes nothing else writes a record of its
-//! worker's own, so that workers do not meet there. In a driven engine that is for whoever has the
-//! log to see to (module [`crate::stage`]).
+//! The time that a transaction returns must be found again after a restart: the log has the time of
+//! every write. A transaction that writes nothing else writes a record of its worker's own, so that
+//! workers do not conflict there. In a driven engine the owner of the log does this (module
+//! [`crate::stage`]).
 
 use base::Abort;
 
@@ -30,16 +30,16 @@ use crate::record::{Content, VersionRef};
 use crate::system::OTHERS;
 use crate::worker::{Stop, Worker};
 
-/// What the keys of guards begin with.
+/// The prefix of the keys of guards.
 const GUARDS: [u8; OTHERS.len()] = [0xff; OTHERS.len()];
 
-/// The key of a lock's record.
+/// Returns the key of a lock's record.
 fn key_of(lock: &[u8]) -> Vec<u8> {
     [&GUARDS, lock].concat()
 }
 
 impl<L: RedoLog> Worker<L> {
-    /// Goes on if no token above this one was seen for the lock.
+    /// Succeeds if no token above this one was seen for the lock.
     pub(crate) fn guard(&mut self, lock: &[u8], token: u64) -> Result<(), Stop> {
         if lock.len() > self.engine.limits().key.saturating_sub(GUARDS.len()) {
             let what = "the length of a lock's name";
@@ -80,13 +80,14 @@ impl<L: RedoLog> Worker<L> {
         Ok(())
     }
 
-    /// Tells the transaction's time.
+    /// Returns the transaction's time.
     pub(crate) fn tell_time(&mut self) -> i64 {
         self.state.told_time = true;
         i64::try_from(self.state.time_ms).unwrap_or(i64::MAX)
     }
 
-    /// Has the log keep the time that was told, if it would keep nothing else of the transaction.
+    /// Makes the log keep the time that was returned, if it would keep nothing else of the
+    /// transaction.
     pub(crate) fn keep_told_time(&mut self) {
         let state = &self.state;
         if !state.told_time || !state.writes.is_empty() || self.engine.epochs.is_driven() {

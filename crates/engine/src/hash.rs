@@ -1,8 +1,8 @@
-//! A hash of all that a snapshot has in it, to tell whether replicas agree.
+//! A hash of the whole content of a snapshot, to find out if replicas agree.
 //!
-//! It is that of these fields, in the order of keys: the generation that is visible and its TID;
-//! then of every record key, value, type, generation, deadline, TID and origin, system records
-//! among them. What a janitor may have taken away or not, such as keys that have expired, is in no
+//! It covers these fields, in the order of keys: the generation that is visible and its TID; then
+//! of every record key, value, type, generation, deadline, TID and origin, system records among
+//! them. Data that a janitor may or may not have removed, such as keys that have expired, is in no
 //! snapshot. It is no defence against people who want two states to have one hash.
 
 use crate::log::RedoLog;
@@ -52,8 +52,8 @@ impl Hash {
 }
 
 impl<L: RedoLog> Worker<L> {
-    /// The hash of all that the snapshot has in it: equal on replicas whose snapshots are of the
-    /// same epoch.
+    /// Returns the hash of the whole content of the snapshot: equal on replicas whose snapshots are
+    /// of the same epoch.
     pub fn state_hash(&mut self, snapshot: &Snapshot) -> u64 {
         let mut hash = Hash(0);
         let (generation, tid) = self.snapshot_generation(snapshot);

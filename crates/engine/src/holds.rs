@@ -1,23 +1,24 @@
-//! Holds of transactions under two-phase locking: who holds which record and which range.
+//! Holds of transactions under two-phase locking, on records and on ranges.
 //!
 //! | hold | on | excludes |
 //! |---|---|---|
-//! | exclusive | a record that a prepared transaction will write | everybody |
+//! | exclusive | a record that a prepared transaction will write | readers and writers |
 //! | shared | a record that it has read, absent keys and the generation's record too | writers |
-//! | range | keys from one to another that it has scanned | who makes a key in it present that has no record |
+//! | range | keys from one to another that it has scanned | writers of a key in it that has no record |
 //!
-//! A record that lay in a scanned range has a hold of its own, so that a range stops only those who
-//! write a record for the first time. Readers share, but who comes later gives way to one who wants
-//! to write (module `wanted`).
+//! A record that lay in a scanned range has a hold of its own, so that a range stops only
+//! transactions that write a record for the first time. Readers share, but a later reader gives way
+//! to a transaction that wants to write (module `wanted`).
 //!
 //! Thread safety and invariants:
 //! 1. A record is in its shard's table if and only if its word has `HELD` or `SHARED`; both change
-//!    under the shard's mutex. Under it nobody waits for a word.
+//!    under the shard's mutex. No thread waits for a word while it has the mutex.
 //! 2. A held record stays in the index: its word cannot be locked.
-//! 3. A range counts before the scan of its transaction is validated. Who is about to write a new
-//!    record has it locked before it looks at the count. So one of the two sees the other.
-//! 4. Holds are given back before [`Holds::releases`] grows: who met one, and has read that number
-//!    before, misses nothing.
+//! 3. A range counts before the scan of its transaction is validated. A transaction that is about
+//!    to write a new record has it locked before it looks at the count. So one of the two sees the
+//!    other.
+//! 4. Holds are given back before [`Holds::releases`] grows: a transaction that met one, and has
+//!    read that number before, misses no release.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -33,19 +34,19 @@ use crate::word::{HELD, QUEUED, Refused, SHARED, Seen};
 
 const SHARDS: usize = 64;
 
-/// Who holds a record.
+/// The holders of a record.
 pub(crate) enum Hold {
     Exclusive(Holder),
     Shared(Vec<Holder>),
 }
 
-/// Records and who holds them.
+/// Records and their holders.
 pub(crate) type Shard = HashMap<RecordRef, Hold>;
 
 struct Range {
     holder: Holder,
     from: Vec<u8>,
-    /// Exclusive.
+    /// The end of the range, exclusive.
     to: Vec<u8>,
 }
 
@@ -54,16 +55,16 @@ type Listener = Box<dyn Fn() + Send + Sync>;
 pub(crate) struct Holds {
     shards: Box<[CachePadded<Mutex<Shard>>]>,
     ranges: Mutex<Vec<Range>>,
-    /// How many ranges there are.
+    /// The number of ranges.
     ranged: CachePadded<AtomicUsize>,
     releases: AtomicU64,
     listeners: RwLock<Vec<Listener>>,
-    /// What others want to write.
+    /// The records that other transactions want to write.
     pub(crate) wanted: Wanted,
 }
 
 impl Hold {
-    /// The oldest holder: who is older than this one is older than all.
+    /// Returns the oldest holder: a transaction that is older than this one is older than all.
     fn oldest(&self) -> Option<Holder> {
         match self {
             Hold::Exclusive(holder) => Some(*holder),
@@ -72,8 +73,8 @@ impl Hold {
     }
 }
 
-/// Takes the marks of holds off a record's word, under its shard's mutex. Returns whether it has got
-/// the mark `QUEUED` because nobody has ever written it.
+/// Removes the marks of holds from a record's word, under its shard's mutex. Returns `true` if the
+/// word has got the mark `QUEUED` because the record was never written.
 fn free(record: RecordRef) -> bool {
     let unknown = |seen: Seen| RecordRef::version(seen).is_never() && !seen.has(QUEUED);
     let before = record
@@ -106,7 +107,8 @@ impl Holds {
         self.shards[(mixed >> 58) as usize].lock()
     }
 
-    /// Holds a record for one who has read `seen`, if that still is so and nobody writes it.
+    /// Holds a record for a reader of `seen`, if that is still current and no transaction writes
+    /// it.
     pub(crate) fn share(
         &self,
         record: RecordRef,
@@ -133,8 +135,8 @@ impl Holds {
         self.wanted.forget(record);
     }
 
-    /// Gives back one holder's hold on a record, if it has one. Returns whether the janitor is to
-    /// be told: the record has got the mark `QUEUED` because nobody has ever written it.
+    /// Gives back one holder's hold on a record, if it has one. Returns `true` if the janitor must
+    /// get the record: it has got the mark `QUEUED` because it was never written.
     pub(crate) fn give_back(&self, record: RecordRef, id: TransactionId) -> bool {
         let mut shard = self.shard(record);
         match shard.get_mut(&record) {
@@ -145,14 +147,14 @@ impl Holds {
                 }
             }
             Some(Hold::Exclusive(holder)) if holder.id == id => {}
-            // It may be gone, so that nothing of it is read.
+            // The record may be freed, so that nothing of it is read.
             _ => return false,
         }
         shard.remove(&record);
         free(record)
     }
 
-    /// Turns an exclusive hold, whoever has it, into the caller's lock.
+    /// Turns an exclusive hold, of any holder, into the caller's lock.
     pub(crate) fn seize(&self, record: RecordRef) -> Option<Seen> {
         let mut shard = self.shard(record);
         let locked = record.word().seize()?;
@@ -160,8 +162,8 @@ impl Holds {
         Some(locked)
     }
 
-    /// Gives back everything of everybody; `queue` gets the records that the janitor is to be told
-    /// of.
+    /// Gives back all holds of all transactions; `queue` gets the records that the janitor must
+    /// get.
     pub(crate) fn drop_all(&self, mut queue: impl FnMut(RecordRef)) {
         for shard in &self.shards {
             for (record, _) in shard.lock().drain() {
@@ -175,7 +177,7 @@ impl Holds {
         ranges.clear();
     }
 
-    /// Takes an exclusive hold out of the table; its word must be published before the guard is
+    /// Removes an exclusive hold from the table; its word must be published before the guard is
     /// dropped.
     pub(crate) fn publishing(&self, record: RecordRef) -> MutexGuard<'_, Shard> {
         let mut shard = self.shard(record);
@@ -183,12 +185,13 @@ impl Holds {
         shard
     }
 
-    /// Who holds a record: the oldest one, if there are several.
+    /// Returns the holder of a record: the oldest one, if there are several.
     pub(crate) fn holder(&self, record: RecordRef) -> Option<Holder> {
         self.shard(record).get(&record).and_then(Hold::oldest)
     }
 
-    /// Does something with a record that cannot leave the index meanwhile, if it is held.
+    /// Calls `act` on a record that cannot leave the index meanwhile, if it is held. Returns `true`
+    /// if it is.
     pub(crate) fn while_held(&self, record: RecordRef, act: impl FnOnce()) -> bool {
         let shard = self.shard(record);
         let held = record.word().load().has(HELD | SHARED);
@@ -218,12 +221,12 @@ impl Holds {
             .fetch_sub(before - ranges.len(), Ordering::SeqCst);
     }
 
-    /// Whether any range is held.
+    /// Returns `true` if any range is held.
     pub(crate) fn any_range(&self) -> bool {
         self.ranged.load(Ordering::SeqCst) > 0
     }
 
-    /// Who holds a range with this key in it, `but` for one.
+    /// Returns the holder of a range with this key in it, `but` for one.
     pub(crate) fn range_holder(&self, key: &[u8], but: Option<TransactionId>) -> Option<Holder> {
         let ranges = self.ranges.lock();
         let around = ranges.iter().filter(|range| {
@@ -232,7 +235,7 @@ impl Holds {
         oldest(around.map(|range| &range.holder))
     }
 
-    /// How often holds have been given back.
+    /// Returns how often holds have been given back.
     pub(crate) fn releases(&self) -> u64 {
         self.releases.load(Ordering::SeqCst)
     }
@@ -241,7 +244,8 @@ impl Holds {
         self.listeners.write().push(listener);
     }
 
-    /// Says that holds were given back. The caller is in no epoch and has nothing locked.
+    /// Notifies the listeners that holds were given back. The caller is in no epoch and has nothing
+    /// locked.
     pub(crate) fn notify(&self) {
         self.releases.fetch_add(1, Ordering::SeqCst);
         for listener in &*self.listeners.read() {
@@ -250,16 +254,16 @@ impl Holds {
     }
 }
 
-/// What a prepared transaction keeps in memory until it is decided.
+/// The state that a prepared transaction keeps in memory until it is decided.
 pub(crate) struct Prepared {
-    /// What it will publish: versions that nobody else knows, of records that it holds
-    /// exclusively.
+    /// The writes that it will publish: versions that no other thread knows, of records that it
+    /// holds exclusively.
     pub(crate) effects: Vec<crate::log::Write>,
-    /// The records that it holds besides: as a reader, the generation's among them unless it
-    /// flushes; in a driven engine, which keeps no effects, those that it will write, too.
+    /// The records that it holds in addition: as a reader, the generation's among them unless it
+    /// flushes; in a driven engine, which keeps no effects, also those that it will write.
     pub(crate) held: Vec<RecordRef>,
     pub(crate) ranged: bool,
-    /// Whether it holds only until what is staged of it is applied.
+    /// `true` if it holds only until its staged entry is applied.
     pub(crate) is_staged: bool,
 }
 

@@ -1,8 +1,8 @@
 //! The index: an ordered concurrent map of records, behind a table of hints.
 //!
-//! The map holds `Key → ()`, where a [`Key`] is a counted reference to a record and compares by
-//! the record's key; its first eight bytes lie beside the reference, so that most comparisons
-//! touch no other memory. Which map it is, and why, `benches/index.rs` measures.
+//! The map holds `Key → ()`, where a [`Key`] is a counted reference to a record and compares by the
+//! record's key; its first eight bytes lie beside the reference, so that most comparisons touch no
+//! other memory. `benches/index.rs` compares the candidates for the map.
 //!
 //! Invariants:
 //! 1. At most one record of a key is not dead.
@@ -35,7 +35,7 @@ fn prefix(key: &[u8]) -> u64 {
 }
 
 impl Key {
-    /// Takes over one reference to the record.
+    /// Returns a key that takes over one reference to the record.
     fn owning(record: RecordRef) -> Key {
         Key {
             prefix: prefix(record.key()),
@@ -83,7 +83,7 @@ impl Ord for Key {
     }
 }
 
-/// A key to look for.
+/// A key to search for.
 struct Probe<'k> {
     prefix: u64,
     key: &'k [u8],
@@ -140,7 +140,7 @@ impl Index {
         &self.hints
     }
 
-    /// The live record of `key`. The caller may have records locked, this one too.
+    /// Returns the live record of `key`. The caller may have records locked, this one too.
     pub(crate) fn get(&self, hash: KeyHash, key: &[u8]) -> Option<RecordRef> {
         match self.hints.find(hash, key) {
             Found::Record(record) if !record.word().load().has(DEAD) => return Some(record),
@@ -150,8 +150,8 @@ impl Index {
         let record = self.get_from_tree(key)?;
         match self.try_remember(hash, record) {
             Err(Refused::Dead) => None,
-            // Whoever has it locked found it by its entry, or sees to it that it gets one; one that
-            // is held had its entry before, and in a new table gets it from the janitor.
+            // The thread that has it locked found it by its entry, or makes sure that it gets one;
+            // a held record had its entry before, and in a new table gets it from the janitor.
             Ok(()) | Err(Refused::Busy | Refused::Held) => Some(record),
         }
     }
@@ -160,8 +160,9 @@ impl Index {
         self.tree.peek_with(&Probe::new(key), |key, ()| key.record)
     }
 
-    /// The live record of `key`, made if there is none; and whether it was made. The caller has
-    /// no record locked. The record has its entry (see [`crate::lookaside`], invariant 3).
+    /// Returns the live record of `key`, and makes one if there is none; also returns `true` if it
+    /// was made. The caller has no record locked. The record has its entry (see
+    /// [`crate::lookaside`], invariant 3).
     pub(crate) fn get_or_insert(&self, hash: KeyHash, key: &[u8]) -> (RecordRef, bool) {
         if let Found::Record(record) = self.hints.find(hash, key)
             && !record.word().load().has(DEAD)
@@ -177,7 +178,7 @@ impl Index {
                     if self.remember(hash, record) {
                         return (record, true);
                     }
-                    // The janitor has already taken it away again.
+                    // The janitor has already removed it again.
                     continue;
                 }
                 Err((mine, ())) => {
@@ -190,12 +191,12 @@ impl Index {
             {
                 return (record, false);
             }
-            // A dead record is on its way out.
+            // A dead record is about to leave.
             std::hint::spin_loop();
         }
     }
 
-    /// Gives a record of the map its entry in the table, unless someone has it locked.
+    /// Gives a record of the map its entry in the table, unless another thread has it locked.
     fn try_remember(&self, hash: KeyHash, record: RecordRef) -> Result<(), Refused> {
         let seen = record.word().lock()?;
         self.hints.remember(hash, record);
@@ -203,8 +204,8 @@ impl Index {
         Ok(())
     }
 
-    /// Gives a record of the map its entry in the table, waiting for whoever has it locked: not
-    /// the caller. Returns whether the record is alive.
+    /// Gives a record of the map its entry in the table, waiting for a thread that has it locked,
+    /// which must not be the caller's. Returns `true` if the record is alive.
     fn remember(&self, hash: KeyHash, record: RecordRef) -> bool {
         loop {
             match self.try_remember(hash, record) {
@@ -227,13 +228,12 @@ impl Index {
         self.remember(self.hash(record.key()), record);
     }
 
-    /// Whether the record stays for ever.
+    /// Returns `true` if the record stays for ever.
     pub(crate) fn keeps(record: RecordRef) -> bool {
         record.key().is_empty()
     }
 
-    /// Takes a record out: `seen` is its word, locked. The engine's reference is the caller's to
-    /// give back.
+    /// Removes a record: `seen` is its word, locked. The caller gives back the engine's reference.
     pub(crate) fn remove(&self, record: RecordRef, seen: Seen) {
         debug_assert!(seen.has(LOCK) && !Self::keeps(record));
         record.word().unlock(seen, DEAD);
@@ -243,7 +243,7 @@ impl Index {
     }
 
     /// Visits the records from `from` (inclusive) to `to` (exclusive) in key order until `visit`
-    /// returns false. Records that enter or leave meanwhile may be seen or not.
+    /// returns `false`. Records that enter or leave meanwhile may be seen or not.
     pub(crate) fn range(
         &self,
         from: &[u8],

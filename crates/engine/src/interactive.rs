@@ -1,4 +1,4 @@
-//! Transactions as closures: reads, writes and what the program does between them.
+//! Transactions as closures: reads, writes and the program's code between them.
 
 use std::marker::PhantomData;
 
@@ -11,15 +11,15 @@ use crate::worker::{Running, Stop, Worker};
 /// A running transaction, as its closure sees it. Every error is to be passed on with `?`: a
 /// conflict makes the closure run again from its beginning.
 ///
-/// What it reads is checked when it commits. Until then two reads may show a state that never
-/// was; the closure must not act on that outside of the transaction.
+/// The reads are validated when the transaction commits. Until then two reads may show a state
+/// that never existed; the closure must not act on that outside of the transaction.
 pub struct Txn<'t> {
     access: &'t mut dyn Access,
-    // Values that were read live as long as the transaction: two of them must not be swapped.
+    // Values that were read live as long as the transaction: two transactions must not be swapped.
     _invariant: PhantomData<std::cell::Cell<&'t ()>>,
 }
 
-/// What a transaction's handle needs of a worker, whatever its log.
+/// The part of a worker that a transaction's handle needs, for any log.
 trait Access {
     fn get(&mut self, key: &[u8]) -> Result<Option<&'static [u8]>, Stop>;
     fn version(&mut self, key: &[u8]) -> Version;
@@ -32,19 +32,19 @@ trait Access {
 type Pair<'t> = (&'t [u8], &'t [u8]);
 
 impl<'t> Txn<'t> {
-    /// The value of `key`.
+    /// Returns the value of `key`.
     ///
     /// # Errors
-    /// [`Stop`]; a value that is not a string is an error of the program and aborts.
+    /// Returns [`Stop`]; a value that is not a string is an error of the program and aborts.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<&'t [u8]>, Stop> {
         self.access.get(key)
     }
 
-    /// The version of `key`, which changes whenever the key does: for a later
+    /// Returns the version of `key`, which changes whenever the key does: for a later
     /// [`base::Op::Check`], or for a later transaction that compares it.
     ///
     /// # Errors
-    /// [`Stop`].
+    /// Returns [`Stop`].
     pub fn version(&mut self, key: &[u8]) -> Result<Version, Stop> {
         Ok(self.access.version(key))
     }
@@ -52,12 +52,12 @@ impl<'t> Txn<'t> {
     /// Sets the value of `key`, which will not expire.
     ///
     /// # Errors
-    /// [`Stop`]; a key or value beyond the limits aborts.
+    /// Returns [`Stop`]; a key or value beyond the limits aborts.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
         self.access.put(key, value, Expiry::Never)
     }
 
-    /// Sets the value of `key` and when it expires.
+    /// Sets the value of `key` and its expiry.
     ///
     /// # Errors
     /// As [`Txn::put`].
@@ -65,19 +65,19 @@ impl<'t> Txn<'t> {
         self.access.put(key, value, expiry)
     }
 
-    /// Deletes `key`; whether it was there.
+    /// Deletes `key`. Returns `true` if it was present.
     ///
     /// # Errors
-    /// [`Stop`].
+    /// Returns [`Stop`].
     pub fn delete(&mut self, key: &[u8]) -> Result<bool, Stop> {
         self.access.delete(key)
     }
 
-    /// The keys and values from `from` (inclusive) to `to` (exclusive, `None`: the end) in byte
-    /// order, at most `limit`.
+    /// Returns the keys and values from `from` (inclusive) to `to` (exclusive, `None`: the end) in
+    /// byte order, at most `limit`.
     ///
     /// # Errors
-    /// [`Stop`].
+    /// Returns [`Stop`].
     pub fn scan(
         &mut self,
         from: &[u8],
@@ -87,13 +87,13 @@ impl<'t> Txn<'t> {
         Ok(self.access.scan(from, to, limit))
     }
 
-    /// The transaction's time: milliseconds since the Unix epoch, the stamp of its epoch.
+    /// Returns the transaction's time: milliseconds since the Unix epoch, the stamp of its epoch.
     #[must_use]
     pub fn time_ms(&self) -> u64 {
         self.access.time_ms()
     }
 
-    /// The error by which a closure gives up: nothing happens, and it is not run again.
+    /// Returns the error by which a closure gives up: nothing happens, and it is not run again.
     #[must_use]
     pub fn cancel(&self) -> Stop {
         Stop::Abort(Abort::Cancelled)
@@ -101,10 +101,10 @@ impl<'t> Txn<'t> {
 }
 
 impl<L: RedoLog> Worker<L> {
-    /// Runs `body` as one transaction, again whenever it meets a conflict.
+    /// Runs `body` as one transaction, and runs it again whenever it meets a conflict.
     ///
     /// # Errors
-    /// The [`Abort`] says why nothing has happened.
+    /// Returns an [`Abort`] that says why nothing has happened.
     pub fn transact<T>(
         &mut self,
         mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, Stop>,

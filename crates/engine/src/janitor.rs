@@ -1,27 +1,27 @@
-//! Taking away what nobody needs any more: tombstones, expired and flushed keys, versions that
+//! Removes data that is not needed any more: tombstones, expired and flushed keys, versions that
 //! snapshots have left behind, memory that idle workers hold.
 //!
 //! A record that needs attention carries the mark `QUEUED` and is in exactly one of six places:
 //!
 //! | place | which records |
 //! |---|---|
-//! | the engine's queue | commits put them there |
-//! | `waiting` | what the janitor could not finish yet |
+//! | the engine's queue | those that commits put there |
+//! | `waiting` | those that the janitor could not finish yet |
 //! | `held` | those with versions that the oldest snapshot needs: nothing can be done until it goes |
 //! | `deadlines` | live keys that will expire, by the time they will |
-//! | `retained` | read-atomic keys with versions, or an absence, that somebody may still ask for |
+//! | `retained` | read-atomic keys with versions, or an absence, for which a reader may still ask |
 //! | the janitor's hands | while it looks at one |
 //!
 //! Invariants:
-//! 1. Only the janitor takes records out of the index, and only those it has in its hands or
-//!    meets without the mark: no place ever holds a record that is gone.
-//! 2. A record leaves only when what made its key absent is durable and its epoch has finished,
-//!    and when no snapshot can see the key.
+//! 1. Only the janitor takes records out of the index, and only those it has in its hands or meets
+//!    without the mark: no place ever holds a record that is gone.
+//! 2. A record leaves only when the write that made its key absent is durable and its epoch has
+//!    finished, and when no snapshot can see the key.
 //! 3. A key's TID goes into its floor first (module `floors`).
 //! 4. A record that is held under two-phase locking waits: it cannot be locked.
 //! 5. Of a read-atomic key, versions are kept for [`ReadAtomic::KEPT`] after they were replaced, and
 //!    its record for as long after its transaction was forgotten, which is when all partitions have
-//!    committed it: from then on nobody meets another version of that transaction without having
+//!    committed it: from then on no reader meets another version of that transaction without having
 //!    begun before.
 
 use std::cmp::Reverse;
@@ -51,7 +51,7 @@ const ROOM: usize = 1024;
 /// [`ReadAtomic::KEPT`] in milliseconds.
 const KEPT_MS: u64 = ReadAtomic::KEPT.as_millis() as u64;
 
-/// Of the time between two looks no more than this counts for what is retained.
+/// The most that the time between two looks counts for the age of retained records.
 const LEAP_MS: u64 = KEPT_MS / 4;
 
 /// The one janitor of an engine. Call [`Janitor::tidy`] again and again from one thread.
@@ -64,21 +64,23 @@ pub struct Janitor {
     deadlines: BinaryHeap<Reverse<(u64, RecordRef)>>,
     sweep: Option<Sweep>,
     retained: VecDeque<Retained>,
-    /// Time that the janitor has lived through, in milliseconds, and when it was last added to. No
-    /// leap of the clock makes what is retained older than it is, but for [`LEAP_MS`].
+    /// The time that the janitor has lived through, in milliseconds, and the moment when it was
+    /// last added to. No leap of the clock makes retained records older than they are, but for
+    /// [`LEAP_MS`].
     age_ms: u64,
     seen_ms: u64,
-    /// At which age which epoch was the current one, for the last while: the oldest says what is old enough.
+    /// The ages at which epochs were the current one, for the last while: the oldest one determines
+    /// what is old enough.
     moments: VecDeque<(u64, Epoch)>,
     /// The generation up to which the index was swept.
     swept: u16,
-    /// The walk that completes the look-aside table: for which table, and from where.
+    /// The walk that completes the look-aside table: the table, and the key from which to go on.
     listing: Option<(Arc<Table>, Vec<u8>)>,
 }
 
-/// A read-atomic key that is looked at again.
+/// A read-atomic key that must be looked at again.
 struct Retained {
-    /// At which age of the janitor.
+    /// The age of the janitor at which it is due.
     due_ms: u64,
     record: RecordRef,
     /// The transaction that made it absent, if it was forgotten already when this was noted.
@@ -91,16 +93,16 @@ struct Sweep {
     from: Vec<u8>,
 }
 
-/// What a call of [`Janitor::tidy`] left.
+/// The state after a call of [`Janitor::tidy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tidied {
-    /// Whether something is left to do that does not have to wait for a deadline.
+    /// `true` if work is left that does not have to wait for a deadline.
     pub more: bool,
     /// The next time at which a key expires, milliseconds since the Unix epoch.
     pub next_deadline_ms: Option<u64>,
 }
 
-/// What is known while records are looked at.
+/// The state of the engine while records are looked at.
 #[derive(Clone, Copy)]
 struct Now {
     /// Deletes up to this epoch may be made final.
@@ -109,17 +111,17 @@ struct Now {
     generation: u16,
     /// The epoch of the flush that made the generation.
     flushed: Epoch,
-    /// No snapshot is of an earlier epoch, nor will be one that is announced later.
+    /// No snapshot is of an earlier epoch, nor will be a snapshot that is announced later.
     viewed: Epoch,
-    /// What was committed up to this epoch is old enough for versions of read-atomic keys to leave
-    /// that it has replaced.
+    /// Writes that were committed up to this epoch are old enough: versions of read-atomic keys
+    /// that they replaced may leave.
     old: Epoch,
     oldest_snapshot: Option<Epoch>,
     oldest_snapshot_time: Option<u64>,
 }
 
 impl Engine {
-    /// The janitor. There must be one at most.
+    /// Returns the janitor. There must be one at most.
     #[must_use]
     pub fn janitor(self: &Arc<Self>) -> Janitor {
         Janitor {
@@ -133,7 +135,7 @@ impl Engine {
             seen_ms: self.epochs.time_ms(),
             moments: VecDeque::new(),
             sweep: None,
-            // What was restored may be of any generation.
+            // The restored versions may be of any generation.
             swept: self.current_generation().wrapping_sub(1),
             listing: None,
         }
@@ -169,7 +171,7 @@ impl Janitor {
             self.settle();
             self.list_slice(budget);
         }
-        // In a driven engine it goes with the next entry, which nobody can hurry.
+        // In a driven engine the garbage is freed with the next entry, which cannot be hurried.
         let garbage = self.empty_bags() && !engine.epochs.is_driven();
         if garbage || !self.waiting.is_empty() {
             engine.epochs.hurry();
@@ -197,7 +199,7 @@ impl Janitor {
         // In this order: a snapshot that is announced too late to be seen here is of this epoch or
         // a later one.
         let epoch = engine.epochs.current();
-        // Those of a driven engine are of what is applied.
+        // Snapshots of a driven engine are of the applied entries.
         let next = if engine.epochs.is_driven() {
             epoch.prev()
         } else {
@@ -216,8 +218,8 @@ impl Janitor {
         }
     }
 
-    /// Takes a record into its hands and puts it where it belongs. `forgotten` is what was noted of
-    /// it as [`Retained`].
+    /// Takes a record into its hands and puts it into the place where it belongs. `forgotten` is
+    /// the note about it in [`Retained`].
     fn attend(&mut self, record: RecordRef, now: Now, forgotten: Option<TransactionId>) {
         let seen = match record.word().lock() {
             Ok(seen) => seen,
@@ -252,8 +254,8 @@ impl Janitor {
         }
     }
 
-    /// Keeps a record for later. What a snapshot holds is not looked at again while it lives: with
-    /// a long one that would be a lot of work for nothing.
+    /// Keeps a record for later. Records that a snapshot holds are not looked at again while it
+    /// lives: with a long-lived snapshot that would be a lot of work for nothing.
     fn put_off(&mut self, record: RecordRef, version: VersionRef, now: Now) {
         if now.oldest_snapshot.is_some() && version.previous().is_some() {
             self.held.push(record);
@@ -262,7 +264,7 @@ impl Janitor {
         }
     }
 
-    /// When the oldest snapshot has gone, looks at what it held.
+    /// Looks at the records that the oldest snapshot held when it has gone.
     fn notice_snapshots(&mut self, now: Now) {
         if self.held_for != now.oldest_snapshot {
             self.held_for = now.oldest_snapshot;
@@ -272,7 +274,7 @@ impl Janitor {
     }
 
     /// Cuts off the versions that no snapshot needs, not even one that was announced since the
-    /// janitor looked around. The record is locked.
+    /// janitor read the engine's state. The record is locked.
     fn cut_history(&self, newest: VersionRef, now: Now) {
         let mut needed = newest;
         while needed.epoch() > now.viewed {
@@ -291,8 +293,8 @@ impl Janitor {
         }
     }
 
-    /// As [`Janitor::cut_history`] for a read-atomic key, whose versions are not all in the order of
-    /// their epochs. Those that only a snapshot needs stay by themselves.
+    /// Cuts off versions as [`Janitor::cut_history`], of a read-atomic key, whose versions are not
+    /// all in the order of their epochs. Those that only a snapshot needs stay by themselves.
     fn cut_retained(&self, newest: VersionRef, now: Now) {
         let chain = || std::iter::successors(Some(newest), |version| version.previous());
         let young = chain().filter(|version| version.epoch() > now.old).last();
@@ -323,14 +325,14 @@ impl Janitor {
         }
     }
 
-    /// Whether somebody may still ask for what the record of a read-atomic key has, or for the
-    /// reason why it has nothing.
+    /// Returns `true` if a reader may still ask for the versions in the record of a read-atomic
+    /// key, or for the reason why it has none.
     fn is_retained(&self, version: VersionRef, now: Now, forgotten: Option<TransactionId>) -> bool {
         if version.previous().is_some() {
             return true;
         }
         let id = id_of(version);
-        // What is older and still prepared must find that it comes late.
+        // Older attempts that are still prepared must find that they come late.
         let settled = || {
             let older = |pending| pending < id;
             forgotten == Some(id) && !self.engine.least_pending().is_some_and(older)
@@ -371,7 +373,7 @@ impl Janitor {
         self.seen_ms = time_ms;
     }
 
-    /// Remembers which epoch is the current one now.
+    /// Notes the epoch that is current now.
     fn note_moment(&mut self) {
         if !self.engine.has_read_atomic() {
             return;
@@ -388,8 +390,8 @@ impl Janitor {
         }
     }
 
-    /// The newest epoch of which everything was committed [`ReadAtomic::KEPT`] ago, as far as this
-    /// janitor has seen it.
+    /// Returns the newest epoch of which everything was committed [`ReadAtomic::KEPT`] ago, as far
+    /// as this janitor has seen it.
     fn old_enough(&self) -> Epoch {
         let old = |(at, _): &&(u64, Epoch)| at + KEPT_MS <= self.age_ms;
         let newest = self.moments.iter().rev().find(old);
@@ -403,7 +405,7 @@ impl Janitor {
                 .is_some_and(|deadline| deadline <= now.time_ms)
     }
 
-    /// Whether a record whose key is gone may leave the index.
+    /// Returns `true` if a record whose key is gone may leave the index.
     fn may_leave(&self, version: VersionRef, now: Now) -> bool {
         if version.previous().is_some() || version.epoch() > now.reclaimable {
             return false;
@@ -447,7 +449,7 @@ impl Janitor {
         self.retire(Garbage::Record(record));
     }
 
-    /// Replaces what a record that stays says by a tombstone of the same transaction.
+    /// Replaces the version of a record that stays by a tombstone of the same transaction.
     fn blank(&self, record: RecordRef, seen: Seen) {
         let old = RecordRef::version(seen);
         if old.is_absent() {
@@ -480,7 +482,7 @@ impl Janitor {
         }
     }
 
-    /// After a flush, every key that is to expire is looked at at once, and the index is swept.
+    /// Handles a flush: every key that is to expire is looked at at once, and the index is swept.
     fn notice_flush(&mut self, now: Now) {
         let sweeping = self
             .sweep
@@ -497,8 +499,8 @@ impl Janitor {
         });
     }
 
-    /// Goes on with a sweep, once the flush is durable and no snapshot is older. It waits at a
-    /// flushed key that a transaction under two-phase locking has found absent.
+    /// Continues a sweep, once the flush is durable and no snapshot is older. It waits at a flushed
+    /// key that a transaction under two-phase locking has found absent.
     fn sweep_slice(&mut self, now: Now, budget: usize) {
         let Some(mut sweep) = self.sweep.take() else {
             return;
@@ -534,7 +536,7 @@ impl Janitor {
                     }
                 }
                 Err(Refused::Dead) => {}
-                // Whoever has it writes it, or leaves it to the janitor.
+                // The transaction that has it writes it, or leaves it to the janitor.
                 Err(_) if version.is_never() => {}
                 Err(Refused::Busy | Refused::Held) => {
                     next = Some(record.key().to_vec());
@@ -552,7 +554,7 @@ impl Janitor {
         }
     }
 
-    /// Goes on with giving every record an entry in a look-aside table that has just grown.
+    /// Continues to give every record an entry in a look-aside table that has just grown.
     fn list_slice(&mut self, budget: usize) {
         let index = &self.engine.index;
         let Some(table) = index.hints().incomplete() else {
@@ -579,7 +581,7 @@ impl Janitor {
         }
     }
 
-    /// Says that no version of a generation before the swept one is left, once that is so.
+    /// Notes that no version of a generation before the swept one is left, once that is so.
     fn settle(&self) {
         let engine = &self.engine;
         let oldest = engine.oldest_generation.load(Ordering::Relaxed);
@@ -603,7 +605,8 @@ impl Janitor {
         }
     }
 
-    /// Frees what all workers have retired and nobody can see. Returns whether something is left.
+    /// Frees the memory that workers have retired and no worker can see. Returns `true` if
+    /// something is left.
     fn empty_bags(&self) -> bool {
         let engine = &self.engine;
         let mut left = false;
@@ -632,7 +635,7 @@ mod tests {
     use super::*;
     use crate::log::NoLog;
 
-    /// The janitor looks around once for many records; a snapshot may be announced meanwhile.
+    /// The janitor reads the state once for many records; a snapshot may be announced meanwhile.
     #[test]
     fn a_snapshot_that_comes_while_the_janitor_works_keeps_its_versions() {
         let engine = Engine::new(&crate::Options {
@@ -666,7 +669,7 @@ mod tests {
         );
     }
 
-    /// As above: that of a driven engine is of the epoch before the current one.
+    /// As above: the snapshot of a driven engine is of the epoch before the current one.
     #[test]
     fn a_snapshot_of_what_is_applied_keeps_its_versions_too() {
         let engine = Engine::driven(&crate::Options {

@@ -3,31 +3,31 @@
 //!
 //! The layers, bottom up:
 //!
-//! | module | what it is |
+//! | module | concept |
 //! |---|---|
 //! | `word` | the record word: current version, lock, marks |
 //! | `origin`, `record` | records and versions in memory |
 //! | [`epoch`] | the global epoch, the workers' places in it, time stamps |
-//! | `garbage` | memory that waits until nobody can see it |
-//! | `holds`, `wanted` | who holds what under two-phase locking, and what others wait to write |
+//! | `garbage` | memory that waits until no worker can see it |
+//! | `holds`, `wanted` | holds under two-phase locking, and the records that other transactions wait to write |
 //! | `lookaside`, `index` | from key to record |
 //! | `floors` | versions of keys that have no record |
-//! | [`engine`] | what workers share |
+//! | [`engine`] | the state that workers share |
 //! | [`worker`], `access`, `commit`, `retry` | a worker and its transaction |
 //! | [`one_shot`], [`interactive`] | the two ways to run one |
-//! | `guard` | fencing tokens, and the time that is told |
-//! | `blame` | whose hold was in the way of one that failed |
+//! | `guard` | fencing tokens, and the time as an answer |
+//! | `blame` | the holder in the way of a transaction that failed |
 //! | [`system`], [`prepare`], [`decide`] | the parts of transactions over several partitions |
 //! | [`read_atomic`] | keys of which several versions are kept, and transactions that hold nothing |
-//! | [`stage`], [`apply`], [`load`], `driven` | engines of replicas: what goes to their log, and what comes from it |
+//! | [`stage`], [`apply`], [`load`], `driven` | engines of replicas: the changes that go to their log, and those that come from it |
 //! | [`snapshot`] | read-only views at an epoch boundary |
-//! | `hash` | whether two engines have the same in them |
+//! | `hash` | a hash by which the contents of two engines are compared |
 //! | [`janitor`] | reclamation and expiry |
 //! | [`restore`] | filling an engine from a log |
-//! | [`log`] | where commits go |
+//! | [`log`] | the redo log of commits |
 //!
-//! It knows no files, no network and no partitions. There are no globals: any number of engines
-//! live side by side.
+//! The engine knows no files, no network and no partitions. There are no globals: any number of
+//! engines run side by side.
 //!
 //! Decisions that bind this crate:
 //!

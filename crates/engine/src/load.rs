@@ -1,7 +1,7 @@
-//! Loading a snapshot of another replica, or of an earlier life, into a driven engine: an empty one
-//! or one that has an older state.
+//! Loads a snapshot of another replica, or of an earlier run, into a driven engine: an empty one or
+//! one that has an older state.
 //!
-//! Records come in the order of keys, beside a walk through those that are there:
+//! Records come in the order of keys, in parallel with a walk through the existing ones:
 //!
 //! | key | becomes |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | only in the engine | a tombstone with the greatest TID of the snapshot's epoch |
 //!
 //! While a snapshot is being loaded the engine shows a mixture of the two states, with TIDs above
-//! its current epoch: nobody should be let in to read, though nobody comes to harm. Snapshots that
-//! were taken before keep what they had; new ones wait. One that was not loaded to its end leaves
-//! the mixture, and another must be loaded.
+//! its current epoch: readers should not be admitted, although a read does no harm. Snapshots that
+//! were taken before keep their contents; new ones wait. A snapshot that was not loaded to its end
+//! leaves the mixture, and another must be loaded.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ use crate::snapshot::{Pinned, SnapshotEntry};
 use crate::word::QUEUED;
 use crate::worker::Worker;
 
-/// Keys that are looked up ahead at a time.
+/// The number of keys that are looked up ahead at a time.
 const AHEAD: usize = 1_000;
 
 /// Takes the records of a snapshot.
@@ -40,7 +40,7 @@ pub struct Loader<'a> {
     _applying: MutexGuard<'a, ()>,
     index: Epoch,
     stamp_ms: u64,
-    /// The next keys that are there, and where to look for more of them if there may be some.
+    /// The next existing keys, and the key from which to look for more if there may be some.
     ahead: VecDeque<Vec<u8>>,
     more_from: Option<Vec<u8>>,
     /// Keys of each generation: loaded minus replaced.
@@ -50,11 +50,11 @@ pub struct Loader<'a> {
 }
 
 impl Applier {
-    /// Begins to load a snapshot of epoch `index`, whose time is `stamp_ms`, in place of what the
-    /// engine has. Nothing must be held.
+    /// Begins to load a snapshot of epoch `index`, whose time is `stamp_ms`, in place of the
+    /// engine's contents. Nothing must be held.
     ///
     /// # Panics
-    /// If a later entry has been applied.
+    /// Panics if a later entry has been applied.
     pub fn load(&mut self, index: Epoch, stamp_ms: u64) -> Loader<'_> {
         let worker = &self.worker;
         let applying = worker.engine.applying.lock();
@@ -81,7 +81,7 @@ impl Loader<'_> {
     /// Loads a record.
     ///
     /// # Panics
-    /// If its key is not after the last one's.
+    /// Panics if its key is not after the last one's.
     pub fn put(&mut self, entry: &SnapshotEntry<'_>) {
         let in_order = self.last.as_deref().is_none_or(|last| last < entry.key);
         assert!(
@@ -105,8 +105,8 @@ impl Loader<'_> {
         self.install(write, entry.tid);
     }
 
-    /// Ends the snapshot: `generation` is visible in it, and `flushed` the transaction that began
-    /// it. The engine has applied everything up to the snapshot's index now.
+    /// Ends the snapshot: `generation` is visible in it, and transaction `flushed` began it. The
+    /// engine has then applied everything up to the snapshot's index.
     pub fn finish(mut self, generation: u16, flushed: Tid) {
         self.bury_before(None);
         let engine = &self.worker.engine;
@@ -121,7 +121,7 @@ impl Loader<'_> {
         engine
             .generation_now
             .store(u64::from(generation), Ordering::Release);
-        // Versions of any other one are gone.
+        // Versions of any other generation are gone.
         engine
             .oldest_generation
             .store(u64::from(generation), Ordering::Release);
@@ -131,7 +131,7 @@ impl Loader<'_> {
         engine.epochs.drive(self.index.next(), self.stamp_ms);
     }
 
-    /// Makes what the snapshot does not have before this key absent.
+    /// Makes the keys before this one absent that the snapshot does not have.
     fn bury_before(&mut self, key: Option<&[u8]>) {
         while !self.ahead.is_empty() || self.look_ahead() {
             match key {
@@ -148,7 +148,7 @@ impl Loader<'_> {
         }
     }
 
-    /// Looks for the next keys that are there. Returns whether there are any.
+    /// Looks up the next existing keys. Returns `true` if there are any.
     fn look_ahead(&mut self) -> bool {
         while let Some(from) = self.more_from.take() {
             let engine = &self.worker.engine;
@@ -181,7 +181,7 @@ impl Loader<'_> {
         self.install(write, last_of(self.index));
     }
 
-    /// Makes a version current, unless it is already.
+    /// Makes a version current, unless it already is.
     fn install(&mut self, write: Write, tid: Tid) {
         let (mut record, new) = (write.record, write.version);
         let (seen, _) = self.worker.lock_to_apply(&mut record);
@@ -207,7 +207,7 @@ impl Loader<'_> {
     }
 }
 
-/// The greatest TID of an epoch.
+/// Returns the greatest TID of an epoch.
 fn last_of(epoch: Epoch) -> Tid {
     Tid::new(epoch, (1 << Tid::SEQUENCE_BITS) - 1)
 }

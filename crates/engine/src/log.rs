@@ -1,4 +1,4 @@
-//! Where an engine's commits go: the seam to the journal, or to whatever keeps a redo log.
+//! The redo log of an engine's commits: the interface to the journal, or to any other log.
 
 use base::{Change, Tid};
 
@@ -26,19 +26,19 @@ pub(crate) struct Edit {
     pub(crate) record: RecordRef,
     /// The version that is changed.
     pub(crate) base: Tid,
-    /// What is new of the value: from here on so many bytes.
+    /// The offset and the length of the new bytes in the value.
     pub(crate) offset: usize,
     pub(crate) length: usize,
 }
 
 impl<'a> Changes<'a> {
-    /// How many there are; at least one.
+    /// Returns the number of changes; at least one.
     #[must_use]
     pub fn count(&self) -> usize {
         self.writes.len()
     }
 
-    /// The changes, in no particular order; a key appears once.
+    /// Returns the changes, in no particular order; a key appears once.
     pub fn iter(&self) -> impl Iterator<Item = Change<'a>> + use<'a> {
         let Changes {
             edits, generation, ..
@@ -86,17 +86,17 @@ pub trait RedoLog {
     /// Waits until a writing transaction can be logged. Called outside of any epoch.
     ///
     /// # Errors
-    /// Why nothing can be logged any more, said for people.
+    /// Returns the reason why nothing can be logged any more, as text for the operator.
     fn ready(&mut self) -> Result<(), String>;
 
-    /// Takes a committed transaction's changes. Called inside the epoch of `tid`.
+    /// Appends a committed transaction's changes. Called inside the epoch of `tid`.
     ///
-    /// Of a driven engine (module [`crate::stage`]) it takes changes that are to be applied: `tid`
-    /// is zero and `stamp_ms` the transaction's time. What the transaction needs is locked
-    /// meanwhile, so that it must not wait for the applier.
+    /// In a driven engine (module [`crate::stage`]) these are changes that are to be applied:
+    /// `tid` is zero and `stamp_ms` the transaction's time. The records that the transaction needs
+    /// are locked meanwhile, so that this must not wait for the applier.
     ///
     /// # Errors
-    /// Why the changes will never be durable, said for people.
+    /// Returns the reason why the changes will never be durable, as text for the operator.
     fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String>;
 }
 

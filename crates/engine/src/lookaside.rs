@@ -16,10 +16,10 @@
 //!    was marked dead, under the same lock. So no entry of the current
 //!    table ever leads to a freed record.
 //! 2. A table that was outgrown is dropped when every worker that could be reading it has left.
-//! 3. In a complete table every record that a commit may lock has an entry, or its bucket says
-//!    that it has lost one: a record gets its entry after it entered the map and before anybody
-//!    writes it; a table becomes complete when a walk through the map, begun after the table was
-//!    put in place, has given every record in it an entry.
+//! 3. In a complete table every record that a commit may lock has an entry, or its bucket is marked
+//!    as having lost one: a record gets its entry after it entered the map and before any
+//!    transaction writes it; a table becomes complete when a walk through the map, begun after the
+//!    table was put in place, has given every record in it an entry.
 
 #![allow(unsafe_code)]
 
@@ -45,7 +45,7 @@ struct Bucket {
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// What the table knows of a key.
+/// The table's answer for a key.
 pub(crate) enum Found {
     /// Its record, which may be dead: ask the map then.
     Record(RecordRef),
@@ -59,7 +59,7 @@ pub(crate) enum Found {
 pub(crate) struct Table {
     memory: memmap2::MmapMut,
     mask: usize,
-    /// Whether what is not in the table has no record (invariant 3).
+    /// `true` if a key that is not in the table has no record (invariant 3).
     complete: AtomicBool,
 }
 
@@ -68,7 +68,7 @@ impl Table {
         let bytes = buckets * size_of::<Bucket>();
         let memory = memmap2::MmapMut::map_anon(bytes).expect("memory for the look-aside table");
         #[cfg(target_os = "linux")]
-        // Advice only: where it is refused, pages are small and everything works.
+        // This is only advice: where it is refused, pages are small and everything works.
         let _ = memory.advise(memmap2::Advice::HugePage);
         Table {
             memory,
@@ -103,7 +103,7 @@ fn entry(hash: u64, record: RecordRef) -> u64 {
 pub(crate) struct KeyHash(u64);
 
 impl KeyHash {
-    /// The same for equal keys.
+    /// Returns the bits, which are the same for equal keys.
     pub(crate) fn bits(self) -> u64 {
         self.0
     }
@@ -111,7 +111,7 @@ impl KeyHash {
 
 pub(crate) struct Lookaside {
     current: AtomicPtr<Table>,
-    /// Owns what `current` points to, and serialises growth.
+    /// Owns the table to which `current` points, and serialises growth.
     owner: Mutex<Arc<Table>>,
     hasher: foldhash::fast::RandomState,
 }
@@ -136,7 +136,7 @@ impl Lookaside {
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
-    /// What the table knows of `key`.
+    /// Returns the table's answer for `key`.
     pub(crate) fn find(&self, hash: KeyHash, key: &[u8]) -> Found {
         let table = self.table();
         let bucket = table.bucket(hash.0);
@@ -171,7 +171,7 @@ impl Lookaside {
                 return;
             }
         }
-        // Which one a full bucket loses does not matter, only that it varies and is known.
+        // It does not matter which entry a full bucket loses, only that it varies and is known.
         bucket.lost.store(1, Ordering::Release);
         let victim = (record.address() >> 5) as usize % ENTRIES;
         bucket.entries[victim].store(new, Ordering::Release);
@@ -185,7 +185,7 @@ impl Lookaside {
         }
     }
 
-    /// The current table, if it is not complete: to be walked for.
+    /// Returns the current table, if it is not complete: to be walked for.
     pub(crate) fn incomplete(&self) -> Option<Arc<Table>> {
         let owner = self.owner.lock();
         let table = (!owner.complete.load(Ordering::Acquire)).then(|| Arc::clone(&owner));
@@ -193,14 +193,14 @@ impl Lookaside {
         table
     }
 
-    /// Says that a walk which began after [`Lookaside::incomplete`] gave `table` has given every
-    /// record in the map an entry.
+    /// Notes that a walk which began after [`Lookaside::incomplete`] returned `table` has given
+    /// every record in the map an entry.
     pub(crate) fn completed(&self, table: &Table) {
         table.complete.store(true, Ordering::Release);
     }
 
-    /// Doubles the table when it is crowded with `records`, and returns the old one, which must
-    /// live until all workers of today have left. The new one fills as keys are looked up, and by the
+    /// Doubles the table when it is crowded with `records`, and returns the old one, which must live
+    /// until all present workers have left. The new one fills as keys are looked up, and by the
     /// janitor's walk.
     pub(crate) fn grow(&self, records: usize) -> Option<Arc<Table>> {
         if records <= self.table().buckets() * CROWDED {
@@ -220,27 +220,27 @@ impl Lookaside {
         self.owner.lock().buckets() * size_of::<Bucket>()
     }
 
-    /// First of three steps ahead of a look-up: fetches the bucket.
+    /// Fetches the bucket: the first of three steps ahead of a look-up.
     pub(crate) fn prefetch_bucket(&self, hash: KeyHash) {
         prefetch(std::ptr::from_ref(self.table().bucket(hash.0)).cast());
     }
 
-    /// Second step: fetches the record.
+    /// Fetches the record: the second step.
     pub(crate) fn prefetch_record(&self, hash: KeyHash) {
         for record in self.candidates(hash) {
             prefetch(record.address() as *const u8);
         }
     }
 
-    /// Third step: fetches the record's version.
+    /// Fetches the record's version: the third step.
     pub(crate) fn prefetch_version(&self, hash: KeyHash) {
         for record in self.candidates(hash) {
             prefetch(record.word().load().pointer() as *const u8);
         }
     }
 
-    /// First of two more, for those who will look at the versions' origins: fetches where each is
-    /// named, behind the value.
+    /// Fetches the place behind the value that names the version's origin: the first of two more
+    /// steps, for callers that will look at origins.
     pub(crate) fn prefetch_origin_name(&self, hash: KeyHash) {
         for record in self.candidates(hash) {
             let version = RecordRef::version(record.word().load());
@@ -251,7 +251,7 @@ impl Lookaside {
         }
     }
 
-    /// Second of them: fetches the origin itself.
+    /// Fetches the origin itself: the second of them.
     pub(crate) fn prefetch_origin(&self, hash: KeyHash) {
         for record in self.candidates(hash) {
             let version = RecordRef::version(record.word().load());
@@ -260,7 +260,7 @@ impl Lookaside {
     }
 }
 
-/// Records in the bucket whose tag matches; almost always one or none.
+/// Returns the records in the bucket whose tag matches; almost always one or none.
 fn candidates(bucket: &Bucket, hash: KeyHash) -> impl Iterator<Item = RecordRef> + '_ {
     let tag = hash.0 & !ADDRESS;
     bucket.entries.iter().filter_map(move |slot| {

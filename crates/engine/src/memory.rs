@@ -1,7 +1,7 @@
-//! The bound on memory, where transactions that need some begin.
+//! The bound on memory, which is checked where transactions that need some begin.
 //!
-//! A worker asks for the engine's memory when it has brought some since it last asked, and before each
-//! operation that brings much: so that the bound is passed by at most [`UNASKED`] for each worker.
+//! A worker checks the engine's memory when it has added some since its last check, and before each
+//! operation that adds much: so that the bound is exceeded by at most [`UNASKED`] for each worker.
 
 use std::sync::atomic::Ordering;
 
@@ -10,20 +10,20 @@ use base::{Abort, Op};
 use crate::log::RedoLog;
 use crate::worker::{Stop, Worker};
 
-/// Bytes that a worker may bring without asking.
+/// Bytes that a worker may add without a check.
 const UNASKED: usize = 64 * 1024;
 
-/// What a worker knows of the bound.
+/// A worker's knowledge of the bound.
 #[derive(Default)]
 pub(crate) struct MemoryCheck {
-    /// Bytes that it has brought since it last asked.
+    /// Bytes that it has added since its last check.
     unasked: usize,
-    /// The limit was exceeded at the last check.
+    /// `true` if the limit was exceeded at the last check.
     is_full: bool,
 }
 
 impl<L: RedoLog> Worker<L> {
-    /// Refuses an operation that needs memory which is not there. Replicas that execute the same
+    /// Refuses an operation that needs more memory than there is. Replicas that execute the same
     /// operations must not decide by themselves: there nothing is refused.
     #[inline]
     pub(crate) fn admit_memory(&mut self, op: &Op<'_>) -> Result<(), Stop> {
@@ -33,7 +33,7 @@ impl<L: RedoLog> Worker<L> {
         }
     }
 
-    /// As [`Worker::admit_memory`], of so many bytes.
+    /// Refuses as [`Worker::admit_memory`], for so many bytes.
     #[inline]
     pub(crate) fn admit_bytes(&mut self, bytes: usize) -> Result<(), Stop> {
         let limit = self.engine.memory_limit.load(Ordering::Relaxed);

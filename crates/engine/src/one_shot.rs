@@ -1,4 +1,4 @@
-//! Executing one-shot transactions: each operation in terms of reads and writes.
+//! Executes one-shot transactions: each operation in terms of reads and writes.
 
 use std::ops::Range;
 
@@ -18,22 +18,23 @@ pub struct Committed<'w, L: RedoLog> {
     worker: &'w mut Worker<L>,
 }
 
-/// A change of a part of a value is logged as that part if the log becomes shorter by so many bytes. Below
-/// that, recovery would do more than the log saves.
+/// A change of a part of a value is logged as that part if the log becomes shorter by this many bytes.
+/// Below that, the additional work of a recovery would outweigh the saving.
 const EDIT_SAVES: usize = 4096;
 
-/// Time that stands still for longer has stalled: epochs last for a few milliseconds without that. So a
-/// key's remaining time is never answered as longer than it was given.
+/// Time that stands still for longer than this has stalled: epochs last for a few milliseconds
+/// otherwise. So a key's remaining time is never answered as longer than it was given.
 const STALL_MS: u64 = 10;
 
 impl<L: RedoLog> Committed<'_, L> {
-    /// One reply for each operation, in their order.
+    /// Returns one reply for each operation, in their order.
     #[must_use]
     pub fn replies(&self) -> &[Reply<'_>] {
         &self.worker.state.replies
     }
 
-    /// What must be durable before the replies may be seen, and the transaction's time.
+    /// Returns the epoch that must be durable before the replies may be seen, and the transaction's
+    /// time.
     #[must_use]
     pub fn observed(&self) -> Observed {
         self.worker.observed()
@@ -47,16 +48,18 @@ impl<L: RedoLog> Drop for Committed<'_, L> {
 }
 
 impl<L: RedoLog> Worker<L> {
-    /// Executes the operations as one transaction, again as long as it meets conflicts.
+    /// Executes the operations as one transaction, and executes them again as long as it meets
+    /// conflicts.
     ///
     /// # Errors
-    /// The [`Abort`] says why nothing has happened. What the transaction observed until then is
-    /// [`Worker::observed`]; it must be durable before the outcome may be seen.
+    /// Returns an [`Abort`] that says why nothing has happened. [`Worker::observed`] returns the
+    /// epoch that the transaction observed until then, which must be durable before the outcome may
+    /// be seen.
     pub fn execute<'w>(&'w mut self, ops: &[Op<'_>]) -> Result<Committed<'w, L>, Abort> {
         self.admit(ops)?;
         for attempt in 0.. {
             self.begin();
-            // Dropping this ends the transaction, also by a panic.
+            // Dropping this ends the transaction, also on a panic.
             let running = Committed { worker: self };
             match running.worker.attempt(ops) {
                 Ok(()) => {
@@ -112,7 +115,7 @@ impl<L: RedoLog> Worker<L> {
         Ok(())
     }
 
-    /// One operation. The outer error ends the transaction, the inner one is the reply.
+    /// Executes one operation. The outer error ends the transaction, the inner one is the reply.
     fn apply(
         &mut self,
         at: usize,
@@ -214,15 +217,15 @@ impl<L: RedoLog> Worker<L> {
         }
     }
 
-    /// How many keys the transaction sees, one by one: those that have expired do not count,
-    /// whether the janitor has come by or not.
+    /// Returns the number of keys that the transaction sees, one by one: expired keys do not count,
+    /// even if the janitor has not removed them yet.
     fn count_visible(&mut self) -> i64 {
         let mut keys = 0;
         self.scan(b"", None, usize::MAX, |_, _| keys += 1);
         keys
     }
 
-    /// How many keys the transaction sees, its own writes included.
+    /// Returns the number of keys that the transaction sees, its own writes included.
     fn count(&self) -> u64 {
         let generation = self.state.generation;
         let own = self.state.writes.iter().map(|write| {
@@ -346,8 +349,8 @@ impl<L: RedoLog> Worker<L> {
         ))
     }
 
-    /// Writes `parts`, one behind the other. They are the value of `view` but for the bytes `new`, and for
-    /// zeros between its end and those.
+    /// Writes `parts`, one behind the other. They are the value of `view` but for the bytes `new`, and
+    /// for zeros between its end and those.
     fn edit_string(
         &mut self,
         hash: KeyHash,
@@ -358,7 +361,7 @@ impl<L: RedoLog> Worker<L> {
     ) -> Result<(), OpError> {
         let writes = self.state.writes.len();
         let version = self.put_string(hash, key, parts, view.deadline())?;
-        // What the transaction itself has written before is in no log.
+        // The transaction's own earlier writes are in no log.
         let is_first = self.state.writes.len() > writes;
         let saves = version.value().len() - new.len() >= EDIT_SAVES;
         if is_first && saves && view.live.is_some() && version.origin().is_none() {
@@ -447,8 +450,9 @@ impl<L: RedoLog> Worker<L> {
         self.write(hash, key, put);
     }
 
-    /// From when relative deadlines count: the transaction's time, or the clock when that time stands
-    /// still because an epoch or the group stalls. Where replicas execute the same, that time.
+    /// Returns the time from which relative deadlines count: the transaction's time, or the clock
+    /// when that time stands still because an epoch or the group stalls. Where replicas execute the
+    /// same operations, it is always the transaction's time.
     fn now_ms(&self) -> u64 {
         let time_ms = self.state.time_ms;
         if self.state.exact {
@@ -476,7 +480,7 @@ impl<L: RedoLog> Worker<L> {
             Expiry::Keep => return Ok(kept),
             Expiry::AtMs(at) => at,
             Expiry::InMs(ms) => {
-                // What is over at once is so by the transaction's time, which judges it.
+                // A deadline that has passed at once is judged by the transaction's time.
                 let now = if ms > 0 {
                     self.now_ms()
                 } else {
@@ -499,7 +503,7 @@ fn bytes_or_nil(value: Option<&'static [u8]>) -> Reply<'static> {
     value.map_or(Reply::Nil, Reply::Bytes)
 }
 
-/// The bytes `start..=end` by Redis's rules: negative positions count from the end.
+/// Returns the bytes `start..=end` by Redis's rules: negative positions count from the end.
 fn range(value: &[u8], start: i64, end: i64) -> &[u8] {
     let len = value.len() as i64;
     if start < 0 && end < 0 && start > end {

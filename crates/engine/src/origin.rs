@@ -1,5 +1,5 @@
-//! What a transaction over several partitions leaves with the versions that it writes: one
-//! allocation, which all of them share.
+//! The origin that a transaction over several partitions leaves with the versions that it writes:
+//! one allocation, which all of them share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,11 +21,11 @@ pub(crate) struct OwnedOrigin {
     counted: Arc<AtomicU64>,
 }
 
-/// The counters of an [`Arc`], and what allocators round to.
+/// The counters of an [`Arc`], and the rounding of allocators.
 const OVERHEAD: usize = 32;
 
 impl Origins {
-    /// A copy for versions to share.
+    /// Returns a copy for versions to share.
     pub(crate) fn share(&self, origin: Origin<'_>) -> Arc<OwnedOrigin> {
         let owned = OwnedOrigin {
             id: origin.id,
@@ -36,7 +36,7 @@ impl Origins {
         Arc::new(owned)
     }
 
-    /// Bytes of memory of all that are alive.
+    /// Returns the bytes of memory of all origins that are alive.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -51,7 +51,7 @@ impl Recent {
         Recent(Some(Arc::clone(origin)))
     }
 
-    /// The copy for a version with this origin, if it has one.
+    /// Returns the copy for a version with this origin, if it has one.
     pub(crate) fn share(
         &mut self,
         origins: &Origins,

@@ -1,4 +1,4 @@
-//! Preparing a part of a transaction over several partitions: its operations are executed as those
+//! Prepares a part of a transaction over several partitions: its operations are executed as those
 //! of any transaction, but instead of a commit
 //!
 //! 1. the records of keys that were absent are made, so that absences can be held;
@@ -7,20 +7,23 @@
 //!    among them;
 //! 4. the epoch is drawn, as a commit does;
 //! 5. each record that was read is validated and held in one step; ranges and deadlines are
-//!    validated, and that the attempt is unknown and its timestamp above those of what it replaces;
+//!    validated, and that the attempt is unknown and its timestamp above those of the versions that
+//!    it replaces;
 //! 6. a TID is drawn, and the system record goes to the log;
 //! 7. the locks become exclusive holds, and the system record is published.
 //!
 //! If anything fails before the last step, everything is given back. After it the transaction can
-//! commit whenever it is told to: nobody reads what it will write or writes what it has read
-//! until then. Any thread may tell it from then on, so that the new versions are no longer this
-//! one's to read: replies are copied before. So it counts as executed at the moment of its preparation, and takes its TID when
-//! it commits (module [`crate::decide`]), above those of all that it has read and replaces.
+//! commit at any later time: until then no transaction reads what it will write or writes what it has
+//! read. Any thread may decide it from then on, so that this one must not read the new versions any
+//! more: replies are copied before. So it counts as executed at the moment of its preparation, and
+//! takes its TID when it commits (module [`crate::decide`]), above those of all versions that it has
+//! read and replaces.
 //!
 //! Every prepared transaction holds the generation's record as a reader, and one that flushes
-//! exclusively: a flush waits for all others. So that it does not wait for ever, one who would hold
-//! as a reader what somebody wants to write (module `wanted`) is refused while others hold it, and
-//! told who: it waits for one who ends, or gives up, as with any other hold. Counting keys holds nothing, as it validates nothing.
+//! exclusively: a flush waits for all others. So that it does not wait for ever, a transaction that
+//! would hold as a reader a record that another one wants to write (module `wanted`) is refused while
+//! others hold it, with the name of a holder: it waits for that holder to end, or gives up, as with any
+//! other hold. Counting keys holds nothing, as it validates nothing.
 
 use base::change::{Origin, SYSTEM_GENERATION, siblings};
 use base::participant::{Isolation, Prepare, State};
@@ -36,7 +39,7 @@ use crate::system::{self, Effect, Entry, Kept};
 use crate::word::{QUEUED, Seen};
 use crate::worker::{Stop, Worker, forsake};
 
-/// What an attempt has taken so far.
+/// The locks and holds that an attempt has taken so far.
 #[derive(Default)]
 pub(crate) struct Taken {
     /// Words of the write set's records, in its order.
@@ -47,13 +50,13 @@ pub(crate) struct Taken {
 }
 
 impl<L: RedoLog> Worker<L> {
-    /// Executes the operations, holds what they read and will write, and keeps what they write.
-    /// The attempt counts as prepared once [`Worker::observed`] is durable.
+    /// Executes the operations, holds the records that they read and will write, and keeps their
+    /// writes. The attempt counts as prepared once [`Worker::observed`] is durable.
     ///
     /// # Errors
-    /// The [`Abort`] says why it is not prepared, in which case it has left nothing:
+    /// Returns an [`Abort`] that says why it is not prepared, in which case it has left nothing:
     /// [`Abort::Refused`] if its state is not unknown or its siblings are malformed,
-    /// [`Abort::Held`], [`Abort::Overtaken`], or what the operations met.
+    /// [`Abort::Held`], [`Abort::Overtaken`], or the error of an operation.
     pub fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
         self.admit_prepare(prepare)?;
         self.until_done(|worker, attempt| worker.try_prepare(prepare, attempt))
@@ -95,7 +98,7 @@ impl<L: RedoLog> Worker<L> {
         self.state.replies.iter().map(OwnedReply::from).collect()
     }
 
-    /// Leaves the records to the janitor that were made to hold absences.
+    /// Leaves the records that were made to hold absences to the janitor.
     pub(crate) fn give_up_reads(&self, stop: Stop) -> Stop {
         let stop = self.blame(stop);
         for (record, _) in &self.state.reads {
@@ -104,8 +107,8 @@ impl<L: RedoLog> Worker<L> {
         stop
     }
 
-    /// Steps 1 to 7; without a system record for a transaction of this partition alone, which is
-    /// staged. In a driven engine all that is written is the log's to bring back.
+    /// Takes the holds (steps 1 to 7); without a system record for a transaction of this partition
+    /// alone, which is staged. In a driven engine all writes come back by the log.
     pub(crate) fn hold_all(
         &mut self,
         holder: Holder,
@@ -115,7 +118,7 @@ impl<L: RedoLog> Worker<L> {
         // A flush takes effect at the commit, not before.
         self.state.generation = RecordRef::version(self.state.reads[0].1).generation();
         self.gather_reads()?;
-        // Nothing is taken in vain: holds that are given back wake everybody who waits for some.
+        // Nothing is taken in vain: holds that are given back wake all waiting transactions.
         if self.in_the_way().is_some() {
             return Err(Stop::Conflict);
         }
@@ -167,7 +170,7 @@ impl<L: RedoLog> Worker<L> {
         }
     }
 
-    /// Step 1: all that was read, each record once, as records.
+    /// Gathers all reads, each record once, as records (step 1).
     fn gather_reads(&mut self) -> Result<(), Stop> {
         let missing = std::mem::take(&mut self.state.missing);
         let mut start = 0;
@@ -180,7 +183,7 @@ impl<L: RedoLog> Worker<L> {
         let unwritten = self.state.reads.len() - self.state.missing_ends.len();
         let mut absent = self.state.reads[unwritten..].iter();
         let still = absent.all(|(_, seen)| RecordRef::version(*seen).is_never());
-        // For those who ask who was in the way.
+        // For the search for the transaction in the way.
         self.state.missing = missing;
         if !still {
             return Err(Stop::Conflict);
@@ -197,7 +200,7 @@ impl<L: RedoLog> Worker<L> {
         Ok(())
     }
 
-    /// The value of the system record.
+    /// Returns the value of the system record.
     fn describe(&self, prepare: &Prepare<'_>) -> Vec<u8> {
         let state = &self.state;
         let generation = self.engine.generation;
@@ -217,8 +220,8 @@ impl<L: RedoLog> Worker<L> {
         Entry::Prepared { note, kept }.encode()
     }
 
-    /// Steps 2 to 6 but for the log. `taken` gets what was taken, also on an error. The TID is zero
-    /// in a driven engine, where the log gives it.
+    /// Performs steps 2 to 6 but for the log. `taken` gets the locks and holds, also on an error.
+    /// The TID is zero in a driven engine, where the log determines it.
     fn take(
         &mut self,
         holder: Holder,
@@ -264,7 +267,7 @@ impl<L: RedoLog> Worker<L> {
         }
     }
 
-    /// Versions of one key have growing timestamps.
+    /// Checks that the versions of each key have growing timestamps.
     fn check_timestamp(&self, timestamp: Timestamp, locked: &[Seen]) -> Result<(), Stop> {
         let origins = locked
             .iter()
@@ -275,7 +278,7 @@ impl<L: RedoLog> Worker<L> {
         }
     }
 
-    /// Validates what was read, and holds it but for what is locked.
+    /// Validates the reads, and holds the records that are not locked.
     fn hold_reads(&self, holder: Holder, writes: &[Write], taken: &mut Taken) -> Result<(), Stop> {
         for (record, seen) in &self.state.reads {
             if mine(writes, *record) {
@@ -299,7 +302,7 @@ impl<L: RedoLog> Worker<L> {
         if same { Ok(()) } else { Err(Stop::Conflict) }
     }
 
-    /// Step 7.
+    /// Turns the locks into holds and publishes the system record (step 7).
     fn settle(
         &mut self,
         holder: Holder,
@@ -330,8 +333,9 @@ impl<L: RedoLog> Worker<L> {
         self.state.wrote = tid;
     }
 
-    /// Step 7 of what is staged. The applier may be waiting for the last of these records already:
-    /// it is the one whose version is in the log, and everything else is in place before.
+    /// Performs step 7 of a staged transaction. The applier may be waiting for the last of these
+    /// records already: it is the one whose version is in the log, and everything else is in place
+    /// before.
     fn settle_staged(
         &mut self,
         holder: Holder,
@@ -384,27 +388,27 @@ impl<L: RedoLog> Worker<L> {
     }
 }
 
-/// Who holds a system record until what is staged of it is applied. Everybody may wait for that one,
-/// who waits for nobody.
+/// Returns the holder of a system record until its staged entry is applied. Every transaction may
+/// wait for this holder, which waits for none.
 pub(crate) fn deciding(id: TransactionId) -> Holder {
     let age = Timestamp(u64::MAX);
     Holder { id, age }
 }
 
-/// Whether a record is in a write set, which is sorted.
+/// Returns `true` if a record is in a write set, which is sorted.
 fn mine(writes: &[Write], record: RecordRef) -> bool {
     writes
         .binary_search_by_key(&record, |write| write.record)
         .is_ok()
 }
 
-/// The write of one record.
+/// Returns the write of one record.
 fn writes_of(writes: &[Write], record: RecordRef) -> Vec<Write> {
     let of_it = writes.iter().filter(|write| write.record == record);
     of_it.copied().collect()
 }
 
-/// A version of a system record.
+/// Returns a version of a system record.
 pub(crate) fn system_version(value: &[u8], deadline: Option<u64>) -> VersionRef {
     let content = Content {
         parts: &[value],

@@ -19,13 +19,13 @@
 //! Invariants:
 //! 1. The ids of a key's versions fall along the chain; TIDs grow with ids, but for versions that
 //!    were tucked behind.
-//! 2. An effect is in the chain before the system record ceases to say prepared: who looks there
-//!    first, and then at the chain, misses nothing.
+//! 2. An effect is in the chain before the system record ceases to say prepared: a reader that
+//!    looks there first, and then at the chain, misses nothing.
 //! 3. Only versions that were installed are logged as such: for each key the greatest TID of the
-//!    log is the greatest id. What was tucked behind lives in memory alone; nobody asks for it for
-//!    longer than for any version that was replaced.
-//! 4. A new id is above that of the version it replaces; of a key of which nothing is there, above
-//!    those of all versions that have left memory.
+//!    log is the greatest id. Versions that were tucked behind live in memory alone; no reader asks
+//!    for them for longer than for any version that was replaced.
+//! 4. A new id is above that of the version it replaces; for a key without any version, above those
+//!    of all versions that have left memory.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,19 +50,19 @@ use crate::system::{self, Effect, Entry};
 use crate::word::{DEAD, LOCK, QUEUED, Refused, Seen};
 use crate::worker::{Running, Stop, Worker, forsake};
 
-/// What an engine knows of its read-atomic keys.
+/// An engine's knowledge of its read-atomic keys.
 #[derive(Default)]
 pub(crate) struct Declared {
     keys: OnceLock<ReadAtomic>,
     watcher: OnceLock<Arc<dyn Watcher>>,
     /// The greatest timestamp of versions that have left memory, or were met in the log.
     left: AtomicU64,
-    /// How many ids were drawn below what is prepared.
+    /// The number of ids that were drawn below prepared ones.
     below: AtomicU64,
 }
 
 impl Declared {
-    /// Learns of an id of which no version may be there any more.
+    /// Notes an id whose versions may have left memory.
     pub(crate) fn note_left(&self, id: TransactionId) {
         self.left.fetch_max(id.timestamp.0, Ordering::SeqCst);
     }
@@ -73,31 +73,31 @@ impl Declared {
 }
 
 impl Engine {
-    /// Says which keys are read atomic. Once, before any transaction runs.
+    /// Declares the read-atomic keys. To be called once, before any transaction runs.
     ///
     /// # Panics
-    /// If other keys were declared before.
+    /// Panics if other keys were declared before.
     pub fn declare_read_atomic(&self, keys: ReadAtomic) {
         let declared = self.read_atomic.keys.get_or_init(|| keys.clone());
         assert!(*declared == keys, "other keys were declared before");
     }
 
-    /// Says who is told of writes of read-atomic keys. Once, before any transaction runs; what was
-    /// restored before is not told.
+    /// Sets the watcher of writes of read-atomic keys. To be called once, before any transaction
+    /// runs; the watcher does not get writes that were restored before.
     ///
     /// # Panics
-    /// If somebody was named before.
+    /// Panics if a watcher was set before.
     pub fn watch_read_atomic(&self, watcher: Arc<dyn Watcher>) {
         let named = self.read_atomic.watcher.set(watcher);
         assert!(named.is_ok(), "somebody was named before");
     }
 
-    /// Who is to be told of writes of read-atomic keys.
+    /// Returns the watcher of writes of read-atomic keys.
     pub(crate) fn watcher(&self) -> Option<&dyn Watcher> {
         self.read_atomic.watcher.get().map(|watcher| &**watcher)
     }
 
-    /// Whether a key is read atomic.
+    /// Returns `true` if a key is read atomic.
     pub(crate) fn is_read_atomic(&self, key: &[u8]) -> bool {
         self.read_atomic
             .keys
@@ -105,7 +105,8 @@ impl Engine {
             .is_some_and(|keys| keys.covers(key))
     }
 
-    /// The least id of those that are prepared without holds. The caller is in an epoch.
+    /// Returns the least id of the attempts that are prepared without holds. The caller is in an
+    /// epoch.
     pub(crate) fn least_pending(&self) -> Option<TransactionId> {
         let mut least = None;
         self.index
@@ -119,8 +120,8 @@ impl Engine {
         least
     }
 
-    /// The least id, with a timestamp until this one, of those that are prepared without holds and
-    /// write this key. The caller is in an epoch.
+    /// Returns the least id, with a timestamp until this one, of the attempts that are prepared
+    /// without holds and write this key. The caller is in an epoch.
     fn least_pending_of(&self, key: &[u8], until: Timestamp) -> Option<TransactionId> {
         let mut least = None;
         self.index
@@ -147,11 +148,11 @@ impl Engine {
     }
 }
 
-/// The least id that is above a version's, or above those of all that have left memory if none is
-/// there. What is prepared has a greater one than what it will replace: it stays above a transaction
-/// that has not seen it, and is not lost behind it.
+/// Returns the least id that is above a version's, or above those of all versions that have left
+/// memory if there is none. A prepared write has a greater id than the version that it will replace:
+/// it stays above a transaction that has not seen it, and is not lost behind it.
 ///
-/// `mark` tells it from what is drawn for other keys above the same id.
+/// `mark` distinguishes it from ids that are drawn for other keys above the same id.
 fn just_above(newest: TransactionId, left: Timestamp, mark: u32) -> TransactionId {
     let mark = 1 + u64::from(mark);
     match newest.unique.checked_add(mark) {
@@ -163,7 +164,7 @@ fn just_above(newest: TransactionId, left: Timestamp, mark: u32) -> TransactionI
     }
 }
 
-/// Whether what is prepared writes this key.
+/// Returns `true` if a prepared attempt writes this key.
 fn writes(prepared: &[u8], key: &[u8]) -> bool {
     let entry = system::decode(prepared).expect(crate::decide::WELL_FORMED);
     let Entry::Pending { effects, .. } = entry else {
@@ -175,7 +176,7 @@ fn writes(prepared: &[u8], key: &[u8]) -> bool {
     })
 }
 
-/// The id that a version carries.
+/// Returns the id that a version carries.
 pub(crate) fn id_of(version: VersionRef) -> TransactionId {
     version
         .origin()
@@ -183,8 +184,8 @@ pub(crate) fn id_of(version: VersionRef) -> TransactionId {
 }
 
 impl<L: RedoLog> Worker<L> {
-    /// Looks at versions of read-atomic keys, each by itself; `see` gets an answer for each in their
-    /// order. Waits for nobody, whoever holds the keys.
+    /// Looks at versions of read-atomic keys, each by itself; `see` gets an answer for each, in the
+    /// order of the questions. Never waits, even if the keys are held.
     pub fn read_versions(&mut self, asks: &[Ask<'_>], see: &mut dyn FnMut(Found<'_>)) {
         self.refresh();
         self.begin();
@@ -210,8 +211,8 @@ impl<L: RedoLog> Worker<L> {
         ids.sort_unstable();
         ids.dedup();
         for waits in 0.. {
-            // What is written at once is locked first, all of it, and then published key by key: a
-            // version of another key can be seen, and this key's may be about to be.
+            // The keys of one entry are all locked first, and then published one by one: a version
+            // of another key can be visible, and this key's may be about to be.
             let record = self.engine.index.get(hash, key);
             let is_written = record.is_some_and(|record| record.word().load().has(LOCK));
             let found = self.one_of(&ids, hash, key);
@@ -223,9 +224,10 @@ impl<L: RedoLog> Worker<L> {
         unreachable!("it is asked until it is answered")
     }
 
-    /// The newest of these versions of a key.
+    /// Returns the newest of these versions of a key.
     fn one_of(&mut self, ids: &[TransactionId], hash: KeyHash, key: &[u8]) -> Found<'static> {
-        // Before the chain: a commit fills that before it says that it has committed.
+        // Before the chain: a commit fills the chain before the system record says that it has
+        // committed.
         let mut prepared = ids.iter().rev();
         let prepared = prepared.find_map(|id| self.prepared_version(*id, key));
         let Some(newest) = self.newest_of(hash, key) else {
@@ -254,7 +256,7 @@ impl<L: RedoLog> Worker<L> {
         }
     }
 
-    /// The newest committed version of a key, unless nothing is known of it.
+    /// Returns the newest committed version of a key, unless nothing is known of it.
     fn newest_of(&mut self, hash: KeyHash, key: &[u8]) -> Option<VersionRef> {
         let record = self.engine.index.get(hash, key)?;
         let seen = record.word().load();
@@ -267,7 +269,7 @@ impl<L: RedoLog> Worker<L> {
     }
 
     fn versioned(&mut self, version: VersionRef, whole: bool) -> Versioned<'static> {
-        // After the version, so that it is not taken for one of a flush that is still to come.
+        // After the version, so that it does not count as one of a flush that is still to come.
         let flush = RecordRef::version(self.engine.generation.word().load());
         self.state.observed = self.state.observed.max(flush.epoch());
         let passed = |deadline| deadline <= self.state.time_ms;
@@ -289,7 +291,7 @@ impl<L: RedoLog> Worker<L> {
         }
     }
 
-    /// What a prepared transaction will write to a key.
+    /// Returns the version that a prepared transaction will write to a key.
     fn prepared_version(&mut self, id: TransactionId, key: &[u8]) -> Option<Versioned<'static>> {
         let own = system::key(id);
         let index = &self.engine.index;
@@ -353,7 +355,7 @@ impl<L: RedoLog> Worker<L> {
             self.newest_of(hash, key).map_or(TransactionId::ZERO, id_of)
         });
         let newest = newest.max().unwrap_or(TransactionId::ZERO);
-        // The same in every run: the key is what tells it from others.
+        // The same in every run: the key distinguishes it from others.
         let mark = FixedState::default().hash_one(keys[0]) >> 32;
         let passed = match keys[..] {
             [key] if newest == TransactionId::ZERO => self.passed_over(key),
@@ -367,18 +369,18 @@ impl<L: RedoLog> Worker<L> {
         self.state.origin = Some(self.engine.origins.share(Origin { id, siblings }));
     }
 
-    /// What is prepared for an absent key, and would be passed over by an id above
-    /// [`Declared::left`]: the least of it. That can be after a restart, when everything until then may
-    /// have left.
+    /// Returns the least id that is prepared for an absent key, if an id above [`Declared::left`] would
+    /// pass it over. That can happen after a restart, when every version until then may have left.
     fn passed_over(&self, key: &[u8]) -> Option<TransactionId> {
         let until = self.engine.read_atomic.left().next();
         self.engine.least_pending_of(key, until)
     }
 
-    /// An id for an absent key, below what is prepared for it, and never drawn twice.
+    /// Returns an id for an absent key, below the prepared one, and never drawn twice.
     ///
-    /// No version of the key has left with a greater id than what is prepared: it was there when that
-    /// was prepared, which would have been refused, or is retained until nothing older is prepared.
+    /// No version of the key has left with a greater id than the prepared one: it was there when
+    /// that was prepared, which would have been refused, or is retained until nothing older is
+    /// prepared.
     fn just_below(&self, pending: TransactionId, mark: u32) -> TransactionId {
         let number = self
             .engine
@@ -410,8 +412,8 @@ impl<L: RedoLog> Worker<L> {
         self.state.origin = Some(self.engine.origins.share(Origin { id, siblings }));
     }
 
-    /// Whether the transaction's id, if it has drawn one, is above those of the read-atomic keys'
-    /// versions that it replaces, which are locked. If not, the next one will be.
+    /// Returns `true` if the transaction's id, if it has drawn one, is above those of the
+    /// read-atomic keys' versions that it replaces, which are locked. If not, the next one will be.
     pub(crate) fn is_newest(&mut self, writes: &[Write], locked: &[Seen]) -> bool {
         let Some(origin) = &self.state.origin else {
             return true;
@@ -425,7 +427,7 @@ impl<L: RedoLog> Worker<L> {
         newest < id
     }
 
-    /// Prepares: the effects go into the system record, and nothing is held.
+    /// Prepares an attempt: the effects go into the system record, and nothing is held.
     pub(crate) fn try_prepare_unheld(
         &mut self,
         prepare: &Prepare<'_>,
@@ -437,7 +439,7 @@ impl<L: RedoLog> Worker<L> {
         for (at, op) in prepare.ops.iter().enumerate() {
             let hash = self.state.hashes[at].ok_or(Stop::Abort(Abort::Refused))?;
             let (reply, effect) = self.effect_of_op(op, hash)?;
-            // The others would name a sibling that nobody has written.
+            // The others would name a sibling that was never written.
             if let OwnedReply::Error(error) = reply {
                 return Err(Stop::Abort(Abort::Failed(error)));
             }
@@ -462,7 +464,8 @@ impl<L: RedoLog> Worker<L> {
         Ok(replies)
     }
 
-    /// What an operation answers and does, which does not depend on what is there.
+    /// Returns the answer and the effect of an operation, which do not depend on the present
+    /// version.
     fn effect_of_op<'o>(
         &mut self,
         op: &Op<'o>,
@@ -551,8 +554,8 @@ impl<L: RedoLog> Worker<L> {
         Ok(())
     }
 
-    /// What a prepared transaction writes, one write for each key, and the words of their records, which
-    /// are locked in their order.
+    /// Returns the writes of a prepared transaction, one for each key, and the words of their records,
+    /// which are locked in their order.
     pub(crate) fn lock_effects(
         &mut self,
         id: TransactionId,
@@ -594,7 +597,7 @@ impl<L: RedoLog> Worker<L> {
         Ok((writes, locked))
     }
 
-    /// Takes back what [`Worker::lock_effects`] has done.
+    /// Undoes [`Worker::lock_effects`].
     pub(crate) fn unlock_effects(&self, writes: &[Write], locked: &[Seen]) {
         for (write, seen) in writes.iter().zip(locked) {
             write.record.word().unlock(*seen, seen.0 & QUEUED);
@@ -605,7 +608,7 @@ impl<L: RedoLog> Worker<L> {
         }
     }
 
-    /// Commits. `own` is the system record, locked, and `seen` its word.
+    /// Commits an attempt. `own` is the system record, locked, and `seen` its word.
     pub(crate) fn publish_unheld(
         &mut self,
         id: TransactionId,
@@ -655,14 +658,14 @@ impl<L: RedoLog> Worker<L> {
         Ok(tid)
     }
 
-    /// Puts those of the writes that are older than what is there behind it. All are locked.
+    /// Puts those of the writes that are older than the current version behind it. All are locked.
     pub(crate) fn tuck_late(&self, writes: &mut Vec<Write>, locked: &mut Vec<Seen>, tid: Tid) {
         if !self.engine.has_read_atomic() {
             return;
         }
         for at in (0..writes.len()).rev() {
             let (write, seen) = (writes[at], locked[at]);
-            // What has no id is of a time when the key was not read atomic.
+            // A version without an id is of a time when the key was not read atomic.
             let is_late = write.version.origin().is_some()
                 && self.engine.is_read_atomic(write.record.key())
                 && id_of(RecordRef::version(seen)) > id_of(write.version);
@@ -695,7 +698,7 @@ impl<L: RedoLog> Worker<L> {
         }
     }
 
-    /// Why a record could not be locked.
+    /// Returns the reason why a record could not be locked.
     pub(crate) fn refused(&self, record: RecordRef, refused: Refused) -> Stop {
         let holder = (refused == Refused::Held).then(|| self.engine.holds.holder(record));
         match holder.flatten() {

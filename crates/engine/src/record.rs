@@ -1,6 +1,6 @@
 //! Records and versions in memory.
 //!
-//! A record lives as long as its key has anything to say; it is one allocation:
+//! A record lives as long as its key has a version; it is one allocation:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -25,10 +25,11 @@
 //!
 //! Contract of this module (everything unsafe about records is here):
 //! 1. A [`RecordRef`] or [`VersionRef`] that was loaded from shared memory is used only while the
-//!    worker that loaded it stays pinned in its epoch; what is taken out of shared memory is freed
-//!    by [`crate::garbage`] only after every such worker has left. A record that is held under
-//!    two-phase locking (module `holds`) cannot be locked by the janitor and stays in the index:
-//!    its [`RecordRef`] is good until the hold is given back, in an epoch or not.
+//!    worker that loaded it stays pinned in its epoch; memory that is taken out of shared
+//!    structures is freed by [`crate::garbage`] only after every such worker has left. A record
+//!    that is held under two-phase locking (module `holds`) cannot be locked by the janitor and
+//!    stays in the index: its [`RecordRef`] is good until the hold is given back, in an epoch or
+//!    not.
 //! 2. A version is written only between [`VersionRef::new`] and its publication, by one thread at
 //!    a time: those of a prepared transaction pass from thread to thread under a mutex.
 //! 3. `previous` is changed only under the record's lock.
@@ -70,7 +71,7 @@ struct VersionHeader {
     flags: u8,
 }
 
-/// What sizes of small allocations are multiples of.
+/// The sizes of small allocations are multiples of this.
 const ROUNDING: usize = 16;
 const RECORD_HEADER: usize = size_of::<RecordHeader>();
 /// The fields end before the padding that the alignment asks for.
@@ -78,7 +79,7 @@ const VERSION_HEADER: usize = 24;
 const _: () = assert!(RECORD_HEADER == 16);
 const _: () = assert!(std::mem::offset_of!(VersionHeader, flags) == VERSION_HEADER - 1);
 
-/// What every key that was never written has for a version.
+/// The version of every key that was never written.
 static NEVER: VersionHeader = VersionHeader {
     tid: 0,
     previous: AtomicPtr::new(std::ptr::null_mut()),
@@ -88,7 +89,7 @@ static NEVER: VersionHeader = VersionHeader {
     flags: ABSENT,
 };
 
-/// A record. See the module's contract for how long it may be used.
+/// A record. See the module's contract for the time for which it may be used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RecordRef(NonNull<RecordHeader>);
 
@@ -102,7 +103,7 @@ impl RecordRef {
         Layout::from_size_align(RECORD_HEADER + key_len, 8).expect("a key's length is limited")
     }
 
-    /// A record whose key was never written, with one reference.
+    /// Returns a record whose key was never written, with one reference.
     pub(crate) fn new(key: &[u8]) -> RecordRef {
         let layout = Self::layout(key.len());
         // SAFETY: the layout is not empty; the header and the key lie within it.
@@ -138,18 +139,18 @@ impl RecordRef {
         }
     }
 
-    /// The version of a word that was loaded from this record.
+    /// Returns the version of a word that was loaded from this record.
     pub(crate) fn version(seen: Seen) -> VersionRef {
         let at = seen.pointer() as *mut VersionHeader;
         VersionRef(NonNull::new(at).expect("a record always has a version"))
     }
 
-    /// The address, as an id of the record and for the look-aside table.
+    /// Returns the address, as an id of the record and for the look-aside table.
     pub(crate) fn address(self) -> u64 {
         self.0.as_ptr() as u64
     }
 
-    /// The record at an address that [`RecordRef::address`] gave.
+    /// Returns the record at an address that [`RecordRef::address`] gave.
     ///
     /// # Safety
     /// The record must not have been freed (contract 1).
@@ -158,7 +159,7 @@ impl RecordRef {
         RecordRef(unsafe { NonNull::new_unchecked(address as *mut RecordHeader) })
     }
 
-    /// Bytes of memory, as allocators round them.
+    /// Returns the bytes of memory, as allocators round them.
     pub(crate) fn bytes(self) -> usize {
         let layout = Self::layout(self.header().key_len as usize);
         layout.size().next_multiple_of(ROUNDING)
@@ -178,8 +179,8 @@ impl RecordRef {
         }
         std::sync::atomic::fence(Ordering::Acquire);
         let layout = Self::layout(self.header().key_len as usize);
-        // SAFETY: this was the last reference, so that nobody can load from the record any more;
-        // its versions go with it.
+        // SAFETY: this was the last reference, so that no worker can load from the record any more;
+        // its versions are freed with it.
         unsafe {
             let mut version = Some(Self::version(self.word().load()));
             while let Some(v) = version {
@@ -191,7 +192,7 @@ impl RecordRef {
     }
 }
 
-/// A version of a record. See the module's contract for how long it may be used.
+/// A version of a record. See the module's contract for the time for which it may be used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct VersionRef(NonNull<VersionHeader>);
 
@@ -200,10 +201,10 @@ unsafe impl Send for VersionRef {}
 // SAFETY: as above.
 unsafe impl Sync for VersionRef {}
 
-/// What a new version says.
+/// The content of a new version.
 #[derive(Clone, Copy)]
 pub(crate) struct Content<'a> {
-    /// The value is `parts` joined.
+    /// The value: `parts` joined.
     pub(crate) parts: &'a [&'a [u8]],
     pub(crate) kind: Kind,
     pub(crate) deadline: Option<u64>,
@@ -217,12 +218,12 @@ impl VersionRef {
         Layout::from_size_align(size, 16).expect("a value's length is limited")
     }
 
-    /// The version of what was never written: absent, TID zero.
+    /// Returns the version of a key that was never written: absent, TID zero.
     pub(crate) fn never() -> VersionRef {
         VersionRef(NonNull::from(&NEVER))
     }
 
-    /// A version that nobody else knows yet: a tombstone if it has no content.
+    /// Returns a version that no other thread knows yet: a tombstone if it has no content.
     pub(crate) fn new(
         generation: u16,
         content: Option<Content<'_>>,
@@ -324,7 +325,7 @@ impl VersionRef {
         if self.header().flags & HAS_DEADLINE == 0 {
             return None;
         }
-        // SAFETY: the flag says that the deadline is there; offset 24 is 8-byte aligned.
+        // SAFETY: the flag says that there is a deadline; offset 24 is 8-byte aligned.
         Some(unsafe { self.0.cast::<u8>().add(VERSION_HEADER).cast::<u64>().read() })
     }
 
@@ -342,8 +343,8 @@ impl VersionRef {
         }
     }
 
-    /// Where the reference to the origin lies, if there is one: behind the value, so that values
-    /// lie where they would without it.
+    /// Returns the place of the reference to the origin, if there is one: behind the value, so that
+    /// values lie where they would without it.
     pub(crate) fn origin_at(&self) -> Option<NonNull<*const OwnedOrigin>> {
         let header = self.header();
         if header.flags & HAS_ORIGIN == 0 {
@@ -355,14 +356,14 @@ impl VersionRef {
         Some(unsafe { self.0.cast::<u8>().add(offset).cast() })
     }
 
-    /// Where the origin is, for prefetching.
+    /// Returns the address of the origin, for prefetching.
     pub(crate) fn origin_address(self) -> Option<*const u8> {
-        // SAFETY: as for `origin`, and nothing is looked at there.
+        // SAFETY: as for `origin`, and nothing is read there.
         self.origin_at()
             .map(|at| unsafe { at.read_unaligned() }.cast())
     }
 
-    /// What the version has of a transaction over several partitions.
+    /// Returns the origin, if a transaction over several partitions wrote the version.
     pub(crate) fn origin<'p>(self) -> Option<Origin<'p>> {
         let at = self.origin_at()?;
         // SAFETY: contract 5: the version keeps its origin alive. The lifetime is the caller's pin.
@@ -379,7 +380,7 @@ impl VersionRef {
         self.header().previous.store(at, Ordering::Release);
     }
 
-    /// Bytes of memory, as allocators round them, without those of its origin.
+    /// Returns the bytes of memory, as allocators round them, without those of its origin.
     pub(crate) fn bytes(self) -> usize {
         if self.is_never() {
             return 0;
@@ -392,7 +393,7 @@ impl VersionRef {
     /// Frees the version, and not those that it links to.
     ///
     /// # Safety
-    /// Nobody can load it any more (contract 1), or it was never published.
+    /// No worker can load it any more (contract 1), or it was never published.
     pub(crate) unsafe fn free(self) {
         if self.is_never() {
             return;
@@ -411,7 +412,7 @@ impl VersionRef {
 impl VersionRef {
     /// Frees a version that was never published (contract 2: its one owner calls this, once).
     pub(crate) fn free_unpublished(self) {
-        // SAFETY: nobody else has ever known it.
+        // SAFETY: no other thread has ever known it.
         unsafe { self.free() }
     }
 }

@@ -1,12 +1,12 @@
-//! Filling an engine from a log or a checkpoint.
+//! Fills an engine from a log or a checkpoint.
 //!
 //! Changes may come in any order and from several threads: for each key the greatest TID wins. Edits of
-//! parts of values are kept until the end, and are applied then in the order of their TIDs to the version
-//! that they name (module `edits`).
-//! Tombstones stay until the janitor, who works after the recovery, takes them away.
+//! parts of values are kept until the end, and are then applied in the order of their TIDs to the
+//! version that they name (module `edits`). Tombstones stay until the janitor, which works after the
+//! recovery, removes them.
 //!
-//! System records are restored like any other. At the end, what was prepared takes its holds
-//! again, and its effects are kept again.
+//! System records are restored like any other. At the end, prepared attempts take their holds
+//! again, and their effects are kept again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,7 +38,7 @@ pub struct Restorer {
 }
 
 impl Engine {
-    /// A restorer for one thread, or `None` when there are as many as there can be workers.
+    /// Returns a restorer for one thread, or `None` when there are as many as there can be workers.
     #[must_use]
     pub fn restorer(self: &Arc<Self>) -> Option<Restorer> {
         let worker = self.worker(|_| NoLog)?;
@@ -55,7 +55,8 @@ impl Engine {
     /// [`Engine::restore_prepared`] next.
     ///
     /// # Errors
-    /// Of which key an edit changes a version that is not there, said for people: the log is damaged.
+    /// Returns the key of which an edit changes a missing version, as text for the operator: the log
+    /// is damaged.
     pub fn finish_restore(
         &self,
         mut restorers: Vec<Restorer>,
@@ -76,7 +77,7 @@ impl Engine {
         }
         self.floors
             .raise_all(Tid::new(newest, (1 << Tid::SEQUENCE_BITS) - 1));
-        // Versions that have left may be of any time until now.
+        // Versions that have left memory may be of any time until now.
         self.read_atomic.note_left(TransactionId {
             timestamp: Timestamp::at_ms(stamp_ms),
             unique: 0,
@@ -103,7 +104,7 @@ impl Restorer {
             return self.edits.keep(record, (tid, base), offset, bytes);
         }
         let write = self.worker.write_of(change, &mut self.recent);
-        // Another one of its key may have left before the restart.
+        // Another version of its key may have left before the restart.
         if let Some(origin) = write.version.origin() {
             engine.read_atomic.note_left(origin.id);
         }
@@ -149,19 +150,20 @@ impl Restorer {
 }
 
 impl Engine {
-    /// Prepares again what was prepared before a restart, with all holds. Call it once, after
-    /// [`Engine::finish_restore`] and before any transaction runs. Returns how many there are.
+    /// Prepares again the attempts that were prepared before a restart, with all holds. Call it
+    /// once, after [`Engine::finish_restore`] and before any transaction runs. Returns their
+    /// number.
     ///
     /// In a driven engine it is called each time before the replica begins to lead, with nothing
-    /// left of what was held before ([`Engine::drop_holds`]); it may be called again.
+    /// left of the holds before ([`Engine::drop_holds`]); it may be called again.
     ///
     /// # Errors
-    /// Which system record cannot be understood, said for people: the log is damaged, or was
-    /// written by another version of the program.
+    /// Returns the system record that cannot be understood, as text for the operator: the log is
+    /// damaged, or was written by another version of the program.
     pub fn restore_prepared(self: &Arc<Self>) -> Result<usize, String> {
         let _applying = self.applying.lock();
         let worker = if self.epochs.is_driven() {
-            // Versions that have left may be of any time until now.
+            // Versions that have left memory may be of any time until now.
             let now = Timestamp::at_ms(self.epochs.logged_ms());
             self.read_atomic.note_left(TransactionId {
                 timestamp: now,
@@ -229,7 +231,7 @@ impl Worker<NoLog> {
             write.record = record;
             flushes |= record == engine.generation;
             if engine.epochs.is_driven() {
-                // Its system record has all that the log will need.
+                // Its system record has everything that the log will need.
                 write.version.free_unpublished();
                 prepared.held.push(record);
             } else {
@@ -252,7 +254,7 @@ impl Worker<NoLog> {
         Ok(())
     }
 
-    /// Locks a record, or that of its key which is alive. Others have it for a moment only.
+    /// Locks a record, or the live one of its key. Other threads have it only for a moment.
     fn lock_restored(&self, record: RecordRef) -> Result<(RecordRef, Seen), system::Malformed> {
         let (mut record, mut patience) = (record, Patience::default());
         loop {
@@ -289,8 +291,8 @@ impl Worker<NoLog> {
     }
 }
 
-/// How long a restoration waits for those who have a record for a moment: a janitor, or a
-/// transaction that is about to be told that it came too late.
+/// The time that a restoration waits for threads that have a record for a moment: a janitor, or a
+/// transaction that is about to learn that it came too late.
 #[derive(Default)]
 struct Patience(u32);
 
@@ -305,7 +307,7 @@ impl Patience {
 }
 
 impl<L: RedoLog> Worker<L> {
-    /// What a change writes.
+    /// Returns the write of a change.
     pub(crate) fn write_of(&self, change: &Change<'_>, recent: &mut Recent) -> Write {
         let origins = &self.engine.origins;
         match *change {
@@ -340,7 +342,7 @@ impl<L: RedoLog> Worker<L> {
         }
     }
 
-    /// What an effect of a prepared transaction will write.
+    /// Returns the write of a prepared transaction's effect.
     pub(crate) fn effect(&self, effect: &Effect<'_>, origin: &Arc<OwnedOrigin>) -> Write {
         let mut recent = Recent::of(origin);
         let origin = Some(origin.get());

@@ -1,4 +1,4 @@
-//! Trying again after a conflict.
+//! Tries transactions again after a conflict.
 
 use std::time::Duration;
 
@@ -7,14 +7,15 @@ use base::Abort;
 use crate::log::RedoLog;
 use crate::worker::{Running, Stop, Worker};
 
-/// After so many attempts a transaction gives up; with the pauses below that is a second or so.
+/// The number of attempts after which a transaction gives up; with the pauses below that is a
+/// second or so.
 const ATTEMPTS: u32 = 1000;
-/// Attempts that wait by spinning only.
+/// Attempts that wait only by spinning.
 const SPINNING: u32 = 8;
 const LONGEST_PAUSE_US: u64 = 1000;
 
-/// Waits a moment for the `waits`-th time, outside of any epoch or for one who does not wait for
-/// this thread.
+/// Waits a moment for the `waits`-th time, outside of any epoch or for a thread that does not wait
+/// for this one.
 pub(crate) fn pause(waits: u32) {
     match waits {
         0..SPINNING => std::hint::spin_loop(),
@@ -24,8 +25,8 @@ pub(crate) fn pause(waits: u32) {
 }
 
 impl<L: RedoLog> Worker<L> {
-    /// Makes attempts, each in an epoch of its own, until one does not end with a conflict. Tells
-    /// those who wait for holds if any were given back.
+    /// Makes attempts, each in an epoch of its own, until one does not end with a conflict.
+    /// Notifies transactions that wait for holds if any were given back.
     pub(crate) fn until_done<T>(
         &mut self,
         mut once: impl FnMut(&mut Worker<L>, u32) -> Result<T, Stop>,

@@ -35,15 +35,15 @@ use crate::worker::Worker;
 /// The snapshots that are alive.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    /// The newest one's epoch, 0 when there is none: what commits look at.
+    /// The newest one's epoch, 0 when there is none: commits read it.
     newest: AtomicU64,
     /// Epoch and time of each.
     alive: Mutex<Vec<(Epoch, u64)>>,
 }
 
 impl Snapshots {
-    /// What snapshots need of `old` and the versions behind it, after it was replaced: `old`
-    /// itself; only those behind it, when it is newer than every snapshot; or nothing.
+    /// Returns the versions that snapshots need of `old` and those behind it, after it was
+    /// replaced: `old` itself; only those behind it, if it is newer than every snapshot; or none.
     pub(crate) fn kept(&self, old: VersionRef) -> Option<VersionRef> {
         let newest = self.newest.load(Ordering::SeqCst);
         if newest == 0 {
@@ -72,17 +72,17 @@ impl Snapshots {
         self.newest.store(newest, Ordering::SeqCst);
     }
 
-    /// Epoch of the oldest snapshot.
+    /// Returns the epoch of the oldest snapshot.
     pub(crate) fn oldest(&self) -> Option<Epoch> {
         self.alive.lock().iter().map(|(epoch, _)| *epoch).min()
     }
 
-    /// Epochs of all snapshots.
+    /// Returns the epochs of all snapshots.
     pub(crate) fn epochs(&self) -> Vec<Epoch> {
         self.alive.lock().iter().map(|(epoch, _)| *epoch).collect()
     }
 
-    /// Time of the snapshot that is farthest back.
+    /// Returns the time of the snapshot that is farthest back.
     pub(crate) fn oldest_time(&self) -> Option<u64> {
         self.alive.lock().iter().map(|(_, time)| *time).min()
     }
@@ -96,9 +96,9 @@ pub struct Snapshot {
 }
 
 impl Engine {
-    /// A view of everything that has committed. It waits for transactions that run in the current
-    /// epoch, which is a matter of microseconds unless one of them takes its time; in a driven
-    /// engine, for the entry that is being applied, or the snapshot that is being loaded.
+    /// Returns a view of everything that has committed. It waits for transactions that run in the
+    /// current epoch, which takes microseconds unless one of them is long; in a driven engine, for
+    /// the entry that is being applied, or the snapshot that is being loaded.
     ///
     /// Must not be called by a thread that is within a transaction of this engine.
     #[must_use]
@@ -117,7 +117,7 @@ impl Engine {
                 epoch,
                 time_ms,
             };
-            // Announced too late for an epoch that has moved on: again.
+            // Announced too late for an epoch that has moved on: try again.
             if epochs.current() == epoch {
                 break snapshot;
             }
@@ -146,8 +146,8 @@ impl Engine {
         }
     }
 
-    /// Whether one of the first `workers` workers is in the middle of something at this moment: a
-    /// sample, for those who want to be out of the way.
+    /// Returns `true` if one of the first `workers` workers is in an epoch at this moment: a
+    /// sample, for threads that want to avoid them.
     #[must_use]
     pub fn is_busy(&self, workers: usize) -> bool {
         (1..=workers).any(|place| self.epochs.is_pinned(place))
@@ -161,19 +161,20 @@ impl Drop for Snapshot {
 }
 
 impl Snapshot {
-    /// Everything up to this epoch is in the view.
+    /// Returns the epoch up to which everything is in the view.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// The view's time, milliseconds since the Unix epoch: what had expired then is not in it.
+    /// Returns the view's time, milliseconds since the Unix epoch: keys that had expired then are
+    /// not in it.
     #[must_use]
     pub fn time_ms(&self) -> u64 {
         self.time_ms
     }
 
-    /// The version of a record in this view, which may be a tombstone.
+    /// Returns the version of a record in this view, which may be a tombstone.
     fn version_of(&self, record: RecordRef) -> Option<VersionRef> {
         let mut version = Some(RecordRef::version(record.word().load()));
         while let Some(v) = version.filter(|v| v.epoch() > self.epoch) {
@@ -182,8 +183,8 @@ impl Snapshot {
         version
     }
 
-    /// What a copy of the view needs of a record of which the view has nothing: who made a read-atomic
-    /// key absent. It looks like a key that has expired.
+    /// Returns the entry that a copy of the view needs for a record that is not in the view: the
+    /// transaction that made a read-atomic key absent. It looks like a key that has expired.
     fn absence_of<'p>(&self, record: RecordRef, generation: u16) -> Option<SnapshotEntry<'p>> {
         let retained = self.engine.is_read_atomic(record.key());
         let version = retained.then(|| self.version_of(record)).flatten()?;
@@ -199,7 +200,7 @@ impl Snapshot {
         })
     }
 
-    /// What the view has of a record, when `generation` is visible in it.
+    /// Returns the view's entry of a record, when `generation` is visible in it.
     fn entry_of<'p>(&self, record: RecordRef, generation: u16) -> Option<SnapshotEntry<'p>> {
         let visible = |v: &VersionRef| {
             crate::commit::lasts(*v, generation)
@@ -218,7 +219,7 @@ impl Snapshot {
     }
 }
 
-/// The deadline of an absence in a copy of a snapshot: it has passed, whatever the time.
+/// The deadline of an absence in a copy of a snapshot: it has passed at any time.
 pub const ABSENT_MS: u64 = 1;
 
 /// A key in a snapshot.
@@ -230,18 +231,18 @@ pub struct SnapshotEntry<'a> {
     pub value: &'a [u8],
     /// The value's type.
     pub kind: base::transaction::Kind,
-    /// When it expires, in milliseconds since the Unix epoch.
+    /// The time at which it expires, in milliseconds since the Unix epoch.
     pub deadline: Option<u64>,
     /// The transaction that wrote it.
     pub tid: base::Tid,
     /// The generation that it belongs to: the view's, or that of system records.
     pub generation: u16,
-    /// Of a transaction over several partitions.
+    /// The origin, if a transaction over several partitions wrote it.
     pub origin: Option<base::Origin<'a>>,
 }
 
 impl SnapshotEntry<'_> {
-    /// Whether this is what the engine keeps about itself, and no client's key.
+    /// Returns `true` for a system record, which is no client's key.
     #[must_use]
     pub fn is_system(&self) -> bool {
         self.generation == SYSTEM_GENERATION
@@ -273,9 +274,9 @@ impl<L: RedoLog> Worker<L> {
         })
     }
 
-    /// Visits the records from `from` to `to` (exclusive) in order: with what the view has of
-    /// each, or `None` if its key is not in the view. Stops after a record for which `visit`
-    /// returns false, and returns the key to go on from, or `None` when the range is done. System
+    /// Visits the records from `from` to `to` (exclusive) in order. `visit` gets the view's entry
+    /// of each, or `None` if its key is not in the view. Stops after a record for which `visit`
+    /// returns `false`, and returns the key to go on from, or `None` when the range is done. System
     /// records are in the view like any other. The worker is in an epoch meanwhile: stop it soon.
     pub fn walk_snapshot(
         &mut self,
@@ -287,8 +288,9 @@ impl<L: RedoLog> Worker<L> {
         self.walk(snapshot, (from, to), false, visit)
     }
 
-    /// As [`Worker::walk_snapshot`], for who makes a copy: it also has the absences of read-atomic
-    /// keys that somebody may still ask for, as keys that have expired at [`ABSENT_MS`].
+    /// Visits records as [`Worker::walk_snapshot`], for a copy: it also visits the absences of
+    /// read-atomic keys for which a reader may still ask, as keys that have expired at
+    /// [`ABSENT_MS`].
     pub fn copy_snapshot(
         &mut self,
         snapshot: &Snapshot,
@@ -318,7 +320,7 @@ impl<L: RedoLog> Worker<L> {
             next.is_none()
         };
         engine.index.range(from, to, |record| {
-            // A full one is looked at when it is known whether anything follows.
+            // A full batch is looked at when it is known that another record follows.
             (!batch.is_full() || look(&mut batch)) && batch.push(record)
         });
         if !batch.is_empty() {
@@ -345,8 +347,8 @@ impl<L: RedoLog> Worker<L> {
         entry.filter(|entry| !entry.is_system()).map(visit)
     }
 
-    /// The generation that is visible in the view, and the transaction that began it: TID zero
-    /// when nothing was ever flushed.
+    /// Returns the generation that is visible in the view, and the transaction that began it: TID
+    /// zero if nothing was ever flushed.
     pub fn snapshot_generation(&mut self, snapshot: &Snapshot) -> (u16, Tid) {
         let engine = self.engine_of(snapshot);
         let _pinned = Pinned::new(&engine, self.place);
@@ -354,8 +356,8 @@ impl<L: RedoLog> Worker<L> {
         version.map_or((0, Tid::ZERO), |v| (v.generation(), v.tid()))
     }
 
-    /// The key of the record that lies `records` behind that of `from`, or `None` if there is
-    /// none: a boundary for those who share a walk. The worker is in an epoch meanwhile.
+    /// Returns the key of the record that lies `records` behind that of `from`, or `None` if there
+    /// is none: a boundary for threads that share a walk. The worker is in an epoch meanwhile.
     pub fn skip_records(&mut self, from: &[u8], records: usize) -> Option<Vec<u8>> {
         let engine = Arc::clone(&self.engine);
         let _pinned = Pinned::new(&engine, self.place);
@@ -380,12 +382,12 @@ impl<L: RedoLog> Worker<L> {
     }
 }
 
-/// Records that a walk looks at together: what of them is not in the processor's caches is fetched
-/// at the same time.
+/// Records that a walk looks at together: the parts of them that are not in the processor's caches
+/// are fetched at the same time.
 struct Batch {
     records: [Option<RecordRef>; Batch::SIZE],
     used: usize,
-    /// The visitor has seen enough: the next record is where to go on.
+    /// `true` if the visitor has seen enough: the walk goes on from the next record.
     stopped: bool,
     with_absences: bool,
 }
@@ -410,15 +412,15 @@ impl Batch {
         self.used == Batch::SIZE
     }
 
-    /// Takes a further record; always true.
+    /// Adds a further record; always returns `true`.
     fn push(&mut self, record: RecordRef) -> bool {
         self.records[self.used] = Some(record);
         self.used += 1;
         true
     }
 
-    /// Hands over the records, and empties the batch. Returns the key of the first one that was
-    /// not visited, if the visitor has stopped before it.
+    /// Visits the records, and empties the batch. Returns the key of the first one that was not
+    /// visited, if the visitor has stopped before it.
     fn visit(
         &mut self,
         snapshot: &Snapshot,
@@ -453,7 +455,7 @@ impl Batch {
     }
 }
 
-/// A place pinned until this is dropped, also by a panic.
+/// A place that is pinned until this is dropped, also on a panic.
 pub(crate) struct Pinned<'e> {
     engine: &'e Engine,
     place: usize,

@@ -1,10 +1,10 @@
-//! Staging: what the leader of a replicated partition does with a transaction before consensus
-//! (paper 5: strict two-phase locking, then the log).
+//! Staging: the leader of a replicated partition executes a transaction before consensus (paper 5:
+//! strict two-phase locking, then the log).
 //!
-//! The operations are executed and hold what they need exactly as in module [`crate::prepare`].
-//! But nothing is kept and nothing is published: the changes go to the worker's log, with TID zero
-//! and the transaction's time, and are forgotten. Whoever has the log submits them as an entry.
-//! When that is applied (module [`crate::apply`]) the changes come back, on every replica alike.
+//! The operations are executed and hold records exactly as in module [`crate::prepare`]. But
+//! nothing is kept and nothing is published: the changes go to the worker's log, with TID zero and
+//! the transaction's time, and are forgotten. The owner of the log submits them as an entry. When
+//! that is applied (module [`crate::apply`]) the changes come back, on every replica alike.
 //!
 //! | call | changes of its entry | held until it is applied | and then, until `release` |
 //! |---|---|---|---|
@@ -16,15 +16,15 @@
 //! | `stage_refuse` | the system record: refused | the system record | – |
 //! | `stage_forget` | the system record goes | the system record | – |
 //!
-//! A decision finds in the system record what it needs. Until its entry is applied nobody else
-//! decides: who tries meets [`Abort::Held`].
+//! The system record has everything that a decision needs. Until its entry is applied no other
+//! decision is made: an attempt to decide meets [`Abort::Held`].
 //!
 //! Invariants:
-//! 1. Who stages never waits for anybody while it has something locked or held.
+//! 1. A worker that stages never waits for another thread while it has something locked or held.
 //! 2. A worker has its place's mutex `staging` locked from before it takes the first lock until all
-//!    locks have become holds, and what must be released is in the engine's map `prepared`.
+//!    locks have become holds, and the holds to be released are in the engine's map `prepared`.
 //! 3. The holds on an entry's records are complete before its applier can have locked the last of
-//!    them; so whoever releases them afterwards finds all.
+//!    them; so a thread that releases them afterwards finds all.
 
 use std::sync::Arc;
 
@@ -46,31 +46,32 @@ use crate::worker::{Stop, Worker, forsake};
 /// A transaction that was executed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Staged {
-    /// One reply for each operation: what it will have answered once its entry is applied, or,
-    /// without an entry, has read.
+    /// One reply for each operation: its answer once the entry is applied, or, without an entry, of
+    /// its reads.
     pub replies: Vec<OwnedReply>,
-    /// How many changes went to the log. If there are none it is done, and nothing is held;
-    /// otherwise [`crate::Engine::release`] must follow the application of the entry, or the news
-    /// that it was not submitted.
+    /// The number of changes that went to the log. If there are none the transaction is done, and
+    /// nothing is held; otherwise [`crate::Engine::release`] must follow the application of the
+    /// entry, or the news that it was not submitted.
     pub writes: usize,
 }
 
 impl<L: RedoLog> Worker<L> {
-    /// Executes the operations, holds what they read and will write as `holder`, and hands what
-    /// they will write to the log. Without any writes it is a transaction that has ended.
+    /// Executes the operations, holds the records that they read and will write as `holder`, and
+    /// appends their writes to the log. A transaction without writes has ended.
     ///
     /// # Errors
-    /// The [`Abort`] says why nothing has happened, in which case nothing is held:
-    /// [`Abort::Held`], [`Abort::ReadOnly`] when the log takes nothing, or what the operations met.
+    /// Returns an [`Abort`] that says why nothing has happened, in which case nothing is held:
+    /// [`Abort::Held`], [`Abort::ReadOnly`] when the log takes nothing, or the error of an
+    /// operation.
     pub fn stage(&mut self, ops: &[Op<'_>], holder: Holder) -> Result<Staged, Abort> {
         self.expect_driven();
         self.check_count(ops)?;
         self.until_done(|worker, attempt| worker.try_stage(ops, holder, attempt))
     }
 
-    /// Executes the operations, holds what they read and will write, and hands the system record
-    /// that brings all of it back to the log. The attempt counts as prepared once that entry is
-    /// committed.
+    /// Executes the operations, holds the records that they read and will write, and appends the
+    /// system record to the log, from which all of it can be restored. The attempt counts as
+    /// prepared once that entry is committed.
     ///
     /// # Errors
     /// As [`Worker::prepare`].
@@ -84,19 +85,19 @@ impl<L: RedoLog> Worker<L> {
         })
     }
 
-    /// Hands a prepared attempt's effects to the log, and that it has committed. Returns the state
-    /// before, and whether there is anything to submit: of an attempt that is not prepared nothing
-    /// happens.
+    /// Appends a prepared attempt's effects to the log, and that it has committed. Returns the
+    /// state before, and `true` if there is an entry to submit: nothing happens if the attempt is
+    /// not prepared.
     ///
     /// # Errors
-    /// [`Abort::Held`] while something else that was staged of the attempt is not applied;
-    /// [`Abort::Elsewhere`] when its holds were dropped, because this replica leads no more;
-    /// [`Abort::ReadOnly`] when the log takes nothing. Nothing has changed then.
+    /// Returns [`Abort::Held`] while another staged entry of the attempt is not applied;
+    /// [`Abort::Elsewhere`] if its holds were dropped, because this replica leads no more;
+    /// [`Abort::ReadOnly`] if the log takes nothing. Nothing has changed then.
     pub fn stage_commit(&mut self, id: TransactionId) -> Result<(State, bool), Abort> {
         self.stage_decision(id, Verdict::Commit)
     }
 
-    /// Hands it to the log that a prepared attempt has aborted; as [`Worker::stage_commit`]
+    /// Appends to the log that a prepared attempt has aborted; as [`Worker::stage_commit`]
     /// otherwise.
     ///
     /// # Errors
@@ -105,8 +106,8 @@ impl<L: RedoLog> Worker<L> {
         self.stage_decision(id, Verdict::Abort)
     }
 
-    /// Hands it to the log that an unknown attempt must not be prepared before this engine's time
-    /// is `until_ms`; as [`Worker::stage_commit`] otherwise.
+    /// Appends to the log that an unknown attempt must not be prepared before this engine's time is
+    /// `until_ms`; as [`Worker::stage_commit`] otherwise.
     ///
     /// # Errors
     /// As above.
@@ -118,7 +119,7 @@ impl<L: RedoLog> Worker<L> {
         self.stage_decision(id, Verdict::Refuse { until_ms })
     }
 
-    /// Hands it to the log that a committed attempt is forgotten; as [`Worker::stage_commit`]
+    /// Appends to the log that a committed attempt is forgotten; as [`Worker::stage_commit`]
     /// otherwise.
     ///
     /// # Errors
@@ -127,8 +128,8 @@ impl<L: RedoLog> Worker<L> {
         self.stage_decision(id, Verdict::Forget)
     }
 
-    /// Gives the system record of an attempt back, of which something was staged that will never
-    /// be submitted; whoever waits is told. What the attempt holds besides is left alone: see
+    /// Gives back the system record of an attempt of which an entry was staged that will never be
+    /// submitted. Wakes the transactions that wait. The attempt's other holds are left alone: see
     /// [`crate::Engine::release`].
     pub fn unstage(&mut self, id: TransactionId) {
         self.expect_driven();
@@ -185,7 +186,7 @@ impl<L: RedoLog> Worker<L> {
         })
     }
 
-    /// Locks the system record, looks what it says, and hands over what follows from that.
+    /// Locks the system record, reads it, and appends the changes that follow.
     fn decide_staged(
         &mut self,
         id: TransactionId,
@@ -225,8 +226,8 @@ impl<L: RedoLog> Worker<L> {
         forsake(&self.engine, record);
     }
 
-    /// Commits what has held nothing until now. What it writes is held until it is applied, so that
-    /// it comes before or after whatever else is staged of these keys.
+    /// Commits an attempt that has held nothing until now. Its writes are held until they are
+    /// applied, so that they come before or after any other staged writes of these keys.
     fn stage_unheld(
         &mut self,
         id: TransactionId,
@@ -269,7 +270,8 @@ impl<L: RedoLog> Worker<L> {
         Ok(true)
     }
 
-    /// What a verdict that applies writes. `record` is the system record, and `old` what it says.
+    /// Returns the writes of a verdict that applies. `record` is the system record, and `old` its
+    /// version.
     fn changes_of(
         &self,
         id: TransactionId,

@@ -5,7 +5,7 @@ pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Tells the processor, or the model, that this thread waits for another one.
+/// Hints to the processor, or to the model, that this thread waits for another one.
 pub(crate) fn spin_hint() {
     #[cfg(loom)]
     loom::thread::yield_now();

@@ -1,6 +1,6 @@
-//! System records: what a partition keeps about itself. They are ordinary versions of ordinary
-//! records, so that log, checkpoints and recovery carry them like any other; their generation is
-//! `base::change::SYSTEM_GENERATION`, which no flush takes away.
+//! System records: the data that a partition stores about itself. They are ordinary versions of
+//! ordinary records, so that log, checkpoints and recovery carry them like any other; their
+//! generation is `base::change::SYSTEM_GENERATION`, which no flush removes.
 //!
 //! | record of | key | value |
 //! |---|---|---|
@@ -43,7 +43,7 @@ use base::{Timestamp, TransactionId};
 
 /// Keys that begin with these bytes are the engine's own.
 pub const RESERVED: [u8; 16] = [0xff; 16];
-/// What other reserved keys begin with than those of transactions: they are behind all of these.
+/// The prefix of other reserved keys than those of transactions: they are behind all of these.
 pub(crate) const OTHERS: [u8; RESERVED.len() + TransactionId::BYTES + 1] = {
     let mut key = [0xff; RESERVED.len() + TransactionId::BYTES + 1];
     key[RESERVED.len() + TransactionId::BYTES] = 0;
@@ -59,17 +59,17 @@ const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const FLUSH: u8 = 3;
 
-/// Whether a key is the engine's own.
+/// Returns `true` if a key is the engine's own.
 pub(crate) fn is_reserved(key: &[u8]) -> bool {
     key.starts_with(&RESERVED)
 }
 
-/// Whether a key is that of a transaction's record.
+/// Returns `true` if a key is that of a transaction's record.
 pub(crate) fn is_transaction(key: &[u8]) -> bool {
     is_reserved(key) && key < &OTHERS[..]
 }
 
-/// The key of a transaction's record.
+/// Returns the key of a transaction's record.
 pub(crate) fn key(id: TransactionId) -> [u8; RESERVED.len() + TransactionId::BYTES] {
     let mut key = [0; RESERVED.len() + TransactionId::BYTES];
     key[..RESERVED.len()].copy_from_slice(&RESERVED);
@@ -77,7 +77,7 @@ pub(crate) fn key(id: TransactionId) -> [u8; RESERVED.len() + TransactionId::BYT
     key
 }
 
-/// The transaction of a record.
+/// Returns the transaction of a record.
 pub(crate) fn id(key: &[u8]) -> Result<TransactionId, Malformed> {
     let bytes = key
         .strip_prefix(&RESERVED)
@@ -87,7 +87,7 @@ pub(crate) fn id(key: &[u8]) -> Result<TransactionId, Malformed> {
         .ok_or(Malformed("its key is not that of a transaction"))
 }
 
-/// Why a value is not that of a system record.
+/// The reason why a value is not that of a system record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Malformed(pub(crate) &'static str);
@@ -103,7 +103,7 @@ pub(crate) enum Entry<'a> {
         note: &'a [u8],
     },
     Refused,
-    /// Prepared, of a read-atomic transaction: it holds nothing.
+    /// The value of a prepared read-atomic transaction: it holds nothing.
     Pending {
         note: &'a [u8],
         siblings: &'a [u8],
@@ -111,7 +111,7 @@ pub(crate) enum Entry<'a> {
     },
 }
 
-/// What is kept of a prepared transaction.
+/// The state that is kept of a prepared transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept<'a> {
     pub(crate) age: Timestamp,
@@ -122,7 +122,7 @@ pub(crate) struct Kept<'a> {
     pub(crate) ranges: Vec<(&'a [u8], &'a [u8])>,
 }
 
-/// What a prepared transaction will do.
+/// An effect of a prepared transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect<'a> {
     Put {
@@ -187,7 +187,7 @@ impl Kept<'_> {
 }
 
 impl Effect<'_> {
-    /// The same, of another generation.
+    /// Returns the same effect, of another generation.
     pub(crate) fn of_generation(self, generation: u16) -> Self {
         match self {
             Effect::Put {
@@ -246,7 +246,7 @@ fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
     to.extend_from_slice(bytes);
 }
 
-/// The state that a value says, without a look at what is kept of a prepared transaction.
+/// Returns the state that a value describes, without reading the rest of a prepared transaction.
 pub(crate) fn state(value: &[u8]) -> Result<State, Malformed> {
     let mut from = Reader(value);
     Ok(match from.u8()? {
@@ -257,12 +257,12 @@ pub(crate) fn state(value: &[u8]) -> Result<State, Malformed> {
     })
 }
 
-/// Whether a value is that of a prepared transaction that holds nothing.
+/// Returns `true` if a value is that of a prepared transaction that holds nothing.
 pub(crate) fn is_unheld(value: &[u8]) -> bool {
     value.first() == Some(&PENDING)
 }
 
-/// The whole of a value.
+/// Decodes a whole value.
 pub(crate) fn decode(value: &[u8]) -> Result<Entry<'_>, Malformed> {
     let mut from = Reader(value);
     let entry = match from.u8()? {
@@ -287,7 +287,7 @@ pub(crate) fn decode(value: &[u8]) -> Result<Entry<'_>, Malformed> {
     Ok(entry)
 }
 
-/// Bytes that were not read yet.
+/// The bytes that were not read yet.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -334,7 +334,8 @@ impl<'a> Reader<'a> {
         self.take(len)
     }
 
-    /// As many parts as it says; memory grows with the bytes that are there, not with the number.
+    /// Reads as many parts as the count says; memory grows with the bytes that are there, not with
+    /// the number.
     fn list<T>(
         &mut self,
         part: impl Fn(&mut Reader<'a>) -> Result<T, Malformed>,

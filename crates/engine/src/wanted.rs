@@ -1,13 +1,14 @@
-//! Records that somebody wants to write while readers hold them. Readers share, so that one who
-//! comes before the other has left would keep a writer out for ever, and each prepared transaction
-//! reads the generation's record.
+//! Records that a transaction wants to write while readers hold them. Readers share, so that
+//! readers that come before the others have left would keep a writer out for ever; and each
+//! prepared transaction reads the generation's record.
 //!
 //! A writer that meets such a hold leaves a mark. Transactions that are about to be prepared look
-//! for marks and give way (module [`crate::prepare`]): those that hold the record already end,
-//! and the writer, who tries again when holds are given back, gets in.
+//! for marks and give way (module [`crate::prepare`]): the present holders end, and the writer,
+//! which tries again when holds are given back, gets in.
 //!
-//! A mark lasts until the record is written, held exclusively or removed, or for some time of the
-//! engine's: the writer may have gone. It lets nobody wait for somebody who holds nothing.
+//! A mark lasts until the record is written, held exclusively or removed, or for some of the
+//! engine's time: the writer may have gone. No transaction waits because of a mark for one that
+//! holds nothing.
 //!
 //! The records are only compared, never followed: one may be noted just as it is removed.
 
@@ -26,17 +27,17 @@ use crate::system;
 use crate::word::Seen;
 use crate::worker::{Stop, Worker};
 
-/// So many attempts give way to a writer of what nobody holds any more: some tenths of a
-/// millisecond, in which a thread that waited can wake. The writer may also have gone.
+/// The number of attempts that give way to a writer of a record that is not held any more: some
+/// tenths of a millisecond, in which a thread that waited can wake. The writer may also have gone.
 const GIVING_WAY: u32 = 20;
 
-/// How long a mark lasts, in milliseconds: longer than a transaction is usually prepared, which
-/// takes a sync and a round between nodes.
+/// The time for which a mark lasts, in milliseconds: longer than a transaction usually stays
+/// prepared, which takes a sync and a round between nodes.
 const LASTS_MS: u64 = 100;
 
 #[derive(Default)]
 pub(crate) struct Wanted {
-    /// Whether there may be marks.
+    /// `true` if there may be marks.
     any: CachePadded<AtomicBool>,
     marks: Mutex<Marks>,
 }
@@ -44,23 +45,24 @@ pub(crate) struct Wanted {
 #[derive(Default)]
 struct Marks {
     of: HashMap<RecordRef, Mark>,
-    /// When the last one ends.
+    /// The time at which the last mark ends.
     until_ms: u64,
 }
 
 struct Mark {
-    /// The TID of the version that was current. Its address would not do: it is used again.
+    /// The TID of the version that was current. Its address would not do, because addresses are
+    /// reused.
     version: Tid,
     until_ms: u64,
 }
 
 impl Wanted {
-    /// Whether it is worth while to ask.
+    /// Returns `true` if there may be marks.
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// Somebody met readers of this version of a record at `now_ms`.
+    /// Notes that a writer met readers of this version of a record at `now_ms`.
     pub(crate) fn note(&self, record: RecordRef, version: Tid, now_ms: u64) {
         let mut marks = self.marks.lock();
         if marks.of.len() == marks.of.capacity() {
@@ -72,7 +74,8 @@ impl Wanted {
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody wants to replace this version of a record. Marks that have ended go.
+    /// Returns `true` if a transaction wants to replace this version of a record. Removes marks
+    /// that have ended.
     pub(crate) fn has(&self, record: RecordRef, version: Tid, now_ms: u64) -> bool {
         let mut marks = self.marks.lock();
         if now_ms >= marks.until_ms {
@@ -87,7 +90,7 @@ impl Wanted {
         found == Some(true)
     }
 
-    /// Somebody holds the record exclusively, or it leaves the index.
+    /// Removes the mark of a record that is held exclusively, or leaves the index.
     pub(crate) fn forget(&self, record: RecordRef) {
         if self.any() {
             self.marks.lock().of.remove(&record);
@@ -96,8 +99,9 @@ impl Wanted {
 }
 
 impl<L: RedoLog> Worker<L> {
-    /// Gives way to those who want to write what this one would hold as a reader: until its
-    /// present holders have ended, and a moment longer, in which those who waited may come first.
+    /// Gives way to writers of records that this transaction would hold as a reader: until the
+    /// present holders have ended, and a moment longer, in which the writers that waited may come
+    /// first.
     pub(crate) fn give_way(&self, id: TransactionId, attempt: u32) -> Result<(), Stop> {
         let (state, holds) = (&self.state, &self.engine.holds);
         if !holds.wanted.any() {
@@ -118,7 +122,7 @@ impl<L: RedoLog> Worker<L> {
             }
         }
         match oldest {
-            // It will be refused, and may be one of the holders itself.
+            // The attempt will be refused, and may be one of the holders itself.
             Some(_) if self.is_known(id) => Ok(()),
             Some(by) => Err(Stop::Abort(Abort::Held { by })),
             None if free && attempt < GIVING_WAY => Err(Stop::Conflict),

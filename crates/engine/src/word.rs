@@ -1,8 +1,8 @@
-//! The record word: which version of a record is current, and who may change that.
+//! The record word: the current version of a record, and the lock and marks that govern its change.
 //!
 //! Silo keeps a TID in each record and reads the value beside it under a sequence check. Here a
-//! version is an immutable block of memory that carries its TID, and the word points to it, so
-//! that one atomic load gives TID, value, type and expiry of one moment: there is nothing to tear.
+//! version is an immutable block of memory that carries its TID, and the word points to it, so that
+//! one atomic load gives TID, value, type and expiry of one moment, and no read can be torn.
 //!
 //! | bits | field | meaning |
 //! |---|---|---|
@@ -16,12 +16,12 @@
 //! Thread safety and invariants:
 //! 1. Only the holder of `LOCK` changes the pointer, `DEAD` or `QUEUED`.
 //! 2. `DEAD` is never cleared; a dead word is never locked again.
-//! 3. [`Word::publish`] releases: who loads the pointer sees the version's bytes.
+//! 3. [`Word::publish`] releases: a thread that loads the pointer sees the version's bytes.
 //! 4. A version that was current stays in memory until every worker that could have loaded it has
 //!    left its epoch, so that an unchanged pointer means an unchanged record.
 //! 5. `HELD` and `SHARED` summarise the table of holds (module `holds`): they change together with
-//!    it, under its mutex, and never while another one has `LOCK`. A word with either of them is
-//!    not locked, so that nothing else of it changes: who has `HELD` may publish as if it had
+//!    it, under its mutex, and never while another thread has `LOCK`. A word with either of them is
+//!    not locked, so that nothing else of it changes: the holder of `HELD` may publish as if it had
 //!    `LOCK`.
 
 use base::planted::{self, Bug};
@@ -34,10 +34,11 @@ pub(crate) const DEAD: u64 = 1 << 2;
 pub(crate) const QUEUED: u64 = 1 << 3;
 pub(crate) const SHARED: u64 = 1 << 63;
 const MARKS: u64 = LOCK | HELD | DEAD | QUEUED | SHARED;
-/// What keeps a commit from locking; the planted bug is one that does not see readers.
+/// The marks that keep a commit from locking; the planted bug is a commit that does not see
+/// readers.
 const HOLDS: u64 = HELD | SHARED;
 
-/// How often a lock is tried before the transaction gives way.
+/// The number of times that a lock is tried before the transaction gives way.
 const SPINS: u32 = 256;
 
 /// A value of the word at one moment.
@@ -45,7 +46,7 @@ const SPINS: u32 = 256;
 pub(crate) struct Seen(pub(crate) u64);
 
 impl Seen {
-    /// The address of the current version.
+    /// Returns the address of the current version.
     pub(crate) fn pointer(self) -> u64 {
         self.0 & !MARKS
     }
@@ -55,14 +56,14 @@ impl Seen {
     }
 }
 
-/// Why a record cannot be locked.
+/// The reason why a record cannot be locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
     /// Another commit has it.
     Busy,
     /// A transaction under two-phase locking has it.
     Held,
-    /// It has left the index.
+    /// The record has left the index.
     Dead,
 }
 
@@ -78,9 +79,9 @@ impl Word {
         Seen(self.0.load(Ordering::Acquire))
     }
 
-    /// Locks, or says why not: at once when the record is held, after some patience when another
-    /// commit has it. On success the word is as returned until [`Word::publish`] or
-    /// [`Word::unlock`].
+    /// Locks the word, or returns the reason why it cannot: at once if the record is held, after
+    /// some patience if another commit has it. On success the word is as returned until
+    /// [`Word::publish`] or [`Word::unlock`].
     pub(crate) fn lock(&self) -> Result<Seen, Refused> {
         self.lock_unless(HOLDS)
     }
@@ -128,7 +129,7 @@ impl Word {
         self.0.store(pointer | kept | marks, Ordering::Release);
     }
 
-    /// Unlocks without a new version; `marks` replace those that were there, but for `SHARED`.
+    /// Unlocks without a new version; `marks` replace the previous ones, but for `SHARED`.
     pub(crate) fn unlock(&self, locked: Seen, marks: u64) {
         debug_assert!(locked.has(LOCK), "unlocking without the lock");
         let kept = locked.0 & SHARED;
@@ -136,8 +137,8 @@ impl Word {
             .store(locked.pointer() | kept | marks, Ordering::Release);
     }
 
-    /// Marks the record as shared if it still is what `seen` says and nobody writes it: validates
-    /// a read and holds it in one step. Under the mutex of the table of holds.
+    /// Marks the record as shared if the word still is `seen` and no transaction writes it:
+    /// validates a read and holds it in one step. Under the mutex of the table of holds.
     pub(crate) fn share(&self, seen: Seen) -> Result<(), Refused> {
         loop {
             let now = self.load();
@@ -156,9 +157,9 @@ impl Word {
         }
     }
 
-    /// Takes the marks of holds away and adds what `marks` says of the word, which is returned as
-    /// it was. Under the mutex of the table of holds. It waits only for a commit that has locked
-    /// the word in spite of them: a planted one.
+    /// Removes the marks of holds and adds the marks that `marks` returns for the word. Returns the
+    /// word as it was. Under the mutex of the table of holds. It waits only for a commit that has
+    /// locked the word in spite of them: a planted one.
     pub(crate) fn give_back(&self, marks: impl Fn(Seen) -> u64) -> Seen {
         loop {
             let now = self.load();
@@ -169,8 +170,8 @@ impl Word {
         }
     }
 
-    /// Turns an exclusive hold into the lock, or says that there is none. Under the mutex of the
-    /// table of holds.
+    /// Turns an exclusive hold into the lock; returns `None` if there is none. Under the mutex of
+    /// the table of holds.
     pub(crate) fn seize(&self) -> Option<Seen> {
         loop {
             let now = self.load();
@@ -191,8 +192,8 @@ impl Word {
             .is_ok()
     }
 
-    /// Whether a read of `seen` still holds for a transaction that has locked this record itself
-    /// or (`own` false) has not. That others hold it as readers does no harm.
+    /// Returns `true` if a read of `seen` still holds for a transaction that has locked this record
+    /// itself or (`own` is `false`) has not. Holds of other readers do no harm.
     pub(crate) fn validates(&self, seen: Seen, own: bool) -> bool {
         let now = self.load();
         now.pointer() == seen.pointer()

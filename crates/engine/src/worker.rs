@@ -1,8 +1,8 @@
 //! A worker: one thread's place in an engine, and the state of its transaction.
 //!
-//! A worker is pinned in an epoch from `begin` to `end`; everything that its
-//! transaction loaded from shared memory is valid in between. Both are called in pairs by
-//! [`crate::one_shot`] and [`crate::interactive`], which also see to it on panics.
+//! A worker is pinned in an epoch from `begin` to `end`; everything that its transaction loaded
+//! from shared memory is valid in between. [`crate::one_shot`] and [`crate::interactive`] call both
+//! in pairs, also on panics.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::origin::OwnedOrigin;
 use crate::record::{RecordRef, VersionRef};
 use crate::word::{QUEUED, Refused, Seen};
 
-/// Why a transaction cannot go on.
+/// The reason why a transaction cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     /// Another transaction is in the way; this one is tried again from its beginning.
@@ -31,12 +31,12 @@ pub enum Stop {
     Abort(#[from] Abort),
 }
 
-/// A range that the transaction read, as it was.
+/// A range that the transaction read, in the state in which it read it.
 pub(crate) struct ScanRead {
     pub(crate) from: Vec<u8>,
-    /// Exclusive; before the end that was asked for if the scan came to its limit.
+    /// The end, exclusive; before the requested end if the scan came to its limit.
     pub(crate) to: Vec<u8>,
-    /// The records that were there, tombstones too, records never written not.
+    /// The records in the range, including tombstones but not records that were never written.
     pub(crate) records: Vec<RecordRef>,
 }
 
@@ -63,24 +63,24 @@ pub(crate) struct State {
     pub(crate) time_ms: u64,
     pub(crate) generation: u16,
     pub(crate) reads: Vec<(RecordRef, Seen)>,
-    /// Keys of which there was no record: all in one buffer, and where each ends.
+    /// Keys of which there was no record: all in one buffer, with the end of each.
     pub(crate) missing: Vec<u8>,
     pub(crate) missing_ends: Vec<usize>,
     pub(crate) scans: Vec<ScanRead>,
     pub(crate) writes: Vec<Write>,
-    /// Which of them change a part of a long value.
+    /// The writes that change a part of a long value.
     pub(crate) edits: Vec<Edit>,
-    /// What its versions carry, if it is one over several partitions.
+    /// The origin that its versions carry, if it is over several partitions.
     pub(crate) origin: Option<Arc<OwnedOrigin>>,
-    /// Whether it has given holds back, so that those who met them must hear of it.
+    /// `true` if it has given holds back, so that transactions that met them must be notified.
     pub(crate) gave_back: bool,
-    /// Where in `writes` a record is, once there are too many to search through.
+    /// The place of a record in `writes`, once there are too many to search through.
     pub(crate) places: HashMap<RecordRef, usize>,
     /// Versions that the transaction made and replaced again; replies may refer to them.
     pub(crate) discarded: Vec<VersionRef>,
-    /// Whether what it answers must be the same on all replicas.
+    /// `true` if its answers must be the same on all replicas.
     pub(crate) exact: bool,
-    /// Whether an operation has answered the transaction's time, which must then be that of the
+    /// `true` if an operation has answered the transaction's time, which must then be that of the
     /// commit.
     pub(crate) told_time: bool,
     pub(crate) observed: Epoch,
@@ -106,8 +106,8 @@ pub struct Worker<L> {
     pub(crate) last_tid: Tid,
     /// The greatest timestamp that it has drawn, or met in the way of one.
     pub(crate) last_stamp: Timestamp,
-    /// Tells ids that it draws for interactive transactions from those of other workers. These run in
-    /// an embedded store, which has no other partitions.
+    /// Distinguishes ids that it draws for interactive transactions from those of other workers.
+    /// These run in an embedded store, which has no other partitions.
     pub(crate) unique: u64,
     pub(crate) random: fastrand::Rng,
     pub(crate) memory: MemoryCheck,
@@ -122,15 +122,16 @@ impl<L> std::fmt::Debug for Worker<L> {
 }
 
 impl Engine {
-    /// A worker whose log is `log(i)`, where *i* is its number, from 0 on; `None` when there are
-    /// as many workers as the engine was made for.
+    /// Returns a worker whose log is `log(i)`, where *i* is its number, from 0 on; `None` when
+    /// there are as many workers as the engine was made for.
     pub fn worker<L: RedoLog>(self: &Arc<Self>, log: impl FnOnce(usize) -> L) -> Option<Worker<L>> {
         let place = self.free_places.lock().pop()?;
         Some(self.seat(place, log(place - 1)))
     }
 
-    /// The worker with number `index`, whose log is `log`; `None` when someone else is it, or
-    /// there is no such worker. For threads that have a logger or a processor of their own.
+    /// Returns the worker with number `index`, whose log is `log`; `None` when another thread has
+    /// it, or if there is no such worker. For threads that have a logger or a processor of their
+    /// own.
     pub fn worker_at<L: RedoLog>(
         self: &Arc<Self>,
         index: usize,
@@ -169,24 +170,24 @@ impl<L> Drop for Worker<L> {
 }
 
 impl<L: RedoLog> Worker<L> {
-    /// The engine of this worker.
+    /// Returns the engine of this worker.
     #[must_use]
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// The worker's log.
+    /// Returns the worker's log.
     #[must_use]
     pub fn log(&self) -> &L {
         &self.log
     }
 
-    /// Brings the epoch's time up to date. Call it before a batch of transactions.
+    /// Updates the epoch's time from the clock. Call it before a batch of transactions.
     pub fn refresh(&self) {
         self.engine.epochs.refresh();
     }
 
-    /// What the last transaction wrote or observed, whether it committed or aborted.
+    /// Returns what the last transaction wrote or observed, after a commit and after an abort.
     #[must_use]
     pub fn observed(&self) -> Observed {
         let State {
@@ -210,7 +211,7 @@ impl<L: RedoLog> Worker<L> {
         self.engine.epochs.unpin(self.place);
     }
 
-    /// As [`Worker::prefetch`], within an epoch.
+    /// Fetches as [`Worker::prefetch`], within an epoch.
     pub(crate) fn fetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
         let mut hashes = std::mem::take(&mut self.state.hashes);
         hashes.clear();
@@ -219,7 +220,7 @@ impl<L: RedoLog> Worker<L> {
         self.state.hashes = hashes;
     }
 
-    /// As [`Worker::fetch`], for who looks at origins, too.
+    /// Fetches as [`Worker::fetch`], for callers that look at origins, too.
     pub(crate) fn fetch_with_origins<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
         self.fetch(keys);
         let hints = self.engine.index.hints();
@@ -267,7 +268,7 @@ impl<L: RedoLog> Worker<L> {
         state.reads.push((engine.generation, seen));
     }
 
-    /// Ends the transaction and leaves the epoch. What did not commit is undone.
+    /// Ends the transaction and leaves the epoch. Writes that did not commit are undone.
     pub(crate) fn end(&mut self) {
         let state = &mut self.state;
         state.replies.clear();
@@ -293,7 +294,7 @@ impl<L: RedoLog> Worker<L> {
         self.engine.epochs.unpin(self.place);
     }
 
-    /// The version that the transaction itself is about to write to `record`.
+    /// Returns the place of the version that the transaction itself is about to write to `record`.
     pub(crate) fn own_write(&self, record: RecordRef) -> Option<usize> {
         let state = &self.state;
         if state.writes.len() <= SEARCHED {
@@ -333,7 +334,7 @@ impl<L: RedoLog> Worker<L> {
         &self.engine.places[self.place]
     }
 
-    /// Hands over memory that has just become unreachable.
+    /// Retires memory that has just become unreachable.
     pub(crate) fn retire(&self, garbage: Garbage) {
         let mut bag = self.place().bag.lock();
         bag.put(&self.engine.epochs, garbage);
@@ -345,7 +346,7 @@ impl<L: RedoLog> Worker<L> {
     }
 }
 
-/// Ends the transaction when dropped, also by a panic.
+/// Ends the transaction when dropped, also on a panic.
 pub(crate) struct Running<'w, L: RedoLog>(pub(crate) &'w mut Worker<L>);
 
 impl<L: RedoLog> Drop for Running<'_, L> {
@@ -354,7 +355,7 @@ impl<L: RedoLog> Drop for Running<'_, L> {
     }
 }
 
-/// Leaves a record that was written in vain to the janitor, if nobody ever wrote it.
+/// Leaves a record that was written in vain to the janitor, if it was never written successfully.
 pub(crate) fn forsake(engine: &Engine, record: RecordRef) {
     if !RecordRef::version(record.word().load()).is_never() {
         return;
@@ -363,7 +364,8 @@ pub(crate) fn forsake(engine: &Engine, record: RecordRef) {
         match record.word().lock() {
             Ok(seen) => break seen,
             Err(Refused::Busy) => std::thread::yield_now(),
-            // Its holder will write it or leave it to the janitor, or somebody has removed it.
+            // Its holder will write it or leave it to the janitor, or another thread has removed
+            // it.
             Err(Refused::Held | Refused::Dead) => return,
         }
     };

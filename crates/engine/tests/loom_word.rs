@@ -20,7 +20,8 @@ use word::{DEAD, HELD, QUEUED, Refused, SHARED, Word};
 const OLD: u64 = 16;
 const NEW: u64 = 32;
 
-/// Silo's commit of one who read `from` and writes `to`, with the fence of the commit epoch.
+/// Runs Silo's commit of a transaction that read `from` and writes `to`, with the fence of the
+/// commit epoch.
 fn commit(from: &Word, to: &Word) -> bool {
     let seen = from.load();
     let Ok(locked) = to.lock() else { return false };
@@ -35,7 +36,7 @@ fn commit(from: &Word, to: &Word) -> bool {
 }
 
 #[test]
-fn two_who_read_what_the_other_writes_do_not_both_commit() {
+fn two_transactions_that_read_the_others_write_do_not_both_commit() {
     loom::model(|| {
         let words = Arc::new((Word::new(OLD), Word::new(OLD)));
         let other = Arc::clone(&words);
@@ -46,7 +47,7 @@ fn two_who_read_what_the_other_writes_do_not_both_commit() {
 }
 
 #[test]
-fn who_sees_the_pointer_sees_the_version() {
+fn a_thread_that_sees_the_pointer_sees_the_version() {
     loom::model(|| {
         let word = Arc::new(Word::new(OLD));
         let version = Arc::new(UnsafeCell::new(0));
@@ -72,7 +73,7 @@ fn a_lock_has_one_holder_and_marks_are_kept() {
         let held = Arc::new(UnsafeCell::new(0));
         let enter = |word: &Word, held: &UnsafeCell<i32>| {
             let Ok(seen) = word.lock() else { return 0 };
-            // SAFETY: the lock is what makes this exclusive; loom reports it if it is not.
+            // SAFETY: the lock makes this access exclusive; loom reports it if it does not.
             held.with_mut(|held| unsafe { *held += 1 });
             word.unlock(seen, QUEUED);
             1
@@ -111,7 +112,8 @@ fn a_dead_word_stays_dead_and_invalidates_readers() {
     });
 }
 
-/// A transaction under two-phase locking that reads `from` and writes `to`: prepared, then decided.
+/// Runs a transaction under two-phase locking that reads `from` and writes `to`: prepared, then
+/// decided.
 fn prepare_and_commit(from: &Word, to: &Word) -> bool {
     let seen = from.load();
     let Ok(locked) = to.lock() else { return false };
@@ -155,7 +157,7 @@ fn two_prepared_ones_do_not_overlook_each_other() {
 fn what_is_shared_does_not_change_until_the_last_reader_has_left() {
     loom::model(|| {
         let word = Arc::new(Word::new(OLD));
-        // The table of holds: how many readers there are.
+        // The table of holds: the number of readers.
         let table = Arc::new(Mutex::new(0));
         let read = |word: &Word, table: &Mutex<u32>| {
             let seen = word.load();

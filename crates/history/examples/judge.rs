@@ -1,8 +1,8 @@
 //! Judges a history that was written to a file, as JSON lines.
 //!
-//! `cargo run --package kumiki-history --example judge -- read-atomic FILE` says whether it was
-//! accepted, or what is wrong with it, and exits with a failure then. Prefixes behind the file leave
-//! out all keys that have none of them.
+//! `cargo run --package kumiki-history --example judge -- read-atomic FILE` prints that the history
+//! was accepted, or what is wrong with it, and exits with a failure then. Prefixes behind the file
+//! leave out all keys that have none of them.
 
 use std::error::Error;
 use std::fs::File;

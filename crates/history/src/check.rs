@@ -1,13 +1,13 @@
 //! The checkers: pure functions from a history to a [`Verdict`].
 //!
-//! They build the direct serialization graph: transactions are its nodes, and an edge says that
-//! one must come before another in every serial order that explains what they saw.
+//! They build the direct serialization graph: transactions are its nodes, and an edge says that one
+//! must come before another in every serial order that explains the answers that they saw.
 //!
 //! | edge | from | to |
 //! |---|---|---|
 //! | ww | the writer of a version | the writer of the next version of that key |
-//! | wr | the writer of a version | who read it |
-//! | rw | who read a version, or missed it in a scan | the writer of the next version |
+//! | wr | the writer of a version | its reader |
+//! | rw | the reader of a version, or a scan that missed it | the writer of the next version |
 //! | rt | a transaction that ended … | … before this one began (strict serializability only) |
 //!
 //! A history is serializable if and only if the graph has no cycle. A delete writes a version too,
@@ -15,22 +15,23 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `facts` | who counts, and what they wrote |
-//! | `reads` | what they saw; anomalies that need no graph |
+//! | `facts` | the transactions that count, and their writes |
+//! | `reads` | their reads; anomalies that need no graph |
 //! | `order` | the order of each key's versions: known, or to be inferred |
-//! | `infer`, `execution` | a serial execution that settles what was not recorded |
-//! | `edges` | facts and orders to graph |
+//! | `infer`, `execution` | a serial execution that settles the facts that were not recorded |
+//! | `edges` | the graph from facts and orders |
 //! | `graph` | cycles: Tarjan's components, then a shortest cycle in one |
 //! | `naming` | a cycle's name and evidence |
 //! | `atomic` | read atomicity, which has a graph of its own |
 //!
-//! What was recorded determines most: values are unique, so that wr is known, and a transaction
-//! that reads a key before it writes it tells which version it replaced. Not known are, without
-//! recorded versions, the order of writes that did not read, and which of several absences of a key
-//! a read saw. Then `infer` looks for one consistent choice. What it accepts is proven, by the
-//! order that it found; what it rejects rests on a choice only if [`Violation::certain`] is false.
+//! The recorded facts determine most: values are unique, so that wr is known, and a transaction
+//! that reads a key before it writes it shows which version it replaced. Without recorded versions
+//! two things are not known: the order of writes that did not read, and which of several absences
+//! of a key a read saw. Then `infer` looks for one consistent choice. Its acceptance is proven, by
+//! the order that it found; its rejection rests on a choice only if [`Violation::certain`] is
+//! false.
 //!
-//! All are near-linear in the operations recorded and in the absences that scans noticed.
+//! All checkers are near-linear in the operations recorded and in the absences that scans noticed.
 //!
 //! [`Violation::certain`]: crate::Violation::certain
 
@@ -52,35 +53,36 @@ use edges::{Time, certain_edges, full_edges};
 use facts::{Facts, Unseen};
 use order::Orders;
 
-/// Whether a serial order of the committed transactions explains what they saw.
+/// Accepts the history if a serial order of the committed transactions explains what they saw.
 #[must_use]
 pub fn serializable(history: &History) -> Verdict {
     judge(history, |facts| serial(facts, Time::Ignored))
 }
 
-/// Whether a serial order explains what was seen in which every transaction takes effect between
-/// its start and its end.
+/// Accepts the history if a serial order explains what was seen in which every transaction takes
+/// effect between its start and its end.
 #[must_use]
 pub fn strictly_serializable(history: &History) -> Verdict {
     judge(history, |facts| serial(facts, Time::Respected))
 }
 
-/// Whether transactions saw all of another transaction's writes or none, and nothing of
-/// uncommitted ones. Says nothing about the order in which they saw them.
+/// Accepts the history if every transaction saw all of another transaction's writes or none, and no
+/// uncommitted ones. The order in which they saw them is not judged.
 #[must_use]
 pub fn read_atomic(history: &History) -> Verdict {
     judge(history, atomic::check)
 }
 
-/// Whether the history is read atomic and every key by itself linearizable: nothing that was
-/// acknowledged is missed by whoever began later, and transactions of one key see what is there.
-/// Of reads of several keys it asks no more than that: they may see what others do not see yet.
+/// Accepts the history if it is read atomic and every key by itself is linearizable: no
+/// acknowledged write is missed by a transaction that began later, and transactions of one key see
+/// the newest state. Reads of several keys need only that: they may see writes that other
+/// transactions do not see yet.
 #[must_use]
 pub fn strictly_read_atomic(history: &History) -> Verdict {
     judge(history, atomic::check_strictly)
 }
 
-/// What a checker can be asked for.
+/// The guarantees that a checker can judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guarantee {
     /// See [`serializable`].
@@ -94,7 +96,7 @@ pub enum Guarantee {
 }
 
 impl Guarantee {
-    /// All of them.
+    /// All guarantees.
     pub const ALL: [Guarantee; 4] = [
         Guarantee::Serializable,
         Guarantee::StrictlySerializable,
@@ -102,7 +104,7 @@ impl Guarantee {
         Guarantee::StrictlyReadAtomic,
     ];
 
-    /// Its name, as people type it.
+    /// Returns the name, as users type it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -113,7 +115,7 @@ impl Guarantee {
         }
     }
 
-    /// Whether the history kept it.
+    /// Judges the history by this guarantee.
     #[must_use]
     pub fn judge(self, history: &History) -> Verdict {
         match self {
@@ -138,8 +140,8 @@ impl FromStr for Guarantee {
     }
 }
 
-/// Deletes of unknown outcome leave no value by which to see whether they happened, so both are
-/// tried: as if none had, then as if all had that can.
+/// Judges the history twice if needed. Deletes of unknown outcome leave no value by which to see if
+/// they happened, so both cases are tried: that none has happened, and that all have that can.
 fn judge(history: &History, check: impl Fn(&Facts<'_>) -> Verdict) -> Verdict {
     let attempt = |unseen| match Facts::gather(history, unseen) {
         Ok(facts) => (check(&facts), facts.has_unseen()),
@@ -175,8 +177,8 @@ fn serial(facts: &Facts<'_>, time: Time) -> Verdict {
     infer_and_check(facts, &orders, time)
 }
 
-/// Chooses what is not known. A store keeps real time as a rule, which narrows the choice; so it
-/// guides the first attempts even if it need not be respected.
+/// Chooses the orders that are not known. A store usually respects real time, which narrows the
+/// choice; so real time guides the first attempts even if it need not be respected.
 fn infer_and_check(facts: &Facts<'_>, known: &Orders, time: Time) -> Verdict {
     let guides = match time {
         Time::Respected => &[Time::Respected][..],

@@ -34,15 +34,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{History, Key, Names, Op, Outcome, Transaction, Value};
 
-/// Why a text is not a history.
+/// The reason why a text is not a history.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The line is not what the format says. Nothing of the history was kept.
+    /// The line does not have the format. Nothing of the history was kept.
     #[error("line {line} of the history: {what}")]
     Line {
         /// The line's number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// A description of the error.
         what: String,
     },
     /// The source cannot be read.
@@ -70,7 +70,7 @@ enum Ending {
     Unknown,
 }
 
-/// The fields of all operations; which are there tells the operation.
+/// The fields of all operations; the fields that are present determine the operation.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fields<'a> {
@@ -93,7 +93,7 @@ struct Fields<'a> {
     version: Option<u64>,
 }
 
-/// A field that tells null from not being there.
+/// A field that distinguishes null from absence.
 mod nullable {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -116,7 +116,7 @@ mod nullable {
 /// Reads a history.
 ///
 /// # Errors
-/// Names the first line that is not as the format says, or the source's failure.
+/// Returns an error that names the first line that does not have the format, or the source's error.
 pub fn read(mut source: impl BufRead) -> Result<History, ReadError> {
     let mut names = Names::default();
     let mut transactions = Vec::new();
@@ -210,7 +210,7 @@ fn operation(fields: Fields<'_>, names: &mut Names) -> Result<Op, String> {
 /// Writes a history, in the order of its transactions.
 ///
 /// # Errors
-/// The target's.
+/// Returns the target's error.
 pub fn write(history: &History, mut target: impl Write) -> io::Result<()> {
     for transaction in &history.transactions {
         let line = Line {

@@ -1,7 +1,7 @@
 //! Recorded histories of transactions, and the checkers that judge them.
 //!
 //! A test runs transactions against a store and records what every one of them saw and wrote; a
-//! checker then says whether some serial execution explains it. The store is a black box: the same
+//! checker then decides if some serial execution explains it. The store is a black box: the same
 //! workload and the same checkers serve an embedded database, a server and a cluster.
 //!
 //! | module | what |

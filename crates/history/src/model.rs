@@ -1,6 +1,6 @@
-//! A history: what every transaction read and wrote, when it ran and how it ended.
+//! A history: the reads and writes of every transaction, the time when it ran, and its outcome.
 //!
-//! What a checker relies on (whoever records a history provides it):
+//! A checker relies on these rules, which the recorder of a history must keep:
 //! 1. No two writes of one key have the same value. A read thereby names the write that it saw.
 //! 2. `start` was taken before the transaction's first operation was sent, `end` after its outcome
 //!    was known, both from one monotone clock common to all processes.
@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-/// What is written. Unique among the writes of one key.
+/// A value that is written. Unique among the writes of one key.
 pub type Value = i64;
 
 /// A key of one [`History`]: an index into its names, which are in byte order, so that keys
@@ -19,16 +19,16 @@ pub type Value = i64;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key(pub u32);
 
-/// One operation and what it answered.
+/// One operation and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// The key's value, or `None` when it was absent.
     Read {
         /// The key.
         key: Key,
-        /// What was seen.
+        /// The value that was seen.
         value: Option<Value>,
-        /// The version that the store names for what was seen; see [`crate::json`].
+        /// The version that the store reports for this value; see [`crate::json`].
         version: Option<u64>,
     },
     /// The key got a value.
@@ -53,19 +53,20 @@ pub enum Op {
         from: Key,
         /// The name behind the range.
         to: Option<Key>,
-        /// What was there, in the order in which it was answered.
+        /// The keys and values that were found, in the order of the answer.
         found: Vec<(Key, Value)>,
     },
 }
 
-/// How a transaction ended, as its client knows.
+/// The outcome of a transaction, as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It took effect.
     Committed,
-    /// It did not.
+    /// It did not take effect.
     Aborted,
-    /// Nobody told: the connection broke, the server died. It may take effect at any later time.
+    /// The client got no answer: the connection broke, or the server died. It may take effect at
+    /// any later time.
     Unknown,
 }
 
@@ -80,9 +81,9 @@ pub struct Transaction {
     pub start: u64,
     /// Nanoseconds since the history began, not before `start`.
     pub end: u64,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What it did.
+    /// The operations, in order.
     pub ops: Vec<Op>,
 }
 
@@ -95,23 +96,24 @@ pub struct History {
 }
 
 impl History {
-    /// The name of a key.
+    /// Returns the name of a key.
     ///
     /// # Panics
-    /// If the key is another history's.
+    /// Panics if the key is another history's.
     #[must_use]
     pub fn name(&self, key: Key) -> &str {
         &self.names[key.0 as usize]
     }
 
-    /// How many names there are: keys, and bounds of scans.
+    /// Returns the number of names: keys, and bounds of scans.
     #[must_use]
     pub fn names(&self) -> usize {
         self.names.len()
     }
 
-    /// What the history says of keys with such names alone, without transactions that then do
-    /// nothing; for stores that promise different things of different keys. Scans are left out.
+    /// Returns the history of the keys whose names `counts` accepts, without transactions that then
+    /// do nothing; for stores that guarantee different things for different keys. Scans are left
+    /// out.
     #[must_use]
     pub fn of_keys(&self, counts: impl Fn(&str) -> bool) -> History {
         let transactions = self.transactions.iter().filter_map(|transaction| {
@@ -133,7 +135,7 @@ impl History {
         }
     }
 
-    /// Puts together parts whose keys are numbered by the order of their first appearance.
+    /// Assembles parts whose keys are numbered by the order of their first appearance.
     pub(crate) fn assemble(parts: Vec<(Names, Vec<Transaction>)>) -> History {
         let mut all: Vec<Box<str>> = parts
             .iter()

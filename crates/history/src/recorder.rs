@@ -1,7 +1,7 @@
 //! Recording from many threads.
 //!
 //! Every thread has a [`Log`] of its own and shares nothing with the others until it ends, so that
-//! recording changes the timing of what it watches as little as possible.
+//! recording changes the timing of the transactions as little as possible.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +23,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// A recorder whose time begins now.
+    /// Returns a recorder whose time begins now.
     #[must_use]
     pub fn new() -> Recorder {
         Recorder {
@@ -33,8 +33,8 @@ impl Recorder {
         }
     }
 
-    /// A log for one client, which runs one transaction after the other. It is handed in when it
-    /// is dropped.
+    /// Returns a log for one client, which runs one transaction after the other. The log is handed
+    /// in when it is dropped.
     pub fn process(&self) -> Log<'_> {
         let process = self.processes.fetch_add(1, Ordering::Relaxed);
         Log {
@@ -45,7 +45,7 @@ impl Recorder {
         }
     }
 
-    /// The history. All logs have been handed in: they borrow the recorder.
+    /// Returns the history. All logs have been handed in: they borrow the recorder.
     #[must_use]
     pub fn finish(self) -> History {
         // A poisoned lock means that a client's thread panicked after its log was handed in whole.
@@ -61,7 +61,7 @@ impl Recorder {
     }
 }
 
-/// What one client did.
+/// The transactions of one client.
 pub struct Log<'r> {
     recorder: &'r Recorder,
     process: u32,
@@ -70,7 +70,7 @@ pub struct Log<'r> {
 }
 
 impl Log<'_> {
-    /// The number of this client in the history.
+    /// Returns the number of this client in the history.
     #[must_use]
     pub fn process(&self) -> u32 {
         self.process
@@ -123,12 +123,13 @@ pub struct Entry<'l> {
 }
 
 impl Entry<'_> {
-    /// The transaction is tried again: what was recorded of the last attempt does not count.
+    /// Restarts the transaction, which is tried again: the record of the last attempt does not
+    /// count.
     pub fn restart(&mut self) {
         self.transaction.ops.clear();
     }
 
-    /// A read of `key` saw `value`; `version` if the store tells one.
+    /// Records that a read of `key` saw `value`; `version` if the store reports one.
     pub fn read(&mut self, key: &str, value: Option<Value>, version: Option<u64>) {
         let key = self.names.key(key);
         self.transaction.ops.push(Op::Read {
@@ -138,7 +139,8 @@ impl Entry<'_> {
         });
     }
 
-    /// `key` gets `value`, which no other write of it has; `version` if the store tells one.
+    /// Records that `key` gets `value`, which no other write of it has; `version` if the store
+    /// reports one.
     pub fn write(&mut self, key: &str, value: Value, version: Option<u64>) {
         let key = self.names.key(key);
         self.transaction.ops.push(Op::Write {
@@ -148,14 +150,14 @@ impl Entry<'_> {
         });
     }
 
-    /// `key` was there, or may have been, and is removed.
+    /// Records that `key` was present, or may have been, and is removed.
     pub fn delete(&mut self, key: &str, version: Option<u64>) {
         let key = self.names.key(key);
         self.transaction.ops.push(Op::Delete { key, version });
     }
 
-    /// A scan from `from` to `to` (exclusive) answered `found`. If it was asked for at most
-    /// `limit` keys and found so many, it says nothing of what lies behind the last.
+    /// Records that a scan from `from` to `to` (exclusive) answered `found`. If it was asked for at
+    /// most `limit` keys and found so many, it says nothing about keys behind the last.
     pub fn scan<'k>(
         &mut self,
         from: &str,

@@ -1,4 +1,4 @@
-//! What a checker says, and the names of what can go wrong.
+//! The verdicts of checkers, and the names of anomalies.
 
 use std::fmt;
 
@@ -14,13 +14,13 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether the guarantee held.
+    /// Returns `true` if the guarantee held.
     #[must_use]
     pub fn is_accepted(&self) -> bool {
         *self == Verdict::Accepted
     }
 
-    /// The anomaly, if one was found.
+    /// Returns the anomaly, if one was found.
     #[must_use]
     pub fn anomaly(&self) -> Option<Anomaly> {
         match self {
@@ -49,9 +49,9 @@ pub struct Violation {
     pub transactions: Vec<u64>,
     /// One sentence for each step of the evidence.
     pub evidence: Vec<String>,
-    /// Whether the evidence holds whatever was not recorded. It is false when the order of some
-    /// versions, or which absence a read saw, had to be inferred and no inference that was tried
-    /// explained the history.
+    /// `true` if the evidence holds regardless of anything that was not recorded. It is `false`
+    /// when the order of some versions, or which absence a read saw, had to be inferred and no
+    /// inference that was tried explained the history.
     pub certain: bool,
 }
 
@@ -67,12 +67,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What went wrong. Names in parentheses are those of Adya's thesis.
+/// The anomalies. Names in parentheses are those of Adya's thesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Anomaly {
-    /// A value was read that nobody wrote.
+    /// A value was read that no transaction wrote.
     GarbageRead,
-    /// A committed transaction read what an aborted one wrote (G1a).
+    /// A committed transaction read a write of an aborted one (G1a).
     AbortedRead,
     /// A transaction read a value that its writer overwrote before it committed (G1b).
     IntermediateRead,
@@ -84,15 +84,15 @@ pub enum Anomaly {
     MalformedScan,
     /// Transactions overwrote each other's writes in a circle (G0).
     DirtyWrite,
-    /// Transactions saw each other's writes in a circle: at least one of them saw what had not
-    /// committed (G1c).
+    /// Transactions saw each other's writes in a circle: at least one of them saw an uncommitted
+    /// write (G1c).
     DirtyRead,
     /// Two transactions saw the same version of a key and both overwrote it.
     LostUpdate,
     /// A transaction saw a part of another's writes, directly or through others: one
     /// anti-dependency in the cycle (G-single).
     ReadSkew,
-    /// Two transactions each overwrote what the other had read (G2-item).
+    /// Two transactions each overwrote a version that the other had read (G2-item).
     WriteSkew,
     /// A scan missed a key, or saw one that was gone, and no order explains it (G2).
     Phantom,
@@ -106,11 +106,11 @@ pub enum Anomaly {
     /// A transaction saw one of another's writes, and for a key that this one also wrote an older
     /// version.
     FracturedRead,
-    /// A transaction saw of a key what was there before a version that had been acknowledged when
-    /// the transaction began.
+    /// A transaction saw the state of a key before a version that had been acknowledged when the
+    /// transaction began.
     StaleRead,
-    /// As [`Anomaly::StaleRead`], and nobody who began later saw that version or anything that may
-    /// be newer: it is gone.
+    /// As [`Anomaly::StaleRead`], and no transaction that began later saw that version or any that
+    /// may be newer: the write is gone.
     LostWrite,
 }
 

@@ -1,10 +1,10 @@
-//! What the journal costs a worker, and what it adds to the device's own latency.
+//! Measures the journal's cost for a worker, and the latency that it adds to the device's own.
 //!
 //! `cargo bench -p kumiki-journal --bench append [-- DIR]`; DIR (default `/dev/shm`) is where the
 //! throughput part logs to. The latency part logs to the build directory's device.
 //!
 //! Throughput: one worker runs write-only transactions of ten records over a table of a million,
-//! with and without one logger, by turns. The table is a hash map, several times faster than an
+//! with and without one logger, in turn. The table is a hash map, several times faster than an
 //! ordered index, so that the journal's share shows larger than in the store.
 //!
 //! Latency: one client that waits for each of its transactions, beside bare `pwrite` +
@@ -97,7 +97,8 @@ fn start(dir: &Path, clock: &Arc<BenchClock>) -> Journal {
     Journal::start(disk, dir, options, clock, &Recovered::default()).expect("starts")
 }
 
-/// Processor time of this thread, which other programs on the machine disturb less than the clock.
+/// Returns the processor time of this thread, which other programs on the machine disturb less than
+/// the clock.
 fn processor_time() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
     text.split(' ')
@@ -106,7 +107,7 @@ fn processor_time() -> f64 {
         .expect("nanoseconds")
 }
 
-/// Transactions per second of one worker, and its processor time for each in ns.
+/// Returns the transactions per second of one worker, and its processor time for each in ns.
 fn throughput(dir: Option<&Path>, size: usize, table: &mut HashMap<u64, Vec<u8>>) -> (f64, f64) {
     let clock = BenchClock::new();
     let journal = dir.map(|dir| start(dir, &clock));
@@ -183,7 +184,7 @@ fn compare_throughput(under: &Path) {
     }
 }
 
-/// Time of one call in µs.
+/// Returns the time of one call in µs.
 fn time(call: impl FnOnce()) -> f64 {
     let begin = Instant::now();
     call();

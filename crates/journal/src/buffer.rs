@@ -7,10 +7,10 @@
 //!   block                          ▲ up to a multiple of 8
 //! ```
 //!
-//! A buffer goes on over any number of epochs, with a block for each: how often epochs change says
-//! nothing about how often buffers go to the logger. Headers are filled in when the buffer is
-//! written. Its memory is first touched by the worker that fills it, so that it lies on that
-//! worker's NUMA node.
+//! A buffer goes on over any number of epochs, with a block for each: the rate at which epochs
+//! change does not affect the rate at which buffers go to the logger. Headers are filled in when
+//! the buffer is written. Its memory is first touched by the worker that fills it, so that it lies
+//! on that worker's NUMA node.
 
 // Public for loom's model alone.
 #![cfg_attr(not(loom), allow(unreachable_pub))]
@@ -23,13 +23,13 @@ use crate::format::{ALIGN, BLOCK_HEADER, aligned};
 
 /// A worker's buffer.
 pub struct Buffer {
-    /// Where it returns to.
+    /// The lane to which it returns.
     pub lane: usize,
     /// Headers, payloads, and zeros between blocks.
     pub bytes: Vec<u8>,
-    /// What lies in it, in order.
+    /// The blocks in it, in order.
     pub blocks: Vec<Block>,
-    /// When the logger got it.
+    /// The moment at which the logger got it.
     handed: Instant,
 }
 
@@ -40,25 +40,25 @@ pub struct Block {
     pub epoch: Epoch,
     /// That epoch's time.
     pub stamp_ms: u64,
-    /// Where its header begins in the buffer.
+    /// The offset of its header in the buffer.
     pub start: usize,
-    /// Where its payload ends.
+    /// The offset of the end of its payload.
     pub end: usize,
     times: Arrivals,
 }
 
-/// When a block's transactions came.
+/// The arrival times of a block's transactions.
 #[derive(Clone, Copy, Debug)]
 struct Arrivals {
     transactions: u64,
-    /// When the first of them was appended.
+    /// The moment at which the first of them was appended.
     opened: Instant,
-    /// Sum over the transactions of the time from `opened` on, if it is measured.
+    /// The sum over the transactions of the time from `opened` on, if it is measured.
     offsets: Option<Duration>,
 }
 
 impl Buffer {
-    /// An empty one with room for `size` bytes.
+    /// Returns an empty buffer with room for `size` bytes.
     pub(crate) fn new(lane: usize, size: usize) -> Buffer {
         Buffer {
             lane,
@@ -74,7 +74,7 @@ impl Buffer {
         self.blocks.clear();
     }
 
-    /// Bytes that would be in it with `hint` more of a transaction of `epoch`.
+    /// Returns the bytes that would be in it with `hint` more of a transaction of `epoch`.
     pub(crate) fn size_with(&self, epoch: Epoch, hint: usize) -> usize {
         let header = match self.blocks.last() {
             Some(block) if block.epoch == epoch => 0,
@@ -83,7 +83,7 @@ impl Buffer {
         aligned(self.bytes.len() as u64) as usize + header + hint
     }
 
-    /// Adds a transaction that `fill` writes. `exact`: the moment matters.
+    /// Adds a transaction that `fill` writes. `exact`: the moment of its arrival is measured.
     pub(crate) fn append(
         &mut self,
         epoch: Epoch,
@@ -118,13 +118,13 @@ impl Buffer {
         });
     }
 
-    /// It goes to the logger now.
+    /// Notes that the buffer goes to the logger now.
     pub(crate) fn hand_over(&mut self) {
         self.handed = Instant::now();
     }
 
-    /// For each block its epoch and how long its transactions waited before `began`, when the
-    /// logger began to write them.
+    /// Returns, for each block, its epoch and the time that its transactions waited before `began`,
+    /// when the logger began to write them.
     pub(crate) fn waits(&self, began: Instant) -> impl Iterator<Item = (Epoch, Waits)> + '_ {
         self.blocks.iter().map(move |block| {
             let n = block.times.transactions;
@@ -139,14 +139,14 @@ impl Buffer {
     }
 }
 
-/// How long transactions waited before they were written: sums over them.
+/// The time that transactions waited before they were written: sums over them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// How many they are.
+    /// The number of transactions.
     pub transactions: u64,
-    /// In the worker's buffer.
+    /// The time in the worker's buffer.
     pub buffer: Duration,
-    /// In the logger's queue.
+    /// The time in the logger's queue.
     pub queue: Duration,
 }
 
@@ -160,8 +160,8 @@ impl Arrivals {
         }
     }
 
-    /// Sum over the transactions of the time until `handed`. Where it was not measured they are
-    /// taken to have come evenly, the last just before.
+    /// Returns the sum over the transactions of the time until `handed`. Where it was not measured,
+    /// the transactions are assumed to have come evenly, the last one just before.
     fn until(&self, handed: Instant) -> Duration {
         let n = self.transactions as u32;
         let open = handed.saturating_duration_since(self.opened);

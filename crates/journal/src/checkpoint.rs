@@ -1,4 +1,4 @@
-//! Checkpoints: the whole store at one epoch, in files, so that the logs before it can go.
+//! Checkpoints: the whole store at one epoch, in files, so that the logs before it can be removed.
 //!
 //! They lie in the directory `checkpoint` beside the logs. A checkpoint of epoch *S* is made of
 //! these files, where `<S>` has twenty digits:
@@ -9,21 +9,21 @@
 //! | `<S>.manifest` | what belongs to it | [`manifest`] |
 //! | `<S>.manifest.new` | a manifest that is not published yet | |
 //!
-//! How one is made:
+//! The steps of making one:
 //!
-//! 1. every log goes on in a new segment ([`Draft`] knows its number);
+//! 1. every log continues in a new segment ([`Draft`] knows its number);
 //! 2. *S* is drawn: it is at least every epoch of the segments before those;
 //! 3. the parts are written and synced, while transactions go on;
 //! 4. *S* becomes durable, and every log gets a block that closes it;
 //! 5. the names of the parts are synced; the manifest is written, synced, renamed to its name, and
 //!    that is synced: from here on the checkpoint counts;
-//! 6. segments before those of step 1 go away, and so do older checkpoints.
+//! 6. segments before those of step 1 are removed, and so are older checkpoints.
 //!
 //! Invariants:
 //! 1. A manifest that has its name describes parts that are complete and durable, and an epoch
 //!    that is durable in the logs.
-//! 2. A segment or an older checkpoint is removed only after the manifest's name is durable. What
-//!    is removed is not needed any more: whether removing it was finished makes no difference.
+//! 2. A segment or an older checkpoint is removed only after the manifest's name is durable.
+//!    Removed files are not needed any more: a removal that was not finished makes no difference.
 //! 3. A checkpoint that fails leaves no file, as far as the disk lets it, and the journal as it
 //!    was. If files stay behind, they have no published manifest, and a recovery removes them.
 //! 4. Entries of epochs ≤ *S* count only as the checkpoint has them: a key whose deletion was in a
@@ -61,7 +61,7 @@ pub struct View {
     pub generation_tid: Tid,
 }
 
-/// A file of a checkpoint, or what its name says that it is.
+/// A file of a checkpoint, as its name describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Name {
     Part(Epoch, u32),
@@ -99,7 +99,7 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// Where the checkpoints of the journal in `dir` lie.
+/// Returns the directory of the checkpoints of the journal in `dir`.
 pub(crate) fn directory(dir: &Path) -> PathBuf {
     dir.join(DIRECTORY)
 }

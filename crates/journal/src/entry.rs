@@ -1,4 +1,4 @@
-//! Transactions as they lie in a block's payload.
+//! Transactions in the form in which they lie in a block's payload.
 //!
 //! A payload is a sequence of transactions. A transaction (integers are little-endian):
 //!
@@ -20,13 +20,13 @@
 //! | 7 | edit | key length 4, base 8, offset 4, length 4, key, bytes |
 //!
 //! An *origin* is that of the puts and deletes behind it in its transaction, up to the next origin;
-//! one whose timestamp is 0 has no siblings, and says that those behind it have none. So a
-//! transaction over several partitions writes its siblings once, whatever else it writes. Its last
-//! entry is a change.
+//! one whose timestamp is 0 has no siblings, and means that those behind it have none. So a
+//! transaction over several partitions writes its siblings only once. Its last entry is a change.
 //!
-//! An *edit* changes a part of a long value: of the version that the transaction `base` wrote, the bytes
-//! from the offset on are these now; between the value's former end and the offset there are zeros.
-//! Type, generation and deadline stay, and there is no origin. For the bytes of siblings see `base::change::siblings`.
+//! An *edit* changes a part of a long value: of the version that the transaction `base` wrote, the
+//! bytes from the offset on are now these; between the value's former end and the offset there are
+//! zeros. Type, generation and deadline stay, and there is no origin. For the bytes of siblings see
+//! `base::change::siblings`.
 
 mod read;
 #[cfg(test)]
@@ -61,7 +61,7 @@ pub struct Entry<'a> {
     /// The time stamp of the transaction's epoch, or of the checkpoint in which the entry was found;
     /// milliseconds since the Unix epoch.
     pub stamp_ms: u64,
-    /// What it did.
+    /// The change.
     pub change: Change<'a>,
 }
 
@@ -69,18 +69,18 @@ pub struct Entry<'a> {
 pub struct EntryWriter<'b> {
     buf: &'b mut Vec<u8>,
     entries: u32,
-    /// The origin that the next entry would have: its id, and where its siblings lie.
+    /// The origin that the next entry would have: its id, and the place of its siblings.
     origin: Option<(TransactionId, Range<usize>)>,
 }
 
 impl EntryWriter<'_> {
-    /// Bytes that an entry takes besides its key and value, at most. For size hints.
+    /// The most bytes that an entry takes besides its key and value. For size hints.
     pub const OVERHEAD: usize = 21;
     /// Bytes that an origin takes besides its siblings.
     pub const ORIGIN_OVERHEAD: usize = 21;
 
-    /// The transaction did this. An origin is written once if the changes that have it come one
-    /// after another.
+    /// Appends a change of the transaction. An origin is written once if the changes that have it
+    /// come one after another.
     pub fn change(&mut self, change: &Change<'_>) {
         match *change {
             Change::Put {
@@ -111,7 +111,7 @@ impl EntryWriter<'_> {
         }
     }
 
-    /// The transaction set `key`.
+    /// Appends a put of `key`.
     pub fn put(
         &mut self,
         key: &[u8],
@@ -124,7 +124,7 @@ impl EntryWriter<'_> {
         self.put_raw((key, value), kind, generation, deadline);
     }
 
-    /// The transaction deleted `key`.
+    /// Appends a delete of `key`.
     pub fn delete(&mut self, key: &[u8]) {
         self.origin(None);
         self.delete_raw(key);
@@ -164,14 +164,14 @@ impl EntryWriter<'_> {
         self.entries += 1;
     }
 
-    /// The transaction deleted every key; `generation` begins.
+    /// Appends a flush: the transaction deleted every key, and `generation` begins.
     pub fn flush(&mut self, generation: u16) {
         self.buf.push(FLUSH);
         self.buf.extend_from_slice(&generation.to_le_bytes());
         self.entries += 1;
     }
 
-    /// The entry that follows has this origin.
+    /// Appends the origin of the entry that follows, if it is not the same as before.
     fn origin(&mut self, origin: Option<Origin<'_>>) {
         if origin.is_none() && self.origin.is_none() {
             return;

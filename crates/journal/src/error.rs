@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The journal's errors.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use rustix::io::Errno;
     if *.is_lasting { "the server is restarted" } else { "there is room" }
 )]
 pub struct Failed {
-    /// What happened to which file.
+    /// The failure, and the file that it concerns.
     pub reason: Arc<str>,
     /// `true`: only a restart ends it. `false`: the journal continues by itself when there is room; no
     /// transaction that was acknowledged or appended is lost.
@@ -37,17 +37,18 @@ impl Failed {
     }
 }
 
-/// Why a journal could not be recovered. Nothing was changed on disk unless it says so.
+/// The reason why a journal could not be recovered. Nothing was changed on disk unless the error
+/// says so.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
     /// The operating system reports an error.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
-        /// On which file or directory.
+        /// Its file or directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// Data that was durable is damaged.
@@ -59,9 +60,9 @@ pub enum RecoverError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// The offset of the damage.
         offset: u64,
-        /// What is wrong there.
+        /// A description of the damage.
         what: String,
     },
     /// A file or directory of the log is missing.
@@ -70,17 +71,17 @@ pub enum RecoverError {
         path.display()
     )]
     Missing {
-        /// What is missing.
+        /// The missing file or directory.
         path: PathBuf,
-        /// How that is known.
+        /// The evidence that it is missing.
         why: String,
     },
-    /// There is something that the journal did not put there.
+    /// A file or directory is there that the journal did not create.
     #[error("{} does not belong to this log: {why}. Move it elsewhere", path.display())]
     Foreign {
         /// The file or directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// A description of the error.
         why: String,
     },
     /// The log was written by a newer release.
@@ -100,7 +101,7 @@ pub enum RecoverError {
 }
 
 impl RecoverError {
-    /// For `map_err` on operations on `path`.
+    /// Returns a function for `map_err` on operations on `path`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecoverError {
         let path = path.to_owned();
         move |source| RecoverError::Io {
@@ -119,20 +120,20 @@ impl RecoverError {
     }
 }
 
-/// Why a checkpoint was not made. The one before it and the logs are as they were.
+/// The reason why a checkpoint was not made. The one before it and the logs are as they were.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// The operating system reports an error.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
-        /// On which file or directory.
+        /// Its file or directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// A log cannot go on in a new segment.
+    /// A log cannot continue in a new segment.
     #[error(transparent)]
     Segment(#[from] StartError),
     /// The directory of checkpoints cannot be relied on until the store is opened again.
@@ -157,15 +158,15 @@ impl CheckpointError {
     }
 }
 
-/// Why a journal could not be started.
+/// The reason why a journal could not be started.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {source}", path.display())]
 pub struct StartError {
-    /// What was tried.
+    /// The operation that was tried.
     pub action: &'static str,
-    /// On which file or directory.
+    /// Its file or directory.
     pub path: PathBuf,
-    /// What the operating system said.
+    /// The operating system's error.
     pub source: io::Error,
 }
 

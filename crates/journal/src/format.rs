@@ -52,7 +52,8 @@
 use base::Epoch;
 
 pub(crate) const VERSION: u32 = 5;
-/// The first version. Those since then differ only in what was always zero, or never there, before.
+/// The first version. Later versions differ only in fields that were always zero before, or in
+/// parts that did not exist.
 const OLDEST_VERSION: u32 = 1;
 pub(crate) const SEGMENT_HEADER: usize = 80;
 pub(crate) const BLOCK_HEADER: usize = 64;
@@ -73,14 +74,14 @@ pub(crate) struct SegmentHeader {
     pub(crate) start: Epoch,
     pub(crate) salt: u64,
     pub(crate) sequence: u64,
-    /// Where the first block begins.
+    /// The offset of the first block.
     pub(crate) first: u32,
 }
 
-/// Why bytes are no segment header.
+/// The reason why bytes are no segment header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BadHeader {
-    /// They are something else, or damaged.
+    /// They are of another kind, or damaged.
     Damaged,
     /// They are of a later version.
     Newer(u32),
@@ -111,7 +112,8 @@ impl SegmentHeader {
         bytes
     }
 
-    /// The version is looked at before the checksum, whose place a later version may move.
+    /// Decodes a header. The version is checked before the checksum, whose place a later version
+    /// may move.
     pub(crate) fn decode(bytes: &[u8; SEGMENT_HEADER]) -> Result<SegmentHeader, BadHeader> {
         if bytes[..8] != SEGMENT_MAGIC {
             return Err(BadHeader::Damaged);
@@ -149,7 +151,7 @@ impl SegmentHeader {
         })
     }
 
-    /// What the checksums of blocks in this log and run begin with.
+    /// Returns the value with which the checksums of blocks in this log and run begin.
     pub(crate) fn seed(&self) -> u32 {
         crc32c::crc32c_append(
             crc32c::crc32c(&self.salt.to_le_bytes()),
@@ -158,7 +160,7 @@ impl SegmentHeader {
     }
 }
 
-/// What a block holds.
+/// The contents of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BlockKind {
     Data = 1,
@@ -202,7 +204,7 @@ impl BlockHeader {
         bytes
     }
 
-    /// The header, if the bytes are one of the run and log that `seed` stands for.
+    /// Returns the header, if the bytes are one of the run and log of which `seed` is.
     pub(crate) fn decode(bytes: &[u8; BLOCK_HEADER], seed: u32) -> Option<BlockHeader> {
         if bytes[..4] != BLOCK_MAGIC
             || u32_at(bytes, 60) != crc32c::crc32c_append(seed, &bytes[..60])
@@ -227,13 +229,13 @@ impl BlockHeader {
         })
     }
 
-    /// Bytes of the whole block, its padding included.
+    /// Returns the bytes of the whole block, its padding included.
     pub(crate) fn size(&self) -> u64 {
         aligned(BLOCK_HEADER as u64 + u64::from(self.length)) + u64::from(self.pad)
     }
 }
 
-/// The next place where a block may begin.
+/// Returns the next offset at which a block may begin.
 pub(crate) fn aligned(at: u64) -> u64 {
     at.next_multiple_of(ALIGN as u64)
 }
@@ -242,20 +244,20 @@ pub(crate) fn payload_checksum(seed: u32, payload: &[u8]) -> u32 {
     crc32c::crc32c_append(seed, payload)
 }
 
-/// The name of a log's directory.
+/// Returns the name of a log's directory.
 pub(crate) fn log_name(log: usize) -> String {
     format!("log{log}")
 }
 
-/// The name of a segment's file.
+/// Returns the name of a segment's file.
 pub(crate) fn segment_name(segment: u32) -> String {
     format!("{segment:08}.log")
 }
 
-/// The name of a file in which a log will go on.
+/// The name of the file in which a log will continue.
 pub(crate) const SPARE_NAME: &str = "spare";
 
-/// The number of the segment whose file has this name.
+/// Returns the number of the segment whose file has this name.
 pub(crate) fn segment_number(name: &str) -> Option<u32> {
     let number = name.strip_suffix(".log")?.parse().ok()?;
     (segment_name(number) == name).then_some(number)
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told_from_damage() {
+    fn a_newer_version_is_distinguished_from_damage() {
         let mut bytes = SEGMENT.encode();
         put(&mut bytes, 8, &(VERSION + 1).to_le_bytes());
         assert_eq!(

@@ -1,4 +1,5 @@
-//! Entry points for fuzzing what reads logs and checkpoints. They panic when a promise is broken.
+//! Entry points for fuzzing the readers of logs and checkpoints. They panic when a guarantee is
+//! broken.
 
 use std::io::IoSlice;
 use std::path::Path;
@@ -15,17 +16,18 @@ use crate::entry;
 use crate::format::{SegmentHeader, put};
 use crate::journal::Journal;
 
-/// Reads `bytes` in two ways: as a block's payload, which a checksum keeps from being reached in a
-/// whole log; and as the only segment of a log.
+/// Reads `bytes` in two ways: as a block's payload, which a checksum would protect in a whole log;
+/// and as the only segment of a log.
 ///
 /// # Panics
-/// If the reader panics, or applies other entries than it counts.
+/// Panics if the reader panics, or applies other entries than it counts.
 pub fn fuzz_log(bytes: &[u8]) {
     payload(bytes);
     segment(bytes).expect("a disk in memory takes what it is given");
 }
 
-/// The first eight bytes of a payload are a TID; blocks hold transactions of one epoch.
+/// Reads `bytes` as a payload. The first eight bytes are a TID; blocks hold transactions of one
+/// epoch.
 fn payload(bytes: &[u8]) {
     let tid = bytes.first_chunk().copied().map_or(0, u64::from_le_bytes);
     let epoch: Epoch = Tid::from_bits(tid).epoch();
@@ -59,11 +61,11 @@ fn segment(bytes: &[u8]) -> std::io::Result<()> {
 }
 
 /// Reads `bytes` in four ways: as a manifest, with its checksum set right; as the keys of a block,
-/// which a checksum keeps from being reached in a whole part; as the only part of a checkpoint; and
-/// as a block of such a part, with all checksums right.
+/// which a checksum would protect in a whole part; as the only part of a checkpoint; and as a block
+/// of such a part, with all checksums right.
 ///
 /// # Panics
-/// If the reader panics, applies other entries than it counts, or changes what it reads.
+/// Panics if the reader panics, applies other entries than it counts, or changes its input.
 pub fn fuzz_checkpoint(bytes: &[u8]) {
     manifest(bytes);
     let counts = keys(bytes);
@@ -95,7 +97,7 @@ const VIEW: View = View {
     generation_tid: Tid::ZERO,
 };
 
-/// How many keys `bytes` are, if they are well formed.
+/// Returns the number of keys in `bytes`, if they are well formed.
 fn keys(bytes: &[u8]) -> Option<u64> {
     let mut applied = 0;
     let entries = entry::decode_keys(bytes, &VIEW, |_| applied += 1).ok()?;
@@ -104,7 +106,7 @@ fn keys(bytes: &[u8]) -> Option<u64> {
 }
 
 /// Recovers a store with a checkpoint of one part: `file` as it is, or one with `payload` as its
-/// only block. Returns how many keys there were, if it is not refused.
+/// only block. Returns the number of keys, or `None` if the recovery refuses.
 fn recover_part(file: &[u8], payload: Option<&[u8]>) -> std::io::Result<Option<u64>> {
     let disk: Arc<dyn Disk> = Arc::new(FaultDisk::new());
     let (dir, log) = (Path::new("/data"), Path::new("/data/log0"));
@@ -177,7 +179,7 @@ mod tests {
     use base::Change;
     use base::transaction::Kind;
 
-    /// The corpus is what the writer writes; it is written again when a format changes.
+    /// The corpus is the output of the writer; it is written again when a format changes.
     #[test]
     fn the_corpus_of_checkpoints_is_of_this_format() {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/checkpoint");
@@ -239,7 +241,8 @@ mod tests {
         assert!(there == bytes, "{} is out of date", path.display());
     }
 
-    /// A transaction over several partitions: its siblings, what it wrote here, and a system record.
+    /// The corpus has a transaction over several partitions: its siblings, its writes in this
+    /// partition, and a system record.
     #[test]
     fn the_corpus_of_logs_has_origins() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/log/origins");

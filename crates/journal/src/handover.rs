@@ -1,4 +1,4 @@
-//! How log buffers pass from workers to their logger and back (paper 2, section 3.2).
+//! The hand-over of log buffers from workers to their logger and back (paper 2, section 3.2).
 //!
 //! Each worker has a *lane*: the buffer that it fills, and those that are free. The logger has a
 //! queue of full buffers. A buffer is *in use* from the moment it is opened until the logger has
@@ -14,10 +14,10 @@
 //! logger at a time steals and returns.
 //!
 //! Invariants:
-//! 1. What was appended before a [`Handover::steal`] began is in what it or an earlier one took:
-//!    a buffer moves from open to queue under its lane's lock, and the logger looks at the lanes
-//!    before the queue.
-//! 2. Nothing is taken twice. The order in which buffers are taken means nothing.
+//! 1. Everything that was appended before a [`Handover::steal`] began is in the buffers that it or
+//!    an earlier one took: a buffer moves from open to queue under its lane's lock, and the logger
+//!    looks at the lanes before the queue.
+//! 2. No buffer is taken twice. The order in which buffers are taken has no meaning.
 //! 3. A worker waits only in [`Handover::wait_ready`], and only while all its buffers are in use;
 //!    all of them are with the logger then, so that it ends.
 //!    It also waits while its lane holds more than the limit that the logger has set for it
@@ -44,11 +44,11 @@ pub struct Sizes {
     pub buffers: usize,
     /// Bytes of a buffer.
     pub buffer_size: usize,
-    /// Whether the time of each append is measured, rather than that of a block's first alone.
+    /// `true` if the time of each append is measured, rather than only that of a block's first one.
     pub exact_times: bool,
 }
 
-/// What the caller of [`Handover::append`] does next.
+/// The next action of the caller of [`Handover::append`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Appended {
     /// A buffer went to the queue: wake the logger.
@@ -60,7 +60,7 @@ pub struct Handover {
     sizes: Sizes,
     lanes: Vec<CachePadded<Lane>>,
     queue: Mutex<Vec<Buffer>>,
-    /// The queue's length, to look at without its lock.
+    /// The queue's length, to read without its lock.
     queued: AtomicUsize,
     /// Bytes that a lane may hold before its worker waits.
     limit: AtomicUsize,
@@ -75,18 +75,18 @@ struct LaneState {
     open: Option<Buffer>,
     free: Vec<Buffer>,
     in_use: usize,
-    /// Transactions ever appended.
+    /// Transactions appended since the start.
     appended: u64,
     /// Bytes appended since the logger last took the lane's buffers.
     held: usize,
     waiting: bool,
     refused: Option<Failed>,
-    /// Why its workers are not ready for now.
+    /// The reason why its workers are not ready for now.
     paused: Option<Failed>,
 }
 
 impl Handover {
-    /// Lanes without buffers; these are made when first needed.
+    /// Returns lanes without buffers; these are made when first needed.
     pub fn new(lanes: usize, sizes: Sizes) -> Handover {
         assert!(
             sizes.buffers >= 1 && sizes.buffer_size > BLOCK_HEADER,
@@ -114,10 +114,11 @@ impl Handover {
         }
     }
 
-    /// Appends to the open buffer of `lane` what `fill` adds to it; about `hint` bytes.
+    /// Appends to the open buffer of `lane` the bytes that `fill` adds to it, about `hint` of them.
     ///
     /// # Errors
-    /// Once the lane refuses (see [`Handover::refuse`]); `fill` was not called then.
+    /// Returns an error once the lane refuses (see [`Handover::refuse`]); `fill` was not called
+    /// then.
     pub fn append(
         &self,
         lane: usize,
@@ -157,7 +158,7 @@ impl Handover {
         Ok(Appended { queued })
     }
 
-    /// Called under the lock of the buffer's lane (invariant 1).
+    /// Puts a buffer into the queue. Called under the lock of the buffer's lane (invariant 1).
     fn enqueue(&self, mut buffer: Buffer) {
         buffer.hand_over();
         let mut queue = self.queue.lock();
@@ -165,7 +166,7 @@ impl Handover {
         self.queued.store(queue.len(), Ordering::Release);
     }
 
-    /// How many full buffers wait in the queue.
+    /// Returns the number of full buffers in the queue.
     pub fn queued(&self) -> usize {
         self.queued.load(Ordering::Acquire)
     }
@@ -174,7 +175,7 @@ impl Handover {
     /// which the logger may be waiting to end. `wake` wakes the logger.
     ///
     /// # Errors
-    /// Once the lane refuses, and while it is paused.
+    /// Returns an error once the lane refuses, and while it is paused.
     pub fn wait_ready(&self, lane: usize, wake: impl Fn()) -> Result<(), Failed> {
         let lane = &self.lanes[lane];
         let mut state = lane.state.lock();
@@ -189,8 +190,8 @@ impl Handover {
                 .is_some_and(|open| open.bytes.len() < nearly_full);
             let room = room || state.in_use < self.sizes.buffers;
             if state.open.is_none() && self.queued() == 0 {
-                // A steal took the queue after this lane had added to it again: nothing is left
-                // of which the logger would know.
+                // A steal took the queue after this lane had added to it again: the logger knows of
+                // no remaining buffer.
                 state.held = 0;
             }
             if room && state.held < self.limit.load(Ordering::Relaxed) {
@@ -205,13 +206,14 @@ impl Handover {
         }
     }
 
-    /// From now on a worker waits while its lane holds `limit` bytes or more that the logger has
-    /// not taken. A lane that holds nothing never waits for it: there would be nothing to take.
+    /// Sets the limit: from now on a worker waits while its lane holds `limit` bytes or more that
+    /// the logger has not taken. The worker of a lane that holds nothing never waits: there would
+    /// be nothing to take.
     pub fn set_limit(&self, limit: usize) {
         self.limit.store(limit.max(1), Ordering::Relaxed);
     }
 
-    /// How many transactions were ever appended to the first `lanes` lanes.
+    /// Returns the number of transactions appended to the first `lanes` lanes since the start.
     pub fn appended(&self, lanes: usize) -> u64 {
         let appended = |lane: &CachePadded<Lane>| lane.state.lock().appended;
         self.lanes[..lanes].iter().map(appended).sum()
@@ -235,7 +237,7 @@ impl Handover {
         self.queued.store(0, Ordering::Release);
     }
 
-    /// Whether any of the first `lanes` lanes holds something in its open buffer.
+    /// Returns `true` if any of the first `lanes` lanes holds something in its open buffer.
     pub fn is_dirty(&self, lanes: usize) -> bool {
         let dirty = |lane: &CachePadded<Lane>| lane.state.lock().open.is_some();
         self.lanes[..lanes].iter().any(dirty) || self.queued() > 0
@@ -259,8 +261,8 @@ impl Handover {
         }
     }
 
-    /// From now on waits get the error, until `None` is given. Appends go on: what they are of has been
-    /// executed.
+    /// Makes waits return the error from now on, until `None` is given. Appends go on: their
+    /// transactions have been executed.
     pub fn pause(&self, why: Option<&Failed>) {
         for lane in &self.lanes {
             let mut state = lane.state.lock();
@@ -269,7 +271,8 @@ impl Handover {
         }
     }
 
-    /// From now on appends and waits get `failed`. What was appended can still be stolen.
+    /// Makes appends and waits return `failed` from now on. Buffers that were filled can still be
+    /// stolen.
     pub fn refuse(&self, failed: &Failed) {
         for lane in &self.lanes {
             let mut state = lane.state.lock();
@@ -289,7 +292,7 @@ mod tests {
 
     const ROOM: usize = 100;
 
-    /// A hand-over of one lane that was told `limit`.
+    /// Returns a hand-over of one lane with this `limit`.
     fn limited(limit: usize) -> Arc<Handover> {
         let sizes = Sizes {
             buffers: 2,
@@ -314,9 +317,9 @@ mod tests {
         outcome.expect("it waits for ever").unwrap();
     }
 
-    /// Nobody would take anything from it, and so nobody would wake it.
+    /// The logger would take nothing from the lane, and so would not wake its worker.
     #[test]
-    fn whoever_holds_nothing_is_not_held_by_any_limit() {
+    fn a_lane_that_holds_nothing_is_not_held_by_any_limit() {
         let handover = limited(0);
         must_not_wait(&handover);
         append(&handover, ROOM);
@@ -326,7 +329,7 @@ mod tests {
         must_not_wait(&handover);
     }
 
-    /// A buffer that was full after the logger had passed the lane, and before it took the queue.
+    /// A buffer became full after the logger had passed the lane, and before it took the queue.
     #[test]
     fn what_was_taken_with_the_queue_alone_is_not_held_any_more() {
         let handover = limited(10);

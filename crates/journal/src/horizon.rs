@@ -1,15 +1,15 @@
-//! The durable epoch, who waits for it, and the failure that ends its advance.
+//! The durable epoch, its waiters, and the failure that ends its advance.
 //!
-//! Each logger closes epochs in its own log; what is closed in all logs is durable (paper 2: the
-//! persistent epoch is the least of the loggers' epochs).
+//! Each logger closes epochs in its own log; an epoch that is closed in all logs is durable
+//! (paper 2: the persistent epoch is the least of the loggers' epochs).
 //!
 //! Invariants:
 //! 1. `durable` is at most every logger's `closed`, and grows monotonically.
-//! 2. A transaction's time from commit to durability ends with the advance of `durable` that
-//!    covers its epoch, whichever logger brought it about.
-//! 3. After a failure it stands still, and every waiter for a later epoch gets the failure.
+//! 2. A transaction's time from commit to durability ends with the advance of `durable` that covers
+//!    its epoch, whichever logger caused it.
+//! 3. After a failure `durable` stands still, and every waiter for a later epoch gets the failure.
 //! 4. While a logger has no room for its log, every waiter for a later epoch gets an error that says
-//!    so. What it waited for may become durable later.
+//!    so. Its epoch may become durable later.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -27,17 +27,17 @@ pub(crate) struct Horizon {
     /// For each logger: the newest epoch that is complete and synced in its log.
     closed: Vec<CachePadded<AtomicU64>>,
     durable: CachePadded<AtomicU64>,
-    /// The newest epoch that someone waits for.
+    /// The newest epoch that was requested.
     requested: CachePadded<AtomicU64>,
     failed: OnceLock<Failed>,
-    /// For each logger: why it cannot go on for now.
+    /// For each logger: the reason why it cannot go on for now.
     stalled: Mutex<Vec<Option<Failed>>>,
-    /// How many loggers cannot go on for now.
+    /// The number of loggers that cannot go on for now.
     stalls: AtomicUsize,
     notifications: Notifications,
-    /// How many workers wait for a logger to close an epoch.
+    /// The number of workers that wait for a logger to close an epoch.
     throttled: AtomicUsize,
-    /// The journal was closed: nothing becomes durable any more, without anything being wrong.
+    /// `true` once the journal was closed: nothing becomes durable any more, without any failure.
     ended: AtomicBool,
     waiters: Mutex<()>,
     changed: Condvar,
@@ -71,7 +71,7 @@ impl Horizon {
         Epoch(self.closed[logger].load(Ordering::Acquire))
     }
 
-    /// The newest epoch that is closed in any log.
+    /// Returns the newest epoch that is closed in any log.
     pub(crate) fn most_closed(&self) -> Epoch {
         let closed = self.closed.iter();
         let newest = closed.map(|closed| closed.load(Ordering::Acquire)).max();
@@ -82,9 +82,9 @@ impl Horizon {
         Epoch(self.requested.load(Ordering::Acquire))
     }
 
-    /// Notes that someone waits for `epoch`; says whether nobody had waited for as new a one.
+    /// Notes a request for `epoch`; returns `true` if no earlier request was for as new an epoch.
     pub(crate) fn request(&self, epoch: Epoch) -> bool {
-        // Most calls of a busy server ask for what is asked for already.
+        // Most calls of a busy server ask for an epoch that is requested already.
         self.requested.load(Ordering::Acquire) < epoch.0
             && self.requested.fetch_max(epoch.0, Ordering::AcqRel) < epoch.0
     }
@@ -93,8 +93,8 @@ impl Horizon {
         self.failed.get()
     }
 
-    /// Why no later epoch becomes durable, for ever or for now: the failure, or that a logger has no
-    /// room.
+    /// Returns the reason why no later epoch becomes durable, for ever or for now: the failure, or
+    /// that a logger has no room.
     pub(crate) fn trouble(&self) -> Option<Failed> {
         let stalled = || {
             let is_stalled = self.stalls.load(Ordering::SeqCst) > 0;
@@ -103,7 +103,7 @@ impl Horizon {
         self.failed().cloned().or_else(stalled)
     }
 
-    /// Notes why logger `logger` cannot go on for now, or with `None` that it can.
+    /// Notes the reason why logger `logger` cannot go on for now, or with `None` that it can.
     pub(crate) fn stall(&self, logger: usize, why: Option<Failed>) {
         let mut stalled = self.stalled.lock();
         stalled[logger] = why;
@@ -115,14 +115,15 @@ impl Horizon {
         }
     }
 
-    /// Why no later epoch becomes durable: the trouble, or that the journal was closed.
+    /// Returns the reason why no later epoch becomes durable: the trouble, or that the journal was
+    /// closed.
     pub(crate) fn over(&self) -> Option<Failed> {
         let ended = self.ended.load(Ordering::Acquire);
         let closed = ended.then(|| Failed::new("it is closed"));
         self.trouble().or(closed)
     }
 
-    /// Logger `logger` has completed and synced everything up to `epoch`.
+    /// Notes that logger `logger` has completed and synced everything up to `epoch`.
     pub(crate) fn publish(&self, logger: usize, epoch: Epoch) {
         // Sequentially consistent, so that of two loggers that publish at once one sees both.
         self.closed[logger].store(epoch.0, Ordering::SeqCst);
@@ -143,7 +144,7 @@ impl Horizon {
         }
     }
 
-    /// What is synced and waits for its epoch to be durable.
+    /// Returns the transactions that are synced and wait for their epoch to be durable.
     pub(crate) fn notifications(&self) -> &Notifications {
         &self.notifications
     }
@@ -175,7 +176,7 @@ impl Horizon {
         result
     }
 
-    /// The first failure is the one that is reported.
+    /// Notes a failure. The first failure is the one that is reported.
     pub(crate) fn fail(&self, failed: Failed) {
         if self.failed.set(failed).is_ok() {
             self.notify();

@@ -35,14 +35,15 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Reads the logs in `dir`, which need not exist, with `threads` threads. Hands every entry
-    /// of the epochs that are complete to `apply`, from several threads at once and in any order:
-    /// of two changes of a key that with the greater TID is the newer. Then cuts unfinished
-    /// writes off the logs' ends. Recovering again, also after dying in the middle, gives the same.
+    /// Reads the logs in `dir`, which need not exist, with `threads` threads. Passes every entry of
+    /// the epochs that are complete to `apply`, from several threads at once and in any order: of
+    /// two changes of a key the one with the greater TID is the newer. Then cuts unfinished writes
+    /// off the logs' ends. Another recovery, also one after a crash in the middle of this one,
+    /// gives the same.
     ///
     /// # Errors
-    /// When the logs cannot be read, or something durable is missing or damaged; nothing was
-    /// changed on disk then, but `apply` may have been called.
+    /// Returns an error if the logs cannot be read, or durable data is missing or damaged; nothing
+    /// was changed on disk then, but `apply` may have been called.
     pub fn recover(
         disk: &Arc<dyn Disk>,
         dir: &Path,
@@ -67,14 +68,14 @@ impl Journal {
         recovery::check(disk.as_ref(), dir, threads, &|_| {}, progress)
     }
 
-    /// Begins a new run behind what was `recovered` from `dir`: opens a new segment in each log
-    /// and starts the loggers. The clock's current epoch is above `recovered.newest`.
+    /// Begins a new run behind the data `recovered` from `dir`: opens a new segment in each log and
+    /// starts the loggers. The clock's current epoch is above `recovered.newest`.
     ///
     /// # Errors
-    /// When a segment cannot be created. Recovering again is the way on.
+    /// Returns an error if a segment cannot be created. Recover again before another start.
     ///
     /// # Panics
-    /// If the options make no sense (no logger, no buffer), or the clock is behind.
+    /// Panics if the options make no sense (no logger, no buffer), or if the clock is behind.
     pub fn start(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -157,17 +158,17 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The log writer of worker `worker`. Writers of one worker share its buffers.
+    /// Returns the log writer of worker `worker`. Writers of one worker share its buffers.
     ///
     /// # Panics
-    /// If there is no such worker.
+    /// Panics if there is no such worker.
     #[must_use]
     pub fn writer(&self, worker: usize) -> LogWriter {
         let (logger, lane) = self.shared.placement[worker];
         self.shared.loggers[logger]
             .lanes_used
             .fetch_max(lane + 1, Ordering::AcqRel);
-        // It may just have looked for the last time at the lanes it knew.
+        // The logger may just have looked for the last time at the lanes it knew.
         self.shared.loggers[logger].wake();
         LogWriter {
             shared: Arc::clone(&self.shared),
@@ -177,32 +178,33 @@ impl Journal {
         }
     }
 
-    /// Everything up to this epoch is durable.
+    /// Returns the newest epoch up to which everything is durable.
     #[must_use]
     pub fn durable(&self) -> Epoch {
         self.shared.horizon.durable()
     }
 
-    /// Why no later epoch will become durable, if that is so.
+    /// Returns the reason why no later epoch will become durable, if that is so.
     #[must_use]
     pub fn failed(&self) -> Option<Failed> {
         self.shared.horizon.failed().cloned()
     }
 
-    /// Why no later epoch becomes durable, for ever or until there is room for the log
-    /// ([`Failed::is_lasting`]).
+    /// Returns the reason why no later epoch becomes durable, for ever or until there is room for
+    /// the log ([`Failed::is_lasting`]).
     #[must_use]
     pub fn trouble(&self) -> Option<Failed> {
         self.shared.horizon.trouble()
     }
 
-    /// Why no later epoch becomes durable: the trouble, or that the journal was closed.
+    /// Returns the reason why no later epoch becomes durable: the trouble, or that the journal was
+    /// closed.
     #[must_use]
     pub fn over(&self) -> Option<Failed> {
         self.shared.horizon.over()
     }
 
-    /// Says that someone waits for `epoch`, and returns at once.
+    /// Requests that `epoch` becomes durable, and returns at once.
     pub fn request(&self, epoch: Epoch) {
         self.shared.request(epoch);
     }
@@ -210,16 +212,16 @@ impl Journal {
     /// Waits until `epoch` is durable.
     ///
     /// # Errors
-    /// When the journal failed or was closed before.
+    /// Returns an error if the journal failed or was closed before.
     pub fn wait(&self, epoch: Epoch) -> Result<(), Failed> {
         self.shared
             .horizon
             .wait(epoch, || self.shared.request(epoch))
     }
 
-    /// Makes `epoch` durable on this thread if the only logger has nothing else to do: two thread
-    /// switches less for a client that is alone. The calling thread must be outside any epoch.
-    /// Returns whether the epoch is durable; if not, [`Journal::request`] it.
+    /// Makes `epoch` durable on this thread if the only logger has nothing else to do: this saves
+    /// two thread switches for a client that is alone. The calling thread must be outside any
+    /// epoch. Returns `true` if the epoch is durable; if not, [`Journal::request`] it.
     pub fn try_cycle_inline(&self, epoch: Epoch) -> bool {
         let shared = &self.shared;
         if shared.horizon.durable() >= epoch {
@@ -252,7 +254,7 @@ impl Journal {
     /// Runs one cycle of a logger on this thread. For [`Drive::Manual`].
     ///
     /// # Errors
-    /// When the journal has failed.
+    /// Returns an error if the journal has failed.
     pub fn cycle(&self, logger: usize) -> Result<(), Failed> {
         if let EpochTime::Fixed(_) = self.shared.epoch_time {
             self.shared.clock.advance(self.shared.clock.current());
@@ -262,11 +264,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes down in the log of `logger` what is durable, as a logger's thread does after some
-    /// time without work. For [`Drive::Manual`].
+    /// Records the durable epoch in the log of `logger`, as a logger's thread does after some time
+    /// without work. For [`Drive::Manual`].
     ///
     /// # Errors
-    /// When the journal has failed.
+    /// Returns an error if the journal has failed.
     pub fn record(&self, logger: usize) -> Result<(), Failed> {
         let logger = &self.shared.loggers[logger];
         let result = logger.record(&self.shared.context(), Duration::ZERO);
@@ -275,7 +277,7 @@ impl Journal {
             .inspect_err(|failed| self.shared.refuse(failed))
     }
 
-    /// Figures since the start.
+    /// Returns figures since the start.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let waiting = self
@@ -291,7 +293,7 @@ impl Journal {
     /// now on. Closing again changes nothing.
     ///
     /// # Errors
-    /// When the journal failed, or a transaction did not end within two seconds.
+    /// Returns an error if the journal failed, or if a transaction did not end within two seconds.
     pub fn close(&self) -> Result<(), Failed> {
         let mut threads = self.threads.lock();
         let first = !self.shared.stopping.swap(true, Ordering::AcqRel);
@@ -327,7 +329,7 @@ impl Drop for Journal {
     }
 }
 
-/// For each worker its logger, and the number that it has among the logger's workers.
+/// Returns, for each worker, its logger and the number that it has among the logger's workers.
 fn placement(options: &Options) -> Vec<(usize, usize)> {
     let placed = options.affinity.iter().flat_map(Affinity::workers);
     let mut used = vec![0; options.loggers];
@@ -336,7 +338,7 @@ fn placement(options: &Options) -> Vec<(usize, usize)> {
         workers.push((logger, used[logger]));
         used[logger] += 1;
     }
-    // Those of whom nothing is said take turns.
+    // Workers that the affinity does not name are assigned in turn.
     for turn in 0..options.workers - workers.len() {
         let logger = turn % options.loggers;
         workers.push((logger, used[logger]));
@@ -345,7 +347,7 @@ fn placement(options: &Options) -> Vec<(usize, usize)> {
     workers
 }
 
-/// For each logger: the room that its segments have.
+/// Returns, for each logger, the room that its segments have.
 fn rooms(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Vec<Room> {
     let room = |log| {
         let spare = || {
@@ -361,7 +363,7 @@ fn rooms(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Vec<Room> {
 }
 
 /// Creates the first segment of a new run in every log. Logs that earlier runs used and this one
-/// does not get one, too: it proves that they are all there.
+/// does not also get one: it proves that they are all there.
 fn create_segments(
     disk: &Arc<dyn Disk>,
     dir: &Path,
@@ -398,7 +400,7 @@ fn create_segments(
     Ok(files)
 }
 
-/// Hands a worker's transactions to the journal.
+/// Passes a worker's transactions to the journal.
 pub struct LogWriter {
     shared: Arc<Shared>,
     logger: usize,
@@ -413,9 +415,10 @@ impl LogWriter {
     /// called outside any epoch before each transaction that may write.
     ///
     /// # Errors
-    /// When the journal has failed or was closed, and while there is no room for a log.
+    /// Returns an error if the journal has failed or was closed, and while there is no room for a
+    /// log.
     pub fn wait_ready(&self) -> Result<(), Failed> {
-        // Who got the failure is refused, also before every lane has it.
+        // A worker that got the failure is refused, also before every lane has it.
         if let Some(failed) = self.shared.horizon.trouble() {
             return Err(failed);
         }
@@ -440,8 +443,8 @@ impl LogWriter {
     /// device.
     ///
     /// # Errors
-    /// When the journal has failed or was closed; `fill` was not called, and the transaction will
-    /// never be durable.
+    /// Returns an error if the journal has failed or was closed; `fill` was not called, and the
+    /// transaction will never be durable.
     pub fn append(
         &self,
         tid: Tid,

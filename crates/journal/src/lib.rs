@@ -1,10 +1,10 @@
 //! The journal: a parallel redo log whose unit of durability is the epoch (paper 2: Silo logging
 //! with bounded latency).
 //!
-//! Workers append what their transactions wrote to buffers ([`LogWriter`]); loggers write the
-//! buffers to their logs, sync, and so close epochs; an epoch that is closed in all logs is
-//! durable ([`Journal::durable`]). After a crash [`Journal::recover`] hands back exactly the
-//! epochs that are complete in all logs.
+//! Workers append the writes of their transactions to buffers ([`LogWriter`]); loggers write the
+//! buffers to their logs, sync, and so close epochs; an epoch that is closed in all logs is durable
+//! ([`Journal::durable`]). After a crash [`Journal::recover`] returns exactly the epochs that are
+//! complete in all logs.
 //!
 //! | module | concept |
 //! |---|---|
@@ -16,7 +16,7 @@
 //! | `segment` | the file that a log is written to |
 //! | `spare` | the next one, written once before it is used |
 //! | `logger` | the cycle of a logger: take, write, sync, close |
-//! | `horizon` | the durable epoch and who waits for it; failure |
+//! | `horizon` | the durable epoch and its waiters; failure |
 //! | `notify` | what waits for its epoch to be durable, and where the time went |
 //! | `pace` | how often a logger works, and how far workers may run ahead |
 //! | `threads` | when loggers work and when they sleep |
@@ -24,18 +24,18 @@
 //! | `checkpoint` | the whole store in files, so that old segments can go |
 //! | `recovery` | reading it all back |
 //!
-//! What may be relied on:
+//! Guarantees:
 //!
-//! 1. What was appended in an epoch ≤ [`Journal::durable`] is found by every later recovery, and
-//!    each transaction wholly or not at all.
-//! 2. What a recovery did not find is never found again.
-//! 3. After the first failed write or sync nothing more becomes durable, and everyone who waits
-//!    or appends is told why.
+//! 1. Everything that was appended in an epoch ≤ [`Journal::durable`] is found by every later
+//!    recovery, each transaction wholly or not at all.
+//! 2. Data that a recovery did not find is never found again.
+//! 3. After the first failed write or sync nothing more becomes durable, and every caller that
+//!    waits or appends gets the reason.
 //! 4. An idle journal costs no processor time.
 //!
 //! The planted bug [`EarlyReply`](base::planted::Bug::EarlyReply) breaks the first of these on purpose.
 //!
-//! This crate does not know the index or how transactions are validated. It asks its
+//! This crate does not know the index or the validation of transactions. It asks its
 //! [`EpochClock`](base::epochs::EpochClock) which epochs are finished.
 //!
 //! Decisions that bind this crate:

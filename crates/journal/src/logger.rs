@@ -1,14 +1,15 @@
-//! A logger: takes what its workers appended, writes it to its log, syncs, and closes epochs.
+//! A logger: takes the transactions that its workers appended, writes them to its log, syncs, and
+//! closes epochs.
 //!
 //! One round is a *cycle*:
 //!
-//! 1. move the epoch on, if it is for the loggers to do so;
+//! 1. move the epoch on, if that is the loggers' task;
 //! 2. read the newest finished epoch *m*;
 //! 3. take all buffers of the logger's workers, the open ones too;
 //! 4. write them with one call, the last block saying that *m* is closed; sync;
 //! 5. publish *m*, give the buffers back.
 //!
-//! Thread-safety contract: a cycle runs under the lock of the logger's state, on whatever thread.
+//! Thread-safety contract: a cycle runs under the lock of the logger's state, on any thread.
 //!
 //! Invariants:
 //! 1. *m* is read before the buffers are taken, so that these hold all of *m* and before
@@ -17,7 +18,7 @@
 //! 3. Nothing is published before the sync that covers it has returned.
 //! 4. The first failed write or sync is the last: the journal is failed from then on.
 //! 5. Space for a write is set aside before it. When there is none, nothing was written: the logger
-//!    keeps what it took, no epoch is closed, and the next cycle tries again.
+//!    keeps the buffers that it took, no epoch is closed, and the next cycle tries again.
 
 use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -42,19 +43,19 @@ use crate::seal::Sealer;
 use crate::segment::LogFile;
 use crate::stats::Counters;
 
-/// How often a cycle tries to get the epoch moved on before it goes ahead without.
+/// The number of times that a cycle tries to get the epoch moved on before it goes ahead without.
 const PATIENCE: u32 = 64;
 
 pub(crate) struct Logger {
     index: usize,
     pub(crate) handover: Handover,
-    /// How many of the lanes were ever handed out; the others are empty.
+    /// The number of lanes that were ever handed out; the others are empty.
     pub(crate) lanes_used: AtomicUsize,
     state: Mutex<State>,
     thread: OnceLock<Thread>,
     /// The thread sleeps without a time limit, so that an append must wake it.
     sleeping: AtomicBool,
-    /// There was no room for the last write.
+    /// `true` if there was no room for the last write.
     stalled: AtomicBool,
     segment_size: u64,
 }
@@ -62,26 +63,27 @@ pub(crate) struct Logger {
 /// The log as its writer knows it.
 struct State {
     file: LogFile,
-    /// Number of the next block.
+    /// The number of the next block.
     sequence: u64,
     /// All epochs up to this are complete in the log, or empty.
     closed: Epoch,
     /// The newest epoch of a block that was written.
     written: Epoch,
-    /// What the last synced block says to be closed. Behind `closed` when epochs ended in which
-    /// nothing happened.
+    /// The epoch up to which the last synced block says that all are closed. It is behind `closed`
+    /// when epochs ended in which nothing happened.
     noted: Epoch,
     /// The durable epoch that the last synced block carries.
     recorded: Epoch,
     last_write: Instant,
     pacer: Pacer,
-    /// Whether the cycle that runs was put off until it was due.
+    /// `true` if the cycle that runs was put off until it was due.
     gathered: bool,
-    /// What was taken and could not be written yet; else kept for its memory.
+    /// Buffers that were taken and could not be written yet; otherwise empty, and kept for its
+    /// memory.
     buffers: Vec<Buffer>,
 }
 
-/// What all loggers of a journal share.
+/// The state that all loggers of a journal share.
 pub(crate) struct Context<'a> {
     pub(crate) clock: &'a dyn EpochClock,
     pub(crate) horizon: &'a Horizon,
@@ -90,12 +92,12 @@ pub(crate) struct Context<'a> {
     pub(crate) loggers: usize,
 }
 
-/// What a cycle has brought about.
+/// The outcome of a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// Something was written, or closed.
+    /// A block was written, or an epoch closed.
     Progress,
-    /// An epoch that someone waits for is still held by a worker, and there was nothing to write.
+    /// An epoch that was requested is still held by a worker, and there was nothing to write.
     Held,
     /// There was nothing to do.
     Idle,
@@ -163,18 +165,18 @@ impl Logger {
         }
     }
 
-    /// Whether a cycle would have something to do at once.
+    /// Returns `true` if a cycle would have something to do at once.
     pub(crate) fn has_work(&self, context: &Context<'_>) -> bool {
         self.handover.queued() > 0
             || self.stalled.load(Ordering::Acquire)
             || context.horizon.requested() > context.horizon.closed(self.index)
     }
 
-    /// Whether anything that was appended is not durable yet: what is closed here may be waiting
-    /// for a log that has nothing to do.
+    /// Returns `true` if an appended transaction is not durable yet: an epoch that is closed here
+    /// may be waiting for a log that has nothing to do.
     pub(crate) fn is_dirty(&self, context: &Context<'_>) -> bool {
-        // In this order: a cycle on another thread that has just emptied the lanes is over when
-        // its state can be locked.
+        // In this order: a cycle on another thread that has just emptied the lanes is over when its
+        // state can be locked.
         self.handover.is_dirty(self.lanes()) || {
             let state = self.state.lock();
             state.written > context.horizon.durable() || !state.buffers.is_empty()
@@ -197,7 +199,7 @@ impl Logger {
         })
     }
 
-    /// Runs a cycle on this thread for one that waits for `epoch`, unless a cycle is running.
+    /// Runs a cycle on this thread for a caller that waits for `epoch`, unless a cycle is running.
     pub(crate) fn try_cycle(
         &self,
         context: &Context<'_>,
@@ -209,8 +211,9 @@ impl Logger {
         }))
     }
 
-    /// Does something with the log, if it has not failed yet (invariant 4). A panic is a failure:
-    /// what was taken from the workers is lost with it, and no epoch may be closed without that.
+    /// Runs `action` on the log, if it has not failed yet (invariant 4). A panic is a failure: the
+    /// buffers that were taken from the workers are lost with it, and no epoch may be closed
+    /// without them.
     fn guarded<T>(
         &self,
         context: &Context<'_>,
@@ -248,8 +251,8 @@ impl Logger {
         let appended = self.handover.appended(self.lanes());
         let began = Instant::now();
         let closed = std::mem::replace(&mut state.closed, finished);
-        // A single log that has nothing new and has said of all it holds that it is complete need
-        // not say so again. A block may have been written before its epoch had finished.
+        // A single log that has nothing new, and that has recorded everything it holds as complete,
+        // need not record that again. A block may have been written before its epoch had finished.
         if !buffers.is_empty() || context.loggers > 1 || state.written > state.noted {
             let bytes = match self.write(context, state, &mut buffers)? {
                 Ok(bytes) => bytes,
@@ -271,8 +274,8 @@ impl Logger {
         Ok(Outcome::Progress)
     }
 
-    /// Notes where the time of `buffers` went, which were synced just now, and learns from it how to
-    /// go on. `appended`: how many transactions there were when the cycle `began`.
+    /// Accounts for the time of `buffers`, which were synced just now, and adjusts the pace.
+    /// `appended`: the number of transactions when the cycle `began`.
     fn account(
         &self,
         context: &Context<'_>,
@@ -304,8 +307,8 @@ impl Logger {
             .set_limit(state.pacer.limit() / self.lanes().max(1));
     }
 
-    /// Lets more transactions join the next cycle, if that is of use. Returns once the cycle should
-    /// begin, or when something else may have happened: then it returns false.
+    /// Lets more transactions join the next cycle, if that is useful. Returns `true` once the cycle
+    /// should begin; returns `false` if another event may have happened meanwhile.
     pub(crate) fn gather(&self, context: &Context<'_>) -> bool {
         let now = Instant::now();
         let (due, lull) = {
@@ -325,8 +328,8 @@ impl Logger {
         now.elapsed() >= lull && self.handover.appended(self.lanes()) == before
     }
 
-    /// Writes and syncs `buffers`, or a mark if there are none. Returns how many bytes, or the inner
-    /// error when there is no room for them for now; nothing was done then.
+    /// Writes and syncs `buffers`, or a mark if there are none. Returns the number of bytes, or the
+    /// inner error when there is no room for them for now; nothing was done then.
     fn write(
         &self,
         context: &Context<'_>,
@@ -343,7 +346,7 @@ impl Logger {
         {
             return Ok(Err(no_room));
         }
-        // Of epochs that no block closes yet nothing may be claimed: if this write is torn, the
+        // Nothing may be claimed of epochs that no block closes yet: if this write is torn, the
         // claim would outlive its proof.
         let durable = context.horizon.durable().min(state.noted);
         let (at, alignment) = state.file.next_write();
@@ -389,9 +392,9 @@ impl Logger {
         Ok(Ok(bytes))
     }
 
-    /// Goes on in a new segment, if the one that it has holds any block: all that was written
-    /// before lies in earlier segments then. Returns the segment's number and that of its first
-    /// block. When no segment can be made, the log goes on in the one that it has.
+    /// Continues in a new segment, if the present one holds any block: all earlier writes lie in
+    /// earlier segments then. Returns the segment's number and that of its first block. When no
+    /// segment can be made, the log continues in its present one.
     pub(crate) fn branch(&self, context: &Context<'_>) -> Result<(u32, u64), CheckpointError> {
         let branched = self.guarded(context, &mut self.state.lock(), |state| {
             state.file.branch(state.sequence)
@@ -399,13 +402,13 @@ impl Logger {
         Ok(branched??)
     }
 
-    /// Gives back the room that the log has set aside. Nothing is written to it any more.
+    /// Gives back the room that the log has set aside. The log is not written to any more.
     pub(crate) fn trim(&self) {
         self.state.lock().file.trim();
     }
 
-    /// Writes down that all epochs up to `epoch`, which is durable, are closed, unless a block of
-    /// this log says so. The inner error says that there is no room for that.
+    /// Records that all epochs up to `epoch`, which is durable, are closed, unless a block of this
+    /// log says so. The inner error says that there is no room for that.
     pub(crate) fn note(
         &self,
         context: &Context<'_>,
@@ -419,9 +422,10 @@ impl Logger {
         })
     }
 
-    /// Writes down that what this log holds became durable, so that damage to it can be told from
-    /// an unfinished write. Not before the log has been quiet for `quiet`: the next block says it
-    /// too. Returns how long it is until then, if it is not yet.
+    /// Records that the contents of this log became durable, so that damage can be distinguished
+    /// from an unfinished write. Does so only after the log has been quiet for `quiet`: otherwise
+    /// the next block says it too. Returns the time until then, if the log has not been quiet for
+    /// so long.
     pub(crate) fn record(
         &self,
         context: &Context<'_>,
@@ -435,19 +439,19 @@ impl Logger {
             if !left.is_zero() {
                 return Ok(Some(left));
             }
-            // Without room it stays unsaid: the next block says it.
+            // Without room it stays unrecorded: the next block says it.
             let _ = self.write(context, state, &mut [])?;
             Ok(None)
         })
     }
 }
 
-/// Moves the epoch past all that happened so far, if `requested` or the log's progress beyond
-/// `closed` need it. A worker that is in the middle of a transaction is waited for if someone
-/// wants its epoch, but not for long: there may be other blocks to write.
+/// Moves the epoch past all transactions so far, if `requested` or the log's progress beyond
+/// `closed` need it. It waits for a worker that is in the middle of a transaction if the worker's
+/// epoch was requested, but not for long: there may be other blocks to write.
 pub(crate) fn advance(clock: &dyn EpochClock, requested: Epoch, closed: Epoch) {
     let finished = clock.finished();
-    // With several loggers another may have moved it already.
+    // With several loggers another one may have moved it already.
     let patience = match finished {
         f if f < requested => PATIENCE,
         f if f <= closed => 1,

@@ -1,4 +1,4 @@
-//! Which segment of a log is the newest that may hold blocks.
+//! The record of the newest segment of a log that may hold blocks.
 //!
 //! The segments of a log prove each other's presence by their numbers, but for the last one. The
 //! file `log<n>.newest`, beside the directory of log *n*, names it: recovery refuses a directory
@@ -54,12 +54,13 @@ pub(crate) struct NewestSegment {
 /// A file that has its name.
 struct Open {
     file: Box<dyn DiskFile>,
-    /// Where the next record goes.
+    /// The offset of the next record.
     slot: u64,
 }
 
 impl NewestSegment {
-    /// Of `log` in the journal's directory `dir`. The first record makes the file, or replaces it.
+    /// Returns the file of `log` in the journal's directory `dir`. The first record creates the
+    /// file, or replaces it.
     pub(crate) fn new(disk: &Arc<dyn Disk>, dir: &Path, log: u32) -> NewestSegment {
         NewestSegment {
             disk: Arc::clone(disk),
@@ -116,7 +117,7 @@ impl NewestSegment {
         file.write_and_sync(&[IoSlice::new(&bytes)], slot * SLOT)
     }
 
-    /// Where it lies.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -153,12 +154,12 @@ pub(crate) fn read(disk: &dyn Disk, dir: &Path, log: usize) -> Result<Option<u32
     newest.map(Some).ok_or_else(damaged)
 }
 
-/// Where the file of `log` lies.
+/// Returns the path of the file of `log`.
 pub(crate) fn path(dir: &Path, log: usize) -> PathBuf {
     dir.join(format!("{}.newest", log_name(log)))
 }
 
-/// The log whose file has this name.
+/// Returns the log whose file has this name.
 pub(crate) fn log_number(name: &str) -> Option<usize> {
     let log = name.strip_suffix(".newest")?.strip_prefix("log")?;
     let log = log.parse().ok()?;

@@ -1,5 +1,5 @@
-//! The notification buffer (paper 2, section 3.3): what is synced and waits for its epoch to be
-//! durable in all logs, sorted by epoch, and with it the account of where the time went.
+//! The notification buffer (paper 2, section 3.3): transactions that are synced and wait for their
+//! epoch to be durable in all logs, sorted by epoch, and the account of the time that they took:
 //!
 //! | part | from | to |
 //! |---|---|---|
@@ -24,7 +24,7 @@ const NEWEST: f64 = 0.25;
 #[derive(Default)]
 pub(crate) struct Notifications {
     state: Mutex<State>,
-    /// Moving mean of the part that transactions wait here, in nanoseconds.
+    /// The moving mean of the time that transactions wait here, in nanoseconds.
     mean_nanos: AtomicU64,
 }
 
@@ -38,12 +38,12 @@ struct State {
 #[derive(Default)]
 struct Waiting {
     parts: Latency,
-    /// When their logs were synced: transactions at each moment.
+    /// The moments at which their logs were synced, with the number of transactions at each.
     synced: Vec<(Instant, u64)>,
 }
 
 impl Notifications {
-    /// Takes in blocks of which each was written between `began` and `synced`.
+    /// Adds blocks of which each was written between `began` and `synced`.
     pub(crate) fn put(
         &self,
         blocks: impl Iterator<Item = (Epoch, Waits)>,
@@ -67,7 +67,7 @@ impl Notifications {
         }
     }
 
-    /// Everything up to `durable` is durable now.
+    /// Removes all transactions up to `durable`, which is durable now.
     pub(crate) fn release(&self, durable: Epoch) {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -92,16 +92,16 @@ impl Notifications {
     fn note(&self, mean: Duration) {
         let before = self.mean_nanos.load(Ordering::Relaxed) as f64;
         let after = before + NEWEST * (mean.as_nanos() as f64 - before);
-        // Two loggers that note at once lose one of two samples.
+        // If two loggers account at the same time, one of two samples is lost.
         self.mean_nanos.store(after as u64, Ordering::Relaxed);
     }
 
-    /// Moving mean of the time from the sync to durability in all logs.
+    /// Returns the moving mean of the time from the sync to durability in all logs.
     pub(crate) fn mean(&self) -> Duration {
         Duration::from_nanos(self.mean_nanos.load(Ordering::Relaxed))
     }
 
-    /// Sums over everything that has become durable.
+    /// Returns the sums over everything that has become durable.
     pub(crate) fn latency(&self) -> Latency {
         self.state.lock().settled
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_told_by_part_and_released_by_epoch() {
+    fn time_is_counted_by_part_and_released_by_epoch() {
         let notifications = Notifications::default();
         let synced = Instant::now();
         let began = synced - Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! How a journal is set up.
+//! Options of a journal.
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU64;
@@ -11,38 +11,39 @@ use base::affinity::Affinity;
 pub struct Options {
     /// Log threads, each with a log of its own (paper 2: one or more for each device).
     pub loggers: usize,
-    /// Workers.
+    /// The number of workers.
     pub workers: usize,
     /// Buffers of each worker (the paper's `N_B`). They are made when first needed.
     pub log_buffers: usize,
     /// Bytes of a buffer. A transaction that is larger gets a buffer of its own.
     pub log_buffer_size: usize,
-    /// Bytes after which a log goes on in a new segment.
+    /// Bytes after which a log continues in a new segment.
     pub segment_size: u64,
-    /// Bytes by which a segment grows ahead of what is written, so that most syncs need not
-    /// record a new file size; 0: it grows by what is written.
+    /// Bytes by which a segment grows ahead of the writes, so that most syncs need not record a new
+    /// file size; 0: it grows with each write.
     pub preallocate: u64,
-    /// Whether segments are written once, with zeros, before they are used (paper 2, section 5.2:
-    /// warm-up), so that later syncs have no more than the data to write. A start then takes as
-    /// long as writing a segment for each logger; later ones are written beside the work.
+    /// `true` if segments are written once, with zeros, before they are used (paper 2, section 5.2:
+    /// warm-up), so that later syncs have only the data to write. A start then takes as long as
+    /// writing a segment for each logger; later segments are written concurrently.
     pub warm_up: bool,
-    /// When epochs advance.
+    /// The rule by which epochs advance.
     pub epoch_time: EpochTime,
     /// With [`EpochTime::Adaptive`]: the mean time from commit to durability that is held while
     /// there is more to log than fits into less.
     pub durability_target: Duration,
-    /// How many epochs a worker may be ahead of what its logger has closed before it waits
-    /// (paper 2, section 4: `max_epoch_diff`); `None`: any number.
+    /// The number of epochs that a worker may be ahead of the last epoch that its logger has
+    /// closed, before it waits (paper 2, section 4: `max_epoch_diff`); `None`: any number.
     pub max_epoch_diff: Option<NonZeroU64>,
-    /// Which processors loggers and workers run on, and which logger serves whom. `None`: wherever
-    /// the operating system puts them, and worker *i* is served by logger *i* mod `loggers`.
+    /// The processors of loggers and workers, and the workers that each logger serves. `None`: the
+    /// operating system chooses the processors, and worker *i* is served by logger *i* mod
+    /// `loggers`.
     pub affinity: Option<Affinity>,
-    /// Whether [`Stats::latency`](crate::Stats::latency) is measured exactly: costs each
-    /// transaction a look at the clock.
+    /// `true` if [`Stats::latency`](crate::Stats::latency) is measured exactly; each transaction
+    /// then reads the clock.
     pub measure_latency: bool,
-    /// What nobody waits for is durable after this time.
+    /// The time after which writes are durable for which no caller waits.
     pub idle_flush: Duration,
-    /// Who runs the loggers.
+    /// The way in which the loggers run.
     pub drive: Drive,
     /// A number that clients cannot guess. Checksums depend on it, so that bytes which a client
     /// stored can never pass for a block of the log.
@@ -71,21 +72,21 @@ impl Default for Options {
     }
 }
 
-/// When epochs advance.
+/// The rule by which epochs advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochTime {
-    /// As soon as a logger is idle and someone waits; under more load as often as
+    /// As soon as a logger is idle and a caller waits; under more load as often as
     /// [`Options::durability_target`] asks for.
     Adaptive,
     /// At this interval, as long as there is something to log.
     Fixed(Duration),
 }
 
-/// Who runs the loggers.
+/// The way in which the loggers run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drive {
-    /// A thread for each.
+    /// A thread runs each logger.
     Threads,
-    /// Nobody but [`Journal::cycle`](crate::Journal::cycle): for simulations.
+    /// Only [`Journal::cycle`](crate::Journal::cycle) runs them: for simulations.
     Manual,
 }

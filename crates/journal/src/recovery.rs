@@ -1,22 +1,22 @@
-//! Recovery: from the files of all runs to the entries that count.
+//! Recovery: reads the files of all runs and finds the entries that count.
 //!
 //! 0. [`base`]: the newest checkpoint; a damaged one is passed over if the logs still hold all.
-//! 1. [`layout`]: which files there are; nothing may be missing between them.
+//! 1. [`layout`]: the files; none may be missing between them.
 //! 2. [`scan`]: block headers, and the payloads where a write may be unfinished.
-//! 3. [`plan`]: the durable epoch of each run; damage is told from unfinished writes.
+//! 3. [`plan`]: the durable epoch of each run; damage is distinguished from unfinished writes.
 //! 4. [`replay`]: payloads are verified and their entries applied, in parallel.
-//! 5. [`settle`]: only then torn tails are cut, what was found is made durable, and what is not
-//!    needed beside the checkpoint goes away.
+//! 5. [`settle`]: only then torn tails are cut, the recovered data is made durable, and files that
+//!    are not needed beside the checkpoint are removed.
 //!
 //! Invariants:
-//! 1. Entries of a run count up to the epoch that the next run's headers name as their base; of
-//!    the last run, up to its durable epoch. What is above is void for ever.
-//! 2. Bytes that do not make sense are cut off only at the end of a log, and only if every epoch
-//!    that any block or header knows to be durable is complete without them.
+//! 1. Entries of a run count up to the epoch that the next run's headers name as their base; of the
+//!    last run, up to its durable epoch. Entries above are void for ever.
+//! 2. Malformed bytes are cut off only at the end of a log, and only if every epoch that any block
+//!    or header knows to be durable is complete without them.
 //! 3. A recovery that dies at any point leaves files from which the next one finds the same.
-//! 4. What the recovered data rests on is durable when `recover` returns. A process that died may
-//!    have left it in the page cache alone, perhaps after a sync that failed: so that what no
-//!    block proves to be durable is written again before it is synced.
+//! 4. The files on which the recovered data rests are durable when `recover` returns. A process
+//!    that died may have left them in the page cache alone, perhaps after a sync that failed: so
+//!    data that no block proves to be durable is written again before it is synced.
 
 mod base;
 mod layout;
@@ -40,7 +40,7 @@ use layout::Log;
 use plan::Piece;
 use scan::Summary;
 
-/// What a recovery found. [`Journal::start`](crate::Journal::start) goes on from it.
+/// The outcome of a recovery. [`Journal::start`](crate::Journal::start) continues from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Everything up to this epoch was recovered; nothing of later epochs was.
@@ -59,7 +59,7 @@ pub struct Recovered {
     pub checkpoint: Option<Used>,
     /// Torn tails that were cut off.
     pub cuts: Vec<Cut>,
-    /// What the operator should know, said for people.
+    /// Warnings for the operator, as text.
     pub warnings: Vec<String>,
     /// The number of the last run.
     pub(crate) run: u32,
@@ -68,20 +68,20 @@ pub struct Recovered {
 }
 
 impl Recovered {
-    /// How many runs of a journal there were.
+    /// Returns the number of runs of the journal so far.
     #[must_use]
     pub fn runs(&self) -> u32 {
         self.run
     }
 
-    /// How many logs there are.
+    /// Returns the number of logs.
     #[must_use]
     pub fn logs(&self) -> usize {
         self.next_segments.len()
     }
 }
 
-/// A checkpoint from which was recovered.
+/// A checkpoint that a recovery used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// Its manifest.
@@ -92,9 +92,9 @@ pub struct Used {
     pub entries: u64,
     /// Bytes of its parts.
     pub bytes: u64,
-    /// How many parts it has.
+    /// The number of its parts.
     pub parts: usize,
-    /// When it was made, milliseconds since the Unix epoch.
+    /// The time at which it was made, milliseconds since the Unix epoch.
     pub finished_ms: u64,
 }
 
@@ -103,9 +103,9 @@ pub struct Used {
 pub struct Cut {
     /// The file.
     pub file: PathBuf,
-    /// Where it was cut.
+    /// The offset at which it was cut.
     pub offset: u64,
-    /// How many bytes were cut off.
+    /// The number of bytes that were cut off.
     pub bytes: u64,
 }
 
@@ -124,7 +124,7 @@ impl std::fmt::Display for Cut {
     }
 }
 
-/// How far a recovery is.
+/// The progress of a recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of checkpoint and log read.
@@ -135,7 +135,7 @@ pub struct Progress {
     pub entries: u64,
 }
 
-/// See [`Journal::recover`](crate::Journal::recover).
+/// Recovers. See [`Journal::recover`](crate::Journal::recover).
 pub(crate) fn recover(
     disk: &dyn Disk,
     dir: &Path,
@@ -148,7 +148,7 @@ pub(crate) fn recover(
     Ok(read.recovered)
 }
 
-/// See [`Journal::check`](crate::Journal::check).
+/// Checks. See [`Journal::check`](crate::Journal::check).
 pub(crate) fn check(
     disk: &dyn Disk,
     dir: &Path,
@@ -159,29 +159,29 @@ pub(crate) fn check(
     Ok(read(disk, dir, threads, apply, progress)?.recovered)
 }
 
-/// What was read and is yet to be settled.
+/// The data that was read and is not settled yet.
 struct Read {
     recovered: Recovered,
     base: Option<Base>,
     logs: Vec<Log>,
-    /// Of the segments that are the last of their logs.
+    /// The ends of the segments that are the last of their logs.
     ends: Vec<Summary>,
 }
 
-/// What all attempts at one directory have in common.
+/// The state that all attempts at one directory share.
 struct Attempt<'a> {
     disk: &'a dyn Disk,
     dir: &'a Path,
     threads: usize,
     apply: &'a (dyn Fn(Entry<'_>) + Sync),
     progress: &'a (dyn Fn(Progress) + Sync),
-    /// Epochs that damaged checkpoints say were durable, each with the run in which.
+    /// Epochs that were durable according to damaged checkpoints, each with its run.
     known: Vec<(u32, Epoch)>,
     warnings: Vec<String>,
 }
 
-/// Steps 0 to 4. The cuts are yet to be made. From the newest checkpoint; if it is damaged, from
-/// the next one or from the logs alone, but only if these hold everything.
+/// Performs steps 0 to 4; the cuts are not made yet. Begins with the newest checkpoint; if it is
+/// damaged, with the next one or with the logs alone, but only if these hold everything.
 fn read(
     disk: &dyn Disk,
     dir: &Path,
@@ -205,7 +205,7 @@ fn read(
     for candidate in candidates {
         match attempt.read(candidate) {
             Ok(mut read) => {
-                // Epochs begin above it, also if it is too damaged to be used.
+                // New epochs begin above it, even if it is too damaged to be used.
                 read.recovered.newest = read.recovered.newest.max(newest.unwrap_or_default());
                 return Ok(read);
             }
@@ -219,11 +219,11 @@ fn read(
     unreachable!("the logs alone are no checkpoint that could be refused")
 }
 
-/// Why there is nothing to be recovered from a checkpoint.
+/// The reason why nothing can be recovered from a checkpoint.
 enum Refused {
-    /// It is damaged itself: there may be another way.
+    /// It is damaged itself: another checkpoint, or the logs alone, may do.
     Checkpoint(RecoverError),
-    /// The logs are damaged, or something cannot be read.
+    /// The logs are damaged, or a file cannot be read.
     Logs(RecoverError),
 }
 

@@ -1,4 +1,4 @@
-//! Headers: what turns the contents of buffers into blocks of a log.
+//! Fills in the headers that turn the contents of buffers into blocks of a log.
 
 use base::Epoch;
 
@@ -13,11 +13,11 @@ const _: () = assert!(
 /// Numbers the blocks of one write and fills in their headers.
 pub(crate) struct Sealer {
     pub(crate) seed: u32,
-    /// Number of the next block.
+    /// The number of the next block.
     pub(crate) sequence: u64,
-    /// Where the next block goes.
+    /// The offset of the next block.
     pub(crate) at: u64,
-    /// What was closed before this write.
+    /// The epoch that was closed before this write.
     pub(crate) closed: Epoch,
     pub(crate) durable: Epoch,
 }
@@ -57,7 +57,7 @@ impl Sealer {
         self.at += size + pad;
     }
 
-    /// A block without transactions that closes epochs.
+    /// Returns a block without transactions that closes epochs.
     pub(crate) fn mark(&mut self, closed: Epoch, alignment: usize) -> Vec<u8> {
         let size = BLOCK_HEADER.next_multiple_of(alignment);
         let header = BlockHeader {

@@ -4,7 +4,7 @@
 //! 1. A segment's header and name are durable before a block is written to it.
 //! 2. A segment is synced before the next one gets its name.
 //! 3. A segment is the recorded one ([`newest`](crate::newest)) before a block is written to it.
-//! 4. After an error nothing is written or synced any more; [`LogFile`]'s owner sees to that. Only
+//! 4. After an error nothing is written or synced any more; [`LogFile`]'s owner ensures that. Only
 //!    [`LogFile::branch`] and [`LogFile::make_room`] may fail and leave the segment as it was.
 
 use std::io::IoSlice;
@@ -26,27 +26,27 @@ pub(crate) struct LogFile {
     path: PathBuf,
     file: Box<dyn DiskFile>,
     header: SegmentHeader,
-    /// Where the next block goes.
+    /// The offset of the next block.
     end: u64,
     /// The file's size.
     size: u64,
     room: Room,
     newest: Arc<NewestSegment>,
-    /// Whether the next segment's file was asked for.
+    /// `true` if the next segment's file was asked for.
     asked: bool,
 }
 
-/// The room that segments have before they need it.
+/// The room that segments reserve before they need it.
 #[derive(Clone, Default)]
 pub(crate) struct Room {
-    /// Bytes by which a segment grows ahead of what is written.
+    /// Bytes by which a segment grows ahead of the writes.
     pub(crate) preallocate: u64,
-    /// With warm-up: where files come from that were written before.
+    /// With warm-up: the source of files that were written before.
     pub(crate) spare: Option<Arc<Spare>>,
 }
 
 impl LogFile {
-    /// Makes the first segment of a run, which `header` describes, in its log's directory, which
+    /// Creates the first segment of a run, which `header` describes, in its log's directory, which
     /// exists. With warm-up this takes as long as writing all of it does.
     pub(crate) fn first(
         disk: &Arc<dyn Disk>,
@@ -71,7 +71,7 @@ impl LogFile {
         LogFile::begin(disk, dir, path, file, header, room, newest)
     }
 
-    /// Makes a segment in a new file.
+    /// Creates a segment in a new file.
     fn create(
         disk: &Arc<dyn Disk>,
         dir: PathBuf,
@@ -90,7 +90,7 @@ impl LogFile {
         LogFile::begin(disk, dir, path, file, header, room, newest)
     }
 
-    /// Makes `file`, which is called `path` and holds so many zeros, the segment.
+    /// Turns `file`, which is called `path` and holds this many zeros, into the segment.
     fn begin(
         disk: &Arc<dyn Disk>,
         dir: PathBuf,
@@ -126,8 +126,8 @@ impl LogFile {
         })
     }
 
-    /// The segment behind this one, whose first block has number `sequence`: in a file that was
-    /// warmed up if there is one, else in a new one.
+    /// Returns the segment behind this one, whose first block has number `sequence`: in a file that
+    /// was warmed up if there is one, else in a new one.
     fn next(&self, sequence: u64) -> Result<LogFile, StartError> {
         let header = SegmentHeader {
             segment: self.header.segment + 1,
@@ -147,12 +147,13 @@ impl LogFile {
         LogFile::begin(disk, dir, path, file, header, room, newest)
     }
 
-    /// What block checksums begin with.
+    /// Returns the value with which block checksums begin.
     pub(crate) fn seed(&self) -> u32 {
         self.header.seed()
     }
 
-    /// Where the next block goes, and the bytes at whose multiples a write begins and ends.
+    /// Returns the offset of the next block, and the bytes at whose multiples a write begins and
+    /// ends.
     pub(crate) fn next_write(&self) -> (u64, usize) {
         (self.end, self.file.alignment())
     }
@@ -175,8 +176,8 @@ impl LogFile {
     }
 
     /// Sets space aside for a write of up to `bytes`, whose first block has number `sequence`: in a new
-    /// segment if this one has `most` bytes or more. When there is no room, and may be later, the
-    /// inner error says so, and everything is as it was.
+    /// segment if this one has `most` bytes or more. Returns the inner error if there is no room now
+    /// but may be later; everything is then as it was.
     pub(crate) fn make_room(
         &mut self,
         bytes: u64,
@@ -199,7 +200,7 @@ impl LogFile {
         if end <= self.size || ahead == 0 {
             return Ok(Ok(()));
         }
-        // When space is short, no more of it than is needed now.
+        // When space is short, no more is set aside than is needed now.
         for size in [end + ahead, end] {
             let allocated = self.file.allocate(size);
             let result = allocated.map_err(StartError::io("set space aside for", &self.path));
@@ -215,13 +216,13 @@ impl LogFile {
         Ok(Ok(()))
     }
 
-    /// Goes on in a new segment whose first block has number `sequence`, unless this one has no block
-    /// yet. When the next one cannot be made, this one stays in use. Everything written so far is
-    /// synced. Returns the segment's number and that of its first block.
+    /// Continues in a new segment whose first block has number `sequence`, unless this one has no
+    /// block yet. When the next one cannot be made, this one stays in use. Everything written so far
+    /// is synced. Returns the segment's number and that of its first block.
     ///
     /// # Errors
-    /// The outer one, when nobody knows whether the next segment's file would be found after a
-    /// crash: blocks that were written to this one would contradict it.
+    /// Returns the outer error if it is unknown whether the next segment's file would be found
+    /// after a crash: blocks that were written to this one would contradict it.
     pub(crate) fn branch(
         &mut self,
         sequence: u64,
@@ -235,7 +236,7 @@ impl LogFile {
                 *self = next;
                 Ok(Ok((self.header.segment, self.header.sequence)))
             }
-            // A directory whose sync has failed must not be synced again and believed; and the next
+            // A directory whose sync has failed must not be synced again and trusted; and the next
             // segment may be recorded already.
             Err(error) if [&*self.dir, self.newest.path()].contains(&&*error.path) => {
                 Err(Failed::new(error.to_string()))
@@ -252,8 +253,8 @@ impl LogFile {
         }
     }
 
-    /// Gives the room back that is left over, if the disk lets it: it reads as the end, whether or
-    /// not it goes away. Nothing is written to this segment any more.
+    /// Gives the remaining room back, if the disk allows it: the room reads as the end of the log
+    /// in either case. This segment is not written to any more.
     pub(crate) fn trim(&self) {
         let _ = self.file.set_size(self.end);
     }

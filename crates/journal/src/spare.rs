@@ -1,11 +1,11 @@
-//! The file in which a log will go on: made, and written once with zeros, before it is needed
+//! The file in which a log will continue: created, and written once with zeros, before it is needed
 //! (paper 2, section 5.2: warm-up). Syncs of a file that was written before need not record where
 //! its data lies.
 //!
-//! A spare lies in its log's directory under the name [`SPARE_NAME`]. When its time comes the
-//! logger renames it to the next segment and writes the header.
+//! A spare lies in its log's directory under the name [`SPARE_NAME`]. When it is needed, the logger
+//! renames it to the next segment and writes the header.
 //!
-//! | state | who acts | becomes |
+//! | state | actor | becomes |
 //! |---|---|---|
 //! | nothing | the logger, half-way through a segment | wanted |
 //! | wanted | the maker (a thread of the journal) writes and syncs the file | ready, or nothing |
@@ -13,9 +13,10 @@
 //!
 //! Invariants:
 //! 1. A spare that is ready holds zeros alone, and its content is durable. Its name is not.
-//! 2. The logger never waits for the maker: where no spare is ready, the log goes on in a new file.
-//! 3. A failure to make one is no failure of the journal: the file is given up, nothing of it was
-//!    ever relied on.
+//! 2. The logger never waits for the maker: where no spare is ready, the log continues in a new
+//!    file.
+//! 3. A failure to make one is no failure of the journal: the file is given up, and nothing relied
+//!    on it.
 //! 4. The name means nothing to a recovery, which removes it.
 
 use std::io::{self, IoSlice};
@@ -30,7 +31,8 @@ use parking_lot::Mutex;
 
 use crate::format::SPARE_NAME;
 
-/// How much is written at once. What else is to be synced meanwhile waits for no more than this.
+/// Bytes that are written at once. Other files that are to be synced meanwhile wait for no more
+/// than this.
 const PIECE: usize = 1024 * 1024;
 
 /// A log's place for a spare.
@@ -39,10 +41,10 @@ pub(crate) struct Spare {
     path: PathBuf,
     /// Bytes of zeros in it.
     size: u64,
-    /// How much of a segment is used when the next one is wanted.
+    /// The use of a segment, in bytes, at which the next one is wanted.
     half: u64,
     state: Mutex<State>,
-    /// Whom to wake.
+    /// The thread to wake.
     maker: Mutex<Option<Thread>>,
 }
 
@@ -53,8 +55,8 @@ enum State {
 }
 
 impl Spare {
-    /// For the log in `dir`, whose segments end at `segment_size`, give or take what a cycle
-    /// writes.
+    /// Returns the place for the log in `dir`, whose segments end at about `segment_size`, give or
+    /// take the bytes of a cycle.
     pub(crate) fn new(
         disk: &Arc<dyn Disk>,
         dir: PathBuf,
@@ -64,7 +66,7 @@ impl Spare {
         Spare {
             disk: Arc::clone(disk),
             path: dir.join(SPARE_NAME),
-            // The last write of a segment may lead behind its end.
+            // The last write of a segment may go beyond its end.
             size: segment_size.saturating_add(preallocate.min(segment_size)),
             half: segment_size / 2,
             state: Mutex::new(State::Nothing),
@@ -72,18 +74,18 @@ impl Spare {
         }
     }
 
-    /// Where it lies until it is taken.
+    /// Returns the path at which the spare lies until it is taken.
     pub(crate) fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// Bytes of zeros in it.
+    /// Returns the bytes of zeros in it.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Said by the logger when a segment has grown to `used`; returns whether that was enough to
-    /// want the next one.
+    /// Notes that the logger's segment has grown to `used`. Returns `true` if it has grown enough
+    /// to want the next one.
     pub(crate) fn want_at(&self, used: u64) -> bool {
         if used < self.half {
             return false;
@@ -98,7 +100,7 @@ impl Spare {
         true
     }
 
-    /// The spare, if it is ready. The caller gives it another name.
+    /// Takes the spare, if it is ready. The caller gives it another name.
     pub(crate) fn take(&self) -> Option<Box<dyn DiskFile>> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Nothing) {
@@ -111,7 +113,7 @@ impl Spare {
     }
 
     /// Writes zeros all over `file` and syncs them, calling `pause` with the time that each piece
-    /// took. `pause` says whether to go on.
+    /// took. Stops if `pause` returns `false`.
     pub(crate) fn fill(
         &self,
         file: &dyn DiskFile,
@@ -141,7 +143,7 @@ impl Spare {
             self.fill(&*file, pause)?;
             Ok(file)
         });
-        // The logger waits for this lock: nothing but the state is changed under it.
+        // The logger waits for this lock: only the state is changed under it.
         match made {
             Ok(file) => *self.state.lock() = State::Ready(file),
             Err(error) => {
@@ -155,7 +157,7 @@ impl Spare {
         }
     }
 
-    /// Of an attempt that failed something may be left.
+    /// Creates the file. A failed attempt may have left one.
     fn create(&self) -> io::Result<Box<dyn DiskFile>> {
         match self.disk.create_new(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -166,7 +168,7 @@ impl Spare {
         }
     }
 
-    /// Takes the file away; if that fails, a recovery will.
+    /// Removes the file; if that fails, a recovery will remove it.
     fn remove(&self) {
         if let Err(error) = self.disk.remove(&self.path)
             && error.kind() != io::ErrorKind::NotFound
@@ -204,18 +206,18 @@ impl Spares {
         for spare in &self.spares {
             *spare.maker.lock() = Some(thread.thread().clone());
         }
-        // Something may have been wanted before anyone could be woken.
+        // A spare may have been wanted before the thread could be woken.
         thread.thread().unpark();
         *self.thread.lock() = Some(thread);
         Ok(())
     }
 
-    /// Makes what is wanted, on this thread.
+    /// Makes the spares that are wanted, on this thread.
     pub(crate) fn make_now(&self) {
         self.spares.iter().for_each(|spare| spare.make(&|_| true));
     }
 
-    /// Ends the thread and takes away what was not used.
+    /// Ends the thread and removes the spares that were not used.
     pub(crate) fn close(&self) {
         self.stopping.store(true, Ordering::Release);
         if let Some(thread) = self.thread.lock().take() {
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_makes_what_is_wanted_and_ends_when_told() {
+    fn the_thread_makes_wanted_spares_and_ends_when_closed() {
         let disk = FaultDisk::new();
         let spare = Arc::new(spare(&disk));
         let spares = Spares::new(vec![Arc::clone(&spare)]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Classes of the sync time histogram: class *i* holds times from 2^*i* to 2^(*i*+1) µs.
 const CLASSES: usize = 24;
 
-/// Counted by the loggers.
+/// Counters that the loggers update.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) bytes: AtomicU64,
@@ -72,11 +72,12 @@ pub struct Stats {
     pub sync_time: Duration,
     /// Mean time of a sync, the write before it included.
     pub sync_time_mean: Duration,
-    /// How many of them took from 2^*i* to 2^(*i*+1) µs, for each *i*; the last class is open.
+    /// The number of syncs that took from 2^*i* to 2^(*i*+1) µs, for each *i*; the last class is
+    /// open.
     pub sync_time_histogram: [u64; CLASSES],
-    /// Where transactions waited for durability. Unless
+    /// The parts of the time for which transactions waited for durability. Unless
     /// [`Options::measure_latency`](crate::Options::measure_latency) is set, the time in the
-    /// worker's buffer is estimated: transactions are taken to come evenly.
+    /// worker's buffer is estimated: transactions are assumed to come evenly.
     pub latency: Latency,
     /// Full buffers that wait for their logger at this moment.
     pub buffers_waiting: u64,
@@ -86,15 +87,15 @@ pub struct Stats {
 /// transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// How many transactions the sums are over.
+    /// The number of transactions over which the sums are.
     pub transactions: u64,
-    /// In the worker's buffer, until it went to the logger.
+    /// The time in the worker's buffer, until it went to the logger.
     pub buffer: Duration,
-    /// In the logger's queue, until the logger began to write it.
+    /// The time in the logger's queue, until the logger began to write the buffer.
     pub queue: Duration,
-    /// Being written and synced.
+    /// The time of writing and syncing.
     pub write: Duration,
-    /// From there until its epoch was durable in all logs.
+    /// The time from there until the epoch was durable in all logs.
     pub notification: Duration,
 }
 
@@ -107,7 +108,7 @@ impl Latency {
         self.notification += other.notification;
     }
 
-    /// The whole time of the mean transaction, if there was any.
+    /// Returns the whole time of the mean transaction, if there was any.
     #[must_use]
     pub fn mean(&self) -> Option<Duration> {
         let sum = self.buffer + self.queue + self.write + self.notification;

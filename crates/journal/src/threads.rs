@@ -1,10 +1,10 @@
 //! The loggers' threads: when they work and when they sleep.
 //!
-//! A thread sleeps in two depths. After its last work it *dozes* for the time of `idle_flush`;
-//! then it flushes what nobody asked for, and writes down what became durable. With nothing left
-//! to do it *sleeps* without a time limit. A request or a full buffer wakes it from either; an
-//! append only from the second, so that a client that asks at once for what it appended wakes the
-//! thread once.
+//! A thread sleeps in two depths. After its last work it *dozes* for the time of `idle_flush`; then
+//! it flushes the writes for which no caller asked, and records what became durable. With nothing
+//! left to do it *sleeps* without a time limit. A request or a full buffer wakes it from either; an
+//! append only from the second, so that a client that asks at once for the durability of its append
+//! wakes the thread once.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::logger::{Context, Logger, Outcome, advance};
 use crate::options::EpochTime;
 use crate::stats::Counters;
 
-/// How soon a logger looks again at an epoch that a worker still holds.
+/// The interval after which a logger looks again at an epoch that a worker still holds.
 const RETRY: Duration = Duration::from_micros(100);
-/// How soon a logger looks again whether there is room for its log.
+/// The interval after which a logger looks again for room for its log.
 const ROOM_RETRY: Duration = Duration::from_millis(100);
-/// How long [`Shared::finish`] waits for transactions that are still running.
+/// The time that [`Shared::finish`] waits for transactions that are still running.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the journal's handles and its threads share.
+/// The state that the journal's handles and its threads share.
 pub(crate) struct Shared {
     pub(crate) loggers: Vec<Logger>,
     pub(crate) horizon: Horizon,
@@ -38,12 +38,12 @@ pub(crate) struct Shared {
     pub(crate) epoch_time: EpochTime,
     pub(crate) idle_flush: Duration,
     pub(crate) max_epoch_diff: Option<NonZeroU64>,
-    /// For each worker its logger, and which of the logger's lanes is its own.
+    /// For each worker, its logger and the number of its lane there.
     pub(crate) placement: Vec<(usize, usize)>,
     pub(crate) stopping: AtomicBool,
-    /// With fixed epochs: when the next one begins.
+    /// With fixed epochs: the time at which the next one begins.
     pub(crate) next_tick: Mutex<Instant>,
-    /// Why workers wait.
+    /// The reason why workers wait.
     pub(crate) paused: Mutex<Option<Failed>>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn spawn(
             ready.wait();
             if let Err(failed) = shared.run(&shared.loggers[index]) {
                 tracing::error!(logger = index, "{failed}; writes are refused from now on");
-                // Another logger may have failed: the lanes of this one have nobody any more.
+                // Another logger may have failed: no logger serves the lanes of this one any more.
                 shared.refuse(&failed);
             }
         })?;
@@ -73,13 +73,13 @@ pub(crate) fn spawn(
     Ok(thread)
 }
 
-/// Puts the calling thread on its processor, and lets it sleep for times as short as it asks for.
+/// Pins the calling thread to its processor, and lets it sleep for times as short as it asks for.
 fn settle_down(logger: usize, cpu: Option<usize>) {
     let pinned = cpu.map_or(Ok(()), base::cpus::pin_current_thread);
     if let Err(error) = pinned {
         tracing::warn!(logger, cpu, "a log thread runs on any processor: {error}");
     }
-    // Not everywhere; without it short sleeps take some 50 µs longer.
+    // This does not work everywhere; without it short sleeps take some 50 µs longer.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
 }
 
@@ -95,7 +95,7 @@ impl Shared {
     }
 
     pub(crate) fn request(&self, epoch: Epoch) {
-        // An epoch that has not begun cannot be closed; whoever waits for it asks again.
+        // An epoch that has not begun cannot be closed; the caller that waits for it asks again.
         if self.horizon.request(epoch.min(self.clock.current())) {
             self.loggers.iter().for_each(Logger::wake);
         }
@@ -111,7 +111,8 @@ impl Shared {
             .for_each(|logger| logger.handover.refuse(failed));
     }
 
-    /// Has workers wait, or not, after a cycle: while a logger has no room, nothing new begins.
+    /// Pauses or resumes the workers after a cycle: while a logger has no room, no transaction
+    /// begins.
     pub(crate) fn pause_or_resume(&self) {
         let mut paused = self.paused.lock();
         let trouble = self.horizon.trouble().filter(|failed| !failed.is_lasting);
@@ -129,7 +130,7 @@ impl Shared {
         outcome.inspect_err(|failed| self.refuse(failed))
     }
 
-    /// A logger's thread: works while there is work; then rests.
+    /// Runs a logger's thread: works while there is work; then rests.
     fn run(&self, logger: &Logger) -> Result<(), Failed> {
         while !self.stopping() {
             if !logger.has_work(&self.context()) {
@@ -147,7 +148,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits a while, however often the thread is woken.
+    /// Waits for a fixed time, however often the thread is woken.
     fn await_room(&self) {
         let until = Instant::now() + ROOM_RETRY;
         while !self.stopping() && Instant::now() < until {
@@ -155,8 +156,8 @@ impl Shared {
         }
     }
 
-    /// Waits for work: first with a time limit, after which what nobody asked for is flushed and
-    /// what became durable is written down; then without.
+    /// Waits for work: first with a time limit, after which the writes for which no caller asked
+    /// are flushed and the durable epoch is recorded; then without.
     fn rest(&self, logger: &Logger) -> Result<(), Failed> {
         let mut until = Instant::now() + self.idle_flush;
         loop {
@@ -178,8 +179,8 @@ impl Shared {
         }
     }
 
-    /// Waits for the moment of the next cycle. Returns false when it has waited a while, and the
-    /// caller should look again at what there is to do.
+    /// Waits for the moment of the next cycle. Returns `false` if it has waited, and the caller
+    /// should look for work again.
     fn await_turn(&self, logger: &Logger) -> bool {
         match self.epoch_time {
             EpochTime::Adaptive => logger.gather(&self.context()),
@@ -187,8 +188,8 @@ impl Shared {
         }
     }
 
-    /// With fixed epochs: begins the next epoch when it is time. Full buffers are written at
-    /// once, and so is an epoch that is over; otherwise this waits and says that it did.
+    /// With fixed epochs, begins the next epoch when it is time. Full buffers are written at once,
+    /// and so is an epoch that is over; otherwise this waits and returns `false`.
     fn await_tick(&self, logger: &Logger, interval: Duration) -> bool {
         let mut next = self.next_tick.lock();
         let now = Instant::now();
@@ -199,8 +200,9 @@ impl Shared {
             } else {
                 now + interval
             };
-            // The epoch that ends now should be complete in this very cycle. Under the lock: the
-            // other loggers wake at the same moment, and must find that it is over.
+            // The epoch that ends now should be complete in this very cycle. The lock is held
+            // because the other loggers wake at the same moment, and must find that the epoch is
+            // over.
             advance(self.clock.as_ref(), self.clock.current(), Epoch::ZERO);
             return true;
         }
@@ -213,7 +215,7 @@ impl Shared {
         false
     }
 
-    /// The last cycles, after the threads have ended.
+    /// Runs the last cycles, after the threads have ended.
     pub(crate) fn finish(&self) -> Result<(), Failed> {
         let last = self.clock.current();
         let deadline = Instant::now() + CLOSE_PATIENCE;

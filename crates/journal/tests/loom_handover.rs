@@ -62,8 +62,8 @@ fn model(bound: Option<usize>, run: impl Fn() + Sync + Send + 'static) {
     builder.check(run);
 }
 
-/// What was appended before a steal began is in it or in an earlier one; nothing is taken twice
-/// and nothing is left.
+/// Everything that was appended before a steal began is in it or in an earlier one; nothing is
+/// taken twice and nothing is left.
 #[test]
 fn a_steal_takes_all_that_was_there_and_nothing_twice() {
     model(None, || {
@@ -93,7 +93,7 @@ fn a_steal_takes_all_that_was_there_and_nothing_twice() {
     });
 }
 
-/// Two workers and a logger.
+/// Two workers and a logger use one queue.
 #[test]
 fn two_workers_share_the_queue() {
     model(Some(4), || {

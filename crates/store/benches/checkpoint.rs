@@ -1,4 +1,4 @@
-//! What a checkpoint costs while transactions run, and how long a recovery from one takes.
+//! Measures the cost of a checkpoint while transactions run, and the time of a recovery from one.
 //!
 //! `cargo bench -p kumiki-store --bench checkpoint [-- --quick] [--dir DIR] [--records N]` measures
 //!
@@ -78,7 +78,7 @@ fn load(worker: &mut Worker, range: std::ops::Range<u64>) {
     }
 }
 
-/// What was seen in some time.
+/// The observations of some time.
 struct Seen {
     rate: f64,
     transaction_p99: Duration,

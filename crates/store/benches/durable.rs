@@ -1,4 +1,4 @@
-//! What durability costs, and how long a recovery takes.
+//! Measures the cost of durability, and the time of a recovery.
 //!
 //! `cargo bench -p kumiki-store --bench durable [-- --quick] [--dir DIR]` measures
 //!

@@ -1,4 +1,4 @@
-//! Verifying a data directory without opening it.
+//! Verification of a data directory without opening it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::error::OpenError;
 use crate::options::RecoveryProgress;
 use crate::recovery::report_of;
 
-/// What a recovery would give.
+/// The outcome that a recovery would have.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
     /// The checkpoint that it would begin from, and its manifest.
     pub checkpoint: Option<(PathBuf, CheckpointReport)>,
-    /// Logs, and those of their segments that it would read.
+    /// The number of logs. A recovery would read `segments` of their segments.
     pub logs: usize,
-    /// See `logs`.
+    /// The number of segments that it would read.
     pub segments: u64,
-    /// How often a database was opened in the directory.
+    /// The number of times that a database was opened in the directory.
     pub runs: u32,
     /// Bytes of log that it would read.
     pub log_bytes: u64,
@@ -36,17 +36,18 @@ pub struct CheckReport {
     pub stamp_ms: u64,
     /// Unfinished writes that it would cut off: file, offset and bytes.
     pub cuts: Vec<(PathBuf, u64, u64)>,
-    /// What the operator should know, said for people.
+    /// Warnings for the operator, as text.
     pub warnings: Vec<String>,
-    /// How long it took to verify everything.
+    /// The time that the verification took.
     pub elapsed: Duration,
 }
 
-/// Reads and verifies what a recovery of `dir` would read, with `threads` threads, and changes
-/// nothing. Whoever calls it sees to it that no database is open there.
+/// Reads and verifies everything that a recovery of `dir` would read, with `threads` threads, and
+/// changes nothing. The caller makes sure that no database is open there.
 ///
 /// # Errors
-/// [`OpenError::Recover`] when a recovery would refuse: with the file, the offset, and what to do.
+/// Returns [`OpenError::Recover`] if a recovery would refuse: with the file, the offset, and what
+/// to do.
 pub fn check(
     disk: &Arc<dyn Disk>,
     dir: &Path,

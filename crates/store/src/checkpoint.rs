@@ -1,7 +1,7 @@
-//! Checkpoints: when one is made, by whom, and what is known about it.
+//! Checkpoints: when a checkpoint is made, by which thread, and its status.
 //!
-//! A thread of its own waits until the logs have grown enough or someone asks. It makes one
-//! checkpoint at a time and says how each of them ended.
+//! A thread of its own waits until the logs have grown enough or a caller asks. It makes one
+//! checkpoint at a time and reports how each of them ended.
 //!
 //! Invariants:
 //! 1. Checkpoints are numbered in the order in which they begin; one that is asked for begins
@@ -32,43 +32,44 @@ pub struct CheckpointReport {
     pub entries: u64,
     /// Bytes of its files.
     pub bytes: u64,
-    /// How long it took.
+    /// The time that it took.
     pub elapsed: Duration,
-    /// When it was finished, milliseconds since the Unix epoch.
+    /// The time at which it was finished, milliseconds since the Unix epoch.
     pub finished_ms: u64,
-    /// Log files that went away with it.
+    /// The number of log files that were removed with it.
     pub segments_removed: u64,
 }
 
-/// What is known about checkpoints.
+/// The status of checkpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointStatus {
-    /// Whether one is being made, or about to begin.
+    /// `true` while a checkpoint is being made, or about to begin.
     pub running: bool,
-    /// When that one began, milliseconds since the Unix epoch.
+    /// The time at which that one began, milliseconds since the Unix epoch.
     pub started_ms: Option<u64>,
-    /// Keys that are written of it.
+    /// Keys of it that are written.
     pub entries_written: u64,
-    /// How many were made since the database was opened.
+    /// The number of checkpoints made since the database was opened.
     pub completed: u64,
-    /// How many failed since then.
+    /// The number of checkpoints that failed since then.
     pub failed: u64,
-    /// The last one that was made: since the database was opened, or before that, as far as its
-    /// recovery knows.
+    /// The last checkpoint that was made: since the database was opened, or before that, as far as
+    /// its recovery knows.
     pub last: Option<CheckpointReport>,
-    /// Why the last attempt failed, if it did.
+    /// The reason why the last attempt failed, if it did.
     pub last_error: Option<String>,
-    /// Bytes of log that a recovery would have to read, about: written since the last one.
+    /// The approximate number of bytes of log that a recovery would have to read: those written
+    /// since the last checkpoint.
     pub log_bytes_since: u64,
 }
 
-/// Why no checkpoint begins.
+/// The reason why no checkpoint begins.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckpointRefused {
     /// One is being made.
     #[error("a checkpoint is being made")]
     AlreadyRunning,
-    /// There is nothing to make one of.
+    /// The database is ephemeral: there is nothing to write.
     #[error("the database is in memory only")]
     Ephemeral,
     /// The log has failed, or the database is closed.
@@ -76,10 +77,10 @@ pub enum CheckpointRefused {
     Failed(String),
 }
 
-/// Why there is no new checkpoint.
+/// The reason why there is no new checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckpointError {
-    /// There is nothing to make one of.
+    /// The database is ephemeral: there is nothing to write.
     #[error("the database is in memory only")]
     Ephemeral,
     /// It could not be made. The logs and the checkpoint before it are as they were.
@@ -91,7 +92,7 @@ impl Db {
     /// Begins a checkpoint in the background.
     ///
     /// # Errors
-    /// The [`CheckpointRefused`] says why none begins.
+    /// Returns a [`CheckpointRefused`] that says why none begins.
     pub fn request_checkpoint(&self) -> Result<(), CheckpointRefused> {
         let shared = self.shared();
         let Some(journal) = &shared.journal else {
@@ -106,7 +107,7 @@ impl Db {
     /// Makes a checkpoint that begins after this call, and waits for it.
     ///
     /// # Errors
-    /// The [`CheckpointError`] says why there is none.
+    /// Returns a [`CheckpointError`] that says why there is none.
     pub fn checkpoint(&self) -> Result<CheckpointReport, CheckpointError> {
         let shared = self.shared();
         if shared.journal.is_none() {
@@ -115,7 +116,7 @@ impl Db {
         shared.checkpoints.make().map_err(CheckpointError::Failed)
     }
 
-    /// What is known about checkpoints.
+    /// Returns the status of checkpoints.
     #[must_use]
     pub fn checkpoint_status(&self) -> CheckpointStatus {
         let shared = self.shared();

@@ -1,4 +1,4 @@
-//! The database: an engine, its journal, its threads.
+//! The database: an engine, its journal and its threads.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use crate::partition::Waiters;
 use crate::worker::Worker;
 
 /// A database. Clones are handles to the same one; it closes with the last of them, or by
-/// [`Db::close`], which also says whether that went well.
+/// [`Db::close`], which also returns an error if that failed.
 #[derive(Clone)]
 pub struct Db {
     owner: Arc<Owner>,
 }
 
-/// What handles, workers and threads share.
+/// The state that handles, workers and threads share.
 pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
     pub(crate) journal: Option<Journal>,
@@ -43,19 +43,19 @@ pub(crate) struct Shared {
     /// Transactions over several partitions that are prepared now.
     pub(crate) prepared: AtomicU64,
     pub(crate) checkpoints: Board,
-    /// The workers of checkpoints, once nobody makes any. The journal knows nothing of their
-    /// places, which nobody else may get.
+    /// The workers of checkpoints, once none are made any more. The journal has no lanes for their
+    /// places, which no other thread may get.
     pub(crate) retired: Mutex<Vec<engine::Worker<engine::NoLog>>>,
     closed: AtomicBool,
     report: RecoveryReport,
 }
 
-/// Stops the threads when the last handle goes.
+/// Stops the threads when the last handle is dropped.
 struct Owner {
     shared: Arc<Shared>,
     pool: Pool,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Holds the data directory.
+    /// The lock of the data directory.
     _lock: Option<Box<dyn disk::DirLock>>,
 }
 
@@ -66,12 +66,12 @@ struct Pool {
     returned: Condvar,
 }
 
-/// How far durability has come.
+/// The progress of durability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Durable {
     /// Everything up to this epoch is durable.
     pub epoch: Epoch,
-    /// Why no later epoch becomes durable, for ever or until there is room for the log.
+    /// The reason why no later epoch becomes durable, for ever or until there is room for the log.
     pub failed: Option<String>,
 }
 
@@ -96,17 +96,18 @@ pub struct Stats {
     pub conflicts: u64,
     /// Keys removed because they had expired.
     pub expired: u64,
-    /// How often the machine's clock was seen to have been set.
+    /// The number of times that the machine's clock was seen to have been set.
     pub clock_steps: u64,
     /// Bytes written to the logs.
     pub log_bytes: u64,
     /// Syncs of log files.
     pub log_syncs: u64,
-    /// Mean time of a sync in microseconds.
+    /// The mean time of a sync in microseconds.
     pub log_sync_mean_us: u64,
-    /// Time that all syncs took together.
+    /// The time that all syncs took together.
     pub log_sync_time: Duration,
-    /// How many syncs took from 2^*i* to 2^(*i*+1) µs, for each *i*; the last class is open.
+    /// The number of syncs that took from 2^*i* to 2^(*i*+1) µs, for each *i*; the last class is
+    /// open.
     pub log_sync_histogram: [u64; 24],
     /// Times that a logger wrote and synced.
     pub log_cycles: u64,
@@ -114,39 +115,40 @@ pub struct Stats {
     pub log_inline_cycles: u64,
     /// Full buffers that wait for their logger at this moment.
     pub log_buffers_waiting: u64,
-    /// Where transactions waited for durability; partly estimated unless
+    /// The parts of the time for which transactions waited for durability; partly estimated unless
     /// [`Options::measure_latency`] is set.
     pub log_latency: journal::Latency,
     /// Transactions over several partitions that are prepared and not decided.
     pub prepared: u64,
     /// Versions of read-atomic keys that are kept behind newer ones.
     pub kept_versions: u64,
-    /// How often a transaction of the embedded interface waited for a hold.
+    /// The number of times that a transaction of the embedded interface waited for a hold.
     pub hold_waits: u64,
-    /// Why nothing can be logged, for ever or until there is room for the log.
+    /// The reason why nothing can be logged, for ever or until there is room for the log.
     pub journal_failure: Option<String>,
 }
 
 /// A value computed by a committed transaction.
 #[must_use = "the transaction is not durable before `wait_durable` returns"]
 pub struct Commit<T> {
-    /// What the closure returned. Before [`Commit::wait_durable`] a crash may undo what it saw.
+    /// The closure's result. Before [`Commit::wait_durable`] a crash may undo what the closure saw.
     pub value: T,
     observed: Observed,
     shared: Arc<Shared>,
 }
 
 impl<T> Commit<T> {
-    /// What must be durable before the value may be shown to anybody, and the transaction's time.
+    /// Returns the epoch that must be durable before the value may be shown outside, and the
+    /// transaction's time.
     #[must_use]
     pub fn observed(&self) -> Observed {
         self.observed
     }
 
-    /// Waits until everything the transaction wrote and observed is durable.
+    /// Waits until everything that the transaction wrote and observed is durable.
     ///
     /// # Errors
-    /// [`Abort::ReadOnly`] if the log has failed: what the transaction wrote may be lost.
+    /// Returns [`Abort::ReadOnly`] if the log has failed: the transaction's writes may be lost.
     pub fn wait_durable(self) -> Result<T, Abort> {
         self.shared.wait_durable(self.observed.epoch)?;
         Ok(self.value)
@@ -154,10 +156,10 @@ impl<T> Commit<T> {
 }
 
 impl Db {
-    /// Opens the database, recovering what its directory holds.
+    /// Opens the database, and recovers it from its directory.
     ///
     /// # Errors
-    /// The [`OpenError`] says what to do.
+    /// Returns an [`OpenError`] that says what to do.
     pub fn open(options: Options) -> Result<Db, OpenError> {
         check(&options)?;
         let engine = Engine::new(&engine::Options {
@@ -177,7 +179,7 @@ impl Db {
             }
         };
         if let (Some(_), EpochTime::Fixed(interval)) = (&journal, options.epoch_time) {
-            // The loggers end the epochs.
+            // The loggers advance the epochs.
             engine
                 .epochs()
                 .set_slack_ms(interval.as_millis() as u64 + 1);
@@ -201,7 +203,7 @@ impl Db {
         shared.wake_waiters();
         let waiting = Arc::clone(&shared.waiting);
         shared.engine.on_release(Box::new(move || waiting.tell()));
-        // From here on an error closes what was opened.
+        // From here on an error closes everything that was opened.
         let owner = Owner {
             shared: Arc::clone(&shared),
             pool: Pool::default(),
@@ -226,13 +228,13 @@ impl Db {
         &self.owner.shared
     }
 
-    /// What recovery found when this database was opened.
+    /// Returns the report of the recovery when this database was opened.
     #[must_use]
     pub fn recovery(&self) -> &RecoveryReport {
         &self.shared().report
     }
 
-    /// A worker for this thread, or `None` when there are as many as [`Options::workers`].
+    /// Returns a worker for this thread, or `None` when there are as many as [`Options::workers`].
     #[must_use]
     pub fn worker(&self) -> Option<Worker> {
         let shared = self.shared();
@@ -244,9 +246,9 @@ impl Db {
         })
     }
 
-    /// The worker with number `index`, from 0 on, or `None` when someone else has it. With
-    /// [`Options::affinity`] its number says which logger serves it and on which processor its
-    /// thread should run.
+    /// Returns the worker with number `index`, from 0 on, or `None` when another thread has it.
+    /// With [`Options::affinity`] its number determines which logger serves it and on which
+    /// processor its thread should run.
     #[must_use]
     pub fn worker_at(&self, index: usize) -> Option<Worker> {
         let shared = self.shared();
@@ -258,17 +260,17 @@ impl Db {
         })
     }
 
-    /// Runs `body` as one serializable transaction, again whenever it meets a conflict: it should
-    /// have no other effects than those on `txn`.
+    /// Runs `body` as one serializable transaction, and runs it again whenever it meets a conflict:
+    /// it should have no other effects than those on `txn`.
     ///
     /// # Errors
-    /// The [`Abort`] says why nothing has happened.
+    /// Returns an [`Abort`] that says why nothing has happened.
     pub fn transact<T>(
         &self,
         mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, engine::Stop>,
     ) -> Result<Commit<T>, Abort> {
         let shared = self.shared();
-        // Whoever is to end what is in the way may need the worker.
+        // The thread that is to end the transaction in the way may need the worker.
         let (value, observed) = shared.until_free(|| {
             let mut worker = self.lend();
             let outcome = worker.inner.transact(&mut body);
@@ -282,28 +284,29 @@ impl Db {
         })
     }
 
-    /// Calls `notify` whenever a prepared transaction has given its holds back; from the thread on
-    /// which that happened, so it must be quick.
+    /// Calls `notify` whenever a prepared transaction has given its holds back. The call comes from
+    /// the thread on which that happened, so it must be quick.
     pub fn on_release(&self, notify: Box<dyn Fn() + Send + Sync>) {
         self.shared().engine.on_release(notify);
     }
 
-    /// Says who is told of writes of read-atomic keys. Once, before any transaction runs.
+    /// Sets the watcher of the writes of read-atomic keys. To be called once, before any
+    /// transaction runs.
     ///
     /// # Panics
-    /// If somebody was named before.
+    /// Panics if a watcher was set before.
     pub fn watch_read_atomic(&self, watcher: Arc<dyn Watcher>) {
         self.shared().engine.watch_read_atomic(watcher);
     }
 
-    /// How often holds have been given back: who was refused with [`Abort::Held`], and has read
-    /// this before, tries again when it changes.
+    /// Returns how often holds have been given back. A caller that has read this number before it
+    /// was refused with [`Abort::Held`] tries again when the number changes.
     #[must_use]
     pub fn releases(&self) -> u64 {
         self.shared().releases()
     }
 
-    /// A worker of the pool; waits for one when all are lent.
+    /// Returns a worker of the pool; waits for one when all are lent.
     pub(crate) fn lend(&self) -> Worker {
         let pool = &self.owner.pool;
         let mut idle = pool.idle.lock();
@@ -311,7 +314,7 @@ impl Db {
             if let Some(worker) = idle.pop().or_else(|| self.worker()) {
                 return worker;
             }
-            // Workers that threads hold for themselves come back without notice.
+            // Workers that threads keep for themselves come back without notice.
             pool.returned
                 .wait_for(&mut idle, std::time::Duration::from_millis(1));
         }
@@ -322,8 +325,8 @@ impl Db {
         self.owner.pool.returned.notify_one();
     }
 
-    /// How far durability has come. An ephemeral database has nothing to wait for: its epoch is
-    /// the greatest number.
+    /// Returns the progress of durability. An ephemeral database has nothing to wait for: its epoch
+    /// is the greatest number.
     #[must_use]
     pub fn durable(&self) -> Durable {
         let failed = self.shared().journal.as_ref().and_then(Journal::trouble);
@@ -333,13 +336,13 @@ impl Db {
         }
     }
 
-    /// The epoch of [`Db::durable`]; one atomic load.
+    /// Returns the epoch of [`Db::durable`]; one atomic load.
     #[must_use]
     pub fn durable_epoch(&self) -> Epoch {
         self.shared().durable_epoch()
     }
 
-    /// Says that someone waits for `epoch`; returns at once. Call it once after a batch.
+    /// Requests that `epoch` becomes durable; returns at once. Call it once after a batch.
     pub fn request_durable(&self, epoch: Epoch) {
         if let Some(journal) = &self.shared().journal {
             journal.request(epoch);
@@ -347,8 +350,8 @@ impl Db {
     }
 
     /// Makes `epoch` durable on this thread if that can be done at once, which saves two thread
-    /// switches when nobody else has anything to do. Returns whether it is durable now; if not,
-    /// call [`Db::request_durable`].
+    /// switches when no other thread has anything to do. Returns `true` if it is durable now; if
+    /// not, call [`Db::request_durable`].
     #[must_use]
     pub fn sync_inline(&self, epoch: Epoch) -> bool {
         match &self.shared().journal {
@@ -357,8 +360,8 @@ impl Db {
         }
     }
 
-    /// Calls `notify` whenever the durable epoch has advanced, and when the journal has failed;
-    /// from a log thread, so it must be quick.
+    /// Calls `notify` whenever the durable epoch has advanced, and when the journal has failed. The
+    /// call comes from a log thread, so it must be quick.
     pub fn on_durable(&self, notify: Box<dyn Fn() + Send + Sync>) {
         if let Some(journal) = &self.shared().journal {
             journal.subscribe(notify);
@@ -368,37 +371,37 @@ impl Db {
     /// Waits until `epoch` is durable.
     ///
     /// # Errors
-    /// [`Abort::ReadOnly`] when the log has failed before that.
+    /// Returns [`Abort::ReadOnly`] if the log has failed before that.
     pub fn wait_durable(&self, epoch: Epoch) -> Result<(), Abort> {
         self.shared().wait_durable(epoch)
     }
 
-    /// A consistent read-only view at an epoch boundary. It waits for the transactions that run
-    /// now, microseconds as a rule; not to be called from within one.
+    /// Returns a consistent read-only view at an epoch boundary. It waits for the transactions that
+    /// run now, microseconds as a rule; not to be called from within one.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.shared().engine.snapshot()
     }
 
-    /// The current epoch: what is seen now is durable once this is.
+    /// Returns the current epoch: what a transaction reads now is durable once this epoch is.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.shared().engine.epochs().current()
     }
 
-    /// Bytes of records, versions, keys, values and index.
+    /// Returns the bytes of records, versions, keys, values and index.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.shared().engine.memory_bytes()
     }
 
-    /// From now on transactions that need memory are refused with [`Abort::OutOfMemory`] while more
-    /// than `bytes` are used, or would be; 0: none is.
+    /// Limits the memory: from now on transactions that need memory are refused with
+    /// [`Abort::OutOfMemory`] while more than `bytes` are used, or would be; 0 means no limit.
     pub fn limit_memory(&self, bytes: u64) {
         self.shared().engine.limit_memory(bytes);
     }
 
-    /// Figures. Each is exact by itself; they are read one after another.
+    /// Returns figures. Each is exact by itself; they are read one after another.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let engine = self.shared().engine.stats();
@@ -438,7 +441,8 @@ impl Db {
     /// Makes everything durable and stops the threads. Later transactions that write are refused.
     ///
     /// # Errors
-    /// The log could not be written to its end: what was not acknowledged may be lost.
+    /// Returns an error if the log could not be written to its end: writes that were not
+    /// acknowledged may be lost.
     pub fn close(&self) -> Result<(), CloseError> {
         self.owner.close()
     }
@@ -452,7 +456,7 @@ impl Owner {
         self.shared.stop.stop();
         self.shared.checkpoints.close();
         for thread in self.threads.lock().drain(..) {
-            // A panic was reported by its thread; the log is closed all the same.
+            // A panic was reported by its thread; the log is closed nevertheless.
             let _ = thread.join();
         }
         match &self.shared.journal {
@@ -471,10 +475,10 @@ impl Drop for Owner {
 }
 
 impl Shared {
-    /// From now on tasks that wait for an epoch are woken when it is durable.
+    /// Subscribes to the journal, so that tasks that wait for an epoch are woken when it is durable.
     fn wake_waiters(self: &Arc<Self>) {
         let Some(journal) = &self.journal else { return };
-        // The journal must not own what owns it.
+        // The journal must not own its owner.
         let shared = Arc::downgrade(self);
         journal.subscribe(Box::new(move || {
             let Some(shared) = shared.upgrade() else {
@@ -489,7 +493,7 @@ impl Shared {
         }));
     }
 
-    /// Bytes written to the logs since the database was opened.
+    /// Returns the bytes written to the logs since the database was opened.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.journal
             .as_ref()

@@ -1,8 +1,8 @@
-//! Why a store cannot be opened or closed. Messages name the file and say what to do.
+//! The errors of opening and closing a store. Messages name the file and say what to do.
 
 use std::path::PathBuf;
 
-/// Why a store cannot be opened.
+/// The reason why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The data directory cannot be made.
@@ -10,21 +10,21 @@ pub enum OpenError {
     Create {
         /// The directory.
         dir: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The data directory is in use.
     #[error(transparent)]
     Lock(#[from] disk::LockError),
-    /// What the directory holds cannot be recovered.
+    /// The contents of the directory cannot be recovered.
     #[error("cannot recover the data directory {}: {source}", dir.display())]
     Recover {
         /// The directory.
         dir: PathBuf,
-        /// Why.
+        /// The reason.
         source: journal::RecoverError,
     },
-    /// An entry of the log cannot be understood, or lacks what it builds on.
+    /// An entry of the log cannot be understood, or the version on which it builds is missing.
     #[error(
         "cannot recover the data directory {}: {reason}; the log is damaged, or was written by \
          another version of the program: open it with that version, or restore it from a backup",
@@ -33,7 +33,7 @@ pub enum OpenError {
     Damaged {
         /// The directory.
         dir: PathBuf,
-        /// Which, and why.
+        /// The entry, and the reason.
         reason: String,
     },
     /// The log cannot be written.
@@ -44,7 +44,7 @@ pub enum OpenError {
     Option(String),
 }
 
-/// Why a store was not closed cleanly.
+/// The reason why a store was not closed cleanly.
 #[derive(Debug, thiserror::Error)]
 #[error("closing the database: {0}")]
 pub struct CloseError(#[from] pub(crate) journal::Failed);

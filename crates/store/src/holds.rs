@@ -1,10 +1,10 @@
 //! Waiting until a prepared transaction gives its holds back.
 //!
 //! Invariants:
-//! 1. Who waits is in no epoch and holds nothing.
-//! 2. Who waits has read the number of releases before it met the hold. A release counts first and
-//!    tells then, under the lock that waiters look under: none is missed.
-//! 3. The thread that tidies up wakes those whose time is over, so that a task needs no timer.
+//! 1. A caller that waits is in no epoch and holds nothing.
+//! 2. A caller that waits has read the number of releases before it met the hold. A release first
+//!    counts and then notifies, under the lock under which waiters look: none is missed.
+//! 3. The housekeeping thread wakes the waiters whose time is over, so that a task needs no timer.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,23 +16,23 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::db::Shared;
 
-/// Who waits for holds.
+/// The callers that wait for holds.
 #[derive(Default)]
 pub(crate) struct Waiting {
     /// Tasks, and when their time is over.
     tasks: Mutex<Vec<(Instant, Waker)>>,
     released: Condvar,
-    /// How often anybody waited.
+    /// The number of waits so far.
     count: AtomicU64,
 }
 
 impl Waiting {
-    /// How often anybody waited.
+    /// Returns how many waits there were so far.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Holds have been given back, which is counted already.
+    /// Wakes all waiters after holds have been given back, which is counted already.
     pub(crate) fn tell(&self) {
         let tasks = {
             let mut tasks = self.tasks.lock();
@@ -57,20 +57,21 @@ impl Waiting {
 }
 
 impl Shared {
-    /// How often holds have been given back.
+    /// Returns how often holds have been given back.
     pub(crate) fn releases(&self) -> u64 {
         self.engine.releases()
     }
 
-    /// The moment at which someone who begins to wait for a hold gives up.
+    /// Returns the moment at which a caller that begins to wait for a hold now gives up.
     pub(crate) fn hold_limit(&self) -> Instant {
         Instant::now() + self.hold_timeout
     }
 
-    /// Executes by `attempt`, again whenever a prepared transaction that was in the way has ended.
+    /// Runs `attempt`, and runs it again whenever a prepared transaction that was in the way has
+    /// ended.
     ///
     /// # Errors
-    /// Those of `attempt`; [`Abort::Held`] when that takes longer than it may.
+    /// Those of `attempt`; [`Abort::Held`] if the wait takes longer than it may.
     pub(crate) fn until_free<T>(
         &self,
         mut attempt: impl FnMut() -> Result<T, Abort>,
@@ -89,7 +90,7 @@ impl Shared {
         }
     }
 
-    /// Blocks until holds have been given back more often than `seen` times. Returns whether that
+    /// Blocks until holds have been given back more often than `seen` times. Returns `true` if that
     /// was before `until`.
     pub(crate) fn wait_released(&self, seen: u64, until: Instant) -> bool {
         let waiting = &self.waiting;
@@ -103,7 +104,7 @@ impl Shared {
         true
     }
 
-    /// As [`Shared::wait_released`], for a task.
+    /// Waits as [`Shared::wait_released`], for a task.
     pub(crate) async fn until_released(&self, seen: u64, until: Instant) -> bool {
         let waiting = &self.waiting;
         waiting.count.fetch_add(1, Ordering::Relaxed);

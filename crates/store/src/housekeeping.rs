@@ -1,4 +1,4 @@
-//! The thread that tidies up: reclamation, expiry, memory of idle workers.
+//! The housekeeping thread: reclamation, expiry, memory of idle workers.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -9,11 +9,11 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::db::Shared;
 
-/// Records looked at in one go; between two of them commits see the janitor's epoch move.
+/// Records looked at in one pass; between two passes commits see the janitor's epoch move.
 const BUDGET: usize = 4096;
-/// With nothing to do it looks again after this time.
+/// The time after which the thread looks again if it had nothing to do.
 const IDLE: Duration = Duration::from_millis(100);
-/// With something to do that is not yet due, after this.
+/// The same if there is something to do that is not yet due.
 const BUSY: Duration = Duration::from_millis(5);
 
 /// Tells the thread to stop.
@@ -29,7 +29,7 @@ impl Stop {
         self.changed.notify_all();
     }
 
-    /// Sleeps, at most until told to stop. Returns whether it was.
+    /// Sleeps for `time`, or until the thread is stopped. Returns `true` if it was stopped.
     fn sleep(&self, time: Duration) -> bool {
         let mut stopped = self.stopped.lock();
         if !*stopped {
@@ -39,8 +39,8 @@ impl Stop {
     }
 }
 
-/// Starts the thread. It ends when told to. It also asks for a checkpoint when the logs have grown
-/// by `log_size`.
+/// Starts the thread. It runs until it is stopped. It also asks for a checkpoint when the logs have
+/// grown by `log_size`.
 pub(crate) fn start(
     shared: &Arc<Shared>,
     mut janitor: Janitor,

@@ -1,11 +1,11 @@
-//! The engine's redo log is the journal.
+//! The journal as the engine's redo log.
 
 use base::change::Origin;
 use base::{Change, Tid};
 use engine::{Changes, RedoLog};
 use journal::{EntryWriter, LogWriter};
 
-/// Where a worker's commits go: the journal, or nowhere.
+/// The log of a worker's commits: the journal, or none.
 pub struct Log(pub(crate) Option<LogWriter>);
 
 impl RedoLog for Log {
@@ -28,7 +28,7 @@ impl RedoLog for Log {
             if origin.is_none() {
                 return changes.iter().for_each(|change| to.change(&change));
             }
-            // What has it comes last, so that it is written once.
+            // The changes that have an origin come last, so that it is written once.
             for with in [false, true] {
                 let some = changes
                     .iter()

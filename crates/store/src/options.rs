@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! Options of a store.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -18,9 +18,9 @@ use crate::checkpoint::CheckpointReport;
 /// Options of a [`crate::Db`]. `Options::default()` is an ephemeral database; give it a `dir`.
 #[derive(Clone)]
 pub struct Options {
-    /// Where data lies; `None`: in memory only, and gone with the process.
+    /// The data directory; `None`: the data is in memory only, and gone with the process.
     pub dir: Option<PathBuf>,
-    /// How many workers (threads that run transactions) there can be at once.
+    /// The most workers (threads that run transactions) that there can be at once.
     pub workers: usize,
     /// Log threads, each with a log of its own in `log<n>/`.
     pub loggers: usize,
@@ -28,31 +28,31 @@ pub struct Options {
     pub log_buffers: usize,
     /// Bytes in a log buffer.
     pub log_buffer_size: usize,
-    /// Bytes after which a log goes on in a new file.
+    /// Bytes after which a log continues in a new file.
     pub segment_size: u64,
-    /// Whether log files are written once, with zeros, before they are used (paper 2: warm-up).
+    /// `true` if log files are written once, with zeros, before they are used (paper 2: warm-up).
     pub log_warm_up: bool,
-    /// When epochs advance.
+    /// The rule by which epochs advance.
     pub epoch_time: EpochTime,
     /// With [`EpochTime::Adaptive`]: the mean durability latency that is held under load.
     pub durability_target: Duration,
-    /// How many epochs a worker may be ahead of its logger (paper 2); `None`: any number.
+    /// The number of epochs that a worker may be ahead of its logger (paper 2); `None`: any number.
     pub max_epoch_diff: Option<NonZeroU64>,
-    /// Which processors loggers and workers run on. It also says how many loggers there are and
-    /// who serves whom.
+    /// The processors of loggers and workers. It also determines how many loggers there are and
+    /// which workers each of them serves.
     pub affinity: Option<Affinity>,
-    /// Whether the parts of the durability latency are measured exactly; costs a look at the clock
-    /// for each transaction.
+    /// `true` if the parts of the durability latency are measured exactly; each transaction then
+    /// reads the clock.
     pub measure_latency: bool,
-    /// When and how checkpoints are made.
+    /// Options of checkpoints.
     pub checkpoint: CheckpointOptions,
-    /// How long a transaction waits for keys that a prepared transaction holds, before it is
+    /// The time that a transaction waits for keys that a prepared transaction holds, before it is
     /// refused.
     pub hold_timeout: Duration,
-    /// What nobody waits for is durable after this time.
+    /// The time after which writes are durable for which no client waits.
     pub idle_flush: Duration,
-    /// Which keys are read atomic: of them, replaced versions are kept for a while, and transactions
-    /// over several partitions can write them without holds.
+    /// The read-atomic keys: their replaced versions are kept for a while, and transactions over
+    /// several partitions can write them without holds.
     pub read_atomic: ReadAtomic,
     /// Threads that read the logs when the database is opened; 0: one for each processor.
     pub recovery_threads: usize,
@@ -96,7 +96,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// A durable database in `dir`.
+    /// Returns the options of a durable database in `dir`.
     #[must_use]
     pub fn in_dir(dir: impl Into<PathBuf>) -> Options {
         Options {
@@ -134,15 +134,15 @@ impl Options {
     }
 }
 
-/// When and how checkpoints are made.
+/// Options of checkpoints.
 #[derive(Clone, Debug)]
 pub struct CheckpointOptions {
     /// A checkpoint begins when the logs have grown by this many bytes since the last one; 0:
     /// only when asked for.
     pub log_size: u64,
-    /// Threads that write one.
+    /// Threads that write a checkpoint.
     pub threads: usize,
-    /// How much of a processor each of them may use while transactions run, from 0 to 1.
+    /// The share of a processor that each of them may use while transactions run, from 0 to 1.
     pub share: f64,
 }
 
@@ -156,7 +156,7 @@ impl Default for CheckpointOptions {
     }
 }
 
-/// How far a recovery is.
+/// The progress of a recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecoveryProgress {
     /// Bytes of checkpoint and log read so far.
@@ -169,14 +169,14 @@ pub struct RecoveryProgress {
     pub elapsed: Duration,
 }
 
-/// What a recovery found.
+/// The outcome of a recovery.
 #[derive(Clone, Debug, Default)]
 pub struct RecoveryReport {
     /// Changes applied, those of the checkpoint included.
     pub entries: u64,
     /// Bytes of log read.
     pub bytes: u64,
-    /// The checkpoint that was used, if there was one; how long it took is not known any more.
+    /// The checkpoint that was used, if there was one; the time that it took is not known any more.
     pub checkpoint: Option<CheckpointReport>,
     /// Keys that are there now; expired ones may be among them.
     pub keys: u64,
@@ -184,10 +184,10 @@ pub struct RecoveryReport {
     pub prepared: u64,
     /// Everything up to this epoch was recovered, nothing later.
     pub durable_epoch: base::Epoch,
-    /// How long it took.
+    /// The time that the recovery took.
     pub elapsed: Duration,
-    /// Torn tails that were cut off, said for people.
+    /// Torn tails that were cut off, as text.
     pub cuts: Vec<String>,
-    /// What the operator should know, such as a damaged checkpoint that was not needed.
+    /// Warnings for the operator, such as a damaged checkpoint that was not needed.
     pub warnings: Vec<String>,
 }

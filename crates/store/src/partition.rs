@@ -15,7 +15,7 @@ use crate::db::{Db, Shared};
 pub(crate) struct Waiters(Mutex<Vec<(Epoch, Waker)>>);
 
 impl Waiters {
-    /// Wakes those whose epoch is durable; all of them when no other epoch will ever be.
+    /// Wakes the tasks whose epoch is durable; all tasks when no other epoch will ever be durable.
     pub(crate) fn wake(&self, durable: Epoch, over: bool) {
         let ready: Vec<_> = {
             let mut waiting = self.0.lock();

@@ -1,4 +1,5 @@
-//! From a directory to an engine: read the logs in parallel, the greatest TID of each key wins.
+//! The way from a directory to an engine: the logs are read in parallel, and the greatest TID of
+//! each key wins.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -69,13 +70,13 @@ pub(crate) fn recover(
     Ok((recovered, report))
 }
 
-/// A restorer that no other thread uses now: there are as many as threads.
+/// Returns a restorer that no other thread uses now: there are as many as threads.
 fn take(restorers: &[Mutex<Restorer>]) -> parking_lot::MutexGuard<'_, Restorer> {
     let free = restorers.iter().find_map(Mutex::try_lock);
     free.unwrap_or_else(|| restorers[0].lock())
 }
 
-/// What is known of a checkpoint from which was recovered.
+/// Returns the report of the checkpoint that a recovery used.
 pub(crate) fn report_of(used: &journal::Used) -> CheckpointReport {
     CheckpointReport {
         epoch: used.epoch,

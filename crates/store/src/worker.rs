@@ -1,4 +1,4 @@
-//! A thread's own way into a database.
+//! A thread's own access to a database.
 
 use std::sync::Arc;
 
@@ -21,28 +21,29 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Brings the time of the epoch up to date. Call it before a batch of
-    /// [`Worker::execute`], which does not do so by itself: it costs a look at the clock.
+    /// Reads the clock for the time of the epoch. Call it before a batch of [`Worker::execute`],
+    /// which does not do so by itself, because that costs time.
     pub fn refresh(&self) {
         self.inner.refresh();
     }
 
-    /// Executes the operations as one transaction, again as long as it meets conflicts. The
-    /// outcome may be shown once [`Committed::observed`] is durable. It does not wait for prepared
-    /// transactions.
+    /// Executes the operations as one transaction, and executes them again as long as it meets
+    /// conflicts. The outcome may be shown once [`Committed::observed`] is durable. It does not
+    /// wait for prepared transactions.
     ///
     /// # Errors
-    /// The [`Abort`] says why nothing has happened; it may be shown once [`Worker::observed`]
-    /// is durable. After [`Abort::Held`] try again when [`crate::Db::releases`] has changed.
+    /// Returns an [`Abort`] that says why nothing has happened; it may be shown once
+    /// [`Worker::observed`] is durable. After [`Abort::Held`] try again when
+    /// [`crate::Db::releases`] has changed.
     pub fn execute<'w>(&'w mut self, ops: &[Op<'_>]) -> Result<Committed<'w>, Abort> {
         self.inner.execute(ops)
     }
 
-    /// Runs `body` as one transaction, again whenever it meets a conflict. Waits for prepared
-    /// transactions that are in its way, at most [`crate::Options::hold_timeout`].
+    /// Runs `body` as one transaction, and runs it again whenever it meets a conflict. Waits for
+    /// prepared transactions that are in its way, at most [`crate::Options::hold_timeout`].
     ///
     /// # Errors
-    /// The [`Abort`] says why nothing has happened.
+    /// Returns an [`Abort`] that says why nothing has happened.
     pub fn transact<T>(
         &mut self,
         mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, Stop>,
@@ -51,7 +52,7 @@ impl Worker {
         shared.until_free(|| worker.transact(&mut body))
     }
 
-    /// What the last transaction wrote or observed, whether it committed or aborted.
+    /// Returns what the last transaction wrote or observed, after a commit and after an abort.
     #[must_use]
     pub fn observed(&self) -> Observed {
         self.inner.observed()
@@ -60,7 +61,7 @@ impl Worker {
     /// Waits until `epoch` is durable.
     ///
     /// # Errors
-    /// [`Abort::ReadOnly`] when the log has failed before that.
+    /// Returns [`Abort::ReadOnly`] if the log has failed before that.
     pub fn wait_durable(&self, epoch: base::Epoch) -> Result<(), Abort> {
         self.shared.wait_durable(epoch)
     }
@@ -83,10 +84,10 @@ impl Worker {
         self.inner.scan_snapshot(snapshot, from, to, limit, visit)
     }
 
-    /// Visits the records from `from` to `to` (exclusive) in byte order: with what the view has of
-    /// each, or `None` if its key is not in the view. System records are among them. Stops after a
-    /// record for which `visit` returns false, and returns the key to go on from, or `None` when the
-    /// range is done. The worker holds its epoch meanwhile: stop it soon.
+    /// Visits the records from `from` to `to` (exclusive) in byte order. `visit` gets the view's
+    /// version of each record, or `None` if its key is not in the view. System records are among
+    /// them. Stops after a record for which `visit` returns `false`, and returns the key to go on
+    /// from, or `None` when the range is done. The worker holds its epoch meanwhile: stop it soon.
     pub fn walk_snapshot(
         &mut self,
         snapshot: &Snapshot,

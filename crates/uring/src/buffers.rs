@@ -1,4 +1,4 @@
-//! Memory that the kernel receives into: buffers that are given to it, and come back filled.
+//! Memory into which the kernel receives: buffers that are given to it, and come back filled.
 //!
 //! One allocation, which begins at a page:
 //!
@@ -9,11 +9,12 @@
 //!
 //! Safety contract:
 //! 1. A buffer is the kernel's from when it is put into the table until a completion names it; from
-//!    then on it is ours until it is put again. `filled` says which: nobody reads a buffer that is
-//!    the kernel's.
-//! 2. No reference to memory that the kernel may write to is ever made. The table it only reads:
-//!    entries beyond the tail not at all, and the tail is written atomically.
-//! 3. The memory outlives every request that may receive into it: whoever drops it has seen to that.
+//!    then on it is ours until it is put again. `filled` records which: no code reads a buffer that
+//!    is the kernel's.
+//! 2. No reference to memory that the kernel may write to is ever made. The kernel only reads the
+//!    table: entries beyond the tail not at all, and the tail is written atomically.
+//! 3. The memory outlives every request that may receive into it: the code that drops it makes sure
+//!    of that.
 
 #![allow(unsafe_code)]
 
@@ -23,11 +24,11 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::BufRingEntry;
 
-/// How many buffers there are; a power of two.
+/// The number of buffers; a power of two.
 pub(crate) const COUNT: u16 = 128;
 /// Bytes of a buffer.
 pub(crate) const SIZE: usize = 16 * 1024;
-/// Where the buffers begin.
+/// The offset of the first buffer.
 const TABLE: usize = 4096;
 const PAGE: usize = 4096;
 
@@ -42,12 +43,12 @@ pub struct BufferId(u16);
 pub(crate) struct Buffers {
     memory: NonNull<u8>,
     tail: u16,
-    /// How much of a buffer that is ours is filled.
+    /// The number of bytes that are filled of each buffer that is ours.
     filled: Box<[Option<u32>]>,
 }
 
-// SAFETY: the allocation belongs to this value alone; what the kernel does with it does not depend
-// on threads.
+// SAFETY: the allocation belongs to this value alone; the kernel's accesses to it do not depend on
+// threads.
 unsafe impl Send for Buffers {}
 
 fn layout() -> Layout {
@@ -55,7 +56,7 @@ fn layout() -> Layout {
 }
 
 impl Buffers {
-    /// Buffers that are all in the table.
+    /// Returns buffers that are all in the table.
     pub(crate) fn new() -> Buffers {
         // SAFETY: the layout's size is not zero.
         let Some(memory) = NonNull::new(unsafe { alloc_zeroed(layout()) }) else {
@@ -72,7 +73,7 @@ impl Buffers {
         buffers
     }
 
-    /// The table's address, for the kernel.
+    /// Returns the table's address, for the kernel.
     pub(crate) fn table(&self) -> u64 {
         self.memory.as_ptr() as u64
     }
@@ -82,10 +83,10 @@ impl Buffers {
         unsafe { self.memory.as_ptr().add(TABLE + id.0 as usize * SIZE) }
     }
 
-    /// The kernel has filled a buffer.
+    /// Takes a buffer that the kernel has filled.
     ///
     /// # Panics
-    /// If it is not the kernel's, or holds less.
+    /// Panics if the buffer is not the kernel's, or is shorter than `len`.
     pub(crate) fn take(&mut self, id: u16, len: usize) -> BufferId {
         let filled = &mut self.filled[id as usize];
         assert!(
@@ -96,10 +97,10 @@ impl Buffers {
         BufferId(id)
     }
 
-    /// What was received.
+    /// Returns the bytes that were received.
     ///
     /// # Panics
-    /// If the buffer has been given back.
+    /// Panics if the buffer has been given back.
     pub(crate) fn bytes(&self, id: BufferId) -> &[u8] {
         let len = self.filled[id.0 as usize].expect("the buffer is the kernel's");
         // SAFETY: the buffer is ours (rule 1) as long as `self` is borrowed; it was zeroed once, so
@@ -110,15 +111,16 @@ impl Buffers {
     /// Puts a buffer into the table.
     ///
     /// # Panics
-    /// If it is there already.
+    /// Panics if the buffer is there already.
     pub(crate) fn give_back(&mut self, id: BufferId) {
         let filled = self.filled[id.0 as usize].take();
         assert!(filled.is_some(), "buffer {} is the kernel's", id.0);
         let table = self.memory.as_ptr().cast::<BufRingEntry>();
         let start = self.start_of(id) as u64;
         // SAFETY: the entry lies in the table, which has as many as there are buffers. The kernel
-        // does not read it before the tail has passed it, and as a buffer is put once, the table is
-        // never fuller than it is long. Only fields are written: the tail shares the first entry.
+        // does not read it before the tail has passed it, and as a buffer is put once, the table
+        // never has more entries than places. Only fields are written: the tail shares the first
+        // entry.
         unsafe {
             let entry = &mut *table.add((self.tail & (COUNT - 1)) as usize);
             entry.set_addr(start);

@@ -1,55 +1,56 @@
-//! What has come of requests.
+//! Outcomes of requests.
 
 use std::io;
 
 use crate::buffers::BufferId;
 
-/// Why nothing more is received.
+/// The reason why nothing more is received.
 #[derive(Debug)]
 pub enum Finish {
-    /// The peer has ended.
+    /// The peer has closed its side.
     End,
-    /// It was asked for by [`Ring::hold`](crate::Ring::hold), or the kernel had no buffer left:
-    /// [`Ring::receive`](crate::Ring::receive) goes on.
+    /// [`Ring::hold`](crate::Ring::hold) asked for it, or the kernel had no buffer left:
+    /// [`Ring::receive`](crate::Ring::receive) continues.
     Held,
     /// The connection is broken.
     Broken(io::Error),
 }
 
-/// What has come of requests. `key` is what the socket was added with.
+/// The outcome of a request. `key` is the key with which the socket was added.
 #[derive(Debug)]
 pub enum Done {
-    /// Bytes have come. The buffer must be given back.
+    /// Bytes were received. The buffer must be given back.
     Received {
-        /// Whose.
+        /// The socket.
         key: usize,
-        /// Where they are.
+        /// The buffer that holds them.
         buffer: BufferId,
     },
     /// Nothing more is received.
     Finished {
-        /// Whose.
+        /// The socket.
         key: usize,
-        /// Why.
+        /// The reason.
         why: Finish,
     },
-    /// Not everything could be sent.
+    /// Not all bytes could be sent.
     Unsent {
-        /// Whose.
+        /// The socket.
         key: usize,
-        /// What was to be sent.
+        /// The bytes that were to be sent.
         bytes: Vec<u8>,
-        /// How much of it was, or why nothing was ([`io::ErrorKind::WouldBlock`]: there is no room).
+        /// The number of bytes sent, or the reason why none was ([`io::ErrorKind::WouldBlock`]:
+        /// there is no room).
         result: io::Result<usize>,
     },
     /// There is room to send, the connection is made, or it is broken.
     Room {
-        /// Whose.
+        /// The socket.
         key: usize,
     },
-    /// Somebody connects.
+    /// A peer connects.
     Coming {
-        /// To which listener.
+        /// The listener.
         key: usize,
     },
 }

@@ -10,8 +10,8 @@
 //! | `buffers` | memory that the kernel receives into |
 //! | `waker` | what ends a wait from anywhere |
 //!
-//! A [`Ring`] belongs to one thread, which alone may [`Ring::wait`]; its [`Waker`] may be anywhere.
-//! Linux 6.1 and later have what it takes.
+//! A [`Ring`] belongs to one thread, which alone may [`Ring::wait`]; its [`Waker`] may be used from
+//! any thread. It needs Linux 6.1 or later.
 
 mod buffers;
 mod done;

@@ -1,16 +1,16 @@
 //! Requests to the kernel, and how their completions name them.
 //!
-//! What the kernel is told with each request, in its `user_data`: the kind in the upper eight bits,
-//! a number in the others.
+//! Each request carries, in its `user_data`, the kind in the upper eight bits and a number in the
+//! others.
 //!
 //! | kind | request | number |
 //! |---|---|---|
-//! | [`RECEIVE`] | receive until told otherwise, into any of the buffers | the socket's place |
-//! | [`ROOM`] | tell when there is room to send, or the connection is made or broken | the same |
-//! | [`COMING`] | tell whenever somebody connects to a listener | the same |
+//! | [`RECEIVE`] | receive until cancelled, into any of the buffers | the socket's place |
+//! | [`ROOM`] | report when there is room to send, or the connection is made or broken | the same |
+//! | [`COMING`] | report each peer that connects to a listener | the same |
 //! | [`CANCEL`] | cancel what is received | the same |
 //! | [`SEND`] | send at once, as much as there is room for | place among what is sent |
-//! | [`WAKE`] | tell whenever the eventfd of [`Waker`](crate::Waker)s is written to | – |
+//! | [`WAKE`] | report whenever the eventfd of [`Waker`](crate::Waker)s is written to | – |
 //! | [`ENDED`] | cancel everything | – |
 //!
 //! Sends never wait in the kernel (`MSG_DONTWAIT`), and report only if they could not send
@@ -33,7 +33,7 @@ pub(crate) const SEND: u64 = 5 << KIND;
 pub(crate) const WAKE: u64 = 6 << KIND;
 pub(crate) const ENDED: u64 = 7 << KIND;
 
-/// The kind and the number of the request that a completion names.
+/// Returns the kind and the number of the request that a completion names.
 pub(crate) fn named(user_data: u64) -> (u64, usize) {
     let kind = user_data >> KIND << KIND;
     (kind, (user_data & !(u64::MAX << KIND)) as usize)
@@ -62,13 +62,13 @@ pub(crate) fn wake(event: Fd) -> Entry {
     poll_for_ever(event).user_data(WAKE)
 }
 
-/// Tells each time that there is something to read.
+/// Returns a request that reports each time that there is something to read.
 fn poll_for_ever(of: Fd) -> Entry {
     let poll = opcode::PollAdd::new(of, libc::POLLIN as u32).multi(true);
     poll.build()
 }
 
-/// The kernel reads the bytes until the request is over.
+/// Returns a request to send; the kernel reads the bytes until the request is over.
 pub(crate) fn send(socket: Fd, bytes: &[u8], place: usize) -> Entry {
     let flags = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
     opcode::Send::new(socket, bytes.as_ptr(), bytes.len() as u32)

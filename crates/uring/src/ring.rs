@@ -1,15 +1,15 @@
-//! The ring itself: gives requests to the kernel, waits, and takes note of what has come of them.
+//! The ring itself: submits requests to the kernel, waits, and records their outcomes.
 //!
 //! Safety contract:
-//! 1. What a send reads is owned by `outgoing`, untouched, until the kernel has taken its request
-//!    from the queue and all completions of that call have been seen.
+//! 1. The bytes of a send are owned by `outgoing`, untouched, until the kernel has taken its
+//!    request from the queue and all completions of that call have been seen.
 //! 2. Buffers live until every request that may receive is over: a ring whose requests cannot be
 //!    ended leaks them.
 //! 3. A socket is open while requests name it: every request is counted by [`Sockets`], whose places
 //!    hold sockets until none is under way. So a place among completions is always that of the socket
 //!    for which the request was made.
-//! 4. A ring is used by one thread after its first wait, as the kernel wants it: borrows of `self`
-//!    see to that.
+//! 4. A ring is used by one thread after its first wait, as the kernel requires: borrows of `self`
+//!    ensure that.
 
 #![allow(unsafe_code)]
 
@@ -29,27 +29,28 @@ use crate::waker::Waker;
 
 /// Requests that can be queued before the kernel is called.
 const ENTRIES: u32 = 1024;
-/// Completions that can wait to be seen; more than that the kernel keeps, at a cost.
+/// Completions that can wait to be seen; the kernel keeps any more, at a cost.
 const COMPLETIONS: u32 = 8192;
-/// How often the kernel may say that it has no memory for a request before it is believed.
+/// The number of times that the kernel may report that it has no memory for a request before that
+/// counts as an error.
 const PATIENCE: u32 = 1000;
 /// Memory for sends that is kept for later: how many pieces, and of what capacity.
 const SPARE: usize = 64;
 const SPARE_CAPACITY: usize = 16 * 1024;
-/// How long a ring that is dropped waits for its requests to end.
+/// The time that a ring that is dropped waits for its requests to end.
 const ENDING: Duration = Duration::from_millis(200);
 
 struct Outgoing {
     place: usize,
     bytes: Vec<u8>,
-    /// What the kernel said, if it said anything.
+    /// The kernel's result, if it reported one.
     result: Option<i32>,
 }
 
-/// See the module.
+/// A ring of requests to the kernel. See the module.
 pub struct Ring {
     ring: IoUring,
-    /// There until the ring is dropped.
+    /// Present until the ring is dropped.
     buffers: Option<Buffers>,
     sockets: Sockets,
     outgoing: Vec<Outgoing>,
@@ -57,25 +58,25 @@ pub struct Ring {
     seen: Vec<cqueue::Entry>,
     spare: Vec<Vec<u8>>,
     waker: Waker,
-    /// Requests that are under way, those of the waker included.
+    /// The number of requests under way, those of the waker included.
     under_way: usize,
     started: bool,
 }
 
 impl Ring {
-    /// A ring without sockets.
+    /// Returns a ring without sockets.
     ///
     /// # Errors
-    /// If the kernel is too old for it, or refuses it to this process.
+    /// Returns an error if the kernel is too old, or refuses the ring to this process.
     pub fn new() -> io::Result<Ring> {
-        // Whoever makes a ring has its blocking calls interrupted when the ring ends. So it is made
-        // by a thread that is gone then.
+        // The thread that makes a ring has its blocking calls interrupted when the ring ends. So
+        // the ring is made by a thread that is gone then.
         let made = std::thread::spawn(|| {
             IoUring::builder()
                 .setup_single_issuer()
                 .setup_defer_taskrun()
                 .setup_submit_all()
-                // Whoever waits first is the one who may.
+                // The first thread that waits is the one that may.
                 .setup_r_disabled()
                 .setup_cqsize(COMPLETIONS)
                 .build(ENTRIES)
@@ -107,30 +108,30 @@ impl Ring {
         Ok(ring)
     }
 
-    /// What wakes the thread that waits.
+    /// Returns a waker of the thread that waits.
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// Takes a socket, which must not block.
+    /// Adds a socket, which must not block.
     pub fn add(&mut self, socket: OwnedFd, key: usize) -> SocketId {
         self.sockets.add(socket, key)
     }
 
-    /// The socket itself.
+    /// Returns the socket itself.
     ///
     /// # Panics
-    /// If it was removed.
+    /// Panics if the socket was removed.
     #[must_use]
     pub fn socket(&self, id: SocketId) -> BorrowedFd<'_> {
         self.sockets.socket(id)
     }
 
-    /// Closes a socket, behind what was sent; nothing more is told of it.
+    /// Closes a socket, after the bytes that are being sent; no outcome of it is reported any more.
     ///
     /// # Panics
-    /// If it was removed before.
+    /// Panics if the socket was removed before.
     pub fn remove(&mut self, id: SocketId) {
         self.sockets.remove(id);
     }
@@ -138,46 +139,47 @@ impl Ring {
     /// Receives from now on, until [`Done::Finished`].
     ///
     /// # Errors
-    /// If the kernel takes no requests.
+    /// Returns an error if the kernel takes no requests.
     pub fn receive(&mut self, id: SocketId) -> io::Result<()> {
         self.ask(id, request::receive(self.sockets.fd(id), id.0))
     }
 
-    /// Receives no more: [`Finish::Held`] follows, perhaps behind some that came meanwhile.
+    /// Stops receiving: [`Finish::Held`] follows, perhaps after bytes that came meanwhile.
     ///
     /// # Errors
-    /// If the kernel takes no requests.
+    /// Returns an error if the kernel takes no requests.
     pub fn hold(&mut self, id: SocketId) -> io::Result<()> {
         self.ask(id, request::cancel_receive(id.0))
     }
 
-    /// Tells once when there is room to send, or the connection is made or broken.
+    /// Reports once when there is room to send, or the connection is made or broken.
     ///
     /// # Errors
-    /// If the kernel takes no requests.
+    /// Returns an error if the kernel takes no requests.
     pub fn await_room(&mut self, id: SocketId) -> io::Result<()> {
         self.ask(id, request::room(self.sockets.fd(id), id.0))
     }
 
-    /// Tells whenever somebody connects to a listener.
+    /// Reports each peer that connects to a listener.
     ///
     /// # Errors
-    /// If the kernel takes no requests.
+    /// Returns an error if the kernel takes no requests.
     pub fn await_connections(&mut self, id: SocketId) -> io::Result<()> {
         self.ask(id, request::coming(self.sockets.fd(id), id.0))
     }
 
-    /// Sends with the next wait. [`Done::Unsent`] follows if that is not possible, nothing if it is.
+    /// Sends with the next wait. [`Done::Unsent`] follows if that is not possible, no outcome if it
+    /// is.
     ///
     /// # Errors
-    /// If the kernel takes no requests.
+    /// Returns an error if the kernel takes no requests.
     ///
     /// # Panics
-    /// If something else is sent on the socket with that wait.
+    /// Panics if other bytes are sent on the socket with that wait.
     pub fn send(&mut self, id: SocketId, bytes: Vec<u8>) -> io::Result<()> {
         self.sockets.begin_send(id);
         let entry = request::send(self.sockets.fd(id), &bytes, self.outgoing.len());
-        // The heap's memory stays where it is when the vector moves.
+        // The heap's memory stays at its address when the vector moves.
         self.outgoing.push(Outgoing {
             place: id.0,
             bytes,
@@ -186,15 +188,15 @@ impl Ring {
         self.ask(id, entry)
     }
 
-    /// Empty memory for what is to be sent.
+    /// Returns empty memory for bytes to send.
     pub fn memory(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// What was received.
+    /// Returns the bytes that were received.
     ///
     /// # Panics
-    /// If the buffer has been given back.
+    /// Panics if the buffer has been given back.
     #[must_use]
     pub fn bytes(&self, buffer: BufferId) -> &[u8] {
         self.buffers
@@ -206,17 +208,18 @@ impl Ring {
     /// Gives a buffer back.
     ///
     /// # Panics
-    /// If that was done before.
+    /// Panics if the buffer was given back before.
     pub fn give_back(&mut self, buffer: BufferId) {
         let buffers = self.buffers.as_mut().expect("there until the drop");
         buffers.give_back(buffer);
     }
 
-    /// Sends what is to be sent, waits until something is done, the waker was used, or the time has
-    /// passed, and appends what was done.
+    /// Sends all queued bytes, waits until a request is done, the waker was used, or the time has
+    /// passed, and appends the outcomes.
     ///
     /// # Errors
-    /// If the kernel does not take requests; the ring is of no use then.
+    /// Returns an error if the kernel does not take requests; the ring cannot be used any more
+    /// then.
     pub fn wait(&mut self, done: &mut Vec<Done>, timeout: Option<Duration>) -> io::Result<()> {
         self.start()?;
         let ready = !self.ring.completion().is_empty();
@@ -225,7 +228,7 @@ impl Ring {
         let mut refused = 0;
         loop {
             let result = self.enter(waits, timeout);
-            // Only the first call waits: the others are for what it could not take.
+            // Only the first call waits: the others submit what it could not take.
             waits = false;
             if let Err(error) = result {
                 match error.raw_os_error() {
@@ -255,7 +258,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Submits what is queued, has the kernel do what is due, and waits for a completion if asked.
+    /// Submits the queued requests, has the kernel do the work that is due, and waits for a
+    /// completion if asked.
     fn enter(&mut self, waits: bool, timeout: Option<Duration>) -> io::Result<usize> {
         let queued = self.ring.submission().len() as u32;
         let submitter = self.ring.submitter();
@@ -340,7 +344,7 @@ impl Ring {
         self.sockets.release(place, over);
     }
 
-    /// All sends are over: tells of those that failed.
+    /// Appends the outcomes of the sends that failed; all sends are over.
     fn settle(&mut self, done: &mut Vec<Done>) {
         let mut outgoing = std::mem::take(&mut self.outgoing);
         self.under_way -= outgoing.len();
@@ -374,8 +378,9 @@ impl Ring {
     fn push(&mut self, entry: Entry) -> io::Result<()> {
         self.under_way += 1;
         loop {
-            // SAFETY: what a request names stays valid: a socket until it is over (rule 3), what is
-            // sent until it is sent (rule 1), buffers as long as the ring (rule 2).
+            // SAFETY: everything that a request names stays valid: a socket until the request is
+            // over (rule 3), the bytes of a send until it is over (rule 1), buffers as long as the
+            // ring (rule 2).
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 return Ok(());
             }

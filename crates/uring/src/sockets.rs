@@ -1,5 +1,5 @@
-//! The sockets of a ring. Each is open as long as requests name it: its place holds it, and is freed
-//! when it was removed and no request is under way.
+//! The sockets of a ring. A socket stays open as long as requests name it: its place holds it, and
+//! is freed when the socket was removed and no request is under way.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -14,7 +14,7 @@ pub struct SocketId(pub(crate) usize);
 struct Socket {
     socket: OwnedFd,
     key: usize,
-    /// Requests that are not over.
+    /// The number of requests that are not over.
     under_way: u32,
     /// A send is among them.
     sending: bool,
@@ -40,12 +40,12 @@ impl Sockets {
         self.0[id.0].socket.as_fd()
     }
 
-    /// As requests name it.
+    /// Returns the descriptor by which requests name the socket.
     pub(crate) fn fd(&self, id: SocketId) -> Fd {
         Fd(self.0[id.0].socket.as_raw_fd())
     }
 
-    /// What the socket at a place was added with, unless it was removed.
+    /// Returns the key with which the socket at a place was added, unless the socket was removed.
     pub(crate) fn key(&self, place: usize) -> Option<usize> {
         let socket = self.0.get(place)?;
         (!socket.removed).then_some(socket.key)
@@ -56,27 +56,29 @@ impl Sockets {
         assert!(!socket.removed, "a socket is removed once");
         socket.removed = true;
         if socket.under_way > 0 {
-            // Requests hold on to the socket; this ends it for the peer at once, and them with it.
-            // What was never connected is told of by an error, and need not be ended.
+            // Requests keep the socket open; this ends it for the peer at once, and the requests
+            // with it. A socket that was never connected is reported by an error, and need not be
+            // ended.
             let _ = rustix::net::shutdown(&socket.socket, Shutdown::Both);
         } else {
             self.0.remove(id.0);
         }
     }
 
-    /// Nothing more is told of any of them.
+    /// Removes all sockets: no outcome of them is reported any more.
     pub(crate) fn remove_all(&mut self) {
         for (_, socket) in &mut self.0 {
             socket.removed = true;
         }
     }
 
-    /// A request is made that names the socket.
+    /// Counts a request that names the socket.
     pub(crate) fn asked(&mut self, id: SocketId) {
         self.0[id.0].under_way += 1;
     }
 
-    /// A request of the socket at this place may be over, and the socket with it.
+    /// Counts the end of a request of the socket at this place, if it is `over`, and frees the
+    /// socket with the last one.
     pub(crate) fn release(&mut self, place: usize, over: bool) {
         let socket = &mut self.0[place];
         socket.under_way -= u32::from(over);
@@ -85,13 +87,13 @@ impl Sockets {
         }
     }
 
-    /// The one send of a wait is made.
+    /// Notes the one send of a wait.
     pub(crate) fn begin_send(&mut self, id: SocketId) {
         let sending = &mut self.0[id.0].sending;
         assert!(!std::mem::replace(sending, true), "two sends");
     }
 
-    /// It is over.
+    /// Notes that the send is over.
     pub(crate) fn end_send(&mut self, place: usize) {
         self.0[place].sending = false;
         self.release(place, true);

@@ -1,4 +1,4 @@
-//! What ends a ring's wait from anywhere: an eventfd that the ring watches.
+//! Ends a ring's wait from any thread: an eventfd that the ring watches.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use io_uring::types::Fd;
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Has a ring's wait end, this one or the next. Clones wake the same ring.
+/// Ends a ring's wait, this one or the next. Clones wake the same ring.
 #[derive(Clone)]
 pub struct Waker(Arc<OwnedFd>);
 
@@ -17,15 +17,15 @@ impl Waker {
         Ok(Waker(Arc::new(event)))
     }
 
-    /// What the ring watches.
+    /// Returns the descriptor that the ring watches.
     pub(crate) fn event(&self) -> Fd {
         Fd(self.0.as_raw_fd())
     }
 
-    /// See [`Waker`].
+    /// Ends the ring's wait, see [`Waker`].
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the system's error.
     pub fn wake(&self) -> io::Result<()> {
         rustix::io::write(&*self.0, &1_u64.to_ne_bytes())?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Integers, byte strings and counts: what all encodings are made of.
+//! Integers, byte strings and counts: the parts of all encodings.
 
 use super::{Malformed, MalformedKind};
 
@@ -32,25 +32,25 @@ pub fn put_i64(to: &mut Vec<u8>, number: i64) {
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
-    /// How many bytes there were.
+    /// The number of bytes at the beginning.
     len: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// Begins at the first byte.
+    /// Returns a reader at the first byte.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         let len = bytes.len();
         Reader { rest: bytes, len }
     }
 
-    /// What has not been read.
+    /// Returns the bytes that have not been read.
     #[must_use]
     pub fn unread(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Says that what comes next, or came last, is malformed.
+    /// Returns an error that says that the bytes which come next, or came last, are malformed.
     #[must_use]
     pub fn malformed(&self, kind: MalformedKind) -> Malformed {
         let at = self.len - self.rest.len();
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
     /// Fails unless everything has been read.
     ///
     /// # Errors
-    /// Bytes are left.
+    /// Returns an error if bytes are left.
     pub fn end(&self) -> Result<(), Malformed> {
         match self.rest {
             [] => Ok(()),
@@ -72,75 +72,75 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// So many bytes.
+    /// Reads `len` bytes.
     ///
     /// # Errors
-    /// There are fewer.
+    /// Returns an error if there are fewer.
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(self.cut())?;
         self.rest = rest;
         Ok(taken)
     }
 
-    /// So many bytes.
+    /// Reads `N` bytes.
     ///
     /// # Errors
-    /// If fewer follow.
+    /// Returns an error if there are fewer.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(self.cut())?;
         self.rest = rest;
         Ok(*taken)
     }
 
-    /// All that is left.
+    /// Reads all bytes that are left.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
-    /// One byte.
+    /// Reads one byte.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if there is none.
     pub fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// An integer, little-endian, as those below.
+    /// Reads an integer, little-endian, as the functions below.
     ///
     /// # Errors
-    /// It is cut off.
+    /// Returns an error if it is cut off.
     pub fn u16(&mut self) -> Result<u16, Malformed> {
         self.array().map(u16::from_le_bytes)
     }
 
-    /// An integer.
+    /// Reads an integer.
     ///
     /// # Errors
-    /// It is cut off.
+    /// Returns an error if it is cut off.
     pub fn u32(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// An integer.
+    /// Reads an integer.
     ///
     /// # Errors
-    /// It is cut off.
+    /// Returns an error if it is cut off.
     pub fn u64(&mut self) -> Result<u64, Malformed> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// An integer.
+    /// Reads an integer.
     ///
     /// # Errors
-    /// It is cut off.
+    /// Returns an error if it is cut off.
     pub fn i64(&mut self) -> Result<i64, Malformed> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// A flag, one byte.
+    /// Reads a flag, one byte.
     ///
     /// # Errors
-    /// It is neither 0 nor 1.
+    /// Returns an error if it is neither 0 nor 1.
     pub fn bool(&mut self) -> Result<bool, Malformed> {
         match self.u8()? {
             0 => Ok(false),
@@ -149,18 +149,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A transaction's id.
+    /// Reads a transaction's id.
     ///
     /// # Errors
-    /// It is cut off.
+    /// Returns an error if it is cut off.
     pub fn id(&mut self) -> Result<crate::TransactionId, Malformed> {
         self.array().map(crate::TransactionId::from_bytes)
     }
 
-    /// A number of [`put_count`]; only as that function writes it.
+    /// Reads a number of [`put_count`], only in the form in which that function writes it.
     ///
     /// # Errors
-    /// It is cut off, or written in another way.
+    /// Returns an error if it is cut off, or written in another form.
     pub fn number(&mut self) -> Result<u64, Malformed> {
         let mut number = 0_u64;
         for shift in (0..64).step_by(7) {
@@ -178,10 +178,10 @@ impl<'a> Reader<'a> {
         Err(self.malformed(MalformedKind::BadCount))
     }
 
-    /// The number of things that follow, of which each takes a byte at least.
+    /// Reads the number of items that follow, of which each takes a byte at least.
     ///
     /// # Errors
-    /// There are not so many bytes.
+    /// Returns an error if there are not so many bytes.
     pub fn count(&mut self) -> Result<usize, Malformed> {
         let count = self.number()?;
         match usize::try_from(count) {
@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A length in memory.
+    /// Reads a length in memory.
     ///
     /// # Errors
     /// As [`Reader::number`].
@@ -199,34 +199,34 @@ impl<'a> Reader<'a> {
         usize::try_from(self.number()?).map_err(|_| bad)
     }
 
-    /// Bytes of [`put_bytes`].
+    /// Reads bytes of [`put_bytes`].
     ///
     /// # Errors
-    /// They are cut off.
+    /// Returns an error if they are cut off.
     pub fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let len = self.count()?;
         self.take(len)
     }
 
-    /// As [`Reader::bytes`], in UTF-8.
+    /// Reads bytes as [`Reader::bytes`], in UTF-8.
     ///
     /// # Errors
-    /// As there, or they are no text.
+    /// As there, or if they are not UTF-8.
     pub fn text(&mut self) -> Result<&'a str, Malformed> {
         let bytes = self.bytes()?;
         std::str::from_utf8(bytes).map_err(|_| self.malformed(MalformedKind::NotText))
     }
 
-    /// As many as a count says, read by `one`.
+    /// Reads a count, and then so many items with `one`.
     ///
     /// # Errors
-    /// As `one`, or the count is out of range.
+    /// As `one`, or if the count is out of range.
     pub fn list<T>(
         &mut self,
         mut one: impl FnMut(&mut Self) -> Result<T, Malformed>,
     ) -> Result<Vec<T>, Malformed> {
         let count = self.count()?;
-        // A count is a claim: memory for more than a few is taken as they are read.
+        // A count is only a claim: memory for more than a few items is taken as they are read.
         let mut list = Vec::with_capacity(count.min(64));
         for _ in 0..count {
             list.push(one(self)?);

@@ -96,7 +96,7 @@ pub fn encode_ops(ops: &[Op<'_>], to: &mut Vec<u8>) {
 /// Reads operations, which are all of `bytes`.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Returns an error if they are malformed.
 pub fn decode_ops(bytes: &[u8]) -> Result<Vec<Op<'_>>, Malformed> {
     let mut from = Reader::new(bytes);
     let ops = read_ops(&mut from)?;
@@ -227,7 +227,7 @@ fn read<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
     read_keyed(tag, key, from)
 }
 
-/// The operations that begin with their key.
+/// Reads an operation that begins with its key.
 fn read_keyed<'a>(tag: u8, key: &'a [u8], from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
     Ok(match tag {
         tag::CHECK => {
@@ -307,7 +307,7 @@ fn read_put<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
     })
 }
 
-/// The number of an expiry, and its milliseconds if it has some.
+/// Returns the number of an expiry, and its milliseconds if it has some.
 fn expiry_code(expiry: Expiry) -> (u8, Option<i64>) {
     match expiry {
         Expiry::Never => (0, None),

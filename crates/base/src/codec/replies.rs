@@ -50,14 +50,14 @@ const ERRORS: [OpError; 8] = [
     OpError::Reserved,
 ];
 
-/// The limits that are named by their place; the third one stands for all others.
+/// The limits that are encoded by their index; the third one stands for all others.
 const LIMITS: [&str; 4] = [
     "operations",
     "bytes written",
     "what a partition takes",
     "the length of a lock's name",
 ];
-/// The place of the one that stands for others.
+/// The index of the one that stands for others.
 const ANOTHER: usize = 2;
 
 /// Appends replies.
@@ -69,7 +69,7 @@ pub fn write_replies(replies: &[OwnedReply], to: &mut Vec<u8>) {
 /// Reads replies; bytes may follow.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Returns an error if they are malformed.
 pub fn read_replies(from: &mut Reader<'_>) -> Result<Vec<OwnedReply>, Malformed> {
     from.list(read)
 }
@@ -131,7 +131,7 @@ fn read(from: &mut Reader<'_>) -> Result<OwnedReply, Malformed> {
     })
 }
 
-/// Appends why a transaction did not take effect.
+/// Appends the reason why a transaction did not take effect.
 pub fn write_abort(abort: &Abort, to: &mut Vec<u8>) {
     let mut text = |tag: u8, text: &str| {
         to.push(tag);
@@ -186,10 +186,10 @@ pub fn write_abort(abort: &Abort, to: &mut Vec<u8>) {
     }
 }
 
-/// Reads why a transaction did not take effect.
+/// Reads the reason why a transaction did not take effect.
 ///
 /// # Errors
-/// What is wrong with the bytes.
+/// Returns an error if the bytes are malformed.
 pub fn read_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
     Ok(match from.u8()? {
         0 => Abort::Precondition { op: from.size()? },

@@ -1,4 +1,4 @@
-//! What is asked and answered about versions of read-atomic keys, as bytes: a tag, then the fields.
+//! Questions and answers about versions of read-atomic keys, as bytes: a tag, then the fields.
 //!
 //! | tag | ask | fields |
 //! |---|---|---|
@@ -31,7 +31,7 @@ use super::{Malformed, MalformedKind};
 /// Beside a kind: the key expires.
 const EXPIRES: u8 = 0x80;
 
-/// Appends what is asked.
+/// Appends questions.
 pub fn write_asks(asks: &[Ask<'_>], to: &mut Vec<u8>) {
     put_count(to, asks.len() as u64);
     for ask in asks {
@@ -49,10 +49,10 @@ pub fn write_asks(asks: &[Ask<'_>], to: &mut Vec<u8>) {
     }
 }
 
-/// Reads what is asked; bytes may follow.
+/// Reads questions; bytes may follow.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns an error if they are malformed.
 pub fn read_asks<'a>(from: &mut Reader<'a>) -> Result<Vec<Ask<'a>>, Malformed> {
     from.list(|from| {
         let tag = from.u8()?;
@@ -70,7 +70,7 @@ pub fn read_asks<'a>(from: &mut Reader<'a>) -> Result<Vec<Ask<'a>>, Malformed> {
     })
 }
 
-/// Appends what was found.
+/// Appends answers.
 pub fn write_founds(founds: &[OwnedFound], to: &mut Vec<u8>) {
     put_count(to, founds.len() as u64);
     let mut last = None;
@@ -102,10 +102,10 @@ fn write_version(version: &OwnedVersion, last: Option<&OwnedVersion>, to: &mut V
     }
 }
 
-/// Reads what was found; bytes may follow.
+/// Reads answers; bytes may follow.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns an error if they are malformed.
 pub fn read_founds(from: &mut Reader<'_>) -> Result<Vec<OwnedFound>, Malformed> {
     let mut last: Option<(TransactionId, Arc<[u8]>)> = None;
     from.list(|from| {
@@ -118,7 +118,7 @@ pub fn read_founds(from: &mut Reader<'_>) -> Result<Vec<OwnedFound>, Malformed> 
             3 | 4 => {
                 let (id, siblings) = (from.id()?, from.bytes()?);
                 let same = last.as_ref().filter(|(_, last)| **last == *siblings);
-                // There is one way to say a thing.
+                // Each value has one encoding.
                 if same.is_some_and(|(last, _)| *last == id) {
                     return Err(unknown);
                 }

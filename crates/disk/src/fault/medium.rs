@@ -1,4 +1,5 @@
-//! What the medium keeps of a file or a directory, and what a power loss leaves of it.
+//! The contents of a file or a directory on the medium, and the part of them that a power loss
+//! leaves.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,8 +14,8 @@ const SECTOR: usize = 512;
 /// A change of a file that is not synced.
 #[derive(Clone)]
 pub(super) enum Change {
-    /// `unit`: the writer's alignment. What lies beside the bytes in their first and last unit is
-    /// written again with them.
+    /// `unit`: the writer's alignment. The neighbouring bytes in the first and last unit are
+    /// written again with `bytes`.
     Write {
         offset: u64,
         bytes: Vec<u8>,
@@ -77,7 +78,7 @@ impl Inode {
                     .iter()
                     .for_each(|change| keep_sectors(change, &mut kept, rng));
                 if rng.bool() && self.now.len() > kept.len() {
-                    // The size reached the device, the data did not.
+                    // The size reached the device, but the data did not.
                     kept.resize(self.now.len(), 0);
                 }
             }
@@ -117,7 +118,7 @@ fn keep_sectors(change: &Change, kept: &mut Vec<u8>, rng: &mut Rng) {
     tear(kept, end, end.next_multiple_of(*unit), rng);
 }
 
-/// What was to be written again from `from` to `to` was lost on the way, or not.
+/// Loses the bytes from `from` to `to` that were to be written again, in one of four cases.
 fn tear(kept: &mut [u8], from: usize, to: usize, rng: &mut Rng) {
     let to = to.min(kept.len());
     if from < to && rng.u8(0..4) == 0 {

@@ -1,8 +1,8 @@
 //! Memory of the process's own, in huge pages where the kernel has them.
 //!
 //! Safety contract: an [`Arena`] owns one anonymous private mapping, all of whose bytes are
-//! initialised (the kernel gives zeros), and which is given back when it is dropped. It makes no
-//! reference to it; who makes one sees to it that nobody writes there meanwhile.
+//! initialised (the kernel gives zeros), and which is unmapped when it is dropped. It makes no
+//! reference to it; code that makes one ensures that no writer writes there meanwhile.
 
 #![allow(unsafe_code)]
 
@@ -21,21 +21,21 @@ pub(super) struct Arena {
     /// The whole mapping.
     mapped: NonNull<u8>,
     mapped_len: usize,
-    /// The part that is used, which begins at a multiple of a huge page.
+    /// The part in use, which begins at a multiple of a huge page.
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone, which gives no access to it but by address.
+// SAFETY: the mapping belongs to this value alone, which gives access to it only by address.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// `len` zeros, which have memory behind them already: later accesses do not fault.
+    /// Returns `len` zeros, which are backed by memory already: later accesses do not fault.
     ///
     /// # Errors
-    /// When there is not so much memory.
+    /// Returns an error if there is not so much memory.
     pub(super) fn new(len: usize) -> io::Result<Arena> {
         let too_long = || io::Error::new(io::ErrorKind::OutOfMemory, "too many bytes for a pool");
         let used = len
@@ -72,8 +72,8 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Asks for huge pages, and that children which this process forks do without the memory: the
-    /// kernel would else copy pages that a read is about to land in. Both are wishes.
+    /// Asks for huge pages, and that child processes are forked without the memory: otherwise the
+    /// kernel would copy pages into which a read is about to land. Both are only hints.
     fn advise(&self, used: usize) {
         for advice in [libc::MADV_HUGEPAGE, libc::MADV_DONTFORK] {
             // SAFETY: the range lies in the mapping, and neither advice changes its bytes.
@@ -84,15 +84,15 @@ impl Arena {
     /// Writes to each page.
     fn touch(&self) {
         for at in (0..self.len).step_by(PAGE) {
-            // SAFETY: the byte lies in the mapping, and nobody else knows of it yet.
+            // SAFETY: the byte lies in the mapping, and no other code knows of it yet.
             unsafe { self.start.add(at).write_volatile(0) };
         }
     }
 
-    /// A part of it.
+    /// Returns a part of the memory.
     ///
     /// # Panics
-    /// If it lies outside.
+    /// Panics if the part lies outside.
     pub(super) fn part(&self, at: usize, len: usize) -> NonNull<[u8]> {
         assert!(at <= self.len && len <= self.len - at, "outside the arena");
         // SAFETY: within the mapping, as was asserted.
@@ -109,7 +109,7 @@ unsafe impl Memory for Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nobody has a part of it any more.
+        // SAFETY: it was mapped with this length, and no part of it is in use any more.
         unsafe { libc::munmap(self.mapped.as_ptr().cast(), self.mapped_len) };
     }
 }
@@ -125,7 +125,7 @@ mod tests {
             let range = arena.range();
             assert_eq!(range.len(), len);
             assert_eq!(range.as_ptr().cast::<u8>() as usize % HUGE, 0);
-            // SAFETY: nobody writes to the arena.
+            // SAFETY: no code writes to the arena.
             let bytes = unsafe { range.as_ref() };
             assert!(bytes.iter().all(|&byte| byte == 0));
         }

@@ -1,5 +1,5 @@
-//! What every way of reading does alike. A test of each calls [`check`] with an empty directory of
-//! its own; a deviation panics with what was expected.
+//! The common behaviour of every way of reading. A test of each calls [`check`] with an empty
+//! directory of its own; a deviation panics with the expected behaviour.
 
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,27 +11,27 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{Done, FileId, Landing, OwnBuf, PageCache, Pool, Read, ReadFile, Reads};
 
-/// Memory of any kind that can be looked at.
+/// Memory of any kind whose bytes can be read.
 pub trait Piece: Landing + AsRef<[u8]> {}
 
 impl<P: Landing + AsRef<[u8]>> Piece for P {}
 
-/// A landing, and which read it is for.
+/// A landing, and the mark of its read.
 pub type Marked = (Box<dyn Piece>, Mark);
 
-/// What was asked for.
+/// A read that was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
-    /// Which of the suite's files: the seed of its bytes.
+    /// The number of the suite's file: the seed of its bytes.
     file: u64,
     offset: u64,
     len: usize,
 }
 
-/// Makes a way of reading, of a depth.
+/// A function that returns a way of reading, of a depth.
 pub type Make<'a> = &'a dyn Fn(usize) -> Box<dyn Reads<Marked>>;
 
-/// Longer than anything takes that is not lost.
+/// A time longer than any read takes that is not lost.
 const LONG: Duration = Duration::from_secs(20);
 /// Multiples of this suit every device.
 const SECTOR: u64 = 4096;
@@ -39,7 +39,7 @@ const SECTOR: u64 = 4096;
 /// Runs the whole suite in `dir`, which exists and is empty.
 ///
 /// # Panics
-/// When what `make` gives deviates from the contract.
+/// Panics if the way that `make` returns deviates from the contract.
 pub fn check(make: Make<'_>, dir: &Path) {
     let parts: [fn(Make<'_>, &Path); 11] = [
         reads_every_byte,
@@ -61,7 +61,7 @@ pub fn check(make: Make<'_>, dir: &Path) {
     }
 }
 
-/// The byte at a place of a file.
+/// Returns the byte at a place of a file.
 fn byte(file: u64, at: u64) -> u8 {
     let word = (at / 8 + file.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x2545_f491_4f6c_dd1d);
     word.to_le_bytes()[(at % 8) as usize] ^ (word >> 56) as u8
@@ -97,7 +97,7 @@ fn read(reads: &mut dyn Reads<Marked>, file: FileId, mark: Mark) -> Done<Marked>
     done.pop().expect("one is over")
 }
 
-/// All that are under way, until none is.
+/// Returns all reads that are under way, when none is left.
 fn all(reads: &mut dyn Reads<Marked>) -> Vec<Done<Marked>> {
     let mut done = Vec::new();
     reads.start().expect("starts");
@@ -108,7 +108,7 @@ fn all(reads: &mut dyn Reads<Marked>) -> Vec<Done<Marked>> {
     done
 }
 
-/// Checks what came of a read of a file that is `len` bytes long.
+/// Checks the outcome of a read of a file that is `len` bytes long.
 fn verify(done: &Done<Marked>, len: u64) {
     let (piece, mark) = &done.into;
     let n = *done.result.as_ref().expect("reads");
@@ -122,7 +122,8 @@ fn verify(done: &Done<Marked>, len: u64) {
     );
 }
 
-/// Random places, lengths and orders, memory of all kinds, files of both kinds.
+/// Reads random places and lengths in random order, with memory of all kinds and files of both
+/// kinds.
 fn reads_every_byte(make: Make<'_>, dir: &Path) {
     const LEN: u64 = 3 << 20;
     const DEPTH: usize = 48;
@@ -213,7 +214,8 @@ fn tells_errors(make: Make<'_>, dir: &Path) {
         offset,
         len,
     };
-    // File systems in memory read at any place; devices do not, and the error says what they do.
+    // File systems in memory read at any place; devices do not, and the error says which places
+    // they accept.
     for (offset, len) in [(1, 4096), (0, 100), (4096 + 100, 512), (4000, 4096)] {
         let done = read(&mut *reads, id, mark(offset, len));
         match &done.result {
@@ -239,7 +241,7 @@ fn tells_errors(make: Make<'_>, dir: &Path) {
         assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
         reads.remove(id);
     }
-    // Errors among others that are none.
+    // Errors among reads that succeed.
     let id = reads.add(file);
     for n in 0..8 {
         let (id, offset) = match n % 2 {
@@ -320,7 +322,7 @@ fn waits_no_longer_than_it_should(make: Make<'_>, dir: &Path) {
     assert!(begin.elapsed() < LONG);
 }
 
-/// More than any table has places for.
+/// Adds more files than any table has places for.
 fn has_many_files(make: Make<'_>, dir: &Path) {
     const IDS: usize = 2500;
     let mut reads = make(32);
@@ -382,7 +384,7 @@ fn lets_files_go(make: Make<'_>, dir: &Path) {
         assert_eq!(done.len(), 64);
         assert_eq!(alive.strong_count(), 0, "nobody reads it any more");
     }
-    // Without reads, at once.
+    // Without reads, the file is closed at once.
     let file = make_file(dir, 99, 10, PageCache::Past);
     let alive = Arc::downgrade(&file);
     let id = reads.add(file);
@@ -390,7 +392,7 @@ fn lets_files_go(make: Make<'_>, dir: &Path) {
     assert_eq!(alive.strong_count(), 0);
 }
 
-/// The owner sleeps whenever it may, and is never left asleep.
+/// Checks the bell: the owner sleeps whenever it may, and is always woken.
 fn rings_the_bell(make: Make<'_>, dir: &Path) {
     for depth in [1, 7] {
         let mut reads = make(depth);
@@ -432,7 +434,7 @@ fn rings_the_bell(make: Make<'_>, dir: &Path) {
     }
 }
 
-/// Sleeps until the bell is readable, or tells that it was not.
+/// Sleeps until the bell is readable. Returns `false` if it was not.
 fn sleep(reads: &dyn Reads<Marked>, at_most: Duration) -> bool {
     let bell = reads.bell();
     let at_most = rustix::time::Timespec {
@@ -469,7 +471,7 @@ fn reads_into_registered_memory(make: Make<'_>, dir: &Path) {
         if round % 2 == 0 {
             reads.start().expect("starts");
         }
-        // While they are read into.
+        // The memory is unregistered while reads land in it.
         for registered in registered.into_iter().flatten() {
             reads.unregister(registered);
         }
@@ -502,7 +504,7 @@ fn gives_memory_back_when_dropped(make: Make<'_>, dir: &Path) {
             reads.start().expect("starts");
         }
         if round % 4 > 2 {
-            // By another thread, while its owner goes on.
+            // Another thread drops it, while its owner goes on.
             let dropped = std::thread::spawn(move || drop(reads));
             dropped.join().expect("drops");
         } else {

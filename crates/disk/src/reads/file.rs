@@ -1,10 +1,9 @@
 //! A file that is read past the page cache, where the file system has a way to.
 //!
 //! Direct reads begin at multiples of the file's [alignment](ReadFile::alignment), are as long as a
-//! multiple of it, and land at such an address. How large it is comes from the kernel (`statx`,
-//! since 6.1) or, where that does not say, from trying. A file system that refuses direct reads, or
-//! takes none at multiples of [`ALIGNMENT`], is read through the page cache; [`ReadFile::note`]
-//! says so.
+//! multiple of it, and land at such an address. The kernel reports its size (`statx`, since 6.1);
+//! where it does not, it is found by trying. A file system that refuses direct reads, or takes none
+//! at multiples of [`ALIGNMENT`], is read through the page cache; [`ReadFile::note`] says so.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,13 +19,13 @@ use crate::direct::ALIGNMENT;
 /// The least sector of any device.
 const SECTOR: usize = 512;
 
-/// Whether reads may be answered from the kernel's page cache.
+/// The use of the kernel's page cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PageCache {
-    /// They go past it, if the file system has a way to.
+    /// Reads go past it, if the file system can.
     #[default]
     Past,
-    /// They go through it.
+    /// Reads go through it.
     Through,
 }
 
@@ -45,13 +44,13 @@ impl ReadFile {
     /// Opens a file that exists.
     ///
     /// # Errors
-    /// `InvalidInput` if it is no ordinary file, or as the operating system says.
+    /// Returns `InvalidInput` if it is no ordinary file, or the operating system's error.
     pub fn open(path: &Path, page_cache: PageCache) -> io::Result<ReadFile> {
         ReadFile::open_at(path, path, page_cache)
     }
 
-    /// Opens a file that somebody has open already, also one that was removed since then. `path` is
-    /// what it is, or was, called.
+    /// Opens a file that is open already, also one that was removed since then. `path` is its
+    /// present or former path.
     ///
     /// # Errors
     /// As [`ReadFile::open`].
@@ -60,13 +59,13 @@ impl ReadFile {
         path: &Path,
         page_cache: PageCache,
     ) -> io::Result<ReadFile> {
-        // A duplicate would share whether reads are direct with the one that is open.
+        // A duplicated descriptor would share the direct-I/O flag with the one that is open.
         let held = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        // Where there is no `/proc` the name is all there is, and its error the one to be told.
+        // Where there is no `/proc` only the name is left, and its error is the one to report.
         ReadFile::open_at(&held, path, page_cache).or_else(|_| ReadFile::open(path, page_cache))
     }
 
-    /// Opens what is found at a place, and calls it by a name.
+    /// Opens the file at `place`, and calls it `path`.
     fn open_at(place: &Path, path: &Path, page_cache: PageCache) -> io::Result<ReadFile> {
         if page_cache == PageCache::Through {
             return ReadFile::through(place, path, None);
@@ -100,7 +99,7 @@ impl ReadFile {
         }
     }
 
-    /// Opens it for reads through the page cache, for some reason.
+    /// Opens it for reads through the page cache; `why` is the reason, if there is one.
     fn through(place: &Path, path: &Path, why: Option<&str>) -> io::Result<ReadFile> {
         let file = File::open(place)?;
         let len = length(&file, path)?;
@@ -115,32 +114,34 @@ impl ReadFile {
         })
     }
 
-    /// How many bytes it had when it was opened.
+    /// Returns the number of bytes that the file had when it was opened.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether it had none.
+    /// Returns `true` if the file had no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Offsets, lengths and places in memory of reads are multiples of this, a power of two of at
-    /// most 4096; of 1 if reads go through the page cache. Other reads end with an error.
+    /// Returns the alignment: offsets, lengths and places in memory of reads are multiples of it, a
+    /// power of two of at most 4096; 1 if reads go through the page cache. Other reads end with an
+    /// error.
     #[must_use]
     pub fn alignment(&self) -> usize {
         self.alignment
     }
 
-    /// Whether reads go past the page cache.
+    /// Returns `true` if reads go past the page cache.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.direct
     }
 
-    /// Why reads go through the page cache although they were not to. For the user's eyes.
+    /// Returns the reason why reads go through the page cache although they were not to, as text
+    /// for the user.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         self.note.clone()
@@ -150,7 +151,7 @@ impl ReadFile {
         self.file.as_raw_fd()
     }
 
-    /// What is told of a read that has failed.
+    /// Returns the error of a read that has failed, with file and place.
     pub(super) fn explain(&self, error: io::Error, offset: u64, len: usize) -> io::Error {
         let path = self.path.display();
         let aligned =
@@ -190,7 +191,8 @@ fn length(file: &File, path: &Path) -> io::Result<u64> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
-/// The alignment that the kernel tells; `None` if it does not, or tells one that is too large.
+/// Returns the alignment that the kernel reports; `None` if it reports none, or one that is too
+/// large.
 fn told(file: &File) -> Option<usize> {
     let wanted = StatxFlags::from_bits_retain(libc::STATX_DIOALIGN);
     let about = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, wanted).ok()?;
@@ -201,7 +203,7 @@ fn told(file: &File) -> Option<usize> {
     (sector.is_power_of_two() && sector <= ALIGNMENT).then_some(sector.max(SECTOR))
 }
 
-/// The least alignment at which a read works.
+/// Returns the least alignment at which a read works.
 fn tried(file: &File) -> Option<usize> {
     let mut buffer = Buffer::new(2 * ALIGNMENT);
     let sectors = [SECTOR, 2 * SECTOR, 4 * SECTOR, ALIGNMENT];

@@ -1,7 +1,7 @@
 //! The files of a way of reading, by their ids.
 //!
-//! An id is a place in a table, and in its upper bits how often the place was used before, so that
-//! the id of a file that was removed is not soon another one's:
+//! An id is a place in a table, and in its upper bits the number of times that the place was used
+//! before, so that the id of a file that was removed is not soon another one's:
 //!
 //! | bits | meaning |
 //! |---|---|
@@ -38,10 +38,10 @@ fn place_of(id: FileId) -> u32 {
 }
 
 impl Files {
-    /// Takes a file; also tells its place.
+    /// Adds a file. Returns its id and its place.
     ///
     /// # Panics
-    /// If there are a million already.
+    /// Panics if there are a million already.
     pub(super) fn add(&mut self, file: Arc<ReadFile>) -> (FileId, u32) {
         let index = self.free.pop().unwrap_or_else(|| {
             let place = self.places.len() as u32;
@@ -60,7 +60,7 @@ impl Files {
         (place.id, index)
     }
 
-    /// Forgets a file, now or when no read of it is under way any more. Returns its place if it is
+    /// Removes a file, now or when no read of it is under way any more. Returns its place if it is
     /// free now.
     pub(super) fn remove(&mut self, id: FileId) -> Option<u32> {
         let index = place_of(id);
@@ -72,7 +72,7 @@ impl Files {
         self.tidy(index)
     }
 
-    /// The place of a file, for a read that begins; `None` if it was removed.
+    /// Counts a read that begins. Returns the place of the file; `None` if the file was removed.
     pub(super) fn begin(&mut self, id: FileId) -> Option<(u32, RawFd)> {
         let index = place_of(id);
         let place = self.places.get_mut(index as usize)?;
@@ -84,20 +84,20 @@ impl Files {
         Some((index, file.fd()))
     }
 
-    /// Whether it was added, and not removed.
+    /// Returns `true` if the file was added, and not removed.
     pub(super) fn has(&self, id: FileId) -> bool {
         let place = self.places.get(place_of(id) as usize);
         place.is_some_and(|place| place.id == id && !place.removed && place.file.is_some())
     }
 
-    /// A file of which a read is under way.
+    /// Returns a file of which a read is under way.
     pub(super) fn at(&self, place: u32) -> &Arc<ReadFile> {
         let file = self.places[place as usize].file.as_ref();
         file.expect("it is there while reads are under way")
     }
 
-    /// A read is over. Returns the place if it is free now, because it was the last read of a file
-    /// that was removed.
+    /// Counts the end of a read. Returns the place if it is free now, because it was the last read
+    /// of a file that was removed.
     pub(super) fn end(&mut self, place: u32) -> Option<u32> {
         self.places[place as usize].under_way -= 1;
         self.tidy(place)

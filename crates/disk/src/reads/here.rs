@@ -1,8 +1,8 @@
 //! Reads by the owner itself, when they are started.
 //!
-//! For files that lie in memory (`/dev/shm`), where there is no device to wait for and to hand a
-//! read over costs a good part of what reading does. With other files the owner waits for each
-//! read in its turn.
+//! For files that lie in memory (`/dev/shm`), where there is no device to wait for and where
+//! handing a read over costs a good part of the read itself. With other files the owner waits for
+//! each read in its turn.
 
 use super::job::{Job, Outcome};
 use super::threads::Team;

@@ -1,4 +1,4 @@
-//! A read that a thread does by itself, and what has come of it.
+//! A read that a thread does by itself, and its outcome.
 //!
 //! Safety contract: a [`Job`] is made by the [ledger](super::ledger), which keeps its landing, and
 //! the file open, until the job's outcome is back or the job is gone. Each job is done by one
@@ -11,14 +11,14 @@ use std::ptr::NonNull;
 
 /// Most bytes that the kernel reads at once; it stops at a multiple of a page below 2 GiB.
 pub(super) const AT_ONCE: usize = 1 << 30;
-/// How often the kernel may say "try again" before it is believed.
+/// The number of times that the kernel may say "try again" before that counts as an error.
 pub(super) const PATIENCE: u32 = 1000;
 
-/// What a thread needs to know of a read.
+/// A read, as a thread needs it.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) fd: RawFd,
-    /// Names the read in the ledger.
+    /// The name of the read in the ledger.
     pub(super) key: u32,
     pub(super) offset: u64,
     pub(super) start: NonNull<u8>,
@@ -28,7 +28,7 @@ pub(super) struct Job {
 // SAFETY: the memory is a landing's, which any thread may write to.
 unsafe impl Send for Job {}
 
-/// What has come of a read: bytes, or an error's number below zero.
+/// The outcome of a read: bytes, or an error's number below zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Outcome {
     pub(super) key: u32,
@@ -50,7 +50,7 @@ impl Job {
         loop {
             let want = (self.len - done).min(AT_ONCE);
             // SAFETY: the part lies in the landing, which is valid for writes while the job is
-            // under way, and which nobody has a reference to (the module's contract).
+            // under way, and to which there is no reference (the module's contract).
             let n = unsafe {
                 let to = self.start.add(done).as_ptr();
                 pread(self.fd, to, want, self.offset + done as u64)
@@ -64,7 +64,7 @@ impl Job {
                         refused += 1;
                         std::thread::yield_now();
                     }
-                    // Direct reads cannot go on from the middle of a sector, where only the
+                    // Direct reads cannot continue from the middle of a sector, where only the
                     // file's end can have stopped them.
                     libc::EINVAL if done > 0 => return done as isize,
                     _ => return n,
@@ -77,9 +77,9 @@ impl Job {
     }
 }
 
-/// How often this thread has slept so far, for reads or otherwise.
+/// Returns how often this thread has slept so far, for reads or otherwise.
 pub(super) fn sleeps() -> i64 {
-    // SAFETY: a `rusage` of zeros is one, and the call fills in what it is given.
+    // SAFETY: a `rusage` of zeros is valid, and the call fills in the one that it gets.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
@@ -87,19 +87,19 @@ pub(super) fn sleeps() -> i64 {
     }
 }
 
-/// `pread`: bytes, or an error's number below zero.
+/// Calls `pread`. Returns bytes, or an error's number below zero.
 ///
-/// The system call itself, not the C library's function, which can be cancelled and calls and
-/// returns more often: where the kernel forgets on purpose where calls return to, that is
-/// a tenth of a short read from memory.
+/// This is the system call itself, not the C library's function, which is a cancellation point and
+/// makes more calls and returns: where the kernel discards the processor's return predictions on
+/// purpose, they take a tenth of a short read from memory.
 ///
 /// # Safety
-/// `len` bytes at `to` are valid for writes, and nobody has a reference to them.
+/// `len` bytes at `to` are valid for writes, and there is no reference to them.
 #[cfg(target_arch = "x86_64")]
 unsafe fn pread(fd: RawFd, to: *mut u8, len: usize, offset: u64) -> isize {
     let result;
-    // SAFETY: the system call takes these arguments in these registers, writes to the given memory
-    // alone, leaves the stack as it is, and changes the registers that are named.
+    // SAFETY: the system call takes these arguments in these registers, writes only to the given
+    // memory, leaves the stack as it is, and changes the registers that are named.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -116,7 +116,7 @@ unsafe fn pread(fd: RawFd, to: *mut u8, len: usize, offset: u64) -> isize {
     result
 }
 
-/// As above, on other machines.
+/// Calls `pread` as above, on other machines.
 ///
 /// # Safety
 /// As above.

@@ -1,8 +1,8 @@
-//! Memory that reads land in.
+//! Memory in which reads land.
 //!
 //! Safety contracts: those of the traits, [`Landing`] and [`Memory`]. An [`OwnBuf`] is a [`Landing`]
-//! because its bytes lie in an allocation of their own, which is reached through borrows of the
-//! value alone.
+//! because its bytes lie in an allocation of their own, which is accessible only through borrows of
+//! the value.
 
 #![allow(unsafe_code)]
 
@@ -10,21 +10,21 @@ use std::ptr::NonNull;
 
 use crate::buffers::Buffer;
 
-/// Memory that a read lands in. Whoever submits a read gives it away, and has it back when the read
-/// is over.
+/// Memory in which a read lands. The caller that submits a read gives it away, and gets it back
+/// when the read is over.
 ///
 /// # Safety
-/// While nobody borrows the value, and until it is dropped, the memory that [`Landing::memory`]
-/// tells stays where it is and is valid for writes by any thread of this process and by the kernel,
-/// be the value moved or leaked; and there is no reference to it but such to atomic integers. So
-/// references to its bytes, if there are any, are borrows of the value.
+/// While the value is not borrowed, and until it is dropped, the memory that [`Landing::memory`]
+/// returns stays where it is and is valid for writes by any thread of this process and by the
+/// kernel, even if the value is moved or leaked; and there are no references to it but those to
+/// atomic integers. So references to its bytes, if there are any, are borrows of the value.
 pub unsafe trait Landing: Send + 'static {
-    /// The memory. Begins at a multiple of the alignment that the file's reads need.
+    /// Returns the memory. It begins at a multiple of the alignment that the file's reads need.
     fn memory(&self) -> NonNull<[u8]>;
 }
 
-// SAFETY: what is in the box keeps the contract wherever it lies, and is borrowed only through the
-// box.
+// SAFETY: the value in the box keeps the contract wherever it lies, and is borrowed only through
+// the box.
 unsafe impl<L: Landing + ?Sized> Landing for Box<L> {
     fn memory(&self) -> NonNull<[u8]> {
         L::memory(self)
@@ -39,27 +39,27 @@ unsafe impl<L: Landing, T: Send + 'static> Landing for (L, T) {
     }
 }
 
-/// Memory of which landings are parts, so that a way of reading can be told of all of it at once:
-/// see [`Reads::register`](super::Reads::register).
+/// Memory of which landings are parts, so that all of it can be registered at once: see
+/// [`Reads::register`](super::Reads::register).
 ///
 /// # Safety
-/// Until the value is dropped, the memory that [`Memory::range`] tells is always the same, stays
+/// Until the value is dropped, the memory that [`Memory::range`] returns is always the same, stays
 /// where it is and may be written by the kernel wherever it is part of a [`Landing`] that was given
 /// away.
 pub unsafe trait Memory: Send + Sync {
-    /// All of it.
+    /// Returns all of it.
     fn range(&self) -> NonNull<[u8]>;
 }
 
-/// A lone piece of memory for a read, which begins at a multiple of 4 KiB. To make one takes as long
-/// as a short read; whoever reads often has a [`Pool`](super::Pool).
+/// A single piece of memory for a read, which begins at a multiple of 4 KiB. Making one takes as
+/// long as a short read; code that reads often uses a [`Pool`](super::Pool).
 pub struct OwnBuf {
     buffer: Buffer,
     len: usize,
 }
 
 impl OwnBuf {
-    /// `len` zeros.
+    /// Returns `len` zeros.
     #[must_use]
     pub fn new(len: usize) -> OwnBuf {
         let whole = len.max(1).next_multiple_of(crate::direct::ALIGNMENT);

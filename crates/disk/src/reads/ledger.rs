@@ -1,8 +1,8 @@
-//! What of a way of reading is under way, on the side of its owner.
+//! The reads of a way of reading that are under way, on the side of its owner.
 //!
-//! Invariant: a landing is in the ledger from the submission of its read until nobody can write to
-//! it any more. A ledger that is dropped leaks those that are still in it; whoever has ended all
-//! reads before has them dropped by [`Ledger::clear`].
+//! Invariant: a landing is in the ledger from the submission of its read until no thread and no
+//! kernel can write to it any more. A ledger that is dropped leaks the landings that are still in
+//! it; an owner that has ended all reads before drops them with [`Ledger::clear`].
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -33,7 +33,7 @@ struct Under<L> {
 }
 
 impl<L: Landing> Ledger<L> {
-    /// A ledger for at most `depth` reads.
+    /// Returns a ledger for at most `depth` reads.
     pub(super) fn new(depth: usize) -> Ledger<L> {
         assert!(depth > 0 && depth <= 1 << 15, "a depth of {depth}");
         Ledger {
@@ -44,17 +44,17 @@ impl<L: Landing> Ledger<L> {
         }
     }
 
-    /// Takes a file; also tells its place.
+    /// Adds a file. Returns its id and its place.
     pub(super) fn add(&mut self, file: Arc<ReadFile>) -> (FileId, u32) {
         self.files.add(file)
     }
 
-    /// As [`Files::remove`].
+    /// Removes a file, as [`Files::remove`].
     pub(super) fn remove(&mut self, file: FileId) -> Option<u32> {
         self.files.remove(file)
     }
 
-    /// Reads that others are doing, or will.
+    /// Returns the number of reads that have begun or will begin.
     pub(super) fn begun(&self) -> usize {
         self.reads.len()
     }
@@ -67,13 +67,13 @@ impl<L: Landing> Ledger<L> {
         self.depth - self.under_way()
     }
 
-    /// Whether reads ended without being begun, and were not told yet.
+    /// Returns `true` if reads ended without being begun, and were not reported yet.
     pub(super) fn has_ended(&self) -> bool {
         !self.ended.is_empty()
     }
 
-    /// Books a read, and tells what is to be done, and the place of the file. `None` if there is
-    /// nothing to do: it has ended.
+    /// Records a read. Returns the job to do, and the place of the file; `None` if there is nothing
+    /// to do, because the read has ended.
     ///
     /// # Panics
     /// As [`Reads::submit`](super::Reads::submit).
@@ -106,7 +106,7 @@ impl<L: Landing> Ledger<L> {
         Some((job, place))
     }
 
-    /// Tells what comes of a read that is not begun.
+    /// Records the outcome of a read that is not begun.
     #[cold]
     fn end_at_once(&mut self, read: Read<L>) {
         let result = if !self.files.has(read.file) {
@@ -122,7 +122,7 @@ impl<L: Landing> Ledger<L> {
         self.ended.push(Done { into, result });
     }
 
-    /// Books a read that ends with an error.
+    /// Records a read that ends with an error.
     ///
     /// # Panics
     /// As [`Reads::submit`](super::Reads::submit).
@@ -134,7 +134,7 @@ impl<L: Landing> Ledger<L> {
         });
     }
 
-    /// Where the read's landing begins.
+    /// Checks the read. Returns the start of its landing.
     fn check(&self, read: &Read<L>) -> NonNull<u8> {
         assert!(self.room() > 0, "no room for another read");
         let memory = read.into.memory();
@@ -147,7 +147,7 @@ impl<L: Landing> Ledger<L> {
         memory.cast()
     }
 
-    /// A read is over: nobody writes to its landing any more. Also tells the place of its file if
+    /// Ends a read: its landing is not written to any more. Also returns the place of its file if
     /// that is free now, as [`Files::end`].
     pub(super) fn end(&mut self, outcome: Outcome) -> (Done<L>, Option<u32>) {
         let read = self.reads.remove(outcome.key as usize);
@@ -161,19 +161,20 @@ impl<L: Landing> Ledger<L> {
         (Done { into, result }, freed)
     }
 
-    /// As [`Ledger::end`], of a read that was never begun; it is told by [`Ledger::take_ended`].
+    /// Ends a read as [`Ledger::end`], but one that was never begun; [`Ledger::take_ended`] reports
+    /// it.
     pub(super) fn end_unbegun(&mut self, outcome: Outcome) -> Option<u32> {
         let (done, freed) = self.end(outcome);
         self.ended.push(done);
         freed
     }
 
-    /// Appends what ended without being begun.
+    /// Appends the reads that ended without being begun.
     pub(super) fn take_ended(&mut self, done: &mut Vec<Done<L>>) {
         done.append(&mut self.ended);
     }
 
-    /// Gives back all landings. To be called when nobody writes to them any more.
+    /// Drops all landings. To be called when they are not written to any more.
     pub(super) fn clear(&mut self) {
         self.reads.clear();
     }

@@ -1,6 +1,6 @@
 //! Reads by a new thread for each (paper 4, section 4.4.2, "dynamic").
 //!
-//! The paper's way for comparison: to make a thread takes longer than most reads.
+//! The paper's way for comparison: making a thread takes longer than most reads.
 
 use std::sync::Arc;
 use std::thread::Builder;
@@ -11,7 +11,7 @@ use super::job::{Job, Outcome};
 use super::over::Over;
 use super::threads::Team;
 
-/// A thread's stack; it calls nothing that is deep.
+/// A thread's stack; it makes no deep calls.
 const STACK: usize = 64 * 1024;
 
 /// See the [module](self).
@@ -21,13 +21,13 @@ pub(super) struct DynamicTeam {
 
 struct Shared {
     over: Arc<Over>,
-    /// Threads that may still read.
+    /// The number of threads that may still read.
     running: Mutex<usize>,
     ended: Condvar,
 }
 
 impl DynamicTeam {
-    /// No threads yet.
+    /// Returns a team without threads.
     pub(super) fn new(over: Arc<Over>) -> DynamicTeam {
         DynamicTeam {
             shared: Arc::new(Shared {
@@ -47,7 +47,7 @@ impl Team for DynamicTeam {
             let shared = Arc::clone(&self.shared);
             let thread = Builder::new().name("read".to_owned()).stack_size(STACK);
             if let Err(error) = thread.spawn(move || shared.work(&job)) {
-                // The limit on threads, mostly.
+                // Mostly the limit on threads.
                 let code = error.raw_os_error().unwrap_or(libc::EAGAIN);
                 let result = -(code as isize);
                 outcomes.push(Outcome { key, result });

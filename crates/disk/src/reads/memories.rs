@@ -1,4 +1,4 @@
-//! Which memory a ring has registered, found by address.
+//! The memory that a ring has registered, found by address.
 //!
 //! The kernel takes at most 1 GiB as one buffer, so that larger memory is several. A landing that
 //! lies across two of them is in neither.
@@ -13,15 +13,15 @@ const PIECE: usize = 1 << 30;
 /// See the [module](self).
 #[derive(Default)]
 pub(super) struct Memories {
-    /// In no order: there are a few.
+    /// In no order: there are only a few.
     buffers: Vec<Buffer>,
-    /// Where the last was found.
+    /// The place where the last one was found.
     last: usize,
     memories: Vec<(Registered, Arc<dyn Memory>)>,
     next: u32,
 }
 
-/// What the kernel knows as one buffer.
+/// A part of memory that the kernel has as one buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Buffer {
     pub(super) start: usize,
@@ -40,8 +40,8 @@ impl Buffer {
 }
 
 impl Memories {
-    /// The buffers that a memory would be, at places that are free. `None` if there are not enough of
-    /// `places`.
+    /// Returns the buffers that a memory would be, at places that are free. `None` if there are not
+    /// enough of `places`.
     pub(super) fn plan(&self, memory: &dyn Memory, places: u16) -> Option<Vec<Buffer>> {
         let range = memory.range();
         let mut free = (0..places).filter(|place| self.buffers.iter().all(|b| b.index != *place));
@@ -58,7 +58,7 @@ impl Memories {
         pieces.map(buffer).collect()
     }
 
-    /// The kernel has taken what was planned.
+    /// Adds the buffers of a plan, which the kernel has taken.
     pub(super) fn add(&mut self, plan: Vec<Buffer>, memory: Arc<dyn Memory>) -> Registered {
         let of = Registered(self.next);
         self.next += 1;
@@ -67,10 +67,10 @@ impl Memories {
         of
     }
 
-    /// Forgets a memory, and tells which buffers it was.
+    /// Removes a memory. Returns the buffers that it was.
     ///
     /// # Panics
-    /// If there is none of that name.
+    /// Panics if there is none of that name.
     pub(super) fn remove(&mut self, name: Registered) -> (Vec<Buffer>, Arc<dyn Memory>) {
         let place = self.memories.iter().position(|(of, _)| *of == name);
         let place = place.unwrap_or_else(|| panic!("{name:?} is not registered"));
@@ -80,7 +80,7 @@ impl Memories {
         (removed, self.memories.swap_remove(place).1)
     }
 
-    /// The place of the buffer that a part of memory lies in.
+    /// Returns the place of the buffer in which a part of memory lies.
     pub(super) fn find(&mut self, start: usize, len: usize) -> Option<u16> {
         let last = self.buffers.get(self.last)?;
         if last.has(start, len) {

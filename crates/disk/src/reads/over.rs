@@ -1,7 +1,7 @@
-//! How threads hand back what is over to the one that has asked for it.
+//! The way in which threads hand outcomes back to the owner.
 //!
-//! Thread-safety contract: one thread is the owner, which arms, waits and takes; any may hand
-//! over. The bell is rung, and silenced, under the lock, so that `rung` is always true of it.
+//! Thread-safety contract: one thread is the owner, which arms, waits and takes; any thread may
+//! hand over. The bell is rung, and silenced, under the lock, so that `rung` always agrees with it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ use super::job::Outcome;
 /// See the [module](self).
 pub(super) struct Over {
     state: CachePadded<Mutex<State>>,
-    /// Whether there may be outcomes; a hint for who polls, which is right under the lock.
+    /// `true` if there may be outcomes; a hint for a polling owner, exact under the lock.
     some: CachePadded<AtomicBool>,
     came: Condvar,
     bell: OwnedFd,
@@ -34,7 +34,7 @@ struct State {
 }
 
 impl Over {
-    /// Room for `depth` outcomes, before it must grow.
+    /// Returns room for `depth` outcomes, before it must grow.
     pub(super) fn new(depth: usize) -> io::Result<Over> {
         let state = State {
             outcomes: Vec::with_capacity(depth),
@@ -48,14 +48,14 @@ impl Over {
         })
     }
 
-    /// Hands over outcomes, and tells the owner if it sleeps.
+    /// Hands over outcomes, and wakes the owner if it sleeps.
     pub(super) fn hand(&self, outcomes: &mut Vec<Outcome>) {
         let mut state = self.state.lock();
         state.outcomes.append(outcomes);
         self.some.store(true, Ordering::Relaxed);
         if std::mem::take(&mut state.armed) && !state.rung {
             state.rung = true;
-            // A counter of 64 bits does not run over.
+            // A counter of 64 bits does not overflow.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
         let waiting = std::mem::take(&mut state.waiting);
@@ -65,12 +65,12 @@ impl Over {
         }
     }
 
-    /// Whether something is there to take, perhaps not yet seen here.
+    /// Returns `true` if there is an outcome to take, which this thread may not have seen yet.
     pub(super) fn has_some(&self) -> bool {
         self.some.load(Ordering::Relaxed)
     }
 
-    /// Swaps `into`, which is empty, for all outcomes there are.
+    /// Swaps `into`, which is empty, for all outcomes.
     pub(super) fn take(&self, into: &mut Vec<Outcome>) {
         if !self.has_some() {
             return;
@@ -88,7 +88,7 @@ impl Over {
         }
     }
 
-    /// Has the bell rung with the next outcome. False if there is one already.
+    /// Makes the bell ring with the next outcome. Returns `false` if there is one already.
     pub(super) fn arm(&self) -> bool {
         let mut state = self.state.lock();
         if !state.outcomes.is_empty() {

@@ -1,5 +1,4 @@
-//! A read by io_uring as far as it has come: what it asks of the kernel, and what it makes of the
-//! answer.
+//! The progress of a read by io_uring: its request to the kernel, and its handling of the answer.
 //!
 //! Safety contract: that of the [ring](super::ring), which keeps the landing while the part is under
 //! way.
@@ -12,7 +11,7 @@ use io_uring::types::{Fd, Fixed};
 
 use super::job::{AT_ONCE, Job, PATIENCE};
 
-/// A read as far as it has come.
+/// A read and its progress.
 pub(super) struct Part {
     pub(super) job: Job,
     pub(super) done: usize,
@@ -24,7 +23,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The request for what is left.
+    /// Returns the request for the rest of the read.
     pub(super) fn entry(&self) -> Entry {
         // SAFETY: within the landing, which has as many bytes.
         let to = unsafe { self.job.start.add(self.done) }.as_ptr();
@@ -46,7 +45,7 @@ impl Part {
         }
     }
 
-    /// What has come of the read, if it is over. Else it goes on.
+    /// Takes the kernel's result. Returns the outcome of the read if it is over; else it goes on.
     pub(super) fn advance(&mut self, result: i32) -> Option<isize> {
         match -result {
             0 => return Some(self.done as isize),
@@ -54,12 +53,12 @@ impl Part {
                 self.refused += 1;
                 return None;
             }
-            // The kernel came to it when the memory was no longer registered.
+            // The kernel processed it when the memory was no longer registered.
             libc::EFAULT if self.buffer.is_some() => {
                 self.buffer = None;
                 return None;
             }
-            // Direct reads cannot go on from the middle of a sector, where only the file's end
+            // Direct reads cannot continue from the middle of a sector, where only the file's end
             // can have stopped them.
             libc::EINVAL if self.done > 0 => return Some(self.done as isize),
             1.. => return Some(result as isize),

@@ -1,13 +1,13 @@
-//! Memory for reads, of slots that are taken and given back.
+//! Memory for reads, in slots that are taken and given back.
 //!
-//! A [`Pool`] has so many slots of one size, one behind the other in an [arena](super::arena) that
-//! is made once. Free slots lie on a few stacks; a thread takes from its own and gives back to its
-//! own, so that what it gets was used last and is still near its processor. Where its stack is
-//! empty it takes half of another one's.
+//! A [`Pool`] has a number of slots of one size, one behind the other in an [arena](super::arena)
+//! that is made once. Free slots lie on a few stacks; a thread takes from its own and gives back to
+//! its own, so that the slot that it gets was used last and is still near its processor. Where its
+//! stack is empty it takes half of another one's.
 //!
-//! A [`PoolBuf`] is a slot. It is a [`Landing`]: given to a read, nobody can look at it; back from
-//! it, it can be read and shared, as [`Bytes`] without copying. When the last of these is dropped,
-//! by whatever thread, the slot is free again.
+//! A [`PoolBuf`] is a slot. It is a [`Landing`]: while a read has it, no code can access it; after
+//! the read, it can be read and shared, as [`Bytes`] without copying. When the last of these is
+//! dropped, by any thread, the slot is free again.
 //!
 //! Safety contract:
 //! 1. A slot's number is on one stack, or in one `PoolBuf`. So two `PoolBuf`s never share memory.
@@ -31,10 +31,10 @@ use super::landing::{Landing, Memory};
 
 /// Stacks of free slots.
 const STACKS: usize = 8;
-/// What slots' sizes are multiples of: a device's least sector.
+/// The sizes of slots are multiples of this: a device's least sector.
 const SECTOR: usize = 512;
 
-/// A number of slots, shared by all who have a clone.
+/// A number of slots, shared by all clones.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -48,14 +48,14 @@ struct Shared {
 }
 
 impl Pool {
-    /// A pool of `slots` slots of `slot_size` bytes each, which begin at multiples of the largest
-    /// power of two in `slot_size`.
+    /// Returns a pool of `slots` slots of `slot_size` bytes each, which begin at multiples of the
+    /// largest power of two in `slot_size`.
     ///
     /// # Errors
-    /// When there is not so much memory.
+    /// Returns an error if there is not so much memory.
     ///
     /// # Panics
-    /// If `slot_size` is zero or no multiple of 512.
+    /// Panics if `slot_size` is zero or no multiple of 512.
     pub fn new(slots: u32, slot_size: usize) -> io::Result<Pool> {
         assert!(
             slot_size > 0 && slot_size.is_multiple_of(SECTOR),
@@ -76,7 +76,7 @@ impl Pool {
         })
     }
 
-    /// A free slot; `None` if there is none.
+    /// Takes a free slot; returns `None` if there is none.
     #[must_use]
     pub fn take(&self) -> Option<PoolBuf> {
         let slot = self.shared.take()?;
@@ -88,26 +88,26 @@ impl Pool {
         })
     }
 
-    /// Bytes of a slot.
+    /// Returns the bytes of a slot.
     #[must_use]
     pub fn slot_size(&self) -> usize {
         self.shared.slot_size
     }
 
-    /// How many slots there are, free or not.
+    /// Returns the number of slots, free or not.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.shared.slots
     }
 
-    /// How many slots are free, about now.
+    /// Returns the approximate number of free slots.
     #[must_use]
     pub fn free(&self) -> usize {
         let stacks = self.shared.stacks.iter();
         stacks.map(|stack| stack.lock().len()).sum()
     }
 
-    /// The memory of all slots, for [`Reads::register`](super::Reads::register).
+    /// Returns the memory of all slots, for [`Reads::register`](super::Reads::register).
     #[must_use]
     pub fn memory(&self) -> Arc<dyn Memory> {
         Arc::<Arena>::clone(&self.shared.arena)
@@ -127,14 +127,14 @@ impl Shared {
                 other.split_off(keep)
             };
             let slot = half.pop()?;
-            // Nobody holds two stacks' locks at once.
+            // No thread holds two stacks' locks at once.
             self.stacks[own].lock().append(&mut half);
             Some(slot)
         })
     }
 }
 
-/// The stack of this thread. Threads have theirs by turns.
+/// Returns the stack of this thread. Threads are assigned to stacks in turn.
 fn own_stack() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -165,11 +165,11 @@ unsafe impl Landing for PoolBuf {
 }
 
 impl PoolBuf {
-    /// The first `len` bytes, to be shared without copying. The slot is free again when all of
-    /// them are dropped.
+    /// Returns the first `len` bytes, to be shared without copying. The slot is free again when all
+    /// of them are dropped.
     ///
     /// # Panics
-    /// If the slot has fewer.
+    /// Panics if the slot has fewer.
     #[must_use]
     pub fn into_bytes(self, len: usize) -> Bytes {
         let mut bytes = Bytes::from_owner(self);
@@ -185,8 +185,8 @@ impl PoolBuf {
 
 impl AsRef<[u8]> for PoolBuf {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the memory is initialised, and nobody writes to it while the value is borrowed:
-        // a read has the value itself (rules 1 to 3).
+        // SAFETY: the memory is initialised, and not written to while the value is borrowed: a read
+        // has the value itself (rules 1 to 3).
         unsafe { self.memory.as_ref() }
     }
 }
@@ -248,7 +248,8 @@ mod tests {
         assert_eq!(buf.into_bytes(512), [0; 512][..]);
     }
 
-    /// Threads mark what they take, hand some of it to others, and nobody's marks are overwritten.
+    /// Threads mark the slots that they take and hand some of them to others; no marks are
+    /// overwritten.
     #[test]
     fn many_threads_never_share_a_slot() {
         const THREADS: u64 = 6;

@@ -1,10 +1,11 @@
-//! Reads by io_uring: one thread has many under way, and the kernel tells what is over.
+//! Reads by io_uring: one thread has many reads under way, and the kernel reports those that are
+//! over.
 //!
 //! Files lie in the ring's table, as far as that has room, and memory that was
 //! [registered](super::Reads::register) is mapped by the kernel once, so that a read looks up neither.
-//! What the kernel does for a completion it does when the owner enters it the next time, where it
-//! knows of that ("cooperative task work"); it does not interrupt the owner. The bell is an eventfd
-//! which the kernel rings only while it is armed.
+//! The kernel does its work for a completion when the owner enters it the next time, where it supports
+//! that ("cooperative task work"); it does not interrupt the owner. The bell is an eventfd which the
+//! kernel rings only while it is armed.
 //!
 //! A request's `user_data` is the read's key in the [ledger](super::ledger).
 //!
@@ -15,7 +16,7 @@
 //!    then on the kernel is entered without submissions.
 //! 3. A ring that is dropped waits for all requests that were submitted. If the kernel end cannot be
 //!    waited for, their landings are leaked.
-//! 4. Files stay open while requests name them, by number or by place: the ledger sees to that.
+//! 4. Files stay open while requests name them, by number or by place: the ledger ensures that.
 
 #![allow(unsafe_code)]
 
@@ -35,36 +36,36 @@ use super::memories::Memories;
 use super::part::Part;
 use super::{Done, FileId, Landing, Memory, Read, ReadFile, Reads, Registered};
 
-/// Places for files in the ring's table; further files are read all the same.
+/// Places for files in the ring's table; further files are read nevertheless.
 const FILES: u32 = 1024;
 /// Places for buffers.
 const BUFFERS: u16 = 256;
-/// How long a ring that is dropped waits for completions if the kernel cannot be entered.
+/// The time for which a ring that is dropped waits for completions if the kernel cannot be entered.
 const ENDING: Duration = Duration::from_secs(2);
 
 /// See the [module](self).
 pub(super) struct Ring<L: Landing> {
     ring: IoUring,
     ledger: Ledger<L>,
-    /// Of each read that was begun, by key.
+    /// The reads that were begun, by key.
     parts: Vec<Part>,
-    /// Keys of what is queued and not submitted, the oldest first.
+    /// Keys of the reads that are queued and not submitted, the oldest first.
     queued: Vec<u32>,
-    /// Whether the kernel's table has the file of a place.
+    /// For each place, `true` if the kernel's table has its file.
     fixed: Vec<bool>,
     memories: Memories,
-    /// Whether the kernel's tables are there.
+    /// `true` if the kernel's tables exist.
     has_files: bool,
     has_buffers: bool,
     bell: OwnedFd,
     /// The bell may ring, or have rung.
     armed: bool,
-    /// What the kernel said when it took no more.
+    /// The kernel's error when it took no more requests.
     failed: Option<i32>,
 }
 
 impl<L: Landing> Ring<L> {
-    /// A ring for at most `depth` reads.
+    /// Returns a ring for at most `depth` reads.
     pub(super) fn new(depth: usize) -> io::Result<Ring<L>> {
         let ledger = Ledger::new(depth);
         let ring = build(depth as u32).map_err(|error| refused(&error))?;
@@ -93,7 +94,7 @@ impl<L: Landing> Ring<L> {
         Ok(ring)
     }
 
-    /// Queues what is left of a read.
+    /// Queues the rest of a read.
     fn queue(&mut self, key: u32) {
         let entry = self.parts[key as usize].entry().user_data(key.into());
         // SAFETY: the landing stays where it is, and the file open, until the completion was seen
@@ -103,7 +104,7 @@ impl<L: Landing> Ring<L> {
         self.queued.push(key);
     }
 
-    /// Submits what is queued, and waits for so many completions.
+    /// Submits the queued requests, and waits for so many completions.
     fn enter(&mut self, want: usize, until: Option<Instant>) -> io::Result<()> {
         let mut refused = 0;
         loop {
@@ -135,12 +136,13 @@ impl<L: Landing> Ring<L> {
         .map(|_| ())
     }
 
-    /// Comes for completions without submitting anything, and waits for so many.
+    /// Enters the kernel for completions without submitting anything, and waits for so many.
     fn come(&self, want: u32, at_most: Duration) -> io::Result<()> {
         let time = Timespec::from(at_most);
         let args = SubmitArgs::new().timespec(&time);
         let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
-        // SAFETY: the argument is what the flag says, and lives for the call. Nothing is submitted.
+        // SAFETY: the argument is of the type that the flag says, and lives for the call. Nothing
+        // is submitted.
         let result = unsafe {
             self.ring
                 .submitter()
@@ -154,7 +156,8 @@ impl<L: Landing> Ring<L> {
         }
     }
 
-    /// The ring takes no more: what was not submitted ends (rule 2).
+    /// Marks the ring as failed: it takes no more requests, and those that were not submitted end
+    /// (rule 2).
     fn fail(&mut self, error: &io::Error) {
         let code = error.raw_os_error().unwrap_or(libc::EIO);
         self.failed = Some(code);
@@ -165,10 +168,10 @@ impl<L: Landing> Ring<L> {
         }
     }
 
-    /// Takes what is over, and queues what is not. Does not enter the kernel.
+    /// Takes the reads that are over, and queues those that are not. Does not enter the kernel.
     fn collect(&mut self, done: &mut Vec<Done<L>>) {
         loop {
-            // One at a time: what comes of it may need the ring.
+            // One at a time: the handling of a completion may need the ring.
             let Some(completion) = self.ring.completion().next() else {
                 return;
             };
@@ -190,16 +193,17 @@ impl<L: Landing> Ring<L> {
         }
     }
 
-    /// The place of a file is free.
+    /// Frees the place of a file.
     fn release(&mut self, place: Option<u32>) {
         let Some(place) = place else { return };
         if std::mem::take(&mut self.fixed[place as usize]) {
-            // The kernel's table would keep the file open; there is nothing to do if it does.
+            // Otherwise the kernel's table would keep the file open; if this fails, nothing can be
+            // done.
             let _ = self.ring.submitter().register_files_update(place, &[-1]);
         }
     }
 
-    /// The kernel has completions that it makes when the owner comes for them.
+    /// Returns `true` if the kernel has completions that it makes when the owner enters it.
     fn has_deferred(&mut self) -> bool {
         let queue = self.ring.submission();
         queue.taskrun() || queue.cq_overflow()
@@ -212,17 +216,17 @@ impl<L: Landing> Ring<L> {
         }
     }
 
-    /// Requests that the kernel has.
+    /// Returns the number of requests that the kernel has.
     fn submitted(&self) -> usize {
         self.ledger.begun() - self.queued.len()
     }
 }
 
-/// A ring whose completions do not interrupt the owner, where the kernel knows that.
+/// Returns a ring whose completions do not interrupt the owner, where the kernel supports that.
 ///
 /// The kernel could also keep completions until the one owner comes (deferred task work). Then
-/// only that thread could wait for what is under way, and a ring that another one drops would leak;
-/// and it gains nothing that could be measured.
+/// only that thread could wait for the reads under way, and a ring that another one drops would
+/// leak; and it gains nothing measurable.
 fn build(depth: u32) -> io::Result<IoUring> {
     let entries = depth.next_power_of_two();
     IoUring::builder()
@@ -268,7 +272,7 @@ impl<L: Landing> Reads<L> for Ring<L> {
                 iov_len: buffer.len,
             };
             let submitter = self.ring.submitter();
-            // SAFETY: the memory is there while it is registered, and the kernel writes to it only
+            // SAFETY: the memory exists while it is registered, and the kernel writes to it only
             // where landings of reads are.
             let updated =
                 unsafe { submitter.register_buffers_update(buffer.index.into(), &[range], None) };
@@ -281,7 +285,7 @@ impl<L: Landing> Reads<L> for Ring<L> {
     }
 
     fn unregister(&mut self, memory: Registered) {
-        // What the kernel has it reads into the memory all the same; the rest must not name it.
+        // Reads that the kernel has already still land in the memory; the others must not name it.
         let _ = self.start();
         let (buffers, _memory) = self.memories.remove(memory);
         for buffer in buffers {
@@ -312,7 +316,7 @@ impl<L: Landing> Reads<L> for Ring<L> {
             done: 0,
             refused: 0,
         };
-        // Keys are given out from 0 on, and again.
+        // Keys are assigned from 0 on, and reused.
         if key == self.parts.len() {
             self.parts.push(part);
         } else {
@@ -340,7 +344,7 @@ impl<L: Landing> Reads<L> for Ring<L> {
             }
             self.collect(done);
         }
-        // What goes on must not wait for the next start. If it fails it has ended.
+        // Reads that continue must not wait for the next start. If it fails they have ended.
         let _ = self.start();
         self.ledger.take_ended(done);
         if done.len() > before {
@@ -379,8 +383,8 @@ impl<L: Landing> Reads<L> for Ring<L> {
         }
         self.armed = true;
         self.ring.completion().enable_eventfd();
-        // The kernel first tells that there is something and then looks whether the bell is on;
-        // here it is the other way round.
+        // The kernel first publishes a completion and then looks if the bell is on; here it is the
+        // other way round.
         fence(Ordering::SeqCst);
         let none = self.ring.completion().is_empty() && !self.has_deferred();
         if !none {
@@ -401,8 +405,8 @@ impl<L: Landing> Ring<L> {
             iov_len: 0,
         };
         let submitter = self.ring.submitter();
-        // SAFETY: no memory at all. The kernel keeps what requests under way use. If it refuses,
-        // it keeps the memory, and nobody names it any more.
+        // SAFETY: no memory at all. The kernel keeps the memory that requests under way use. If it
+        // refuses, it keeps the memory, and no request names it any more.
         let _ = unsafe { submitter.register_buffers_update(index.into(), &[none], None) };
     }
 }
@@ -419,7 +423,7 @@ impl<L: Landing> Drop for Ring<L> {
                 break;
             }
             if self.come(1, ENDING).is_err() {
-                // Completions may come all the same.
+                // Completions may come nevertheless.
                 if Instant::now() > until {
                     return;
                 }
@@ -478,7 +482,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&file), 1);
     }
 
-    /// As where the limit for locked memory is low, or the kernel is old.
+    /// The limit for locked memory is low, or the kernel is old.
     #[test]
     fn a_ring_without_tables_reads_all_the_same() {
         let mut ring = Ring::new(4).unwrap();

@@ -1,14 +1,14 @@
 //! Reads by a number of threads that are made beforehand (paper 4, section 4.4.2, "static").
 //!
 //! The owner gathers reads and publishes them together in one queue. A thread takes several at once
-//! if reads are fast, for the queue would else cost as much as they do; and one at a time if
-//! they are slow, so that they run side by side. How fast they are each thread measures. What is
-//! over goes back the same way, several at once.
+//! if reads are fast, for otherwise the queue would cost as much as they do; and one at a time if
+//! they are slow, so that they run in parallel. Each thread measures how fast they are. Outcomes go
+//! back in the same way, several at once.
 //!
-//! A thread that finds the queue empty sleeps; if reads are fast it looks a few times more before,
-//! giving way to others in between. No more are woken than what was published needs: one for
-//! each slow read, but of fast ones, which use the processors and nothing else, no more than there
-//! are processors. An owner that waits has nothing else to do, and does fast reads itself.
+//! A thread that finds the queue empty sleeps; if reads are fast it looks a few more times before,
+//! yielding to other threads in between. No more threads are woken than the published reads need:
+//! one for each slow read, but for fast ones, which use only the processors, no more than there are
+//! processors. An owner that waits has nothing else to do, and does fast reads itself.
 //!
 //! Invariant: while `Jobs::queue` is not empty a thread is awake; and threads that are awake look at
 //! the queue, under its lock, before they sleep.
@@ -29,44 +29,45 @@ use super::threads::Team;
 
 /// Reads that a thread takes at once, at most.
 const BATCH: usize = 32;
-/// Reads are taken to be fast while threads take as many at once.
+/// Reads count as fast while threads take as many at once.
 const FEW: usize = 4;
-/// Reads that take less time than this are fast: no device is behind them. Others are looked at more
+/// Reads that take less time than this are fast: no device is behind them. Others are measured more
 /// closely, and are slow if threads sleep for them.
 const FAST: Duration = Duration::from_micros(4);
-/// What a thread takes at once takes no longer than this, about.
+/// The reads that a thread takes at once take about this long at most.
 const AT_ONCE: Duration = Duration::from_micros(100);
-/// How often a thread gives way to others before it sleeps, if reads are fast.
+/// The number of times that a thread yields to others before it sleeps, if reads are fast.
 const LOOKS: usize = 8;
-/// A thread's stack; it calls nothing that is deep.
+/// A thread's stack; it makes no deep calls.
 const STACK: usize = 64 * 1024;
 
 /// See the [module](self).
 pub(super) struct StaticTeam {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// What the owner does itself; empty between calls.
+    /// The jobs that the owner does itself; empty between calls.
     mine: Vec<Job>,
     pace: Pace,
 }
 
-/// What a thread knows of how long reads take.
+/// A thread's measurement of the time of reads.
 #[derive(Default)]
 struct Pace {
-    /// The last ones took long, so that it counts how often it sleeps for the next.
+    /// `true` if the last ones took long, so that the thread counts how often it sleeps for the
+    /// next.
     closely: bool,
 }
 
 struct Shared {
     jobs: CachePadded<Mutex<Jobs>>,
-    /// Whether there may be jobs; a hint, right under the lock.
+    /// `true` if there may be jobs; a hint, exact under the lock.
     some: CachePadded<AtomicBool>,
-    /// How many reads a thread takes at once.
+    /// The number of reads that a thread takes at once.
     batch: CachePadded<AtomicUsize>,
     published: Condvar,
     threads: usize,
-    /// How many threads are awake, at most, if reads are fast: they use the processors then, of
-    /// which one is the owner's.
+    /// The most threads that are awake if reads are fast: they use the processors then, of which
+    /// one is the owner's.
     processors: usize,
     over: Arc<Over>,
 }
@@ -74,15 +75,15 @@ struct Shared {
 #[derive(Default)]
 struct Jobs {
     queue: VecDeque<Job>,
-    /// Threads that sleep and were not notified.
+    /// The number of threads that sleep and were not notified.
     asleep: usize,
-    /// Whether anybody has taken jobs since the last were published.
+    /// `true` if a thread has taken jobs since the last were published.
     picked: bool,
     closing: bool,
 }
 
 impl StaticTeam {
-    /// So many threads.
+    /// Returns a team of `threads` threads.
     pub(super) fn new(threads: usize, over: Arc<Over>) -> io::Result<StaticTeam> {
         assert!(threads > 0, "no thread to read");
         let shared = Arc::new(Shared {
@@ -143,7 +144,7 @@ impl Team for StaticTeam {
 }
 
 impl Shared {
-    /// Gives jobs to the threads, and wakes as many of these as they need.
+    /// Gives jobs to the threads, and wakes as many of them as the jobs need.
     fn publish(&self, jobs: &mut Vec<Job>) {
         let mut state = self.jobs.lock();
         let stuck = !state.queue.is_empty() && !state.picked;
@@ -169,7 +170,7 @@ impl Shared {
         self.batch.load(Ordering::Relaxed) >= FEW
     }
 
-    /// What a thread does.
+    /// Runs a thread's loop.
     fn work(&self) {
         let mut mine = Vec::with_capacity(BATCH);
         let mut outcomes = Vec::with_capacity(BATCH);
@@ -180,7 +181,7 @@ impl Shared {
         }
     }
 
-    /// Does what a thread does, once, if reads are fast.
+    /// Does a thread's work once, if reads are fast.
     fn help(&self, mine: &mut Vec<Job>, outcomes: &mut Vec<Outcome>, pace: &mut Pace) -> bool {
         if !self.is_fast() || !self.some.load(Ordering::Relaxed) {
             return false;
@@ -189,8 +190,8 @@ impl Shared {
             let mut jobs = self.jobs.lock();
             let some = self.some_of(&jobs);
             let rest = jobs.queue.len() - some;
-            // From the end: what others have read last, and their caches have, lies in front if the
-            // owner lends memory again that came back last.
+            // From the end: the reads that other threads have done last, and that their caches
+            // have, lie in front if the owner lends memory again that came back last.
             mine.extend(jobs.queue.drain(rest..));
             self.taken(&mut jobs);
         }
@@ -201,14 +202,14 @@ impl Shared {
         true
     }
 
-    /// How many jobs to take at once.
+    /// Returns the number of jobs to take at once.
     fn some_of(&self, jobs: &Jobs) -> usize {
         let batch = self.batch.load(Ordering::Relaxed);
-        // Where many may be taken at once, some are left for the next.
+        // Where many may be taken at once, some are left for the next thread.
         jobs.queue.len().div_ceil(2).min(batch)
     }
 
-    /// Jobs were taken.
+    /// Notes that jobs were taken.
     fn taken(&self, jobs: &mut Jobs) {
         jobs.picked = true;
         if jobs.queue.is_empty() {
@@ -216,7 +217,7 @@ impl Shared {
         }
     }
 
-    /// Does jobs, and takes account of how long they take.
+    /// Does jobs, and measures the time that they take.
     fn run(&self, mine: &mut Vec<Job>, outcomes: &mut Vec<Outcome>, pace: &mut Pace) {
         let n = mine.len();
         let before = pace.closely.then(sleeps);
@@ -228,7 +229,7 @@ impl Shared {
         let batch = self.batch.load(Ordering::Relaxed);
         let next = match slept {
             Some(slept) if each > FAST && 2 * slept as usize >= n => (batch / 2).max(1),
-            // They may be slow, or others have kept this thread from its processor.
+            // They may be slow, or other threads have kept this thread from its processor.
             None if each > FAST => batch,
             _ => {
                 let most = AT_ONCE.as_nanos() / each.as_nanos().max(1);
@@ -240,7 +241,7 @@ impl Shared {
         }
     }
 
-    /// Takes jobs, waiting for them; false if there will be none.
+    /// Takes jobs, waiting for them; returns `false` if there will be none.
     fn take(&self, mine: &mut Vec<Job>) -> bool {
         for _ in 0..LOOKS {
             if self.some.load(Ordering::Relaxed) || !self.is_fast() {
@@ -260,7 +261,7 @@ impl Shared {
         mine.extend(state.queue.drain(..some));
         self.taken(&mut state);
         if !self.is_fast() && !state.queue.is_empty() && state.asleep > 0 {
-            // Those who published may have thought that fewer threads would do.
+            // The publisher may have assumed that fewer threads would do.
             state.asleep -= 1;
             drop(state);
             self.published.notify_one();

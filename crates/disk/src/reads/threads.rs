@@ -1,4 +1,4 @@
-//! Reads by threads: what the owner does, whichever threads they are.
+//! Reads by threads: the owner's part, for any kind of threads.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,21 +10,23 @@ use super::ledger::Ledger;
 use super::over::Over;
 use super::{Done, FileId, Landing, Read, ReadFile, Reads};
 
-/// How often the owner gives way to others before it sleeps, if reads are fast.
+/// The number of times that the owner yields to other threads before it sleeps, if reads are fast.
 const LOOKS: usize = 8;
 
 /// Threads that read.
 pub(super) trait Team: Send {
-    /// Has all of them done, soon; each job's outcome is handed over once, or is told at once.
+    /// Publishes all jobs, to be done soon; each job's outcome is handed over once, or appended at
+    /// once.
     fn publish(&mut self, jobs: &mut Vec<Job>, outcomes: &mut Vec<Outcome>);
 
-    /// Does some of what was published itself, if that does not take long. Tells whether it has.
+    /// Does some of the published jobs itself, if that does not take long. Returns `true` if it
+    /// has.
     fn help(&mut self, outcomes: &mut Vec<Outcome>) -> bool {
         let _ = outcomes;
         false
     }
 
-    /// Whether reads take so little time that sleeping for them is not worth it.
+    /// Returns `true` if reads take so little time that sleeping for them is not worth it.
     fn is_fast(&self) -> bool {
         false
     }
@@ -36,16 +38,17 @@ pub(super) trait Team: Send {
 /// See the [module](self).
 pub(super) struct ByThreads<L: Landing, T: Team> {
     ledger: Ledger<L>,
-    /// Submitted, not published.
+    /// Jobs that are submitted and not published.
     gathered: Vec<Job>,
-    /// What the owner has read itself, and memory for what others have.
+    /// The outcomes of the owner's own reads, and memory for those of other threads.
     outcomes: Vec<Outcome>,
     over: Arc<Over>,
     team: T,
 }
 
 impl<L: Landing, T: Team> ByThreads<L, T> {
-    /// At most `depth` reads by a team that hands over to what it is made with.
+    /// Returns at most `depth` reads by a team that hands over to the [`Over`] with which it is
+    /// made.
     pub(super) fn new(
         depth: usize,
         team: impl FnOnce(Arc<Over>) -> io::Result<T>,
@@ -60,7 +63,7 @@ impl<L: Landing, T: Team> ByThreads<L, T> {
         })
     }
 
-    /// Appends what has come of reads to `done`.
+    /// Appends the outcomes of reads to `done`.
     fn tell(&mut self, done: &mut Vec<Done<L>>) {
         for outcome in self.outcomes.drain(..) {
             done.push(self.ledger.end(outcome).0);

@@ -1,4 +1,4 @@
-//! Which ways of reading there are.
+//! The ways of reading.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use super::{Landing, OwnBuf, Reads};
 pub enum Way {
     /// A new thread for each read.
     Dynamic,
-    /// A number of threads that are made beforehand. Whoever waits for reads that take no time
-    /// to speak of does some of them itself.
+    /// A number of threads that are made beforehand. An owner that waits for reads of negligible
+    /// time does some of them itself.
     Static {
-        /// How many; at least one.
+        /// The number of threads; at least one.
         threads: usize,
     },
     /// io_uring, with files and memory that the kernel knows beforehand.
@@ -29,12 +29,12 @@ pub enum Way {
 
 /// Threads that read where the kernel refuses rings.
 const THREADS: usize = 16;
-/// What `statfs` tells of file systems that are in memory: tmpfs, ramfs, hugetlbfs.
+/// The types that `statfs` reports for file systems in memory: tmpfs, ramfs, hugetlbfs.
 const IN_MEMORY: [u32; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
 
 impl Way {
-    /// The way that suits files in these directories, which exist: [`Way::Here`] if all of them lie in
-    /// memory, else [`Way::Ring`]; where the kernel refuses rings, 16 threads.
+    /// Returns the way that suits files in these directories, which exist: [`Way::Here`] if all of
+    /// them lie in memory, else [`Way::Ring`]; where the kernel refuses rings, 16 threads.
     #[must_use]
     pub fn suited(dirs: &[PathBuf]) -> Way {
         let in_memory = |dir: &PathBuf| {
@@ -50,13 +50,14 @@ impl Way {
         }
     }
 
-    /// Reads in this way, of which at most `depth` are under way at once.
+    /// Returns reads in this way, of which at most `depth` are under way at once.
     ///
     /// # Errors
-    /// If the operating system refuses what the way needs. The error says what to do.
+    /// Returns an error if the operating system refuses the resources of the way. The error says
+    /// what to do.
     ///
     /// # Panics
-    /// If the depth is zero or above 32768, or there is no thread.
+    /// Panics if the depth is zero or above 32768, or if there is no thread.
     pub fn reads<L: Landing>(self, depth: usize) -> io::Result<Box<dyn Reads<L>>> {
         match self {
             Way::Dynamic => {

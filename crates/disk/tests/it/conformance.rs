@@ -1,4 +1,4 @@
-//! Every disk under the same suite, and what each does besides.
+//! Tests every disk with the same suite, and the particular behaviour of each.
 
 use std::io::{ErrorKind, IoSlice};
 use std::path::Path;
@@ -24,8 +24,8 @@ fn the_real_disk_conforms() {
     conformance::check(&RealDisk, dir.path());
 }
 
-/// Where the build's own files lie: a file system that takes direct I/O more often than the one
-/// for temporary files does.
+/// Returns a directory beside the build's own files: their file system supports direct I/O more
+/// often than the one for temporary files does.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -75,8 +75,8 @@ fn the_faulty_disk_conforms() {
     conformance::check(&disk, dir);
 }
 
-/// Names, content and whether it is synced, step by step: what someone else sees who opens the
-/// directory below, as after a kill.
+/// Names, content and syncs, step by step, as another process sees them that opens the directory
+/// below, as after a kill.
 #[test]
 fn the_forgetful_disk_forgets_what_is_not_synced() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Short ways to use files.
+//! Short functions for files.
 
 use std::io::IoSlice;
 

@@ -1,4 +1,4 @@
-//! How slow a throttled disk is.
+//! Tests of the speed of a throttled disk.
 
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use kumiki_disk::{Access, Disk, RealDisk, Throttle, ThrottledDisk};
 
 use crate::support::write;
 
-/// What is slept is what the operations on the slow directory's files add up to.
+/// The time slept is the sum of the times of operations on the slow directory's files.
 #[test]
 fn a_throttled_disk_sleeps_for_what_was_written_and_synced() {
     let slept: Arc<Mutex<Vec<Duration>>> = Arc::default();

@@ -14,16 +14,16 @@ use scc::{Guard, TreeIndex};
 
 use crate::record::{KeyRef, RecordRef, prefix};
 
-/// What the engine asks of an ordered map from keys to records.
+/// An ordered map from keys to records, as the engine needs it.
 pub trait Index: Sync {
     const NAME: &'static str;
     fn new() -> Self;
     fn get(&self, key: &[u8]) -> Option<RecordRef>;
-    /// Adds the record unless its key is there; returns whether it did.
+    /// Adds the record unless its key is present; returns `true` if it did.
     fn insert(&self, record: RecordRef) -> bool;
-    /// Returns whether the key was there.
+    /// Removes a key; returns `true` if it was present.
     fn remove(&self, key: &[u8]) -> bool;
-    /// Visits at most `limit` records from `from` on, and returns how many.
+    /// Visits at most `limit` records from `from` on, and returns their number.
     fn scan(&self, from: &[u8], limit: usize, visit: &mut dyn FnMut(RecordRef)) -> usize;
 }
 

@@ -6,7 +6,7 @@ use std::hash::BuildHasher;
 use crate::record::{Home, RecordRef, Records, map_huge};
 
 const ENTRIES: usize = 8;
-/// Records per bucket that the table is sized for.
+/// Records per bucket for which the table is sized.
 const FILL: usize = 5;
 const ADDRESS: u64 = (1 << 48) - 1;
 
@@ -64,8 +64,8 @@ impl Lookaside {
         self.candidates(hash).find(|record| record.key() == key)
     }
 
-    /// All buckets are fetched before the first is read, and all records before the first is
-    /// compared, so that the misses overlap.
+    /// Looks up several keys. Fetches all buckets before it reads the first, and all records before
+    /// it compares the first, so that the misses overlap.
     pub fn get_batch<const N: usize>(&self, keys: [&[u8]; N]) -> [Option<RecordRef>; N] {
         let hashes = keys.map(|key| self.hasher.hash_one(key));
         for hash in hashes {
@@ -82,7 +82,7 @@ impl Lookaside {
 
 fn prefetch(address: usize) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint without effect on memory, whatever the address.
+    // SAFETY: a hint without effect on memory, for any address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address as *const i8);

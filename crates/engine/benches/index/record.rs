@@ -61,12 +61,12 @@ impl RecordRef {
     }
 }
 
-/// Where memory comes from.
+/// The source of memory.
 #[derive(Clone, Copy)]
 pub enum Home {
     /// The allocator.
     Heap,
-    /// A mapping for which huge pages were asked.
+    /// A mapping for which huge pages were requested.
     Huge,
 }
 
@@ -79,7 +79,7 @@ impl Home {
     }
 }
 
-/// Zeroed memory in huge pages, if the system has them. Never unmapped.
+/// Returns zeroed memory in huge pages, if the system has them. Never unmapped.
 pub fn map_huge(bytes: usize) -> *mut u8 {
     let huge = 2 << 20;
     let (read_write, private) = (
@@ -142,8 +142,8 @@ impl Records {
         self.0[at]
     }
 
-    /// Keys to look for, in random order. They lie one after the other in memory of their own, as
-    /// in a request: asking must not already fetch the record.
+    /// Returns keys to look up, in random order. They lie one after the other in memory of their
+    /// own, as in a request: a look-up must not find the record fetched already.
     pub fn picks(&self, count: usize, rng: &mut Rng) -> Vec<Pick> {
         let pick = |_| {
             let record = self.0[rng.below(self.0.len())];
@@ -159,7 +159,7 @@ impl Records {
     }
 }
 
-/// A key to look for.
+/// A key to look up.
 pub struct Pick {
     bytes: [u8; 24],
     len: u32,
@@ -172,13 +172,13 @@ impl Pick {
         &self.bytes[..self.len as usize]
     }
 
-    /// Whether this is the record that was looked for.
+    /// Returns `true` if this is the record that was looked up.
     pub fn is(&self, record: RecordRef) -> bool {
         record.touch() == u64::from(self.number)
     }
 }
 
-/// The first eight bytes of a key as a number that orders as they do.
+/// Returns the first eight bytes of a key as a number that orders as they do.
 pub fn prefix(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
         Some(bytes) => u64::from_be_bytes(*bytes),
@@ -190,9 +190,9 @@ pub fn prefix(key: &[u8]) -> u64 {
     }
 }
 
-/// What a comparison-based map holds for a key: the prefix decides most comparisons without
-/// leaving the map's node. The low bit of `target` tells a record from a key that is looked for,
-/// of which `target` is then the address of a slice.
+/// The entry of a comparison-based map for a key: the prefix decides most comparisons without
+/// leaving the map's node. The low bit of `target` distinguishes a record from a key that is looked
+/// up; `target` is then the address of a slice.
 #[derive(Clone, Copy)]
 pub struct KeyRef {
     prefix: u64,
@@ -207,7 +207,7 @@ impl KeyRef {
         }
     }
 
-    /// Must not outlive `key`.
+    /// Returns a reference to a key to look up. It must not outlive `key`.
     pub fn probe(key: &&[u8]) -> KeyRef {
         KeyRef {
             prefix: prefix(key),
@@ -215,7 +215,7 @@ impl KeyRef {
         }
     }
 
-    /// The record of a key that a map holds.
+    /// Returns the record of a key that a map holds.
     pub fn target(&self) -> RecordRef {
         RecordRef::from_address(self.target)
     }

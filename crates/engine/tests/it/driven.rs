@@ -61,7 +61,7 @@ fn an_entry_out_of_order_is_a_bug() {
 
 #[test]
 #[should_panic(expected = "a driven engine's changes come from its log")]
-fn nobody_else_commits() {
+fn no_other_worker_commits() {
     let replica = Replica::new();
     drop(replica.execute(&[Op::put(b"a", b"")]));
 }
@@ -102,7 +102,8 @@ fn the_last_change_of_a_key_counts() {
     assert!(stats.memory_bytes <= memory + 128, "{stats:?}");
 }
 
-/// The engine's time stands still while the log does not go on; a lease must not become shorter by that.
+/// The engine's time stands still while the log does not progress; a lease must not become shorter by
+/// that.
 #[test]
 fn relative_deadlines_count_from_the_clock() {
     let replica = Replica::new();
@@ -122,7 +123,7 @@ fn relative_deadlines_count_from_the_clock() {
 }
 
 #[test]
-fn time_is_what_it_is_told_and_the_log_has_the_last_word() {
+fn time_can_be_set_and_the_log_has_the_last_word() {
     let replica = Replica::new();
     replica.clock.set(500);
     assert_eq!(replica.engine.time_ms(), 0, "it does not follow the clock");
@@ -140,7 +141,7 @@ fn time_is_what_it_is_told_and_the_log_has_the_last_word() {
     assert_eq!(entry.stamp_ms, 1_000);
     replica.tick(500);
     assert_eq!(replica.engine.time_ms(), 1_000, "it never goes back");
-    // Running time hides what has expired; for good it goes by the log's.
+    // Running time hides expired keys; they are removed for good by the log's time.
     replica.engine.set_time_ms(6_000);
     assert_eq!(replica.get(b"a"), None);
     replica.tidy();
@@ -180,7 +181,7 @@ fn snapshots_are_of_what_was_applied_and_last() {
     assert!((1..hashes.len()).all(|i| !hashes[..i].contains(&hashes[i])));
 }
 
-/// Two replicas with one log whose hashes must differ after it.
+/// Replicas that have the same log up to an entry have different hashes after different entries.
 #[test]
 fn the_hash_sees_every_field() {
     let base = |replica: &Replica| replica.run(1, &[Op::put(b"a", b"1"), Op::put(b"b", b"2")]);
@@ -215,7 +216,7 @@ fn the_hash_sees_every_field() {
     assert_eq!(hashes.len(), 7);
 }
 
-/// A source with flushes, expiries, tombstones, system records, a long log.
+/// Returns a source with flushes, expiries, tombstones, system records, and a long log.
 fn source() -> Replica {
     let source = Replica::new();
     source.engine.set_time_ms(1_000);
@@ -403,7 +404,7 @@ fn readers_survive_a_load() {
     same(&loaded, &source);
 }
 
-/// Plain Raft: the entry has the operations, and every replica comes to the same.
+/// Plain Raft: the entry has the operations, and every replica gets the same results.
 #[test]
 fn entries_of_operations_come_to_the_same_everywhere() {
     let (one, other) = (Replica::new(), Replica::new());

@@ -1,5 +1,5 @@
 //! Many threads on driven engines: readers while entries are applied, and leaderships that come and go
-//! while others stage.
+//! while other threads stage.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::support::replica::{Entry, driven, stager};
 use crate::support::{holder, number};
 use testkit::SetOnDrop;
 
-/// Threads transfer, one applies to a leader and a follower, others add up on both and in
+/// Some threads transfer, one applies to a leader and a follower, others add up on both and in
 /// snapshots: every sum is right, whole entries are seen, and money is neither made nor lost.
 #[test]
 fn readers_see_entries_whole() {
@@ -122,18 +122,18 @@ fn readers_see_entries_whole() {
     assert_eq!(here, there);
 }
 
-/// What was staged under which leadership.
+/// The entries that were staged, by leadership.
 #[derive(Default)]
 struct Queue {
     leadership: u64,
-    /// Whether the present leader admits anything yet.
+    /// `true` if the present leader admits transactions.
     serves: bool,
     staged: VecDeque<(TransactionId, Entry)>,
 }
 
-/// One leadership after the other is lost while two threads stage: some of what they staged is
-/// applied by the next leader, some never. What comes too late is released. Whatever happens, no
-/// hold is left behind, and entries are applied.
+/// One leadership after the other is lost while two threads stage: some of their entries are
+/// applied by the next leader, some never. Entries that come too late are released. In every case
+/// no hold is left behind, and entries are applied.
 #[test]
 fn leaderships_come_and_go() {
     let engine = driven();

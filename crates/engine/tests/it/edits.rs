@@ -1,10 +1,10 @@
-//! Parts of long values that change: what the log gets, and what a restart makes of it.
+//! Changed parts of long values: the entries that the log gets, and the values after a restart.
 
 use base::{Op, Tid};
 
 use crate::support::{Log, Logged, World, apply};
 
-/// The last thing that was logged of a transaction of one write.
+/// Returns the last log entry of a transaction of one write.
 fn last(log: &Log) -> Logged {
     let entries = log.entries.lock();
     let (_, changes) = entries.last().expect("something was logged");
@@ -48,7 +48,8 @@ fn the_log_gets_the_part_that_changes() {
     assert_eq!(world.restarted().get(b"long"), Some(value));
 }
 
-/// Where the log does not become much shorter, and where the version before is in no log.
+/// The log gets the whole value if it would not become much shorter, or if the previous version is
+/// in no log.
 #[test]
 fn the_log_gets_the_whole_value_otherwise() {
     let world = World::new();
@@ -76,7 +77,7 @@ fn the_log_gets_the_whole_value_otherwise() {
     assert_eq!(restarted.get(b"ra:key"), world.get(b"ra:key"));
 }
 
-/// Of a transaction, some keys are edited and others written.
+/// Transactions edit some keys and write others.
 #[test]
 fn transactions_of_many_keys_restart() {
     let world = World::new();

@@ -1,5 +1,5 @@
-//! Guards and the time: what they answer, what becomes of tokens, and that they are serializable with
-//! everything else.
+//! Guards and the time: their answers, the tokens that are stored, and their serializability with all
+//! other operations.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ fn a_token_below_the_greatest_aborts() {
     assert_eq!(done, [OwnedReply::Ok, OwnedReply::Ok]);
     let refused = world.try_run(&[guard(4), Op::put(b"a", b"2")]);
     assert_eq!(refused, Err(stale(4, 5)));
-    // Wherever it stands, nothing of the transaction has happened.
+    // Wherever the guard stands, nothing of the transaction has happened.
     let refused = world.try_run(&[Op::put(b"a", b"2"), Op::Flush, guard(4)]);
     assert_eq!(refused, Err(stale(4, 5)));
     assert_eq!(world.get(b"a"), Some(b"1".to_vec()));
@@ -127,7 +127,7 @@ fn what_is_prepared_with_a_token_holds_it() {
         .unwrap();
     let mut world = world;
     for _ in 0..2 {
-        // Nobody knows yet whether 5 will have been seen.
+        // It is not known yet if 5 will have been seen.
         for token in [3, 4, 5, 6] {
             assert_eq!(holder_of(world.try_run(&[guard(token)])), holder(1));
         }
@@ -145,7 +145,7 @@ fn what_is_prepared_with_a_token_holds_it() {
     assert_eq!(world.try_run(&[guard(4)]), Err(stale(4, 5)));
     let refused = world.prepare(&mut w, 3, &[guard(4), Op::put(b"a", b"2")]);
     assert_eq!(refused, Err(stale(4, 5)));
-    // Those with the greatest token share it, and whoever comes with a greater one waits for them.
+    // Transactions with the greatest token share it, and one with a greater token waits for them.
     world
         .prepare(&mut w, 4, &[guard(5), Op::put(b"b", b"1")])
         .unwrap();
@@ -185,7 +185,7 @@ fn replicas_have_the_same_tokens() {
             Err(stale(5, 6))
         );
     }
-    // What is given to all as operations comes to the same everywhere.
+    // Entries of operations give the same results on all replicas.
     for replica in [&leader, &follower] {
         let index = replica.engine.applied().next();
         let mut applier = replica.applier.borrow_mut();
@@ -203,7 +203,7 @@ fn replicas_have_the_same_tokens() {
     assert_eq!(hash(&leader), hash(&follower));
 }
 
-/// A guard is a transaction's like any other operation: operations of all kinds beside a map.
+/// Guards behave like any other operation: operations of all kinds are compared with a map.
 #[test]
 fn random_guards_do_as_a_map_says() {
     for seed in 0..200 {
@@ -269,8 +269,8 @@ fn random_guards_do_as_a_map_says() {
     }
 }
 
-/// Threads draw tokens and write what they drew under a guard, in no particular order: what is
-/// there never comes from a token before that of what was there.
+/// Threads draw tokens and write them under a guard, in no particular order: a token that is stored
+/// is never replaced by an earlier one.
 #[test]
 fn tokens_never_go_back_in_the_order_of_transactions() {
     let world = World::new();
@@ -345,9 +345,9 @@ fn the_time_is_that_of_the_transaction() {
     assert_eq!(world.engine.stats().keys, 1, "nothing of it is a key");
 }
 
-/// What was told is in the log, also when nothing else was to be written.
+/// A time that was answered is in the log, also if nothing else was to be written.
 #[test]
-fn the_time_that_was_told_is_logged() {
+fn an_answered_time_is_logged() {
     let world = World::new();
     world.clock.set(7_000);
     world.run(&[Op::Now, Op::Get { key: b"k" }]);
@@ -360,10 +360,10 @@ fn the_time_that_was_told_is_logged() {
     assert!(world.try_run(&[Op::Now]).is_err());
 }
 
-/// Time that has passed between the execution and the commit makes a transaction that has told it
-/// execute again: in the order of transactions what they tell does not go back.
+/// Time that passed between execution and commit makes a transaction that has answered its time
+/// execute again: in the order of transactions the answered times do not go back.
 #[test]
-fn what_is_told_never_goes_back_in_the_order_of_transactions() {
+fn answered_times_never_go_back_in_the_order_of_transactions() {
     let world = World::new();
     let stop = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -399,7 +399,7 @@ fn what_is_told_never_goes_back_in_the_order_of_transactions() {
                     assert!(now >= before, "{now} after {before}");
                     told = now.max(told);
                     let text = told.to_string();
-                    // Others may have written a later time since.
+                    // Other threads may have written a later time since.
                     let check = [Op::Now, Op::put(b"told", text.as_bytes())];
                     let done = w.execute(&check).unwrap();
                     let base::Reply::Int(later) = done.replies()[0] else {

@@ -1,5 +1,5 @@
-//! What transactions under two-phase locking hold, and how those that validate when they commit
-//! meet it.
+//! The holds of transactions under two-phase locking, and their effect on transactions that
+//! validate when they commit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ fn scan<'a>(from: &'a [u8], to: &'a [u8], limit: usize) -> Op<'a> {
     }
 }
 
-/// A world in which `ops` were prepared by attempt 1, after `before` was done.
+/// Returns a world in which attempt 1 has prepared `ops`, after `before` was done.
 fn prepared(before: &[Op<'_>], ops: &[Op<'_>]) -> (World, Worker<Log>) {
     let world = World::new();
     world.run(before);
@@ -68,7 +68,7 @@ fn a_key_that_will_be_made_or_deleted_waits() {
 }
 
 #[test]
-fn what_follows_from_a_held_value_is_not_told() {
+fn results_of_a_held_value_are_not_returned() {
     let (world, _w) = prepared(&[Op::put(b"a", b"1")], &[Op::Delete { key: b"a" }]);
     let absent = Op::Require {
         key: b"a",
@@ -102,7 +102,7 @@ fn a_scan_over_what_will_be_written_waits() {
     assert_eq!(holder_of(world.try_run(&[scan(b"", b"z", 2)])), holder(1));
 }
 
-/// A transaction that was about to commit when the hold was taken.
+/// A transaction was about to commit when the hold was taken.
 #[test]
 fn a_hold_that_comes_before_the_commit_is_met() {
     for lone in [false, true] {
@@ -148,7 +148,7 @@ fn an_absence_that_was_read_before_a_hold_does_not_commit() {
 }
 
 #[test]
-fn one_who_scans_a_range_meets_new_keys_there() {
+fn a_scan_of_a_range_meets_new_keys_there() {
     let before = [Op::put(b"m", b"1"), Op::put(b"p", b"1")];
     let (world, mut w) = prepared(&before, &[scan(b"k", b"q", 9)]);
     let mut other = world.worker();
@@ -160,7 +160,7 @@ fn one_who_scans_a_range_meets_new_keys_there() {
         assert_eq!(holder_of(outcome), holder(1));
     }
     world.run(&[Op::put(b"j", b""), Op::put(b"q", b"")]);
-    // What was there is held by itself.
+    // The keys that were present are held individually.
     assert_eq!(holder_of(other.execute(&[Op::put(b"m", b"")])), holder(1));
     assert_eq!(
         holder_of(other.execute(&[Op::Delete { key: b"p" }])),
@@ -241,7 +241,7 @@ fn writers_exclude_each_other_and_readers() {
     assert_eq!(world.get(b"other"), None);
 }
 
-/// What a transaction needs twice it holds once.
+/// A transaction that needs a key twice holds it once.
 #[test]
 fn one_may_read_and_write_the_same_key() {
     let world = World::new();
@@ -281,7 +281,7 @@ fn an_absence_is_held() {
 }
 
 #[test]
-fn a_flush_waits_for_all_who_are_prepared() {
+fn a_flush_waits_for_all_prepared_transactions() {
     let (world, mut w) = prepared(&[Op::put(b"a", b"1")], &[Op::put(b"b", b"1")]);
     assert_eq!(holder_of(world.try_run(&[Op::Flush])), holder(1));
     let mut other = world.worker();
@@ -324,7 +324,8 @@ fn a_scan_that_ends_with_an_own_key_is_validated_up_to_it() {
     assert_eq!(runs, 2);
 }
 
-/// Flushed keys go in the end, also those that were held as absent while the others went.
+/// Flushed keys are removed in the end, also those that were held as absent when the others were
+/// removed.
 #[test]
 fn a_flushed_key_that_was_held_is_swept_later() {
     let world = World::new();
@@ -360,8 +361,8 @@ fn held_keys_are_found_in_a_new_table_of_hints() {
     }
 }
 
-/// Others insert and delete keys and count them in the same transaction; who scans and is prepared
-/// finds as many keys as are counted.
+/// Some transactions insert and delete keys and count them; a transaction that scans and is
+/// prepared finds as many keys as are counted.
 #[test]
 fn a_prepared_scan_agrees_with_what_was_counted() {
     let world = World::new();
@@ -374,7 +375,7 @@ fn a_prepared_scan_agrees_with_what_was_counted() {
         for (mut w, thread) in workers.into_iter().zip(0_u8..) {
             let stop = &stop;
             scope.spawn(move || {
-                // Always new keys, of which there is no record; old ones go.
+                // The keys are always new, without a record; old ones are removed.
                 for round in 0_u32.. {
                     if stop.load(Ordering::Relaxed) {
                         break;
@@ -398,7 +399,7 @@ fn a_prepared_scan_agrees_with_what_was_counted() {
                     if round >= 100 {
                         patiently(stop, || w.execute(&delete).map(|_| ()));
                     }
-                    // Else no scan would ever be valid.
+                    // Otherwise no scan would ever be valid.
                     std::thread::sleep(Duration::from_micros(50));
                 }
             });
@@ -426,7 +427,7 @@ fn a_prepared_scan_agrees_with_what_was_counted() {
     assert_eq!(wrong, None, "keys that were scanned, and that were counted");
 }
 
-/// How long a test goes on on a busy machine.
+/// The time for which a test continues on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const ACCOUNTS: u64 = 12;
@@ -436,14 +437,14 @@ fn account(number: u64) -> Vec<u8> {
     format!("account {number}").into_bytes()
 }
 
-/// Two accounts and an amount.
+/// Draws two accounts and an amount.
 fn transfer(random: &mut fastrand::Rng) -> (Vec<u8>, Vec<u8>, i64) {
     let from = random.u64(0..ACCOUNTS);
     let to = (from + random.u64(1..ACCOUNTS)) % ACCOUNTS;
     (account(from), account(to), random.i64(1..5))
 }
 
-/// Tries again until nobody holds what is needed, or it is over.
+/// Tries again until no transaction holds the needed records, or the test is over.
 fn patiently<T>(stop: &AtomicBool, mut attempt: impl FnMut() -> Result<T, Abort>) -> Option<T> {
     loop {
         match attempt() {
@@ -459,8 +460,8 @@ fn patiently<T>(stop: &AtomicBool, mut attempt: impl FnMut() -> Result<T, Abort>
     }
 }
 
-/// Amounts are moved by transactions of one partition, and in two phases of which a third never
-/// happens. Whoever looks at all accounts at once finds them with the same sum.
+/// Moves amounts by transactions of one partition, and in two phases of which a third never
+/// happens. A reader of all accounts at once finds them with the same sum.
 fn move_amounts() -> Result<(), String> {
     let world = World::new();
     for number in 0..ACCOUNTS {
@@ -518,7 +519,7 @@ fn move_amounts() -> Result<(), String> {
                 w.forget(id).unwrap();
                 moved.fetch_add(1, Ordering::Relaxed);
             }
-            // Else there is always something held, and nobody can look at everything.
+            // Otherwise some account is always held, and no reader can read them all.
             std::thread::sleep(Duration::from_micros(300));
         }
     };
@@ -573,7 +574,7 @@ fn move_amounts() -> Result<(), String> {
         all.map(|key| number(&base::Reply::Bytes(&world.get(&key).unwrap())))
             .sum()
     };
-    // Those who gave up were not in the middle of anything.
+    // The transactions that gave up had left nothing behind.
     assert_eq!(world.undecided(), []);
     for world in [&world, &world.restarted()] {
         if sum(world) != START * ACCOUNTS as i64 {

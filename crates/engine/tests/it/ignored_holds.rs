@@ -1,13 +1,14 @@
-//! What goes wrong when transactions that validate when they commit ignore holds: it must be seen
-//! with the planted bug that ignores them, and never without.
+//! The anomalies that arise when transactions that validate when they commit ignore holds: they
+//! must be found with the planted bug that ignores holds, and never without.
 
 use base::Op;
 use base::planted::{self, Bug};
 
 use crate::support::{World, holder};
 
-/// In two worlds as two partitions, a transaction has been decided everywhere as soon as it is
-/// prepared everywhere. Who has seen it in one of them must not miss it in the other.
+/// Checks atomicity with two worlds as two partitions: a transaction has been decided everywhere as
+/// soon as it is prepared everywhere. A reader that has seen it in one of them must not miss it in
+/// the other.
 fn see_both_or_none() -> Result<(), String> {
     let worlds = [World::new(), World::new()];
     let mut workers = [worlds[0].worker(), worlds[1].worker()];
@@ -23,7 +24,8 @@ fn see_both_or_none() -> Result<(), String> {
     }
 }
 
-/// One has read what the other will write, each under its own rule.
+/// Checks two transactions of which each has read a key that the other will write, each under its own
+/// rule.
 fn write_skew() -> Result<(), String> {
     let world = World::new();
     let mut w = world.worker();

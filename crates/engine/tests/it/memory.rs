@@ -5,7 +5,8 @@ use base::{Abort, Op};
 
 use crate::support::{World, holder};
 
-/// However it comes in: alone, prepared (with holds or read atomic), or step by step.
+/// Operations are refused in every way of execution: alone, prepared (with holds or read atomic),
+/// or step by step.
 #[test]
 fn what_needs_memory_that_is_not_there_is_refused() {
     let world = World::new();
@@ -25,7 +26,7 @@ fn what_needs_memory_that_is_not_there_is_refused() {
         value: &long,
     };
     let pieces = [Op::put(b"c", &half), Op::put(b"d", &half)];
-    // What it makes of one key, again and again, is kept until it ends.
+    // The versions that a transaction makes of one key, again and again, are kept until it ends.
     let again = [Op::put(b"c", &half), Op::put(b"c", &half)];
     for ops in [
         &[far][..],
@@ -48,7 +49,8 @@ fn what_needs_memory_that_is_not_there_is_refused() {
     assert_eq!(world.get(b"c"), None);
     world.run(&[Op::put(b"c", &half)]);
 
-    // A full store can be read and made smaller, and what was prepared before is decided.
+    // A full store can be read and made smaller, and attempts that were prepared before are
+    // decided.
     world.engine.limit_memory(1);
     let refused = world.try_run(&[Op::put(b"d", &half)]);
     assert_eq!(refused, Err(Abort::OutOfMemory));

@@ -1,4 +1,4 @@
-//! Parts of transactions over several partitions: what they do, and what becomes of them.
+//! Parts of transactions over several partitions: their effects, and their decisions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -96,8 +96,8 @@ fn an_abort_leaves_nothing() {
     world.prepare(&mut w, 1, &ops).unwrap();
 }
 
-/// Nothing may be left of records that were made to hold absences, not even when nobody writes
-/// them afterwards.
+/// No records that were made to hold absences may be left, not even if they are not written
+/// afterwards.
 #[test]
 fn records_made_to_hold_an_absence_go_with_the_hold() {
     let world = World::new();
@@ -140,7 +140,7 @@ fn a_failed_precondition_leaves_nothing() {
     world.run(&[Op::put(b"b", b""), Op::put(b"c", b""), Op::put(b"a", b"")]);
 }
 
-/// It has made a record of an absent key before it meets a hold.
+/// The attempt has made a record of an absent key before it meets a hold.
 #[test]
 fn one_that_meets_a_hold_leaves_nothing() {
     let world = World::new();
@@ -487,7 +487,7 @@ fn clients_neither_see_nor_write_system_records() {
     assert_eq!(walked, [(b"z".to_vec(), false), (key, true)]);
 }
 
-/// A scan of everything must not mind what the engine writes for itself.
+/// A scan of everything must not see the engine's own records.
 #[test]
 fn system_records_disturb_no_scan() {
     let world = World::new();
@@ -556,7 +556,7 @@ fn a_broken_log_changes_nothing() {
 }
 
 #[test]
-fn one_of_those_who_decide_wins() {
+fn one_of_several_deciders_wins() {
     for round in 0..200 {
         let world = World::new();
         let mut w = world.worker();
@@ -595,7 +595,7 @@ fn one_of_those_who_decide_wins() {
 }
 
 #[test]
-fn those_who_wait_are_told_of_every_release() {
+fn waiting_transactions_hear_of_every_release() {
     let world = World::new();
     let mut w = world.worker();
     let told = Arc::new(AtomicU64::new(0));
@@ -657,8 +657,8 @@ fn deadlines_are_those_of_the_preparation() {
     assert_eq!(world.engine.stats().keys, 0);
 }
 
-/// Time goes on while operations are executed: what they have read is what was there at the time
-/// of the epoch in which they were prepared.
+/// Time passes while operations are executed: their reads are those at the time of the epoch in
+/// which they were prepared.
 #[test]
 fn no_deadline_passes_while_operations_are_prepared() {
     let world = World::new();
@@ -696,7 +696,7 @@ fn no_deadline_passes_while_operations_are_prepared() {
     assert!(alive > 0);
 }
 
-/// Generation numbers go round, past the one that system records have.
+/// Generation numbers wrap around, and skip that of system records.
 #[test]
 fn flushes_pass_by_the_generation_of_system_records() {
     let world = World::new();
@@ -724,7 +724,7 @@ fn flushes_pass_by_the_generation_of_system_records() {
     assert_eq!(world.get(b"a"), None);
 }
 
-/// Replies may refer to what the attempt wrote, which an abort by another thread frees.
+/// Replies may refer to values that the attempt wrote, which an abort by another thread frees.
 #[test]
 fn replies_outlive_an_abort_that_comes_at_once() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Parts of transactions over several partitions after a restart: what the log brings back.
+//! Parts of transactions over several partitions after a restart, as the log restores them.
 
 use base::Op;
 use base::participant::State;

@@ -1,5 +1,5 @@
-//! Read-atomic keys: what is prepared holds nothing, versions can be asked for by their ids, and
-//! leave when nobody can ask for them any more.
+//! Read-atomic keys: prepared attempts hold nothing, and versions can be read by their ids, and
+//! leave when no reader can ask for them any more.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -21,7 +21,7 @@ const KEPT_MS: u64 = ReadAtomic::KEPT.as_millis() as u64;
 const X: &[u8] = b"ra:x";
 const Y: &[u8] = b"ra:y";
 
-/// Who wrote a version, and its value; or what else was found.
+/// The writer of a version, and its value; or another result.
 #[derive(Debug, PartialEq)]
 enum Saw {
     Version(TransactionId, Option<Vec<u8>>),
@@ -168,7 +168,7 @@ fn a_late_version_is_not_in_snapshots_and_does_not_hide_older_ones() {
 }
 
 #[test]
-fn ids_of_a_key_only_grow_whatever_the_clock_says() {
+fn ids_of_a_key_only_grow_at_any_clock_time() {
     let world = World::new();
     let far = 1_000_000;
     put(&world, far, X, b"far");
@@ -313,7 +313,7 @@ fn only_blind_writes_are_prepared_without_holds() {
 }
 
 #[test]
-fn a_commit_waits_for_whoever_holds_a_key() {
+fn a_commit_waits_for_the_holder_of_a_key() {
     let world = World::new();
     prepare(&world, 5, &[Op::put(X, b"5")]).unwrap();
     let mut w = world.worker();
@@ -530,7 +530,7 @@ fn a_leap_of_the_clock_takes_no_version_away() {
     assert_eq!(one_of(&world, X, &[1]), Saw::Gone);
 }
 
-/// What it was told.
+/// The calls that a watcher got.
 #[derive(Default)]
 struct Notes(std::sync::Mutex<Vec<String>>);
 
@@ -561,7 +561,7 @@ impl Watcher for Notes {
 }
 
 #[test]
-fn whoever_watches_is_told_of_every_write_that_is_seen() {
+fn a_watcher_hears_of_every_visible_write() {
     let world = World::new();
     let notes = std::sync::Arc::new(Notes::default());
     world
@@ -588,7 +588,7 @@ fn whoever_watches_is_told_of_every_write_that_is_seen() {
         "written ra:y",
     ];
     assert_eq!(both, expected);
-    // It goes behind the newest version, which stays what it is.
+    // It goes behind the newest version, which stays the newest.
     commit(&world, 5);
     told(&[]);
     world.run(&[Op::Flush]);
@@ -601,7 +601,7 @@ fn what_is_prepared_is_not_passed_over_after_a_restart() {
     prepare(&world, 5, &[Op::put(X, b"5"), Op::put(Y, b"5")]).unwrap();
     world.clock.advance(1_000);
     let again = world.restarted();
-    // It reads that X is absent, so that it comes before what is prepared.
+    // It reads that X is absent, so that it comes before the prepared attempt.
     let first = Op::Put {
         key: X,
         value: b"first",
@@ -615,7 +615,7 @@ fn what_is_prepared_is_not_passed_over_after_a_restart() {
     assert_eq!(newest(&again, Y), version(5, b"5"));
 }
 
-/// Has whoever publishes the second key wait there.
+/// Makes the thread that publishes the second key wait there.
 struct Halts {
     seen: AtomicUsize,
     there: mpsc::Sender<Vec<u8>>,
@@ -634,8 +634,8 @@ impl Watcher for Halts {
     fn written_all(&self) {}
 }
 
-/// Keys of one entry are published one after the other. Who has seen the first one's version asks for the
-/// second one's, and is not told that it is lost.
+/// Keys of one entry are published one after the other. A reader that has seen the first one's version
+/// asks for the second one's, and does not get the answer that it is lost.
 #[test]
 fn a_version_that_is_being_published_is_waited_for() {
     let leader = Replica::new();

@@ -1,5 +1,5 @@
-//! Read-atomic transactions over two engines, by threads: a version that is asked for by its id is
-//! always found, and of what was written together all is seen or nothing.
+//! Read-atomic transactions over two engines, by threads: a version that is read by its id is
+//! always found, and readers see all or nothing of the keys that were written together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +33,7 @@ fn engine() -> Arc<Engine> {
     engine
 }
 
-/// The key `at` of a partition.
+/// Returns the key `at` of a partition.
 fn key(partition: usize, at: usize) -> Vec<u8> {
     format!("ra:{partition}:{at}").into_bytes()
 }
@@ -86,7 +86,8 @@ fn ask(worker: &mut Worker<NoLog>, asks: &[Ask<'_>]) -> Vec<OwnedFound> {
     found
 }
 
-/// Reads a key of each partition, RAMP-Fast by hand. Returns whether it needed the second round.
+/// Reads a key of each partition, RAMP-Fast by hand. Returns `true` if it needed the
+/// second round.
 fn read(workers: &mut Workers, at: [usize; 2]) -> bool {
     let keys = [key(0, at[0]), key(1, at[1])];
     let mut first = |partition: usize| {
@@ -137,7 +138,7 @@ fn a_version_whose_sibling_was_seen_is_always_found() {
                 }
             });
         }
-        // All keys are there when readers begin.
+        // All keys are present when readers begin.
         let mut all = workers();
         for at in 0..KEYS {
             let id = TransactionId {

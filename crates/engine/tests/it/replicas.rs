@@ -1,5 +1,5 @@
-//! Replicas that apply the same entries are the same at every index: whoever led, whatever was held,
-//! lost or restored on the way, and whatever their janitors did.
+//! Replicas that apply the same entries are the same at every index, regardless of which one led,
+//! what was held, lost or restored on the way, and what their janitors did.
 
 use std::collections::VecDeque;
 
@@ -11,21 +11,21 @@ use fastrand::Rng;
 use crate::support::replica::{Entry, Replica, stager};
 use crate::support::{Logged, holder};
 
-/// Entries that were staged and not applied, and what to release when they are.
+/// Entries that were staged and not applied, and the holds to release when they are.
 type Pending = VecDeque<(Entry, Option<TransactionId>)>;
 
 struct Group {
     replicas: Vec<Replica>,
-    /// One that was left out for a while.
+    /// A replica that was left out for a while.
     behind: Replica,
     leader: usize,
     pending: Pending,
     random: Rng,
     next: u64,
     time_ms: u64,
-    /// When something expires that entries, applied or not, have written.
+    /// The times at which keys expire that entries, applied or not, have written.
     deadlines: Vec<u64>,
-    /// Of parts that were prepared and have aborted, have met a hold, or were lost.
+    /// The number of parts that were prepared, have aborted, have met a hold, or were lost.
     counts: [u32; 4],
 }
 
@@ -138,7 +138,7 @@ impl Group {
         }
     }
 
-    /// The leader's time goes on, but never past a deadline before the log has got there.
+    /// Moves the leader's time on, but never past a deadline before the log has got there.
     fn pass_time(&mut self) {
         let to = self.time_ms + self.random.u64(..20);
         let passes = |deadline: &u64| (self.time_ms + 1..=to).contains(deadline);
@@ -169,7 +169,7 @@ impl Group {
         assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
         let follower = (self.leader + 1) % 3;
         for key in 0..KEYS {
-            // Who is held from others here is not on a follower.
+            // A key that is held here is not held on a follower.
             let [here, there] = [self.leader, follower].map(|at| {
                 self.replicas[at].with(|w| {
                     let done = w.execute(&[Op::Watch { key: &[key] }]);
@@ -191,7 +191,7 @@ impl Group {
         }
     }
 
-    /// Another one leads, with some of what is under way.
+    /// Makes another replica the leader, with some of the entries under way.
     fn elect(&mut self) {
         self.leader().engine.drop_holds();
         let kept = self.random.usize(..=self.pending.len());
@@ -204,7 +204,8 @@ impl Group {
         self.leader().engine.set_time_ms(self.time_ms);
     }
 
-    /// One that is behind, or has nothing, gets a snapshot and takes another one's place.
+    /// Loads a snapshot into a replica that is behind, or empty, and has it take another one's
+    /// place.
     fn load(&mut self) {
         let at = (self.leader + self.random.usize(1..3)) % 3;
         if self.random.u8(..4) == 0 {
@@ -232,7 +233,8 @@ fn replicas_agree_at_every_index() {
             }
         }
         group.apply(usize::MAX);
-        // Nothing of the way is left: what is undecided can be decided, and then everything be done.
+        // Nothing is under way any more: every undecided part can be decided, and then every
+        // operation succeeds.
         group.elect();
         for (id, state) in group.leader().with(|w| w.undecided()) {
             let decides = matches!(state, State::Prepared(_));

@@ -1,4 +1,4 @@
-//! Views at an epoch boundary while the world goes on.
+//! Views at an epoch boundary while other transactions run.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn all(worker: &mut Worker<NoLog>, snapshot: &Snapshot) -> Vec<(Vec<u8>, Vec<u8>
     found
 }
 
-/// A key that is written again and again keeps what each of several views needs.
+/// A key that is written again and again keeps the version that each of several views needs.
 #[test]
 fn views_survive_many_overwrites() {
     let engine = engine();
@@ -69,7 +69,7 @@ fn views_survive_many_overwrites() {
 }
 
 #[test]
-fn a_walk_stops_where_it_is_told_to_and_goes_on_there() {
+fn a_walk_stops_where_the_visitor_stops_it_and_goes_on_there() {
     let engine = engine();
     let mut w = engine.worker(|_| NoLog).unwrap();
     for key in 0..100_u8 {
@@ -95,7 +95,8 @@ fn a_walk_stops_where_it_is_told_to_and_goes_on_there() {
     assert_eq!(value(&mut w, &[8]), Some(vec![8; 3]));
     assert_eq!(value(&mut w, &[7]), None);
     assert_eq!(value(&mut w, &[200]), None);
-    // The record of the empty key is there, too, and a deleted one until it is tidied away.
+    // The record of the empty key is among them, too, and a deleted one until the janitor removes
+    // it.
     assert_eq!(w.skip_records(&[5], 4), Some(vec![9]));
     assert_eq!(w.skip_records(&[5], 95), None);
 }

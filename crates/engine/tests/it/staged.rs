@@ -1,4 +1,4 @@
-//! What a leader stages: what is seen of it, what it holds, and what becomes of it.
+//! Entries that a leader stages: their visible effects, their holds, and their outcome.
 
 use base::participant::State;
 use base::partition::OwnedReply;
@@ -15,7 +15,7 @@ const SCAN: Op<'static> = Op::Scan {
     values: false,
 };
 
-/// Who has a system record until its entry is applied.
+/// Returns the holder of a system record until its entry is applied.
 fn deciding(number: u64) -> Holder {
     Holder {
         id: holder(number).id,
@@ -129,7 +129,7 @@ fn what_ends_with_an_abort_leaves_nothing() {
     leader.run(3, &[Op::put(b"b", b""), Op::put(b"r", b""), Op::Flush]);
 }
 
-/// What a member finds to be too late is released without an entry.
+/// An entry that a member finds to be too late is released without being applied.
 #[test]
 fn what_is_not_submitted_is_released_with_all_its_holds() {
     let leader = Replica::new();
@@ -291,7 +291,7 @@ fn a_decision_that_is_not_submitted_changes_nothing() {
     leader.apply(&leader.entry());
     leader.engine.release(holder(1).id);
     assert_eq!(leader.get(b"a"), Some(b"1".to_vec()));
-    // The same of one that is prepared in vain.
+    // The same for an attempt that is prepared in vain.
     leader.stage_prepare(2, &[Op::put(b"a", b"2")]).unwrap();
     leader.with(|w| w.unstage(holder(2).id));
     leader.engine.release(holder(2).id);
@@ -317,7 +317,8 @@ fn a_lost_leadership_leaves_no_holds_and_a_new_one_brings_back_what_is_in_the_lo
     let releases = leader.engine.releases();
     leader.engine.drop_holds();
     assert_eq!(leader.engine.releases(), releases + 1);
-    // One that is staged too late holds what it needs, and nobody else anything.
+    // A transaction that is staged too late holds the records that it needs, and no other holds are
+    // left.
     let other_scan = Op::Scan {
         from: b"u",
         to: None,
@@ -332,12 +333,12 @@ fn a_lost_leadership_leaves_no_holds_and_a_new_one_brings_back_what_is_in_the_lo
     );
     leader.engine.release(stager(8).id);
     leader.engine.release(stager(9).id);
-    // Those who come late find nothing.
+    // A late release finds nothing.
     leader.engine.release(stager(2).id);
     leader.with(|w| w.unstage(holder(2).id));
     let late = leader.with(|w| w.stage_commit(holder(1).id));
     assert_eq!(late, Err(Abort::Elsewhere { leader: None }));
-    // Another one leads, whose entries come.
+    // Another replica leads, whose entries come.
     assert_eq!(leader.get(b"a"), Some(b"1".to_vec()));
     assert_eq!(leader.get(b"lost"), None);
     let other = Replica::new();
@@ -371,7 +372,7 @@ fn a_lost_leadership_leaves_no_holds_and_a_new_one_brings_back_what_is_in_the_lo
     assert_eq!(leader.engine.stats().keys, 0);
 }
 
-/// Entries apply on top of whatever is still held by those who come too late.
+/// Entries apply on top of any records that late transactions still hold.
 #[test]
 fn an_entry_takes_what_is_held_exclusively() {
     let follower = Replica::new();
@@ -390,7 +391,7 @@ fn an_entry_takes_what_is_held_exclusively() {
 }
 
 #[test]
-fn readers_that_come_later_give_way_to_one_who_wants_to_write() {
+fn readers_that_come_later_give_way_to_a_waiting_writer() {
     let leader = Replica::new();
     leader.run(1, &[Op::put(b"k", b"1")]);
     let read = Op::Get { key: b"k" };

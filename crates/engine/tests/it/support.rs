@@ -1,4 +1,4 @@
-//! An engine with a clock that stands still, a log that remembers, and short ways to say things.
+//! An engine with a clock that stands still, a log that remembers, and short helper functions.
 
 pub(crate) mod bank;
 pub(crate) mod replica;
@@ -41,14 +41,14 @@ pub(crate) enum Logged {
     Flush(u16),
 }
 
-/// What was logged, transaction by transaction.
+/// The log's contents, transaction by transaction.
 type Entries = Vec<(Tid, Vec<Logged>)>;
 
 /// A log in memory.
 #[derive(Clone, Default)]
 pub(crate) struct Log {
     pub(crate) entries: Arc<Mutex<Entries>>,
-    /// Why it takes nothing more.
+    /// The reason why it takes nothing more.
     pub(crate) broken: Arc<Mutex<Option<&'static str>>>,
     /// The time of the last transaction's epoch.
     pub(crate) stamp_ms: Arc<AtomicU64>,
@@ -158,7 +158,7 @@ pub(crate) struct World {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) log: Log,
     janitor: RefCell<Janitor>,
-    /// For what the test asks by the way.
+    /// The worker for additional reads by the test.
     observer: RefCell<Worker<Log>>,
 }
 
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// What is there after a restart: the log is read, in no particular order.
+    /// Returns the world after a restart: the log is read, in no particular order.
     pub(crate) fn restarted(&self) -> World {
         let entries = self.log.entries.lock().clone();
         let log = Log {
@@ -236,7 +236,7 @@ impl World {
         Ok(done.replies().iter().map(OwnedReply::from).collect())
     }
 
-    /// The value of a key, or who holds it.
+    /// Returns the value of a key, or its holder.
     pub(crate) fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Holder> {
         match self.try_run(&[Op::Get { key }]) {
             Ok(replies) => match &replies[0] {
@@ -294,7 +294,7 @@ impl World {
 
 pub(crate) const NOTE: &[u8] = b"note";
 
-/// The one who makes attempt `number`: the smaller the number, the older.
+/// Returns the holder that makes attempt `number`: the smaller the number, the older.
 pub(crate) fn holder(number: u64) -> Holder {
     let timestamp = Timestamp::at_ms(1_000 + number);
     Holder {

@@ -417,7 +417,7 @@ fn a_scan_is_in_order_and_sees_own_writes() {
     );
 }
 
-/// Runs `second` as a whole after the first attempt of `first` has done its reads, and says how
+/// Runs `second` as a whole after the first attempt of `first` has done its reads, and returns how
 /// often `first` ran.
 fn interleave(
     world: &World,

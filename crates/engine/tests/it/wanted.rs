@@ -1,4 +1,4 @@
-//! Who wants to write what others keep reading gets in.
+//! A transaction that wants to write a record that others keep reading succeeds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,16 +12,16 @@ use testkit::SetOnDrop;
 
 const READ: Op<'static> = Op::Get { key: b"k" };
 
-/// Of the test with threads; it takes little more tries than writes.
+/// The number of writes of the test with threads; it takes few more tries than writes.
 const WRITES: u32 = 20;
 const TRIES: u32 = 50 * WRITES;
 
-/// Those that cannot be done while `READ` is prepared.
+/// Returns writes that cannot be done while `READ` is prepared.
 fn writes() -> [Op<'static>; 3] {
     [Op::put(b"k", b"2"), Op::Delete { key: b"k" }, Op::Flush]
 }
 
-/// Attempt 1 holds the key, and somebody has met it.
+/// Returns a world in which attempt 1 holds the key, and a writer has met the hold.
 fn met(write: &Op<'static>) -> (World, Worker<Log>) {
     let world = World::new();
     world.run(&[Op::put(b"k", b"1")]);
@@ -33,7 +33,7 @@ fn met(write: &Op<'static>) -> (World, Worker<Log>) {
 }
 
 #[test]
-fn who_would_share_what_is_wanted_is_told_who_holds_it() {
+fn a_reader_of_a_wanted_record_gets_its_holder() {
     for write in writes() {
         let (world, mut w) = met(&write);
         let late = world.prepare(&mut w, 2, &[READ]);
@@ -68,12 +68,12 @@ fn another_prepared_one_that_wants_to_write_is_let_in_too() {
 }
 
 #[test]
-fn one_who_wanted_to_write_and_has_gone_does_not_keep_readers_out() {
+fn a_writer_that_has_gone_does_not_keep_readers_out() {
     for write in writes() {
         let (world, mut w) = met(&write);
         w.commit(holder(1).id).unwrap();
         world.prepare(&mut w, 2, &[READ]).unwrap();
-        // Others are still told to wait, until some time has passed.
+        // Other transactions still have to wait, until some time has passed.
         assert_eq!(holder_of(world.prepare(&mut w, 3, &[READ])), holder(2));
         world.clock.set(2_000);
         world.prepare(&mut w, 3, &[READ]).unwrap();
@@ -87,7 +87,7 @@ fn other_keys_are_not_in_the_way() {
     assert_eq!(world.get(b"k"), Some(b"1".to_vec()));
 }
 
-/// Prepares one after another, each before the one before has ended if it can.
+/// Prepares attempts one after another, each before the one before has ended if it can.
 fn keep_reading(next: &AtomicU64, stop: &AtomicBool, mut w: Worker<Log>) {
     let mut before = None;
     while !stop.load(Ordering::SeqCst) {
@@ -112,7 +112,7 @@ fn keep_reading(next: &AtomicU64, stop: &AtomicBool, mut w: Worker<Log>) {
     }
 }
 
-/// Has a write get in again and again while two threads keep reading.
+/// Makes a write succeed again and again while two threads keep reading.
 fn write_among_readers(write: &Op<'static>) {
     let world = World::new();
     let (next, stop) = (AtomicU64::new(1), AtomicBool::new(false));
@@ -146,7 +146,7 @@ fn write_among_readers(write: &Op<'static>) {
 }
 
 #[test]
-fn a_write_gets_in_among_readers_who_overlap() {
+fn a_write_gets_in_among_overlapping_readers() {
     write_among_readers(&Op::put(b"k", b"2"));
     write_among_readers(&Op::Flush);
 }

@@ -1,36 +1,37 @@
-//! Read atomicity: whoever sees one of a transaction's writes sees, of the other keys that it
-//! wrote, that state or a later one.
+//! Read atomicity: a transaction that sees one of another transaction's writes sees, of the other
+//! keys that it wrote, that state or a later one.
 //!
-//! Writers stand in one order, which is that of the versions of every key. What is known of it are
-//! edges of a graph, and a cycle is a violation:
+//! Writers stand in one order, which is that of the versions of every key. The known parts of the
+//! order are edges of a graph, and a cycle is a violation:
 //!
 //! | edge | from | to | when |
 //! |---|---|---|---|
 //! | ww | A | B | versions are recorded, or B had read the version by A that it replaced |
 //! | wr | A | B | B read what A wrote, and writes something itself |
-//! | seen | A | B | somebody saw one of A's writes, and of another key that A wrote what B wrote |
+//! | seen | A | B | a reader saw one of A's writes, and B's write of another key that A also wrote |
 //! | rt | A | B | A was acknowledged before B began, and both write one key |
-//! | stale | A | B | A was acknowledged before somebody began who saw B's write of the same key |
+//! | stale | A | B | A was acknowledged before a reader of B's write of the same key began |
 //! | between | A | B | one replaced what it read, in a transaction of one key, and the other is neither of both |
 //!
-//! The first three hold by read atomicity alone, which forbids circles of writes and what is
-//! uncommitted, too. The last three hold where keys are linearizable. There a version is
-//! acknowledged once its writer has ended, or somebody has seen it who read this key alone; a read
-//! of several keys may see versions that are not yet there for others.
+//! The first three hold by read atomicity alone, which also forbids circles of writes and reads of
+//! uncommitted writes. The last three hold where keys are linearizable. There a version is
+//! acknowledged once its writer has ended, or once a reader of this key alone has seen it; a read
+//! of several keys may see versions that other readers cannot see yet.
 //!
-//! No edge is a choice, so that what is found rests on nothing that was not recorded. There is one
-//! exception: read atomicity alone knows no time, but of keys whose order is not recorded it takes
-//! writers to have come in the order of time if they did not overlap. What rests on that is not
-//! certain.
+//! No edge is a choice, so that no violation rests on anything that was not recorded. There is one
+//! exception: read atomicity alone knows no time, but for keys whose order is not recorded it
+//! assumes that writers came in the order of time if they did not overlap. A violation that rests
+//! on that is not certain.
 //!
-//! Which absence a read of nothing saw is seldom recorded. It is a violation if it cannot be any.
+//! It is seldom recorded which absence a read of nothing saw. The read is a violation if no absence
+//! is possible.
 //!
 //! | module | what |
 //! |---|---|
-//! | `seen` | edges by what was read together |
+//! | `seen` | edges between versions that were read together |
 //! | `time` | edges by time, at each key by itself |
-//! | `absence` | whether a read of nothing can have seen some absence |
-//! | `naming` | what is found, with its evidence |
+//! | `absence` | checks if a read of nothing can have seen some absence |
+//! | `naming` | violations with their evidence |
 
 mod absence;
 mod naming;
@@ -45,28 +46,28 @@ use absence::Absences;
 use seen::Needs;
 use time::Acknowledged;
 
-/// What time says.
+/// The use of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Time {
-    /// Nothing.
+    /// Time is ignored.
     Ignored,
-    /// The order of writers, where it is not recorded. It may be wrong.
+    /// Time orders writers where their order is not recorded. It may be wrong.
     Guides,
     /// Keys are linearizable.
     Respected,
 }
 
-/// Read atomicity alone.
+/// Checks read atomicity alone.
 pub(super) fn check(facts: &Facts<'_>) -> Verdict {
     run(facts, &[Time::Ignored, Time::Guides])
 }
 
-/// Besides, every key is linearizable.
+/// Checks read atomicity, and that every key is linearizable.
 pub(super) fn check_strictly(facts: &Facts<'_>) -> Verdict {
     run(facts, &[Time::Ignored, Time::Respected])
 }
 
-/// What needs less says more, so it comes first.
+/// Runs the checks in order: a violation that needs less says more, so it comes first.
 fn run(facts: &Facts<'_>, times: &[Time]) -> Verdict {
     let writers = Writers::new(facts);
     let attempt = |&time: &Time| writers.judge(time).err();
@@ -75,7 +76,7 @@ fn run(facts: &Facts<'_>, times: &[Time]) -> Verdict {
 
 type Edges = Vec<(u32, u32, Reason)>;
 
-/// Who wrote what.
+/// The writers, and their versions.
 struct Writers<'f, 'h> {
     facts: &'f Facts<'h>,
     versions_of: Vec<u32>,
@@ -122,12 +123,12 @@ impl<'f, 'h> Writers<'f, 'h> {
         self.facts.versions[version as usize].node
     }
 
-    /// The versions that a node left, by key.
+    /// Returns the versions that a node left, by key.
     fn versions(&self, node: u32) -> std::ops::Range<u32> {
         self.versions_of[node as usize]..self.versions_of[node as usize + 1]
     }
 
-    /// The version of a key that a node left.
+    /// Returns the version of a key that a node left.
     fn wrote(&self, node: u32, key: u32) -> Option<u32> {
         let range = self.versions(node);
         let versions = &self.facts.versions[range.start as usize..range.end as usize];
@@ -135,7 +136,8 @@ impl<'f, 'h> Writers<'f, 'h> {
         at.ok().map(|at| range.start + at as u32)
     }
 
-    /// Whether a node has to do with one key alone, so that it sees what is there for everybody.
+    /// Returns `true` if a node reads and writes one key alone, so that it sees the state that all
+    /// readers see.
     fn is_single(&self, node: u32) -> bool {
         let mut keys = self.facts.transaction(node).ops.iter().map(|op| match op {
             crate::Op::Read { key, .. }
@@ -147,7 +149,8 @@ impl<'f, 'h> Writers<'f, 'h> {
         first.is_some() && keys.all(|key| key == first)
     }
 
-    /// Edges between recorded versions. Tells for each key whether all of its are.
+    /// Adds edges between recorded versions. Returns for each key `true` if all of its versions are
+    /// recorded.
     fn recorded(&self, edges: &mut Edges) -> Result<Vec<bool>, Verdict> {
         let mut complete = Vec::with_capacity(self.facts.by_key.len());
         for (key, versions) in self.facts.by_key.iter().enumerate() {
@@ -171,7 +174,7 @@ impl<'f, 'h> Writers<'f, 'h> {
         Ok(complete)
     }
 
-    /// Edges to those who wrote after they had read.
+    /// Adds edges to transactions that wrote after they had read.
     fn replaced(&self, edges: &mut Edges) {
         for read in &self.facts.reads {
             let Saw::Version(version) = read.saw else {
@@ -189,9 +192,9 @@ impl<'f, 'h> Writers<'f, 'h> {
         }
     }
 
-    /// Who reads a key and writes it, and has to do with nothing else, leaves no room between: what
-    /// is before the new version is before the old one, and what is after the old one after the
-    /// new one.
+    /// Adds the edges around transactions that read and write one key and nothing else. They leave
+    /// no room between: a version before the new one is before the old one, and a version after the
+    /// old one is after the new one.
     fn between(&self, edges: &mut Edges) -> Result<(), Verdict> {
         let facts = self.facts;
         let mut follower = vec![None; facts.versions.len()];

@@ -1,24 +1,24 @@
-//! Facts and orders to graph.
+//! Builds the graph from facts and orders.
 
 use super::facts::{Facts, INITIAL, versions_of};
 use super::graph::{Graph, Kind, Reason};
 use super::order::{LAST, Orders, UNDECIDED};
 
-/// Whether real time gives edges.
+/// The use of real time for edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Time {
     Ignored,
-    /// Among transactions that write; those that only read may have seen something old.
+    /// Among transactions that write; transactions that only read may have seen an old state.
     OfWriters,
     Respected,
 }
 
-/// The edges that hold whatever is not known.
+/// Returns the edges that hold for every choice of the unknown orders.
 pub(super) fn certain_edges(facts: &Facts<'_>, known: &Orders, time: Time) -> Graph {
     full_edges(facts, known, known, time)
 }
 
-/// The edges of `orders`; what is not of `known` is marked as inferred.
+/// Returns the edges of `orders`; those that are not in `known` are marked as inferred.
 pub(super) fn full_edges(facts: &Facts<'_>, known: &Orders, orders: &Orders, time: Time) -> Graph {
     let node = |version: u32| facts.versions[version as usize].node;
     let mut list = Vec::with_capacity(facts.versions.len() + 2 * facts.reads.len());
@@ -64,9 +64,9 @@ pub(super) fn full_edges(facts: &Facts<'_>, known: &Orders, orders: &Orders, tim
     Graph::new(transactions, nodes, &list)
 }
 
-/// Real time in linearly many edges: points in time follow each other; a transaction leads to the
-/// first point after its end, and the last point before its start leads to it. Returns the number
-/// of nodes.
+/// Adds real time in linearly many edges: points in time follow each other; a transaction leads to
+/// the first point after its end, and the last point before its start leads to it. Returns the
+/// number of nodes.
 fn real_time(
     facts: &Facts<'_>,
     list: &mut Vec<(u32, u32, Reason)>,
@@ -82,13 +82,13 @@ fn real_time(
     starts.sort_unstable();
     ends.sort_unstable();
     let mut ends = ends.into_iter().peekable();
-    // The newest point, and whether ends were added to it that nobody has used yet.
+    // The newest point, and `true` if ends were added to it that no start has used yet.
     let mut point = count;
     let mut open = false;
     for (start, node) in starts {
         while let Some((_, ended)) = ends.next_if(|end| end.0 < start) {
             if !open {
-                // What started before keeps its edge from the older point.
+                // Transactions that started before keep their edge from the older point.
                 if point > count {
                     list.push((point - 1, point, reason));
                 }

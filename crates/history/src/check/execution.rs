@@ -1,10 +1,11 @@
-//! The state of a serial execution: what ran, what can run, and how to take a step back.
+//! The state of a serial execution: the nodes that ran, the nodes that can run, and how to undo a
+//! step.
 //!
 //! Invariants:
 //! 1. A node that did not run and that nothing precedes any more is either ready, or waits at a key
-//!    that is not as it needs it.
-//! 2. Undoing a step restores everything but where nodes wait: whoever may be able to run is ready
-//!    again.
+//!    that is not in the state that it needs.
+//! 2. Undoing a step restores everything but the keys at which nodes wait: every node that may be
+//!    able to run is ready again.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use super::facts::{Facts, INITIAL, Map, Replaces, versions_of};
 use super::graph::Graph;
 use super::order::{LAST, Orders, UNDECIDED};
 
-/// What a node asks of a key before it can run.
+/// The state of a key that a node needs before it can run.
 #[derive(Clone, Copy, Debug)]
 struct Need {
     key: u32,
@@ -22,9 +23,9 @@ struct Need {
     head: bool,
 }
 
-/// The state of a key of which something is not known.
+/// The state of a key with unknown orders or absences.
 pub(super) struct KeyState {
-    /// The version that is there now.
+    /// The version that is current.
     current: u32,
     /// Reads of nothing that come before every version, and have not run.
     first_reads: u32,
@@ -41,19 +42,19 @@ pub(super) struct KeyState {
 /// Nodes, the most urgent first.
 type Waiting = BTreeSet<(u64, u32)>;
 
-/// Where a node is that nothing precedes any more.
+/// The place of a node that nothing precedes any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// It is not, or it ran.
+    /// It is at no place, or it ran.
     Nowhere,
-    /// To be looked at.
+    /// It is ready to be tried.
     Ready,
-    /// At the key that it needs in another state.
+    /// It waits at the key that it needs in another state.
     At(u32),
 }
 
 const NOBODY: u32 = u32::MAX;
-/// So many of those that wait to begin a segment of one key are looked at.
+/// The number of nodes that are tried of those that wait to begin a segment of one key.
 const CROWD: usize = 8;
 
 pub(super) struct Execution<'a> {
@@ -62,10 +63,10 @@ pub(super) struct Execution<'a> {
     pub(super) certain: &'a Graph,
     /// Edges from nodes that have not run, for each node.
     blockers: Vec<u32>,
-    /// By when each node must have taken effect.
+    /// The time by which each node must have taken effect.
     pub(super) deadlines: Vec<u64>,
     needs: Map<u32, Vec<Need>>,
-    /// The node begins a segment, or ends an absence that somebody may have seen.
+    /// `true` if the node begins a segment, or ends an absence that a reader may have seen.
     is_choice: Vec<bool>,
     pub(super) keys: Map<u32, KeyState>,
     /// Reads of each version that have not run.
@@ -75,10 +76,10 @@ pub(super) struct Execution<'a> {
     places: Vec<Place>,
     /// The key whose change made a waiting node ready.
     woken_by: Vec<u32>,
-    /// What ran, in order, and a hash of it and of the keys' states.
+    /// The nodes that ran, in order, and a hash of them and of the keys' states.
     pub(super) trail: Vec<u32>,
     pub(super) state: u64,
-    /// What each version replaced when it was written.
+    /// The version that each version replaced when it was written.
     replaced: Vec<u32>,
     versions_of: Vec<u32>,
     pub(super) result: Orders,
@@ -198,12 +199,12 @@ impl<'a> Execution<'a> {
             .expect("a key that somebody asks for is tracked")
     }
 
-    /// Whether everything ran.
+    /// Returns `true` if every node ran.
     pub(super) fn is_complete(&self) -> bool {
         self.trail.len() == self.blockers.len()
     }
 
-    /// Runs everything that is no choice.
+    /// Runs every node that is no choice.
     pub(super) fn run_free(&mut self) {
         while let Some(&(is_choice, _, node)) = self.ready.first() {
             if is_choice {
@@ -216,7 +217,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The most urgent choice that can run and was not tried.
+    /// Returns the most urgent choice that can run and was not tried.
     pub(super) fn candidate(&mut self, tried: &[u32]) -> Option<u32> {
         let mut after = (true, 0, 0);
         loop {
@@ -229,7 +230,7 @@ impl<'a> Execution<'a> {
                     let waker = self.woken_by[node as usize];
                     self.wait(node, need);
                     if waker != NOBODY && waker != need.key {
-                        // Whoever it wakes may be more urgent than those behind.
+                        // A node that it wakes may be more urgent than those behind.
                         self.wake(waker, 1);
                         after = (true, 0, 0);
                     }
@@ -238,7 +239,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The first need of `node` that is not met.
+    /// Returns the first need of `node` that is not met.
     fn unmet(&self, node: u32) -> Option<Need> {
         let needs = self.needs.get(&node)?;
         needs.iter().copied().find(|need| {
@@ -252,7 +253,8 @@ impl<'a> Execution<'a> {
         state.current == INITIAL || self.facts.versions[state.current as usize].value.is_none()
     }
 
-    /// Whether a segment may begin. One who saw the first absence counts among its readers.
+    /// Returns `true` if a segment may begin. A node that saw the first absence counts among its
+    /// readers.
     fn is_closed(&self, state: &KeyState, saw_absence: bool) -> bool {
         if state.current == INITIAL {
             return state.first_reads <= u32::from(saw_absence);
@@ -287,7 +289,7 @@ impl<'a> Execution<'a> {
         };
     }
 
-    /// Takes a node away that cannot run at all.
+    /// Removes a node that cannot run at all.
     fn withdraw(&mut self, node: u32) {
         match std::mem::replace(&mut self.places[node as usize], Place::Nowhere) {
             Place::Nowhere => {}
@@ -305,8 +307,8 @@ impl<'a> Execution<'a> {
         self.woken_by[node as usize] = NOBODY;
     }
 
-    /// Lets those try again that wait for what the key is now; of those that would begin a
-    /// segment, `crowd`.
+    /// Lets the nodes try again that wait for the present state of the key; of those that would
+    /// begin a segment, only `crowd`.
     fn wake(&mut self, key: u32, crowd: usize) {
         let Some(state) = self.keys.get(&key) else {
             return;
@@ -388,7 +390,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Takes back the last step.
+    /// Undoes the last step.
     pub(super) fn undo(&mut self) {
         let node = self.trail.pop().expect("only what ran is undone");
         self.state ^= mix(u64::from(node));
@@ -440,7 +442,7 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// Whether a version begins a segment.
+/// Returns `true` if a version begins a segment.
 fn is_head(known: &Orders, key: u32, version: u32, replaces: Replaces) -> bool {
     match known.heads[key as usize][..] {
         [only] => only == version,
@@ -448,7 +450,7 @@ fn is_head(known: &Orders, key: u32, version: u32, replaces: Replaces) -> bool {
     }
 }
 
-/// Spreads a number over 64 bits, so that sets of numbers can be told apart by their XOR.
+/// Spreads a number over 64 bits, so that sets of numbers can be distinguished by their XOR.
 fn mix(number: u64) -> u64 {
     let mut x = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -460,7 +462,8 @@ fn key_mix(key: u32, version: u32) -> u64 {
     mix(mix(u64::from(key) << 32 | u64::from(version)))
 }
 
-/// By when each node must have taken effect: when it ended, or before what comes after it must.
+/// Returns the time by which each node must have taken effect: its end, or the time before which
+/// its successors must have.
 fn deadlines(facts: &Facts<'_>, certain: &Graph, mut blockers: Vec<u32>) -> Vec<u64> {
     let nodes = certain.nodes();
     let end = |node| {

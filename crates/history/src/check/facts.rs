@@ -1,8 +1,8 @@
-//! Which transactions count, what they wrote and what they read.
+//! The transactions that count, their writes and their reads.
 //!
-//! Those that count are *nodes*: the committed ones, and those of unknown outcome of which a node
-//! read a value. What a node leaves of a key is a *version*: a value or an absence. What it saw of
-//! a key that was not its own is a *read*.
+//! The transactions that count are *nodes*: the committed ones, and those of unknown outcome of
+//! which a node read a value. The state in which a node leaves a key is a *version*: a value or an
+//! absence. The state that it saw of a key and did not write itself is a *read*.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,19 +17,19 @@ pub(super) type Map<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 /// No version: the key was never written.
 pub(super) const INITIAL: u32 = u32::MAX;
 
-/// What a node left of a key.
+/// The state in which a node left a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Version {
     pub node: u32,
     pub key: u32,
-    /// `None`: it deleted the key.
+    /// The value; `None` if the node deleted the key.
     pub value: Option<Value>,
     /// The recorded version.
     pub recorded: Option<u64>,
     pub replaces: Replaces,
 }
 
-/// What is known of the version before a version.
+/// The known facts about the version before a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replaces {
     /// Its writer had read this version.
@@ -40,13 +40,13 @@ pub(super) enum Replaces {
     Unknown,
 }
 
-/// What a node saw of a key.
+/// The state of a key that a node saw.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Read {
     pub node: u32,
     pub key: u32,
     pub saw: Saw,
-    /// It is a scan's.
+    /// `true` if a scan read it.
     pub scan: bool,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Saw {
     Absence(Option<u64>),
 }
 
-/// What to do with transactions of unknown outcome that delete and of which nobody read a value.
+/// The treatment of transactions of unknown outcome that delete and of which no node read a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unseen {
     Dropped,
@@ -73,20 +73,20 @@ pub(super) struct Facts<'h> {
     pub by_key: Vec<Vec<u32>>,
     /// In the order of nodes.
     pub reads: Vec<Read>,
-    /// Where the reads of each node begin.
+    /// The first read of each node.
     pub reads_of: Vec<u32>,
-    /// For every key whether some version of it is an absence.
+    /// For every key, `true` if some version of it is an absence.
     pub deleted: Vec<bool>,
     unseen: bool,
 }
 
-/// Who wrote a value.
+/// The writer of a value.
 #[derive(Clone, Copy)]
 pub(super) struct Written {
     pub transaction: u32,
-    /// The transaction left this value, rather than overwriting it itself.
+    /// `true` if the transaction left this value, rather than overwriting it itself.
     pub is_last: bool,
-    /// Once the transaction is a node and the value its last.
+    /// The version, once the transaction is a node and the value its last.
     pub version: u32,
 }
 
@@ -124,7 +124,7 @@ impl<'h> Facts<'h> {
         self.history.name(Key(key))
     }
 
-    /// When the node had certainly taken effect.
+    /// Returns the time at which the node had certainly taken effect.
     pub(super) fn end(&self, node: u32) -> u64 {
         match self.transaction(node).outcome {
             Outcome::Unknown => u64::MAX,
@@ -132,7 +132,7 @@ impl<'h> Facts<'h> {
         }
     }
 
-    /// Whether the answer may depend on [`Unseen`].
+    /// Returns `true` if the answer may depend on [`Unseen`].
     pub(super) fn has_unseen(&self) -> bool {
         self.unseen
     }
@@ -161,7 +161,7 @@ impl<'h> Facts<'h> {
     }
 }
 
-/// What a transaction leaves of each key it writes: key, value and recorded version.
+/// Collects the last write of a transaction to each key: key, value and recorded version.
 fn last_writes(transaction: &Transaction, last: &mut Vec<(u32, Option<Value>, Option<u64>)>) {
     last.clear();
     for op in transaction.ops.iter().rev() {
@@ -214,7 +214,7 @@ fn collect_writes(history: &History) -> Result<Writes, Verdict> {
     Ok(writes)
 }
 
-/// Visits the values that a transaction says it saw.
+/// Visits the values that a transaction says that it saw.
 fn values_seen(transaction: &Transaction, mut visit: impl FnMut(u32, Value)) {
     for op in &transaction.ops {
         match op {
@@ -229,8 +229,8 @@ fn values_seen(transaction: &Transaction, mut visit: impl FnMut(u32, Value)) {
     }
 }
 
-/// The transactions that count, in the history's order, and whether there are some of unknown
-/// outcome whose deletes may or may not have happened.
+/// Returns the transactions that count, in the history's order, and `true` if there are some of
+/// unknown outcome whose deletes may or may not have happened.
 fn choose_nodes(history: &History, writes: &Writes, unseen: Unseen) -> (Vec<u32>, bool) {
     let outcome = |index: u32| history.transactions[index as usize].outcome;
     let all = 0..history.transactions.len() as u32;
@@ -281,7 +281,7 @@ fn choose_nodes(history: &History, writes: &Writes, unseen: Unseen) -> (Vec<u32>
     )
 }
 
-/// Where the versions of each node begin: versions are in the order of nodes.
+/// Returns the first version of each node: versions are in the order of nodes.
 pub(super) fn versions_of(facts: &Facts<'_>) -> Vec<u32> {
     let mut starts = vec![0; facts.nodes.len() + 1];
     facts
@@ -294,7 +294,7 @@ pub(super) fn versions_of(facts: &Facts<'_>) -> Vec<u32> {
     starts
 }
 
-/// A violation that needs no inference.
+/// Returns a violation that needs no inference.
 pub(super) fn violation(facts: &Facts<'_>, anomaly: Anomaly, node: u32, what: String) -> Verdict {
     let id = facts.transaction(node).id;
     let evidence = vec![format!("transaction {id} {what}")];

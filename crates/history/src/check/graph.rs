@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use super::facts::Facts;
 
-/// Why one transaction comes before another.
+/// The reason why one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -22,13 +22,13 @@ pub(super) enum Kind {
     Rt = 4,
     /// Two writers whose writes were seen together (read atomicity).
     Seen = 5,
-    /// Acknowledged, then not newer than what was seen (linearizable keys).
+    /// Acknowledged, then not newer than the version that was seen (linearizable keys).
     Stale = 6,
-    /// Not between what a transaction read and what it wrote (linearizable keys).
+    /// Not between the versions that a transaction read and wrote (linearizable keys).
     Between = 7,
 }
 
-/// An edge's reason in 32 bits: kind, whether it was inferred, key.
+/// An edge's reason in 32 bits: its kind, if it was inferred, and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reason(u32);
 
@@ -81,9 +81,9 @@ pub(super) struct Graph {
 const UNVISITED: u32 = u32::MAX;
 /// A cycle in a component of at most this many nodes is the shortest there is.
 const SMALL_COMPONENT: usize = 1000;
-/// In larger ones the search begins from so many nodes, …
+/// In larger ones the search begins from this many nodes, …
 const SEARCHES: usize = 200;
-/// … and ends once it has seen so many edges.
+/// … and ends once it has seen this many edges.
 const SEARCH_BUDGET: usize = 20_000_000;
 
 impl Graph {
@@ -120,7 +120,7 @@ impl Graph {
         &self.edges[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
 
-    /// A short cycle, if there is one; for small components the shortest.
+    /// Returns a short cycle, if there is one; for small components the shortest.
     pub(super) fn find_cycle(&self, facts: &Facts<'_>) -> Option<Vec<Step>> {
         let components = self.cyclic_components();
         let mut component = vec![UNVISITED; self.nodes() as usize];
@@ -130,7 +130,7 @@ impl Graph {
                 .for_each(|&node| component[node as usize] = number as u32);
         }
         let mut search = Search::new(self, &component);
-        // The smallest component says most with the fewest words.
+        // The smallest component gives the shortest explanation.
         let smallest = components.iter().min_by_key(|members| members.len())?;
         let mut best: Option<Vec<Step>> = None;
         for start in self.beginnings(facts, smallest) {
@@ -145,8 +145,8 @@ impl Graph {
         Some(best.expect("every node of a cyclic component is on a cycle"))
     }
 
-    /// The transactions from which to look for a cycle: of a large component, those that precede
-    /// what ended longest before them.
+    /// Returns the transactions from which to look for a cycle: of a large component, those that
+    /// precede transactions which ended longest before them.
     fn beginnings(&self, facts: &Facts<'_>, members: &[u32]) -> Vec<u32> {
         let transactions = members
             .iter()
@@ -173,7 +173,7 @@ impl Graph {
         nodes
     }
 
-    /// The components with more than one node, by Tarjan's algorithm, without recursion.
+    /// Returns the components with more than one node, by Tarjan's algorithm, without recursion.
     fn cyclic_components(&self) -> Vec<Vec<u32>> {
         let count = self.nodes() as usize;
         let mut index = vec![UNVISITED; count];
@@ -231,10 +231,10 @@ impl Graph {
     }
 }
 
-/// How a node was reached.
+/// The way in which a node was reached.
 #[derive(Clone, Copy)]
 struct Reached {
-    /// In which search; what is of an earlier one does not count.
+    /// The search in which it was reached; nodes of an earlier search do not count.
     search: u32,
     steps: usize,
     from: u32,
@@ -268,7 +268,8 @@ impl<'g> Search<'g> {
         }
     }
 
-    /// A cycle through `start` of fewer than `limit` steps. Steps between points in time are free.
+    /// Returns a cycle through `start` of fewer than `limit` steps. Steps between points in time
+    /// are free.
     fn from(&mut self, start: u32, limit: usize) -> Option<Vec<Step>> {
         self.searches += 1;
         let mut queue = VecDeque::from([(start, 0)]);
@@ -314,7 +315,7 @@ impl<'g> Search<'g> {
             reason,
         };
         loop {
-            // The way through points in time is one step.
+            // The path through points in time is one step.
             while !self.graph.is_transaction(step.from) {
                 step.from = self.reached[step.from as usize].from;
             }

@@ -1,19 +1,19 @@
-//! A serial execution of the history, found step by step, that settles what was not recorded: the
-//! order of segments, and which absence a read saw.
+//! A serial execution of the history, found step by step, that determines the facts that were not
+//! recorded: the order of segments, and which absence a read saw.
 //!
 //! A transaction can run once all have run that certainly precede it, and
 //! 1. every key of which it saw *some* absence is absent now;
-//! 2. where it begins a segment, the segment before is complete, and whoever read its last version
-//!    has run.
+//! 2. where it begins a segment, the segment before is complete, and every reader of its last
+//!    version has run.
 //!
 //! Transactions that take nothing from others run at once when they can. Those that begin a segment
-//! or end an absence are *choices*: the one goes first that must have taken effect by the earliest
-//! time. When nothing can run any more, the last choice was wrong, or an earlier one: it is undone,
-//! and the next is tried. States from which no way led on are remembered, so that the search does
-//! not try all orders of choices that have nothing to do with each other.
+//! or end an absence are *choices*: the one that must have taken effect by the earliest time goes
+//! first. When nothing can run any more, the last choice was wrong, or an earlier one: it is
+//! undone, and the next is tried. States from which no path led on are remembered, so that the
+//! search does not try all orders of unrelated choices.
 //!
-//! The search is bounded. What is left after it is put behind, by time. Either way the result is
-//! only a proposal; whoever asked checks it.
+//! The search is bounded. Nodes that are left after it are put behind, by time. Either way the
+//! result is only a proposal, which the caller checks.
 
 use std::collections::HashSet;
 
@@ -29,13 +29,13 @@ pub(super) fn infer(facts: &Facts<'_>, known: &Orders, certain: &Graph) -> Order
     execution.finish()
 }
 
-/// A point at which there were several ways to go on.
+/// A point at which there were several ways to continue.
 struct Choice {
-    /// How many nodes had run.
+    /// The number of nodes that had run.
     ran: usize,
     /// The state, hashed.
     state: u64,
-    /// What was tried.
+    /// The choices that were tried.
     tried: Vec<u32>,
 }
 
@@ -43,7 +43,8 @@ struct Choice {
 const UNDO_BUDGET: usize = 1_000_000;
 
 impl Execution<'_> {
-    /// Runs what can, going back where that leads nowhere, until all ran or the budget is spent.
+    /// Runs the nodes that can run, going back where that leads nowhere, until all ran or the
+    /// budget is spent.
     fn search(&mut self) {
         let mut choices: Vec<Choice> = Vec::new();
         let mut dead: HashSet<u64> = HashSet::new();
@@ -65,7 +66,7 @@ impl Execution<'_> {
             if !dead.contains(&here.state) {
                 choices.push(here);
             }
-            // Goes on from the newest choice that has an untried way.
+            // This continues from the newest choice that has an untried alternative.
             let next = loop {
                 let Some(choice) = choices.last_mut() else {
                     break None;
@@ -97,7 +98,7 @@ impl Execution<'_> {
         nodes.iter().for_each(|&node| self.execute(node));
     }
 
-    /// Completes the result with what did not run.
+    /// Completes the result with the nodes that did not run.
     fn finish(mut self) -> Orders {
         let mut ran = vec![false; self.certain.nodes() as usize];
         self.trail
@@ -127,7 +128,7 @@ impl Execution<'_> {
         self.facts.versions[version as usize].node
     }
 
-    /// The absences of a key in their order, each with the time by which it was there.
+    /// Returns the absences of a key in their order, each with the time by which it was there.
     fn absences(&self, key: u32) -> Vec<(u64, u32)> {
         let mut absences = Vec::new();
         let mut time = 0;

@@ -5,7 +5,7 @@ use crate::verdict::{Anomaly, Verdict, Violation};
 use super::facts::Facts;
 use super::graph::{Kind, Step};
 
-/// The violation that a cycle is.
+/// Returns the violation that a cycle is.
 pub(super) fn violation(facts: &Facts<'_>, cycle: &[Step]) -> Verdict {
     Verdict::Violated(Violation {
         anomaly: name(facts, cycle),
@@ -46,7 +46,8 @@ fn name(facts: &Facts<'_>, cycle: &[Step]) -> Anomaly {
     }
 }
 
-/// All is about one key, and who saw its old version wrote it, too.
+/// Returns `true` if the cycle is about one key, and the transaction that saw its old version wrote
+/// it, too.
 fn is_lost_update(facts: &Facts<'_>, cycle: &[Step], anti: &[&Step]) -> bool {
     let key = anti[0].reason.key();
     let writes = |node: u32| {
@@ -59,7 +60,7 @@ fn is_lost_update(facts: &Facts<'_>, cycle: &[Step], anti: &[&Step]) -> bool {
         && anti.iter().all(|step| writes(step.from) && writes(step.to))
 }
 
-/// Two readers between two writers, each of which only one of them saw.
+/// Returns `true` if two readers stand between two writers, each of which only one of them saw.
 fn is_fork(facts: &Facts<'_>, cycle: &[Step], a: &Step, b: &Step) -> bool {
     let reads_only = |node: u32| !facts.versions.iter().any(|version| version.node == node);
     let wr = cycle

@@ -11,9 +11,9 @@ use crate::verdict::Verdict;
 
 use super::facts::{Facts, INITIAL, Read, Replaces, Saw};
 
-/// It is not known which absence a read saw.
+/// The mark of a read of which it is not known which absence it saw.
 pub(super) const UNDECIDED: u32 = u32::MAX - 1;
-/// No version follows, as far as is known.
+/// The mark of a version that no version follows, as far as is known.
 pub(super) const LAST: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
@@ -28,7 +28,8 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// What the recorded facts say. The error is [`Verdict::Unjudgeable`].
+    /// Returns the orders that follow from the recorded facts. The error is
+    /// [`Verdict::Unjudgeable`].
     pub(super) fn known(facts: &Facts<'_>) -> Result<Orders, Verdict> {
         let count = facts.versions.len();
         let mut orders = Orders {
@@ -53,13 +54,13 @@ impl Orders {
         Ok(orders)
     }
 
-    /// Whether nothing has to be inferred.
+    /// Returns `true` if nothing has to be inferred.
     pub(super) fn are_complete(&self, facts: &Facts<'_>) -> bool {
         debug_assert_eq!(self.saw.len(), facts.reads.len());
         self.heads.iter().all(|heads| heads.len() <= 1) && !self.saw.contains(&UNDECIDED)
     }
 
-    /// The first version of a key whose order is known.
+    /// Returns the first version of a key whose order is known.
     pub(super) fn first(&self, key: u32) -> u32 {
         match self.heads[key as usize][..] {
             [first] => first,
@@ -67,7 +68,7 @@ impl Orders {
         }
     }
 
-    /// What follows what a read of `key` saw.
+    /// Returns the version that follows the version which a read of `key` saw.
     pub(super) fn follows(&self, key: u32, saw: u32) -> u32 {
         match saw {
             INITIAL => self.first(key),
@@ -116,7 +117,7 @@ impl Orders {
         self.heads[key] = heads;
         if !blind && !facts.deleted[key] {
             // All first writers saw that nothing had been written: two of them are a lost update,
-            // in whichever order.
+            // in either order.
             let heads = self.heads[key].clone();
             self.join(key as u32, &heads);
         } else if let Some(recorded) = recorded.into_iter().collect::<Option<Vec<u64>>>() {
@@ -137,7 +138,7 @@ impl Orders {
         Ok(())
     }
 
-    /// Links what follows `head`, and returns the smallest recorded version among them.
+    /// Links the versions that follow `head`, and returns the smallest recorded version among them.
     fn chain(
         &mut self,
         facts: &Facts<'_>,
@@ -173,7 +174,7 @@ impl Orders {
         Ok(recorded)
     }
 
-    /// The version before each version, [`INITIAL`] before the first.
+    /// Returns the version before each version, [`INITIAL`] before the first.
     fn before(&self) -> Vec<u32> {
         let mut before = vec![INITIAL; self.next.len()];
         for (version, &next) in self.next.iter().enumerate() {
@@ -184,7 +185,7 @@ impl Orders {
         before
     }
 
-    /// Which absence a read of a key saw that was deleted at times.
+    /// Returns the absence that a read saw, for a key that was deleted at times.
     fn absence(
         &self,
         facts: &Facts<'_>,
@@ -202,8 +203,8 @@ impl Orders {
             }
             version
         };
-        // If the reader wrote the key itself, it saw what was there before its own write: any
-        // later absence would be its own future.
+        // If the reader wrote the key itself, it saw the state before its own write: any later
+        // absence would be its own future.
         let versions = &facts.by_key[read.key as usize];
         let at = versions.partition_point(|&v| facts.versions[v as usize].node < read.node);
         if let Some(&own) = versions.get(at)
@@ -223,7 +224,7 @@ impl Orders {
     }
 }
 
-/// Which versions claim to follow a version.
+/// The versions that claim to follow each version.
 struct Followers {
     starts: Vec<u32>,
     list: Vec<u32>,
@@ -277,7 +278,7 @@ impl Marks {
         Marks(marks)
     }
 
-    /// `None` when the order is not known, or a stretch has no recorded version.
+    /// Returns `None` when the order is not known, or a stretch has no recorded version.
     fn of_key(facts: &Facts<'_>, orders: &Orders, key: u32) -> Option<Vec<(u64, u32)>> {
         let mut marks = Vec::new();
         let mut mark: Option<u64> = None;
@@ -290,7 +291,7 @@ impl Marks {
                 (a, b) => a.or(b),
             };
             let next = orders.next[version as usize];
-            // A delete of what was absent belongs to the stretch before it.
+            // A delete of an absent key belongs to the stretch before it.
             let ends = next == LAST
                 || (at.value.is_none() && facts.versions[next as usize].value.is_some());
             fresh = false;

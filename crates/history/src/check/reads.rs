@@ -1,4 +1,5 @@
-//! What every node saw of keys that were not its own, and the anomalies that this alone shows.
+//! The states that nodes saw of keys that were not their own, and the anomalies that these alone
+//! show.
 
 use std::ops::Range;
 
@@ -7,7 +8,7 @@ use crate::verdict::{Anomaly, Verdict};
 
 use super::facts::{Facts, INITIAL, Read, Replaces, Saw, Writes, violation};
 
-/// Collects the reads of all nodes, and which versions their writes replaced as far as they had
+/// Collects the reads of all nodes, and the versions that their writes replaced as far as they had
 /// looked. The error is an anomaly that needs no graph.
 pub(super) fn collect(facts: &mut Facts<'_>, writes: &Writes) -> Result<(), Verdict> {
     let mut reader = Reader::new(facts.history.names(), writes);
@@ -18,14 +19,14 @@ pub(super) fn collect(facts: &mut Facts<'_>, writes: &Writes) -> Result<(), Verd
     Ok(())
 }
 
-/// Goes through the operations of one node after the other.
+/// Walks through the operations of one node after the other.
 struct Reader<'w> {
     node: u32,
-    /// For every key what the node wrote so far.
+    /// For every key, the node's last write so far.
     own: Vec<Noted>,
-    /// For every key what it saw before it wrote it.
+    /// For every key, the state that the node saw before it wrote the key.
     seen: Vec<Noted>,
-    /// The node wrote anything.
+    /// `true` if the node wrote anything.
     wrote: bool,
     writes: &'w Writes,
 }
@@ -35,7 +36,7 @@ struct Reader<'w> {
 struct Noted {
     node: u32,
     value: Option<Value>,
-    /// The version that the value is, if it was read.
+    /// The version to which the value belongs, if it was read.
     version: u32,
 }
 
@@ -92,7 +93,7 @@ impl<'w> Reader<'w> {
         };
     }
 
-    /// A scan is a read of every key in its range that was ever written.
+    /// Adds a scan: a read of every key in its range that was ever written.
     fn scan(
         &mut self,
         facts: &mut Facts<'_>,
@@ -147,7 +148,7 @@ impl<'w> Reader<'w> {
             version: INITIAL,
         };
         let saw = match value {
-            // Keys that nobody wrote are always absent.
+            // Keys that no transaction wrote are always absent.
             None if facts.by_key[key as usize].is_empty() => return Ok(()),
             None => Saw::Absence(version),
             Some(number) => {
@@ -177,7 +178,7 @@ impl<'w> Reader<'w> {
         Ok(())
     }
 
-    /// Compares with what the node must see again.
+    /// Compares a read with the state that the node must see again.
     fn same(
         &self,
         facts: &Facts<'_>,
@@ -202,7 +203,7 @@ impl<'w> Reader<'w> {
         Err(violation(facts, anomaly, self.node, what))
     }
 
-    /// The version that has the value, if reading it was allowed.
+    /// Returns the version that has the value, if reading it was allowed.
     fn source(&self, facts: &Facts<'_>, key: u32, value: Value) -> Result<u32, Verdict> {
         let what = || format!("reads {} = {value}", facts.name(key));
         let Some(written) = self.writes.get(&(key, value)) else {
@@ -227,7 +228,7 @@ impl<'w> Reader<'w> {
         Err(Verdict::Violated(found))
     }
 
-    /// Notes which versions the node replaced, as far as it had looked.
+    /// Notes the versions that the node replaced, as far as it had looked.
     fn link(&self, facts: &mut Facts<'_>) {
         if !self.wrote {
             return;

@@ -6,7 +6,8 @@ use kumiki_history::{Anomaly, Verdict};
 use crate::support::notation::history;
 use crate::support::violation;
 
-/// Not serializable, for this reason and with these transactions as evidence.
+/// Checks that a history is not serializable, for this reason and with these transactions as
+/// evidence.
 #[track_caller]
 fn not_serializable(text: &str, anomaly: Anomaly, transactions: &[u64]) {
     let history = history(text);
@@ -98,7 +99,7 @@ fn a_scan_out_of_order_or_range() {
 
 #[test]
 fn a_dirty_write() {
-    // Both orders of the writes are fixed by versions: x says 1 before 2, y says 2 before 1.
+    // The versions determine both orders of the writes: x says 1 before 2, y says 2 before 1.
     let text = "1 0-9: w x 1 1, w y 1 2
                 2 0-9: w x 2 2, w y 2 1";
     not_serializable(text, Anomaly::DirtyWrite, &[1, 2]);
@@ -184,7 +185,7 @@ fn write_skew_on_absent_keys() {
 
 #[test]
 fn a_phantom() {
-    // Each counts the guests, finds room for one more, and lets one in.
+    // Each transaction counts the guests, finds room for one more, and lets one in.
     let text = "1 0-1: w guest1 1
                 2 2-9: s guest guesu guest1=1, w guest2 2
                 3 2-9: s guest guesu guest1=1, w guest3 3";
@@ -193,7 +194,8 @@ fn a_phantom() {
 
 #[test]
 fn a_phantom_that_was_deleted() {
-    // The scan misses what only the delete removed, which saw what the scan's transaction wrote.
+    // The scan misses only a key that the delete removed, which saw a write of the scan's
+    // transaction.
     let text = "1 0-1: w a 1, w b 1
                 2 2-9: s a z a=1, w c 2
                 3 2-9: r b 1, r c 2, d b";

@@ -1,5 +1,5 @@
 //! Hand-written histories for the checkers of read atomicity: each anomaly must be found and named,
-//! and what is allowed must be accepted.
+//! and allowed histories must be accepted.
 
 use kumiki_history::Anomaly;
 use kumiki_history::check::{Guarantee, read_atomic, strictly_read_atomic, strictly_serializable};
@@ -7,8 +7,8 @@ use kumiki_history::check::{Guarantee, read_atomic, strictly_read_atomic, strict
 use crate::support::notation::history;
 use crate::support::violation;
 
-/// Not read atomic, for this reason and with these transactions as evidence; whether time is
-/// respected does not matter.
+/// Checks that a history is not read atomic, for this reason and with these transactions as
+/// evidence, with and without respect to time.
 #[track_caller]
 fn broken(text: &str, anomaly: Anomaly, transactions: &[u64]) {
     let history = history(text);
@@ -21,7 +21,7 @@ fn broken(text: &str, anomaly: Anomaly, transactions: &[u64]) {
     }
 }
 
-/// Read atomic, but some key is not linearizable.
+/// Checks that a history is read atomic, but that some key is not linearizable.
 #[track_caller]
 fn late(text: &str, anomaly: Anomaly, transactions: &[u64]) {
     let history = history(text);
@@ -58,7 +58,7 @@ fn a_mixture_of_two_writers_is_fractured_whichever_was_first() {
 
 #[test]
 fn a_fractured_read_over_three_keys_with_a_later_overwrite() {
-    // z tells nothing: 4 wrote it alone. That x and y were seen mixed does.
+    // z shows nothing: 4 wrote it alone. But x and y were seen mixed.
     let text = "1 0-5: w x 1, w y 1, w z 1
                 2 0-5: w x 2, w y 2, w z 2
                 4 6-7: w z 4
@@ -134,7 +134,7 @@ fn a_delete_of_two_keys_that_was_seen_at_one() {
          3 3-8: r x -, r y -
          4 3-8: r x 1, r y 1",
     );
-    // The other key was deleted by somebody else, or the first was written again.
+    // Another transaction deleted the other key, or the first key was written again.
     accepted(
         "1 0-1: w x 1, w y 1
          2 2-9: d y
@@ -180,7 +180,7 @@ fn a_stale_read_of_one_key() {
 
 #[test]
 fn a_stale_read_of_several_keys() {
-    // 3 wrote both and was acknowledged; who begins later sees neither.
+    // 3 wrote both and was acknowledged; a transaction that begins later sees neither.
     let text = "1 0-1: w x 1, w y 1
                 3 2-3: w x 3, w y 3
                 4 4-5: r x 1, r y 1
@@ -190,13 +190,13 @@ fn a_stale_read_of_several_keys() {
 
 #[test]
 fn a_value_that_was_seen_vanishes() {
-    // The writer has not ended, but who read this key alone has seen what it wrote.
+    // The writer has not ended, but a reader of this key alone has seen its write.
     let text = "1 0-1: w x 1
                 2 2-20: w x 2, w y 2
                 3 4-5: r x 2
                 4 6-7: r x 1";
     late(text, Anomaly::StaleRead, &[1, 2, 4]);
-    // Who reads several keys may be ahead of others.
+    // Readers of several keys may be ahead of others.
     accepted(
         "1 0-1: w x 1
          2 2-20: w x 2, w y 2
@@ -216,7 +216,7 @@ fn a_lost_write() {
     let text = "1 0-1: w x 1, w y 1
                 2 2-3: r x -, r y -";
     late(text, Anomaly::LostWrite, &[1, 2]);
-    // A later write may have come over it.
+    // A later write may have replaced it.
     accepted(
         "1 0-1: w x 1, w y 1
          2 2-9: w x 2, w y 2
@@ -226,7 +226,7 @@ fn a_lost_write() {
 }
 
 #[test]
-fn a_deletion_that_nobody_asked_for() {
+fn a_deletion_that_no_client_requested() {
     let text = "1 0-1: w x 1
                 2 2-3: r x 1, d x
                 3 4-5: w x 3
@@ -247,7 +247,7 @@ fn updates_of_one_key_are_not_lost() {
                 2 2-9: r x 1, w x 2
                 3 2-9: r x 1, w x 3";
     late(text, Anomaly::LostUpdate, &[2, 3]);
-    // What 4 wrote lies between what 3 read and what it wrote.
+    // The write of 4 lies between the version that 3 read and the one that it wrote.
     let text = "1 0-1: w x 1 1
                 3 2-9: r x 1, w x 3 3
                 4 2-9: w x 4 2, w y 4 2";
@@ -296,7 +296,7 @@ fn recorded_versions_decide_which_absence_was_seen() {
              5 0-20: r x - {mark}, r y 3"
         )
     };
-    // The absence before 3 would be a fracture, and so would that of 4, who deleted y, too.
+    // The absence before 3 would be a fracture, and so would that of 4, which deleted y, too.
     broken(&text(2), Anomaly::FracturedRead, &[3, 5]);
     broken(&text(4), Anomaly::FracturedRead, &[3, 5]);
     let text = "1 0-1: w x 1 1

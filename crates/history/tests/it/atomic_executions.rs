@@ -27,7 +27,7 @@ fn two_rounds_are_accepted() {
         let is_serializable = || serializable(&simulation.run()).is_accepted();
         differ += usize::from(simulation.versions && !is_serializable());
     }
-    // Otherwise the histories would show nothing that is of read atomicity alone.
+    // Otherwise the histories would not show the difference of read atomicity alone.
     assert!(differ > 20, "{differ} of 30");
 }
 
@@ -67,7 +67,7 @@ fn many_clients_of_many_keys_are_accepted() {
     });
 }
 
-/// How often of 20 a fault is caught, and by which names.
+/// Returns how often of 20 a fault is caught, and by which names.
 fn caught(fault: Fault, versions: bool, check: fn(&History) -> Verdict) -> (usize, Vec<Anomaly>) {
     let mut names = Vec::new();
     for seed in 0..20 {

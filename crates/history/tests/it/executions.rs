@@ -135,7 +135,7 @@ fn snapshot_isolation_is_caught_at_write_skew() {
         !names.contains(&Anomaly::LostUpdate),
         "it prevents lost updates: {names:?}"
     );
-    // It is read atomic.
+    // The same history is read atomic.
     assert_eq!(
         caught(Fault::SnapshotIsolation, read_atomic),
         (0, Vec::new())
@@ -177,7 +177,7 @@ fn stale_snapshots_are_caught_by_real_time_alone() {
     assert_eq!(caught(Fault::StaleReaders, serializable), (0, Vec::new()));
 }
 
-/// Changes what one transaction saw.
+/// Changes one read of a transaction.
 fn mutate(history: &mut History, rng: &mut fastrand::Rng) -> bool {
     let values: Vec<(Key, Value)> = history
         .transactions

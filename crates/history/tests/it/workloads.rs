@@ -33,7 +33,7 @@ fn the_mixed_workload_on_a_serial_store_is_accepted() {
     assert!(count(|op| matches!(op, Op::Read { value: None, .. })) > 500);
 }
 
-/// Runs a plan in two halves, so that others come in between.
+/// Runs a plan in two halves, so that other clients come in between.
 struct Halved(Serial);
 
 impl Subject for Halved {

@@ -11,8 +11,8 @@ use super::part::{Part, PartWriter};
 use super::{Name, Origin, View, directory, remove};
 use crate::error::CheckpointError;
 
-/// A checkpoint that is being made (the module says in which steps). If it is dropped before
-/// it was published, its files go away.
+/// A checkpoint that is being made (the module describes the steps). If it is dropped before it was
+/// published, its files are removed.
 pub struct Draft {
     disk: Arc<dyn Disk>,
     /// The journal's directory, and that of its checkpoints.
@@ -34,14 +34,15 @@ pub struct Published {
     pub entries: u64,
     /// Bytes of its files.
     pub bytes: u64,
-    /// Log segments that went away.
+    /// The number of log segments that were removed.
     pub segments_removed: u64,
-    /// Why not all went away that could have; the next checkpoint tries again.
+    /// The reason why not all were removed that could have been; the next checkpoint tries again.
     pub left_over: Option<String>,
 }
 
 impl Draft {
-    /// Of the journal in `dir`, whose logs are needed from `logs` on.
+    /// Returns the draft of a checkpoint of the journal in `dir`, whose logs are needed from `logs`
+    /// on.
     pub(crate) fn new(
         disk: &Arc<dyn Disk>,
         dir: &Path,
@@ -65,7 +66,7 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Notes when an operation on the directory has failed: no later sync of it can be believed.
+    /// Notes if an operation on the directory has failed: no later sync of it can be trusted.
     fn believe(
         &self,
         result: std::io::Result<()>,
@@ -73,28 +74,29 @@ impl Draft {
     ) -> Result<(), CheckpointError> {
         result.map_err(|source| {
             let error = CheckpointError::io(action, &self.directory)(source);
-            // The first failure is the one that is told.
+            // The first failure is the one that is reported.
             let _ = self.broken.set(error.to_string());
             error
         })
     }
 
-    /// Says which moment the checkpoint holds: one after it was begun. Comes before the parts.
+    /// Sets the moment that the checkpoint holds: one after it was begun. To be called before the
+    /// parts.
     pub fn set_view(&mut self, view: View) {
         assert_eq!(self.parts, 0, "the view comes before the parts");
         self.view = view;
     }
 
-    /// The moment that it holds.
+    /// Returns the moment that it holds.
     #[must_use]
     pub fn view(&self) -> View {
         self.view
     }
 
-    /// A further part. Each key goes into one of them.
+    /// Begins a further part. Each key goes into one of them.
     ///
     /// # Errors
-    /// When the disk fails.
+    /// Returns an error if the disk fails.
     pub fn part(&mut self) -> Result<PartWriter, CheckpointError> {
         let number = self.parts;
         let path = self.path(Name::Part(self.view.epoch, number));
@@ -108,8 +110,8 @@ impl Draft {
         PartWriter::new(file, path, id)
     }
 
-    /// Publishes it; its epoch is durable, and every log has closed it. `parts` are all that were
-    /// begun, in their order.
+    /// Publishes the checkpoint; its epoch is durable, and every log has closed it. `parts` are all
+    /// parts that were begun, in their order.
     pub(crate) fn publish(
         mut self,
         parts: Vec<Part>,
@@ -165,7 +167,7 @@ impl Drop for Draft {
             return;
         }
         let epoch = self.view.epoch;
-        // The manifest first: wherever this stops, none is left without its parts.
+        // The manifest first: if the removal stops halfway, no manifest is left without its parts.
         let names = [Name::Manifest(epoch), Name::Draft(epoch)]
             .into_iter()
             .chain((0..self.parts).map(|part| Name::Part(epoch, part)));

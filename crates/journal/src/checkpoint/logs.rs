@@ -1,4 +1,4 @@
-//! What a checkpoint asks of the logs.
+//! The part of the logs in checkpoints.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -12,18 +12,19 @@ use crate::journal::Journal;
 use crate::options::Options;
 use crate::recovery::Recovered;
 
-/// What a checkpoint needs to know of the start of a journal's run.
+/// The state at the start of a journal's run that checkpoints need.
 pub(crate) struct Origin {
     pub(super) run: u32,
     pub(super) salt: u64,
-    /// The segments of the logs that this run does not write: those behind its loggers'.
+    /// The segments of the logs that this run does not write: those with greater numbers than its
+    /// loggers.
     idle: Vec<u32>,
-    /// Why the directory of checkpoints cannot be relied on any more.
+    /// The reason why the directory of checkpoints cannot be relied on any more.
     pub(super) broken: Arc<OnceLock<String>>,
 }
 
 impl Origin {
-    /// Of the run that begins with these.
+    /// Returns the origin of the run that begins with these.
     pub(crate) fn new(options: &Options, recovered: &Recovered) -> Origin {
         let idle = recovered.next_segments.iter().skip(options.loggers);
         Origin {
@@ -36,13 +37,13 @@ impl Origin {
 }
 
 impl Journal {
-    /// Begins a checkpoint of what lies in `dir`, the journal's directory on `disk`: every log
-    /// goes on in a new segment. The caller then draws the epoch that the checkpoint holds, so
+    /// Begins a checkpoint of the store in `dir`, the journal's directory on `disk`: every log
+    /// continues in a new segment. The caller then draws the epoch that the checkpoint holds, so
     /// that it is not below any epoch that was logged before this call, and writes the parts.
     ///
     /// # Errors
-    /// When a log cannot go on in a new segment: it goes on in the one that it has, unless the
-    /// journal has failed.
+    /// Returns an error if a log cannot continue in a new segment: it continues in its present one,
+    /// unless the journal has failed.
     pub fn begin_checkpoint(
         &self,
         disk: &Arc<dyn Disk>,
@@ -70,11 +71,12 @@ impl Journal {
     }
 
     /// Publishes a checkpoint whose `parts` are finished: all that were begun, in their order.
-    /// Waits until its epoch is durable. Log segments and checkpoints that are not needed any
-    /// more go away.
+    /// Waits until its epoch is durable. Log segments and checkpoints that are not needed any more
+    /// are removed.
     ///
     /// # Errors
-    /// When the disk or the journal fails. The files of the checkpoint go away then.
+    /// Returns an error if the disk or the journal fails. The files of the checkpoint are removed
+    /// then.
     pub fn publish_checkpoint(
         &self,
         draft: Draft,

@@ -1,4 +1,4 @@
-//! What belongs to a checkpoint.
+//! The manifest of a checkpoint: the list of the files that belong to it.
 //!
 //! A manifest is one sequence of fields. All integers are little-endian:
 //!
@@ -56,17 +56,17 @@ pub(crate) struct Manifest {
     pub(crate) parts: Vec<Part>,
 }
 
-/// Where a log begins to be needed.
+/// The place from which on a log is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogStart {
     pub(crate) segment: u32,
     pub(crate) sequence: u64,
 }
 
-/// Why bytes are no manifest.
+/// The reason why bytes are no manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BadManifest {
-    /// They are something else, or damaged: where, and how.
+    /// They are of another kind, or damaged; holds the offset and the error.
     Damaged(u64, &'static str),
     /// They are of a later version.
     Newer(u32),
@@ -115,7 +115,8 @@ impl Manifest {
         bytes
     }
 
-    /// The version is looked at before everything that a later one may have changed.
+    /// Decodes a manifest. The version is checked before everything that a later one may have
+    /// changed.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Manifest, BadManifest> {
         let damaged = |at: usize, what| Err(BadManifest::Damaged(at as u64, what));
         if bytes.len() < FIXED + CHECKSUM || bytes[..8] != MAGIC {
@@ -155,13 +156,13 @@ impl Manifest {
         })
     }
 
-    /// Bytes of all parts.
+    /// Returns the bytes of all parts.
     pub(crate) fn part_bytes(&self) -> u64 {
         let bytes = self.parts.iter().map(|part| part.bytes);
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// Entries of all parts.
+    /// Returns the number of entries of all parts.
     pub(crate) fn entries(&self) -> u64 {
         let entries = self.parts.iter().map(|part| part.entries);
         entries.fold(0, u64::saturating_add)
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told_from_damage() {
+    fn a_newer_version_is_distinguished_from_damage() {
         let mut bytes = sample().encode();
         put(&mut bytes, 8, &(VERSION + 1).to_le_bytes());
         let newer = Err(BadManifest::Newer(VERSION + 1));

@@ -54,13 +54,13 @@ const MAGIC: [u8; 8] = *b"KUMIKIPT";
 const BLOCK_MAGIC: [u8; 4] = *b"KPRT";
 pub(crate) const HEADER: usize = 40;
 pub(crate) const BLOCK_HEADER: usize = 32;
-/// Bytes of a block from which on it is written.
+/// A block is written once it has this many bytes.
 const BLOCK: usize = 256 << 10;
-/// A part is synced each time so much was written, so that no sync has much to do: the logs are
-/// synced beside it.
+/// A part is synced each time that this many bytes were written, so that no sync takes long: the
+/// logs are synced at the same time.
 const SYNC_EVERY: u64 = 8 << 20;
 
-/// What a manifest says of a part.
+/// A manifest's description of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     pub(crate) bytes: u64,
@@ -69,7 +69,7 @@ pub struct Part {
     pub(crate) chain: u32,
 }
 
-/// The first bytes of a part.
+/// Returns the first bytes of a part.
 pub(crate) fn encode_header(epoch: Epoch, part: u32, first: u32) -> [u8; HEADER] {
     encode_version(VERSION, epoch, part, first)
 }
@@ -86,7 +86,7 @@ fn encode_version(version: u32, epoch: Epoch, part: u32, first: u32) -> [u8; HEA
     bytes
 }
 
-/// Where the first block begins, if the bytes are the header of this part.
+/// Returns the offset of the first block, if the bytes are the header of this part.
 pub(crate) fn decode_header(bytes: &[u8; HEADER], epoch: Epoch, part: u32) -> Option<u32> {
     let first = u32_at(bytes, 24);
     let sound = |version| *bytes == encode_version(version, epoch, part, first);
@@ -129,13 +129,13 @@ impl BlockHeader {
         })
     }
 
-    /// Bytes of the whole block, its padding included.
+    /// Returns the bytes of the whole block, its padding included.
     pub(crate) fn size(&self) -> u64 {
         aligned(BLOCK_HEADER as u64 + u64::from(self.length)) + u64::from(self.pad)
     }
 }
 
-/// What the checksums of a part's blocks begin with.
+/// Returns the value with which the checksums of a part's blocks begin.
 pub(crate) fn seed(salt: u64, epoch: Epoch, part: u32) -> u32 {
     let seed = crc32c::crc32c(&salt.to_le_bytes());
     let seed = crc32c::crc32c_append(seed, &epoch.0.to_le_bytes());
@@ -149,15 +149,15 @@ pub struct Head<'a> {
     pub tid: Tid,
     /// The key.
     pub key: &'a [u8],
-    /// How long its value is.
+    /// The length of its value.
     pub value_len: usize,
     /// The value's type.
     pub kind: Kind,
     /// The generation that it belongs to: the view's, or that of system records.
     pub generation: u16,
-    /// When it expires, in milliseconds since the Unix epoch.
+    /// The time at which it expires, in milliseconds since the Unix epoch.
     pub deadline: Option<u64>,
-    /// Of a transaction over several partitions.
+    /// The origin, if a transaction over several partitions wrote it.
     pub origin: Option<Origin<'a>>,
 }
 
@@ -168,7 +168,7 @@ pub struct PartWriter {
     seed: u32,
     /// The block that is being filled: room for its header, and its payload.
     block: Vec<u8>,
-    /// Entries in it, and bytes of the last one's value that are still to come.
+    /// Entries in it, and the bytes of the last one's value that are missing.
     entries: u32,
     missing: usize,
     synced: u64,
@@ -208,7 +208,7 @@ impl PartWriter {
     /// [`PartWriter::value`].
     ///
     /// # Panics
-    /// If the value before has not come completely.
+    /// Panics if the value before is not complete.
     pub fn entry(&mut self, head: &Head<'_>) {
         assert_eq!(self.missing, 0, "the value before is not complete");
         entry::encode_head(&mut self.block, head);
@@ -216,41 +216,41 @@ impl PartWriter {
         self.missing = head.value_len;
     }
 
-    /// Goes on with the value of the entry that was begun.
+    /// Appends to the value of the entry that was begun.
     ///
     /// # Panics
-    /// If it is longer than was said.
+    /// Panics if it is longer than the entry says.
     pub fn value(&mut self, piece: &[u8]) {
         assert!(piece.len() <= self.missing, "the value is longer than said");
         self.block.extend_from_slice(piece);
         self.missing -= piece.len();
     }
 
-    /// Takes `payload` for a block of as many entries, whatever it is. For fuzzing.
+    /// Takes `payload`, which may be malformed, for a block of this many entries. For fuzzing.
     pub(crate) fn raw(&mut self, payload: &[u8], entries: u32) {
         self.block.extend_from_slice(payload);
         self.entries += entries;
     }
 
-    /// Whether enough has gathered to be written.
+    /// Returns `true` if enough entries have gathered to be written.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.block.len() >= BLOCK
     }
 
-    /// Entries so far.
+    /// Returns the number of entries so far.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.done.entries + u64::from(self.entries)
     }
 
-    /// Writes what has gathered.
+    /// Writes the entries that have gathered.
     ///
     /// # Errors
-    /// When the disk fails.
+    /// Returns an error if the disk fails.
     ///
     /// # Panics
-    /// If the last value has not come completely.
+    /// Panics if the last value is not complete.
     pub fn flush(&mut self) -> Result<(), CheckpointError> {
         assert_eq!(self.missing, 0, "the last value is not complete");
         if self.entries == 0 {
@@ -294,10 +294,10 @@ impl PartWriter {
             .map_err(CheckpointError::io("sync", &self.path))
     }
 
-    /// Writes what is left, and makes the part durable.
+    /// Writes the remaining entries, and makes the part durable.
     ///
     /// # Errors
-    /// When the disk fails.
+    /// Returns an error if the disk fails.
     pub fn finish(mut self) -> Result<Part, CheckpointError> {
         self.flush()?;
         self.sync()?;

@@ -1,4 +1,4 @@
-//! Finding checkpoints and reading them.
+//! Finds and reads checkpoints.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::{Name, View, directory};
 use crate::entry::{self, Entry};
 use crate::error::RecoverError;
 
-/// What lies in the directory of checkpoints.
+/// The contents of the directory of checkpoints.
 #[derive(Default)]
 pub(crate) struct Found {
     /// Checkpoints that were published, the newest first.
@@ -26,7 +26,7 @@ pub(crate) struct Found {
 pub(crate) struct Candidate {
     pub(crate) path: PathBuf,
     pub(crate) epoch: Epoch,
-    /// Or why it is none.
+    /// The manifest, or the reason why it cannot be used.
     pub(crate) manifest: Result<Manifest, RecoverError>,
 }
 
@@ -86,7 +86,7 @@ fn read_manifest(disk: &dyn Disk, path: &Path, epoch: Epoch) -> Result<Manifest,
     Ok(manifest)
 }
 
-/// A part that is there, as long as the manifest says, with a sound header.
+/// A part that exists, as long as the manifest says, with a sound header.
 pub(crate) struct PartFile {
     pub(crate) path: PathBuf,
     file: Arc<dyn DiskFile>,
@@ -139,10 +139,10 @@ pub(crate) fn open_parts(
     manifest.parts.iter().enumerate().map(open).collect()
 }
 
-/// Goes through a part from block to block.
+/// Walks through a part from block to block.
 #[derive(Default)]
 pub(crate) struct PartWalker {
-    /// What was seen so far, in the form of what the manifest says.
+    /// The blocks seen so far, in the form of the manifest's description.
     seen: Part,
 }
 
@@ -154,14 +154,14 @@ pub(crate) struct PartBlock {
 }
 
 impl PartBlock {
-    /// Bytes that it takes.
+    /// Returns the bytes of the block.
     pub(crate) fn size(&self) -> u64 {
         self.header.size()
     }
 }
 
 impl PartWalker {
-    /// The next block, or `None` at the end, where everything must be as the manifest says.
+    /// Returns the next block, or `None` at the end, where everything must be as the manifest says.
     pub(crate) fn next(&mut self, file: &PartFile) -> Result<Option<PartBlock>, RecoverError> {
         let at = self.seen.bytes.max(file.first);
         let corrupt = |what: &str| Err(RecoverError::corrupt(&file.path, at, what));
@@ -196,7 +196,7 @@ impl PartWalker {
 }
 
 impl PartFile {
-    /// Hands the entries of `block` to `apply`, and says how many there were.
+    /// Passes the entries of `block` to `apply`, and returns their number.
     pub(crate) fn apply(
         &self,
         block: PartBlock,

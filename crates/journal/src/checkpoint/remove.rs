@@ -1,7 +1,7 @@
-//! Removing what is not needed any more.
+//! Removes files that are not needed any more.
 //!
-//! Nothing is synced here: it makes no difference what of this survives a crash. A failed sync
-//! would matter, since no later one of that directory could be believed.
+//! No removal is synced: it makes no difference which of them survive a crash. A failed sync would
+//! matter, since no later one of that directory could be trusted.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use super::{Name, directory};
 use crate::error::CheckpointError;
 use crate::format::{log_name, segment_number};
 
-/// Removes the segments before those that `manifest` names, and the checkpoints before it, which
-/// is durable. Goes on after an error. Returns how many segments went, and the first error.
+/// Removes the segments before those that `manifest` names, and the checkpoints before it, which is
+/// durable. Goes on after an error. Returns the number of segments removed, and the first error.
 pub(super) fn outdated(
     disk: &dyn Disk,
     dir: &Path,
@@ -59,13 +59,13 @@ fn remove_checkpoints(
     let mut old: Vec<Name> = names
         .filter(|name| name.epoch() < manifest.view.epoch)
         .collect();
-    // Manifests first: wherever this stops, none is left without its parts.
+    // Manifests first: if the removal stops halfway, no manifest is left without its parts.
     old.sort_by_key(|name| !matches!(name, Name::Manifest(_)));
     let paths = old.iter().map(|name| directory.join(name.to_string()));
     remove_files(disk, paths).map(|_| ())
 }
 
-/// Removes files, as far as they are there. Returns how many there were.
+/// Removes files, as far as they exist. Returns how many existed.
 pub(crate) fn remove_files(
     disk: &dyn Disk,
     paths: impl Iterator<Item = PathBuf>,

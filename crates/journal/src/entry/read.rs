@@ -1,4 +1,4 @@
-//! From bytes to entries.
+//! Decoding of entries.
 
 use base::change::{Origin, SYSTEM_GENERATION, siblings};
 use base::transaction::Kind;
@@ -7,10 +7,10 @@ use base::{Change, Epoch, Tid, Timestamp, TransactionId};
 use super::{DELETE, EDIT, Entry, FLUSH, OLD_ORIGIN, ORIGIN, PUT, PUT_DEADLINE};
 use crate::checkpoint::View;
 
-/// Hands every entry of a payload to `apply`, and says how many there were.
+/// Passes every entry of a payload to `apply`, and returns their number.
 ///
 /// # Errors
-/// The offset of the malformed entry within the payload, and what is wrong.
+/// Returns the offset of the malformed entry within the payload, and a description of the error.
 pub(crate) fn decode(
     payload: &[u8],
     epoch: Epoch,
@@ -46,11 +46,11 @@ pub(crate) fn decode(
     Ok(total)
 }
 
-/// Hands every key of a checkpoint's block to `apply`, and says how many there were. All are of
+/// Passes every key of a checkpoint's block to `apply`, and returns their number. All are of
 /// `view`, or system records.
 ///
 /// # Errors
-/// The offset of the malformed entry within the payload, and what is wrong.
+/// Returns the offset of the malformed entry within the payload, and a description of the error.
 pub(crate) fn decode_keys(
     payload: &[u8],
     view: &View,
@@ -95,7 +95,7 @@ pub struct ChangeReader<'a> {
 }
 
 impl<'a> ChangeReader<'a> {
-    /// Begins at the first entry.
+    /// Returns a reader at the first entry.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> ChangeReader<'a> {
         ChangeReader {
@@ -105,7 +105,7 @@ impl<'a> ChangeReader<'a> {
         }
     }
 
-    /// What has not been read yet.
+    /// Returns the bytes that have not been read yet.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest.bytes
@@ -113,7 +113,7 @@ impl<'a> ChangeReader<'a> {
 }
 
 impl<'a> Iterator for ChangeReader<'a> {
-    /// The offset of an entry that is malformed, and what is wrong with it.
+    /// A change, or the offset of a malformed entry and a description of the error.
     type Item = Result<Change<'a>, (usize, &'static str)>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -133,7 +133,7 @@ impl<'a> Iterator for ChangeReader<'a> {
     }
 }
 
-/// What is left of a payload.
+/// The rest of a payload.
 #[derive(Clone, Debug)]
 struct Rest<'a> {
     bytes: &'a [u8],
@@ -170,7 +170,7 @@ impl<'a> Rest<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// The next change, which has the origin before it, or else `origin`.
+    /// Reads the next change, which has the origin before it, or else `origin`.
     fn change(&mut self, origin: &mut Option<Origin<'a>>) -> Result<Change<'a>, &'static str> {
         let [mut tag] = self.array()?;
         if [ORIGIN, OLD_ORIGIN].contains(&tag) {

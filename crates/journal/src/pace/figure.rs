@@ -1,5 +1,5 @@
 //! The figure of `docs/durability.md`: the controller on a model of a device that becomes slow for
-//! a while. The test draws it anew and holds it against the file.
+//! a while. The test draws it anew and compares it with the file.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ const SLOW: Drive = Drive {
     sync: 400e-6,
     rate: 20e6,
 };
-/// When it is slow, and when the figure ends.
+/// The times at which the device becomes slow and fast again, and the end of the figure.
 const FROM: f64 = 0.1;
 const TO: f64 = 0.25;
 const END: f64 = 0.4;

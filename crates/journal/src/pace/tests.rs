@@ -2,15 +2,15 @@
 
 use super::*;
 
-/// A device: what a sync costs in seconds, and how many bytes it takes in one.
+/// A device: the seconds of a sync, and the bytes that it takes in a second.
 #[derive(Clone, Copy)]
 pub(super) struct Drive {
     pub(super) sync: f64,
     pub(super) rate: f64,
 }
 
-/// A logger with its controller, on a device, and workers that log at a constant rate, or as much
-/// as they are let.
+/// A logger with its controller, on a device, and workers that log at a constant rate, or as fast
+/// as the limit lets them.
 pub(super) struct Model {
     pub(super) pacer: Pacer,
     demand: f64,
@@ -23,7 +23,7 @@ pub(super) struct Model {
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     pub(super) began: f64,
-    /// Since the last one began.
+    /// The time since the last one began.
     pub(super) open: f64,
     pub(super) bytes: f64,
     pub(super) latency: f64,
@@ -48,7 +48,7 @@ impl Model {
         let bytes = (self.demand * open).min(self.pacer.limit);
         let filling = bytes / self.demand;
         let took = drive.sync + bytes / drive.rate;
-        // They came evenly in `filling` from the beginning of the last cycle on.
+        // The transactions came evenly in `filling` from the beginning of the last cycle on.
         let latency = open - filling / 2.0 + took;
         self.now = began + took;
         self.pacer.observe(
@@ -72,7 +72,7 @@ impl Model {
     }
 }
 
-/// The latency and the bytes per second that the model settles at.
+/// Returns the latency and the bytes per second at which the model settles.
 fn settle(target: f64, sync: f64, rate: f64, demand: f64) -> (f64, f64) {
     let mut model = Model::new(target, demand);
     let drive = Drive { sync, rate };
@@ -113,7 +113,7 @@ fn a_target_below_the_sync_time_does_not_starve_the_device() {
     assert!(latency < 30e-3, "{latency}");
 }
 
-/// Two clients that wait for each other's cycles, on a device that is slower than the target:
+/// Two clients wait for each other's cycles, on a device that is slower than the target:
 /// all cycles are of one size, and none is fast enough.
 #[test]
 fn small_cycles_of_one_size_do_not_take_the_workers_room_away() {
@@ -134,7 +134,7 @@ fn small_cycles_of_one_size_do_not_take_the_workers_room_away() {
 }
 
 #[test]
-fn who_is_alone_does_not_wait() {
+fn a_lone_client_does_not_wait() {
     let mut pacer = Pacer::new(Duration::from_millis(3));
     let alone = Cycle {
         began: Instant::now(),
@@ -153,7 +153,7 @@ fn who_is_alone_does_not_wait() {
     };
     pacer.observe(&joined, false);
     assert!(pacer.next().is_some_and(|next| next > alone.began));
-    // Whoever kept coming is given another chance, but not for ever.
+    // A logger that transactions kept joining gets another chance, but not for ever.
     for _ in 1..ALONE {
         pacer.observe(&alone, false);
         assert!(pacer.next().is_some());

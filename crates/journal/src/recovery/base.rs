@@ -1,4 +1,4 @@
-//! The checkpoint that a recovery begins from, and what it says of the logs.
+//! The checkpoint that a recovery begins from, and its description of the logs.
 
 use std::path::PathBuf;
 
@@ -19,12 +19,12 @@ pub(super) struct Base {
 }
 
 impl Base {
-    /// Everything up to this epoch is in it.
+    /// Returns the epoch up to which it holds everything.
     pub(super) fn epoch(&self) -> Epoch {
         self.manifest.view.epoch
     }
 
-    /// The log or segment at `path` is needed beside it, and is not there.
+    /// Returns the error for a log or segment at `path` that is needed beside it and missing.
     pub(super) fn needs(&self, path: PathBuf) -> RecoverError {
         let why = format!("the checkpoint {} needs it", self.path.display());
         RecoverError::Missing { path, why }
@@ -33,7 +33,7 @@ impl Base {
     /// Checks that the log begins where the manifest says.
     pub(super) fn check_start(&self, log: &Log, start: LogStart) -> Result<(), RecoverError> {
         let Some(first) = log.segments.first() else {
-            // It was durable before the checkpoint was begun.
+            // The header was durable before the checkpoint was begun.
             let path = log.dir.join(segment_name(start.segment));
             let what = "the segment's header is not valid";
             return Err(RecoverError::corrupt(&path, 0, what));

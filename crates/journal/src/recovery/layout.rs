@@ -1,4 +1,4 @@
-//! Which files there are, and whether they can belong together.
+//! The files of a journal, and checks that they can belong together.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// The number of the segment that comes next.
+    /// Returns the number of the segment that comes next.
     pub(super) fn next_segment(&self) -> u32 {
         let last = self.segments.last();
         last.map_or(0, |last| last.header.segment + 1)
@@ -38,7 +38,7 @@ pub(super) struct Segment {
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) size: u64,
     pub(super) header: SegmentHeader,
-    /// Nothing of its log was created after it: it may end in an unfinished write.
+    /// `true` if nothing of its log was created after it: it may end in an unfinished write.
     pub(super) is_last: bool,
 }
 
@@ -47,8 +47,8 @@ pub(super) struct Unborn {
     pub(super) size: u64,
 }
 
-/// Finds the logs in `dir`, as far as they are needed beside the checkpoint `base`. What is there
-/// besides `log<n>` is none of our business.
+/// Finds the logs in `dir`, as far as they are needed beside the checkpoint `base`. Entries other
+/// than `log<n>` are ignored.
 pub(super) fn discover(
     disk: &dyn Disk,
     dir: &Path,
@@ -93,7 +93,7 @@ pub(super) fn discover(
         .collect()
 }
 
-/// Holds numbers, which are sorted, against `first`, `first` + 1, …
+/// Compares numbers, which are sorted, with `first`, `first` + 1, …
 fn no_gap(
     numbers: &[usize],
     first: usize,
@@ -207,7 +207,7 @@ fn discover_segment(
             });
         }
         Err(BadHeader::Damaged) => {
-            // No block is written before the header is durable: with nothing behind it, it may
+            // No block is written before the header is durable: if nothing is behind it, it may
             // never have been.
             let end = super::walk::data_end(file.as_ref(), SEGMENT_HEADER as u64, size)
                 .map_err(RecoverError::io("read", &path))?;

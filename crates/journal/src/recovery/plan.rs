@@ -1,5 +1,5 @@
-//! What the scanned segments mean together: which epochs of which run are valid, what is torn and
-//! may be cut, and what is damaged. Pure: no input, no output.
+//! The evaluation of the scanned segments together: which epochs of which run are valid, which
+//! bytes are torn and may be cut, and which are damaged. Pure: no input, no output.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,20 +11,20 @@ use super::scan::Summary;
 use crate::error::RecoverError;
 use crate::format::{SegmentHeader, log_name, segment_name};
 
-/// A segment, what it holds, and what of it counts.
+/// A segment, its contents, and the part of them that counts.
 pub(super) struct Piece<'a> {
     pub(super) segment: &'a Segment,
     pub(super) summary: Summary,
     /// Entries up to this epoch are valid.
     pub(super) limit: Epoch,
-    /// It is where its log begins to be needed beside a checkpoint, which was looked at.
+    /// `true` if its log is needed only from here on beside a checkpoint, which was checked.
     pub(super) is_start: bool,
 }
 
 /// The verdict over all logs.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Everything up to this is recovered.
+    /// The epoch up to which everything is recovered.
     pub(super) durable: Epoch,
     /// The newest epoch that left any trace.
     pub(super) newest: Epoch,
@@ -33,7 +33,7 @@ pub(super) struct Plan {
     pub(super) run: u32,
 }
 
-/// One run: the header that its segments share, and for each log what it wrote there.
+/// One run: the header that its segments share, and the pieces that each log wrote in it.
 struct Run {
     header: SegmentHeader,
     /// For each log: indexes of its pieces, in order.
@@ -41,7 +41,7 @@ struct Run {
 }
 
 /// Judges `pieces`, which are all segments of `logs`, and sets their limits. `known` are epochs
-/// that checkpoints say were durable, each with the run in which.
+/// that were durable according to checkpoints, each with its run.
 pub(super) fn plan(
     dir: &Path,
     logs: &[Log],
@@ -62,7 +62,7 @@ pub(super) fn plan(
     while let Some(run) = runs.next() {
         let next_base = runs.peek().map(|next| next.header.base);
         if !is_complete(dir, logs, pieces, &run)? {
-            // It died while it was being started, before anything was written in it.
+            // The run died during its start, before anything was written in it.
             continue;
         }
         let of_run = known.iter().filter(|(of, _)| *of == run.header.run);
@@ -128,7 +128,7 @@ fn follows(before: Option<&Piece<'_>>, piece: &Piece<'_>) -> Result<(), RecoverE
     let header = &piece.segment.header;
     let before = before.filter(|before| before.segment.header.run >= header.run);
     let Some(before) = before else {
-        // The first of the log may be the first that is needed beside a checkpoint.
+        // The first segment may be the first that is needed beside a checkpoint.
         if header.sequence == 0 || piece.is_start {
             return Ok(());
         }
@@ -159,7 +159,7 @@ fn follows(before: Option<&Piece<'_>>, piece: &Piece<'_>) -> Result<(), RecoverE
     Ok(())
 }
 
-/// Whether the run's start was completed. Blocks are written only after that.
+/// Returns `true` if the run's start was completed. Blocks are written only after that.
 fn is_complete(
     dir: &Path,
     logs: &[Log],
@@ -188,8 +188,8 @@ fn is_complete(
     }
 }
 
-/// The run's durable epoch: what all its logs have closed. Refuses if more is known to have been
-/// durable.
+/// Returns the run's durable epoch: the one up to which all its logs are closed. Refuses if a later
+/// epoch is known to have been durable.
 fn durable(pieces: &[Piece<'_>], run: &Run, known: Option<Epoch>) -> Result<Epoch, RecoverError> {
     let noted = run
         .logs

@@ -18,10 +18,10 @@ use crate::entry::{self, Entry};
 use crate::error::RecoverError;
 use crate::format::{BLOCK_HEADER, BlockHeader, BlockKind, payload_checksum};
 
-/// How many bytes a thread claims at least, if there are as many in the segment.
+/// The least number of bytes that a thread claims, if the segment has as many.
 const CLAIM: u64 = 1024 * 1024;
 
-/// What has been applied.
+/// The entries that have been applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Replayed {
     pub(super) entries: u64,
@@ -80,17 +80,17 @@ struct Replay<'a> {
     entries: AtomicU64,
 }
 
-/// Where the next claim begins.
+/// The place of the next claim.
 struct Cursor {
     part: usize,
     part_walker: PartWalker,
     piece: usize,
     walker: Option<Walker>,
-    /// Someone met an error: there is nothing more to claim.
+    /// A thread met an error: there is nothing more to claim.
     failed: bool,
 }
 
-/// What one thread applies.
+/// The work of one thread.
 enum Claim<'a> {
     Part(&'a PartFile, PartBlock),
     Log(LogClaim<'a>),
@@ -125,7 +125,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Returns how many bytes were read, and how many entries applied.
+    /// Applies the claim. Returns the number of bytes that were read, and of entries that were
+    /// applied.
     fn apply(
         &self,
         claim: &Claim<'_>,
@@ -149,7 +150,7 @@ impl<'a> Replay<'a> {
         self.cursor.lock().failed = true;
     }
 
-    /// The next blocks, or `None` when all are claimed.
+    /// Claims the next blocks. Returns `None` when all are claimed.
     fn claim(&self) -> Result<Option<Claim<'a>>, RecoverError> {
         let mut cursor = self.cursor.lock();
         while let Some(part) = self.parts.get(cursor.part).filter(|_| !cursor.failed) {
@@ -196,8 +197,8 @@ impl<'a> Replay<'a> {
 }
 
 impl LogClaim<'_> {
-    /// Applies entries of epochs above `above`; those before are in the checkpoint, or were
-    /// undone by what it does not show.
+    /// Applies entries of epochs above `above`; those before are in the checkpoint, or were undone
+    /// by changes that it does not show.
     fn apply(
         &self,
         above: Epoch,

@@ -1,7 +1,7 @@
 //! First pass: every block header, and at the ends of the logs every byte.
 //!
-//! Headers alone say how far each log is closed and what it knows to be durable. The payloads of a
-//! log's last segment are verified too, for that is where a write may be unfinished.
+//! Headers alone say how far each log is closed and which epochs it knows to be durable. The
+//! payloads of a log's last segment are verified too, because a write may be unfinished there.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -15,20 +15,20 @@ use super::walk::{Step, Walker};
 use crate::error::RecoverError;
 use crate::format::BlockKind;
 
-/// What a segment holds.
+/// The contents of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Summary {
     /// Sound blocks, from the beginning on.
     pub(super) blocks: u64,
-    /// Where they end.
+    /// The offset at which they end.
     pub(super) end: u64,
-    /// Up to here a later block proves that everything was synced.
+    /// The offset up to which a later block proves that everything was synced.
     pub(super) proven: u64,
-    /// Where other data ends that lies behind them; `end` if there is none.
+    /// The offset of the end of any data behind them; `end` if there is none.
     pub(super) data_end: u64,
     /// The sequence number of the block that would follow.
     pub(super) sequence: u64,
-    /// The last block's.
+    /// The epoch that the last block closes.
     pub(super) closed: Epoch,
     /// The newest epoch that any block knows to be durable, those behind `end` included.
     pub(super) durable: Epoch,
@@ -63,7 +63,7 @@ fn scan_segment(segment: &Segment) -> Result<Summary, RecoverError> {
     let corrupt = |offset, what: &str| RecoverError::corrupt(&segment.path, offset, what);
     let mut walker = Walker::new(&segment.file, segment.size, &segment.header);
     let mut summary = Summary::default();
-    // Where epochs were closed that no block has said to be durable so far.
+    // The ends of blocks that closed epochs which no block has recorded as durable so far.
     let mut unproven: VecDeque<(Epoch, u64)> = VecDeque::new();
     let bad = loop {
         let header = match walker.peek().map_err(read)? {
@@ -84,8 +84,8 @@ fn scan_segment(segment: &Segment) -> Result<Summary, RecoverError> {
                 "a block contradicts the one before it",
             ));
         }
-        // Several blocks may carry one `closed`: it is complete with the first of them. That
-        // cannot be told of the segment's first block, whose forerunner lies in another file.
+        // Several blocks may carry one `closed`: it is complete with the first of them. That cannot
+        // be known of the segment's first block, whose predecessor lies in another file.
         let closes = summary.blocks > 0 && header.closed > summary.closed;
         summary.blocks += 1;
         summary.closed = header.closed;

@@ -1,8 +1,8 @@
-//! The end of a recovery: the files become what was found in them.
+//! The end of a recovery: the files are changed to what was found in them.
 //!
 //! Invariants:
-//! 1. What the recovered data rests on is durable before anything is removed.
-//! 2. Dying between any two steps leaves what the next recovery finds the same in.
+//! 1. The files on which the recovered data rests are durable before anything is removed.
+//! 2. A crash between any two steps leaves files in which the next recovery finds the same.
 
 use std::io::IoSlice;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::checkpoint::read::find;
 use crate::checkpoint::{Name, directory};
 use crate::error::RecoverError;
 
-/// How much of a log is written again at once.
+/// Bytes of a log that are written again at once.
 const PIECE: u64 = 1024 * 1024;
 
 /// Cuts the logs where they end, makes everything that was found durable, and removes what is not
@@ -24,7 +24,7 @@ const PIECE: u64 = 1024 * 1024;
 pub(super) fn settle(disk: &dyn Disk, dir: &Path, read: &Read) -> Result<(), RecoverError> {
     let directory = directory(dir);
     if read.base.is_some() {
-        // Who published it may have died before its name was durable.
+        // The process that published it may have died before its name was durable.
         disk.sync_dir(&directory)
             .map_err(RecoverError::io("sync", &directory))?;
     }
@@ -45,8 +45,8 @@ pub(super) fn settle(disk: &dyn Disk, dir: &Path, read: &Read) -> Result<(), Rec
     remove_checkpoints(disk, dir, read)
 }
 
-/// Removes the checkpoints before the one that was used, and the files of unfinished ones. One
-/// that was passed over because it is damaged stays until the next one is made.
+/// Removes the checkpoints before the one that was used, and the files of unfinished ones. A
+/// checkpoint that was passed over because it is damaged stays until the next one is made.
 fn remove_checkpoints(disk: &dyn Disk, dir: &Path, read: &Read) -> Result<(), RecoverError> {
     let found = find(disk, dir)?;
     let used = read.base.as_ref().map(super::Base::epoch);
@@ -60,7 +60,7 @@ fn remove_checkpoints(disk: &dyn Disk, dir: &Path, read: &Read) -> Result<(), Re
     if old.is_empty() {
         return Ok(());
     }
-    // Manifests first: wherever this stops, none is left without its parts.
+    // Manifests first: if the removal stops halfway, no manifest is left without its parts.
     old.sort_by_key(|name| !matches!(name, Name::Manifest(_)));
     let directory = directory(dir);
     for name in old {
@@ -77,7 +77,7 @@ fn settle_segment(disk: &dyn Disk, last: &Segment, summary: &Summary) -> Result<
     let file = disk
         .open(path, Access::ReadWrite)
         .map_err(RecoverError::io("open", path))?;
-    // Room set aside goes too: nothing will be written to this file again.
+    // Room that was set aside is cut off too: this file is not written to again.
     file.set_size(summary.end)
         .map_err(RecoverError::io("cut", path))?;
     let mut at = summary.proven;

@@ -1,4 +1,4 @@
-//! Going through a segment from block to block.
+//! Walks through a segment from block to block.
 
 use std::io;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use disk::DiskFile;
 
 use crate::format::{ALIGN, BLOCK_HEADER, BLOCK_MAGIC, BlockHeader, SegmentHeader};
 
-/// How much is read at once.
+/// Bytes that are read at once.
 const WINDOW: usize = 64 * 1024;
-/// How much of a tail or a long payload is read at once.
+/// Bytes of a tail or of a long payload that are read at once.
 const PIECE: usize = 1024 * 1024;
 
-/// What lies where the next block would begin.
+/// The contents of the place where the next block would begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     /// A block with a sound header. Its payload lies within the file.
     Block(BlockHeader),
-    /// Nothing but the file's end, or room set aside.
+    /// The file's end, or room that was set aside.
     End,
-    /// Something else.
+    /// Anything else.
     Bad(&'static str),
 }
 
-/// Stands at a block's beginning.
+/// Stands at the beginning of a block.
 pub(super) struct Walker {
     pub(super) file: Arc<dyn DiskFile>,
     size: u64,
@@ -36,7 +36,7 @@ pub(super) struct Walker {
 }
 
 impl Walker {
-    /// At the first block of a segment, which is read up to `size`.
+    /// Returns a walker at the first block of a segment, which is read up to `size`.
     pub(super) fn new(file: &Arc<dyn DiskFile>, size: u64, header: &SegmentHeader) -> Walker {
         Walker {
             file: Arc::clone(file),
@@ -49,17 +49,17 @@ impl Walker {
         }
     }
 
-    /// Where it stands.
+    /// Returns the offset at which it stands.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// The number of the block that is expected here.
+    /// Returns the number of the block that is expected here.
     pub(super) fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// `n` bytes from `at` on, which lie within the file; fewer if `n` is large.
+    /// Returns `n` bytes from `at` on, which lie within the file; fewer if `n` is large.
     fn bytes(&mut self, at: u64, n: usize) -> io::Result<&[u8]> {
         let n = n.min(PIECE);
         let window = self.window_at..self.window_at + self.window.len() as u64;
@@ -73,7 +73,7 @@ impl Walker {
         Ok(&self.window[from..from + n])
     }
 
-    /// What lies here.
+    /// Returns the step at this place.
     pub(super) fn peek(&mut self) -> io::Result<Step> {
         let left = self.size.saturating_sub(self.at);
         let n = left.min(BLOCK_HEADER as u64) as usize;
@@ -95,7 +95,7 @@ impl Walker {
         })
     }
 
-    /// Whether the payload of the block that begins here is as it was written.
+    /// Returns `true` if the payload of the block that begins here is as it was written.
     pub(super) fn payload_is_sound(&mut self, header: &BlockHeader) -> io::Result<bool> {
         let mut checksum = self.seed;
         let mut at = self.at + BLOCK_HEADER as u64;
@@ -114,8 +114,8 @@ impl Walker {
         self.sequence = header.sequence + 1;
     }
 
-    /// Looks through everything from here to the end of the file for later blocks of this log and
-    /// run. Says where data ends, and the newest epoch that such a block knows to be durable.
+    /// Searches everything from here to the end of the file for later blocks of this log and run.
+    /// Returns the end of the data, and the newest epoch that such a block knows to be durable.
     pub(super) fn examine_tail(&self) -> io::Result<Tail> {
         let mut tail = Tail {
             data_end: self.at,
@@ -141,10 +141,10 @@ impl Walker {
     }
 }
 
-/// What lies behind the last sound block.
+/// The contents of the file behind the last sound block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tail {
-    /// Behind the last byte that is not zero.
+    /// The offset behind the last byte that is not zero.
     pub(super) data_end: u64,
     /// The newest epoch that a block here knows to be durable.
     pub(super) durable: Epoch,
@@ -161,7 +161,8 @@ impl Tail {
     }
 }
 
-/// Where the data of a file ends, looked for from `from` on: behind its last byte that is not zero.
+/// Returns the end of a file's data, searched from `from` on: the offset behind its last byte that
+/// is not zero.
 pub(super) fn data_end(file: &dyn DiskFile, from: u64, size: u64) -> io::Result<u64> {
     let (mut end, mut at) = (from.min(size), from);
     let mut piece = vec![0; PIECE];

@@ -1,5 +1,5 @@
-//! What a recovery makes of checkpoints that are damaged, incomplete, or do not fit their logs;
-//! and of dying while it reads one.
+//! Recoveries from checkpoints that are damaged, incomplete, or do not fit their logs; and crashes
+//! of a recovery that reads one.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use kumiki_journal::{RecoverError, Recovered};
 use crate::support::small::{Did, Left, Store, judge, options, play, recover};
 use crate::support::{DIR, damaged};
 
-/// A disk with a checkpoint and logs behind it, and what is in them.
+/// Returns a disk with a checkpoint and logs behind it, and their contents.
 fn filled(loggers: usize, seed: u64) -> (FaultDisk, Left) {
     let disk = FaultDisk::new();
     let left = play(
@@ -43,8 +43,8 @@ fn refusal(disk: &FaultDisk) -> String {
     recover(disk).expect_err("it is refused").to_string()
 }
 
-/// The segments before the checkpoint are gone, so that nothing stands in for it: every flipped
-/// bit is refused with file and place, or does no harm (padding).
+/// The segments before the checkpoint are gone, so that nothing can replace it: every flipped bit
+/// is refused with file and place, or does no harm (padding).
 #[test]
 fn a_flipped_bit_in_the_only_checkpoint_is_refused() {
     let (disk, left) = filled(2, 3);
@@ -104,7 +104,7 @@ fn refusals_name_the_file_and_the_remedy() {
 }
 
 /// Without the checkpoint the logs do not begin at their beginning; without a segment that it
-/// needs, something is missing behind it; with logs of another place they do not fit.
+/// needs, the log has a gap; with logs of another place they do not fit.
 #[test]
 fn a_checkpoint_and_its_logs_belong_together() {
     let (disk, _) = filled(2, 5);
@@ -140,13 +140,13 @@ fn a_checkpoint_and_its_logs_belong_together() {
         "{text}"
     );
 
-    // The segment is there in name, as if it came from another store.
+    // The segment exists by name only, as if it came from another store.
     let copy = damaged(&disk, first, |bytes| bytes.fill(0));
     let text = refusal(&copy);
     assert!(text.contains(&first.display().to_string()), "{text}");
 }
 
-/// As long as the logs hold everything, a damaged checkpoint is passed over, and said to be.
+/// As long as the logs hold everything, a damaged checkpoint is passed over, with a warning.
 #[test]
 fn a_damaged_checkpoint_is_passed_over_if_the_logs_hold_everything() {
     let disk = FaultDisk::new();
@@ -181,7 +181,7 @@ fn a_damaged_checkpoint_is_passed_over_if_the_logs_hold_everything() {
                 panic!("{:?}", recovered.warnings)
             };
             assert!(warning.contains(&path.display().to_string()), "{warning}");
-            // It stays as it is, and so does what is found.
+            // The checkpoint stays as it is, and so does the recovered state.
             judge(&recover(&bad), &history, acknowledged).unwrap();
         }
     }
@@ -194,7 +194,7 @@ fn refused_as_newer(disk: &FaultDisk) -> bool {
     )
 }
 
-/// A recovery that fails or dies at any of its operations leaves what the next one needs.
+/// A recovery that fails or dies at any of its operations leaves the files that the next one needs.
 #[test]
 fn a_recovery_from_a_checkpoint_may_die() {
     for (loggers, crash, seed) in [(1, Crash::KeepSectors, 3), (2, Crash::KeepPrefix, 4)] {
@@ -245,7 +245,7 @@ fn a_recovery_from_a_checkpoint_may_die() {
 }
 
 /// Copies a directory as `cp -r` does: each folder is listed when its turn comes, and a file that
-/// is gone when it is to be copied is an error. Returns whether there was none.
+/// is gone when it is to be copied is an error. Returns `true` if there was no error.
 fn copy(store: &mut Store, to: &FaultDisk, logs: usize, rng: &mut Rng) -> bool {
     let mut dirs: Vec<String> = (0..logs).map(|log| format!("log{log}")).collect();
     dirs.push("checkpoint".to_owned());

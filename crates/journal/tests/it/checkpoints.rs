@@ -1,6 +1,6 @@
 //! A small store with a journal and checkpoints, stopped at every one of its disk operations in
-//! every way, and recovered; gone on with, stopped and recovered again. The recovered state is that
-//! of an oracle: exactly the transactions up to the recovered epoch.
+//! every way, and recovered; then continued, stopped and recovered again. The recovered state is
+//! that of an oracle: exactly the transactions up to the recovered epoch.
 
 use disk::{Crash, Fault, FaultDisk, OpKind};
 use fastrand::Rng;
@@ -9,7 +9,7 @@ use kumiki_journal::{Options, Recovered};
 use crate::support::small::{Did, Left, Store, judge, options, play, recover};
 use crate::support::{CRASHES, FAULTS};
 
-/// One case: a load that meets `fault`, a crash, a recovery; and once more with other options.
+/// Runs one case: a load that meets `fault`, a crash, a recovery; and once more with other options.
 fn case(
     (first, second): (&Options, &Options),
     alignment: usize,
@@ -25,7 +25,7 @@ fn case(
     let found = recover(&disk);
     let (recovered, history) =
         judge(&found, &one.history, one.acknowledged).map_err(at("first"))?;
-    // What was recovered is durable: it survives another crash at once.
+    // The recovered data is durable: it survives another crash at once.
     let again = recover(&disk.crash(Crash::DropAll, seed));
     judge(&again, &history, recovered.durable).map_err(at("again"))?;
     let two = play(&disk, second, &recovered, history, seed + 1);
@@ -103,8 +103,8 @@ fn one_logger_then_three_with_more_space() {
     assert_sweep(&options(1), &second, 1);
 }
 
-/// A put waits in a buffer while its deletion is written by another logger. Then that segment goes
-/// away with a checkpoint, and the put is written to one that stays.
+/// A put waits in a buffer while its deletion is written by another logger. Then that segment is
+/// removed by a checkpoint, and the put is written to one that stays.
 #[test]
 fn a_deletion_in_a_removed_segment_stays_done() {
     let disk = FaultDisk::new();

@@ -1,5 +1,5 @@
-//! A scripted load, stopped at every one of its disk operations in every way, and recovered; gone
-//! on with, stopped and recovered again.
+//! A scripted load, stopped at every one of its disk operations in every way, and recovered; then
+//! continued, stopped and recovered again.
 
 use base::Epoch;
 use base::planted::{self, Bug};
@@ -11,7 +11,7 @@ use crate::support::{CRASHES, FAULTS, Found, Logged, Run, judge, options, recove
 
 const STEPS: usize = 80;
 
-/// Starts on `disk` and plays; what was logged in all, and what was acknowledged.
+/// Starts on `disk` and plays. Returns all logged transactions, and those that were acknowledged.
 fn play(
     disk: &FaultDisk,
     options: &Options,
@@ -42,7 +42,7 @@ fn play(
     (logged, acknowledged)
 }
 
-/// One case: a load that meets `fault`, a crash, a recovery; and once more with other options.
+/// Runs one case: a load that meets `fault`, a crash, a recovery; and once more with other options.
 fn case(
     (first, second): (&Options, &Options),
     alignment: usize,
@@ -57,7 +57,7 @@ fn case(
     let found = recover(&shared(&disk)).map_err(|error| format!("first: {error}"))?;
     judge(&found, &logged, acknowledged).map_err(|error| format!("first: {error}"))?;
 
-    // What was recovered is durable: it survives another crash at once.
+    // The recovered data is durable: it survives another crash at once.
     let survivors: Vec<Logged> = found.transactions.values().copied().collect();
     let again = recover(&shared(&disk.crash(Crash::DropAll, seed)));
     let again = again.map_err(|error| format!("again: {error}"))?;
@@ -73,7 +73,8 @@ fn case(
     judge(&found, &logged, acknowledged).map_err(|error| format!("second: {error}"))
 }
 
-/// Every operation of the load, failing in every way, before every kind of crash. What went wrong.
+/// Runs every operation of the load, failing in every way, before every kind of crash. Returns the
+/// errors.
 fn sweep(first: &Options, second: &Options, alignment: usize) -> Vec<String> {
     let disk = FaultDisk::with_alignment(alignment);
     play(&disk, first, None, 1);
@@ -86,8 +87,8 @@ fn sweep(first: &Options, second: &Options, alignment: usize) -> Vec<String> {
     for nth in 0..=operations {
         for kind in FAULTS {
             for crash in CRASHES {
-                // Different nths see different loads as well; nth 0 … n of one load would see
-                // the same few interleavings again and again.
+                // Different values of `nth` also see different loads; nth 0 … n of one load would
+                // see the same few interleavings again and again.
                 let seed = if nth % 2 == 0 { 1 } else { nth };
                 let fault = Fault {
                     on: OpKind::Change,
@@ -148,7 +149,7 @@ fn one_logger_with_space_set_aside() {
     );
 }
 
-/// On a device that writes whole sectors.
+/// The device writes whole sectors.
 #[test]
 fn one_logger_then_two_on_a_device_of_sectors() {
     let first = Options {
@@ -163,7 +164,7 @@ fn one_logger_then_two_on_a_device_of_sectors() {
     assert_sweep_aligned(&first, &second, 4096);
 }
 
-/// Segments that were written before they are used.
+/// Segments are written before they are used.
 #[test]
 fn one_logger_then_two_with_warm_up() {
     let first = Options {
@@ -210,11 +211,13 @@ fn three_loggers_then_two_with_more_space() {
     );
 }
 
-/// With the planted bug the sweep above has something to find; these have nothing to prove.
+/// With the planted bug the sweep above has something to find; the tests here have nothing to
+/// prove.
 mod dying {
     use super::*;
 
-    /// A recovery that fails or dies at any of its operations leaves what the next one needs.
+    /// A recovery that fails or dies at any of its operations leaves the files that the next one
+    /// needs.
     #[test]
     fn recovery_itself_may_die() {
         if planted::is(Bug::EarlyReply) {

@@ -20,7 +20,7 @@ fn warm(loggers: usize) -> Options {
     }
 }
 
-/// Commits and makes it durable, over and over, until `done`.
+/// Commits and makes the commit durable, over and over, until `done`.
 fn work_until(run: &mut Run, rng: &mut Rng, mut done: impl FnMut() -> bool) {
     for id in run.logged.len() as u64.. {
         if done() {
@@ -61,7 +61,7 @@ fn a_log_goes_on_in_a_file_that_was_written_before() {
     }
     work_until(&mut run, &mut rng, || has(&disk, "spare"));
     let acknowledged = run.acknowledged();
-    // It means nothing to a recovery, nor to a check.
+    // The spare means nothing to a recovery, nor to a check.
     let crashed = disk.crash(Crash::KillProcess, 0);
     let shared: Arc<dyn Disk> = Arc::new(crashed.clone());
     Journal::check(&shared, Path::new(DIR), 1, &|_| {}).unwrap();
@@ -78,7 +78,8 @@ fn a_log_goes_on_in_a_file_that_was_written_before() {
     judge(&found, &run.logged, run.journal.durable()).unwrap();
 }
 
-/// Threads, several segments, both ways to write, with and without warm-up; then all is read back.
+/// The journal runs with threads, several segments, both ways to write, with and without warm-up;
+/// then everything is read back.
 #[test]
 fn every_device_keeps_what_was_acknowledged() {
     let disks: [(&str, Arc<dyn Disk>); 4] = [
@@ -103,8 +104,8 @@ fn every_device_keeps_what_was_acknowledged() {
             };
             let written = load(&disk, dir.path(), options);
             let log = dir.path().join("log0");
-            // By the disk itself: one that forgets keeps the removal of the spare to itself, as
-            // nobody has synced it.
+            // Listed by the disk itself: a forgetful disk keeps the removal of the spare to itself,
+            // as no thread has synced it.
             let segments = disk.list(&log).unwrap();
             assert!(segments.len() > 3, "{name}: {} segments", segments.len());
             assert!(segments.iter().all(|entry| entry.name != "spare"));
@@ -119,7 +120,8 @@ fn every_device_keeps_what_was_acknowledged() {
     }
 }
 
-/// Two workers commit and wait; the ids of what they were told is durable, as often as each wrote.
+/// Runs two workers that commit and wait. Returns the ids of the transactions that were
+/// acknowledged as durable, as often as each wrote.
 fn load(disk: &Arc<dyn Disk>, dir: &Path, options: Options) -> Vec<base::Tid> {
     let fresh = Recovered::default();
     let clock = TestClock::new(fresh.newest.next(), options.workers);

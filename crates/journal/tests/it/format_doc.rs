@@ -1,4 +1,4 @@
-//! `docs/format.md` says what the modules say that own the formats.
+//! Checks that `docs/format.md` agrees with the modules that own the formats.
 
 use testkit::files::tables_are_in;
 

@@ -1,4 +1,5 @@
-//! How far workers may run ahead of their loggers, who serves whom, and where the time goes.
+//! How far workers may run ahead of their loggers, which logger serves which workers, and where the
+//! time goes.
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -32,7 +33,7 @@ fn a_worker_waits_while_it_is_too_far_ahead() {
             },
         );
         let mut rng = Rng::with_seed(diff);
-        // Nothing is closed yet, so that the logger's epoch is the first.
+        // No epoch is closed yet, so that the logger's epoch is the first.
         for ahead in 0..=diff {
             run.writers[0].wait_ready().unwrap();
             commit(&run.clock, &run.writers[0], 0, ahead, &mut rng).unwrap();
@@ -54,7 +55,7 @@ fn a_worker_waits_while_it_is_too_far_ahead() {
     }
 }
 
-/// While workers wait, nothing else moves the loggers on: they must do so by themselves.
+/// While workers wait, no other event wakes the loggers: they must continue by themselves.
 #[test]
 fn waiting_workers_do_not_stop_their_logger() {
     for (loggers, diff) in [(1, 1), (2, 2), (3, 1)] {
@@ -87,10 +88,10 @@ fn waiting_workers_do_not_stop_their_logger() {
 }
 
 /// With fixed epochs all logs close an epoch when it ends, not one of them and the others an epoch
-/// later: whoever waits does so for about one interval.
+/// later: a caller that waits does so for about one interval.
 #[test]
 fn loggers_that_wake_at_once_close_the_same_epoch() {
-    // A busy machine may not let anybody get on in time.
+    // A busy machine may not let any thread run in time.
     let waits = (0..20).map(|_| waits());
     let mut last = Vec::new();
     for waits in waits {
@@ -104,7 +105,7 @@ fn loggers_that_wake_at_once_close_the_same_epoch() {
 
 const INTERVAL: Duration = Duration::from_millis(30);
 
-/// How long a client waits, the shortest first.
+/// Returns the times that a client waits, the shortest first.
 fn waits() -> Vec<Duration> {
     let disk = FaultDisk::new();
     let run = start(
@@ -129,8 +130,8 @@ fn waits() -> Vec<Duration> {
     waits
 }
 
-/// What nobody waits for becomes durable, also when its own log has closed it at once and another
-/// one has nothing to do.
+/// Writes for which no caller waits become durable, also when their own log has closed their epoch
+/// at once and another log has nothing to do.
 #[test]
 fn what_one_log_has_closed_is_flushed_in_all() {
     let disk = FaultDisk::new();
@@ -160,9 +161,9 @@ fn what_one_log_has_closed_is_flushed_in_all() {
     run.journal.close().unwrap();
 }
 
-/// A failure reaches those who wait for their logger.
+/// A failure reaches callers that wait for their logger.
 #[test]
-fn who_waits_for_a_logger_hears_of_its_end() {
+fn a_failure_ends_the_wait_for_a_logger() {
     let disk = FaultDisk::new();
     let run = start(
         &disk,
@@ -190,9 +191,9 @@ fn who_waits_for_a_logger_hears_of_its_end() {
     });
 }
 
-/// Workers that an affinity names are served by its loggers, the others by turns.
+/// Workers that an affinity names are served by its loggers, the others in turn.
 #[test]
-fn an_affinity_says_who_serves_whom() {
+fn an_affinity_assigns_workers_to_loggers() {
     let disk = FaultDisk::new();
     let place = |workers: &[usize]| LoggerPlace {
         cpu: 0,

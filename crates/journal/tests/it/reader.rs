@@ -8,10 +8,10 @@ use kumiki_journal::{Options, RecoverError, Recovered};
 
 use crate::support::{DIR, Found, Run, damaged, options, recover, shared};
 
-/// What is done to a disk.
+/// A change to a disk that damages it.
 type Damage<'a> = &'a dyn Fn(&FaultDisk);
 
-/// A disk with the logs of two runs, the last of which was closed cleanly or not.
+/// Returns a disk with the logs of two runs, the last of which was closed cleanly or not.
 fn filled(loggers: usize, seed: u64, close: bool) -> (FaultDisk, Found) {
     let disk = FaultDisk::new();
     let mut rng = Rng::with_seed(seed);
@@ -46,7 +46,7 @@ fn refusal(disk: &FaultDisk) -> String {
 }
 
 /// After a clean close every flipped bit is refused, or does no harm: padding between blocks, or
-/// the last mark, which only says that what is before it was durable.
+/// the last mark, which only says that everything before it was durable.
 #[test]
 fn a_flipped_bit_never_loses_durable_data() {
     for loggers in [1, 2] {
@@ -87,7 +87,7 @@ fn a_flipped_bit_never_loses_durable_data() {
 }
 
 #[test]
-fn damage_is_told_with_file_offset_and_remedy() {
+fn damage_is_reported_with_file_offset_and_remedy() {
     let (disk, _) = filled(1, 12, true);
     let path = Path::new(DIR).join("log0").join("00000000.log");
     let text = refusal(&damaged(&disk, &path, |bytes| bytes[80 + 70] ^= 4));
@@ -104,8 +104,8 @@ fn damage_is_told_with_file_offset_and_remedy() {
     assert!(text.contains("00000000.log: damaged at byte"), "{text}");
 }
 
-/// Whatever is done to the files, the reader says so or recovers whole transactions: never a
-/// panic, never half of one (which `recover` checks), never one that was not there.
+/// However the files are changed, the reader returns an error or recovers whole transactions: never
+/// a panic, never half of a transaction (which `recover` checks), never one that was not there.
 /// `KUMIKI_FUZZ_ROUNDS` makes the run longer; each round has its number as seed.
 #[test]
 fn mutilated_logs_never_panic_the_reader() {
@@ -267,8 +267,8 @@ fn the_newest_segment_is_missed_when_it_is_gone_or_emptied() {
                 assert!(text.contains(name) && text.contains("not valid"), "{text}");
             }
 
-            // The file that names it is no data: without it all is found, and what is written later
-            // is protected again.
+            // The file that names the segment is no data: without it all is found, and later writes
+            // are protected again.
             let unnamed = disk.crash(Crash::KillProcess, 0);
             unnamed
                 .remove(&dir.join(format!("log{log}.newest")))
@@ -286,7 +286,7 @@ fn the_newest_segment_is_missed_when_it_is_gone_or_emptied() {
     }
 }
 
-/// The only segment of a store that was never started again.
+/// The segment is the only one of a store that was never started again.
 #[test]
 fn the_first_segment_is_missed_when_the_log_is_empty() {
     let disk = FaultDisk::new();
@@ -329,7 +329,7 @@ fn a_newer_format_is_refused() {
     );
 }
 
-/// A torn tail is cut once, and said.
+/// A torn tail is cut once, and reported.
 #[test]
 fn a_torn_tail_is_cut_and_said() {
     let disk = FaultDisk::new();

@@ -1,4 +1,4 @@
-//! A journal with its threads: durability, notification, failure, backpressure, rest.
+//! A journal with its threads: durability, notification, failure, backpressure, idleness.
 
 use std::io;
 use std::path::Path;
@@ -27,8 +27,8 @@ fn threaded(loggers: usize) -> Options {
     }
 }
 
-/// Several workers commit and wait, while the power may fail at any moment; what any of them was
-/// told is durable is there afterwards.
+/// Runs several workers that commit and wait, while the power may fail at any moment; transactions
+/// that were acknowledged as durable are there afterwards.
 fn concurrent_load(options: &Options, seed: u64, power_off_at: Option<u64>) {
     let disk = FaultDisk::new();
     if let Some(nth) = power_off_at {
@@ -150,7 +150,8 @@ fn a_request_is_served_and_subscribers_hear_of_it() {
         }));
         let mut rng = Rng::with_seed(1);
         let mut commit = || commit(&run.clock, &run.writers[1], 1, 7, &mut rng).unwrap();
-        // It is flushed soon also if nobody asks: on a busy machine this thread may see that.
+        // The commit is flushed soon also if no caller asks: on a busy machine this thread may see
+        // that.
         let mut tries = (0..100).map(|_| commit());
         let one = tries.find(|one| run.journal.durable() < one.tid.epoch());
         let one = one.expect("it is not durable at once");
@@ -161,7 +162,7 @@ fn a_request_is_served_and_subscribers_hear_of_it() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_flushed_soon() {
+fn writes_without_a_waiter_are_flushed_soon() {
     for epoch_time in [
         EpochTime::Adaptive,
         EpochTime::Fixed(Duration::from_millis(2)),
@@ -208,13 +209,13 @@ fn a_long_transaction_only_holds_back_its_own_epoch() {
     );
     run.clock.leave(1);
     run.journal.wait(during.tid.epoch()).unwrap();
-    // Its block was written before its epoch was over: a later one must have said that it is.
+    // Its block was written before its epoch was over: a later one must have recorded that it is.
     let crashed: Arc<dyn Disk> = Arc::new(disk.crash(Crash::DropAll, 1));
     let found = crate::support::recover(&crashed).unwrap();
     assert_eq!(found.transactions.get(&2), Some(&during));
 }
 
-/// Of fifty commits, how many a thread has made durable itself.
+/// Returns how many of fifty commits a thread has made durable itself.
 fn served_inline() -> u64 {
     let run = start(&FaultDisk::new(), threaded(1));
     let mut inline = 0;
@@ -254,14 +255,14 @@ fn a_lone_client_is_served_on_its_own_thread() {
 fn the_first_failure_is_the_last() {
     for kind in [FaultKind::Io, FaultKind::NoSpace, FaultKind::ShortWrite] {
         for on in [OpKind::Write, OpKind::Sync] {
-            // On a busy machine the journal may meet the fault while nobody logs.
+            // On a busy machine the journal may meet the fault while no worker logs.
             assert!((0..20).any(|_| fails_for_ever(on, kind)), "{on:?} {kind:?}");
         }
     }
 }
 
 /// Space for a write, and for the next segment, is set aside before anything is written: without it
-/// nothing is lost, and the journal goes on once there is room.
+/// nothing is lost, and the journal continues once there is room.
 #[test]
 fn a_log_without_room_goes_on_when_there_is_some() {
     let mut rng = Rng::with_seed(5);
@@ -280,7 +281,7 @@ fn a_log_without_room_goes_on_when_there_is_some() {
 
         logged.push(commit(&run.clock, &run.writers[0], 0, 2, &mut rng).unwrap());
         for round in 0..3_u64 {
-            // In the same segment it would do with less room.
+            // In the same segment the journal tries again with less room: both attempts must fail.
             for nth in 0..if with_next_segment { 1 } else { 2 } {
                 disk.plan(Fault {
                     on: OpKind::Write,
@@ -319,8 +320,8 @@ fn a_log_without_room_goes_on_when_there_is_some() {
     }
 }
 
-/// Has a journal fail, and checks that it does no more. Returns whether it failed with the commit that
-/// it was to fail with, and not before.
+/// Makes a journal fail, and checks that it does nothing more. Returns `true` if it failed with the
+/// intended commit, and not before.
 fn fails_for_ever(on: OpKind, kind: FaultKind) -> bool {
     let disk = FaultDisk::new();
     let run = start(&disk, threaded(2));
@@ -382,7 +383,7 @@ fn a_closed_journal_refuses_and_says_so() {
     assert!(run.journal.wait(run.clock.current().next()).is_err());
 }
 
-/// A transaction larger than any buffer, and than a segment.
+/// The transaction is larger than any buffer, and than a segment.
 #[test]
 fn a_large_transaction_gets_a_buffer_of_its_own() {
     let disk = FaultDisk::new();
@@ -426,7 +427,7 @@ fn a_large_transaction_gets_a_buffer_of_its_own() {
     );
 }
 
-/// A disk whose syncs take as long as they are made to.
+/// A disk whose syncs take a given time.
 struct SlowDisk {
     inner: FaultDisk,
     blocked: Arc<AtomicBool>,
@@ -497,8 +498,8 @@ impl DiskFile for SlowFile {
     }
 }
 
-/// While the device is stuck, a worker gets through as many transactions as its buffers hold and
-/// then waits; when the device goes on, so does the worker, and nothing is lost.
+/// While the device is stuck, a worker executes as many transactions as its buffers hold and then
+/// waits; when the device continues, so does the worker, and nothing is lost.
 #[test]
 fn a_worker_waits_for_a_buffer_and_no_longer() {
     let blocked = Arc::new(AtomicBool::new(false));
@@ -624,7 +625,8 @@ fn it_works_on_a_real_disk() {
     }
 }
 
-/// Whatever panics within a cycle: nothing is acknowledged without it, and everyone is told.
+/// A panic anywhere within a cycle is a failure: nothing is acknowledged without the cycle, and
+/// every caller gets the error.
 #[test]
 fn a_panic_in_a_cycle_is_a_failure() {
     let disk = FaultDisk::new();

@@ -1,5 +1,5 @@
-//! A store reduced to what the journal sees of it: an epoch clock, and transactions that can be
-//! told whole from half.
+//! A store reduced to the part that the journal sees: an epoch clock, and transactions of which a
+//! whole one can be distinguished from a half.
 
 pub(crate) mod small;
 
@@ -19,14 +19,14 @@ use kumiki_journal::{
 
 pub(crate) const DIR: &str = "/data/log";
 
-/// How much unsynced data a crash may keep.
+/// The amounts of unsynced data that a crash may keep.
 pub(crate) const CRASHES: [Crash; 4] = [
     Crash::DropAll,
     Crash::KeepPrefix,
     Crash::KeepSectors,
     Crash::KillProcess,
 ];
-/// How a disk may fail.
+/// The ways in which a disk may fail.
 pub(crate) const FAULTS: [FaultKind; 4] = [
     FaultKind::PowerOff,
     FaultKind::Io,
@@ -155,11 +155,11 @@ pub(crate) fn commit(
     result.map(|()| Logged { id, tid, writes })
 }
 
-/// What a recovery found.
+/// The outcome of a recovery.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) recovered: Recovered,
-    /// By id.
+    /// The transactions by id.
     pub(crate) transactions: BTreeMap<u64, Logged>,
 }
 
@@ -226,7 +226,7 @@ pub(crate) fn options(loggers: usize) -> Options {
     }
 }
 
-/// A journal that runs on a disk, and what its clients know.
+/// A journal that runs on a disk, and the knowledge of its clients.
 pub(crate) struct Run {
     pub(crate) journal: Journal,
     pub(crate) clock: Arc<TestClock>,
@@ -235,10 +235,10 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Starts behind what was recovered; `None` if the disk fails.
+    /// Starts behind the recovered data; returns `None` if the disk fails.
     pub(crate) fn start(disk: &FaultDisk, options: Options, recovered: &Recovered) -> Option<Run> {
         let workers = options.workers;
-        // One more than log: a reader who stays for long.
+        // One more than those that log: a reader that stays for long.
         let clock = TestClock::new(recovered.newest.next(), workers + 1);
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let clock_of = Arc::clone(&clock) as Arc<dyn EpochClock>;
@@ -252,7 +252,8 @@ impl Run {
         })
     }
 
-    /// A scripted load: `steps` of transactions, cycles and marks. Stops when the journal fails.
+    /// Plays a scripted load: `steps` of transactions, cycles and marks. Stops when the journal
+    /// fails.
     pub(crate) fn play(&mut self, loggers: usize, steps: usize, first_id: u64, rng: &mut Rng) {
         let reader = self.writers.len();
         for step in 0..steps as u64 {
@@ -269,7 +270,7 @@ impl Run {
                 }
                 7 => self.journal.record(rng.usize(0..loggers)),
                 8 => {
-                    // Seldom: whoever waits for its epoch yields the processor many times.
+                    // Seldom: a caller that waits for its epoch yields the processor many times.
                     if rng.u8(0..4) == 0 {
                         self.clock.enter(reader);
                     }
@@ -292,14 +293,15 @@ impl Run {
         self.clock.leave(reader);
     }
 
-    /// What clients were told is durable.
+    /// Returns the epoch that clients know to be durable.
     pub(crate) fn acknowledged(&self) -> Epoch {
         self.journal.durable()
     }
 }
 
-/// Holds what a recovery found against what was logged before: everything acknowledged, nothing
-/// unknown, and all of what lies within the recovered epochs. Says what is wrong.
+/// Compares the outcome of a recovery with the transactions that were logged before: everything
+/// acknowledged must be there, nothing unknown, and all transactions within the recovered epochs.
+/// Returns a description of any error.
 pub(crate) fn judge(found: &Found, logged: &[Logged], acknowledged: Epoch) -> Result<(), String> {
     let durable = found.recovered.durable;
     if durable < acknowledged

@@ -1,5 +1,5 @@
-//! What is asked for, what is being made, and what has become of it: shared by those who ask and
-//! the thread that makes checkpoints.
+//! Requests for checkpoints, the checkpoint that is being made, and the outcomes: shared by the
+//! callers that ask for checkpoints and the thread that makes them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::{CheckpointRefused, CheckpointReport, CheckpointStatus};
 
-/// How long automatic checkpoints rest after a failure; longer after each further one.
+/// The time for which automatic checkpoints rest after a failure; longer after each further one.
 const FIRST_REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
@@ -17,7 +17,7 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 pub(crate) struct Board {
     state: Mutex<State>,
     changed: Condvar,
-    /// Looked at between two slices of work.
+    /// Checked between two slices of work.
     closing: AtomicBool,
     /// Keys written of the checkpoint that is being made.
     pub(crate) written: AtomicU64,
@@ -25,9 +25,9 @@ pub(crate) struct Board {
 
 #[derive(Default)]
 struct State {
-    /// Number of the newest checkpoint that someone wants.
+    /// The number of the newest checkpoint that a caller wants.
     wanted: u64,
-    /// Numbers of the checkpoint that began last, and of the one that ended last.
+    /// The numbers of the checkpoint that began last, and of the one that ended last.
     begun: u64,
     ended: u64,
     started_ms: u64,
@@ -35,31 +35,31 @@ struct State {
     failed: u64,
     last: Option<CheckpointReport>,
     last_error: Option<String>,
-    /// Bytes of log there were when the last checkpoint began, counted from the opening of the
-    /// database; what recovery found counts as below that.
+    /// Bytes of log when the last checkpoint began, counted from the opening of the database; the
+    /// log that recovery found counts as below that.
     log_bytes: i64,
     failures_in_a_row: u32,
     rest_until: Option<Instant>,
-    /// Nobody makes checkpoints any more.
+    /// No thread makes checkpoints any more.
     closed: bool,
 }
 
 impl State {
-    /// Bytes of log since the last checkpoint, when there are `log_bytes`.
+    /// Returns the bytes of log since the last checkpoint, when there are `log_bytes`.
     fn grown(&self, log_bytes: u64) -> u64 {
         (log_bytes as i64 - self.log_bytes).max(0) as u64
     }
 }
 
 impl Board {
-    /// What a recovery found: the checkpoint that it used, and how many bytes of log.
+    /// Sets the outcome of a recovery: the checkpoint that it used, and the bytes of log.
     pub(crate) fn recovered(&self, last: Option<CheckpointReport>, log_bytes: u64) {
         let mut state = self.state.lock();
         state.last = last;
         state.log_bytes = -(log_bytes as i64);
     }
 
-    /// Asks for a checkpoint, unless one is asked for or being made.
+    /// Asks for a checkpoint, unless one is already asked for or being made.
     pub(crate) fn request(&self) -> Result<(), CheckpointRefused> {
         let mut state = self.state.lock();
         if state.closed {
@@ -73,7 +73,8 @@ impl Board {
         Ok(())
     }
 
-    /// Asks for one if the logs have grown by `limit` since the last one, and it is time to try.
+    /// Asks for a checkpoint if the logs have grown by `limit` since the last one, and it is time
+    /// to try.
     pub(crate) fn notice(&self, log_bytes: u64, limit: u64) {
         if limit == 0 {
             return;
@@ -110,7 +111,7 @@ impl Board {
         let state = self.state.lock();
         let running = state.begun > state.ended;
         CheckpointStatus {
-            // Whoever has just asked for one, and then asks whether it is over, is told no.
+            // A caller that has just asked for one must not find that none is under way.
             running: running || state.wanted > state.ended,
             started_ms: running.then_some(state.started_ms),
             entries_written: if running {
@@ -126,12 +127,12 @@ impl Board {
         }
     }
 
-    /// Bytes of log since the last checkpoint.
+    /// Returns the bytes of log since the last checkpoint.
     pub(crate) fn log_bytes_since(&self, log_bytes: u64) -> u64 {
         self.state.lock().grown(log_bytes)
     }
 
-    /// Waits until one is wanted. Returns whether it is; else the database is closing.
+    /// Waits until a checkpoint is wanted. Returns `false` if the database is closing instead.
     pub(super) fn wait_for_work(&self) -> bool {
         let mut state = self.state.lock();
         loop {
@@ -147,7 +148,7 @@ impl Board {
         }
     }
 
-    /// One begins.
+    /// Notes that a checkpoint begins.
     pub(super) fn begin(&self, now_ms: u64) {
         self.written.store(0, Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -155,7 +156,7 @@ impl Board {
         state.started_ms = now_ms;
     }
 
-    /// It has ended. The logs had `log_bytes` when it began.
+    /// Notes that the checkpoint has ended. The logs had `log_bytes` when it began.
     pub(super) fn end(&self, outcome: Result<CheckpointReport, String>, log_bytes: u64) {
         let mut state = self.state.lock();
         state.ended = state.begun;
@@ -183,14 +184,14 @@ impl Board {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Makes the thread give up what it is at, and end.
+    /// Makes the thread abandon its work, and end.
     pub(crate) fn close(&self) {
         let _state = self.state.lock();
         self.closing.store(true, Ordering::Release);
         self.changed.notify_all();
     }
 
-    /// Sleeps, at most until the database closes.
+    /// Sleeps for `time`, or until the database closes.
     pub(super) fn sleep(&self, time: Duration) {
         let until = Instant::now() + time;
         let mut state = self.state.lock();

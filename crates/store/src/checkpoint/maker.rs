@@ -1,4 +1,4 @@
-//! The thread that makes checkpoints, and those that help it.
+//! The thread that makes checkpoints, and its helpers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -16,19 +16,20 @@ use super::{Board, CheckpointReport};
 use crate::db::Shared;
 use crate::options::{CheckpointOptions, Options};
 
-/// What the thread works with.
+/// The resources of the thread.
 pub(crate) struct Maker {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     options: CheckpointOptions,
-    /// How many workers others have.
+    /// The number of workers besides those of checkpoints.
     others: usize,
-    /// One for each thread; they look at the engine and never write.
+    /// One worker for each thread; they look at the engine and never write.
     workers: Vec<Worker<NoLog>>,
 }
 
 impl Maker {
-    /// How many workers an engine has for checkpoints, besides those of [`Options::workers`].
+    /// Returns the number of workers that an engine has for checkpoints, besides those of
+    /// [`Options::workers`].
     pub(crate) fn workers(options: &Options) -> usize {
         match &options.dir {
             Some(_) => options.checkpoint.threads.max(1),
@@ -36,7 +37,8 @@ impl Maker {
         }
     }
 
-    /// For the database in `options.dir`, if it has one. Takes the engine's last workers.
+    /// Returns the maker for the database in `options.dir`, if it has a directory. Takes the
+    /// engine's last workers.
     pub(crate) fn new(options: &Options, engine: &Arc<Engine>) -> Option<Maker> {
         let dir = options.dir.clone()?;
         let first = options.workers;
@@ -65,7 +67,7 @@ pub(crate) fn start(shared: &Arc<Shared>, mut maker: Maker) -> std::io::Result<J
             let log_bytes = shared.log_bytes();
             shared.checkpoints.begin(shared.clock.now_ms());
             tracing::debug!("checkpoint begun");
-            // Whoever waits for the outcome must not wait for ever.
+            // A caller that waits for the outcome must not wait for ever.
             let made = catch_unwind(AssertUnwindSafe(|| maker.make(&shared)));
             let outcome = made.unwrap_or_else(|_| Err("it panicked".to_owned()));
             tell(&shared.checkpoints, &outcome);
@@ -107,7 +109,7 @@ impl Maker {
         let snapshot = shared.engine.snapshot();
         draft.set_view(self.view(&snapshot));
         let parts = self.write_parts(shared, &snapshot, &mut draft)?;
-        // Versions that only the view needs can go.
+        // Versions that only the view needs can be freed.
         drop(snapshot);
         let finished_ms = shared.clock.now_ms();
         let epoch = draft.view().epoch;
@@ -132,7 +134,7 @@ impl Maker {
         }
     }
 
-    /// Writes the keys of the view, each thread its part.
+    /// Writes the keys of the view; each thread writes its part.
     fn write_parts(
         &mut self,
         shared: &Shared,

@@ -1,6 +1,6 @@
-//! How fast a checkpoint is made: it works for a share of the time while transactions run, and all
-//! of it while none do. When the logs grow much faster than the checkpoint gets done, the share
-//! grows with them, so that they cannot become as long as they like.
+//! The pace of a checkpoint: it works for a share of the time while transactions run, and all of
+//! the time while none do. When the logs grow much faster than the checkpoint proceeds, the share
+//! grows with them, so that the logs stay bounded.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use crate::db::Shared;
 use crate::options::CheckpointOptions;
 
-/// Work that is done in one go, before the rest that it takes. Shorter ones would not be slept for
-/// exactly; longer ones keep a processor from transactions.
+/// The work that is done at once, before the rest that it takes. The rest after a shorter stint
+/// could not be slept exactly; a longer stint keeps a processor from transactions.
 const STINT: Duration = Duration::from_micros(50);
-/// How often it is judged whether transactions run.
+/// The interval at which it is judged if transactions run.
 const LOOK: Duration = Duration::from_millis(5);
-/// How often the logs may have grown by the size that asks for a checkpoint before it hurries.
+/// The checkpoint hurries when the logs have grown by this many times the size that asks for one.
 const PATIENCE: f64 = 4.0;
 /// The longest rest: a stint may have been long because the disk was slow.
 const LONGEST: Duration = Duration::from_millis(20);
@@ -22,25 +22,25 @@ const LONGEST: Duration = Duration::from_millis(20);
 pub(super) struct Pace<'a> {
     shared: &'a Shared,
     share: f64,
-    /// Bytes of log after which a checkpoint begins by itself, or 0.
+    /// Bytes of log after which a checkpoint begins by itself; 0 if none does.
     log_size: u64,
-    /// Rest for each unit of work.
+    /// The rest for each unit of work.
     rest: f64,
-    /// When the stint began.
+    /// The moment at which the stint began.
     begun: Instant,
     looked: Instant,
     commits: u64,
-    /// Whether someone was in a transaction when it was looked at since `looked`.
+    /// `true` if a worker was in a transaction at one of the looks since `looked`.
     met: bool,
-    /// Whether transactions ran before `looked`.
+    /// `true` if transactions ran before `looked`.
     busy: bool,
     workers: usize,
-    /// Entries that are told.
+    /// Entries that were reported.
     told: u64,
 }
 
 impl<'a> Pace<'a> {
-    /// For a database in which others have `workers` workers.
+    /// Returns the pace for a database with `workers` workers besides those of checkpoints.
     pub(super) fn new(shared: &'a Shared, options: &CheckpointOptions, workers: usize) -> Pace<'a> {
         let now = Instant::now();
         Pace {
@@ -58,11 +58,11 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// Called between two slices of work, outside any epoch; `entries` were written in all. Rests
-    /// if it is time to.
+    /// Rests if it is time to. Called between two slices of work, outside any epoch; `entries` were
+    /// written in all.
     ///
     /// # Errors
-    /// When the database is closing.
+    /// Returns an error if the database is closing.
     pub(super) fn rest(&mut self, entries: u64) -> Result<(), String> {
         let board = &self.shared.checkpoints;
         let new = entries - self.told;
@@ -99,8 +99,8 @@ impl<'a> Pace<'a> {
     }
 }
 
-/// The rest that each unit of work takes, when the logs have grown `growth` times as much as asks
-/// for a checkpoint.
+/// Returns the rest that each unit of work takes, when the logs have grown to `growth` times the
+/// size that asks for a checkpoint.
 fn rest(share: f64, growth: f64) -> f64 {
     let hurry = (growth / PATIENCE).max(1.0);
     1.0 / (share * hurry).clamp(0.01, 1.0) - 1.0

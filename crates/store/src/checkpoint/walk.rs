@@ -1,5 +1,5 @@
-//! From the view to the parts: threads take shares of the keys, and write each key that the view
-//! has.
+//! The way from the view to the parts: threads take shares of the keys, and write each key that the
+//! view has.
 //!
 //! Invariants:
 //! 1. A thread is in an epoch for a slice of [`SLICE`], in which it copies to memory; it writes to
@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 
 use super::pace::Pace;
 
-/// How long a thread stays in an epoch.
+/// The time for which a thread stays in an epoch.
 const SLICE: Duration = Duration::from_micros(50);
 /// Records between two looks at the clock.
 const LOOK: usize = 16;
-/// How much of a value is copied in one slice.
+/// Bytes of a value that are copied in one slice.
 const PIECE: usize = 256 << 10;
 /// Records in a share.
 const SHARE: usize = 64 << 10;
@@ -27,7 +27,7 @@ const SKIP: usize = 2048;
 
 /// The keys that no thread has taken yet.
 pub(super) struct Shares {
-    /// Where they begin; `None`: there are none.
+    /// The first key; `None` if no keys are left.
     next: Mutex<Option<Vec<u8>>>,
     threads: usize,
 }
@@ -39,7 +39,7 @@ struct Share {
 }
 
 impl Shares {
-    /// All keys, for as many threads.
+    /// Returns all keys, for so many threads.
     pub(super) fn new(threads: usize) -> Shares {
         Shares {
             next: Mutex::new(Some(Vec::new())),
@@ -47,8 +47,8 @@ impl Shares {
         }
     }
 
-    /// A share for the calling thread. To find where it ends takes a walk over its keys, but not
-    /// to their values; a thread that is alone takes everything.
+    /// Returns a share for the calling thread. To find its end, this walks over the keys of the
+    /// share, but not over their values; a thread that is alone takes everything.
     fn take(&self, worker: &mut Worker<NoLog>) -> Option<Share> {
         let mut next = self.next.lock();
         let from = next.take()?;
@@ -91,7 +91,7 @@ pub(super) fn walk(
     writer.finish().map_err(|error| error.to_string())
 }
 
-/// Copies keys for a while. Returns where to go on, and the key of an entry that was begun and
+/// Copies keys for one slice. Returns where to go on, and the key of an entry that was begun and
 /// whose value is too large for a slice.
 fn slice(
     worker: &mut Worker<NoLog>,

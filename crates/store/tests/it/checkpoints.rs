@@ -1,5 +1,4 @@
-//! Checkpoints of a database: what a recovery finds beside them, on real files and on disks that
-//! fail.
+//! Checkpoints of a database, and recoveries from them, on real files and on disks that fail.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +16,7 @@ use kumiki_store::{
 };
 use testkit::SetOnDrop;
 
-/// Executes, and waits until it is durable.
+/// Executes the operations, and waits until they are durable.
 fn durably(db: &Db, ops: &[Op<'_>]) -> Result<(), Abort> {
     let mut worker = db.worker().expect("few workers");
     worker.execute(ops)?;
@@ -27,7 +26,7 @@ fn durably(db: &Db, ops: &[Op<'_>]) -> Result<(), Abort> {
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// All keys and values.
+/// Returns all keys and values.
 fn content(db: &Db) -> Content {
     let snapshot = db.snapshot();
     let mut worker = db.worker().expect("few workers");
@@ -40,7 +39,7 @@ fn content(db: &Db) -> Content {
     found
 }
 
-/// No checkpoint but those that are asked for.
+/// Returns options by which checkpoints are made only when asked for.
 fn asked() -> CheckpointOptions {
     CheckpointOptions {
         log_size: 0,
@@ -168,7 +167,7 @@ fn one_begins_by_itself_when_the_logs_have_grown() {
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(db.checkpoint_status().completed, 0, "not grown enough");
     drop(db);
-    // What recovery found counts, too.
+    // The log that recovery found counts, too.
     let db = Db::open(options()).unwrap();
     assert!(db.checkpoint_status().log_bytes_since > 18_000);
     durably(&db, &[Op::put(&key(21), &[1; 3000])]).unwrap();
@@ -201,7 +200,7 @@ fn what_cannot_be_is_refused() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let _ended = SetOnDrop(&stop);
-        // A store that is used: the checkpoint takes its time.
+        // The store is in use: the checkpoint takes its time.
         scope.spawn(|| {
             let mut worker = db.worker().unwrap();
             while !stop.load(Ordering::Relaxed) {
@@ -236,7 +235,7 @@ fn what_cannot_be_is_refused() {
     ));
 }
 
-/// A disk on which there is no room for a checkpoint: the database goes on, nothing stays behind,
+/// The disk has no room for a checkpoint: the database continues, nothing stays behind,
 /// and the next one is made when there is room again.
 #[test]
 fn a_full_disk_fails_the_checkpoint_alone() {
@@ -298,7 +297,7 @@ fn a_full_disk_fails_the_checkpoint_alone() {
     assert!(failed > 10, "{failed} failed, {broken} broke the log");
 }
 
-/// Failures are counted and told, and automatic attempts rest after them.
+/// Failures are counted and reported, and automatic attempts rest after them.
 #[test]
 fn automatic_attempts_rest_after_a_failure() {
     let disk = FaultDisk::new();
@@ -309,7 +308,7 @@ fn automatic_attempts_rest_after_a_failure() {
         },
         ..on(&disk)
     };
-    // Something is in the way.
+    // A file is in the way of the directory.
     disk.create_dir_all(Path::new("/data")).unwrap();
     drop(disk.create_new(Path::new("/data/checkpoint")).unwrap());
     let db = Db::open(options).unwrap();
@@ -354,8 +353,9 @@ impl Clocks for Hands {
     }
 }
 
-/// The machine's clock was a day ahead, in this run or when the last one began, and is set back: what is to expire in
-/// half a second does, before and after a restart, and what has expired stays so.
+/// The machine's clock was a day ahead, in this run or when the last one began, and is set back. A key
+/// that is to expire in half a second does so, before and after a restart, and keys that have expired
+/// stay so.
 #[test]
 fn a_clock_that_was_ahead_freezes_no_expiry() {
     const DAY: i64 = 86_400_000;
@@ -382,7 +382,7 @@ fn a_clock_that_was_ahead_freezes_no_expiry() {
         hands.pass(200);
         durably(db, &[Op::put(b"tick", b"2")]).unwrap();
         assert!(!has(db, "short"), "in time");
-        // A restart knows the time of what was written last.
+        // A restart knows the time of the last write.
         durably(db, &[Op::put(b"tick", b"3")]).unwrap();
     };
     for ahead_at_the_start in [false, true] {
@@ -429,7 +429,7 @@ fn expiry_flushes_and_a_clock_that_steps_back() {
     db.close().unwrap();
     drop(db);
 
-    // Time does not go back with the clock: what had expired stays expired.
+    // Time does not go back with the clock: expired keys stay expired.
     clock.set(9_000);
     let db = Db::open(options()).unwrap();
     let keys = |db: &Db| content(db).into_keys().collect::<Vec<_>>();
@@ -454,8 +454,8 @@ fn expiry_flushes_and_a_clock_that_steps_back() {
     assert_eq!(keys(&db), named(&["new", "newer"]));
 }
 
-/// Transfers between accounts by several threads, checkpoints one after another, and the power
-/// failing at any moment: the sum stays, and no acknowledged transfer is lost.
+/// Several threads transfer between accounts, checkpoints are made one after another, and the power
+/// fails at any moment: the sum stays, and no acknowledged transfer is lost.
 #[test]
 fn sums_are_conserved_whenever_the_power_fails() {
     const ACCOUNTS: u32 = 40;
@@ -491,7 +491,7 @@ fn sums_are_conserved_whenever_the_power_fails() {
         while checked < 25 || used < 10 {
             assert!(start.elapsed() < Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(fastrand::u64(0..20)));
-            // Read before the crash: what is counted in them was acknowledged.
+            // Read before the crash: everything that is counted in them was acknowledged.
             let counters = acknowledged(&db);
             let crash = [Crash::DropAll, Crash::KeepPrefix, Crash::KillProcess][checked % 3];
             let after = disk.crash(crash, checked as u64);
@@ -544,7 +544,7 @@ fn transfer(db: &Db, stop: &AtomicBool, seed: u64, accounts: u32) {
     }
 }
 
-/// The transfers of each thread that are durable.
+/// Returns the transfers of each thread that are durable.
 fn acknowledged(db: &Db) -> Vec<(Vec<u8>, i64)> {
     let mut worker = db.worker().unwrap();
     let keys = [b"count:0".to_vec(), b"count:1".to_vec()];

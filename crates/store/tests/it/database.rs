@@ -127,7 +127,7 @@ fn an_ephemeral_database_has_nothing_to_wait_for() {
 }
 
 #[test]
-fn nobody_waits_long_with_any_epoch_time() {
+fn no_client_waits_long_with_any_epoch_time() {
     for epoch_time in [
         EpochTime::Adaptive,
         EpochTime::Fixed(Duration::from_millis(2)),
@@ -154,7 +154,7 @@ fn nobody_waits_long_with_any_epoch_time() {
 }
 
 #[test]
-fn what_nobody_waits_for_becomes_durable_all_the_same() {
+fn writes_without_a_waiter_become_durable() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(Options::in_dir(dir.path())).unwrap();
     let epoch = db
@@ -311,9 +311,9 @@ fn options_that_cannot_be_are_explained() {
 }
 
 /// A transaction that runs while the database is closed commits in memory and will never be
-/// durable: whoever waits for it is told, instead of waiting for ever.
+/// durable: a caller that waits for it gets an error, instead of waiting for ever.
 #[test]
-fn who_waits_for_what_a_closed_database_holds_is_told() {
+fn a_wait_for_a_closed_database_ends_with_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(Options::in_dir(dir.path())).unwrap();
     let mut closed = false;
@@ -352,7 +352,7 @@ fn buffers_without_room_are_refused() {
     }
 }
 
-/// Workers of checkpoints give nobody their places when the database closes.
+/// Workers of checkpoints do not give their places to other threads when the database closes.
 #[test]
 fn a_closed_database_refuses_to_write() {
     let dir = tempfile::tempdir().unwrap();

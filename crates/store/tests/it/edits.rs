@@ -1,4 +1,4 @@
-//! Long values of which parts change: the log gets those parts, and recovery finds the values.
+//! Long values of which parts change: the log gets those parts, and recovery restores the values.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Tokens of locks, and times that were told, over crashes, checkpoints and flushes.
+//! Tokens of locks, and times that clients got, over crashes, checkpoints and flushes.
 
 use base::participant::Participant;
 use base::partition::{OwnedReply, Partition};
@@ -10,7 +10,7 @@ use crate::support::{NOW_MS, block_on, crash, still};
 
 const LOCK: &[u8] = b"lock";
 
-/// A database whose clock stands still.
+/// Opens a database whose clock stands still.
 fn open(disk: &FaultDisk, now_ms: u64) -> Db {
     Db::open(still(disk, now_ms)).expect("the disk is sound")
 }
@@ -64,7 +64,7 @@ fn tokens_are_not_forgotten() {
     run(&db, vec![guard(7), Op::put(b"a", b"2")]).unwrap();
 }
 
-/// What was not durable was not seen by anybody, and a token of it neither.
+/// No client has seen writes that were not durable, nor a token of them.
 #[test]
 fn a_refusal_waits_until_the_token_that_it_shows_is_durable() {
     let disk = FaultDisk::new();
@@ -89,7 +89,7 @@ fn the_time_does_not_go_back_with_a_clock_that_does() {
     {
         let db = open(&disk, clock_ms);
         let expected = clock_ms.max(NOW_MS) as i64;
-        // Nothing but the time: it is written for that.
+        // No operation but the time: the transaction is written for that.
         let told = run(&db, vec![Op::Now]);
         assert_eq!(told, Ok(vec![OwnedReply::Int(expected)]), "round {round}");
         disk = crash(&disk);

@@ -1,7 +1,7 @@
 //! Histories of concurrent transactions, judged by the checkers of `history`.
 //!
-//! With the planted bug `no-validation` the engine commits without validating what was read, and
-//! these tests demand that it is found out.
+//! With the planted bug `no-validation` the engine commits without validating its reads, and these
+//! tests require that the checkers find it.
 
 use base::planted::{self, Bug};
 use base::{Abort, Op, Reply, Tid};
@@ -12,7 +12,7 @@ use testkit::workload::{
     Ended, Extent, Plan, Seen, Step, Subject, Transfers, Workload, mixed, ops, run, transfers,
 };
 
-/// The place of a version among those of its key.
+/// Returns the place of a version among those of its key.
 fn order(version: base::Version) -> u64 {
     Tid::from_bits(version.to_bits()).to_bits()
 }
@@ -99,7 +99,7 @@ impl OnDb {
             let mut all = Vec::new();
             for s in &plan.steps {
                 all.push(step(txn, s)?);
-                // Others get in between, also on few processors.
+                // Other threads get in between, also on few processors.
                 if random.u32(..4) == 0 {
                     std::thread::yield_now();
                 }
@@ -109,7 +109,8 @@ impl OnDb {
         self.worker.transact(body).map(|(seen, _)| seen)
     }
 
-    /// Every step becomes an operation, and each read is followed by a look at the version.
+    /// Runs a plan as one transaction: every step becomes an operation, and each read is followed
+    /// by a look at the version.
     fn one_shot(&mut self, plan: &Plan) -> Result<Vec<Seen>, Abort> {
         let texts = ops::texts(plan);
         let mut all = Vec::new();
@@ -135,7 +136,7 @@ impl OnDb {
     }
 }
 
-/// The database of a test, which outlives its directory's use.
+/// Returns the kinds of databases, each with its directory if it has one.
 fn databases() -> [(&'static str, Option<tempfile::TempDir>); 2] {
     [
         ("ephemeral", None),
@@ -151,7 +152,7 @@ fn open(dir: Option<&tempfile::TempDir>) -> Db {
     .unwrap()
 }
 
-/// Runs plans in several threads and records them with the versions that the database tells, so
+/// Runs plans in several threads and records them with the versions that the database reports, so
 /// that the checker need not infer any order.
 fn mixed_history(db: &Db, seed: u64, keys: usize, transactions: usize) -> history::History {
     let recorder = Recorder::new();
@@ -211,7 +212,7 @@ fn histories_are_strictly_serializable() {
     for (name, dir) in databases() {
         for (seed, keys, transactions) in [(1, 3, 2000), (2, 8, 2000), (3, 50, 2000)] {
             let db = open(dir.as_ref());
-            // As many as it takes until threads meet: that is the scheduler's to say.
+            // As many rounds as it takes until threads meet, which depends on the scheduler.
             for _ in 0..20 {
                 let prefix = Op::Flush;
                 db.worker().unwrap().execute(&[prefix]).map(drop).unwrap();

@@ -1,5 +1,6 @@
-//! A database as the participant of transactions over several partitions: what is prepared,
-//! committed or refused survives crashes and checkpoints, and who is held up waits.
+//! A database as the participant of transactions over several partitions: attempts that are
+//! prepared, committed or refused survive crashes and checkpoints, and transactions that meet a
+//! hold wait.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -78,7 +79,7 @@ fn assert_held<T: std::fmt::Debug>(outcome: Result<T, Abort>, by: u64) {
     assert!(held, "{outcome:?} is not held by {by}");
 }
 
-/// Everything that the view has, with its commit timestamp and siblings.
+/// Returns everything in the view, with its commit timestamp and siblings.
 fn content(db: &Db, worker: &mut Worker) -> BTreeMap<Vec<u8>, Option<(TransactionId, Vec<u8>)>> {
     let snapshot = db.snapshot();
     let (mut from, mut found) = (Some(Vec::new()), BTreeMap::new());
@@ -356,7 +357,7 @@ fn after_the_log_has_failed_nothing_ends_and_nothing_is_lost() {
 /// Every round all waiters meet the hold, or miss it by a hair; a release that is missed would
 /// let one wait for its limit.
 #[test]
-fn who_is_held_up_goes_on_when_the_hold_is_given_back() {
+fn a_waiter_continues_when_the_hold_is_given_back() {
     const ROUNDS: u64 = 150;
     const MEETING: Duration = Duration::from_secs(20);
     let db = Db::open(Options {
@@ -401,7 +402,8 @@ fn who_is_held_up_goes_on_when_the_hold_is_given_back() {
             if n == 0 {
                 first.wait();
             }
-            // Somebody meets the first hold, in whatever order threads come.
+            // The thread waits until a transaction meets the first hold, in whichever order threads
+            // come.
             let nobody_has_waited = || db.stats().hold_waits == 0 && start.elapsed() < MEETING;
             while n == 0 && nobody_has_waited() {
                 std::thread::yield_now();
@@ -418,7 +420,7 @@ fn who_is_held_up_goes_on_when_the_hold_is_given_back() {
     let mut worker = db.worker().unwrap();
     let sum = (4 * ROUNDS).to_string().into_bytes();
     assert_eq!(get(&mut worker, b"a"), Ok(Some(sum)));
-    // A prepare that met a conflict has given back what it had, too.
+    // A prepare that met a conflict has given back its holds, too.
     assert!(db.releases() >= ROUNDS);
     assert_eq!(told.load(Ordering::SeqCst), db.releases());
     let stats = db.stats();
@@ -435,7 +437,7 @@ fn add_one(txn: &mut kumiki_store::Txn<'_>) -> Result<(), kumiki_store::Stop> {
 }
 
 #[test]
-fn nobody_waits_for_longer_than_the_limit() {
+fn no_wait_is_longer_than_the_limit() {
     let db = Db::open(Options {
         hold_timeout: Duration::from_millis(30),
         ..Options::default()
@@ -457,7 +459,7 @@ fn nobody_waits_for_longer_than_the_limit() {
     assert_held(get(&mut worker, b"a"), 1);
 }
 
-/// A system record that says nothing is no reason to lose what the others hold.
+/// A malformed system record is no reason to lose the holds of the others.
 #[test]
 fn a_damaged_system_record_is_named_and_nothing_is_opened() {
     let disk = FaultDisk::new();

@@ -1,5 +1,5 @@
-//! Read-atomic keys on disk: what is prepared, what is committed, and who made a key absent come back
-//! after a power failure, from the log and from checkpoints.
+//! Read-atomic keys on disk: prepared versions, committed versions, and the transactions that made a
+//! key absent come back after a power failure, from the log and from checkpoints.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn prepare(worker: &mut Worker, n: u64, ops: &[Op<'_>]) {
     Participant::prepare(worker, &prepare).unwrap();
 }
 
-/// Who wrote what is found, and the value.
+/// Returns the transaction that wrote the version found, and the value.
 fn found(worker: &mut Worker, ask: Ask<'_>) -> Option<(TransactionId, Option<Vec<u8>>)> {
     let mut seen = None;
     let mut see = |found: base::versions::Found<'_>| seen = Some(OwnedFound::from(found));
@@ -60,7 +60,7 @@ fn newest(worker: &mut Worker, key: &[u8]) -> Option<(TransactionId, Option<Vec<
     found(worker, Ask::Newest { key })
 }
 
-/// The same after a power failure.
+/// Returns the same database after a power failure.
 fn again(db: Arc<Db>, worker: Worker, disk: &FaultDisk) -> (FaultDisk, Arc<Db>, Worker) {
     drop(worker);
     let disk = crash(disk);

@@ -11,7 +11,7 @@ use kumiki_store::{CheckpointOptions, Options, Worker};
 
 pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
 
-/// Options of a database whose clock stands still, and which does nothing by itself.
+/// Returns options of a database whose clock stands still, and which does nothing by itself.
 pub(crate) fn still(disk: &FaultDisk, now_ms: u64) -> Options {
     Options {
         disk: Arc::new(disk.clone()),
@@ -27,7 +27,7 @@ pub(crate) fn still(disk: &FaultDisk, now_ms: u64) -> Options {
     }
 }
 
-/// The disk as a power failure leaves it.
+/// Returns the disk as a power failure leaves it.
 pub(crate) fn crash(disk: &FaultDisk) -> FaultDisk {
     disk.crash(Crash::DropAll, 1)
 }
@@ -39,7 +39,7 @@ pub(crate) fn id(n: u64) -> TransactionId {
     }
 }
 
-/// Makes what the worker did last durable.
+/// Makes the worker's last writes durable.
 pub(crate) fn settle(worker: &Worker) {
     let epoch = worker.observed().epoch;
     worker.wait_durable(epoch).expect("the disk is sound");

@@ -1,4 +1,4 @@
-//! What a ring does with sockets, good and bad.
+//! A ring with sockets that work, and with sockets that fail.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -25,7 +25,7 @@ fn ring_with_a_socket() -> (Ring, SocketId, TcpStream) {
     (ring, socket, theirs)
 }
 
-/// Waits until `found` has had enough of what is done.
+/// Waits until `found` returns `true` for an outcome.
 fn until(ring: &mut Ring, mut found: impl FnMut(&mut Ring, Done) -> bool) {
     let begin = Instant::now();
     let mut done = Vec::new();
@@ -52,7 +52,7 @@ fn receives_go_on_until_the_peer_ends() {
     let writes = std::thread::spawn(move || peer.write_all(&sent).expect("it takes all"));
     ring.receive(socket).expect("a request");
     let mut received = Vec::new();
-    // More than all buffers hold comes at once: now and then the kernel has none left.
+    // More bytes than all buffers hold come at once: now and then the kernel has none left.
     until(&mut ring, |ring, done| match done {
         Done::Received { key, buffer } => {
             assert_eq!(key, KEY);
@@ -178,7 +178,7 @@ fn what_is_sent_before_a_removal_arrives_and_then_the_end() {
 #[test]
 fn a_broken_connection_is_told_to_who_sends_and_to_who_receives() {
     let (mut ring, socket, peer) = ring_with_a_socket();
-    // A peer that goes with something unread resets the connection.
+    // A peer that closes with unread bytes resets the connection.
     ring.send(socket, b"unread".to_vec()).expect("a request");
     ring.wait(&mut Vec::new(), Some(Duration::ZERO))
         .expect("it waits");
@@ -229,7 +229,7 @@ fn more_requests_than_the_queue_holds_are_submitted_on_the_way() {
     for (key, (ours, theirs)) in pairs.into_iter().enumerate() {
         let socket = ring.add(ours.into(), key);
         for _ in 0..5 {
-            // Each tells of room by itself.
+            // Each request reports room by itself.
             ring.await_room(socket).expect("a request");
         }
         ring.send(socket, vec![key as u8; 10]).expect("a request");

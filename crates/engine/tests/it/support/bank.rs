@@ -1,4 +1,4 @@
-//! Accounts, between which threads transfer money; how much there is of it must not change.
+//! Accounts, between which threads transfer money; the total amount must not change.
 
 use base::{Abort, Op, Reply};
 use kumiki_engine::{Changes, RedoLog, Worker};
@@ -6,7 +6,7 @@ use kumiki_engine::{Changes, RedoLog, Worker};
 use super::replica::Entry;
 use super::{Logged, number, owned};
 
-/// Keeps what its worker has staged last.
+/// Keeps the last entry that its worker has staged.
 #[derive(Default)]
 pub(crate) struct Last(pub(crate) Option<Entry>);
 
@@ -25,14 +25,14 @@ impl RedoLog for Last {
 
 pub(crate) const ACCOUNTS: u8 = 12;
 pub(crate) const START: i64 = 100;
-/// What there is in all accounts together.
+/// The sum of all accounts.
 pub(crate) const TOTAL: i64 = START * ACCOUNTS as i64;
 
 pub(crate) fn account(number: u8) -> [u8; 2] {
     [b'a', number]
 }
 
-/// What all accounts have together, in a reader's own transaction.
+/// Returns the sum of all accounts, in a reader's own transaction.
 pub(crate) fn total<L: RedoLog>(w: &mut Worker<L>) -> Option<i64> {
     let scan = Op::Scan {
         from: b"a",
@@ -56,7 +56,7 @@ pub(crate) fn total<L: RedoLog>(w: &mut Worker<L>) -> Option<i64> {
     )
 }
 
-/// The entry that opens the accounts.
+/// Returns the entry that opens the accounts.
 pub(crate) fn opening() -> Entry {
     let open = |number| Logged::Put {
         key: account(number).to_vec(),

@@ -1,4 +1,4 @@
-//! A replica: a driven engine with its applier, what it stages, and short ways to say things.
+//! A replica: a driven engine with its applier, its staged entries, and short helper functions.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use kumiki_engine::{Applier, Engine, Janitor, Options, Snapshot, SnapshotEntry, 
 
 use super::{Log, Logged, NOTE, borrowed, holder, keys_of, siblings_of};
 
-/// What a log of replicas has of one index.
+/// The contents of a log of replicas at one index.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) stamp_ms: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Replica {
     pub(crate) log: Log,
     pub(crate) worker: RefCell<Worker<Log>>,
     pub(crate) janitor: RefCell<Janitor>,
-    /// Where relative deadlines count from; behind the engine's time unless it is set.
+    /// The clock from which relative deadlines count; behind the engine's time unless it is set.
     pub(crate) clock: Arc<ManualClock>,
 }
 
@@ -52,7 +52,7 @@ fn driven_with(clock: Arc<ManualClock>) -> Arc<Engine> {
     engine
 }
 
-/// The one who stages transaction `number` of this partition alone.
+/// Returns the holder that stages transaction `number` of this partition alone.
 pub(crate) fn stager(number: u64) -> Holder {
     let timestamp = Timestamp(number);
     let id = TransactionId {
@@ -110,7 +110,7 @@ impl Replica {
         act(&mut self.worker.borrow_mut())
     }
 
-    /// What was staged last.
+    /// Returns the last staged entry.
     pub(crate) fn entry(&self) -> Entry {
         let (tid, changes) = self.log.entries.lock().pop().expect("something was staged");
         assert_eq!(tid, base::Tid::ZERO);
@@ -124,13 +124,13 @@ impl Replica {
         applier.apply(index, entry.stamp_ms, &entry.changes());
     }
 
-    /// An entry that moves time.
+    /// Applies an entry that moves time.
     pub(crate) fn tick(&self, stamp_ms: u64) {
         let index = self.engine.applied().next();
         self.applier.borrow_mut().skip(index, stamp_ms);
     }
 
-    /// Stages operations that must succeed, applies what they write and releases it.
+    /// Stages operations that must succeed, applies their writes and releases their holds.
     pub(crate) fn run(&self, number: u64, ops: &[Op<'_>]) -> Entry {
         self.stage(number, ops).unwrap();
         let entry = self.entry();
@@ -180,7 +180,7 @@ impl Replica {
         }
     }
 
-    /// Loads what `from` has applied.
+    /// Loads the state that `from` has applied.
     pub(crate) fn load(&self, from: &Replica) {
         let snapshot = from.engine.snapshot();
         load(

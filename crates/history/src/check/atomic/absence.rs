@@ -1,7 +1,8 @@
-//! Whether a read of nothing can have seen some absence: that before the first write of the key, or
-//! what one of its deletes left.
+//! Checks if a read of nothing can have seen some absence: that before the first write of the key,
+//! or the one that one of its deletes left.
 //!
-//! Each absence is tried by itself, against the edges that hold whatever the others saw.
+//! Each absence is tried by itself, against the edges that hold whichever absences the other reads
+//! saw.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,17 +20,17 @@ pub(super) struct Absences<'a, 'f, 'h> {
     writers: &'a Writers<'f, 'h>,
     graph: &'a Graph,
     needs: &'a Needs,
-    /// If keys are linearizable.
+    /// The acknowledged versions, if keys are linearizable.
     acknowledged: Option<&'a Acknowledged>,
-    /// A place for each node, behind all that come before it.
+    /// A place for each node, behind all nodes that come before it.
     places: Vec<u32>,
-    /// In which search each node was visited last.
+    /// The search in which each node was visited last.
     visited: Vec<u32>,
     searches: u32,
 }
 
 impl<'a, 'f, 'h> Absences<'a, 'f, 'h> {
-    /// The graph has no cycle.
+    /// Returns a judge for a graph that has no cycle.
     pub(super) fn new(
         writers: &'a Writers<'f, 'h>,
         graph: &'a Graph,
@@ -79,7 +80,7 @@ impl<'a, 'f, 'h> Absences<'a, 'f, 'h> {
         let versions = &facts.by_key[read.key as usize];
         let begun = |&version: &u32| facts.transaction(self.writers.node(version)).start <= end;
         let (past, future) = versions.split_at(versions.partition_point(begun));
-        // Most reads see what was left last. Only where time counts for nothing may it be something
+        // Most reads see the absence that was left last. Only where time is ignored may it be one
         // of the future.
         let timeless = self.acknowledged.is_none();
         let future = future.iter().filter(|_| timeless);
@@ -92,7 +93,7 @@ impl<'a, 'f, 'h> Absences<'a, 'f, 'h> {
         })
     }
 
-    /// Whether no value was written after the absence `from` and not after `mark`.
+    /// Returns `true` if no value was written after the absence `from` up to `mark`.
     fn is_marked(&self, key: u32, from: Option<u64>, mark: u64) -> bool {
         let facts = self.writers.facts;
         let mut versions = facts.by_key[key as usize].iter();
@@ -104,7 +105,7 @@ impl<'a, 'f, 'h> Absences<'a, 'f, 'h> {
             })
     }
 
-    /// Whether the read can have seen what the delete left.
+    /// Returns `true` if the read can have seen the absence that the delete left.
     fn can_be(&mut self, at: u32, read: &Read, delete: u32) -> bool {
         let writer = self.writers.node(delete);
         let needs = self.needs.of(at).iter();
@@ -129,8 +130,8 @@ impl<'a, 'f, 'h> Absences<'a, 'f, 'h> {
         !self.reaches(&after, &before)
     }
 
-    /// Those that come after `writer` because the reader who saw one of its writes saw theirs, of
-    /// another key. `None`: it saw that nothing was ever written.
+    /// Returns the nodes that come after `writer` because a reader of one of its writes saw their
+    /// writes, of another key. `None`: the reader saw that nothing was ever written.
     fn after(&self, read: &Read, writer: u32) -> Option<Vec<u32>> {
         let facts = self.writers.facts;
         let mut after = Vec::new();
@@ -141,7 +142,7 @@ impl<'a, 'f, 'h> Absences<'a, 'f, 'h> {
             match other.saw {
                 Saw::Version(version) => after.push(self.writers.node(version)),
                 Saw::Absence(_) if !facts.deleted[other.key as usize] => return None,
-                // It may have been that of the same writer.
+                // It may have been the absence that the same writer left.
                 Saw::Absence(_) => {}
             }
         }
@@ -149,7 +150,7 @@ impl<'a, 'f, 'h> Absences<'a, 'f, 'h> {
         Some(after)
     }
 
-    /// Whether a way leads from some of `from` to some of `to`.
+    /// Returns `true` if a path leads from some of `from` to some of `to`.
     fn reaches(&mut self, from: &[u32], to: &[u32]) -> bool {
         let place = |node: &u32| self.places[*node as usize];
         let Some(furthest) = to.iter().map(place).max() else {
@@ -173,8 +174,8 @@ impl<'a, 'f, 'h> Absences<'a, 'f, 'h> {
     }
 }
 
-/// Places the nodes of a graph without cycles, each behind all from which a way leads to it, and by
-/// time where that is left open: then ways between things of one time are short.
+/// Assigns a place to each node of a graph without cycles, behind all nodes from which a path leads
+/// to it, and by time where that leaves a choice: then paths between nodes of one time are short.
 fn places(graph: &Graph, times: &[u64]) -> Vec<u32> {
     let count = graph.nodes();
     let mut incoming = vec![0u32; count as usize];

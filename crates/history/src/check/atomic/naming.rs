@@ -1,4 +1,4 @@
-//! What is found, with its evidence.
+//! Violations with their evidence.
 
 use crate::Outcome;
 use crate::check::facts::{Read, Saw};
@@ -8,7 +8,7 @@ use crate::verdict::{Anomaly, Verdict, Violation};
 
 use super::{Time, Writers};
 
-/// The violation that a cycle is; `None` if it only shows that the guide was wrong.
+/// Returns the violation that a cycle is; `None` if it only shows that the guide was wrong.
 pub(super) fn violation(writers: &Writers<'_, '_>, cycle: &[Step], time: Time) -> Option<Verdict> {
     let facts = writers.facts;
     let has = |kind: Kind| cycle.iter().any(|step| step.reason.kind() == kind);
@@ -70,7 +70,8 @@ fn verdict(
     })
 }
 
-/// Who saw one of a transaction's writes, and of another of its keys what somebody else wrote.
+/// Returns a reader that saw one write of a transaction, and another transaction's write of a key
+/// that both wrote.
 fn seen(writers: &Writers<'_, '_>, step: &Step) -> Option<(u32, String)> {
     let facts = writers.facts;
     let by = |read: &Read, node: u32| match read.saw {
@@ -98,7 +99,7 @@ fn seen(writers: &Writers<'_, '_>, step: &Step) -> Option<(u32, String)> {
     Some((read.node, text))
 }
 
-/// Who saw what was there before a version that had been acknowledged.
+/// Returns a reader that saw the state before a version that had been acknowledged.
 fn stale(writers: &Writers<'_, '_>, step: &Step) -> Option<(u32, String)> {
     let facts = writers.facts;
     let saw = writers.wrote(step.to, step.reason.key())?;
@@ -125,7 +126,8 @@ fn missed_text(writers: &Writers<'_, '_>, read: &Read, missed: u32, saw: &str) -
     )
 }
 
-/// Whether nobody ever saw a version that was acknowledged, nor anything that may be newer.
+/// Returns a lost write if no reader ever saw an acknowledged version, nor any that may be newer;
+/// else a stale read.
 fn lost_or_stale(writers: &Writers<'_, '_>, missed: u32) -> Anomaly {
     let facts = writers.facts;
     let version = &facts.versions[missed as usize];
@@ -147,8 +149,8 @@ fn lost_or_stale(writers: &Writers<'_, '_>, missed: u32) -> Anomaly {
     }
 }
 
-/// A read that saw one write of a transaction, and at another of its keys that nothing was ever
-/// written.
+/// Returns the violation of a read that saw one write of a transaction, and at another of its keys
+/// that nothing was ever written.
 pub(super) fn half(writers: &Writers<'_, '_>, read: &Read, other: &Read, writer: u32) -> Verdict {
     let facts = writers.facts;
     let (reader, id) = (
@@ -164,7 +166,8 @@ pub(super) fn half(writers: &Writers<'_, '_>, read: &Read, other: &Read, writer:
     verdict(writers, Anomaly::FracturedRead, nodes, evidence, true)
 }
 
-/// A read that saw that nothing was ever written, although this had been.
+/// Returns the violation of a read that saw that nothing was ever written, although `missed` had
+/// been.
 pub(super) fn missed(writers: &Writers<'_, '_>, read: &Read, missed: u32) -> Verdict {
     let writer = writers.node(missed);
     let evidence = vec![missed_text(writers, read, writer, "nothing")];
@@ -172,7 +175,7 @@ pub(super) fn missed(writers: &Writers<'_, '_>, read: &Read, missed: u32) -> Ver
     verdict(writers, anomaly, vec![read.node, writer], evidence, true)
 }
 
-/// A read of nothing that can have seen no absence.
+/// Returns the violation of a read of nothing that can have seen no absence.
 pub(super) fn no_absence(
     writers: &Writers<'_, '_>,
     read: &Read,
@@ -215,7 +218,7 @@ pub(super) fn no_absence(
     verdict(writers, anomaly, nodes, evidence, time != Time::Guides)
 }
 
-/// Two transactions of one key that replaced the same version of it.
+/// Returns the violation of two transactions of one key that replaced the same version of it.
 pub(super) fn lost_update(writers: &Writers<'_, '_>, before: u32, both: [u32; 2]) -> Verdict {
     let facts = writers.facts;
     let key = facts.name(facts.versions[before as usize].key);

@@ -1,4 +1,4 @@
-//! Edges by what was read together.
+//! Edges between versions that were read together.
 
 use crate::check::facts::{Map, Read, Saw};
 use crate::check::graph::{Kind, Reason};
@@ -6,14 +6,14 @@ use crate::verdict::Verdict;
 
 use super::{Edges, Writers, naming};
 
-/// Writers that come before the absence that a read saw: the same reader saw another of their
-/// writes.
+/// Writers that come before the absence that a read saw, because the same reader saw another of
+/// their writes.
 #[derive(Default)]
 pub(super) struct Needs(Map<u32, Vec<u32>>);
 
 impl Needs {
-    /// Collects them, and the edges between those whose writes were seen. The error is a read that
-    /// saw a part of a transaction's writes, and of another key that nothing was ever written.
+    /// Collects them, and the edges between writers whose writes were seen. The error is a read
+    /// that saw a part of a transaction's writes, and of another key that nothing was ever written.
     pub(super) fn collect(writers: &Writers<'_, '_>, edges: &mut Edges) -> Result<Needs, Verdict> {
         let mut needs = Needs::default();
         for node in 0..writers.facts.nodes.len() as u32 {
@@ -24,19 +24,19 @@ impl Needs {
         Ok(needs)
     }
 
-    /// Those before what this read, an index into all reads, saw.
+    /// Returns the writers before the absence that this read, an index into all reads, saw.
     pub(super) fn of(&self, read: u32) -> &[u32] {
         self.0.get(&read).map_or(&[], |needs| needs)
     }
 }
 
-/// All that one node read.
+/// All reads of one node.
 struct Reader<'w, 'f, 'h> {
     writers: &'w Writers<'f, 'h>,
     reads: &'f [Read],
-    /// The index of the first of them.
+    /// The index of the first read.
     first: u32,
-    /// Where the read of each key is among them.
+    /// The place of each key's read among them.
     places: Map<u32, u32>,
 }
 
@@ -85,7 +85,7 @@ impl<'w, 'f, 'h> Reader<'w, 'f, 'h> {
         Ok(())
     }
 
-    /// Visits the reads of keys that `writer` wrote, by whichever way is shorter.
+    /// Visits the reads of keys that `writer` wrote, in the shorter of two ways.
     fn siblings(
         &self,
         writer: u32,

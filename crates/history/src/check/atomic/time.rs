@@ -1,8 +1,8 @@
 //! Edges by time, at each key by itself.
 //!
-//! The versions of a key that were acknowledged follow each other by the time when they were. A
-//! point in time stands behind each of them; what begins later comes after the point, and by that
-//! after all that was acknowledged before it.
+//! The acknowledged versions of a key follow each other by the time when they were acknowledged. A
+//! point in time stands behind each of them; a transaction that begins later comes after the point,
+//! and thereby after every version acknowledged before it.
 
 use crate::check::facts::{Read, Saw};
 use crate::check::graph::{Kind, Reason};
@@ -10,11 +10,11 @@ use crate::verdict::Verdict;
 
 use super::{Edges, Time, Writers, naming};
 
-/// When the versions of each key were there for everybody.
+/// The times from which on all readers see the versions of each key.
 pub(super) struct Acknowledged {
-    /// For each key the acknowledged versions with their times, by time.
+    /// For each key, the acknowledged versions with their times, by time.
     by_key: Vec<Vec<(u64, u32)>>,
-    /// Where each version stands there.
+    /// The place of each version there.
     places: Vec<Option<u32>>,
     /// The first point of each key.
     points: Vec<u32>,
@@ -23,7 +23,7 @@ pub(super) struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// Where time only guides, it says nothing of keys whose order is recorded.
+    /// Collects them. Where time only guides, it orders no keys whose order is recorded.
     pub(super) fn collect(writers: &Writers<'_, '_>, time: Time, ordered: &[bool]) -> Acknowledged {
         let facts = writers.facts;
         let end = |version: u32| facts.end(writers.node(version));
@@ -61,33 +61,34 @@ impl Acknowledged {
         acknowledged
     }
 
-    /// The acknowledged versions of a key.
+    /// Returns the acknowledged versions of a key.
     pub(super) fn of(&self, key: u32) -> &[(u64, u32)] {
         &self.by_key[key as usize]
     }
 
-    /// Where a version stands among those of its key.
+    /// Returns the place of a version among those of its key.
     pub(super) fn place(&self, version: u32) -> Option<usize> {
         self.places[version as usize].map(|place| place as usize)
     }
 
-    /// How many versions of a key were acknowledged before this time.
+    /// Returns the number of versions of a key that were acknowledged before this time.
     pub(super) fn before(&self, key: u32, time: u64) -> usize {
         self.of(key).partition_point(|known| known.0 < time)
     }
 
-    /// The point that stands behind the first so many versions of a key; `None` behind none.
+    /// Returns the point that stands behind the first `count` versions of a key; `None` behind
+    /// none.
     pub(super) fn point(&self, key: u32, count: usize) -> Option<u32> {
         let last = count.checked_sub(1)?;
         Some(self.points[key as usize] + last as u32)
     }
 
-    /// The times of all points, in their order.
+    /// Returns the times of all points, in their order.
     pub(super) fn times(&self) -> impl Iterator<Item = u64> {
         self.by_key.iter().flatten().map(|known| known.0)
     }
 
-    /// Edges between writers, through points. Returns the number of nodes.
+    /// Adds edges between writers, through points. Returns the number of nodes.
     pub(super) fn edges(&self, writers: &Writers<'_, '_>, edges: &mut Edges) -> u32 {
         let facts = writers.facts;
         for key in 0..self.by_key.len() as u32 {
@@ -110,8 +111,8 @@ impl Acknowledged {
         self.nodes
     }
 
-    /// Edges by reads: what was acknowledged before a read began is not after what it saw. The error
-    /// is a read that saw that nothing was ever written.
+    /// Adds edges by reads: a version that was acknowledged before a read began is not after the
+    /// version that the read saw. The error is a read that saw that nothing was ever written.
     pub(super) fn missed(
         &self,
         writers: &Writers<'_, '_>,
@@ -141,9 +142,9 @@ impl Acknowledged {
         });
     }
 
-    /// Visits nodes, points among them, behind which `version` stands because `read` saw it; with
-    /// each whether the version had been acknowledged before that one's writer began, so that it
-    /// cannot stand there.
+    /// Visits nodes, points among them, behind which `version` stands because `read` saw it.
+    /// `visit` gets `true` for a node if the version had been acknowledged before that node's
+    /// writer began, so that it cannot stand there.
     pub(super) fn visit_before(
         &self,
         writers: &Writers<'_, '_>,

@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 use kumiki_history::{History, json};
 
-/// The history that the notation describes.
+/// Returns the history that the notation describes.
 pub(crate) fn history(text: &str) -> History {
     let mut lines = String::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {

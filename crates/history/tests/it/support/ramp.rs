@@ -1,5 +1,5 @@
 //! RAMP-Fast in one thread, a message at a time: clients of a few keys, each on a partition of its
-//! own, whose steps interleave as a seed says.
+//! own, whose steps interleave as the seed determines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,20 +7,20 @@ use std::fmt::Write;
 use fastrand::Rng;
 use kumiki_history::{History, json};
 
-/// How the store errs.
+/// The fault of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Not at all.
+    /// There is none.
     None,
-    /// Readers take what the first round gave.
+    /// Readers take the results of the first round.
     OneRound,
     /// A write is acknowledged once it is prepared; and some are never committed.
     ForgetsCommits,
-    /// What is prepared is visible, and some of it is given up.
+    /// Prepared versions are visible, and some of them are given up.
     ShowsPrepared,
-    /// Some reads of one key are answered from long ago.
+    /// Some reads of one key are answered with an old state.
     OldReads,
-    /// An update of one key does not notice what was written since it read.
+    /// An update of one key does not notice writes since it read.
     BlindUpdates,
 }
 
@@ -30,11 +30,11 @@ pub(crate) struct Simulation {
     pub(crate) clients: usize,
     pub(crate) keys: usize,
     pub(crate) transactions: usize,
-    /// Whether some writes are deletes.
+    /// `true` if some writes are deletes.
     pub(crate) deletes: bool,
     /// The share of writes whose client goes away in the middle: they commit later or never.
     pub(crate) lose: f64,
-    /// Whether versions are recorded.
+    /// `true` if versions are recorded.
     pub(crate) versions: bool,
     pub(crate) fault: Fault,
 }
@@ -54,7 +54,7 @@ impl Default for Simulation {
     }
 }
 
-/// A version: who wrote it, with which keys, and its value.
+/// A version: its writer, the keys of the transaction, and its value.
 #[derive(Clone)]
 struct Version {
     id: u64,
@@ -67,7 +67,7 @@ struct Version {
 struct Place {
     versions: BTreeMap<u64, Version>,
     newest: u64,
-    /// What was the newest, one after the other.
+    /// The versions that were the newest, one after the other.
     past: Vec<u64>,
 }
 
@@ -84,7 +84,7 @@ impl Place {
     }
 }
 
-/// What a client does, and how far it is.
+/// The job of a client, and its progress.
 enum Job {
     /// Writes keys: prepares each, then commits each.
     Put {
@@ -100,7 +100,7 @@ enum Job {
         wanted: Vec<u64>,
         at: usize,
     },
-    /// Reads one key and writes it; what it read after the first step.
+    /// Reads one key and writes it; holds the version that the first step read.
     Update {
         key: usize,
         value: i64,
@@ -201,13 +201,13 @@ impl World<'_> {
         }
     }
 
-    /// An id by a clock that may be late or early. Each is drawn once.
+    /// Draws an id by a clock that may be late or early. Each is drawn once.
     fn draw(&mut self) -> u64 {
         let skew = self.rng.u64(..60);
         (1000 + self.now + skew) * 1_000_000 + self.rng.u64(..1_000_000)
     }
 
-    /// Takes one step; tells whether the client has ended.
+    /// Takes one step; returns `true` if the client has ended.
     fn step(&mut self, process: usize, client: &mut Client) -> bool {
         let start = client.start;
         match &mut client.job {
@@ -240,13 +240,13 @@ impl World<'_> {
         if *at < keys.len() {
             let place = &mut self.places[keys[*at]];
             if place.newest >= *id {
-                // Overtaken: again from the start, with a newer id.
+                // It is overtaken: it begins again, with a newer id.
                 if fault != Fault::ShowsPrepared {
                     keys[..*at].iter().for_each(|&key| {
                         self.places[key].versions.remove(id);
                     });
                 }
-                // Away from the ids of updates, which are those that follow.
+                // The id is far from the ids of updates, which are those that follow.
                 let above = self.places[keys[*at]].newest + 1000 + self.rng.u64(..1000);
                 *id = self.draw().max(above);
                 *at = 0;
@@ -338,7 +338,7 @@ impl World<'_> {
         true
     }
 
-    /// Of each key the newest version that was written with one that was seen.
+    /// Returns, for each key, the newest version that was written together with one that was seen.
     fn wanted(&self, keys: &[usize], seen: &[u64]) -> Vec<u64> {
         let of = |key: usize| {
             let pairs = keys.iter().zip(seen);
@@ -363,7 +363,7 @@ impl World<'_> {
             *saw = Some(newest);
             return false;
         };
-        // The lowest id that is free, so that what is prepared comes after it.
+        // The lowest id that is free, so that prepared versions come after it.
         let id = newest + 1;
         let version = Version {
             id,

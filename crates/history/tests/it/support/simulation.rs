@@ -7,18 +7,18 @@ use kumiki_history::{History, json};
 use testkit::workload::mixed::{Options, Plans, Weights};
 use testkit::workload::{Plan, Step};
 
-/// How the store errs.
+/// The fault of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Not at all: transactions run one after the other.
+    /// There is none: transactions run one after the other.
     None,
     /// It validates writes only, against other writes.
     SnapshotIsolation,
-    /// It validates nothing; reads see what is committed when they happen.
+    /// It validates nothing; reads see the state that is committed when they happen.
     ReadCommitted,
     /// Reads see writes at once, and some of their transactions abort.
     ReadUncommitted,
-    /// It validates reads of keys, but not what scans missed.
+    /// It validates reads of keys, but not the keys that scans missed.
     UnprotectedScans,
     /// Transactions that only read see an old state.
     StaleReaders,
@@ -30,9 +30,9 @@ pub(crate) struct Simulation {
     pub(crate) processes: u32,
     pub(crate) transactions: usize,
     pub(crate) keys: usize,
-    /// modify, observe, cross, delete, scan, overwrite
+    /// The weights of: modify, observe, cross, delete, scan, overwrite.
     pub(crate) weights: (u32, u32, u32, u32, u32, u32),
-    /// How long a client sleeps at most before and after its commit; it does so seldom.
+    /// The longest time that a client sleeps before and after its commit; it does so seldom.
     pub(crate) stall: u64,
     /// The share of transactions whose outcome gets lost, …
     pub(crate) lose: f64,
@@ -59,7 +59,8 @@ impl Default for Simulation {
 
 type Map = BTreeMap<String, i64>;
 
-/// What a transaction saw, to be validated: names with values, and scanned ranges with results.
+/// The state that a transaction saw, to be validated: names with values, and scanned ranges with
+/// results.
 #[derive(Default)]
 struct Footprint {
     reads: Vec<(String, Option<i64>)>,
@@ -74,7 +75,7 @@ struct Client {
     plan: Plan,
     next_step: usize,
     start: u64,
-    /// The state it reads, and the number of commits in it.
+    /// The state that it reads, and the number of commits in it.
     snapshot: Map,
     seen_commits: usize,
     footprint: Footprint,
@@ -108,7 +109,7 @@ impl Simulation {
         Plans::new(&options, process)
     }
 
-    /// One commit at each tick of 10; around it, each client's transaction takes its time.
+    /// Runs one commit at each tick of 10; around it, each client's transaction takes its time.
     fn serial(&self) -> String {
         let mut rng = Rng::with_seed(self.seed);
         let mut plans: Vec<Plans> = (0..self.processes).map(|p| self.plans(p)).collect();
@@ -175,11 +176,11 @@ impl Simulation {
         lines
     }
 
-    /// Clients take turns, a step each.
+    /// Runs the clients in turn, a step each.
     fn interleaved(&self) -> String {
         let mut rng = Rng::with_seed(self.seed);
         let mut map = Map::new();
-        // Which keys each commit wrote.
+        // The keys that each commit wrote.
         let mut commits: Vec<Vec<String>> = Vec::new();
         let mut clients: Vec<Client> = (0..self.processes)
             .map(|process| Client::new(self.plans(process), &map, 0, 0))

@@ -1,6 +1,6 @@
-//! A store reduced to what checkpoints are about: a few keys that are written, deleted and flushed
-//! again and again, a journal, and an oracle that knows the state after each epoch. One key is a
-//! system record, which flushes leave alone; every third value has an origin.
+//! A store reduced to what checkpoints need: a few keys that are written, deleted and flushed again
+//! and again, a journal, and an oracle that knows the state after each epoch. One key is a system
+//! record, which flushes leave alone; every third value has an origin.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,7 +30,8 @@ pub(crate) fn options(loggers: usize) -> Options {
     }
 }
 
-/// What a transaction did, in the order of TIDs. A flush hides every key of another generation.
+/// The change of a transaction, in the order of TIDs. A flush hides every key of another
+/// generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Did {
     Put(u8, u16, u16),
@@ -46,7 +47,7 @@ pub(crate) struct State {
     pub(crate) generation: (Tid, u16),
 }
 
-/// The state after all of `history` up to `epoch`.
+/// Returns the state after all of `history` up to `epoch`.
 fn state_at(history: &History, epoch: Epoch) -> State {
     let mut state = State::default();
     for (tid, did) in history.iter().filter(|(tid, _)| tid.epoch() <= epoch) {
@@ -66,7 +67,7 @@ fn state_at(history: &History, epoch: Epoch) -> State {
     state
 }
 
-/// Recovers: of each key the change with the greatest TID counts.
+/// Recovers a store: of each key the change with the greatest TID counts.
 pub(crate) fn recover(disk: &FaultDisk) -> Result<(Recovered, State), RecoverError> {
     type Newest = BTreeMap<u8, (Tid, Option<(u16, u16)>)>;
     let newest: Mutex<(Newest, (Tid, u16))> = Mutex::default();
@@ -177,11 +178,11 @@ impl Store {
 
     fn cycle(&self, rng: &mut Rng) {
         self.journal.request(self.clock.current());
-        // What it says is seen by what it does later.
+        // The outcome is ignored: later steps notice a failure.
         let _ = self.journal.cycle(rng.usize(0..self.loggers));
     }
 
-    /// A checkpoint, with transactions in between.
+    /// Makes a checkpoint, with transactions in between.
     pub(crate) fn checkpoint(&mut self, rng: &mut Rng) {
         let made = self.try_checkpoint(rng);
         match made {
@@ -257,7 +258,7 @@ impl Store {
     }
 }
 
-/// Writes what a transaction did.
+/// Writes the change of a transaction.
 fn log(to: &mut EntryWriter<'_>, did: &Did) {
     match *did {
         Did::Put(key, value, generation) => to.change(&Change::Put {
@@ -313,14 +314,14 @@ fn write(
     part.value(other);
 }
 
-/// Some values are long, so that segments and parts end in different places.
+/// Returns a value. Some values are long, so that segments and parts end in different places.
 fn long(value: u16) -> Vec<u8> {
     let mut bytes = value.to_le_bytes().to_vec();
     bytes.resize(2 + usize::from(value % 7) * 30, 3);
     bytes
 }
 
-/// What a store left behind.
+/// The remains of a store.
 pub(crate) struct Left {
     pub(crate) history: History,
     pub(crate) acknowledged: Epoch,
@@ -357,8 +358,8 @@ pub(crate) fn play(
     left
 }
 
-/// Everything acknowledged is there, and the state is that of the recovered epoch. Returns what
-/// counts from now on.
+/// Checks that everything acknowledged is there, and that the state is that of the recovered epoch.
+/// Returns the history that counts from now on.
 pub(crate) fn judge(
     found: &Result<(Recovered, State), RecoverError>,
     history: &History,
@@ -407,7 +408,7 @@ impl Store {
 }
 
 impl Store {
-    /// A checkpoint without transactions in between, on a disk without faults.
+    /// Makes a checkpoint without transactions in between, on a disk without faults.
     pub(crate) fn quiet_checkpoint(&mut self, rng: &mut Rng) {
         let disk = shared(&self.disk);
         let mut draft = self
@@ -446,7 +447,7 @@ impl Store {
         }
     }
 
-    /// Some transactions, and perhaps a checkpoint.
+    /// Executes some transactions, and perhaps makes a checkpoint.
     pub(crate) fn play_some(&mut self, rng: &mut Rng) {
         for _ in 0..3 {
             self.some(rng, 5);
@@ -457,7 +458,7 @@ impl Store {
         }
     }
 
-    /// A checkpoint that dies before anything is removed.
+    /// Makes a checkpoint that dies before anything is removed.
     pub(crate) fn keep_segments(&mut self, rng: &mut Rng) {
         let mut files = Vec::new();
         for log in 0..self.loggers {
@@ -472,7 +473,7 @@ impl Store {
             }
         }
         self.quiet_checkpoint(rng);
-        // As they were before, cut where the log went on elsewhere.
+        // The files are as they were before, cut where the log continued elsewhere.
         for (path, content) in files {
             if !self.disk.files().contains(&path) {
                 drop(self.disk.create_new(&path).unwrap());
