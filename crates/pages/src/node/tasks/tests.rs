@@ -57,7 +57,7 @@ fn what_was_not_done_is_not_finished() {
     let notifications = tasks.run(&job);
     assert!(
         matches!(notifications, News::Failed(Outcome::Busy(_))),
-        "a reader would take {news:?} for a result"
+        "a reader would take {notifications:?} for a result"
     );
 }
 
@@ -92,7 +92,7 @@ fn a_task_whose_results_are_not_taken_reports_it() {
     assert!(!job.control.take(Duration::from_millis(1)));
     let notifications = tasks.run(&job);
     let News::Failed(Outcome::Untaken(text)) = &notifications else {
-        panic!("a reader would take {news:?} for a node that is lost");
+        panic!("a reader would take {notifications:?} for a node that is lost");
     };
     assert!(text.contains("120 s"), "{text}");
     // Credit that comes too late does not bring the task back.
