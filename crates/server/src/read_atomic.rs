@@ -1,4 +1,4 @@
-//! Read-atomic keys: what is refused, and where the rest goes.
+//! Read-atomic keys: which commands are refused, and which nodes execute the others.
 //!
 //! | a command or block | then |
 //! |---|---|
@@ -12,7 +12,7 @@ use cluster::ramp;
 use crate::executor::Executor;
 
 impl Executor {
-    /// Whether operations may be executed as one transaction.
+    /// Checks that operations may be executed as one transaction.
     ///
     /// # Errors
     /// [`Abort::Unsupported`] says what to do instead.

@@ -1,4 +1,4 @@
-//! `CLIENT REPLY`, `PAUSE`, `KILL`, `LIST`, and what `CONFIG GET` shows.
+//! `CLIENT REPLY`, `PAUSE`, `KILL`, `LIST`, and the answers of `CONFIG GET`.
 
 use std::time::{Duration, Instant};
 

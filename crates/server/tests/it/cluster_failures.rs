@@ -1,4 +1,5 @@
-//! Nodes that go and come back: what clients are told meanwhile, and what is there afterwards.
+//! Nodes that stop and come back: the answers that clients get in the meantime, and the data
+//! afterwards.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What a client sees whose command needs keys that a prepared transaction holds.
+//! What a client gets whose command needs keys that a prepared transaction holds.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use testkit::{Client, Reply, eventually};
 
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// One node that leaves the test's transactions alone, with one thread.
+/// Returns one node that leaves the test's transactions alone, with one thread.
 fn alone(hold_timeout: Duration) -> Nodes {
     let mut options = NodesOptions {
         count: 1,

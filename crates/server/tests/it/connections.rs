@@ -91,7 +91,8 @@ fn a_large_value_comes_and_goes_while_others_are_served() {
         assert_eq!(client.call(&["SET", "large", &value]), ok());
         client.send(&["GET", "large"]);
         client.send(&["STRLEN", "large"]);
-        // Not reading for a while fills the socket; nobody else must notice.
+        // The client does not read for a while, which fills the socket; no other client must
+        // notice.
         std::thread::sleep(Duration::from_millis(100));
         (client.reply(), client.reply())
     });

@@ -1,4 +1,4 @@
-//! What clients that do the wrong thing cost: time of their own, and few lines of the log.
+//! The costs of clients that do the wrong thing: their own time, and few lines of the log.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -83,7 +83,7 @@ impl Write for Log {
 }
 
 impl Log {
-    /// Has everything in this process log here.
+    /// Makes everything in this process log here.
     fn of_process() -> Log {
         let log = Log::default();
         let writer = log.clone();
@@ -94,7 +94,7 @@ impl Log {
         log
     }
 
-    /// The lines that have a text.
+    /// Returns the lines that have a text.
     fn lines(&self, text: &str) -> Vec<String> {
         let bytes = self.0.lock().expect("not poisoned");
         let all = String::from_utf8_lossy(&bytes);

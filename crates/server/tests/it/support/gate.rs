@@ -31,7 +31,7 @@ impl Gate {
         self.set(State::Open);
     }
 
-    /// Has every sync fail from now on.
+    /// Makes every sync fail from now on.
     pub(crate) fn break_down(&self) {
         self.set(State::Broken);
     }
