@@ -1,7 +1,7 @@
 //! `kumiki bench`: the program `kumiki-bench` in the directory of this one, with the same arguments.
 //!
-//! The experiments are a program of their own, so that a server carries neither their code nor what
-//! they depend on.
+//! The experiments are a program of their own, so that a server carries neither their code nor
+//! their dependencies.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -27,7 +27,7 @@ pub(crate) struct Bench {
     arguments: Vec<OsString>,
 }
 
-/// Becomes `kumiki-bench`. Returns only if that program could not be started, and then why.
+/// Becomes `kumiki-bench`. Returns only if that program could not be started, with the reason.
 pub(crate) fn exec(options: &Bench, log_level: &str) -> String {
     let own = match std::env::current_exe() {
         Ok(own) => own,

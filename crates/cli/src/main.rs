@@ -42,7 +42,7 @@ use admin::{Build, LogLevel};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What the servers' figures tell of this program.
+/// The build information in the figures of servers.
 const BUILD: Build = Build {
     commit: buildinfo::COMMIT,
     profile: buildinfo::PROFILE,
