@@ -55,7 +55,7 @@ pub(crate) enum Action {
 pub(crate) struct Script {
     /// Flags for both servers.
     pub(crate) options: Vec<String>,
-    /// For which servers alone it is: those that keep their data, or those that do not.
+    /// The servers that it is for: those that keep their data, or those that do not.
     pub(crate) durable: Option<bool>,
     /// The cases in their order.
     pub(crate) cases: Vec<Case>,

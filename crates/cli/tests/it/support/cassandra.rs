@@ -17,13 +17,14 @@ pub(crate) struct SharedNode {
     _machine: RwLockReadGuard<'static, ()>,
 }
 
-/// Waits until no other test of this program has Cassandra nodes. None has until the guard is dropped.
+/// Waits until no other test of this program has Cassandra nodes. No other test gets any until the
+/// guard is dropped.
 pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SharedNode {
-    /// The node, which is started if no test has it; others that ask wait until it is there.
+    /// Returns the node, which is started if no test has it; other callers wait until it is there.
     pub(crate) fn get(installed: &Installed) -> SharedNode {
         let machine = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
         let mut shared = NODE.lock().unwrap_or_else(PoisonError::into_inner);
