@@ -16,17 +16,17 @@ use anyhow::{Context, Result};
 use super::network;
 use xtask::process;
 
-/// How large it is: some snapshots and segments of a small partition.
+/// Its size: some snapshots and segments of a small partition.
 const MIB: u32 = 48;
 
-/// A mounted volume. It goes with this.
+/// A mounted volume. It is unmounted when this is dropped.
 #[derive(Debug)]
 pub struct Volume {
     mount: PathBuf,
 }
 
 impl Volume {
-    /// Mounts an empty one at `mount`, which is made.
+    /// Mounts an empty one at `mount`, which is created.
     ///
     /// # Errors
     /// If the system does not permit it.
@@ -43,22 +43,22 @@ impl Volume {
         Ok(volume)
     }
 
-    /// The node's own directory.
+    /// Returns the node's own directory.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.mount.join("data")
     }
 
-    /// Takes all room that is left.
+    /// Takes all remaining room.
     ///
     /// # Errors
-    /// If there is no ballast file to be had.
+    /// Returns an error if the ballast file cannot be opened.
     pub fn fill(&self) -> Result<()> {
         let path = self.ballast();
         let mut file = File::options().append(true).create(true).open(path)?;
         for size in [1 << 20, 1 << 12] {
             let piece = vec![0xA5; size];
-            // The first error says that so much does not fit any more.
+            // The first error says that the next piece does not fit any more.
             while file.write_all(&piece).is_ok() {}
         }
         Ok(())
@@ -92,14 +92,14 @@ impl Drop for Volume {
     }
 }
 
-/// Unmounts at once, whoever still has files open there.
+/// Unmounts at once, even if processes still have files open there.
 fn unmount(mount: &Path) {
     let mut command = Command::new("umount");
     // Nothing can be done about a failure; the next run tries again.
     let _ = process::output("umount", command.arg("--lazy").arg(mount));
 }
 
-/// The directory of this run, after removing those of earlier runs that were killed.
+/// Returns the directory of this run, after removing those of earlier runs that were killed.
 ///
 /// # Errors
 /// If it cannot be made.
