@@ -69,7 +69,7 @@ impl Checker {
     /// The text says from which byte on it differs.
     ///
     /// # Panics
-    /// If it is shorter than a word.
+    /// Panics if it is shorter than a word.
     #[inline]
     pub fn check(&mut self, offset: u64, piece: &[u8]) -> Result<(), String> {
         self.compared += 1;

@@ -96,7 +96,7 @@ impl Flags {
     /// Returns the flags that these words name.
     ///
     /// # Panics
-    /// If a word names none, which for the table happens when it is compiled.
+    /// Panics if a word names none, which for the table happens when it is compiled.
     pub(crate) const fn of(words: &str) -> Flags {
         let mut rest = words.as_bytes();
         let mut flags = 0;

@@ -263,7 +263,7 @@ impl Nodes {
     /// Starts node `index` without waiting for it, with further arguments.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// Returns an error if it cannot be started.
     pub fn start(&mut self, index: usize, further: &[&str]) -> Result<()> {
         let program = self.program.with(further);
         let data = self.data(index);
@@ -276,7 +276,7 @@ impl Nodes {
     /// Starts all of them.
     ///
     /// # Errors
-    /// If one cannot be started.
+    /// Returns an error if one cannot be started.
     pub fn start_all(&mut self) -> Result<()> {
         (0..self.count()).try_for_each(|index| self.start(index, &[]))
     }
@@ -284,7 +284,8 @@ impl Nodes {
     /// Waits until each answers, and finds all others.
     ///
     /// # Errors
-    /// If one of them ends, or it takes too long; the message has the end of its log.
+    /// Returns an error if one of them ends, or it takes too long; the message has the end of its
+    /// log.
     pub fn wait_together(&mut self) -> Result<()> {
         for node in &mut self.nodes {
             let Some(server) = &mut node.server else {

@@ -83,7 +83,7 @@ impl Program {
     /// output goes to the file `server.log` beside the directory.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// Returns an error if it cannot be started.
     pub fn start(&self, data: &Path, wrapper: &Wrapper) -> Result<Server> {
         let log = log_of(data)?;
         let addr = testkit::free_address()?;
@@ -97,7 +97,7 @@ impl Program {
     /// the nodes stops them.
     ///
     /// # Errors
-    /// If it cannot be started, or is no Kumiki.
+    /// Returns an error if it cannot be started, or is no Kumiki.
     pub fn start_node(
         &self,
         file: &Path,
@@ -116,7 +116,7 @@ impl Program {
     /// Returns the command line of a node.
     ///
     /// # Errors
-    /// If it is no Kumiki.
+    /// Returns an error if it is no Kumiki.
     pub fn node_line(&self, file: &Path, id: u16, data: &Path) -> Result<Vec<String>> {
         let Program::Kumiki { binary, args, bug } = self else {
             bail!("only Kumiki has clusters that 'cluster.toml' describes");
@@ -174,7 +174,7 @@ impl Server {
     /// Waits until it answers PING.
     ///
     /// # Errors
-    /// If it ends or takes more than a minute; the message has the end of its log.
+    /// Returns an error if it ends or takes more than a minute; the message has the end of its log.
     pub fn wait_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + READY;
         while Instant::now() < deadline {
@@ -205,7 +205,7 @@ impl Server {
     /// Connects.
     ///
     /// # Errors
-    /// If the server refuses.
+    /// Returns an error if the server refuses.
     pub fn connect(&self) -> Result<Client> {
         Client::try_connect(self.addr).with_context(|| format!("cannot connect to {}", self.addr))
     }
@@ -213,7 +213,7 @@ impl Server {
     /// Sends SIGKILL, and waits for the end.
     ///
     /// # Errors
-    /// If it cannot be waited for.
+    /// Returns an error if it cannot be waited for.
     pub fn kill(&mut self) -> Result<ExitStatus> {
         self.process.kill()
     }

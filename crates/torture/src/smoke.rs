@@ -14,7 +14,7 @@ const TESTS: &str = "ping,set,get,incr,mset";
 /// Runs it.
 ///
 /// # Errors
-/// If anything differs from what the README says.
+/// Returns an error if anything differs from what the README says.
 pub fn run(program: &Program) -> Result<()> {
     let dir = TempDir::with_prefix("kumiki-smoke-")?;
     let data = dir.path().join("data");

@@ -27,7 +27,7 @@ impl Status {
     /// Asks the node whose clients connect at `address`.
     ///
     /// # Errors
-    /// If it does not answer within ten seconds, or with something else.
+    /// Returns an error if it does not answer within ten seconds, or with something else.
     pub fn of(address: SocketAddr) -> Result<Status> {
         let mut client = Client::connect_within(address, PATIENCE)?;
         let reply = client.expect(&["CLUSTER", "REPLICATION", "STATUS"])?;

@@ -100,7 +100,7 @@ impl Load {
     /// Runs redis-benchmark for `requests` requests, pinned to the client's core if requested.
     ///
     /// # Errors
-    /// If it fails, as it does when the server answers with an error.
+    /// Returns an error if it fails, as it does when the server answers with an error.
     pub fn measure(
         &self,
         addr: SocketAddr,

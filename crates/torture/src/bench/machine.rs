@@ -67,7 +67,7 @@ impl Meter {
     /// Reads the clocks.
     ///
     /// # Errors
-    /// If /proc cannot be read, as when a server has ended.
+    /// Returns an error if /proc cannot be read, as when a server has ended.
     pub fn read(&self) -> Result<Reading> {
         let own = ticks("self")?;
         let servers: Result<Vec<_>> = self
@@ -106,7 +106,7 @@ impl Meter {
     /// Waits for a quiet window.
     ///
     /// # Errors
-    /// If there is none for five minutes.
+    /// Returns an error if there is none for five minutes.
     pub fn wait_quiet(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let mut told = false;

@@ -114,7 +114,7 @@ impl Life {
     /// Makes a partition of `count` nodes in `dir`, and waits until it serves.
     ///
     /// # Errors
-    /// If it cannot be made, or does not begin to serve.
+    /// Returns an error if it cannot be made, or does not begin to serve.
     pub fn begin(network: &Network, program: &Program, dir: PathBuf, count: u16) -> Result<Life> {
         let life = Life {
             nodes: Nodes::new(program, &dir, count)?,
@@ -152,7 +152,7 @@ impl Life {
     /// Kills all nodes at once and starts them as other ones.
     ///
     /// # Errors
-    /// If they do not serve again.
+    /// Returns an error if they do not serve again.
     pub fn turn_into(&mut self, network: &Network, program: Program) -> Result<()> {
         self.nodes.kill_all()?;
         self.nodes.set_program(program);
@@ -165,7 +165,7 @@ impl Life {
     /// Stops all nodes in good order.
     ///
     /// # Errors
-    /// If one does not end well.
+    /// Returns an error if one does not end well.
     pub fn end(&self) -> Result<()> {
         self.nodes.ids().try_for_each(|id| self.nodes.stop(id))
     }

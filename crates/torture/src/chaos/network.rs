@@ -83,7 +83,7 @@ impl Network {
     /// from which all nodes can be reached.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Returns an error if the system refuses.
     pub fn enter(&self) -> Result<()> {
         let path = Path::new(NAMESPACES).join(self.hub());
         let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -104,7 +104,7 @@ impl Network {
     /// Plugs a node in, or pulls its plug.
     ///
     /// # Errors
-    /// If `ip` fails.
+    /// Returns an error if `ip` fails.
     pub fn plug(&self, node: u16, is_in: bool) -> Result<()> {
         let state = if is_in { "up" } else { "down" };
         ip(&["-n", &self.hub(), "link", "set", &cable(node), state])
@@ -113,7 +113,7 @@ impl Network {
     /// Drops everything that `from` sends to `to`, from now on.
     ///
     /// # Errors
-    /// If `ip` fails.
+    /// Returns an error if `ip` fails.
     pub fn block(&self, from: u16, to: u16) -> Result<()> {
         let (name, to) = (self.namespace(from), address(to).to_string());
         ip(&["-n", &name, "route", "replace", "blackhole", &to])
@@ -129,7 +129,7 @@ impl Network {
     /// Ends all faults.
     ///
     /// # Errors
-    /// If `ip` fails.
+    /// Returns an error if `ip` fails.
     pub fn heal(&self) -> Result<()> {
         for node in self.all() {
             self.plug(node, true)?;

@@ -119,7 +119,7 @@ impl Nodes {
     /// Starts a node that does not run, unless its disk is full: it would report that, and end.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// Returns an error if it cannot be started.
     pub fn start(&self, network: &Network, id: u16) -> Result<()> {
         let node = self.node(id);
         let mut process = node.process.lock();
@@ -141,7 +141,7 @@ impl Nodes {
     /// Sends SIGKILL, if it runs.
     ///
     /// # Errors
-    /// If it cannot be waited for.
+    /// Returns an error if it cannot be waited for.
     pub fn kill(&self, id: u16) -> Result<()> {
         let process = self.node(id).process.lock().take();
         process.map_or(Ok(()), |mut process| process.kill().map(drop))
@@ -150,7 +150,7 @@ impl Nodes {
     /// Sends SIGKILL to all, before waiting for any of them.
     ///
     /// # Errors
-    /// If one cannot be waited for.
+    /// Returns an error if one cannot be waited for.
     pub fn kill_all(&self) -> Result<()> {
         self.ids().for_each(|id| self.signal(id, Signal::KILL));
         self.ids().try_for_each(|id| self.kill(id))
@@ -303,7 +303,7 @@ impl Nodes {
     /// Adds the nodes that lost their disks again.
     ///
     /// # Errors
-    /// If one cannot be added within `seconds`.
+    /// Returns an error if one cannot be added within `seconds`.
     pub fn add_wiped(&self, seconds: u64) -> Result<usize> {
         let wiped = |node: &&Node| node.is_wiped.load(Ordering::SeqCst);
         let mut added = 0;

@@ -42,7 +42,7 @@ pub fn first_write(world: &World, patience: Duration, rng: fastrand::Rng) -> Res
 /// Executes a workload's setup, which may happen more than once.
 ///
 /// # Errors
-/// If it takes half a minute, or the user asked to stop.
+/// Returns an error if it takes half a minute, or the user asked to stop.
 pub fn set_up(world: &World, patience: Duration, plan: &Plan) -> Result<()> {
     let begun = Instant::now();
     let mut session = Session::new(world, patience, fastrand::Rng::new());

@@ -145,7 +145,7 @@ impl Field<'_> {
     /// Ends all faults that may be left.
     ///
     /// # Errors
-    /// If something cannot be ended.
+    /// Returns an error if something cannot be ended.
     pub fn heal(&self) -> Result<()> {
         self.network.heal()?;
         for id in self.nodes.ids() {

@@ -29,7 +29,7 @@ impl Volume {
     /// Mounts an empty one at `mount`, which is created.
     ///
     /// # Errors
-    /// If the system does not permit it.
+    /// Returns an error if the system does not permit it.
     pub fn mount(mount: PathBuf) -> Result<Volume> {
         fs::create_dir_all(&mount).with_context(|| format!("cannot make {}", mount.display()))?;
         let mut command = Command::new("mount");
@@ -73,7 +73,7 @@ impl Volume {
     /// Loses the node's data.
     ///
     /// # Errors
-    /// If it cannot be removed.
+    /// Returns an error if it cannot be removed.
     pub fn wipe(&self) -> Result<()> {
         let data = self.data();
         fs::remove_dir_all(&data)
@@ -102,7 +102,7 @@ fn unmount(mount: &Path) {
 /// Returns the directory of this run, after removing those of earlier runs that were killed.
 ///
 /// # Errors
-/// If it cannot be made.
+/// Returns an error if it cannot be made.
 pub fn directory() -> Result<PathBuf> {
     let parent = std::env::temp_dir();
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();

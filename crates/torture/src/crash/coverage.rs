@@ -32,7 +32,7 @@ impl Coverage {
     /// Looks at the data of a server that was killed, and at its output (at the level debug).
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn look(&mut self, data: &Path) -> Result<()> {
         let now = Look::at(data)?;
         let said = fs::read_to_string(data.with_extension("log")).unwrap_or_default();

@@ -398,7 +398,7 @@ fn start(
 /// Turns a verdict with complaints into an error.
 ///
 /// # Errors
-/// If there is a complaint.
+/// Returns an error if there is a complaint.
 pub fn require_clean(verdict: &Verdict) -> Result<()> {
     if !verdict.is_clean() {
         bail!("the server broke its promise: {verdict}");

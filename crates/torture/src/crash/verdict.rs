@@ -91,7 +91,8 @@ impl Found {
     /// Reads the whole store through KEYS, GET and PTTL.
     ///
     /// # Errors
-    /// If the server goes away, answers with an error, or lists a key that GET does not find.
+    /// Returns an error if the server goes away, answers with an error, or lists a key that GET
+    /// does not find.
     pub fn read(client: &mut Client) -> Result<Found> {
         let Reply::Array(keys) = client.expect(&["KEYS", "*"])? else {
             bail!("KEYS was not answered with an array");
@@ -137,7 +138,7 @@ impl Found {
     /// Returns the number in a key; an absent key is zero.
     ///
     /// # Errors
-    /// If the value is no number.
+    /// Returns an error if the value is no number.
     pub fn number(&self, key: &str) -> Result<i64, String> {
         let Some(bytes) = self.bytes(key) else {
             return Ok(0);
