@@ -25,7 +25,7 @@ pub struct Experiment {
     pub title: &'static str,
     /// The figures of a paper that it repeats, if any.
     pub paper: Option<&'static str>,
-    /// What it shows, in plain words; a paragraph each.
+    /// Its description, in plain words; a paragraph each.
     pub about: &'static [&'static str],
     /// Its points at a scale.
     pub points: fn(&Scale) -> Vec<Point>,

@@ -116,7 +116,7 @@ pub enum ReadError {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
 }

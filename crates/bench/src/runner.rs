@@ -301,7 +301,7 @@ impl Run<'_> {
         true
     }
 
-    /// Without a terminal there is no bar: then the log shows the progress at intervals.
+    /// Logs the progress at intervals, if standard error is no terminal and there is no bar.
     fn tell_progress(&mut self, i: usize) {
         if self.bar.is_hidden() && self.told.elapsed() >= TELLING {
             self.told = Instant::now();

@@ -76,7 +76,7 @@ pub(crate) enum Command {
     Bench(crate::bench::Bench),
     /// Verify a data directory without starting, and say what a recovery would give.
     Check(Check),
-    /// Ask in SQL over tables of pages, or serve clients of PostgreSQL who do.
+    /// Query tables of pages in SQL, or serve clients of PostgreSQL.
     Sql(Box<crate::sql_command::Sql>),
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Check {
 pub(crate) enum Durability {
     /// Once everything a reply shows is durable.
     Group,
-    /// At once: a crash may take back what clients were told.
+    /// At once: a crash may undo what clients were answered.
     Async,
 }
 
@@ -102,7 +102,7 @@ pub(crate) enum Durability {
 pub(crate) enum DiskLayer {
     /// The file system.
     Real,
-    /// One that loses what was not synced when the process is killed.
+    /// A layer that loses unsynced data when the process is killed.
     Forgetful,
 }
 

@@ -106,7 +106,7 @@ impl Locks {
     /// uses the default directory: then this proxy keeps no locks.
     ///
     /// # Errors
-    /// What is wrong, and what to do.
+    /// The text says what is wrong, and what to do.
     pub(crate) fn open(options: &LockOptions) -> Result<Option<Locks>, String> {
         let data = options.data.as_deref().unwrap_or(Path::new(DATA));
         let (keeping, store) = match (&options.lock_cluster, options.locks) {

@@ -39,13 +39,13 @@ pub(crate) struct Options {
     /// Stand before Redis: some nodes of a Redis Cluster, or servers that do not know of each other.
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     redis: Vec<String>,
-    /// Stand before Cassandra: some nodes of a cluster, which tell of the others.
+    /// Stand before Cassandra: some nodes of a cluster, from which the proxy learns of the others.
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     cassandra: Vec<String>,
-    /// Where clients reach this proxy, which it tells drivers; default: where it listens.
+    /// The address of this proxy that drivers learn; default: the one it listens on.
     #[arg(long, value_name = "ADDRESS", requires = "cassandra")]
     advertise: Option<SocketAddr>,
-    /// Where clients reach the other proxies before the same Cassandra, which it tells drivers.
+    /// The addresses of the other proxies before the same Cassandra, which drivers learn, too.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -115,7 +115,7 @@ pub(crate) struct Options {
     /// A file with the password that clients must give; other users must not be able to read it.
     #[arg(long, value_name = "FILE", conflicts_with = "requirepass")]
     requirepass_file: Option<PathBuf>,
-    /// The user that nodes are told, if they have users.
+    /// The user name for the nodes, if they have users.
     #[arg(long, value_name = "NAME", requires = "password_of_nodes")]
     node_user: Option<String>,
     /// The password that nodes want.

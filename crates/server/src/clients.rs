@@ -44,7 +44,7 @@ pub(crate) struct Names {
 }
 
 impl Client {
-    /// The line of `CLIENT LIST`, without its end.
+    /// Writes the line of `CLIENT LIST`, without its end.
     pub(crate) fn describe(&self, out: &mut Vec<u8>) {
         let names = self.names.lock().clone();
         let age = self.since.elapsed();

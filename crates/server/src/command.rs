@@ -33,7 +33,7 @@ pub(crate) enum Run {
     AllOrNothing(Plan),
     /// Without the store's transactions.
     Local(Local),
-    /// `SCAN`, which goes on from a remembered position.
+    /// `SCAN`, which continues from a remembered position.
     Scan,
     /// `KEYS`, which runs in slices.
     Keys,

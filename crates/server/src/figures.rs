@@ -165,7 +165,7 @@ impl Figures<'_> {
         }
     }
 
-    /// Returns how many epochs the newest is ahead of what is durable.
+    /// Returns the number of epochs between the newest durable one and the newest one.
     pub(crate) fn lag_epochs(&self) -> u64 {
         let Stats {
             epoch,

@@ -155,7 +155,7 @@ impl Running {
         Stopper(Arc::downgrade(&self.shared))
     }
 
-    /// Waits until it has stopped.
+    /// Waits until the server has stopped.
     ///
     /// # Errors
     /// A thread of the server has panicked; the text says which.
@@ -176,17 +176,17 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Stops it, and waits.
+    /// Stops the server, and waits.
     fn drop(&mut self) {
         self.shared.stop();
         for thread in self.threads.drain(..) {
-            // A panic has been reported by the thread itself.
+            // The thread itself has reported a panic.
             drop(thread.join());
         }
     }
 }
 
-/// Serves `partition` as `config` says, on threads of its own.
+/// Serves `partition` with the settings of `config`, on threads of its own.
 ///
 /// # Errors
 /// The [`StartError`] says what to do.
@@ -199,8 +199,8 @@ pub fn serve(partition: impl Into<Partition>, config: Config) -> Result<Running,
     serve_with(partition, config, admin)
 }
 
-/// As [`serve`], with an admin endpoint that was started before, or none; [`Config::admin`] is not
-/// looked at.
+/// As [`serve`], with an admin endpoint that was started before, or none; [`Config::admin`] is
+/// ignored.
 ///
 /// # Errors
 /// The [`StartError`] says what to do.
@@ -276,7 +276,7 @@ impl Running {
                 .push(std::thread::Builder::new().name(name).spawn(body)?);
         }
         for _ in 0..self.threads.len() {
-            // A thread that ends without a word has panicked, which it reports itself.
+            // A thread that ends without a result has panicked, which it reports itself.
             starts
                 .recv()
                 .unwrap_or_else(|_| Err(std::io::Error::other("it panicked").into()))?;
@@ -285,8 +285,8 @@ impl Running {
     }
 }
 
-/// Has this thread, which is that of runtime `index`, stay on its processor, if it has one, and
-/// gives it its worker. Before anything else: memory belongs to the processor that touches it
+/// Pins this thread, which is that of runtime `index`, to its processor, if it has one, and returns
+/// its worker. This comes before anything else: memory belongs to the processor that touches it
 /// first.
 fn settle_in(shared: &Shared, index: usize) -> Result<Worker, StartError> {
     let partition = &shared.partition;
@@ -294,7 +294,7 @@ fn settle_in(shared: &Shared, index: usize) -> Result<Worker, StartError> {
         Some(&cpu) => {
             let pinned = base::cpus::pin_current_thread(cpu);
             pinned.map_err(|error| StartError::Pin { cpu, error })?;
-            // Another one would be served by a logger that was not meant for this processor.
+            // Another worker would be served by a logger that was not meant for this processor.
             partition.worker_at(index)
         }
         // A program that embeds the store may have taken some.
@@ -303,7 +303,8 @@ fn settle_in(shared: &Shared, index: usize) -> Result<Worker, StartError> {
     worker.ok_or(StartError::NoWorker { thread: index })
 }
 
-/// Has the store tell the runtimes what they wait for. It does not keep the server alive by that.
+/// Makes the store notify the runtimes of the events that they wait for. This does not keep the
+/// server alive.
 fn listen_to_store(shared: &Arc<Shared>) {
     let tell = |what: fn(&Shared)| {
         let shared = Arc::downgrade(shared);
@@ -357,7 +358,8 @@ fn share(
     }
 }
 
-/// Listeners for other nodes, one for each runtime; none for a server that is of no cluster.
+/// Returns listeners for other nodes, one for each runtime; none for a server that is in no
+/// cluster.
 fn listen_for_nodes(config: &Config, count: usize) -> Result<Vec<Option<TcpListener>>, StartError> {
     let Some(membership) = &config.cluster else {
         return Ok((0..count).map(|_| None).collect());
@@ -377,8 +379,8 @@ fn listen_for_nodes(config: &Config, count: usize) -> Result<Vec<Option<TcpListe
 fn listen(address: SocketAddr, count: usize) -> std::io::Result<Vec<mio::net::TcpListener>> {
     refuse_shared(address)?;
     if count > 1 && address.port() != 0 {
-        // Sockets that share an address share it with those of another server, too, and would
-        // take turns with it. A socket that does not share finds out.
+        // Sockets that share an address share it with those of another server, too, and would take
+        // turns with it. A socket that does not share detects that.
         socket(address)?;
     }
     let mut address = address;
@@ -398,8 +400,9 @@ fn listen(address: SocketAddr, count: usize) -> std::io::Result<Vec<mio::net::Tc
     Ok(listeners)
 }
 
-/// Fails when someone listens on the address. Listeners that share a port would do so with those
-/// of another server of the same user, too, which would then get a part of the connections.
+/// Returns an error if another process listens on the address. Listeners that share a port would do
+/// so with those of another server of the same user, too, which would then get a part of the
+/// connections.
 fn refuse_shared(address: SocketAddr) -> std::io::Result<()> {
     let domain = Domain::for_address(address);
     let probe = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;

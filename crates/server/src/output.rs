@@ -174,7 +174,7 @@ impl Output {
             self.bytes.clear();
             self.sent = 0;
         } else if self.sent >= 64 * 1024 && self.sent >= self.bytes.len() / 2 {
-            // The rest is no longer than what is dropped: each byte moves once on the average.
+            // The rest is no longer than the dropped part: each byte moves once on average.
             self.bytes.drain(..self.sent);
             for mark in &mut self.marks {
                 mark.from -= self.sent;

@@ -47,7 +47,7 @@ pub(crate) struct Deadline {
     pub(crate) seconds: bool,
 }
 
-/// What a page of a scan shows.
+/// The contents of a page of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Page<'a> {
     pub(crate) pattern: Option<&'a [u8]>,

@@ -36,7 +36,7 @@ pub(crate) struct Routes {
     figures: Box<[Mutex<ClusterFigures>]>,
 }
 
-/// What a node, or a part of it, has done for transactions over several nodes.
+/// The transactions over several nodes of a node, or of a part of it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ClusterFigures {
     pub(crate) counters: Counters,
@@ -260,7 +260,7 @@ impl ClusterFigures {
     }
 }
 
-/// The last step of SplitMix64: spreads numbers that differ in few bits.
+/// Computes the last step of SplitMix64, which spreads numbers that differ in few bits.
 fn mix(word: u64) -> u64 {
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

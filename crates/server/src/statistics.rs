@@ -148,7 +148,7 @@ impl Recorder {
         before
     }
 
-    /// Counts a call that is about to be executed. Returns its start time, if it is to be measured.
+    /// Counts a call that is about to be executed. Returns its start time, if it must be measured.
     #[inline]
     pub(crate) fn begin(&self, command: &Command) -> Option<Instant> {
         let before = Self::add(&self.0[command.number].calls, 1);

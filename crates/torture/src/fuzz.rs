@@ -428,7 +428,7 @@ impl Mutator<'_> {
 mod tests {
     use super::*;
 
-    /// A parser with a bug that only a mutation can reach.
+    /// Parses with a bug that only a mutation can reach.
     fn hates_long_inputs(bytes: &[u8]) {
         assert!(bytes.len() <= 8, "too long");
     }

@@ -19,7 +19,7 @@ use xtask::interrupt;
 /// A point that fewer of a thousand seeds reach is not reached often enough.
 const LEAST_PER_THOUSAND: u64 = 3;
 
-/// What is simulated.
+/// The protocol that is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Protocol {
     /// Transactions over several partitions.
@@ -80,7 +80,7 @@ impl Bug {
     }
 }
 
-/// Which seeds are run, and what is expected of them.
+/// The seeds that are run, and the expected result.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// How many seeds.

@@ -27,7 +27,7 @@ pub(super) struct Figure {
     pub(super) legend: Vec<(usize, String)>,
 }
 
-/// Draws a plot; `None` when nothing of it was measured.
+/// Draws a plot; `None` if none of its points were measured.
 pub(super) fn draw(plot: &Plot, results: &Results) -> Option<Figure> {
     let inside = |point: &&PointResult| {
         let fits = |(name, values): &(&str, Vec<Param>)| {

@@ -33,7 +33,7 @@ pub(super) enum Wanted {
     Leader,
 }
 
-/// What is to be changed, and how long that may take.
+/// The change, and how long it may take.
 pub(super) struct Change<'a> {
     pub(super) topology: &'a Topology,
     pub(super) partition: &'a PartitionInfo,
@@ -42,10 +42,10 @@ pub(super) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Has the leader make it so, and waits until it is.
+    /// Makes the leader change it, and waits until it is done.
     ///
     /// # Errors
-    /// Says why it is not, and what to do.
+    /// The text says why it is not done, and what to do.
     pub(super) fn run(&self, wanted: Wanted, node: Option<u16>) -> Result<(), String> {
         let until = Instant::now() + self.patience;
         let survey = self.find_leader(until)?;

@@ -74,7 +74,7 @@ struct Status {
 struct Member {
     #[command(flatten)]
     target: Target,
-    /// The partition; it need not be named where the node's place in the file tells.
+    /// The partition; it may be left out if the node's place in the file determines it.
     #[arg(long, value_name = "ID")]
     partition: Option<u16>,
     /// The node.

@@ -73,7 +73,7 @@ enum LongValues {
     Null,
 }
 
-/// Exports.
+/// Runs an export.
 pub(super) fn export(options: &Export, stop: &Stop) -> Result<(), String> {
     let begun = Instant::now();
     let table = &options.table;

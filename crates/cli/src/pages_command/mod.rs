@@ -53,7 +53,7 @@ enum Command {
     ///   kumiki sql -c "select count(*) from users"
     #[command(verbatim_doc_comment)]
     Export(export::Export),
-    /// List tables, or tell everything of one.
+    /// List tables, or show all details of one.
     Ls(List),
     /// Read and verify all pages. Exits with 1 when something is wrong.
     Check(Check),
@@ -67,7 +67,7 @@ struct Load {
     from: From,
 }
 
-/// What is loaded.
+/// The source of a load.
 #[derive(Subcommand, Debug)]
 enum From {
     /// The tables of TPC-H, generated.

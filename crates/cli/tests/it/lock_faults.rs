@@ -71,7 +71,7 @@ impl Scene<'_> {
         self.locks_are_granted();
     }
 
-    /// The leader is paused for longer than leases last, and still believes that it leads when it
+    /// Pauses the leader for longer than leases last, and it still believes that it leads when it
     /// continues. Then all nodes are paused.
     fn nodes_pause(&mut self) {
         let leader = self.locks.leader(1);

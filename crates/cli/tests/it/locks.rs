@@ -134,8 +134,8 @@ fn each_command(address: SocketAddr) {
     many_in_one_piece(&mut two);
 }
 
-/// Waiting clients are served in their order, on any thread; a client that has gone gives up its
-/// place.
+/// Checks that waiting clients are served in their order, on any thread; a client that has gone
+/// gives up its place.
 fn in_order(address: SocketAddr) {
     let mut holder = Client::connect(address);
     let first = granted(&ask(&mut holder, "LOCK.ACQUIRE queue first PX 60000"));
@@ -300,7 +300,7 @@ fn commands_do_the_same_in_all_keepings() {
         let proxy = before(&file, more);
         each_command(proxy.address);
         in_order(proxy.address);
-        // The next one has a table of its own, whose tokens go on nevertheless.
+        // The next one has a table of its own, whose tokens grow nevertheless.
         assert!(proxy.terminate().success(), "{more:?}");
     }
 }

@@ -68,7 +68,7 @@ fn processors() -> Vec<usize> {
     (0..most).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
-/// Returns what follows `name` in a file of lines, such as those in `/proc`.
+/// Returns the value behind `name` in a file of lines, such as those in `/proc`.
 fn field(text: &str, name: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim_start_matches([':', '\t', ' ']).to_owned())

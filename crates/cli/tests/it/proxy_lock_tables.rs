@@ -157,7 +157,7 @@ fn what_is_no_recipe_is_refused(stage: &Stage, address: SocketAddr) {
     assert_eq!(owner, Told::Rows(vec![vec![me]]));
 }
 
-/// A connection breaks while the statement that gives its lock back waits behind others.
+/// Breaks a connection while the statement that gives its lock back waits behind others.
 fn what_was_given_back_is_free(address: SocketAddr) {
     let mut connection = Connection::open(address, Version::V5).expect("it listens");
     let take = "INSERT INTO python4.locks (name, owner) VALUES ('gone', 'ann') \
@@ -178,7 +178,7 @@ fn what_was_given_back_is_free(address: SocketAddr) {
     }
 }
 
-/// The lines that a person types into cqlsh.
+/// Types lines into cqlsh, as a person would.
 fn the_shell_takes_locks(stage: &Stage, address: SocketAddr) {
     let said = [
         "INSERT INTO python4.locks (name, owner) VALUES ('shell', 'ann') IF NOT EXISTS USING TTL 60",

@@ -145,7 +145,7 @@ fn merged_writes_write_what_they_would_alone() {
     nodes.stop().expect("it ends in good order");
 }
 
-/// One of several merged writes is wrong: only that one is refused.
+/// Checks that of several merged writes only a wrong one is refused.
 fn one_that_is_wrong(address: SocketAddr, directly: &mut Connection) {
     let mut connection = Connection::open(address, Version::V5).expect("it listens");
     let text = "INSERT INTO merged.one (k, v) VALUES (?, ?)";

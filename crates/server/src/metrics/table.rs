@@ -76,7 +76,7 @@ fn cluster(figures: &Figures<'_>, value: fn(&ClusterFigures) -> u64) -> Option<u
     figures.cluster.as_ref().map(value)
 }
 
-/// Returns a value of what is published for clients to read by themselves.
+/// Returns a value of the versions that are published for clients to read by themselves.
 fn published(figures: &Figures<'_>, value: fn(&slots::Figures) -> u64) -> Option<u64> {
     figures.published.as_ref().map(value)
 }

@@ -32,7 +32,7 @@ impl Worker {
         }
     }
 
-    /// The next transactions are this client's, until [`Worker::refresh`].
+    /// Assigns the next transactions to this client, until [`Worker::refresh`].
     #[inline]
     pub(crate) fn serve(&mut self, client: u64) {
         if let Worker::Replicated(worker) = self {

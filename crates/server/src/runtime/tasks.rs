@@ -27,7 +27,7 @@ impl Runtime {
         }
     }
 
-    /// Announces, before sleeping, if there are transactions that wait for keys. Returns `true` if
+    /// Announces the transactions that wait for keys, before the runtime sleeps. Returns `true` if
     /// keys were given back in the meantime.
     pub(super) fn misses_a_release(&self) -> bool {
         let cluster = self.executor.cluster.as_ref();

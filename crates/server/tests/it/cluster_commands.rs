@@ -1,5 +1,5 @@
-//! Every command that has keys: asked of another node it is sent away, and in a block that other
-//! nodes take part in it answers as on a server that is alone.
+//! Every command that has keys: another node redirects it, and in a block with other nodes it
+//! answers as on a server without a cluster.
 
 use std::collections::BTreeSet;
 
@@ -162,7 +162,7 @@ fn the_list_says_where_keys_are_and_who_writes() {
             "{name}"
         );
         assert!(!has("movablekeys"), "{name}: where its keys are is told");
-        // The least that it takes has all keys where they are said to be.
+        // A call with the fewest arguments has all keys at the listed places.
         if takes_keys {
             let count = arity.unsigned_abs() as usize;
             let mut args = vec!["COMMAND", "GETKEYS", name];

@@ -1,10 +1,11 @@
-//! Where commands lead in a cluster, and what it tells of itself. Forms are those of Redis 7.
+//! The routing of commands in a cluster, and the cluster's description of itself. Forms are those
+//! of Redis 7.
 
 use crate::support::nodes::{Nodes, NodesOptions, nodes, slot_of};
 use crate::support::{bulk, config, ephemeral, error, int, ok, status};
 use testkit::Reply;
 
-/// Returns the nodes that keep nothing.
+/// Returns nodes that keep nothing.
 fn quick(count: u16) -> Nodes {
     Nodes::start(NodesOptions {
         count,

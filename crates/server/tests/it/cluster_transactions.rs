@@ -178,7 +178,7 @@ fn watched_keys_of_any_node_end_the_block() {
     }
 }
 
-/// A redirect would lose the watches, which are of the connection.
+/// A redirect would lose the watches, which belong to the connection.
 #[test]
 fn a_client_that_watches_is_not_sent_away() {
     let nodes = nodes(2);

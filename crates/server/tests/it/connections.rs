@@ -38,7 +38,7 @@ fn replies_have_the_order_of_commands() {
     }
 }
 
-/// Many clients go on after an error: with database 1 refused, they would write to database 0.
+/// Many clients continue after an error: with database 1 refused, they would write to database 0.
 #[test]
 fn a_refused_database_closes_the_connection() {
     let served = ephemeral(config());
@@ -118,7 +118,7 @@ fn a_client_may_write_everything_before_it_reads() {
     write_command(&mut command, &[b"GET", b"a"]);
     let commands = command.repeat(COUNT);
     client.stream().write_all(&commands).unwrap();
-    // Others are served meanwhile.
+    // Others are served in the meantime.
     assert_eq!(served.client().call(&["PING"]), status("PONG"));
     let expected = bulk(&value);
     for number in 0..COUNT {
@@ -391,7 +391,7 @@ fn a_password_is_needed_where_one_is_set() {
         "NOAUTH Authentication required."
     );
     assert!(error(&client.call(&["AUTH", "wrong"])).starts_with("WRONGPASS"));
-    // In one piece: what comes behind AUTH is judged by its outcome.
+    // In one piece: the commands behind AUTH are judged by its outcome.
     let mut bytes = Vec::new();
     write_command(&mut bytes, &[b"AUTH", b"secret"]);
     let long = vec![b'x'; 100_000];

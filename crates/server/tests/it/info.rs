@@ -41,7 +41,7 @@ fn part(list: &str, name: &str) -> f64 {
     value.parse().expect("a number")
 }
 
-/// Waits until a section has what is wanted: counters are brought up to date at the end of a turn.
+/// Waits until a section has the wanted values: counters are updated at the end of a turn.
 #[track_caller]
 fn wait_for(client: &mut Client, section: &str, wanted: &[(&str, &str)]) {
     eventually(&format!("{section}: {wanted:?}"), || {

@@ -60,7 +60,7 @@ fn save_answers_when_there_is_a_checkpoint() {
     assert!(after >= before);
     let last = status.last.expect("it is there").finished_ms;
     assert_eq!(after, (last / 1000) as i64);
-    // The connection goes on, with what was sent behind SAVE, too.
+    // The connection continues, also with the commands that were sent behind SAVE.
     client.send(&["SAVE"]);
     client.send(&["GET", "key1"]);
     client.send(&["SAVE"]);

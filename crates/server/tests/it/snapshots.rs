@@ -174,7 +174,7 @@ fn it_comes_in_pieces() {
     assert!(more && entries.len() < 2000 && entries[0].0 == "key000007");
     let left = rest(&mut client, NEXT);
     assert_eq!(left.len(), 3000 - 7 - entries.len());
-    // What is behind the end is nothing, as often as it is asked for.
+    // Every NEXT behind the end returns nothing.
     for _ in 0..2 {
         assert_eq!(piece(client.call(NEXT)), (false, Vec::new()));
     }
@@ -203,7 +203,7 @@ fn it_comes_in_pieces() {
     let (more, entries) = some(&mut client, "*9999");
     assert!(more && entries.is_empty());
     assert!(rest(&mut client, NEXT).is_empty());
-    // What is asked for in one packet comes in its order.
+    // Requests in one packet are answered in their order.
     begin(&mut client);
     for _ in 0..6 {
         client.send(NEXT);

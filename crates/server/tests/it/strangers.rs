@@ -32,7 +32,7 @@ fn wrong_passwords_are_counted_and_answered_late() {
     }
     wrong.send(&["AUTH", "secret"]);
     wrong.send(&["PING"]);
-    // The thread serves others meanwhile.
+    // The thread serves others in the meantime.
     for _ in 0..10 {
         assert_eq!(right.call(&["PING"]), status("PONG"));
     }
@@ -64,7 +64,7 @@ fn wrong_passwords_are_counted_and_answered_late() {
     assert_eq!(right.call(&["PING"]), status("PONG"));
 }
 
-/// What the process has logged.
+/// The log of the process.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -25,7 +25,7 @@ pub struct Field<'a> {
     pub network: &'a Network,
     /// Processes and disks.
     pub nodes: &'a Nodes,
-    /// Knows who leads.
+    /// Knows the leader.
     pub world: &'a World,
     /// The actions, with their times.
     pub events: &'a Mutex<Vec<String>>,

@@ -235,7 +235,7 @@ impl Field<'_> {
         })
     }
 
-    /// Load without faults, up to a random moment.
+    /// Runs load without faults, up to a random moment.
     fn calm(&mut self) -> Result<()> {
         let micros = self.rng.u64(CALM_MS.start * 1000..CALM_MS.end * 1000);
         thread::sleep(Duration::from_micros(micros));

@@ -13,7 +13,7 @@ pub struct Call {
     pub name: String,
     /// Its arguments as strace prints them.
     pub args: String,
-    /// What it returned.
+    /// Its result.
     pub result: i64,
     /// The line at which it began.
     pub begin: usize,

@@ -31,7 +31,7 @@ impl World<'_> {
         self.config.way == Way::RampS && !self.txns[txn].writes
     }
 
-    /// The client has sent its requests.
+    /// Handles the end of the client's work of sending its requests.
     pub(super) fn ask(&mut self, txn: TxnId) {
         if self.asks_all(txn) {
             return self.ask_round(txn);
@@ -78,7 +78,7 @@ impl World<'_> {
         }
     }
 
-    /// A partition answers with the newest versions, or with the requested ones.
+    /// Answers as a partition with the newest versions, or with the requested ones.
     pub(super) fn look(&mut self, txn: TxnId, part: usize) {
         let (node, keys) = self.txns[txn].parts[part].clone();
         let second = self.txns[txn].second_round;
@@ -191,7 +191,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The client has the outcome, and begins the next transaction.
+    /// Gives the client the outcome, and begins its next transaction.
     pub(super) fn ended(&mut self, client: usize) {
         self.counts.ended += 1;
         self.counts.latency += self.machine.now() - self.begun[client];

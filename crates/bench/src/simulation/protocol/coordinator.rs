@@ -26,7 +26,7 @@ impl World<'_> {
         self.cost(state.writes).coordinator(others, own, far)
     }
 
-    /// The coordinator begins an attempt.
+    /// Begins an attempt on the coordinator.
     pub(super) fn start(&mut self, txn: TxnId) -> Result<(), String> {
         self.counts.attempts += 1;
         self.clock += 1;

@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// A table of locks, and what is wrong with it.
+    /// A table of locks with a planted fault.
     #[derive(Default)]
     struct Table {
         held: HashMap<Vec<u8>, Vec<u8>>,

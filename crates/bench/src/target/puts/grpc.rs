@@ -35,7 +35,7 @@ fn said(error: impl std::fmt::Display) -> String {
 }
 
 impl Grpc {
-    /// Connects, within a runtime that goes on to serve the connection.
+    /// Connects, within a runtime that continues to serve the connection.
     pub(super) async fn connect(at: SocketAddr) -> Result<Grpc, String> {
         let stream = TcpStream::connect(at).await.map_err(said)?;
         stream.set_nodelay(true).map_err(said)?;

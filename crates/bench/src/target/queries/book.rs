@@ -12,7 +12,7 @@ use ::resp::command::write_command;
 const KEYS: u64 = 16;
 /// One query in so many reads.
 const READS: u64 = 10;
-/// How many keys and values five digits can tell apart.
+/// The number of keys and values that five digits can distinguish.
 const MANY: u64 = 100_000;
 
 /// The state of one client.

@@ -54,7 +54,7 @@ fn open(path: &Path) -> Result<ReadFile, String> {
     ReadFile::open(path, PageCache::Past).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// One of many threads that read in a loop.
+/// Runs one of many threads that read in a loop.
 fn plain(work: &Work<'_>, thread: usize, file: &ReadFile) -> Result<(), String> {
     let unit = work.job.unit;
     let mut memory = OwnBuf::new(unit);

@@ -194,7 +194,7 @@ struct Writer {
     number: u32,
     sequence: u64,
     size: usize,
-    /// Some values are to be wrong ones.
+    /// Some values must be wrong.
     plant: bool,
 }
 
@@ -224,7 +224,7 @@ pub(super) struct Client<'r> {
     keys: Vec<[u8; 8]>,
     /// The values to write, one behind the other.
     values: Vec<u8>,
-    /// What was read, for the history alone.
+    /// The values that were read, for the history alone.
     seen: Vec<Seen>,
     log: Option<recorder::Log<'r>>,
     number: usize,

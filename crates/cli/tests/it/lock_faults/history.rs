@@ -69,7 +69,7 @@ pub(crate) struct Note {
     pub(crate) text: String,
 }
 
-/// What all clients have seen.
+/// The observations of all clients.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) notes: Vec<Note>,

@@ -99,7 +99,7 @@ fn restart(nodes: &mut Nodes, index: usize, seen: &Seen) {
     seen.gently.store(false, Ordering::Relaxed);
 }
 
-/// Creates tables and drops them. Every node has what has been answered.
+/// Creates tables and drops them. Every node has the changes that were answered.
 fn change_schema(address: SocketAddr, rounds: usize) {
     let mut connection = Connection::open(address, Version::V5);
     for round in 0..rounds {

@@ -66,7 +66,7 @@ pub(crate) fn what_one_may_others_may_not(node: SocketAddr) {
     assert!(proxy.terminate().success());
 }
 
-/// A wrong password gets the same answer through the proxy as without it.
+/// Checks that a wrong password gets the same answer through the proxy as without it.
 fn refused_like_directly(node: SocketAddr, proxy: SocketAddr, version: Version, user: &str) {
     for (user, password) in [(user, "wrong"), (user, ""), ("nobody", "a secret")] {
         let said = [node, proxy].map(|address| {

@@ -24,7 +24,7 @@ const MARK: &str = "client:";
 /// How long it may take to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a client does.
+/// The work of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Role {
     /// See [`pressure::read`].

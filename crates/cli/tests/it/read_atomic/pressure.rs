@@ -17,7 +17,7 @@ use testkit::SetOnDrop;
 
 /// Keys, whose values are together about twice what nodes publish.
 const KEYS: usize = 6000;
-/// Half of what is read and written is of these.
+/// Half of the reads and writes are of these keys.
 const HOT: usize = 200;
 const WRITERS: usize = 2;
 const TIME: Duration = Duration::from_secs(4);
@@ -147,7 +147,7 @@ fn slots_that_are_reused_show_each_reader_only_its_key() {
             peers[1].signal(Signal::CONT);
             std::thread::sleep(Duration::from_micros(random.u64(..20_000)));
         }
-        // Writers go on until readers have ended: these may need a while yet.
+        // Writers continue until readers have ended: these may need a while.
         let ended = scope.spawn(|| peers.map(Peer::finish)).join();
         stop.store(true, Ordering::Relaxed);
         ended.expect("nothing wrong was read")

@@ -121,7 +121,7 @@ fn check_what_is_refused(client: &mut Client) {
     assert_eq!(client.frame(&["DEL", "ra:x", "ra:y"]).raw, b":1\r\n");
 }
 
-/// A watched key counts as a key of the block.
+/// Checks that a watched key counts as a key of the block.
 fn check_watches(client: &mut Client, other: &mut Client) {
     let watch = |client: &mut Client| {
         assert_eq!(client.frame(&["WATCH", "ra:x"]).raw, b"+OK\r\n");

@@ -1,4 +1,4 @@
-//! Of what is written together, readers see all or nothing.
+//! Readers see all or nothing of what was written together.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -117,7 +117,7 @@ fn rust_clients_see_all_or_nothing_by_every_algorithm() {
     for algorithm in Algorithm::ALL {
         write_and_read(&cluster, (algorithm, algorithm), 500);
     }
-    // What was written by one can be read by another.
+    // Keys written by one algorithm can be read by another.
     write_and_read(&cluster, (Algorithm::Small, Algorithm::Fast), 200);
     write_and_read(&cluster, (Algorithm::Hybrid, Algorithm::Small), 200);
     write_and_read(&cluster, (Algorithm::Fast, Algorithm::Hybrid), 200);

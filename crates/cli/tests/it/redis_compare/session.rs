@@ -48,15 +48,15 @@ pub(crate) struct Call {
 
 /// Two answers that should be equal and are not.
 pub(crate) struct Mismatch {
-    /// What was asked.
+    /// The call.
     pub(crate) call: String,
     /// The line of the script, or the index of the call.
     pub(crate) at: usize,
     /// The rule that they broke.
     pub(crate) rule: Rule,
-    /// What Redis answered.
+    /// The answer of Redis.
     pub(crate) redis: Answer,
-    /// What the subject answered.
+    /// The answer of the subject.
     pub(crate) subject: Answer,
 }
 

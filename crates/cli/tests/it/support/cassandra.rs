@@ -43,7 +43,7 @@ impl SharedNode {
         self.nodes.addresses()[0]
     }
 
-    /// The test that leaves as the last one stops the node, which must end in good order.
+    /// Leaves the node. The last test that leaves stops it, and it must end in good order.
     pub(crate) fn leave(self) {
         if let Some(node) = Arc::into_inner(self.nodes) {
             node.stop().expect("it ends in good order");

@@ -32,7 +32,7 @@ pub(crate) struct NodesOptions {
 }
 
 impl Default for NodesOptions {
-    /// Three nodes that keep data, with time-outs that suit a test.
+    /// Returns three nodes that keep data, with time-outs that suit a test.
     fn default() -> NodesOptions {
         NodesOptions {
             count: 3,
