@@ -59,14 +59,14 @@ enum What {
     /// Be a storage node that is measured: an experiment starts this program again for it.
     #[command(hide = true)]
     StorageNode {
-        /// What it shows, as JSON.
+        /// The configuration of the node, as JSON.
         #[arg(value_name = "SHOWING")]
         showing: String,
     },
     /// Be a proxy of paper 3's older design: an experiment starts this program again for it.
     #[command(hide = true)]
     OlderProxy {
-        /// What it does, as JSON.
+        /// The configuration of the proxy, as JSON.
         #[arg(value_name = "SERVING")]
         serving: String,
     },
@@ -122,7 +122,7 @@ struct Run {
     /// A directory in memory.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory: PathBuf,
-    /// Of the random choices.
+    /// The seed of the random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// The program kumiki, whose servers, proxies and storage nodes are measured; default: the one

@@ -48,7 +48,7 @@ const FIRST_USER: &[u8] = b"\0cassandra\0cassandra";
 
 /// A result that has rows.
 const ROWS: u32 = 2;
-/// Of a query: without metadata. Of a result: there is none.
+/// In a query: without metadata. In a result: there is none.
 const SKIP_METADATA: u8 = 2;
 const NO_METADATA: u32 = 4;
 const CONSISTENCY_ONE: u16 = 1;

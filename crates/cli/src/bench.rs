@@ -18,7 +18,7 @@ const PROGRAM: &str = "kumiki-bench";
 /// Options of `kumiki bench`.
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
-    /// What kumiki-bench understands; `kumiki bench --help` prints its help.
+    /// The arguments of kumiki-bench; `kumiki bench --help` prints its help.
     #[arg(
         value_name = "ARGUMENT",
         trailing_var_arg = true,

@@ -60,7 +60,7 @@ impl Cli {
     }
 }
 
-/// What to do.
+/// The commands.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Serve Redis clients.

@@ -65,9 +65,9 @@ pub(crate) struct LockOptions {
     max_lease: Option<Duration>,
 }
 
-/// What `--data` is by default.
+/// The default of `--data`.
 const DATA: &str = "kumiki-proxy";
-/// What `--max-lease` is by default.
+/// The default of `--max-lease`.
 const MAX_LEASE: Duration = Duration::from_secs(86_400);
 
 impl LockOptions {

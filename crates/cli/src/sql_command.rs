@@ -30,7 +30,7 @@ pub(crate) struct Sql {
     ask: Ask,
 }
 
-/// What else there is.
+/// Further commands.
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Serve clients of PostgreSQL, such as psql: they may read all tables, and change nothing.

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-/// What is known about one client.
+/// The state of one client.
 pub(crate) struct Client {
     /// Its number, never given again.
     pub(crate) id: u64,

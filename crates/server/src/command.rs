@@ -226,11 +226,11 @@ pub(crate) struct Command {
     pub(crate) arity: i32,
     pub(crate) flags: Flags,
     pub(crate) keys: Keys,
-    /// What it does with its keys, in words.
+    /// The access to its keys, in words.
     pub(crate) access: &'static str,
     /// Categories that do not follow from its flags, in words.
     pub(crate) own_categories: &'static str,
-    /// What clients of a cluster should know, in words.
+    /// The tips for clients of a cluster, in words.
     pub(crate) tips: &'static str,
     pub(crate) run: Run,
     pub(crate) group: &'static str,

@@ -105,8 +105,8 @@ pub struct Config {
     /// The keys that are read atomic, as in the store's options. In a cluster its file names them,
     /// and this field is not used.
     pub read_atomic: ReadAtomic,
-    /// What versions of read-atomic keys that are written here record about those written with
-    /// them.
+    /// The algorithm of read-atomic keys: it determines what versions that are written here record
+    /// about those written with them.
     pub ramp: Algorithm,
     /// Bytes of memory for the newest versions of read-atomic keys that clients read by themselves,
     /// on this machine or through an RDMA device; 0: none. Not used where messages travel over TCP

@@ -192,7 +192,7 @@ impl Coordination {
     }
 }
 
-/// What came from other nodes.
+/// The outcome of receiving messages of other nodes.
 pub(crate) struct Heard {
     /// At least one message came.
     pub(crate) something: bool,

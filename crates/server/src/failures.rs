@@ -22,7 +22,7 @@ const NAMED: usize = 3;
 /// Bytes of an unknown command's name that are shown.
 const SHOWN: usize = 32;
 
-/// What failed.
+/// The kind of a failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum What {
     Unknown(Box<[u8]>),

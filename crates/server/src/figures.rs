@@ -30,10 +30,10 @@ pub(crate) struct Figures<'a> {
     pub(crate) process: Process,
     /// The figures of transactions with other nodes, if this is a node of a cluster.
     pub(crate) cluster: Option<ClusterFigures>,
-    /// Of the slots that clients read by themselves, if this is a node of a cluster; zeros if there are
-    /// none.
+    /// The figures of the slots that clients read by themselves, if this is a node of a cluster;
+    /// zeros if there are none.
     pub(crate) published: Option<slots::Figures>,
-    /// Of this node's replica, if its partition is replicated.
+    /// The figures of this node's replica, if its partition is replicated.
     pub(crate) replication: Option<Replication>,
     /// Connections that wait for keys that a transaction over several nodes holds.
     pub(crate) parked: u64,

@@ -57,7 +57,7 @@ pub(crate) struct Page<'a> {
     pub(crate) strings: bool,
 }
 
-/// What rendering needs besides the replies.
+/// The values that rendering needs besides the replies.
 pub(crate) struct Surroundings<'a> {
     pub(crate) command: &'static Command,
     pub(crate) cursors: &'a Cursors,

@@ -1,5 +1,5 @@
-//! What a node reports about the replicas of its partition: the answer to `CLUSTER REPLICATION
-//! STATUS`, which `kumiki cluster` reads.
+//! A node's report on the replicas of its partition: the answer to `CLUSTER REPLICATION STATUS`,
+//! which `kumiki cluster` reads.
 //!
 //! It consists of lines `name:value`, like those of `INFO`. Readers ignore names that they do not
 //! know.

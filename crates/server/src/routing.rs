@@ -32,7 +32,7 @@ pub(crate) struct Routes {
     ways: Box<[Way]>,
     /// The attempts that wait to be prepared, at any runtime.
     pub(crate) waiting: cluster::Waiting,
-    /// What each runtime has done.
+    /// The figures of each runtime.
     figures: Box<[Mutex<ClusterFigures>]>,
 }
 
@@ -62,7 +62,7 @@ struct Way {
 /// Where a transaction must run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Route {
-    /// To this node.
+    /// On this node.
     Here,
     /// On another node, which has the only slot.
     Slot(u16),

@@ -96,9 +96,9 @@ pub(crate) struct Runtime {
 /// Connections that need work, by number.
 #[derive(Default)]
 struct Lists {
-    /// To be served in the next turn.
+    /// Those to serve in the next turn.
     ready: Vec<usize>,
-    /// To be written to at the end of this turn.
+    /// Those to write to at the end of this turn.
     touched: Vec<usize>,
     /// Those whose replies wait for durability.
     waiting: Vec<usize>,

@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     pub(crate) changes: AtomicU64,
 }
 
-/// What has happened since the start.
+/// Counters of events since the start.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) connections: AtomicU64,

@@ -25,11 +25,11 @@ pub(crate) enum Task {
     Parked(Parked),
     /// Runs on several nodes; the runtime learns its outcome.
     Coordinated(Coordinated),
-    /// Is executed once it has gone through consensus.
+    /// Waits until it has gone through consensus.
     Proposed(Proposed),
     /// A password was wrong; the answer comes at this time, since the server's start.
     Refused { until: Duration },
-    /// Is executed when a pause is over.
+    /// Waits until a pause is over.
     Postponed(Postponed),
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Job {
 /// Success, or the reason of the failure.
 type Outcome = Result<(), String>;
 
-/// What follows a job.
+/// The action after a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
     /// Its client is answered.

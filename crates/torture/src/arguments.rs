@@ -263,7 +263,7 @@ pub(crate) enum Task {
     },
 }
 
-/// What a harness judges: by default, a server built for it.
+/// The server that a harness judges: by default, one that is built for it.
 #[derive(Args)]
 pub(crate) struct Subject {
     /// Build the server with a planted bug (it replies before the sync) and succeed only if the

@@ -137,9 +137,9 @@ impl Cost {
 /// The service times of reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
-    /// Of reads.
+    /// The costs of reads.
     pub read: Cost,
-    /// Of writes.
+    /// The costs of writes.
     pub write: Cost,
 }
 

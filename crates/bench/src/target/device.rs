@@ -38,7 +38,7 @@ pub struct DeviceJob {
 struct Written {
     pieces: u64,
     took: Duration,
-    /// Of each sync.
+    /// The latencies of syncs.
     syncs: Latencies,
     /// From the first write after a sync to the end of the next one.
     cycles: Latencies,

@@ -62,7 +62,7 @@ struct Target {
 struct Status {
     #[command(flatten)]
     target: Target,
-    /// Of this partition alone.
+    /// Show this partition alone.
     #[arg(long, value_name = "ID")]
     partition: Option<u16>,
     /// Say it as JSON.

@@ -126,7 +126,7 @@ fn a_client_may_write_everything_before_it_reads() {
     }
 }
 
-/// What clients do not take is bounded for all of them together.
+/// The replies that clients do not take are bounded for all clients together.
 #[test]
 fn clients_that_take_no_replies_are_closed_before_they_take_all_memory() {
     let served = ephemeral(limited(|limits| limits.in_flight = 64 << 20));

@@ -182,7 +182,7 @@ fn keys(file: &Path) -> Result<Vec<Vec<String>>> {
 
 struct Bench {
     addresses: Vec<SocketAddr>,
-    /// Of each node.
+    /// The keys of each node.
     keys: Vec<Vec<String>>,
     dir: PathBuf,
 }

@@ -30,9 +30,9 @@ pub struct Reading {
     at: Instant,
     /// All busy time, of all cores.
     busy: f64,
-    /// Of this process and of its children that ended.
+    /// Busy time of this process and of its children that ended.
     own: f64,
-    /// Of each server.
+    /// Busy time of each server.
     servers: Vec<f64>,
 }
 

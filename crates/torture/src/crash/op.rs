@@ -94,7 +94,7 @@ pub enum Op {
     ReadGroup(usize),
 }
 
-/// What a reply shows beyond success.
+/// The facts that a reply shows beyond success.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// Nothing.

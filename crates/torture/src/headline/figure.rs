@@ -39,7 +39,7 @@ pub struct Figure {
     pub(super) kind: Kind,
 }
 
-/// What kind of figure it is.
+/// The kind of a figure.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// Servers answer requests.

@@ -232,7 +232,7 @@ pub(super) struct Client<'r> {
     left: u64,
 }
 
-/// What an operation saw or wrote.
+/// The result of an operation, or the value that it wrote.
 enum Seen {
     Read(u64, Stamp),
     Wrote(u64, Stamp),

@@ -12,7 +12,7 @@ use testkit::{Client as Connection, Frame};
 /// The longest lease that is requested.
 pub(crate) const LONGEST_LEASE_MS: u64 = 1_500;
 
-/// What clients and faults have in common.
+/// The state that clients and faults share.
 pub(crate) struct Stage {
     /// The addresses of the running proxies.
     pub(crate) proxies: Mutex<Vec<SocketAddr>>,

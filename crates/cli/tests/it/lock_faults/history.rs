@@ -79,7 +79,7 @@ pub(crate) struct History {
     pub(crate) releases: Vec<(usize, i64, Instant)>,
     pub(crate) denials: Vec<Denial>,
     pub(crate) writes: Vec<Write>,
-    /// Of each key that has a value in the end, the token with which it was written.
+    /// For each key that has a value in the end, the token with which it was written.
     pub(crate) values: BTreeMap<usize, i64>,
 }
 

@@ -39,7 +39,7 @@ fn a_leader_without_a_lease_publishes_nothing() {
     assert_eq!(client.read_counts().in_memory, 0);
 }
 
-/// What happens to a leader.
+/// The fault of a leader.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     /// It is paused, and does not know afterwards that it no longer leads.

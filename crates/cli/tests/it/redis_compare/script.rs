@@ -27,7 +27,7 @@ use super::rules::Rule;
 pub(crate) struct Case {
     /// Its name.
     pub(crate) name: String,
-    /// What to do.
+    /// The steps of the case.
     pub(crate) steps: Vec<Step>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Step {
     pub(crate) line: usize,
     /// Which connection it uses.
     pub(crate) connection: usize,
-    /// What to do.
+    /// The action.
     pub(crate) action: Action,
     /// The subject's reply, when a difference says so.
     pub(crate) pinned: Option<Vec<u8>>,

@@ -13,7 +13,7 @@ enum State {
     Broken,
 }
 
-/// What syncs have to pass. Clones are handles to the same gate.
+/// A gate that syncs have to pass. Clones are handles to the same gate.
 #[derive(Clone)]
 pub(crate) struct Gate(Arc<(Mutex<State>, Condvar)>);
 
