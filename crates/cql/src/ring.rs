@@ -6,9 +6,9 @@
 //!
 //! | strategy | replicas |
 //! |---|---|
-//! | `SimpleStrategy` | the next nodes, whatever they are |
+//! | `SimpleStrategy` | the next nodes, of any datacenter and rack |
 //! | `NetworkTopologyStrategy` | for each datacenter so many of its nodes, of as many racks as can be |
-//! | `LocalStrategy`, `EverywhereStrategy`, others | every node that is asked has it, or knows who has |
+//! | `LocalStrategy`, `EverywhereStrategy`, others | every node that is asked has it, or knows the nodes that have |
 //!
 //! Within a datacenter a node of a rack that has a replica already is chosen only if more replicas
 //! are needed than there are racks.

@@ -237,8 +237,7 @@ pub(crate) fn resume(executor: &mut Executor, connection: &mut Connection, batch
     }
 }
 
-/// Updates the connection's state after a read. Returns the number of bytes that came; `None`:
-/// none.
+/// Reads, and updates the connection's state. Returns the number of bytes that came; `None`: none.
 fn received(
     connection: &mut Connection,
     read: impl FnOnce(&mut mio::net::TcpStream) -> std::io::Result<usize>,

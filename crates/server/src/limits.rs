@@ -3,7 +3,7 @@
 //!
 //! | limit | what happens beyond it |
 //! |---|---|
-//! | clients | the connection is told so and closed |
+//! | clients | the connection gets an error and is closed |
 //! | clients that have not given the password | a new one takes the place of the oldest, which is closed |
 //! | the time that a client has to give it | the connection is closed |
 //! | the time for which a client sends nothing | the connection is closed |

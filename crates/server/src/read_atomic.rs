@@ -2,8 +2,8 @@
 //!
 //! | a command or block | then |
 //! |---|---|
-//! | has no read-atomic key, or one key alone | as ever |
-//! | reads several read-atomic keys, or writes several whatever was there | as ever where this node has all of them: one transaction of one partition is read atomic by itself. Else this node coordinates it as such, see [`cluster::ramp`] |
+//! | has no read-atomic key, or one key alone | as usual |
+//! | reads several read-atomic keys, or writes several regardless of their values | as usual if this node has all of them: one transaction of one partition is read atomic by itself. Otherwise this node coordinates it as such, see [`cluster::ramp`] |
 //! | anything else | refused, wherever its keys lie |
 
 use base::{Abort, Op};

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | reads, on a connection that has said `READONLY` | executes here, if what is here is fresh enough |
 //! | walks or counts all keys of the node: `SCAN`, `KEYS`, `DBSIZE` | as above, on every connection, as Redis's replicas do |
-//! | is alone, and its connection watches no keys | its client is told who leads (`MOVED`), or that nobody does |
+//! | is alone, and its connection watches no keys | its client gets the address of the leader (`MOVED`), or an error that there is none |
 //! | arrives while this node hands the leadership over | this node coordinates it, as soon as there is a leader |
 //! | is a block, a `WATCH`, or behind one | this node coordinates it |
 

@@ -3,7 +3,7 @@
 //! | its keys are | then |
 //! |---|---|
 //! | all of this node's partition, or it has none | it executes here, if this node leads |
-//! | all of one slot of another partition | its client is told of that one's leader (`MOVED`) |
+//! | all of one slot of another partition | its client gets the address of that one's leader (`MOVED`) |
 //! | else | this node coordinates it |
 //!
 //! Operations without a key are of this node's own partition, except guards, which go where the
@@ -64,9 +64,9 @@ struct Way {
 pub(crate) enum Route {
     /// On this node.
     Here,
-    /// On another node, which has the only slot.
+    /// On the node of this slot, which is another one.
     Slot(u16),
-    /// On several nodes: the slots are of several partitions or of another one.
+    /// Over several slots, at least one of which is on another node.
     Slots,
 }
 

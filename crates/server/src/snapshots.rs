@@ -5,7 +5,7 @@
 //! | none | begins one | refused | `OK` |
 //! | one that is open | refused | the next entries | gives it back |
 //! | one that was read to its end | begins one | no entries, and none follow | `OK` |
-//! | one that was given up, because nobody asked for more in time | begins one | refused, and says so | `OK` |
+//! | one that was given up, because the client did not ask for more in time | begins one | refused, and says so | `OK` |
 //!
 //! Invariants:
 //! 1. A snapshot belongs to its connection and ends with it; so does its place among the snapshots

@@ -132,7 +132,7 @@ pub(crate) enum Task {
         binary: Option<PathBuf>,
     },
     /// Kill the leader of a replicated partition under load, again and again, and measure how long
-    /// nobody leads. Nothing that was acknowledged may be missing in the end.
+    /// no node leads. Nothing that was acknowledged may be missing in the end.
     Failover {
         /// How many leaders get SIGKILL.
         #[arg(long, default_value_t = 50)]

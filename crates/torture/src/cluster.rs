@@ -2,7 +2,7 @@
 //!
 //! | in the cluster's directory | what |
 //! |---|---|
-//! | `cluster.toml` | what all nodes are told |
+//! | `cluster.toml` | the configuration of all nodes |
 //! | `node<n>/` | the data of node *n* |
 //! | `node<n>.log` | what node *n* has printed since its last start |
 

@@ -5,14 +5,14 @@
 //! | [`StoreJob`] | transactions of a store within this process | every value read; every key after the run, and again after the store was opened anew |
 //! | [`ClusterJob`] | transactions on server processes that form a cluster | no read sees a write in part; every key after the run, and again after the servers were killed |
 //! | [`PairsJob`] | two kinds of these, by turns | the same |
-//! | [`IdleJob`] | such processes that nobody asks anything | every key before and after |
+//! | [`IdleJob`] | such processes without requests | every key before and after |
 //! | [`CopyJob`] | copies of values within this process | what was copied last |
 //! | [`MgetJob`] | `MGET` on such processes | every value read |
 //! | [`ScaleJob`] | the same on simulated partitions, with service times of real ones | no simulated read sees a write in part |
 //! | [`ReplicasJob`] | transactions on a replicated partition whose members live in this process | every counter on every member, and that all of them are the same; again after they were opened anew |
 //! | [`PutsJob`] | puts on server processes that hold replicas of everything, ours or etcd's | every key after the run, and again after the servers were killed |
 //! | [`QueriesJob`] | tiny queries of many clients to server processes, with and without a proxy before them | every reply to the byte; every key after the run |
-//! | [`LocksJob`] | taking and releasing locks of the proxy, or of Cassandra's lightweight transactions | every answer; tokens rise; who does not hold a lock neither gets nor releases it |
+//! | [`LocksJob`] | taking and releasing locks of the proxy, or of Cassandra's lightweight transactions | every answer; tokens rise; a client that does not hold a lock neither gets nor releases it |
 //! | [`BeforeJob`] | requests to Cassandra, directly and through the proxy by turns | every row, by the client or by YCSB |
 //! | [`ReadsJob`] | reads of a file, by this process or of a storage node that is another one | every page |
 //! | [`PlacementJob`] | queries over pages, with their operators here or on the storage node | every answer, against a plain loop |

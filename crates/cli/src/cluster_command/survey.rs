@@ -91,7 +91,7 @@ impl Surveyed {
         there.max_by_key(|member| (member.active, member.voter, member.id))
     }
 
-    /// Returns `true` if the node is a member of the group without a vote.
+    /// Returns `true` if the leader lists the node as a member without a vote.
     pub(super) fn is_learner(&self, node: NodeId) -> bool {
         let leader = self.leader().filter(|leader| leader.role != ALONE);
         leader.is_some_and(|leader| {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 1 | the server is asked for a snapshot (`snapshot`), which it holds for this connection |
 //! | 2 | its entries come in the order of keys, some pieces ahead, and become rows (`rows`) |
-//! | 3 | rows become pages of a table that nobody sees before the last one is durable |
+//! | 3 | rows become pages of a table that no reader sees before the last one is durable |
 //!
 //! If the export ends before that, the tables stay as they were.
 

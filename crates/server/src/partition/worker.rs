@@ -102,7 +102,8 @@ impl Worker {
         }
     }
 
-    /// Checks that data found by a walk through a view may be shown here.
+    /// Checks that data found by a walk through a view may be shown here. Returns the epoch that it
+    /// waits for.
     ///
     /// # Errors
     /// [`Abort::Elsewhere`] if not.
@@ -146,8 +147,8 @@ impl Worker {
         }
     }
 
-    /// Visits the entries of a view until `visit` returns `false`. Returns the key to continue
-    /// from, if there are more.
+    /// Visits records of a view until `visit` returns `false`. `visit` gets what the view has of each
+    /// record, or `None`. Returns the key to continue from, if there are more.
     pub(crate) fn walk_snapshot(
         &mut self,
         snapshot: &Snapshot,

@@ -2,7 +2,7 @@
 //!
 //! | operation | entered in |
 //! |---|---|
-//! | `GET`; `GETSET`; `SET`, of values that nobody else writes | the history |
+//! | `GET`; `GETSET`; `SET`, of values that no other client writes | the history |
 //! | blocks of two `GETSET`, and of three `GET` | the history |
 //! | `WATCH`, `GET`, `GET`, and a block of two `SET` | the history |
 //! | those of [`Counters`] and [`Transfers`] | these workloads |

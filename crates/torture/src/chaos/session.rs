@@ -3,7 +3,7 @@
 //! | a reply says | then |
 //! |---|---|
 //! | `MOVED` | nothing has happened; the next request goes to the node that it names |
-//! | `CLUSTERDOWN` `TRYAGAIN` `LOADING` `EXECABORT`, or nobody takes the connection | nothing has happened; the next request goes to any node, a little later |
+//! | `CLUSTERDOWN` `TRYAGAIN` `LOADING` `EXECABORT`, or no node takes the connection | nothing has happened; the next request goes to any node, a little later |
 //! | `UNKNOWN` `MISCONF`, or there is none | anything may have happened, or may happen later |
 //! | any other error | the node is wrong |
 

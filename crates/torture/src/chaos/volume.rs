@@ -2,7 +2,7 @@
 //!
 //! | in the directory of a run | what |
 //! |---|---|
-//! | `cluster.toml` | what all nodes are told |
+//! | `cluster.toml` | the configuration of all nodes |
 //! | `node<n>/` | a volume: `data` is the node's, `ballast` takes its room |
 //! | `node<n>.log` | what the node has printed |
 

@@ -124,7 +124,8 @@ struct Crash<'a> {
     nodes: Nodes,
     ledger: Ledger,
     coverage: Coverage,
-    /// The errors of operations that were refused without effect in the last round.
+    /// The operations that were refused without effect in the last round, and the outcomes of the
+    /// others.
     refused: Vec<String>,
     told: Vec<String>,
     /// The actions on the nodes since the directory was begun.

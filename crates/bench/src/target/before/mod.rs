@@ -1,6 +1,6 @@
 //! Requests to real Cassandra nodes, directly and through the proxy before them, by turns.
 //!
-//! | load | clients | what is told |
+//! | load | clients | results |
 //! |---|---|---|
 //! | paced | on a schedule, over bare connections, with prepared statements | latency, beside a bare round trip |
 //! | YCSB | YCSB's core with a Cassandra binding of ours over the Java driver: workload A, as fast as it goes | throughput, latency, processor time of the nodes |

@@ -22,7 +22,7 @@ use crate::target::process::Process;
 pub(super) struct Shape {
     /// Threads that run operators.
     pub(super) task_threads: usize,
-    /// Threads that read pages; none: the node chooses.
+    /// Threads that read pages; none: pages are read in the way that suits the device.
     pub(super) io_threads: Option<usize>,
     /// The processor that all of it runs on, if it is pinned.
     pub(super) cpu: Option<usize>,

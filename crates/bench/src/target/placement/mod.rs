@@ -4,14 +4,14 @@
 //! | part | concept |
 //! |---|---|
 //! | `query` | the queries as fragments |
-//! | `answer` | what comes out, and what has to |
+//! | `answer` | the result, and the expected one |
 //! | `stage` | tables, and the storage node, which the points of a run share |
 //! | `host` | the storage node: a process of its own, if there is a program for it |
 //! | `spread` | one reader's pages over several connections |
 //! | `run` | one query, executed |
-//! | `costs` | what the planner is told: measured before it chooses |
+//! | `costs` | the planner's input: measured before it chooses |
 //! | `contest` | a query that the planner places, and the same one in each placement, by turns |
-//! | `book` | what all points have told, and how far the planner's choices were from the best |
+//! | `book` | the results of all points, and how far the planner's choices were from the best |
 //!
 //! If there is no program for the storage node, it runs in this process; then its processor time
 //! cannot be distinguished from the reader's.
@@ -117,7 +117,8 @@ pub struct QueryJob {
     /// Connections to the node, at least one for each thread. With [`Way::RemoteRemote`] each has a
     /// part of the query.
     pub connections: usize,
-    /// Threads that read pages, wherever that is done; none: the node chooses.
+    /// Threads that read pages, wherever that is done; none: pages are read in the way that suits the
+    /// device.
     pub io_threads: Option<usize>,
     /// `true` if the node runs on the first processor, and the threads of this process on the last
     /// one.

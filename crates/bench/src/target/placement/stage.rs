@@ -203,7 +203,8 @@ impl Stage {
         pages.map_or(0, |pages| pages.len() as u64)
     }
 
-    /// Returns this machine's own pages, read by so many threads, or as the node would.
+    /// Returns this machine's own pages, read by so many threads, or in the way that suits the
+    /// device.
     pub(super) fn local(&mut self, io_threads: Option<usize>) -> Arc<dyn Source> {
         let set = self.set_mut();
         let local = set.locals.entry(io_threads).or_insert_with(|| {

@@ -1,7 +1,7 @@
 //! Reads of a file: on this machine, or of a storage node, which is a process of its own (paper 4,
 //! sections 4.4.1 to 4.4.5).
 //!
-//! | reader | who reads the file |
+//! | reader | reads the file |
 //! |---|---|
 //! | [`Reader::Plain`] | threads, each in a loop: the paper's local I/O |
 //! | [`Reader::Own`] | one thread, in one of the node's ways |

@@ -7,7 +7,7 @@
 //! | `exact` | the same bytes | all others |
 //! | `near N` | integers that differ by at most N; negative ones exactly | times to live and deadlines |
 //! | `set` | the same elements in any order | `KEYS`, `COMMAND LIST` |
-//! | `shape` | the same frames, lengths and null-ness, whatever the text | `TIME`, `CLIENT ID` |
+//! | `shape` | the same frames, lengths and null-ness, with any text | `TIME`, `CLIENT ID` |
 //! | `kind` | the same first byte | `INFO`, `CLIENT LIST` |
 //! | `hello` | `shape`, and exactly for `proto`, `mode`, `role`, `modules` | `HELLO` |
 //! | `scan` | the same set of keys over the whole iteration | `SCAN` |
