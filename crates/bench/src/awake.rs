@@ -2,8 +2,8 @@
 //!
 //! On virtual machines an idle processor may notice that a sync has ended only at its next timer
 //! tick: the same sync takes 4 ms on an idle machine and 0.1 ms on one that has anything to run. So
-//! one thread of the lowest priority spins beside whatever waits for syncs, the same for all that
-//! are compared.
+//! one thread of the lowest priority spins beside the threads that wait for syncs, the same for all
+//! measurements that are compared.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,7 +38,7 @@ impl Default for Awake {
 }
 
 fn spin(ended: &AtomicBool, used: &AtomicU64) {
-    // Priorities are those of threads. One that stays as it was spins all the same.
+    // Priorities are those of threads. A thread whose priority cannot change spins all the same.
     let _ = nice(LOWEST);
     while !ended.load(Ordering::Relaxed) {
         for _ in 0..TURNS {
@@ -51,7 +51,8 @@ fn spin(ended: &AtomicBool, used: &AtomicU64) {
 }
 
 impl Awake {
-    /// Processor time that it has used, in seconds: of this process, and for nothing.
+    /// Returns the processor time that it has used, in seconds: it is this process's, and must not
+    /// count.
     #[must_use]
     pub fn cpu(&self) -> f64 {
         self.used.load(Ordering::Relaxed) as f64 / 1e9

@@ -1,23 +1,24 @@
-//! Bytes that follow from their place, so that whoever reads a part of a file knows whether it is
-//! the right part.
+//! File contents that follow from offsets, so that the reader of a part of a file knows whether it
+//! is the right part.
 //!
 //! The eight bytes at an offset that is a multiple of eight are a hash of the offset. Of each piece
-//! that was read the first and the last eight bytes are compared, and of one in [`WHOLE`] all.
+//! that was read the first and the last eight bytes are compared; of one piece in [`WHOLE`] all
+//! bytes are.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Of so many pieces one is compared as a whole.
+/// One piece in so many is compared as a whole.
 pub const WHOLE: u64 = 1000;
 /// Bytes of a word.
 const WORD: usize = 8;
-/// From one planted byte to the next: so near that a few reads find one.
+/// The distance of planted bytes: so short that a few reads find one.
 const PLANTED: usize = 128 << 10;
-/// Bytes written at once, a multiple of that.
+/// Bytes written at once, a multiple of [`PLANTED`].
 const PIECE: usize = 4 << 20;
 
-/// The word at an offset.
+/// Returns the word at an offset.
 #[inline]
 fn word(offset: u64) -> [u8; WORD] {
     let mixed = (offset + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -32,11 +33,10 @@ pub fn fill(offset: u64, piece: &mut [u8]) {
     }
 }
 
-/// Makes a file of so many bytes, durably. If wrong bytes are planted, there is one every
-/// 128 KiB.
+/// Writes a file of so many bytes, durably. If wrong bytes are planted, there is one every 128 KiB.
 ///
 /// # Errors
-/// The operating system's.
+/// Returns the errors of the operating system.
 pub fn write(path: &Path, len: u64, plant: bool) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     let mut piece = vec![0; PIECE];
@@ -66,10 +66,10 @@ impl Checker {
     /// Compares a piece that was read from an offset, a multiple of eight.
     ///
     /// # Errors
-    /// It is another one; from which byte on.
+    /// The text says from which byte on it differs.
     ///
     /// # Panics
-    /// If it is shorter than a word.
+    /// Panics if it is shorter than a word.
     #[inline]
     pub fn check(&mut self, offset: u64, piece: &[u8]) -> Result<(), String> {
         self.compared += 1;

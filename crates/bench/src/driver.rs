@@ -2,8 +2,8 @@
 //!
 //! A transaction has up to two ends: when its client knows the outcome, and when the outcome is
 //! *complete* (for a store: durable). A client that does not wait for the second gets a *ticket*,
-//! and [`Completions`] learns from elsewhere when which tickets became complete. So a latency does
-//! not depend on when its client next looks, be it blocked or late.
+//! and another thread records in [`Completions`] when tickets became complete. So a latency does
+//! not depend on when its client looks next, even if it is blocked or late.
 //!
 //! | pace | a transaction begins | its latency counts from |
 //! |---|---|---|
@@ -12,12 +12,12 @@
 //! | [`Pace::Open`] | on a schedule that does not care about the others | when it was to begin |
 //!
 //! Invariants:
-//! 1. A transaction counts if it began, or was to begin, within the window; in an open loop also
-//!    if the client came to it only later. So a stall is felt by all who would have come meanwhile
-//!    (no coordinated omission).
+//! 1. A transaction counts if it began, or was to begin, within the window; in an open loop also if
+//!    the client came to it only later. So a stall counts for all transactions that were due in
+//!    that time (no coordinated omission).
 //! 2. Every counted transaction of a saturated or closed loop is complete when [`drive`] returns.
-//! 3. In an open loop, what could not be begun within another window's time after the end is told
-//!    as unserved.
+//! 3. In an open loop, transactions that could not begin within another window's time after the end
+//!    are reported as unserved.
 
 mod completions;
 mod tasks;
@@ -36,23 +36,23 @@ use crate::driver::completions::Reader;
 use crate::latency::Latencies;
 use crate::sample::{RunError, Values};
 
-/// A ticket of what is complete at once.
+/// The ticket of a transaction that is complete at once.
 pub const DONE: u64 = 0;
 /// How long before its time a client of an open loop stops sleeping: sleeps end late.
 const SLEEP_MARGIN: Duration = Duration::from_micros(80);
 
-/// One thread's client of what is measured.
+/// One thread's client of the system that is measured.
 pub trait Client: Send {
     /// Runs one transaction, verifying what it sees. Returns a ticket, or [`DONE`].
     ///
     /// # Errors
-    /// What went wrong, or what was seen that cannot be.
+    /// The text says what went wrong, or which result is impossible.
     fn run(&mut self) -> Result<u64, String>;
 
-    /// Waits until what has this ticket is complete.
+    /// Waits until the transaction with this ticket is complete.
     ///
     /// # Errors
-    /// When it never will be.
+    /// Returns an error if it never will be.
     fn settle(&mut self, ticket: u64) -> Result<(), String>;
 }
 
@@ -82,7 +82,7 @@ pub struct Plan {
     pub time: Duration,
 }
 
-/// What was measured.
+/// The results of a drive.
 #[derive(Clone, Debug, Default)]
 pub struct Driven {
     /// Transactions that count.
@@ -93,14 +93,14 @@ pub struct Driven {
     pub latency: Latencies,
     /// From beginning to commit.
     pub service: Latencies,
-    /// From when they were to begin to when they did; open loops alone.
+    /// From when they should have begun to when they did; open loops alone.
     pub late: Latencies,
     /// The window's length.
     pub window: Duration,
 }
 
 impl Driven {
-    /// The figures of this.
+    /// Adds the figures of this result.
     pub fn tell(&self, values: &mut Values) {
         let seconds = self.window.as_secs_f64();
         values.set("throughput", self.transactions as f64 / seconds);
@@ -121,7 +121,7 @@ impl Driven {
     }
 }
 
-/// A moment that whoever asked for the drive may want to take figures at.
+/// A moment at which the caller of the drive may want to take figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// The window begins.
@@ -130,10 +130,10 @@ pub enum Moment {
     End,
 }
 
-/// Runs the clients, each on a thread of its own, and hands them back.
+/// Runs the clients, each on a thread of its own, and returns them.
 ///
 /// # Errors
-/// The first error of a client, or the user's wish to stop.
+/// Returns the first error of a client, or the user's request to stop.
 pub fn drive<C: Client>(
     clients: Vec<C>,
     completions: &Completions,
@@ -192,7 +192,7 @@ struct Run<'c, C> {
     reader: Reader<'c>,
     plan: Plan,
     window: Window,
-    /// Which client this is, of how many.
+    /// The number of this client, and the number of clients.
     lane: (u64, usize),
     driven: Driven,
 }
@@ -212,7 +212,7 @@ impl<C: Client> Run<'_, C> {
         Ok((self.driven, self.client))
     }
 
-    /// One transaction after the other. Returns the newest ticket.
+    /// Runs one transaction after the other. Returns the newest ticket.
     fn back_to_back(&mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<u64, String> {
         let closed = self.plan.pace == Pace::Closed;
         let (mut last, mut now) = (DONE, self.window.now());
@@ -235,7 +235,7 @@ impl<C: Client> Run<'_, C> {
         Ok(last)
     }
 
-    /// Transactions at their times. Returns the newest ticket.
+    /// Runs transactions at their times. Returns the newest ticket.
     fn scheduled(
         &mut self,
         rate: f64,

@@ -1,4 +1,5 @@
-//! Experiments as data: what is measured at which points, what is drawn, what a paper says of it.
+//! Experiments as data: what is measured at which points, which figures are drawn, and the values
+//! of a paper.
 //!
 //! An [`Experiment`] knows its points; a [`Point`] knows its parameters, its baseline and the
 //! [`Job`] that measures it. Nothing here measures.
@@ -20,17 +21,17 @@ use crate::target::Job;
 pub struct Experiment {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it is called.
+    /// Its title.
     pub title: &'static str,
     /// The figures of a paper that it repeats, if any.
     pub paper: Option<&'static str>,
-    /// What it shows, in plain words; a paragraph each.
+    /// Its description, in plain words; a paragraph each.
     pub about: &'static [&'static str],
     /// Its points at a scale.
     pub points: fn(&Scale) -> Vec<Point>,
-    /// What is drawn of it.
+    /// The figures that are drawn of it.
     pub plots: fn() -> Vec<Plot>,
-    /// What stands beside the paper's values.
+    /// The comparisons with the paper's values.
     pub compare: fn() -> Vec<Compare>,
     /// Parameters and metrics that the table shows.
     pub columns: &'static [&'static str],
@@ -39,15 +40,16 @@ pub struct Experiment {
 /// One point of a sweep.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Tells it from the others.
+    /// Distinguishes it from the others.
     pub id: String,
-    /// Where in the sweep it is.
+    /// Its place in the sweep.
     pub params: Params,
     /// The id of the point that it is compared with.
     pub baseline: Option<String>,
-    /// What measures it.
+    /// The job that measures it.
     pub job: Job,
-    /// In how many rounds it is measured, if not in all: some take minutes to set up.
+    /// The number of rounds in which it is measured, if not in all: some points take minutes to set
+    /// up.
     pub rounds: Option<usize>,
 }
 
@@ -91,13 +93,13 @@ impl fmt::Display for Param {
     }
 }
 
-/// Parameters from pairs.
+/// Returns parameters from pairs.
 pub(crate) fn params<const N: usize>(pairs: [(&str, Param); N]) -> Params {
     pairs.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 impl Point {
-    /// A point without a baseline. Its id is made of its parameters.
+    /// Creates a point without a baseline. Its id is made of its parameters.
     #[must_use]
     pub fn new<const N: usize>(pairs: [(&str, Param); N], job: Job) -> Point {
         let id: Vec<String> = pairs.iter().map(|(k, v)| format!("{k}={v}")).collect();
@@ -110,7 +112,7 @@ impl Point {
         }
     }
 
-    /// The same, measured in so many rounds and no more.
+    /// Returns the point, measured in at most so many rounds.
     #[must_use]
     pub fn at_most(self, rounds: usize) -> Point {
         Point {
@@ -119,7 +121,7 @@ impl Point {
         }
     }
 
-    /// The same, compared with another.
+    /// Returns the point, compared with `baseline`.
     #[must_use]
     pub fn against(self, baseline: &Point) -> Point {
         Point {
@@ -144,13 +146,13 @@ pub enum Effort {
 /// The scale of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scale {
-    /// How many points of the sweep there are.
+    /// The size of the sweep.
     pub effort: Effort,
     /// Keys in a store.
     pub records: u64,
     /// How long a run counts.
     pub time: Duration,
-    /// How long it runs before.
+    /// How long it runs before that.
     pub warm_up: Duration,
     /// How often each point is measured.
     pub repetitions: usize,
@@ -164,7 +166,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The scale of an effort, on this machine.
+    /// Returns the scale of an effort, on this machine.
     #[must_use]
     pub fn of(effort: Effort) -> Scale {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -186,14 +188,15 @@ impl Scale {
         }
     }
 
-    /// Worker threads beside `loggers` loggers.
+    /// Returns the number of worker threads beside `loggers` loggers.
     #[must_use]
     pub fn workers(&self, loggers: usize) -> usize {
         self.workers
             .unwrap_or_else(|| self.cores.saturating_sub(loggers).max(loggers).max(1))
     }
 
-    /// The first list for a tiny effort, the second for a quick one, the third for a full one.
+    /// Returns the first list for a tiny effort, the second for a quick one, the third for a full
+    /// one.
     pub(crate) fn pick<'l, T>(&self, tiny: &'l [T], quick: &'l [T], full: &'l [T]) -> &'l [T] {
         match self.effort {
             Effort::Tiny => tiny,

@@ -1,4 +1,4 @@
-//! The experiments that there are. To add one, write it as data beside the others and name it here.
+//! All experiments. To add one, write it as data beside the others and name it here.
 
 mod io_replay;
 mod lock_latency;
@@ -61,7 +61,7 @@ pub const ALL: &[Experiment] = &[
     transfers::EXPERIMENT,
 ];
 
-/// The experiment of a name.
+/// Returns the experiment with this name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Experiment> {
     ALL.iter().find(|experiment| experiment.name == name)

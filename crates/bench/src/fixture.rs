@@ -1,4 +1,4 @@
-//! What is made once for a run of an experiment, and used by all its points.
+//! Fixtures that are made once for a run of an experiment, and used by all its points.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::replay::Trace;
 use crate::sample::RunError;
 use crate::target::{Context, Place};
 
-/// See the [module](self). What was made is removed when this is dropped.
+/// See the [module](self). Dropping this removes what was made.
 #[derive(Default)]
 pub struct Fixtures {
     files: Mutex<HashMap<(Place, u64), Arc<ContentFile>>>,
@@ -25,25 +25,25 @@ pub struct ContentFile {
 }
 
 impl ContentFile {
-    /// Where it is.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("content")
     }
 
-    /// The directory that it has for itself.
+    /// Returns its directory, which contains nothing else.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Its bytes.
+    /// Returns its length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether it has none.
+    /// Returns `true` if its length is zero.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -51,7 +51,7 @@ impl ContentFile {
 }
 
 impl Fixtures {
-    /// A file of so many bytes in a place.
+    /// Returns a file of so many bytes in a place.
     pub(crate) fn file(
         &self,
         context: &Context<'_>,
@@ -70,7 +70,7 @@ impl Fixtures {
         Ok(file)
     }
 
-    /// The trace of a query, which is executed if it was not.
+    /// Returns the trace of a query, which is executed on the first call.
     pub(crate) fn trace(&self, context: &Context<'_>) -> Result<Arc<Trace>, RunError> {
         let mut known = self.trace.lock();
         if let Some(trace) = &*known {

@@ -1,9 +1,9 @@
-//! Which key an operation takes: uniform, zipfian, latest.
+//! The key that an operation takes: uniform, zipfian, latest.
 //!
-//! Keys are numbers. Those below `records` are there from the beginning; later ones are inserted
-//! by *lanes*, one for each writer: the *n*-th insertion of lane *l* of *L* makes key
-//! `records + n·L + l`. A lane tells how many of its insertions have committed, so that whoever
-//! draws a key draws one that is there.
+//! Keys are numbers. Those below `records` are there from the beginning; later ones are inserted by
+//! *lanes*, one for each writer: the *n*-th insertion of lane *l* of *L* makes key `records + n·L +
+//! l`. A lane publishes how many of its insertions have committed, so that a thread that draws a
+//! key draws one that is there.
 //!
 //! | distribution | a key's share |
 //! |---|---|
@@ -43,20 +43,20 @@ impl Distribution {
     pub const YCSB: Distribution = Distribution::Zipfian { theta: 0.99 };
 }
 
-/// The bytes of key number `index`: eight, spread over the key space as hashed keys are.
+/// Returns the bytes of key number `index`: eight, spread over the key space like hashed keys.
 #[must_use]
 pub fn encode(index: u64) -> [u8; 8] {
     index.wrapping_mul(SPREAD).to_be_bytes()
 }
 
-/// The number of a key; `None` if it cannot be one of ours.
+/// Returns the number of a key; `None` if this module cannot have made it.
 #[must_use]
 pub fn decode(key: &[u8]) -> Option<u64> {
     let word = u64::from_be_bytes(key.try_into().ok()?);
     Some(word.wrapping_mul(inverse(SPREAD)))
 }
 
-/// The inverse of an odd number modulo 2^64, by Newton's iteration.
+/// Returns the inverse of an odd number modulo 2^64, by Newton's iteration.
 const fn inverse(odd: u64) -> u64 {
     let mut x = odd;
     let mut i = 0;
@@ -67,7 +67,7 @@ const fn inverse(odd: u64) -> u64 {
     x
 }
 
-/// The keys that are there, shared by all who draw from them.
+/// The keys that are there, shared by all threads that draw from them.
 #[derive(Debug)]
 pub struct Population {
     records: u64,
@@ -75,10 +75,10 @@ pub struct Population {
 }
 
 impl Population {
-    /// `records` keys, and nothing inserted yet by `lanes` writers.
+    /// Creates a population of `records` keys, without insertions by its `lanes` writers.
     ///
     /// # Panics
-    /// If there is no key or no lane.
+    /// Panics if there is no key or no lane.
     #[must_use]
     pub fn new(records: u64, lanes: usize) -> Population {
         assert!(records > 0 && lanes > 0, "there are keys and writers");
@@ -88,24 +88,24 @@ impl Population {
         }
     }
 
-    /// Keys that are there from the beginning.
+    /// Returns the keys that are there from the beginning.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// The key that insertion number `n` of `lane` makes.
+    /// Returns the key that insertion number `n` of `lane` makes.
     #[must_use]
     pub fn inserted(&self, lane: usize, n: u64) -> u64 {
         self.records + n * self.committed.len() as u64 + lane as u64
     }
 
-    /// The first `n` insertions of `lane` have committed.
+    /// Records that the first `n` insertions of `lane` have committed.
     pub fn commit(&self, lane: usize, n: u64) {
         self.committed[lane].store(n, Ordering::Release);
     }
 
-    /// All keys that are there.
+    /// Returns all keys that are there.
     pub fn all(&self) -> impl Iterator<Item = u64> + '_ {
         let inserted = self
             .committed
@@ -117,7 +117,8 @@ impl Population {
         (0..self.records).chain(inserted)
     }
 
-    /// The key of `rank` among the newest: those of one lane, by chance, before the first ones.
+    /// Returns the key of `rank` among the newest: those of a random lane, and after its insertions
+    /// the first keys.
     fn newest(&self, rank: u64, rng: &mut Rng) -> u64 {
         let lanes = self.committed.len() as u64;
         let lane = rng.usize(..self.committed.len());
@@ -154,7 +155,7 @@ impl Chooser {
         }
     }
 
-    /// The next key's number.
+    /// Returns the next key's number.
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         let records = self.population.records;
         match (self.distribution, &self.zipf) {
@@ -165,7 +166,7 @@ impl Chooser {
     }
 }
 
-/// A hash of a rank, so that hot keys do not lie together.
+/// Returns a hash of a rank, so that hot keys do not lie together.
 fn scatter(rank: u64) -> u64 {
     let x = (rank ^ (rank >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! Latencies: a histogram of bounded size and known precision, and what is told of it.
+//! Latencies: a histogram of bounded size and known precision, and its figures.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 use crate::sample::Values;
 
-/// What lies beyond counts as this.
+/// Longer latencies count as this one.
 const LONGEST: Duration = Duration::from_secs(1000);
 /// Significant digits that are kept.
 const DIGITS: u8 = 3;
@@ -23,35 +23,35 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// One more.
+    /// Adds one latency.
     pub fn record(&mut self, took: Duration) {
         self.0.saturating_record((took.as_nanos() as u64).max(1));
     }
 
-    /// All of `other`, too.
+    /// Adds all latencies of `other`.
     pub fn merge(&mut self, other: &Latencies) {
         self.0.add(&other.0).expect("both have the same bounds");
     }
 
-    /// How many there are.
+    /// Returns the number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// Their mean in milliseconds.
+    /// Returns their mean in milliseconds.
     #[must_use]
     pub fn mean_ms(&self) -> f64 {
         self.0.mean() / 1e6
     }
 
-    /// What `share` of them, from 0 to 1, are not above, in milliseconds.
+    /// Returns the latency that `share` of them, from 0 to 1, do not exceed, in milliseconds.
     #[must_use]
     pub fn quantile_ms(&self, share: f64) -> f64 {
         self.0.value_at_quantile(share) as f64 / 1e6
     }
 
-    /// Mean, quantiles and maximum, if there is anything to tell.
+    /// Adds mean, quantiles and maximum to `values`, if there are any latencies.
     pub fn tell(&self, values: &mut Values) {
         if self.count() == 0 {
             return;

@@ -1,8 +1,8 @@
-//! The machine below a measurement: what it is, and who else used it meanwhile.
+//! The machine of a measurement: its properties, and its other load.
 //!
-//! *Foreign* load is everything that ran besides this process, in cores: 1.0 is one core busy.
-//! Time that a hypervisor gave to others counts as foreign too, because it is as harmful. A run
-//! during which it was above [`NOISY`] is marked.
+//! *Foreign* load is everything that ran besides this process, in cores: 1.0 is one busy core. Time
+//! that a hypervisor gave to other machines counts as foreign too, because it is as harmful. A run
+//! during which foreign load was above [`NOISY`] is marked.
 
 use std::fs;
 use std::path::Path;
@@ -13,18 +13,18 @@ use serde::{Deserialize, Serialize};
 /// Foreign load from which a run is noisy.
 pub const NOISY: f64 = 0.15;
 
-/// What else happened during a run.
+/// Other load during a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     /// Load average of the last minute, at the end of the run.
     pub load_average: f64,
-    /// What others used of the processors, in cores.
+    /// The processor time of other processes, in cores.
     pub foreign: f64,
-    /// Whether that was too much.
+    /// `true` if that was too much.
     pub noisy: bool,
 }
 
-/// Measures noise from its making on.
+/// Measures noise from its creation on.
 pub struct Meter {
     at: Instant,
     busy: f64,
@@ -42,7 +42,7 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// The noise since then. Where the system tells nothing, there is none.
+    /// Returns the noise since then. Without figures of the system, there is none.
     #[must_use]
     pub fn noise(&self) -> Noise {
         let seconds = self.at.elapsed().as_secs_f64().max(1e-3);
@@ -62,14 +62,14 @@ fn ticks_per_second() -> f64 {
     rustix::param::clock_ticks_per_second() as f64
 }
 
-/// Processor time of this process, in seconds.
+/// Returns the processor time of this process, in seconds.
 #[must_use]
 pub fn own_cpu() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Processor time of this process's children that have ended, in seconds.
+/// Returns the processor time of this process's children that have ended, in seconds.
 fn ended_cpu() -> f64 {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name of the program, which is the second field, may have blanks in it.
@@ -81,10 +81,10 @@ fn ended_cpu() -> f64 {
     sum / ticks_per_second()
 }
 
-/// Processor time of another process, in seconds; zero if it has gone.
+/// Returns the processor time of another process, in seconds; zero if it has gone.
 #[must_use]
 pub fn cpu_of(process: u32) -> f64 {
-    // Its own clock counts nanoseconds; what /proc tells are ticks of ten milliseconds.
+    // Its own clock counts nanoseconds; /proc counts in ticks of ten milliseconds.
     let id = nix::unistd::Pid::from_raw(process.cast_signed());
     let time = nix::time::clock_getcpuclockid(id).and_then(nix::time::ClockId::now);
     time.map_or(0.0, |time| {
@@ -92,7 +92,7 @@ pub fn cpu_of(process: u32) -> f64 {
     })
 }
 
-/// Busy time of all processors: everything but idling and waiting for disks.
+/// Returns the busy time of all processors: everything but idling and waiting for disks.
 fn busy() -> f64 {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = text.lines().next().unwrap_or_default();
@@ -115,7 +115,7 @@ fn load_average() -> f64 {
     first.and_then(|text| text.parse().ok()).unwrap_or(0.0)
 }
 
-/// Where a result comes from. What cannot be found out is `unknown`.
+/// The origin of a result. A value that cannot be found out is `unknown`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     /// The processor's name.
@@ -133,7 +133,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// This machine.
+    /// Describes this machine.
     #[must_use]
     pub fn here(disk: &Path, memory: &Path) -> Host {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -164,9 +164,9 @@ fn unknown() -> String {
     "unknown".to_owned()
 }
 
-/// The file system that a path lies in: that of the longest mount point above it.
+/// Returns the file system that a path lies in: that of the longest mount point above it.
 fn file_system(path: &Path) -> String {
-    // What does not exist yet will be made where its nearest ancestor is.
+    // A path that does not exist yet will be made in its nearest ancestor.
     let absolute = std::path::absolute(path).unwrap_or_default();
     let Some(path) = absolute
         .ancestors()
@@ -188,7 +188,7 @@ fn file_system(path: &Path) -> String {
     best.1
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 #[must_use]
 pub fn unix_time() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

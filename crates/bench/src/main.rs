@@ -59,14 +59,14 @@ enum What {
     /// Be a storage node that is measured: an experiment starts this program again for it.
     #[command(hide = true)]
     StorageNode {
-        /// What it shows, as JSON.
+        /// The configuration of the node, as JSON.
         #[arg(value_name = "SHOWING")]
         showing: String,
     },
     /// Be a proxy of paper 3's older design: an experiment starts this program again for it.
     #[command(hide = true)]
     OlderProxy {
-        /// What it does, as JSON.
+        /// The configuration of the proxy, as JSON.
         #[arg(value_name = "SERVING")]
         serving: String,
     },
@@ -122,7 +122,7 @@ struct Run {
     /// A directory in memory.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory: PathBuf,
-    /// Of the random choices.
+    /// The seed of the random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// The program kumiki, whose servers, proxies and storage nodes are measured; default: the one
@@ -134,7 +134,7 @@ struct Run {
     plant_failure: bool,
 }
 
-/// A time in seconds, with a fraction if need be.
+/// Parses a time in seconds, which may have a fraction.
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok();
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -159,7 +159,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Executes a command. What was measured is printed even if a check failed.
+/// Executes a command. The measured results are printed even if a check failed.
 fn execute(what: What) -> Result<(), String> {
     match what {
         What::List => list(),
@@ -173,7 +173,7 @@ fn execute(what: What) -> Result<(), String> {
     }
 }
 
-/// To standard output; a reader that has gone is an error like any other.
+/// Writes to standard output; a reader that has gone is an error like any other.
 fn say(text: &str) -> Result<(), String> {
     use std::io::Write;
     writeln!(std::io::stdout().lock(), "{text}").map_err(|error| error.to_string())
@@ -224,13 +224,13 @@ impl Run {
     }
 }
 
-/// The path of a program in the directory of this one.
+/// Returns the path of a program in the directory of this one.
 fn beside(name: &str) -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     Some(own.with_file_name(name))
 }
 
-/// The programs of others that there are.
+/// Returns the programs of others that are installed.
 fn peers() -> Result<Peers, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     Ok(Peers {

@@ -1,11 +1,11 @@
-//! What the figures are called, and in which units they are told.
+//! The names of figures, and their units.
 
 /// A kind of figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
     /// Its name in results.
     pub name: &'static str,
-    /// What it is, for a column or an axis.
+    /// Its title, for a column or an axis.
     pub title: &'static str,
     /// Its unit.
     pub unit: &'static str,
@@ -98,13 +98,13 @@ pub const METRICS: &[Metric] = &[
     metric("in-notification", "waiting for other logs", "ms"),
 ];
 
-/// The metric of a name. Names of other programs' results are their own titles.
+/// Returns the metric with this name. A name from another program's results is its own title.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
 
-/// A figure for people: three significant digits, and thousands as k, M, G.
+/// Returns a figure for people: three significant digits, and thousands as k, M, G.
 #[must_use]
 pub fn show(value: f64) -> String {
     let magnitude = value.abs();
@@ -123,7 +123,7 @@ pub fn show(value: f64) -> String {
     format!("{scaled:.digits$}{suffix}")
 }
 
-/// A number as a tick of a scale: as short as it can be.
+/// Returns a number as a tick of a scale, as short as possible.
 #[must_use]
 pub fn tick(value: f64) -> String {
     let text = show(value);

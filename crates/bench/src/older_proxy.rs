@@ -7,8 +7,8 @@
 //! | `locked` | queues behind mutexes |
 //! | this | the proxy with both |
 //!
-//! A program that runs experiments starts itself with `older-proxy SERVING` for it, where `SERVING` is a
-//! [`Serving`] as JSON, and has [`serve`] do the rest.
+//! A program that runs experiments starts itself with `older-proxy SERVING` for it, where `SERVING`
+//! is a [`Serving`] as JSON, and calls [`serve`].
 
 mod locked;
 mod relay;
@@ -22,14 +22,14 @@ use serde::{Deserialize, Serialize};
 
 pub use relayed::{Relayed, RelayedListener, RelayedStream, RelayedWaker};
 
-/// What a proxy does.
+/// The configuration of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Serving {
-    /// Where it listens.
+    /// The address that it listens on.
     pub listen: SocketAddr,
     /// The nodes.
     pub nodes: Vec<SocketAddr>,
-    /// Whether the nodes are Kumiki's; otherwise they are Redis servers.
+    /// `true` if the nodes are Kumiki's; otherwise they are Redis servers.
     pub kumiki: bool,
     /// Threads that have clients.
     pub network_threads: usize,
@@ -40,7 +40,7 @@ pub struct Serving {
 /// Starts a proxy of the older design. Packets to a node do not wait for one another, as in the paper.
 ///
 /// # Errors
-/// Those of the proxy.
+/// Returns the errors of the proxy.
 pub fn start(serving: &Serving) -> Result<Running, StartError> {
     let nodes = serving.nodes.iter().map(|&node| node.into()).collect();
     let nodes = match serving.kumiki {
@@ -56,7 +56,7 @@ pub fn start(serving: &Serving) -> Result<Running, StartError> {
     })
 }
 
-/// Is such a proxy, until the process is killed.
+/// Runs such a proxy, until the process is killed.
 ///
 /// # Errors
 /// The proxy cannot start or has lost a thread; the text says why.

@@ -1,4 +1,4 @@
-//! Programs of others that experiments stand beside.
+//! Programs of others that experiments are compared with.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use cassandra::ycsb::Ycsb;
 /// Where `cargo xtask peers` puts etcd, below the repository.
 const ETCD: &str = "target/peers/etcd/etcd";
 
-/// What is there.
+/// The programs that are installed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peers {
     /// The server of etcd.
@@ -22,18 +22,18 @@ pub struct Peers {
     pub twemproxy: Option<PathBuf>,
     /// The repository, in which Cassandra and YCSB are looked for when they are needed.
     pub root: PathBuf,
-    /// Which groups of peers are measured. The points of others are left out; those of a selected one
-    /// that is missing are skipped, or fail if peers are required.
+    /// The groups of peers that are measured. Points with other groups are left out; those with a
+    /// selected peer that is missing are skipped, or fail if peers are required.
     pub selection: Selection,
 }
 
 impl Peers {
-    /// Those in the repository `root`, or else in the directories of `path`, which is written as
-    /// the variable `PATH` is.
+    /// Returns those in the repository `root`, or else in the directories of `path`, which has the
+    /// form of the variable `PATH`.
     #[must_use]
     pub fn find(root: &Path, path: &std::ffi::OsStr) -> Peers {
         let installed = |name: &'static str| {
-            // What only servers use may lie where users do not look.
+            // Programs that only servers use may lie where users do not look.
             let more = std::iter::once(PathBuf::from("/usr/sbin"));
             let all = std::env::split_paths(path).chain(more);
             all.map(move |dir| dir.join(name))
@@ -61,7 +61,7 @@ impl Peers {
         Ycsb::find(&self.root).map_err(|error| self.lacking(&error.to_string()))
     }
 
-    /// `redis-server`, or `None` if Kumiki has to do.
+    /// Returns `redis-server`, or `None` if Kumiki must replace it.
     pub(crate) fn redis(&self) -> Result<Option<&Path>, RunError> {
         let is_selected = self.selection.has(Group::Redis);
         match self.redis.as_deref().filter(|_| is_selected) {

@@ -1,17 +1,18 @@
-//! What is drawn of an experiment's results, and what is held beside a paper's values.
+//! The figures that are drawn of an experiment's results, and the comparisons with a paper's
+//! values.
 
 use crate::experiment::Param;
 
 /// A figure.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// What it shows.
+    /// Its title.
     pub title: &'static str,
-    /// What to see in it, and which figure of the paper it repeats.
+    /// The caption: what to see in it, and which figure of the paper it repeats.
     pub caption: &'static str,
-    /// How.
+    /// Its kind.
     pub shape: Shape,
-    /// The points that are in it: those whose parameters have one of these values.
+    /// The points in it: those whose parameters have one of these values.
     pub only: Vec<(&'static str, Vec<Param>)>,
     /// Values that a paper gives.
     pub paper: Vec<Mark>,
@@ -22,24 +23,24 @@ pub struct Plot {
 pub enum Shape {
     /// A line for each value of `series`: metric over a parameter.
     Lines {
-        /// The parameter across.
+        /// The parameter of the x axis.
         x: &'static str,
-        /// The metric upwards.
+        /// The metric of the y axis.
         y: &'static str,
-        /// The parameters that tell the lines apart.
+        /// The parameters that distinguish the lines.
         series: &'static [&'static str],
-        /// Whether the parameter doubles from point to point.
+        /// `true` if the parameter doubles from point to point.
         doubling: bool,
     },
     /// Bars: a group for each value of a parameter, in it one for each value of another.
     Bars {
         /// The parameter of the groups.
         x: &'static str,
-        /// The metric upwards.
+        /// The metric of the y axis.
         y: &'static str,
         /// The parameter of the bars in a group.
         series: &'static str,
-        /// Whether values are shown as shares of the baseline's.
+        /// `true` if values are shown as shares of the baseline's.
         relative: bool,
     },
     /// A bar for each point, of several metrics on top of each other.
@@ -51,11 +52,11 @@ pub enum Shape {
     },
     /// Cores that the processes of a point used, over the time of its last run.
     Course,
-    /// A dot for each point: one metric over another.
+    /// A dot for each point: one metric against another.
     Scatter {
-        /// The metric across.
+        /// The metric of the x axis.
         x: &'static str,
-        /// The metric upwards.
+        /// The metric of the y axis.
         y: &'static str,
         /// The parameter of the dots' colours.
         series: &'static str,
@@ -67,11 +68,11 @@ pub enum Shape {
 /// A value of a paper in a figure.
 #[derive(Clone, Copy, Debug)]
 pub enum Mark {
-    /// A line across.
+    /// A horizontal line.
     Line {
         /// The value, in the metric's unit.
         value: f64,
-        /// What it is.
+        /// Its label.
         label: &'static str,
     },
     /// A bar, in a group of the paper's own.
@@ -83,16 +84,16 @@ pub enum Mark {
     },
 }
 
-/// A statement of a paper beside what was measured here.
+/// A statement of a paper compared with the results here.
 #[derive(Clone, Debug)]
 pub struct Compare {
-    /// What is compared.
+    /// The subject of the comparison.
     pub what: &'static str,
-    /// What the paper says; `None`: it says nothing, the row is an aim of our own.
+    /// The paper's statement; `None`: there is none, the row is an aim of our own.
     pub paper: Option<&'static str>,
-    /// What is said here.
+    /// The value here.
     pub ours: Measure,
-    /// What it should be at least, or at most.
+    /// The lower or upper bound that it should meet.
     pub aim: Option<Aim>,
 }
 
@@ -119,9 +120,9 @@ pub enum Measure {
     Ratio {
         /// The metric.
         metric: &'static str,
-        /// The point above the line.
+        /// The point of the numerator.
         of: Vec<(&'static str, Param)>,
-        /// The point below the line.
+        /// The point of the denominator.
         to: Vec<(&'static str, Param)>,
     },
     /// A metric at a point as a share of its baseline's, run by run.

@@ -1,11 +1,11 @@
 //! The page accesses of a real query, recorded to be replayed (paper 4, section 4.4.5).
 //!
 //! TPC-H's third query is executed as a classic row store does it, by index-nested-loop joins over
-//! pages of 16 KiB (`join`): all customers are read, of those of a segment the orders through an
-//! index, of each order that is early enough its lineitems, which lie in the order of their orders.
-//! Its answer is compared with that of a plain computation over the rows (`plain`). Each page that
-//! the joins ask for is an access of the [`Trace`], whether it was asked for before or not: no cache
-//! has had a say in it.
+//! pages of 16 KiB (`join`): all customers are read; for those of a segment, their orders through
+//! an index; for each order that is early enough, its lineitems, which lie in the order of their
+//! orders. Its answer is compared with that of a plain computation over the rows (`plain`). Each
+//! page that the joins request is an access of the [`Trace`], whether it was requested before or
+//! not: no cache has influenced it.
 //!
 //! In a trace the tables' files follow one another:
 //!
@@ -16,8 +16,8 @@
 //! | then | orders |
 //! | the last | lineitem |
 //!
-//! A replay reads at each access's offset: as many bytes as its unit has, and from the begin of the
-//! unit that has the offset. So it has as many reads as the trace has accesses, whatever the unit.
+//! A replay reads at each access's offset: as many bytes as its unit has, from the beginning of the
+//! unit that has the offset. So it has as many reads as the trace has accesses, with any unit.
 
 mod join;
 mod plain;
@@ -43,31 +43,31 @@ const DATE: i64 = 9204;
 /// ten rows, so that all of it is compared.
 type Answer = BTreeMap<i64, (i64, i64, i64)>;
 
-/// What a query has asked for.
+/// The page accesses of a query.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// Blocks of [`PAGE`] bytes, in the order in which they were asked for.
+    /// Blocks of [`PAGE`] bytes, in the order in which they were requested.
     pub accesses: Vec<u32>,
     /// Blocks of all tables.
     pub blocks: u32,
-    /// Whether the query's answer was that of the plain computation.
+    /// An error if the query's answer was not that of the plain computation.
     pub answer: Result<(), String>,
 }
 
 impl Trace {
-    /// Where an access reads.
+    /// Returns the offset of an access.
     #[must_use]
     pub fn offset(&self, access: usize) -> u64 {
         u64::from(self.accesses[access]) * PAGE as u64
     }
 
-    /// Bytes of the file that it is replayed on.
+    /// Returns the length in bytes of the file that it is replayed on.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         (u64::from(self.blocks) * PAGE as u64).next_multiple_of(WHOLE)
     }
 
-    /// How many different units of so many bytes a replay reads.
+    /// Returns the number of different units of so many bytes that a replay reads.
     #[must_use]
     pub fn touched(&self, unit: usize) -> usize {
         let units = |access| self.offset(access) / unit as u64;

@@ -1,5 +1,5 @@
-//! Results as a page: one file, without scripts and without a network, dark or light as the reader
-//! has it.
+//! Results as a page: one file, without scripts and without a network, dark or light as the
+//! reader's browser is.
 
 mod axis;
 mod chart;
@@ -38,7 +38,7 @@ pub enum ReportError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }
@@ -46,7 +46,7 @@ pub enum ReportError {
 /// Writes `DIR/report.html` from all results in `DIR`.
 ///
 /// # Errors
-/// When there are none, or one of them cannot be read.
+/// Returns an error if there are none, or one of them cannot be read.
 pub fn write(dir: &Path) -> Result<PathBuf, ReportError> {
     let io = |path: &Path| {
         let path = path.to_owned();
@@ -87,7 +87,7 @@ pub fn write(dir: &Path) -> Result<PathBuf, ReportError> {
     Ok(path)
 }
 
-/// The page of these results.
+/// Returns the page of these results.
 #[must_use]
 pub fn page(all: &[Results]) -> String {
     let mut page = format!(

@@ -39,7 +39,7 @@ use crate::target::Job;
 /// The version of the format.
 pub const SCHEMA: u32 = 1;
 
-/// All that a run of an experiment told.
+/// All results of a run of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The fields are those of the module's table.
 pub struct Results {
@@ -58,7 +58,7 @@ pub struct Results {
     pub points: Vec<PointResult>,
 }
 
-/// All that the runs of a point told.
+/// All results of the runs of a point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The fields are those of the module's table.
 pub struct PointResult {
@@ -89,7 +89,7 @@ pub struct Repetition {
     pub course: Vec<Moment>,
 }
 
-/// What the runs of a point told of a metric.
+/// The summary of a metric over the runs of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The fields are those of the module's table.
 pub struct Summary {
@@ -108,7 +108,7 @@ pub enum ReadError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// The file is not a result, or of another version.
@@ -116,13 +116,13 @@ pub enum ReadError {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
 }
 
 impl PointResult {
-    /// A point that was not run yet.
+    /// Creates a point that was not run yet.
     #[must_use]
     pub fn new(point: &Point) -> PointResult {
         PointResult {
@@ -138,14 +138,14 @@ impl PointResult {
         }
     }
 
-    /// The first check that failed.
+    /// Returns the first check that failed.
     #[must_use]
     pub fn failure(&self) -> Option<&Check> {
         let checks = self.repetitions.iter().flat_map(|run| &run.checks);
         checks.into_iter().find(|check| check.failure.is_some())
     }
 
-    /// The runs that count: those in a quiet time, if there are any.
+    /// Returns the runs that count: those in a quiet time, if there are any.
     fn counted(&self) -> Vec<&Repetition> {
         let runs = || self.repetitions.iter().filter(|run| run.passed());
         let quiet: Vec<_> = runs().filter(|run| !run.noise.noisy).collect();
@@ -180,7 +180,7 @@ impl Results {
         }
     }
 
-    /// Points whose check failed, with the check.
+    /// Returns points whose check failed, with the check.
     pub fn failures(&self) -> impl Iterator<Item = (&PointResult, &Check)> {
         self.points
             .iter()
@@ -190,7 +190,7 @@ impl Results {
     /// Writes the file, replacing an older one at once.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the errors of the operating system.
     pub fn write(&self, dir: &Path) -> std::io::Result<PathBuf> {
         fs::create_dir_all(dir)?;
         let path = dir.join(format!("{}.json", self.experiment));
@@ -203,7 +203,7 @@ impl Results {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it is no result.
+    /// Returns an error if it is no result.
     pub fn read(path: &Path) -> Result<Results, ReadError> {
         let format = |what: String| ReadError::Format {
             path: path.to_owned(),
@@ -213,7 +213,7 @@ impl Results {
             path: path.to_owned(),
             source,
         })?;
-        // The schema first: what an unknown one means is not ours to guess.
+        // The schema first: this program does not know the meaning of an unknown one.
         #[derive(Deserialize)]
         struct Schema {
             schema: u32,
@@ -253,8 +253,8 @@ fn summary(point: &PointResult, baseline: Option<&PointResult>) -> BTreeMap<Stri
     metrics.into_iter().map(summary).collect()
 }
 
-/// What the baseline did beside a run: the mean of its last run before and its first after, within
-/// the same repetition.
+/// Returns the baseline's value beside a run: the mean of its last run before and its first after,
+/// within the same repetition.
 fn beside(baseline: &PointResult, run: &Repetition, metric: &str) -> Option<f64> {
     let around = baseline
         .repetitions
@@ -271,7 +271,7 @@ fn beside(baseline: &PointResult, run: &Repetition, metric: &str) -> Option<f64>
     }
 }
 
-/// The middle of some values; `None` of none.
+/// Returns the median of some values; `None` if there are none.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);

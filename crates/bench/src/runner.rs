@@ -1,10 +1,10 @@
-//! Runs an experiment: all its points, round by round, and keeps what they tell.
+//! Runs an experiment: all its points, round by round, and keeps their results.
 //!
 //! A round measures every point once. A baseline is measured before, after, and in between the
 //! points that are compared with it, so that each of these has a run of the baseline close by; and
 //! every other round goes backwards. So a machine whose speed drifts falsifies shares little.
 //!
-//! What was measured is on disk after each round.
+//! The results are on disk after each round.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,29 +22,29 @@ use crate::result::{PointResult, Repetition, Results, SCHEMA};
 use crate::sample::{Check, RunError, Sample};
 use crate::target::{Calibrations, Context, Stages};
 
-/// So many points are compared with one pair of baseline runs.
+/// The number of points that are compared with one pair of baseline runs.
 const BETWEEN: usize = 3;
-/// How often the log tells how far an experiment is, at most.
+/// The shortest interval between log lines on the progress of an experiment.
 const TELLING: Duration = Duration::from_secs(10);
 
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How much.
+    /// The scale.
     pub scale: Scale,
-    /// Where results go.
+    /// The directory for results.
     pub out: PathBuf,
-    /// Where logs and files on the disk lie.
+    /// The directory for logs and files on the disk.
     pub disk: PathBuf,
-    /// Where those in memory lie.
+    /// The directory for those in memory.
     pub memory: PathBuf,
-    /// Where the transactions that were seen go, if they are recorded.
+    /// The file for recorded transactions, if they are recorded.
     pub history: Option<PathBuf>,
     /// Only points whose id contains this.
     pub only: Option<String>,
-    /// Of the random choices.
+    /// The seed of the random choices.
     pub seed: u64,
-    /// Which processors loggers and workers run on; points that have other numbers of them are
+    /// The processors that loggers and workers run on; points that have other numbers of them are
     /// skipped.
     pub affinity: Option<Affinity>,
     /// Writes wrong values on purpose: a test of the checks.
@@ -56,17 +56,17 @@ pub struct Options {
     /// The program whose `serve` starts a server; without one, points that need servers are
     /// skipped.
     pub server: Option<PathBuf>,
-    /// The program whose `storage-node` and `older-proxy` are the processes that only experiments need, as
-    /// kumiki-bench's are; without one, points that need them are skipped.
+    /// The program whose `storage-node` and `older-proxy` are the processes that only experiments
+    /// need, such as kumiki-bench; without one, points that need them are skipped.
     pub laboratory: Option<PathBuf>,
-    /// Programs of others, which some points stand beside.
+    /// Programs of others, which some points are compared with.
     pub peers: Peers,
 }
 
 /// Why there are no results.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// Nothing is measured that way.
+    /// The options make no sense together.
     #[error("{0}")]
     Options(String),
     /// The results cannot be kept.
@@ -74,24 +74,24 @@ pub enum BenchError {
     Write {
         /// The file or directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }
 
-/// What came of an experiment.
+/// The outcome of an experiment.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was measured.
+    /// The results.
     pub results: Results,
     /// The result file.
     pub path: PathBuf,
-    /// What the judge of the recorded history said, if it found something.
+    /// The finding of the judge of the recorded history, if any.
     pub verdict: Option<String>,
 }
 
 impl Outcome {
-    /// What is wrong, if anything is: a failed check, an anomaly.
+    /// Returns what is wrong, if anything is: a failed check, an anomaly.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let failed = self.results.failures().next().map(|(point, check)| {
@@ -105,7 +105,8 @@ impl Outcome {
 /// Runs an experiment until its end, or until `stop` is set.
 ///
 /// # Errors
-/// When nothing could be measured or kept. A failed check is no error: see [`Outcome::failure`].
+/// Returns an error if nothing could be measured or kept. A failed check is no error: see
+/// [`Outcome::failure`].
 pub fn run(
     experiment: &Experiment,
     options: &Options,
@@ -151,7 +152,7 @@ fn points(experiment: &Experiment, options: &Options) -> Result<Vec<Point>, Benc
     };
     let some: Vec<Point> = all.iter().filter(needed).cloned().collect();
     if some.is_empty() {
-        /// So many points are named, which show how the others are called.
+        /// The number of points that an error names, as examples.
         const NAMED: usize = 5;
         let named = all.iter().take(NAMED).map(|point| point.id.as_str());
         let named: Vec<&str> = named.collect();
@@ -182,7 +183,8 @@ fn empty(experiment: &Experiment, options: &Options, points: &[Point]) -> Result
     }
 }
 
-/// The order of a round: indices of points, baselines among those that are compared with them.
+/// Returns the order of a round: indices of points, baselines among those that are compared with
+/// them.
 #[must_use]
 pub fn schedule(points: &[Point], round: usize) -> Vec<usize> {
     let is_baseline = |point: &Point| {
@@ -212,7 +214,7 @@ pub fn schedule(points: &[Point], round: usize) -> Vec<usize> {
     order
 }
 
-/// What a run is worth.
+/// The value of a run.
 #[derive(Debug)]
 enum Told {
     Sample(Sample),
@@ -220,8 +222,8 @@ enum Told {
     Nothing,
 }
 
-/// What a run has told, during which the user has `stopped` the experiment or not. Whoever stops it
-/// breaks what is under way, and that is no failure.
+/// Evaluates a run, during which the user has `stopped` the experiment or not. Stopping it breaks
+/// the run, and that is no failure.
 fn told(run: Result<Sample, RunError>, stopped: bool) -> Told {
     let sample = match run {
         Ok(sample) => sample,
@@ -250,13 +252,13 @@ struct Run<'r> {
     fixtures: Fixtures,
     stages: Stages,
     bar: ProgressBar,
-    /// When it was told how far the experiment is, where nobody sees the bar.
+    /// The time of the last log line on the progress, for output without a terminal.
     told: Instant,
 }
 
 impl Run<'_> {
     fn all(&mut self) -> Result<PathBuf, BenchError> {
-        // A history says as much after one round as after many.
+        // A history shows as much after one round as after many.
         let rounds = if self.recorder.is_some() {
             1
         } else {
@@ -278,14 +280,14 @@ impl Run<'_> {
         Ok(path)
     }
 
-    /// Runs all points; false when the user asked to stop.
+    /// Runs all points. Returns `false` if the user asked to stop.
     fn round(&mut self, round: usize, last: bool) -> bool {
         let schedule = schedule(&self.points, round);
         self.calibrations = Calibrations::default();
         for (place, &i) in schedule.iter().enumerate() {
             self.bar.set_message(self.points[i].id.clone());
             self.tell_progress(i);
-            // A store is opened again once for each point: it takes longer than the run.
+            // A store is opened again only once for each point: that takes longer than the run.
             let reopen = last && !schedule[place + 1..].contains(&i);
             let has_enough = self.points[i].rounds.is_some_and(|rounds| round >= rounds);
             let given_up = has_enough
@@ -299,7 +301,7 @@ impl Run<'_> {
         true
     }
 
-    /// Where standard error is no terminal there is no bar: then the log says it now and then.
+    /// Logs the progress at intervals, if standard error is no terminal and there is no bar.
     fn tell_progress(&mut self, i: usize) {
         if self.bar.is_hidden() && self.told.elapsed() >= TELLING {
             self.told = Instant::now();
@@ -368,7 +370,7 @@ impl Run<'_> {
     }
 }
 
-/// Writes the history and says what is wrong with it.
+/// Writes the history. Returns what is wrong with it, if anything is.
 fn judge(recorder: Recorder, file: &Path) -> Result<Option<String>, BenchError> {
     let history = recorder.finish();
     let write = || {

@@ -1,6 +1,6 @@
-//! What one run of one point tells: named figures, and checks.
+//! The results of one run of one point: named figures, and checks.
 //!
-//! A run whose check failed tells no figures: speed without correctness is none.
+//! A run whose check failed has no figures: speed without correctness is worthless.
 
 use std::collections::BTreeMap;
 
@@ -12,32 +12,32 @@ use serde::{Deserialize, Serialize};
 pub struct Values(pub BTreeMap<String, f64>);
 
 impl Values {
-    /// Sets a figure. One that is no number is left out.
+    /// Sets a figure. A value that is not a number is left out.
     pub fn set(&mut self, metric: &str, value: f64) {
         if value.is_finite() {
             self.0.insert(metric.to_owned(), value);
         }
     }
 
-    /// A figure.
+    /// Returns a figure.
     #[must_use]
     pub fn get(&self, metric: &str) -> Option<f64> {
         self.0.get(metric).copied()
     }
 }
 
-/// Something that must hold whatever the speed.
+/// A condition that must hold at any speed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// What is checked.
+    /// Its description.
     pub name: String,
-    /// What was found, when it does not hold.
+    /// The finding, if it does not hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 
 impl Check {
-    /// A check and its outcome.
+    /// Creates a check and its outcome.
     #[must_use]
     pub fn new(name: &str, outcome: Result<(), String>) -> Check {
         Check {
@@ -47,23 +47,23 @@ impl Check {
     }
 }
 
-/// What one run tells.
+/// The results of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Its figures.
     pub values: Values,
     /// Its checks.
     pub checks: Vec<Check>,
-    /// What has to be known about the figures, if anything has.
+    /// A remark that a reader of the figures must know, if there is one.
     pub note: Option<String>,
-    /// What it was like from moment to moment, where that was followed.
+    /// Its course from moment to moment, if that was followed.
     pub course: Vec<Moment>,
 }
 
 /// A moment of a run, until the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
-    /// Seconds since the run counts.
+    /// Seconds since the window began.
     pub at: f64,
     /// Cores that this process used.
     pub reader: f64,
@@ -74,7 +74,7 @@ pub struct Moment {
 }
 
 impl Sample {
-    /// The first check that failed.
+    /// Returns the first check that failed.
     #[must_use]
     pub fn failure(&self) -> Option<&Check> {
         self.checks.iter().find(|check| check.failure.is_some())
@@ -84,7 +84,7 @@ impl Sample {
 /// Why a run has no sample.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// The point cannot be measured here; the reason is told and nothing is wrong.
+    /// The point cannot be measured here; the text says why, and nothing is wrong.
     #[error("{0}")]
     Skipped(String),
     /// Something is wrong.
@@ -96,7 +96,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// A failure: `what` was tried, and `error` came of it.
+    /// Returns a function that makes a failure: `what` was tried, and `error` was the result.
     pub fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> RunError + '_ {
         move |error| RunError::Failed(format!("{what}: {error}"))
     }

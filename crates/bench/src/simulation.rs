@@ -1,5 +1,5 @@
-//! Transactions over many partitions, simulated: how throughput grows with their number, on machines
-//! that we do not have.
+//! Transactions over many partitions, simulated: how throughput grows with their number, on
+//! machines that we do not have.
 //!
 //! It is a discrete-event simulation. Clients begin a transaction when the last one has ended.
 //! Client threads and server threads do pieces of work, one after the other; each piece takes a
@@ -44,10 +44,10 @@ pub enum Machines {
     Apart,
 }
 
-/// What is simulated.
+/// The configuration of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// By which way transactions are atomic.
+    /// The way by which transactions are atomic.
     pub way: Way,
     /// Servers, each with one partition and one thread.
     pub partitions: usize,
@@ -65,19 +65,19 @@ pub struct Config {
     pub reads: f64,
     /// Where threads run.
     pub machines: Machines,
-    /// How long a message is under way.
+    /// The time for which a message is under way.
     pub delay: Duration,
     /// Service times.
     pub costs: Costs,
     /// Transactions that count. At least a tenth as many come before them.
     pub transactions: usize,
-    /// Of the random choices.
+    /// The seed of the random choices.
     pub seed: u64,
-    /// Readers take what the first round gave: a test of the check.
+    /// Makes readers use the results of the first round: a test of the check.
     pub plant: bool,
 }
 
-/// What came of it.
+/// The results of a simulation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     /// Transactions a second.
@@ -96,10 +96,10 @@ pub struct Outcome {
     pub retries: f64,
 }
 
-/// Simulates.
+/// Runs the simulation.
 ///
 /// # Errors
-/// A read that saw a part of a write: then the simulation is wrong.
+/// Returns an error if a read saw a part of a write: then the simulation is wrong.
 pub fn run(config: &Config) -> Result<Outcome, String> {
     protocol::World::new(config).run()
 }

@@ -1,4 +1,4 @@
-//! Values that tell who wrote them, and for which key, so that whoever reads them can check.
+//! Values that contain their writer and their key, so that a reader can check them.
 //!
 //! | bytes of the value | layout, little-endian |
 //! |---|---|
@@ -13,17 +13,17 @@ pub const SHORTEST: usize = 4;
 /// The shortest value whose stamp keeps everything.
 pub const WHOLE: usize = 16;
 
-/// Who wrote a value, and as which of its writes.
+/// The writer of a value, and the number of the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The writer; 0 is whoever loaded the data.
+    /// The writer; 0 is the loader.
     pub writer: u32,
     /// Numbers the writes of the writer.
     pub sequence: u64,
 }
 
 impl Stamp {
-    /// What a value of `length` bytes keeps of this stamp.
+    /// Returns the part of this stamp that a value of `length` bytes keeps.
     fn kept(self, length: usize) -> Stamp {
         if length >= WHOLE {
             return self;
@@ -44,7 +44,7 @@ impl Stamp {
     /// Fills `value`, of key number `key`.
     ///
     /// # Panics
-    /// If the value is shorter than [`SHORTEST`].
+    /// Panics if the value is shorter than [`SHORTEST`].
     pub fn write(self, key: u64, value: &mut [u8]) {
         let kept = self.kept(value.len());
         let check = kept.check(key, value.len());
@@ -61,7 +61,8 @@ impl Stamp {
         value[head..].fill(check as u8);
     }
 
-    /// The stamp in the value of key number `key`; `None` if nobody can have written it there.
+    /// Returns the stamp in the value of key number `key`; `None` if no writer can have written it
+    /// there.
     #[must_use]
     pub fn read(key: u64, value: &[u8]) -> Option<Stamp> {
         let word = |at: usize| Some(u32::from_le_bytes(value.get(at..at + 4)?.try_into().ok()?));

@@ -1,7 +1,7 @@
 //! A storage node that is measured: a process of its own, which shows one file, or memory.
 //!
 //! A program that runs experiments starts itself with `storage-node SHOWING` for it, where
-//! `SHOWING` is a [`Showing`] as JSON, and has [`serve`] do the rest.
+//! `SHOWING` is a [`Showing`] as JSON, and calls [`serve`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::content;
 
-/// Under which name the file is shown.
+/// The name under which the file is shown.
 pub const NAME: &str = "content";
-/// What readers have to know.
+/// The secret of readers.
 const SECRET: &str = "a measurement on one machine";
 /// Bytes of shown memory.
 const MEMORY: usize = 4 << 20;
@@ -39,7 +39,7 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// Its name among the parameters.
+    /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl Carrier {
         }
     }
 
-    /// The fabric's own.
+    /// Returns the fabric's transport.
     #[must_use]
     pub fn transport(self) -> Transport {
         match self {
@@ -59,10 +59,10 @@ impl Carrier {
         }
     }
 
-    /// The device's domain, where one is needed.
+    /// Returns the device's domain, if one is needed.
     ///
     /// # Errors
-    /// There is no device.
+    /// Returns an error if there is no device.
     pub fn domain(self) -> Result<Option<Domain>, String> {
         match self {
             Carrier::Verbs => {
@@ -75,7 +75,7 @@ impl Carrier {
     }
 }
 
-/// A way of reading, as results tell it.
+/// A way of reading, in the form of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reading {
@@ -90,7 +90,7 @@ pub enum Reading {
 }
 
 impl Reading {
-    /// Its name among the parameters.
+    /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -101,7 +101,7 @@ impl Reading {
         }
     }
 
-    /// The disk's own.
+    /// Returns the disk's way.
     #[must_use]
     pub fn way(self) -> Way {
         match self {
@@ -113,10 +113,10 @@ impl Reading {
     }
 }
 
-/// What a node does.
+/// The configuration of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Showing {
-    /// Where it listens.
+    /// The address that it listens on.
     pub listen: SocketAddr,
     /// How pages travel.
     pub carrier: Carrier,
@@ -128,25 +128,25 @@ pub struct Showing {
     pub threads: usize,
     /// The file; none: memory, whose pages need no read.
     pub file: Option<PathBuf>,
-    /// On which processor all of it runs, if on one.
+    /// The processor that all of it runs on, if it is pinned.
     pub cpu: Option<usize>,
 }
 
-/// Secret of readers and nodes.
+/// Returns the secret of readers and nodes.
 #[must_use]
 pub fn secret() -> Secret {
     Secret::new(SECRET)
 }
 
-/// Is a node, until the process is killed.
+/// Runs a node, until the process is killed.
 ///
 /// # Errors
-/// It cannot be one: the text says why.
+/// The text says why it cannot run.
 pub fn serve(showing: &str) -> Result<(), String> {
     let showing: Showing = serde_json::from_str(showing).map_err(|error| error.to_string())?;
     let failed = |error: io::Error| error.to_string();
     if let Some(cpu) = showing.cpu {
-        // Its threads inherit the place.
+        // Its threads inherit the processor.
         base::cpus::pin_current_thread(cpu).map_err(failed)?;
     }
     let mut shown = ShownFiles::default();

@@ -8,7 +8,7 @@ use crate::plot::{Aim, Compare};
 use crate::report::findings::{self, Finding};
 use crate::result::{PointResult, Results, Summary};
 
-/// The table, what stands beside the paper, and what is to be said about the run.
+/// Returns the table, the comparisons with the paper, and remarks on the run.
 #[must_use]
 pub fn show(experiment: &Experiment, results: &Results) -> String {
     let mut text = format!("{}: {}\n\n", results.experiment, results.title);
@@ -34,7 +34,7 @@ fn header(experiment: &Experiment) -> Vec<String> {
     header
 }
 
-/// What leads: the metric whose share of the baseline is told.
+/// Returns the first column: the metric whose share of the baseline is shown.
 fn leading(experiment: &Experiment) -> Option<&'static str> {
     let metrics = experiment.columns.iter();
     metrics.copied().find(|name| metric::named(name).is_some())
@@ -55,7 +55,7 @@ fn row(experiment: &Experiment, point: &PointResult) -> Vec<String> {
     row
 }
 
-/// The median, and the spread if there is one to tell.
+/// Returns the median, and the spread if there is one.
 fn spread(summary: &Summary) -> String {
     let median = metric::show(summary.median);
     let (min, max) = (metric::show(summary.min), metric::show(summary.max));
@@ -78,7 +78,7 @@ fn remark(point: &PointResult) -> String {
     all.join("; ")
 }
 
-/// Columns as wide as their widest cell.
+/// Returns rows of columns that are as wide as their widest cell.
 fn grid(header: &[String], rows: &[Vec<String>]) -> String {
     let all = || std::iter::once(header).chain(rows.iter().map(Vec::as_slice));
     let width = |column: usize| all().map(|row| row[column].chars().count()).max();
@@ -118,7 +118,7 @@ fn compared(experiment: &Experiment, results: &Results) -> String {
     format!("\n{}", grid(&header, &lines))
 }
 
-/// A bound in words.
+/// Returns a bound in words.
 #[must_use]
 pub fn show_aim(aim: Aim) -> String {
     match aim {

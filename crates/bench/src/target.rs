@@ -1,18 +1,18 @@
-//! What is measured: each kind of target knows how to set itself up, run, and check itself.
+//! The systems that are measured: each kind of target can set itself up, run, and check itself.
 //!
 //! | target | measured | checked |
 //! |---|---|---|
 //! | [`StoreJob`] | transactions of a store within this process | every value read; every key after the run, and again after the store was opened anew |
 //! | [`ClusterJob`] | transactions on server processes that form a cluster | no read sees a write in part; every key after the run, and again after the servers were killed |
 //! | [`PairsJob`] | two kinds of these, by turns | the same |
-//! | [`IdleJob`] | such processes that nobody asks anything | every key before and after |
+//! | [`IdleJob`] | such processes without requests | every key before and after |
 //! | [`CopyJob`] | copies of values within this process | what was copied last |
 //! | [`MgetJob`] | `MGET` on such processes | every value read |
 //! | [`ScaleJob`] | the same on simulated partitions, with service times of real ones | no simulated read sees a write in part |
 //! | [`ReplicasJob`] | transactions on a replicated partition whose members live in this process | every counter on every member, and that all of them are the same; again after they were opened anew |
 //! | [`PutsJob`] | puts on server processes that hold replicas of everything, ours or etcd's | every key after the run, and again after the servers were killed |
 //! | [`QueriesJob`] | tiny queries of many clients to server processes, with and without a proxy before them | every reply to the byte; every key after the run |
-//! | [`LocksJob`] | taking and releasing locks of the proxy, or of Cassandra's lightweight transactions | every answer; tokens rise; who does not hold a lock neither gets nor releases it |
+//! | [`LocksJob`] | taking and releasing locks of the proxy, or of Cassandra's lightweight transactions | every answer; tokens rise; a client that does not hold a lock neither gets nor releases it |
 //! | [`BeforeJob`] | requests to Cassandra, directly and through the proxy by turns | every row, by the client or by YCSB |
 //! | [`ReadsJob`] | reads of a file, by this process or of a storage node that is another one | every page |
 //! | [`PlacementJob`] | queries over pages, with their operators here or on the storage node | every answer, against a plain loop |
@@ -69,7 +69,7 @@ use crate::fixture::Fixtures;
 use crate::peers::Peers;
 use crate::sample::{RunError, Sample};
 
-/// What measures a point.
+/// The measurement of a point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Job {
@@ -79,7 +79,7 @@ pub enum Job {
     Cluster(ClusterJob),
     /// Two kinds of transactions on clusters, by turns.
     Pairs(PairsJob),
-    /// A cluster that nobody asks anything.
+    /// A cluster without requests.
     Idle(IdleJob),
     /// Copies of values.
     Copy(CopyJob),
@@ -106,10 +106,10 @@ pub enum Job {
 }
 
 impl Job {
-    /// Sets up, measures, checks, tidies up.
+    /// Sets up, measures, checks, cleans up.
     ///
     /// # Errors
-    /// When there is nothing to tell. A check that fails is no error: the sample tells it.
+    /// Returns an error if there is no result. A check that fails is no error: the sample has it.
     pub fn run(&self, context: &Context<'_>) -> Result<Sample, RunError> {
         match self {
             Job::Store(job) => store::run(job, context),
@@ -131,7 +131,7 @@ impl Job {
     }
 }
 
-/// Where files lie.
+/// The place of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
@@ -142,7 +142,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Its name among the parameters.
+    /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -152,9 +152,9 @@ impl Place {
     }
 }
 
-/// What a run needs to know besides its job.
+/// The surroundings of a run.
 pub struct Context<'c> {
-    /// How much.
+    /// The scale.
     pub scale: &'c Scale,
     /// The directory on the disk.
     pub disk: PathBuf,
@@ -162,26 +162,26 @@ pub struct Context<'c> {
     pub memory: PathBuf,
     /// Set when the user wants to stop.
     pub stop: &'c AtomicBool,
-    /// Where transactions are recorded, if they are.
+    /// The recorder of transactions, if they are recorded.
     pub recorder: Option<&'c history::Recorder>,
-    /// Tells runs of one history apart.
+    /// Distinguishes runs of one history.
     pub number: usize,
-    /// Of the random choices.
+    /// The seed of the random choices.
     pub seed: u64,
-    /// Whether a store is opened again after the run, to see that everything is there.
+    /// `true` if a store is opened again after the run, to see that everything is there.
     pub reopen: bool,
-    /// Which processors loggers and workers run on, if that is given.
+    /// The processors that loggers and workers run on, if they are given.
     pub affinity: Option<&'c Affinity>,
     /// Writes wrong values on purpose: a test of the checks.
     pub plant: bool,
     /// The program whose `serve` starts a server, if there is one.
     pub server: Option<&'c Path>,
-    /// The program whose `storage-node` and `older-proxy` are the processes that only experiments need, if
-    /// there is one.
+    /// The program whose `storage-node` and `older-proxy` are the processes that only experiments
+    /// need, if there is one.
     pub laboratory: Option<&'c Path>,
     /// Service times that were measured in this round.
     pub calibrations: &'c Calibrations,
-    /// What was made for all points of this run of the experiment.
+    /// Fixtures for all points of this run of the experiment.
     pub fixtures: &'c Fixtures,
     /// Tables, and a storage node, of this run of the experiment.
     pub stages: &'c Stages,
@@ -190,8 +190,8 @@ pub struct Context<'c> {
 }
 
 impl<'c> Context<'c> {
-    /// The program whose `serve` starts a server. Points are skipped if there is none; they fail if
-    /// the program that was named does not exist.
+    /// Returns the program whose `serve` starts a server. Points are skipped if there is none; they
+    /// fail if the program that was named does not exist.
     pub(crate) fn server(&self) -> Result<&'c Path, RunError> {
         let none = || RunError::Skipped("there is no program to start servers with".to_owned());
         let program = self.server.ok_or_else(none)?;
@@ -206,7 +206,7 @@ impl<'c> Context<'c> {
         Ok(program)
     }
 
-    /// A new directory in a place; removed when it is dropped.
+    /// Returns a new directory in a place; removed when it is dropped.
     pub(crate) fn directory(&self, place: Place) -> Result<tempfile::TempDir, RunError> {
         let above = match place {
             Place::Disk => &self.disk,
@@ -226,7 +226,7 @@ impl<'c> Context<'c> {
     }
 }
 
-/// What runs the tasks of many clients, on the calling thread.
+/// Returns a runtime that runs the tasks of many clients, on the calling thread.
 fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
     let built = tokio::runtime::Builder::new_current_thread()
         .enable_all()

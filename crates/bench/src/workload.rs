@@ -1,11 +1,11 @@
-//! What transactions do, and how it is known that they did it right.
+//! The work of transactions, and how its correctness is checked.
 //!
 //! | workload | transactions | verified by |
 //! |---|---|---|
 //! | [`Ycsb`] | operations on keys that a distribution draws | the [stamp](crate::stamp) of every value that is read; after the run every key, and the [`Book`] of what was acknowledged |
 //! | [`Transfers`] | amounts moved between accounts, and audits | the sum, in every audit and after the run |
 //!
-//! A workload is data. It does not know what runs it.
+//! A workload is data. It is independent of the system that runs it.
 
 mod book;
 mod ycsb;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use book::{Book, Ledger};
 pub use ycsb::{Generator, Mix, Todo, Ycsb};
 
-/// What transactions do.
+/// The work of transactions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
@@ -28,14 +28,14 @@ pub enum Workload {
 /// Transfers between accounts, after [`testkit::workload::transfers`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transfers {
-    /// How many accounts there are.
+    /// The number of accounts.
     pub accounts: usize,
-    /// Of every so many transactions one is an audit.
+    /// One transaction in so many is an audit.
     pub audit_every: usize,
 }
 
 impl Transfers {
-    /// The workload's options; each account begins with the same balance.
+    /// Returns the workload's options; each account begins with the same balance.
     #[must_use]
     pub fn options(&self) -> testkit::workload::transfers::Options {
         testkit::workload::transfers::Options {

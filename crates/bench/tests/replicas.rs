@@ -16,7 +16,7 @@ use testkit::peers::Group;
 use crate::checks::whole;
 use crate::support::{experiment, left, options, peers, run};
 
-/// Runs an experiment, and runs it again if nothing was done at one of its points: on a busy machine a
+/// Runs an experiment, and repeats it if nothing was done at one of its points: on a busy machine a
 /// group may elect a leader for as long as such a short point lasts.
 fn running(name: &str) -> Results {
     let is_idle = |results: &Results| {
@@ -36,7 +36,7 @@ fn running(name: &str) -> Results {
     results
 }
 
-/// Runs an experiment on replicas of this process, and checks what is the same for all of them.
+/// Runs an experiment on replicas of this process, and makes the checks that all share.
 fn replicas(name: &str) -> Results {
     let results = running(name);
     for point in &results.points {

@@ -1,15 +1,17 @@
-//! What the connections of a process share: memory, and places before they have authenticated.
+//! Resources that the connections of a process share: memory, and places before they have
+//! authenticated.
 //!
 //! | part | concept |
 //! |---|---|
 //! | this | memory in flight: what connections hold of requests and replies, and the bound that all of them have together |
 //! | [`newcomers`] | connections that have not authenticated yet |
 //!
-//! Each connection has a [`Share`], which it keeps at what it holds. A share that would take more than is left
-//! is refused: its owner closes the connection. What a share has is given back when it is dropped.
+//! Each connection has a [`Share`], which it keeps at the size of its data. A share that would
+//! exceed the rest of the budget is refused: its owner closes the connection. Dropping a share
+//! gives its bytes back.
 //!
-//! Invariant: the sum of all shares is at most the limit, but for shares that grew while others did, each by what
-//! it added last.
+//! Invariant: the sum of all shares is at most the limit, except for shares that grew at the same
+//! time as others, each by its last increase.
 
 #![forbid(unsafe_code)]
 
@@ -18,11 +20,11 @@ pub mod newcomers;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Shares are counted in pieces of so many bytes, and what is less is not counted: most connections hold a few
-/// kilobytes for a moment, and must not contend for one counter.
+/// Shares are counted in pieces of so many bytes, and smaller amounts are not counted: most
+/// connections hold a few kilobytes for a moment, and must not contend for one counter.
 const PIECE: u64 = 64 * 1024;
 
-/// A bound on the bytes that all shares have together.
+/// A limit on the total bytes of all shares.
 #[derive(Debug)]
 pub struct Budget {
     limit: u64,
@@ -39,32 +41,32 @@ impl Budget {
         })
     }
 
-    /// Returns the bound, in bytes.
+    /// Returns the limit, in bytes.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Returns what all shares have together, in bytes.
+    /// Returns the total of all shares, in bytes.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 }
 
-/// What one connection has of a [`Budget`].
+/// One connection's part of a [`Budget`].
 #[derive(Debug)]
 pub struct Share {
     budget: Arc<Budget>,
     taken: u64,
 }
 
-/// There is no room for what a connection holds.
+/// The budget has no room for the data of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
 impl Share {
-    /// Returns a share that has nothing yet.
+    /// Returns an empty share.
     #[must_use]
     pub fn new(budget: &Arc<Budget>) -> Share {
         Share {
@@ -73,10 +75,11 @@ impl Share {
         }
     }
 
-    /// Says that the connection holds `bytes` now. Parts of 64 KiB are not counted.
+    /// Sets the bytes that the connection holds now. Parts of 64 KiB are not counted.
     ///
     /// # Errors
-    /// [`Full`] if that is more than before and more than is left; the share stays as it was.
+    /// Returns [`Full`] if that is more than before and exceeds the rest of the budget; the share
+    /// stays as it was.
     #[inline]
     pub fn set(&mut self, bytes: usize) -> Result<(), Full> {
         let wanted = bytes as u64 / PIECE * PIECE;
@@ -102,7 +105,7 @@ impl Share {
         Ok(())
     }
 
-    /// Returns what the share has, in bytes.
+    /// Returns the size of the share, in bytes.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.taken
@@ -133,7 +136,7 @@ mod tests {
         assert_eq!((two.taken(), budget.used()), (0, 640 * 1024));
         assert_eq!(two.set(384 * KIB), Ok(()));
         assert_eq!(one.set(704 * KIB), Err(Full));
-        // What a share gives back others may have.
+        // Other shares may use the bytes that a share gives back.
         assert_eq!(one.set(0), Ok(()));
         assert_eq!(two.set(1024 * KIB), Ok(()));
         drop(two);

@@ -1,9 +1,9 @@
-//! Which connections may wait until they have authenticated: the policy of a listener, without sockets.
+//! Places for connections that have not authenticated: the policy of a listener, without sockets.
 //!
-//! Connections that have not authenticated have few places of their own, so that they take none from
-//! those that have. When all places are taken, a new connection gets that of the oldest: peers that know
-//! the secret authenticate within a round trip, and connections that say nothing are pushed out by the
-//! next ones. Each has a bounded time as well.
+//! Connections that have not authenticated have few places of their own, so that they take none
+//! from those that have. When all places are taken, a new connection gets that of the oldest: peers
+//! that know the secret authenticate within a round trip, and connections that send nothing are
+//! pushed out by the next ones. Each connection also has a bounded time.
 //!
 //! Invariants:
 //! 1. At most `limit` connections have a place.
@@ -12,13 +12,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A thread has so many places if half of what all clients may have is enough for that, so that clients that
-/// connect together do not push each other out.
+/// The least places of a thread, if half of the limit on all clients allows so many, so that
+/// clients that connect together do not push each other out.
 const LEAST: usize = 16;
 
-/// Returns the places that each of a listener's `threads` has for connections that have not authenticated,
-/// where all together may have `clients` connections. Those of all threads are at most `most`, and a quarter of
-/// what all clients may have, or half of it where that is little.
+/// Returns the places of each of a listener's `threads` for connections that have not
+/// authenticated. All threads together may have `clients` connections. The places of all threads
+/// are at most `most`, and a quarter of the limit on all clients, or half of it if that is little.
 #[must_use]
 pub fn places_of_thread(clients: usize, most: usize, threads: usize) -> usize {
     let threads = threads.max(1);
@@ -35,7 +35,7 @@ pub struct Place(u64);
 pub struct Newcomers<K> {
     limit: usize,
     within: Duration,
-    /// By the order of admission: the connection, and when it must have authenticated.
+    /// In the order of admission: the connection, and the time by which it must have authenticated.
     places: BTreeMap<Place, (K, Duration)>,
     admitted: u64,
 }
@@ -79,13 +79,14 @@ impl<K> Newcomers<K> {
         (first.get().1 <= now).then(|| first.remove().0)
     }
 
-    /// Returns when [`Newcomers::late`] has something to return, if nothing happens before.
+    /// Returns the time at which [`Newcomers::late`] will return a connection, if nothing happens
+    /// before.
     #[must_use]
     pub fn due(&self) -> Option<Duration> {
         self.places.first_key_value().map(|(_, (_, due))| *due)
     }
 
-    /// Returns how many connections have a place.
+    /// Returns the number of connections with a place.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
@@ -124,7 +125,7 @@ mod tests {
         // A place that is lost cannot be given back.
         newcomers.leave(first);
         assert_eq!(newcomers.len(), 2);
-        // One that has authenticated makes room.
+        // A connection that has authenticated makes room.
         newcomers.leave(second);
         assert_eq!(newcomers.admit('d', SECOND).1, None);
         assert_eq!(newcomers.admit('e', SECOND).1, Some('c'));

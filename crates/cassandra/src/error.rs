@@ -1,4 +1,4 @@
-//! What can go wrong with Cassandra's nodes, and what to do about it.
+//! The errors of Cassandra's nodes, with what to do about them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// Why nodes do not run.
+/// The reason why nodes do not run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The jars are missing.
     #[error("Cassandra is not installed (no {}); `cargo xtask peers` installs it", jars.display())]
     NotInstalled {
-        /// Where they were looked for.
+        /// The directory in which they were looked for.
         jars: PathBuf,
     },
     /// There is no Java 17.
@@ -22,7 +22,7 @@ pub enum Error {
         none_if_empty(seen)
     )]
     NoJava {
-        /// Other versions, and where.
+        /// Other versions, and their places.
         seen: Vec<String>,
     },
     /// No or too many nodes.
@@ -34,19 +34,19 @@ pub enum Error {
          with a smaller heap"
     )]
     Memory {
-        /// What all of them take.
+        /// The memory of all nodes.
         needed_mib: u64,
-        /// What there is.
+        /// The free memory.
         free_mib: u64,
     },
-    /// Somebody else listens there.
+    /// Another process listens there.
     #[error(
         "{address} cannot be listened at ({source}); other nodes may be running: stop them first"
     )]
     PortInUse {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The directory has the data of other nodes.
@@ -57,15 +57,15 @@ pub enum Error {
     OtherNodes {
         /// The directory.
         dir: PathBuf,
-        /// Whose data it has.
+        /// The nodes whose data it has.
         there: String,
     },
     /// A file or a program cannot be used.
     #[error("cannot use {}: {source}", path.display())]
     File {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// A node has ended by itself.
@@ -73,7 +73,7 @@ pub enum Error {
     Ended {
         /// The node, from 1 on.
         id: u8,
-        /// How.
+        /// The exit status.
         status: ExitStatus,
         /// The end of its log.
         tail: String,
@@ -83,7 +83,7 @@ pub enum Error {
     NotReady {
         /// The node, from 1 on.
         id: u8,
-        /// How long it was waited for.
+        /// The time for which it was waited for.
         after: Duration,
         /// The end of its log.
         tail: String,
@@ -102,13 +102,13 @@ pub enum Error {
         /// The node, from 1 on.
         id: u8,
     },
-    /// Whoever looked on wanted no more.
+    /// The caller asked to stop.
     #[error("interrupted")]
     Stopped,
 }
 
 impl Error {
-    /// What becomes of an error of the file `path`.
+    /// Returns a function that makes an error about the file `path`.
     pub(super) fn file(path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_owned();
         move |source| Error::File { path, source }

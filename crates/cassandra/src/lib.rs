@@ -1,4 +1,4 @@
-//! Real Cassandra nodes on this machine, which the proxy stands before and is measured beside.
+//! Real Cassandra nodes on this machine, for tests and measurements of the proxy.
 //!
 //! | in the nodes' directory | what |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! several clusters run side by side.
 //!
 //! The nodes are the jars of the Maven repository, started by Java 17; `cargo xtask peers` installs
-//! them. They end with the process that has started them, also if that is killed; it then leaves their
-//! directory behind.
+//! them. They end with the process that has started them, also if that is killed; in that case
+//! their directory remains.
 //!
 //! | module | contents |
 //! |---|---|
@@ -49,18 +49,19 @@ pub use schema::agree;
 pub use settings::{Compiler, PORT, Paxos};
 use settings::{STORAGE_PORT, Settings};
 
-/// Where `cargo xtask peers` puts the jars, below the repository.
+/// The directory into which `cargo xtask peers` puts the jars, below the repository.
 const JARS: &str = "target/peers/cassandra/lib";
 /// How long nodes may take until each answers and knows the others.
 const READY: Duration = Duration::from_secs(240);
-/// How long nodes may take to end after SIGTERM. Each tells the others first, which takes seconds.
+/// How long nodes may take to end after SIGTERM. Each notifies the others first, which takes
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// How often nodes that start are asked.
+/// The interval at which starting nodes are asked.
 const LOOK: Duration = Duration::from_millis(100);
-/// What a node takes besides its heap, in MiB: code, threads, and memory outside of the heap.
+/// The memory of a node besides its heap, in MiB: code, threads, and memory outside of the heap.
 const BESIDE_HEAP: u64 = 600;
 
-/// What a result of this module is.
+/// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A Cassandra that can be started.
@@ -73,10 +74,10 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// What `cargo xtask peers` has installed in the repository `root`.
+    /// Returns the Cassandra that `cargo xtask peers` has installed in the repository `root`.
     ///
     /// # Errors
-    /// If the jars or Java 17 are missing.
+    /// Returns an error if the jars or Java 17 are missing.
     pub fn find(root: &Path) -> Result<Installed> {
         let jars = root.join(JARS);
         if !jars.is_dir() {
@@ -88,11 +89,11 @@ impl Installed {
     }
 }
 
-/// The program `java` of Java 17: on the path, of `JAVA_HOME`, or Debian's. Cassandra 5 starts with
-/// no newer one.
+/// Returns the program `java` of Java 17: on the path, of `JAVA_HOME`, or Debian's. Cassandra 5
+/// does not start with a newer one.
 ///
 /// # Errors
-/// If there is none.
+/// Returns an error if there is none.
 pub fn java() -> Result<PathBuf> {
     let homes = env::var_os("JAVA_HOME").map(PathBuf::from);
     let debian = fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten();
@@ -113,38 +114,38 @@ pub fn java() -> Result<PathBuf> {
     Err(Error::NoJava { seen })
 }
 
-/// Whether Java's first line, such as `openjdk 17.0.15 2025-04-15`, tells of version 17.
+/// Returns `true` if Java's first line, such as `openjdk 17.0.15 2025-04-15`, is of version 17.
 fn is_17(line: &str) -> bool {
     let version = line.split_whitespace().nth(1).unwrap_or_default();
     version.split(['.', '-', '+']).next() == Some("17")
 }
 
-/// What to start.
+/// The options of nodes.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is started.
+    /// The installed programs.
     pub installed: Installed,
-    /// How many nodes, at most 254.
+    /// The number of nodes, at most 254.
     pub nodes: u8,
     /// The first three bytes of their addresses.
     pub network: [u8; 3],
-    /// Java's heap of each node, in MiB. Below 300 a node does not live long.
+    /// Java's heap of each node, in MiB. A node with less than 300 ends soon.
     pub heap_mib: u64,
-    /// How lightweight transactions agree.
+    /// The algorithm of lightweight transactions.
     pub paxos: Paxos,
     /// How far Java compiles the nodes' code.
     pub compiler: Compiler,
-    /// Whether clients must give a name and a password, and have rights; at first there is the user
-    /// `cassandra` with the password `cassandra`, who may do everything.
+    /// `true` if clients must give a name and a password, and have permissions; at first there is
+    /// the user `cassandra` with the password `cassandra`, who may do everything.
     pub passwords: bool,
-    /// Where data and logs lie; they stay. Without it they lie in a temporary directory, which goes
-    /// with the nodes.
+    /// The directory of data and logs, which are kept. Without it they lie in a temporary
+    /// directory, which is removed with the nodes.
     pub dir: Option<PathBuf>,
 }
 
 impl Options {
-    /// So many nodes at 127.0.0.1 and so on, with 512 MiB of heap each and Paxos v1, which is
-    /// Cassandra's default.
+    /// Returns options for so many nodes at 127.0.0.1 and so on, with 512 MiB of heap each and
+    /// Paxos v1, which is Cassandra's default.
     #[must_use]
     pub fn new(installed: Installed, nodes: u8) -> Options {
         Options {
@@ -159,11 +160,11 @@ impl Options {
         }
     }
 
-    /// The same nodes in a network of this machine that nobody uses now, quick to start: for tests
-    /// that run beside others.
+    /// Returns options for the same nodes in a network of this machine that no process uses now,
+    /// with a quick start: for tests that run beside others.
     #[must_use]
     pub fn anywhere(self) -> Options {
-        // A network whose ports are taken is found when nodes start there.
+        // A network whose ports are taken is detected when nodes start there.
         let free = |network: &[u8; 3]| (1..=self.nodes).all(|id| free(*network, id).is_ok());
         let mut networks = std::iter::repeat_with(|| [127, fastrand::u8(1..255), fastrand::u8(..)]);
         Options {
@@ -178,13 +179,13 @@ impl Options {
     }
 }
 
-/// The address of node `id`, from 1 on.
+/// Returns the address of node `id`, from 1 on.
 fn ip(network: [u8; 3], id: u8) -> Ipv4Addr {
     let [a, b, c] = network;
     Ipv4Addr::new(a, b, c, id)
 }
 
-/// An error if somebody listens where node `id` is to.
+/// Returns an error if another process listens at the address of node `id`.
 fn free(network: [u8; 3], id: u8) -> Result<()> {
     [PORT, STORAGE_PORT].into_iter().try_for_each(|port| {
         let address = SocketAddr::from((ip(network, id), port));
@@ -195,7 +196,7 @@ fn free(network: [u8; 3], id: u8) -> Result<()> {
     })
 }
 
-/// What a node that starts has reached.
+/// A step in the start of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Its process runs.
@@ -206,12 +207,12 @@ pub enum Step {
     KnowsAll,
 }
 
-/// Who looks on while nodes start. `()` does nothing.
+/// Observes nodes while they start. `()` does nothing.
 pub trait Watch {
-    /// Node `index` has reached `step`, so long after the start.
+    /// Called when node `index` has reached `step`, so long after the start.
     fn reached(&mut self, index: usize, step: Step, after: Duration);
 
-    /// Whether to give up. It is asked every now and then.
+    /// Returns `true` if the start must be given up. It is called at intervals.
     fn is_stopped(&self) -> bool;
 }
 
@@ -223,12 +224,12 @@ impl Watch for () {
     }
 }
 
-/// Nodes of one cluster. They are killed when this goes.
+/// Nodes of one cluster. They are killed when this is dropped.
 #[derive(Debug)]
 pub struct Nodes {
     nodes: Vec<Node>,
     dir: PathBuf,
-    /// Removed when the nodes are gone: fields go in their order.
+    /// Removed after the nodes: fields are dropped in their order.
     _temporary: Option<TempDir>,
 }
 
@@ -236,16 +237,16 @@ impl Nodes {
     /// Starts nodes, and waits until each answers and knows all others: 6 to 60 seconds.
     ///
     /// # Errors
-    /// If a port is taken, memory is short, a node ends, or they take more than four minutes. None
-    /// is left running then.
+    /// Returns an error if a port is taken, memory is short, a node ends, or they take more than
+    /// four minutes. No node is left running then.
     pub fn start(options: &Options) -> Result<Nodes> {
         Nodes::start_watched(options, &mut ())
     }
 
-    /// As [`Nodes::start`], with somebody who looks on.
+    /// As [`Nodes::start`], with an observer.
     ///
     /// # Errors
-    /// As there, and [`Error::Stopped`].
+    /// Returns the errors of [`Nodes::start`], and [`Error::Stopped`].
     pub fn start_watched(options: &Options, watch: &mut dyn Watch) -> Result<Nodes> {
         if options.nodes == 0 || options.nodes == u8::MAX {
             return Err(Error::Count);
@@ -321,31 +322,31 @@ impl Nodes {
         Ok(())
     }
 
-    /// How many there are, dead ones included.
+    /// Returns the number of nodes, dead ones included.
     #[must_use]
     pub fn count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Where clients find each of them.
+    /// Returns the addresses of the nodes for clients.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(Node::address).collect()
     }
 
-    /// Where data and logs lie.
+    /// Returns the directory of data and logs.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The file that takes what node `index`, from 0 on, says.
+    /// Returns the file with the output of node `index`, from 0 on.
     #[must_use]
     pub fn log(&self, index: usize) -> &Path {
         self.nodes[index].log()
     }
 
-    /// The process of node `index` while it runs.
+    /// Returns the process of node `index` while it runs.
     #[must_use]
     pub fn pid(&self, index: usize) -> Option<Pid> {
         self.nodes[index].pid()
@@ -354,7 +355,7 @@ impl Nodes {
     /// Kills node `index` as a crash would, and waits for its end. It may be dead already.
     ///
     /// # Errors
-    /// If it cannot be waited for.
+    /// Returns an error if it cannot be waited for.
     pub fn kill(&mut self, index: usize) -> Result<()> {
         self.nodes[index].kill()
     }
@@ -362,7 +363,7 @@ impl Nodes {
     /// Stops node `index` in good order, and waits for its end. It may be dead already.
     ///
     /// # Errors
-    /// If it does not end within 40 seconds; it is killed then.
+    /// Returns an error if it does not end within 40 seconds; it is killed then.
     pub fn terminate(&mut self, index: usize) -> Result<()> {
         self.nodes[index].signal_end()?;
         self.nodes[index].wait_end(Instant::now() + PATIENCE)
@@ -372,35 +373,35 @@ impl Nodes {
     /// runs.
     ///
     /// # Errors
-    /// As of [`Nodes::start`].
+    /// Returns the errors of [`Nodes::start`].
     pub fn restart(&mut self, index: usize) -> Result<()> {
         self.kill(index)?;
         self.nodes[index].start()?;
         self.wait(&[index], &mut ())
     }
 
-    /// Has node `index` stand still, as a machine that is overloaded. Returns when all of its
-    /// threads do.
+    /// Pauses node `index`, like a machine that is overloaded. Returns when all of its threads are
+    /// paused.
     ///
     /// # Errors
-    /// If it does not run.
+    /// Returns an error if it does not run.
     pub fn pause(&mut self, index: usize) -> Result<()> {
         self.nodes[index].pause()
     }
 
-    /// Has node `index` go on.
+    /// Resumes node `index`.
     ///
     /// # Errors
-    /// If it does not run.
+    /// Returns an error if it does not run.
     pub fn resume(&mut self, index: usize) -> Result<()> {
         self.nodes[index].resume()
     }
 
-    /// Nodes that have ended without being told to since the last call: which, and the end of what
-    /// they said.
+    /// Returns the nodes that have ended by themselves since the last call, each with the end of
+    /// its output.
     ///
     /// # Errors
-    /// If the system cannot say.
+    /// Returns the error of the system.
     pub fn ended(&mut self) -> Result<Vec<(usize, Error)>> {
         let mut ended = Vec::new();
         for (index, node) in self.nodes.iter_mut().enumerate() {
@@ -412,16 +413,17 @@ impl Nodes {
         Ok(ended)
     }
 
-    /// Stops all in good order: SIGTERM to each, SIGKILL to those that are there 40 seconds later.
+    /// Stops all in good order: sends SIGTERM to each, and SIGKILL to those that still run 40
+    /// seconds later.
     ///
     /// # Errors
-    /// If one had to be killed.
+    /// Returns an error if one had to be killed.
     pub fn stop(mut self) -> Result<()> {
         for node in &mut self.nodes {
             node.signal_end()?;
         }
         let deadline = Instant::now() + PATIENCE;
-        // Each is waited for, whatever became of the one before it.
+        // Each is waited for, also if the one before it failed.
         let ends: Vec<_> = self
             .nodes
             .iter_mut()
@@ -431,10 +433,10 @@ impl Nodes {
     }
 }
 
-/// Writes down whose directory this is.
+/// Records the nodes that the directory belongs to.
 ///
 /// # Errors
-/// If it is that of other nodes: their data would be looked for at the wrong ones.
+/// Returns an error if it belongs to other nodes: their data would be looked for at the wrong ones.
 fn claim(dir: &Path, options: &Options) -> Result<()> {
     let file = dir.join("nodes.txt");
     let first = ip(options.network, 1);
@@ -449,8 +451,8 @@ fn claim(dir: &Path, options: &Options) -> Result<()> {
     }
 }
 
-/// An error if the nodes do not fit into what `meminfo` says is free: a machine that swaps or
-/// kills takes down more than the nodes.
+/// Returns an error if the nodes exceed the free memory according to `meminfo`: a machine that
+/// swaps or kills takes down more than the nodes.
 fn check_memory(options: &Options, meminfo: &str) -> Result<()> {
     let mut words = meminfo.lines().filter_map(|line| {
         line.strip_prefix("MemAvailable:")?

@@ -1,5 +1,5 @@
-//! A client's connection to Cassandra, or to what speaks its protocol: one request at a time, as bare
-//! as a client can be. What it measures is the other side.
+//! A client's connection to Cassandra, or to another server with its protocol: one request at a
+//! time, with as little work as a client can do. So it measures the server.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,14 +11,14 @@ use cql::{
     ResponseMessage, ResultBody, StreamId, Unpacker, ValueList, Version,
 };
 
-/// How long an answer may take. To change a schema takes seconds where processors are short.
+/// How long an answer may take. Changing a schema takes seconds if processors are short.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What is read at once.
+/// Bytes that are read at once.
 const PIECE: usize = 16 * 1024;
 /// The only stream: there is one request at a time.
 const STREAM: StreamId = StreamId(1);
 
-/// A connection. After an error it is of no more use.
+/// A connection. It must not be used after an error.
 #[derive(Debug)]
 pub struct Link {
     stream: TcpStream,
@@ -41,7 +41,8 @@ impl Link {
     /// Connects, and agrees on the protocol's version.
     ///
     /// # Errors
-    /// There is nobody, or nobody who speaks this version without asking for a password.
+    /// Returns an error if no server listens, or the server does not speak this version or asks for
+    /// a password.
     pub fn connect(address: SocketAddr, version: Version) -> Result<Link, String> {
         let open = || {
             let stream = TcpStream::connect(address)?;
@@ -71,10 +72,10 @@ impl Link {
         Ok(link)
     }
 
-    /// Executes a text, whatever it answers.
+    /// Executes a text, and ignores its result.
     ///
     /// # Errors
-    /// What Cassandra says, or what happened to the connection.
+    /// Returns Cassandra's error, or that of the connection.
     pub fn query(&mut self, text: &str, consistency: Consistency) -> Result<(), String> {
         let values = BoundValues::none(self.version);
         let parameters = Parameters::new(consistency, values);
@@ -86,7 +87,7 @@ impl Link {
     /// Prepares a statement.
     ///
     /// # Errors
-    /// As of [`Link::query`].
+    /// Returns the errors of [`Link::query`].
     pub fn prepare(&mut self, text: &str) -> Result<Statement, String> {
         let keyspace = None;
         let request = Request::Prepare(Prepare { text, keyspace });
@@ -100,10 +101,10 @@ impl Link {
         told.map_err(|error| format!("{text}: {error}"))
     }
 
-    /// Executes a statement, and looks at what it returns.
+    /// Executes a statement, and calls `look` with its result.
     ///
     /// # Errors
-    /// As of [`Link::query`], and what `look` says.
+    /// Returns the errors of [`Link::query`], and those of `look`.
     pub fn execute<T>(
         &mut self,
         statement: &Statement,
@@ -163,7 +164,7 @@ impl Link {
     }
 }
 
-/// Looks at the one response that there is.
+/// Calls `look` with the only response.
 fn read<T>(
     envelopes: &[u8],
     look: impl FnOnce(Response<'_>) -> Result<T, String>,
@@ -193,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// A node that gives these answers, whatever it is asked.
+    /// Returns a node that gives these answers to any requests.
     fn node(answers: Vec<Vec<u8>>) -> SocketAddr {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();

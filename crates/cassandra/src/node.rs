@@ -1,4 +1,4 @@
-//! One node: its process, and what it says.
+//! One node: its process, and its output.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -14,14 +14,14 @@ use super::process::Process;
 use super::settings::Settings;
 use super::{Error, Result};
 
-/// How often it is looked whether a process has ended or stands still.
+/// The interval at which it is checked if a process has ended or is paused.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long all threads may take to stand still.
+/// How long it may take until all threads are paused.
 const STILL: Duration = Duration::from_secs(10);
-/// How many lines of a log are told.
+/// The number of lines of a log in an error.
 const TAIL: usize = 25;
 
-/// A node, running or not. Its process is killed when this goes.
+/// A node, running or not. Its process is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Node {
     settings: Settings,
@@ -41,12 +41,12 @@ impl Node {
         })
     }
 
-    /// Where clients find it.
+    /// Returns its address for clients.
     pub(super) fn address(&self) -> SocketAddr {
         self.settings.address()
     }
 
-    /// The file that takes what it says.
+    /// Returns the file with its output.
     pub(super) fn log(&self) -> &Path {
         &self.log
     }
@@ -55,7 +55,8 @@ impl Node {
         self.process.as_ref().map(Process::pid)
     }
 
-    /// Starts it without waiting for it. Ctrl-C does not reach it: whoever started it stops it.
+    /// Starts it without waiting for it. Ctrl-C does not reach it: the process that started it
+    /// stops it.
     pub(super) fn start(&mut self) -> Result<()> {
         let mut command = self.settings.command()?;
         let log = File::create(&self.log).map_err(Error::file(&self.log))?;
@@ -68,7 +69,7 @@ impl Node {
         Ok(())
     }
 
-    /// An error if it has ended by itself. It counts as one that does not run afterwards.
+    /// Returns an error if it has ended by itself. It counts as one that does not run afterwards.
     pub(super) fn check_running(&mut self) -> Result<()> {
         let Some(process) = &mut self.process else {
             return Ok(());
@@ -84,7 +85,7 @@ impl Node {
         })
     }
 
-    /// That it is not ready.
+    /// Returns the error that it is not ready.
     pub(super) fn not_ready(&self, after: Duration) -> Error {
         Error::NotReady {
             id: self.settings.id,
@@ -93,28 +94,28 @@ impl Node {
         }
     }
 
-    /// SIGKILL, and wait for the end.
+    /// Sends SIGKILL, and waits for the end.
     pub(super) fn kill(&mut self) -> Result<()> {
         let Some(mut process) = self.process.take() else {
             return Ok(());
         };
-        // An error means that it has ended already, which `wait` will tell.
+        // An error means that it has ended already, which `wait` will report.
         let _ = process.child.kill();
         process.child.wait().map_err(Error::file(&self.log))?;
         Ok(())
     }
 
-    /// SIGTERM.
+    /// Sends SIGTERM.
     pub(super) fn signal_end(&mut self) -> Result<()> {
         if !self.has_ended()? {
-            // One that stands still would not hear it.
+            // A paused process would not receive it.
             self.signal(Signal::CONT)?;
             self.signal(Signal::TERM)?;
         }
         Ok(())
     }
 
-    /// Waits for the end until `deadline`, and kills it then.
+    /// Waits for the end until `deadline`, and then kills it.
     pub(super) fn wait_end(&mut self, deadline: Instant) -> Result<()> {
         while !self.has_ended()? {
             if Instant::now() > deadline {
@@ -138,8 +139,8 @@ impl Node {
         Ok(status.is_some())
     }
 
-    /// SIGSTOP, and wait until every thread stands still: the signal takes effect when a thread gets
-    /// round to it.
+    /// Sends SIGSTOP, and waits until every thread is paused: the signal takes effect when a thread
+    /// next runs.
     pub(super) fn pause(&mut self) -> Result<()> {
         self.signal(Signal::STOP)?;
         let deadline = Instant::now() + STILL;
@@ -152,7 +153,7 @@ impl Node {
         Ok(())
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub(super) fn resume(&mut self) -> Result<()> {
         self.signal(Signal::CONT)
     }
@@ -164,8 +165,8 @@ impl Node {
         };
         tasks.flatten().all(|task| {
             let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-            // Behind the name, which is in parentheses and may hold any. A thread that ends just now
-            // has no file any more.
+            // The name before it is in parentheses and may contain some. A thread that has just
+            // ended has no file any more.
             let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
             state.is_empty() || state.starts_with('T')
         })
@@ -179,7 +180,7 @@ impl Node {
         kill_process(pid, signal).map_err(|_| dead())
     }
 
-    /// The last lines that it said.
+    /// Returns the last lines of its output.
     fn tail(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -192,7 +193,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // There is nobody to tell, and nothing to do about it.
+        // There is no caller to report an error to, and nothing to do about it.
         let _ = self.kill();
     }
 }

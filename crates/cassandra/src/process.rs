@@ -1,11 +1,12 @@
 //! Processes that end with the one that has started them, however that ends.
 //!
-//! The system can send a process a signal when the *thread* ends that started it
+//! The system can send a process a signal when the *thread* that started it ends
 //! (`PR_SET_PDEATHSIG`). So each process is started by a thread of its own, its keeper, which stays
-//! until the process is not wanted any more: whoever asks for a process may go, and hand it on.
+//! until the process is not needed any more: the thread that asks for a process may end, and hand
+//! it on.
 //!
-//! The process itself has to ask for the signal, after the fork. `setpriv` of util-linux does that,
-//! and then becomes the program, under the same number; here it would take unsafe code.
+//! The process itself has to request the signal, after the fork. `setpriv` of util-linux does that,
+//! and then becomes the program, under the same number; in this process it would take unsafe code.
 
 use std::convert::Infallible;
 use std::io;
@@ -16,29 +17,29 @@ use std::thread;
 
 use rustix::process::Pid;
 
-/// A command for a program that is to end with this process. Arguments are the program's.
+/// Returns a command for a program that must end with this process. Arguments are the program's.
 pub(super) fn command(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program);
     command
 }
 
-/// A process that ends with this one. It must have been waited for when this goes.
+/// A process that ends with this one. It must have been waited for before this is dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) child: Child,
-    /// The keeper ends when this goes.
+    /// The keeper ends when this is dropped.
     _keeper: Sender<Infallible>,
 }
 
 impl Process {
-    /// Starts what [`command`] has begun.
+    /// Starts a process from a command that [`command`] has made.
     pub(super) fn start(mut command: Command) -> io::Result<Process> {
         let (tell, told) = channel();
         let (keeper, not_wanted) = channel();
         let keep = move || {
             let started = command.spawn();
-            // It has files open that are the process's affair.
+            // It has files open that belong to the process.
             drop(command);
             if tell.send(started).is_ok() {
                 let _ = not_wanted.recv();
@@ -70,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// Who is asked by this variable plays the parent.
+    /// A process with this variable plays the parent.
     const ROLE: &str = "KUMIKI_TEST_IS_PARENT";
     const LONG: Duration = Duration::from_secs(600);
 
@@ -80,7 +81,8 @@ mod tests {
         Process::start(command).expect("setpriv")
     }
 
-    /// Whether a process runs: its number is there, and not only until somebody asks for its end.
+    /// Returns `true` if a process runs: its number exists, and not only until its parent waits for
+    /// it.
     fn runs(pid: &str) -> bool {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
@@ -112,7 +114,7 @@ mod tests {
             .map_while(Result::ok)
             .find_map(|line| line.strip_prefix("started ").map(str::to_owned))
             .expect("it starts a process");
-        // What `setpriv` has to do is done when it has become the other program.
+        // `setpriv` has done its work when it has become the other program.
         let begun = Instant::now();
         let name = || fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         while name().trim() != "sleep" {

@@ -1,4 +1,5 @@
-//! Whether nodes agree on the schema: a table that one of them has just made, others may not know.
+//! Agreement of nodes on the schema: a table that one of them has just made may be unknown to
+//! others.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use super::{Link, Statement};
 
 /// How long they may take to agree.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often they are asked.
+/// The interval at which they are asked.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Waits until all nodes have the same schema.

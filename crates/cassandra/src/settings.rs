@@ -1,4 +1,4 @@
-//! What a node is told: `cassandra.yaml`, the log's settings, and Java's arguments.
+//! The settings of a node: `cassandra.yaml`, the log's settings, and Java's arguments.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,7 +14,7 @@ pub const PORT: u16 = 9042;
 /// The port of other nodes.
 pub(super) const STORAGE_PORT: u16 = 7000;
 
-/// How lightweight transactions agree.
+/// The algorithm of lightweight transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Paxos {
@@ -26,7 +26,7 @@ pub enum Paxos {
 }
 
 impl Paxos {
-    /// As `cassandra.yaml` and our options spell it.
+    /// Returns its name in `cassandra.yaml` and in our options.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,11 +46,11 @@ pub enum Compiler {
     Quick,
 }
 
-/// Everything that one node is told.
+/// All settings of one node.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) id: u8,
-    /// Where all of its files lie.
+    /// The directory of all of its files.
     pub(super) home: PathBuf,
     ip: Ipv4Addr,
     token: i64,
@@ -64,7 +64,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Of node `id`, from 1 on, below `dir`, which is absolute.
+    /// Returns the settings of node `id`, from 1 on, below `dir`, which is absolute.
     pub(super) fn new(options: &Options, id: u8, dir: &Path) -> Settings {
         let all = 1..=options.nodes;
         Settings {
@@ -81,7 +81,7 @@ impl Settings {
         }
     }
 
-    /// Where clients find it.
+    /// Returns its address for clients.
     pub(super) fn address(&self) -> SocketAddr {
         (self.ip, PORT).into()
     }
@@ -99,7 +99,7 @@ impl Settings {
         Ok(())
     }
 
-    /// The node's `cassandra.yaml`. What is not there has Cassandra's default.
+    /// Returns the node's `cassandra.yaml`. Settings that are not there have Cassandra's defaults.
     fn yaml(&self) -> String {
         let (ip, home, token) = (self.ip, self.home.display(), self.token);
         let seeds: Vec<String> = self.seeds.iter().map(Ipv4Addr::to_string).collect();
@@ -169,7 +169,7 @@ auto_snapshot: false
         )
     }
 
-    /// The command that runs the node.
+    /// Returns the command that runs the node.
     pub(super) fn command(&self) -> Result<Command> {
         let heap = self.heap_mib;
         let home = self.home.display();
@@ -197,14 +197,14 @@ auto_snapshot: false
     }
 }
 
-/// Node `id` of `nodes` begins here: tokens divide the ring evenly.
+/// Returns the first token of node `id` of `nodes`: tokens divide the ring evenly.
 fn token(nodes: u8, id: u8) -> i64 {
     let part = (1_i128 << 64) / i128::from(nodes.max(1));
     let token = i128::from(i64::MIN) + 1 + part * i128::from(id - 1);
     token.try_into().expect("it lies on the ring")
 }
 
-/// The agent that measures objects, without which Cassandra guesses the size of its tables.
+/// Returns the agent that measures objects, without which Cassandra guesses the size of its tables.
 fn agent(jars: &Path) -> Result<PathBuf> {
     let files = fs::read_dir(jars).map_err(Error::file(jars))?;
     let mut files = files.flatten().map(|entry| entry.path());
@@ -235,7 +235,7 @@ const JAVA: [&str; 16] = [
     "-XX:MaxDirectMemorySize=512m",
     // Statistics in a mapped file make threads wait for the disk.
     "-XX:+PerfDisableSharedMem",
-    // A node without memory is to die, as others expect of it.
+    // A node without memory must end, as other nodes expect of it.
     "-XX:+ExitOnOutOfMemoryError",
     "-Djava.net.preferIPv4Stack=true",
     "-Djava.awt.headless=true",
@@ -243,7 +243,7 @@ const JAVA: [&str; 16] = [
     "-Dio.netty.tryReflectionSetAccessible=true",
     "-Dio.netty.allocator.useCacheForAllThreads=true",
     "-Dcassandra-foreground=yes",
-    // The nodes are told who they are; there is no need to wait for rumours.
+    // The nodes are configured with their members; there is no need to wait for gossip.
     "-Dcassandra.ring_delay_ms=2000",
     "-Dcassandra.skip_wait_for_gossip_to_settle=0",
     "-Dcassandra.consistent.rangemovement=false",

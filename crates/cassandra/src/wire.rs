@@ -1,5 +1,5 @@
-//! The little of Cassandra's native protocol that tells whether a node serves: version 4, one
-//! request at a time.
+//! The part of Cassandra's native protocol that shows whether a node serves: version 4, one request
+//! at a time.
 //!
 //! | bytes of a frame | what |
 //! |---|---|
@@ -21,8 +21,8 @@
 //! | 15 AUTH_RESPONSE | bytes: a zero, a name, a zero, a password |
 //! | 16 AUTH_SUCCESS | not looked at |
 //!
-//! The rows themselves are not read, only their number; so the metadata, which stands before it,
-//! is asked to be left out.
+//! The rows themselves are not read, only their number; so requests ask to leave out the metadata,
+//! which stands before it.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -48,12 +48,12 @@ const FIRST_USER: &[u8] = b"\0cassandra\0cassandra";
 
 /// A result that has rows.
 const ROWS: u32 = 2;
-/// Of a query: without metadata. Of a result: there is none.
+/// In a query: without metadata. In a result: there is none.
 const SKIP_METADATA: u8 = 2;
 const NO_METADATA: u32 = 4;
 const CONSISTENCY_ONE: u16 = 1;
 
-/// Whether the node at `address` answers clients.
+/// Returns `true` if the node at `address` answers clients.
 pub(super) fn answers(address: SocketAddr) -> bool {
     let answer = || {
         let mut stream = connect(address)?;
@@ -62,7 +62,7 @@ pub(super) fn answers(address: SocketAddr) -> bool {
     answer().is_ok_and(|(opcode, _)| opcode == SUPPORTED)
 }
 
-/// How many other nodes the one at `address` knows.
+/// Returns the number of other nodes that the one at `address` knows.
 pub(super) fn peers(address: SocketAddr) -> io::Result<usize> {
     let mut stream = connect(address)?;
     let mut body = 1_u16.to_be_bytes().to_vec();
@@ -117,7 +117,7 @@ fn expect((opcode, body): (u8, Vec<u8>), wanted: u8) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The number of rows of a result without metadata.
+/// Returns the number of rows of a result without metadata.
 fn count(body: &[u8]) -> io::Result<usize> {
     let mut words = body
         .chunks_exact(4)
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// What is read from here, and what was written.
+    /// A connection with prepared input and recorded output.
     struct Wire(Cursor<Vec<u8>>, Vec<u8>);
 
     impl Read for Wire {

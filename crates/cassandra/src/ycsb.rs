@@ -1,4 +1,4 @@
-//! YCSB's core with bindings of our own, which lie in `ycsb/` of this crate.
+//! YCSB's core with bindings of our own, which are in `ycsb/` of this crate.
 //!
 //! | in `target/peers/ycsb` | what |
 //! |---|---|
@@ -6,16 +6,16 @@
 //! | `classes/` | the bindings, compiled when they are first used |
 //! | `classes/sources.txt` | what they were compiled from, written once they are there |
 //!
-//! YCSB's own bindings and workload files are not where its core is published, so what is measured
-//! is to be named *YCSB core with own binding*. Its core checks what it reads where the property
-//! `dataintegrity` says so.
+//! YCSB's bindings and workload files are not published with its core, so results must be labelled
+//! *YCSB core with own binding*. The core checks the records that it reads if the property
+//! `dataintegrity` is set.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where jars and classes lie, below the repository.
+/// The directory of jars and classes, below the repository.
 const PLACE: &str = "target/peers/ycsb";
 /// The bindings' sources.
 const SOURCES: [(&str, &str); 2] = [
@@ -29,13 +29,13 @@ const SOURCES: [(&str, &str); 2] = [
     ),
 ];
 
-/// Why YCSB cannot be run.
+/// The reason why YCSB cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Its jars are missing.
     #[error("YCSB is not installed (no {}); `cargo xtask peers` installs it", jars.display())]
     NotInstalled {
-        /// Where they were looked for.
+        /// The directory in which they were looked for.
         jars: PathBuf,
     },
     /// There is no Java.
@@ -44,25 +44,25 @@ pub enum Error {
     /// The bindings are not for these jars.
     #[error("javac does not compile the bindings for YCSB:\n{said}")]
     Compile {
-        /// What the compiler said.
+        /// The output of the compiler.
         said: String,
     },
     /// A file or a program cannot be used.
     #[error("cannot use {}: {source}", path.display())]
     File {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// What the records are kept in.
+/// The database of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
-    /// Cassandra, or what speaks its protocol.
+    /// Cassandra, or another server with its protocol.
     Cassandra,
-    /// Redis, or what speaks its protocol.
+    /// Redis, or another server with its protocol.
     Redis,
 }
 
@@ -75,7 +75,7 @@ impl Binding {
     }
 }
 
-/// What a run does.
+/// The work of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It inserts the records.
@@ -92,10 +92,10 @@ pub struct Ycsb {
 }
 
 impl Ycsb {
-    /// That of the repository `root`; compiles the bindings unless that was done.
+    /// Returns the YCSB of the repository `root`; compiles the bindings unless that was done.
     ///
     /// # Errors
-    /// If it is not installed, or the bindings cannot be compiled.
+    /// Returns an error if it is not installed, or the bindings cannot be compiled.
     pub fn find(root: &Path) -> Result<Ycsb, Error> {
         let place = root.join(PLACE);
         let jars = place.join("lib");
@@ -115,7 +115,7 @@ impl Ycsb {
         Ok(Ycsb { java, class_path })
     }
 
-    /// The command that runs `phase` with so many threads. Properties are YCSB's, such as
+    /// Returns the command that runs `phase` with so many threads. Properties are YCSB's, such as
     /// `recordcount`, and the binding's, which its source lists.
     #[must_use]
     pub fn command(
@@ -163,7 +163,7 @@ fn compile(compiler: &Path, jars: &str, classes: &Path) -> Result<(), Error> {
     }
 }
 
-/// What becomes of an error of the file `path`.
+/// Returns a function that makes an error about the file `path`.
 fn file(path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::File { path, source }

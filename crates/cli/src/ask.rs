@@ -1,4 +1,4 @@
-//! Asking nodes, by the protocol and at the address of their clients.
+//! Sends commands to nodes, by the protocol and at the address of their clients.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,13 +8,13 @@ use resp::command::write_command;
 use resp::{ReplyParser, Value};
 use server::replication::Report;
 
-/// How long a node may take to be reached, and to say how it is.
+/// How long a node may take to be reached, and to answer with its state.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is said of a node that has closed the connection before it has answered.
+/// The error for a node that closed the connection before it answered.
 pub(crate) const CLOSED: &str = "it has closed the connection";
 
-/// The password of nodes' clients: the one that is given, or that in the environment variable
+/// Returns the password for nodes' clients: the given one, or that in the environment variable
 /// `KUMIKI_PASSWORD`, if there is one.
 pub(crate) fn password(given: Option<&str>) -> Option<String> {
     let given = given.map(str::to_owned);
@@ -32,7 +32,7 @@ impl Asked {
     /// Connects, and gives the password if there is one.
     ///
     /// # Errors
-    /// Says why not.
+    /// The text says why it could not connect.
     pub(crate) fn connect(address: SocketAddr, password: Option<&str>) -> Result<Asked, String> {
         let told = |error: std::io::Error| format!("{address} does not answer: {error}");
         let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(told)?;
@@ -50,18 +50,18 @@ impl Asked {
         Ok(asked)
     }
 
-    /// What the node says of its partition.
+    /// Returns the node's report on its partition.
     ///
     /// # Errors
-    /// Says why it says nothing.
+    /// The text says why there is no report.
     pub(crate) fn report(&mut self) -> Result<Report, String> {
         Report::parse(&self.ask(&["CLUSTER", "REPLICATION", "STATUS"], PATIENCE)?)
     }
 
-    /// Gives a command and waits for its reply, which is a text, that long.
+    /// Sends a command and waits up to `patience` for its reply, which is a text.
     ///
     /// # Errors
-    /// The error that the node has answered with, or why there is no answer.
+    /// The error that the node answered with, or the reason why there is no answer.
     pub(crate) fn ask(&mut self, args: &[&str], patience: Duration) -> Result<String, String> {
         let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
         self.send(&args)?;
@@ -73,7 +73,7 @@ impl Asked {
         }
     }
 
-    /// Gives a command, whose reply comes behind those of the ones before.
+    /// Sends a command, whose reply comes behind those of earlier commands.
     ///
     /// # Errors
     /// The node is gone.
@@ -83,10 +83,10 @@ impl Asked {
         self.stream.write_all(&request).map_err(silent)
     }
 
-    /// The next reply; waits that long for more of it to come.
+    /// Returns the next reply; waits up to `patience` for more of it to come.
     ///
     /// # Errors
-    /// The error that the node has answered with, or why there is no answer.
+    /// The error that the node answered with, or the reason why there is no answer.
     pub(crate) fn reply(&mut self, patience: Duration) -> Result<Value, String> {
         self.stream
             .set_read_timeout(Some(patience))
@@ -122,7 +122,7 @@ fn silent(error: std::io::Error) -> String {
     format!("it does not answer: {error}")
 }
 
-/// An error of a node, with what to do about it where that is known here alone.
+/// Adds advice to a node's error, if this program has any.
 fn advised(error: &str) -> String {
     match error.split(' ').next() {
         Some("NOAUTH") => "it wants a password: give --password, or KUMIKI_PASSWORD".to_owned(),

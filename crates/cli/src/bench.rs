@@ -1,7 +1,7 @@
 //! `kumiki bench`: the program `kumiki-bench` in the directory of this one, with the same arguments.
 //!
-//! The experiments are a program of their own, so that a server carries neither their code nor what
-//! they depend on.
+//! The experiments are a program of their own, so that a server carries neither their code nor
+//! their dependencies.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -18,7 +18,7 @@ const PROGRAM: &str = "kumiki-bench";
 /// Options of `kumiki bench`.
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
-    /// What kumiki-bench understands; `kumiki bench --help` prints its help.
+    /// The arguments of kumiki-bench; `kumiki bench --help` prints its help.
     #[arg(
         value_name = "ARGUMENT",
         trailing_var_arg = true,
@@ -27,7 +27,7 @@ pub(crate) struct Bench {
     arguments: Vec<OsString>,
 }
 
-/// Becomes `kumiki-bench`. Returns only if that program could not be started, and then why.
+/// Becomes `kumiki-bench`. Returns only if that program could not be started, with the reason.
 pub(crate) fn exec(options: &Bench, log_level: &str) -> String {
     let own = match std::env::current_exe() {
         Ok(own) => own,

@@ -1,6 +1,7 @@
-//! `kumiki check`: verifies a data directory without starting, and says what a recovery would give.
+//! `kumiki check`: verifies a data directory without starting, and describes what a recovery would
+//! find.
 //!
-//! Nothing is changed, not even the lock file. A directory that is in use is refused: its end is
+//! It changes nothing, not even the lock file. A directory that is in use is refused: its end is
 //! being written.
 
 mod replica;
@@ -19,7 +20,7 @@ use crate::cli::Check;
 use crate::output::say;
 use crate::replicated;
 
-/// How often progress is told.
+/// The interval at which progress is shown.
 const ON_TERMINAL: Duration = Duration::from_millis(100);
 const ELSEWHERE: Duration = Duration::from_secs(2);
 /// Characters of the progress bar.
@@ -51,7 +52,7 @@ pub(crate) fn check(options: &Check) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a file is of a partition that is on one node.
+/// Returns `true` if a file is of a partition that is on one node.
 fn is_local_data(name: &std::ffi::OsString) -> bool {
     let number = name.to_str().and_then(|name| name.strip_prefix("log"));
     number.is_some_and(|number| number.parse::<u32>().is_ok()) || name == "checkpoint"
@@ -67,7 +68,7 @@ fn check_local(dir: &Path) -> Result<String, String> {
     Ok(describe(dir, &report))
 }
 
-/// Sees to it that no server is using the directory, nor begins to, without writing to it.
+/// Ensures, without writing to the directory, that no server uses it or begins to.
 fn take_part(dir: &Path) -> Result<Option<File>, String> {
     let path = dir.join("LOCK");
     let file = match File::open(&path) {
@@ -91,7 +92,7 @@ fn take_part(dir: &Path) -> Result<Option<File>, String> {
     }
 }
 
-/// What was found, for people.
+/// Describes the findings for people.
 fn describe(dir: &Path, report: &CheckReport) -> String {
     let mut text = String::new();
     let mut line = |name: &str, what: String| {
@@ -156,7 +157,7 @@ fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / 1_048_576.0)
 }
 
-/// A time in the calendar.
+/// Formats a time as a date and time of day in UTC.
 fn utc(ms: u64) -> String {
     let seconds = ms / 1000;
     let (day, second) = ((seconds / 86_400) as i64, seconds % 86_400);
@@ -179,7 +180,7 @@ fn utc(ms: u64) -> String {
     )
 }
 
-/// Tells how far the check is: a bar on a terminal, else a line now and then.
+/// Shows the progress of the check: a bar on a terminal, otherwise a line at intervals.
 #[derive(Default)]
 struct Progress {
     told: Mutex<Duration>,
@@ -201,7 +202,7 @@ impl Progress {
         }
     }
 
-    /// Makes room for what comes.
+    /// Clears the line for the output that follows.
     fn end(&self) {
         if !self.told.lock().is_zero() && std::io::stderr().is_terminal() {
             eprint!("\r{:78}\r", "");

@@ -31,7 +31,7 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// What the arguments of this process say. Ends the process if they make no sense.
+    /// Parses the arguments of this process. Ends the process if they are invalid.
     pub(crate) fn of_process() -> Cli {
         Cli::checked(std::env::args_os()).unwrap_or_else(|error| error.exit())
     }
@@ -60,7 +60,7 @@ impl Cli {
     }
 }
 
-/// What to do.
+/// The commands.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Serve Redis clients.
@@ -76,7 +76,7 @@ pub(crate) enum Command {
     Bench(crate::bench::Bench),
     /// Verify a data directory without starting, and say what a recovery would give.
     Check(Check),
-    /// Ask in SQL over tables of pages, or serve clients of PostgreSQL who do.
+    /// Query tables of pages in SQL, or serve clients of PostgreSQL.
     Sql(Box<crate::sql_command::Sql>),
 }
 
@@ -88,12 +88,12 @@ pub(crate) struct Check {
     pub(crate) dir: PathBuf,
 }
 
-/// When replies leave.
+/// When replies are sent.
 #[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
 pub(crate) enum Durability {
     /// Once everything a reply shows is durable.
     Group,
-    /// At once: a crash may take back what clients were told.
+    /// At once: a crash may undo what clients were answered.
     Async,
 }
 
@@ -102,7 +102,7 @@ pub(crate) enum Durability {
 pub(crate) enum DiskLayer {
     /// The file system.
     Real,
-    /// One that loses what was not synced when the process is killed.
+    /// A layer that loses unsynced data when the process is killed.
     Forgetful,
 }
 
@@ -288,7 +288,7 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// Checks what no option can tell by itself. This process may use the processors `usable`.
+    /// Makes checks that concern several options. This process may use the processors `usable`.
     fn check(&self, usable: &[usize]) -> Result<(), String> {
         if let (EpochTime::Fixed(time), Some(_)) = (self.epoch_time, self.durability_target) {
             return Err(format!(
@@ -329,7 +329,7 @@ impl Serve {
         Ok(())
     }
 
-    /// How many log threads there are.
+    /// Returns the number of log threads.
     pub(crate) fn loggers(&self) -> usize {
         match &self.affinity {
             Some(affinity) => affinity.loggers.len(),
@@ -337,12 +337,12 @@ impl Serve {
         }
     }
 
-    /// The longest value in bytes, `default` unless the option is given.
+    /// Returns the longest value in bytes, `default` unless the option is given.
     pub(crate) fn max_value(&self, default: usize) -> usize {
         self.max_value.map_or(default, |size| size.0 as usize)
     }
 
-    /// How many threads serve clients.
+    /// Returns the number of threads that serve clients.
     pub(crate) fn threads(&self) -> usize {
         let machine = || std::thread::available_parallelism().map_or(1, usize::from);
         match &self.affinity {
@@ -351,14 +351,14 @@ impl Serve {
         }
     }
 
-    /// The processor of each of these threads; none where they are free to move.
+    /// Returns the processor of each of these threads; empty if they are not pinned.
     pub(crate) fn cpus(&self) -> Vec<usize> {
         let workers = self.affinity.iter().flat_map(Affinity::workers);
         workers.map(|(_, cpu)| cpu).collect()
     }
 }
 
-/// A bound on how far threads run ahead of their log; `None`: there is none.
+/// A bound on how many epochs threads run ahead of their log; `None`: there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MaxEpochDiff(pub(crate) Option<NonZeroU64>);
 
@@ -372,7 +372,7 @@ fn parse_max_epoch_diff(text: &str) -> Result<MaxEpochDiff, String> {
     Ok(MaxEpochDiff(Some(number)))
 }
 
-/// `adaptive`, or a time with its unit.
+/// Parses `adaptive`, or a time with its unit.
 fn parse_epoch_time(text: &str) -> Result<EpochTime, String> {
     if text.eq_ignore_ascii_case("adaptive") {
         return Ok(EpochTime::Adaptive);
@@ -398,7 +398,8 @@ fn parse_target(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// An address to listen on: `HOST:PORT`, where the host is an address or a name, or a port of 127.0.0.1.
+/// Parses an address to listen on: `HOST:PORT`, where the host is an address or a name, or a port
+/// of 127.0.0.1.
 pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
@@ -406,7 +407,7 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let wanted = "write HOST:PORT, for example 127.0.0.1:6380, or 6380 for that port of 127.0.0.1";
     let (host, port) = text.rsplit_once(':').ok_or(wanted)?;
     let bracketed = host.starts_with('[') && host.ends_with(']');
-    // Without brackets, the colon is one of the address.
+    // Without brackets, the colon belongs to the address.
     if host.is_empty() || port.parse::<u16>().is_err() || (host.contains(':') && !bracketed) {
         return Err(wanted.to_owned());
     }
@@ -414,13 +415,13 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let found: Vec<SocketAddr> = found
         .map_err(|error| format!("there is no host {host}: {error}"))?
         .collect();
-    // A name such as localhost has an address of each kind; what most clients try is IPv4.
+    // A name such as localhost has an address of each kind; most clients try IPv4.
     let first = found.iter().find(|address| address.is_ipv4());
     let first = first.or(found.first()).copied();
     first.ok_or_else(|| format!("there is no host {host}"))
 }
 
-/// A password, which everybody would know if it were empty.
+/// Parses a password. An empty one is refused: every client would know it.
 pub(crate) fn parse_password(text: &str) -> Result<String, String> {
     match text {
         "" => {
@@ -430,7 +431,7 @@ pub(crate) fn parse_password(text: &str) -> Result<String, String> {
     }
 }
 
-/// A number, which may have decimals, and its unit.
+/// Parses a number, which may have decimals, and its unit.
 pub(crate) fn parse_time(text: &str) -> Option<Duration> {
     let unit = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let nanos = match &text[unit..] {
@@ -444,7 +445,7 @@ pub(crate) fn parse_time(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos((number * nanos).round() as u64))
 }
 
-/// A size that a log's files can have.
+/// Parses a size, and checks that a log's files can have it.
 fn parse_segment_size(text: &str) -> Result<Size, String> {
     let size: Size = text
         .parse()
@@ -456,7 +457,7 @@ fn parse_segment_size(text: &str) -> Result<Size, String> {
     }
 }
 
-/// A size that a value can have.
+/// Parses a size, and checks that a value can have it.
 fn parse_max_value(text: &str) -> Result<Size, String> {
     let size: Size = text
         .parse()

@@ -1,6 +1,6 @@
-//! `kumiki cluster`: how the replicas of partitions are, and who they are.
+//! `kumiki cluster`: shows the state of the replicas of partitions, and changes their members.
 //!
-//! Nodes are asked at the addresses of their clients. Each command says what it waits for, does so
+//! Nodes are asked at the addresses of their clients. Each command says what it waits for, waits
 //! for a bounded time, and ends with what the operator can do.
 
 mod change;
@@ -62,7 +62,7 @@ struct Target {
 struct Status {
     #[command(flatten)]
     target: Target,
-    /// Of this partition alone.
+    /// Show this partition alone.
     #[arg(long, value_name = "ID")]
     partition: Option<u16>,
     /// Say it as JSON.
@@ -74,7 +74,7 @@ struct Status {
 struct Member {
     #[command(flatten)]
     target: Target,
-    /// The partition; it need not be named where the node's place in the file tells.
+    /// The partition; it may be left out if the node's place in the file determines it.
     #[arg(long, value_name = "ID")]
     partition: Option<u16>,
     /// The node.
@@ -100,13 +100,13 @@ struct Transfer {
     timeout: u64,
 }
 
-/// What looks wrong is looked at once more after this.
+/// A state that looks wrong is checked once more after this time.
 const SECOND_LOOK: Duration = Duration::from_millis(500);
 
-/// Does what the command line asks for.
+/// Executes the command of the command line.
 ///
 /// # Errors
-/// Says what is wrong and what to do.
+/// The text says what is wrong and what to do.
 pub(crate) fn run(options: &Cluster) -> Result<(), String> {
     match &options.command {
         Command::Status(status) => {
@@ -118,7 +118,7 @@ pub(crate) fn run(options: &Cluster) -> Result<(), String> {
             let ask = || survey::Survey::take(&topology, only, password.as_deref());
             let mut survey = ask();
             if !survey.problems().is_empty() {
-                // A leader that has just been elected has not heard of everybody yet.
+                // A leader that has just been elected has not heard from all members yet.
                 std::thread::sleep(SECOND_LOOK);
                 survey = ask();
             }
@@ -164,7 +164,7 @@ fn change_member(member: &Member, wanted: change::Wanted) -> Result<(), String> 
 }
 
 impl Target {
-    /// The cluster, and the password if there is one.
+    /// Returns the cluster, and the password if there is one.
     fn open(&self) -> Result<(Topology, Option<String>), String> {
         let topology = membership::load(&self.file)?;
         Ok((topology, ask::password(self.password.as_deref())))
@@ -181,8 +181,7 @@ fn known(topology: &Topology, id: PartitionId) -> Result<&PartitionInfo, String>
     })
 }
 
-/// The replicated partition that is meant: the one that was named, or that of the node, or the only
-/// one.
+/// Returns the selected replicated partition: the named one, or that of the node, or the only one.
 fn partition_of(
     topology: &Topology,
     named: Option<u16>,

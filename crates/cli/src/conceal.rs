@@ -1,7 +1,8 @@
-//! Passwords of the command line are hidden from other users of the machine.
+//! Hides passwords of the command line from other users of the machine.
 //!
-//! Every user can read the arguments of every process. So a server that was given a password as an argument starts
-//! its program anew, in the same process, with a pipe in its place: as by hand with `--requirepass-file <(…)`.
+//! Every user can read the arguments of every process. So a server that was given a password as an
+//! argument restarts its program, in the same process, with a pipe in place of the password: as by
+//! hand with `--requirepass-file <(…)`.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Write};
@@ -17,11 +18,11 @@ const OPTIONS: &[(&str, &str)] = &[
     ("--requirepass", "--requirepass-file"),
     ("--node-password", "--node-password-file"),
 ];
-/// The longest password that is hidden, in bytes: a pipe takes it before it is read.
+/// The longest password that is hidden, in bytes: a pipe holds that much before it is read.
 const LONGEST: usize = 4096;
 
-/// Starts this program anew if its arguments, which must be right, have a password. Returns if they have none, or
-/// after a warning if they stay visible.
+/// Restarts this program if its arguments, which must be valid, have a password. Returns if they
+/// have none, or after a warning if they stay visible.
 pub(crate) fn passwords() {
     let args: Vec<OsString> = std::env::args_os().collect();
     // Options of a file might contradict those that would replace the ones of the command line.
@@ -43,11 +44,12 @@ pub(crate) fn passwords() {
 #[derive(PartialEq, Eq, Debug)]
 struct Found {
     args: Vec<OsString>,
-    /// Passwords, and the index of the argument that is to name the file of each.
+    /// The passwords, each with the index of the argument for the name of its file.
     passwords: Vec<(usize, OsString)>,
 }
 
-/// Replaces options with passwords by those that take them from files, whose names are to be put behind them.
+/// Replaces options with passwords by those that take them from files, whose names must be put
+/// behind them.
 fn take(args: Vec<OsString>) -> Found {
     let mut found = Found {
         args: Vec::new(),
@@ -96,9 +98,9 @@ fn start_anew(mut found: Found) -> io::Error {
     command.args(args).exec()
 }
 
-/// A pipe out of which the password comes, and that stays open in the program that is executed.
+/// Returns a pipe that yields the password, and that stays open in the program that is executed.
 fn pipe_with(password: &OsString) -> io::Result<PipeReader> {
-    // Of a file the end of its line does not count.
+    // The end of the line of a file does not count.
     let ends_a_line = matches!(password.as_bytes().last(), Some(b'\n' | b'\r'));
     if password.len() > LONGEST || ends_a_line {
         return Err(io::Error::other(

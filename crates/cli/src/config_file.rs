@@ -14,10 +14,10 @@
 //! | `--name A,B` | `name = ["A", "B"]`, or as above |
 //! | `--name` | `name = true`; `false` is as if it were not there |
 //!
-//! 1. An option on the command line wins over the file's, also over those in the file that could not
-//!    stand beside it.
-//! 2. Values are judged by the same rules as on the command line, so that the two cannot differ.
-//! 3. All mistakes are told at once, each with its line.
+//! 1. An option on the command line overrides the file's, and also those in the file that conflict
+//!    with it.
+//! 2. Values are checked by the rules of the command line, so that the two cannot differ.
+//! 3. All mistakes are reported at once, each with its line.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -28,19 +28,19 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What the option is called that names the file.
+/// The name of the option that names the file.
 const CONFIG: &str = "config";
-/// The option that is looked at again while the process runs.
+/// The option that is read again while the process runs.
 const LOG_LEVEL: &str = "log-level";
 
-/// Puts the options of the file that the arguments name, if they name one, behind the others.
+/// Adds the options of the file that the arguments name, if they name one, behind the arguments.
 ///
 /// # Errors
-/// All that is wrong with the file.
+/// The text lists all mistakes in the file.
 pub(crate) fn expand(command: &Command, mut args: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let mut command = command.clone();
     command.build();
-    // What is wrong with the arguments is told by those who use them.
+    // Mistakes in the arguments are reported when they are parsed.
     let lenient = command.clone().ignore_errors(true);
     let Ok(matches) = lenient.try_get_matches_from(&args) else {
         return Ok(args);
@@ -61,10 +61,10 @@ pub(crate) fn expand(command: &Command, mut args: Vec<OsString>) -> Result<Vec<O
     Ok(args)
 }
 
-/// How much the file wants logged, if it says so.
+/// Returns the log level in the file, if it has one.
 ///
 /// # Errors
-/// The file cannot be read, is not TOML, or says it in another way than as a text.
+/// The file cannot be read, is not TOML, or has a level that is not a text.
 pub(crate) fn log_level(path: &Path) -> Result<Option<String>, String> {
     let text = read(path)?;
     let table = parse(&text).map_err(|mistakes| tell(path, mistakes))?;
@@ -85,10 +85,10 @@ fn read(path: &Path) -> Result<String, String> {
         .map_err(|error| format!("cannot read {}: {error}; correct --config", path.display()))
 }
 
-/// Something that the file's author has to change: the line, and what is wrong there.
+/// A mistake in the file: its line and its description.
 type Mistake = (usize, String);
 
-/// A line for each, as compilers write them.
+/// Returns a line for each mistake, in the form that compilers use.
 fn tell(path: &Path, mut mistakes: Vec<Mistake>) -> String {
     mistakes.sort();
     let lines = mistakes
@@ -146,7 +146,7 @@ fn options_of(command: &Command, text: &str) -> Result<Vec<Found>, Vec<Mistake>>
     }
 }
 
-/// The options that can stand in a file.
+/// Returns the options that may stand in a file.
 fn known(command: &Command) -> impl Iterator<Item = &Arg> {
     let others = [CONFIG, "help", "version"];
     let options = command.get_arguments();
@@ -161,7 +161,7 @@ fn is_flag(option: &Arg) -> bool {
     matches!(option.get_action(), ArgAction::SetTrue)
 }
 
-/// The option as the command line has it.
+/// Returns the option in the form of the command line.
 fn arguments(
     text: &str,
     option: &Arg,
@@ -209,13 +209,13 @@ fn line(text: &str, at: usize) -> usize {
     before.iter().filter(|&&byte| byte == b'\n').count() + 1
 }
 
-/// What the command line would say to this option alone, if it would refuse its value.
+/// Returns the error of the command line for this option alone, if it would refuse the value.
 fn judge(command: &Command, args: &[OsString]) -> Option<String> {
     let name = OsString::from(command.get_name());
     let all = std::iter::once(&name).chain(args);
     let error = command.clone().try_get_matches_from(all).err()?;
     match error.kind() {
-        // What stands beside it is judged when everything is together.
+        // Conflicts with other options are checked when all options are together.
         ErrorKind::MissingRequiredArgument | ErrorKind::ArgumentConflict => None,
         _ => {
             let told = error.render().to_string();
@@ -226,7 +226,7 @@ fn judge(command: &Command, args: &[OsString]) -> Option<String> {
     }
 }
 
-/// Whether the command line has the option, or another one that cannot stand beside it.
+/// Returns `true` if the command line has the option, or another one that conflicts with it.
 fn is_overruled(command: &Command, given: &ArgMatches, option: &Found) -> bool {
     let is_given = |id: &clap::Id| {
         given.try_contains_id(id.as_str()).unwrap_or(false)
@@ -240,7 +240,7 @@ fn is_overruled(command: &Command, given: &ArgMatches, option: &Found) -> bool {
         .find(|arg| arg.get_id() == &option.id);
     let conflicts = own.map(|arg| command.get_arg_conflicts_with(arg));
     let in_conflict = conflicts.unwrap_or_default().into_iter().map(Arg::get_id);
-    // Of the options of a group there is one.
+    // A group allows one of its options.
     let groups = command.get_groups().filter(|group| {
         !(*group).clone().is_multiple() && group.get_args().any(|id| *id == option.id)
     });
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    /// What the file adds to the arguments.
+    /// Returns the arguments that the file adds.
     fn added(args: &[&str], file: &str) -> Result<Vec<String>, String> {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("kumiki.toml");

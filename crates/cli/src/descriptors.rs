@@ -1,13 +1,13 @@
-//! How many files and sockets this process may have open, and how many of them clients get.
+//! The limit on open files and sockets of this process, and the part of it that clients get.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is kept for logs, checkpoints, links to other nodes and the admin endpoint.
+/// Descriptors reserved for logs, checkpoints, links to other nodes and the admin endpoint.
 const RESERVE: u64 = 128;
-/// What is kept for each thread.
+/// Descriptors reserved for each thread.
 const OF_A_THREAD: u64 = 4;
 
-/// Raises the limit as far as this process may, and returns it.
+/// Raises the limit as far as this process is allowed to, and returns it.
 pub(crate) fn raise() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_some() && current != maximum {
@@ -22,8 +22,8 @@ pub(crate) fn raise() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// How many clients may connect at once: as many as wanted, as far as the limit of open files leaves what the
-/// process itself needs.
+/// Returns how many clients may connect at once: the wanted number, or fewer if the limit on open
+/// files leaves less beside the needs of the process itself.
 pub(crate) fn clients(wanted: usize, threads: usize, limit: u64) -> usize {
     let kept = RESERVE + OF_A_THREAD * threads as u64;
     let most = limit.saturating_sub(kept).max(1);

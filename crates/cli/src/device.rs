@@ -1,4 +1,4 @@
-//! The file layer that the command line asks for.
+//! The file layer that the command line selects.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use disk::{DirectDisk, Disk, ForgetfulDisk, RealDisk};
 
 use crate::cli::{DiskLayer, LogDevice};
 
-/// Files as `layer` keeps and `device` writes them.
+/// Opens the file layer `layer`, which writes in the way of `device`.
 pub(crate) fn open(layer: DiskLayer, device: LogDevice) -> Result<Arc<dyn Disk>, String> {
     match device {
         LogDevice::Write => Ok(keep(layer, RealDisk)),

@@ -1,12 +1,13 @@
-//! What keeps the locks of `kumiki proxy`: memory, a store of its own, or a replicated partition.
+//! The storage of the locks of `kumiki proxy`: memory, a store of its own, or a replicated
+//! partition.
 //!
 //! | under `--data` | what |
 //! |---|---|
 //! | `memory/` | the ledger of a table in memory |
 //! | `durable/` | the store of a durable table |
 //!
-//! A directory is for one of the two: a table that is begun anew beside the other would not know
-//! what that one has granted.
+//! A directory is for one of the two: a table that begins anew beside the other would not know
+//! which locks that one has granted.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ use store::{Db, OpenError};
 
 use crate::cli::parse_time;
 
-/// Keys of a table in a store of its own begin so.
+/// The prefix of the keys of a table in a store of its own.
 const PREFIX: &[u8] = b"lock/";
 /// The same in a cluster. The braces put all of them into one slot, and so into one partition.
 const SHARED_PREFIX: &[u8] = b"{kumiki-locks}";
@@ -64,18 +65,18 @@ pub(crate) struct LockOptions {
     max_lease: Option<Duration>,
 }
 
-/// What `--data` is by default.
+/// The default of `--data`.
 const DATA: &str = "kumiki-proxy";
-/// What `--max-lease` is by default.
+/// The default of `--max-lease`.
 const MAX_LEASE: Duration = Duration::from_secs(86_400);
 
 impl LockOptions {
-    /// Whether other proxies have the same locks.
+    /// Returns `true` if other proxies have the same locks.
     pub(crate) fn are_shared(&self) -> bool {
         self.lock_cluster.is_some()
     }
 
-    /// One of these options that was given.
+    /// Returns one of these options that was given.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let all = [
             ("--lock-cluster", self.lock_cluster.is_some()),
@@ -94,18 +95,18 @@ fn lease(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "it is not a time from 1ms to a year, such as 30s or 3600s".to_owned())
 }
 
-/// The locks, and what is to be closed behind them.
+/// The locks, and the storage that must be closed after them.
 pub(crate) struct Locks {
     pub(crate) options: Options,
     store: Option<Db>,
 }
 
 impl Locks {
-    /// Opens what keeps the locks. Returns `None` if no option says anything about locks and another proxy has
-    /// the usual directory: this one keeps none then.
+    /// Opens the storage of the locks. Returns `None` if no option concerns locks and another proxy
+    /// uses the default directory: then this proxy keeps no locks.
     ///
     /// # Errors
-    /// What is wrong, and what to do.
+    /// The text says what is wrong, and what to do.
     pub(crate) fn open(options: &LockOptions) -> Result<Option<Locks>, String> {
         let data = options.data.as_deref().unwrap_or(Path::new(DATA));
         let (keeping, store) = match (&options.lock_cluster, options.locks) {
@@ -141,14 +142,14 @@ impl Locks {
     /// Closes the store, if there is one. The proxy must have ended.
     ///
     /// # Errors
-    /// If its log could not be written to the end.
+    /// Returns an error if its log could not be written to the end.
     pub(crate) fn close(self) -> Result<(), String> {
         let closed = self.store.map_or(Ok(()), |db| db.close());
         closed.map_err(|error| error.to_string())
     }
 }
 
-/// Refuses a directory in which the other kind of table lies.
+/// Refuses a directory that has the other kind of table.
 fn only(data: &Path, own: &str, other: &str) -> Result<PathBuf, String> {
     if data.join(other).exists() {
         return Err(format!(
@@ -207,7 +208,7 @@ fn in_cluster(file: &Path) -> Result<Keeping, String> {
         };
         Client::connect(addresses.iter().copied(), options)
     };
-    // The first time it may be that the cluster is being started, too.
+    // At the first attempt the cluster may still be starting, too.
     let until = std::time::Instant::now() + FIRST;
     let client = loop {
         match found(TRANSACTION) {
@@ -241,7 +242,7 @@ impl Execute for Remote {
         let count = transaction.ops.len();
         let mut ops = transaction.ops.clone();
         if ops.iter().all(|op| op.key().is_none()) {
-            // A listing has no key that says which partition it is for.
+            // A listing has no key that shows its partition.
             ops.push(Op::Exists { key: SHARED_PREFIX });
         }
         let mut replies = self.0.execute(&ops).map_err(abort)?;
@@ -250,7 +251,7 @@ impl Execute for Remote {
     }
 }
 
-/// The same, as a partition says it.
+/// Converts the error to the one of a partition.
 fn abort(error: client::Error) -> Abort {
     let what = error.to_string();
     match error {

@@ -1,4 +1,4 @@
-//! How much is logged, and changing it while the process runs.
+//! The log level, and how it is changed while the process runs.
 //!
 //! A level (`off`, `error`, `warn`, `info`, `debug`, `trace`), and after commas levels of single
 //! modules: `info,kumiki_proxy=debug`. A module's name is the one that its lines in the log begin
@@ -97,7 +97,7 @@ pub(crate) struct Log {
     levels: Mutex<Levels>,
 }
 
-/// Logs on standard error from now on. To be called once in a process.
+/// Starts the log on standard error. Must be called once in a process.
 pub(crate) fn init(levels: Levels) -> Arc<Log> {
     let (filter, handle) = reload::Layer::new(levels.filter());
     let lines = tracing_subscriber::fmt::layer()
@@ -124,7 +124,7 @@ impl LogLevel for Log {
         self.handle
             .reload(levels.filter())
             .map_err(|error| error.to_string())?;
-        // Told whatever the level is, so that the log itself says why it falls silent.
+        // Written at any level, so that the log itself shows why it falls silent.
         eprintln!("kumiki: the log's level is {levels}");
         *now = levels;
         Ok(())

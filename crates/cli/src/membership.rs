@@ -1,4 +1,4 @@
-//! Which node of which cluster `kumiki serve` is.
+//! The node of a cluster that `kumiki serve` is.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use server::Membership;
 
 use crate::rdma::Rdma;
 
-/// Where a server listens that is of no cluster.
+/// The address on which a server listens that is in no cluster.
 pub(crate) const LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 6380);
 
@@ -93,7 +93,7 @@ pub(crate) fn load(file: &Path) -> Result<Topology, String> {
     })
 }
 
-/// Where to listen: at the address that was given, or that others know.
+/// Returns the address to listen on: the given one, or the one that others know.
 pub(crate) fn listen(
     given: Option<SocketAddr>,
     membership: Option<&Membership>,
@@ -112,8 +112,8 @@ pub(crate) fn listen(
     }
 }
 
-/// Refuses a password that covers the address of Redis clients alone: without a secret every user of this
-/// machine may read and write everything at the addresses of nodes and Rust clients.
+/// Refuses a password that covers the address of Redis clients alone: without a secret every user
+/// of this machine may read and write everything at the addresses of nodes and Rust clients.
 pub(crate) fn check_secret(
     password: Option<&str>,
     membership: Option<&Membership>,
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(checked(FILE, &["--ephemeral"]), Ok(()));
     }
 
-    /// What is said of these options of node 3.
+    /// Checks these options of node 3.
     fn checked(text: &str, args: &[&str]) -> Result<(), String> {
         let (dir, cluster) = options(text, 3);
         let membership = cluster.join()?;
@@ -275,7 +275,7 @@ mod tests {
         let membership = cluster.join().unwrap();
         let said = check_secret(None, membership.as_ref(), true).unwrap_err();
         assert!(said.contains("it is for clients"), "{said}");
-        // A server that is of no cluster has no other address.
+        // A server that is in no cluster has no other address.
         assert_eq!(check_secret(Some("pw"), None, false), Ok(()));
     }
 

@@ -1,13 +1,13 @@
-//! How much memory this process may use.
+//! The memory that this process may use.
 
 use std::path::Path;
 
-/// Of the memory that there is, what data may take: the rest is for buffers, for what the
+/// The share of the memory that data may take: the rest is for buffers, for memory that the
 /// allocator cannot give back, and for the machine.
 const SHARE: (u64, u64) = (3, 4);
 
-/// The bound on data when the operator has given none: a share of the machine's memory, or of the
-/// control group's if that is less; 0, no bound, where neither can be found out.
+/// Returns the limit on data when the operator has given none: a share of the machine's memory, or
+/// of the control group's if that is less; 0, no limit, if neither can be found out.
 pub(crate) fn default_bound() -> u64 {
     let machine = rustix::system::sysinfo();
     let machine = machine.totalram.saturating_mul(machine.mem_unit.into());
@@ -16,8 +16,8 @@ pub(crate) fn default_bound() -> u64 {
     share(machine, group)
 }
 
-/// The bound on what clients' requests and replies take, when the operator has given none: half of what is left
-/// beside the data.
+/// Returns the limit on clients' requests and replies when the operator has given none: half of the
+/// memory that data leaves.
 pub(crate) fn default_client_bound() -> u64 {
     let data = default_bound();
     let left = data / SHARE.0 * (SHARE.1 - SHARE.0);
@@ -122,7 +122,7 @@ mod tests {
             assert_eq!(limit("/docker/1", &inside), Some(2000));
             std::fs::write(root.join(file), "1000\n").unwrap();
             assert_eq!(limit("/docker/1", "/docker/1"), Some(1000));
-            // The process's own group lies outside of what is mounted.
+            // The process's own group lies outside of the mount.
             assert_eq!(limit("/docker/1", "/"), Some(1000));
         }
         assert_eq!(group_limit("", ""), None);

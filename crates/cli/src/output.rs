@@ -1,10 +1,10 @@
-//! What commands say on standard output.
+//! The standard output of commands.
 
 use std::fmt;
 use std::io::{ErrorKind, Write};
 
-/// Writes to standard output. Where nobody reads it any more, as behind `| head`, the process has nothing
-/// left to say and ends; where it cannot be written, it ends with an error.
+/// Writes to standard output. If its reader has gone, as behind `| head`, the process ends; if it
+/// cannot be written, the process ends with an error.
 pub(crate) fn write_out(text: fmt::Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     match out.write_fmt(text).and_then(|()| out.flush()) {

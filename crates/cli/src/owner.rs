@@ -1,7 +1,8 @@
-//! Whose data a directory holds: which node of which cluster, and which partition.
+//! The owner of a data directory: the node, its cluster, and its partition.
 //!
-//! A node that served another one's data would answer that keys do not exist which its clients have written, and
-//! take their writes. So the data directory records its owner in the file [`FILE`], as lines of TOML:
+//! A node that served another one's data would answer that keys do not exist that its clients have
+//! written, and accept their writes. So the data directory records its owner in the file [`FILE`],
+//! as lines of TOML:
 //!
 //! | key | meaning |
 //! |---|---|
@@ -25,7 +26,7 @@ use toml::de::{DeTable, DeValue};
 /// The name of the record.
 pub(crate) const FILE: &str = "OWNER";
 
-/// The node that data belongs to.
+/// The node that the data belongs to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Owner {
     cluster: Option<String>,
@@ -86,8 +87,9 @@ impl Owner {
         text
     }
 
-    /// Returns `true` if this node may serve the data of the recorded one. A record without the cluster's name was
-    /// made before the name was given, and one without a partition when the node had none.
+    /// Returns `true` if this node may serve the data of the recorded one. A record without the
+    /// cluster's name was made before the name was given, and one without a partition when the node
+    /// had none.
     fn may_serve(&self, recorded: &Owner) -> bool {
         let recorded = recorded.clone();
         let (partition, slots) = match recorded.partition {
@@ -122,14 +124,14 @@ impl fmt::Display for Owner {
 #[must_use]
 pub(crate) struct Claim {
     data: PathBuf,
-    /// What is to be recorded there.
+    /// The record to be written there.
     record: Option<String>,
 }
 
-/// Checks that the directory `data` holds this node's data, or nothing.
+/// Checks that the directory `data` is empty or holds this node's data.
 ///
 /// # Errors
-/// Says whose data it holds, and what to do.
+/// The text says whose data it holds, and what to do.
 pub(crate) fn check(data: &Path, membership: Option<&Membership>) -> Result<Claim, String> {
     let path = data.join(FILE);
     let own = membership.map(Owner::of);
@@ -171,10 +173,10 @@ pub(crate) fn check(data: &Path, membership: Option<&Membership>) -> Result<Clai
 }
 
 impl Claim {
-    /// Records the owner in the directory, which must be there, if it is not recorded yet.
+    /// Records the owner in the directory, which must exist, if it is not recorded yet.
     ///
     /// # Errors
-    /// Says which file cannot be written.
+    /// The text says which file cannot be written.
     pub(crate) fn record(self) -> Result<(), String> {
         let Some(text) = self.record else {
             return Ok(());
@@ -227,7 +229,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let said = |membership: &Membership| check(dir.path(), Some(membership)).err();
         let (first, second) = (node("", 1, HALVES), node("", 2, HALVES));
-        // Before it is recorded, it may be either's.
+        // Before it is recorded, it may belong to either.
         assert_eq!((said(&first), said(&second)), (None, None));
         check(dir.path(), Some(&first)).unwrap().record().unwrap();
         assert_eq!(said(&first), None);

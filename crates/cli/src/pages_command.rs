@@ -53,7 +53,7 @@ enum Command {
     ///   kumiki sql -c "select count(*) from users"
     #[command(verbatim_doc_comment)]
     Export(export::Export),
-    /// List tables, or tell everything of one.
+    /// List tables, or show all details of one.
     Ls(List),
     /// Read and verify all pages. Exits with 1 when something is wrong.
     Check(Check),
@@ -67,7 +67,7 @@ struct Load {
     from: From,
 }
 
-/// What is loaded.
+/// The source of a load.
 #[derive(Subcommand, Debug)]
 enum From {
     /// The tables of TPC-H, generated.
@@ -157,10 +157,10 @@ struct Remove {
     place: Place,
 }
 
-/// Does what the command line asks for.
+/// Executes the command of the command line.
 ///
 /// # Errors
-/// Says what is wrong and what to do.
+/// The text says what is wrong and what to do.
 pub(crate) fn run(options: &Pages, log: &Arc<Log>) -> Result<(), String> {
     match &options.command {
         Command::Serve(serve) => serve::serve(serve, log),
@@ -181,7 +181,7 @@ pub(crate) fn run(options: &Pages, log: &Arc<Log>) -> Result<(), String> {
     }
 }
 
-/// Does something that signals stop; the process ends with 130 then.
+/// Does work that signals stop; the process ends with 130 then.
 fn stoppable(work: impl FnOnce(&Stop) -> Result<(), String>) -> Result<(), String> {
     let stop = Stop::on_signal()?;
     let done = work(&stop);
@@ -195,7 +195,7 @@ fn stoppable(work: impl FnOnce(&Stop) -> Result<(), String>) -> Result<(), Strin
 }
 
 impl Into {
-    /// What becomes of rows that are there.
+    /// Returns the mode for rows that are already there.
     fn mode(&self) -> Mode {
         match self {
             Into { replace: true, .. } => Mode::Replace,
@@ -204,7 +204,7 @@ impl Into {
         }
     }
 
-    /// How new tables lie in pages.
+    /// Returns the layout of new tables.
     fn options(&self) -> LoadOptions {
         LoadOptions {
             page_size: self.page_size,

@@ -1,11 +1,11 @@
-//! Passwords of the command line: as they are given, or in a file that other users cannot read.
+//! Passwords of the command line: given as they are, or in a file that other users cannot read.
 
 use std::path::Path;
 
-/// The password, of a text or of a file.
+/// Returns the password, from a text or from a file.
 ///
 /// # Errors
-/// What is wrong with the file.
+/// The text says what is wrong with the file.
 pub(crate) fn given(text: Option<&String>, file: Option<&Path>) -> Result<Option<String>, String> {
     match file {
         Some(file) => of_file(file).map(Some),
@@ -13,10 +13,10 @@ pub(crate) fn given(text: Option<&String>, file: Option<&Path>) -> Result<Option
     }
 }
 
-/// Returns what is in the file, but for the end of its line.
+/// Returns the contents of the file, without the end of its line.
 ///
 /// # Errors
-/// It cannot be read, other users can read it, or it is empty.
+/// The file cannot be read, other users can read it, or it is empty.
 pub(crate) fn of_file(file: &Path) -> Result<String, String> {
     let read = base::private::read(file);
     let read = read.map_err(|error| format!("cannot use {}: {error}", file.display()))?;

@@ -1,4 +1,4 @@
-//! `kumiki proxy`: stands before nodes, stops when asked.
+//! `kumiki proxy`: serves clients on behalf of nodes, and stops when asked.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -39,13 +39,13 @@ pub(crate) struct Options {
     /// Stand before Redis: some nodes of a Redis Cluster, or servers that do not know of each other.
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     redis: Vec<String>,
-    /// Stand before Cassandra: some nodes of a cluster, which tell of the others.
+    /// Stand before Cassandra: some nodes of a cluster, from which the proxy learns of the others.
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     cassandra: Vec<String>,
-    /// Where clients reach this proxy, which it tells drivers; default: where it listens.
+    /// The address of this proxy that drivers learn; default: the one it listens on.
     #[arg(long, value_name = "ADDRESS", requires = "cassandra")]
     advertise: Option<SocketAddr>,
-    /// Where clients reach the other proxies before the same Cassandra, which it tells drivers.
+    /// The addresses of the other proxies before the same Cassandra, which drivers learn, too.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -115,7 +115,7 @@ pub(crate) struct Options {
     /// A file with the password that clients must give; other users must not be able to read it.
     #[arg(long, value_name = "FILE", conflicts_with = "requirepass")]
     requirepass_file: Option<PathBuf>,
-    /// The user that nodes are told, if they have users.
+    /// The user name for the nodes, if they have users.
     #[arg(long, value_name = "NAME", requires = "password_of_nodes")]
     node_user: Option<String>,
     /// The password that nodes want.
@@ -165,14 +165,14 @@ enum NetworkChoice {
     IoUring,
 }
 
-/// A time that something is given.
+/// Parses a time with its unit.
 fn time(text: &str) -> Result<Duration, String> {
     parse_time(text)
         .filter(|time| !time.is_zero())
         .ok_or_else(|| "it is not a time such as 5s or 500ms".to_owned())
 }
 
-/// Serves until a signal asks to stop.
+/// Serves until a signal requests the stop.
 pub(crate) fn run(options: &Options, log: &Arc<Log>) -> Result<(), String> {
     let file = options.config.as_deref();
     let signals = signals::take(file)?;
@@ -187,7 +187,7 @@ pub(crate) fn run(options: &Options, log: &Arc<Log>) -> Result<(), String> {
         let log = Arc::clone(log);
         admin.control_log(log);
     }
-    // Before Cassandra only tables of locks need any.
+    // With Cassandra only tables of locks need a place for locks.
     let keeps_locks = options.cassandra.is_empty() || !options.lock_table.is_empty();
     let locks = match keeps_locks {
         true => Locks::open(&options.locks)?,
@@ -285,7 +285,7 @@ fn config(options: &Options) -> Result<Config, String> {
     })
 }
 
-/// Refuses options that would be accepted and change nothing: who gives one relies on it.
+/// Refuses options that would be accepted and have no effect: the operator relies on them.
 fn refuse_what_has_no_effect(options: &Options) -> Result<(), String> {
     let before_cassandra = !options.cassandra.is_empty();
     if before_cassandra && (options.requirepass.is_some() || options.requirepass_file.is_some()) {
@@ -359,7 +359,7 @@ fn nodes(options: &Options) -> Result<Nodes, String> {
     resolve("--redis", "127.0.0.1:6379", &options.redis).map(Nodes::Redis)
 }
 
-/// The nodes that an option names.
+/// Returns the nodes that an option names.
 fn resolve(option: &str, example: &str, texts: &[String]) -> Result<Vec<NodeAddress>, String> {
     let nodes = texts.iter().map(|text| {
         let node = NodeAddress::new(text);

@@ -1,4 +1,4 @@
-//! Which keys `kumiki serve` takes for read atomic, and how it keeps them so.
+//! The keys that `kumiki serve` treats as read atomic, and the algorithm.
 
 use std::str::FromStr;
 
@@ -33,10 +33,10 @@ pub(crate) struct Ramp {
     pub(crate) published: Size,
 }
 
-/// The keys that are read atomic here: by option, and in a cluster by its file.
+/// Returns the keys that are read atomic here: by option, and in a cluster by its file.
 ///
 /// # Errors
-/// Says which options contradict each other, and what to do.
+/// The text says which options contradict each other, and what to do.
 pub(crate) fn declared(
     options: &Serve,
     membership: Option<&Membership>,
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    /// A file with one partition, of one node or three.
+    /// Returns a file with one partition, of one node or three.
     fn file(read_atomic: &str, nodes: u16) -> String {
         let node = |id| {
             format!(
@@ -89,7 +89,7 @@ mod tests {
         )
     }
 
-    /// What these arguments of node 1 declare.
+    /// Returns the keys that these arguments of node 1 declare.
     fn of(file: Option<&str>, args: &[&str]) -> Result<Vec<Vec<u8>>, String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cluster.toml");
@@ -116,7 +116,7 @@ mod tests {
         let declared = file("read_atomic = [\"ra:\"]", 1);
         assert_eq!(of(Some(&declared), &[]).unwrap(), [b"ra:"]);
         assert!(of(Some(&file("", 1)), &[]).unwrap().is_empty());
-        // Nodes that were told different keys would not keep them read atomic.
+        // Nodes with different declarations would not keep the keys read atomic.
         for text in [&declared, &file("", 1)] {
             let said = of(Some(text), &["--read-atomic", "x"]).unwrap_err();
             for word in ["--read-atomic x", "leave it out", "read_atomic = [\"x\"]"] {

@@ -55,7 +55,7 @@ pub(crate) struct Rdma {
     timeout: Option<Duration>,
 }
 
-/// A device of which nothing but its name is chosen.
+/// A device that is selected by its name alone.
 pub(crate) struct Device {
     name: Option<String>,
 }
@@ -65,10 +65,10 @@ impl Device {
         Device { name }
     }
 
-    /// Opens it, if this transport needs it or can make use of it.
+    /// Opens it, if this transport needs it or can use it.
     ///
     /// # Errors
-    /// As of [`Rdma::open`].
+    /// As those of [`Rdma::open`].
     pub(crate) fn open(&self, transport: Transport) -> Result<Option<Domain>, String> {
         let rdma = Rdma {
             device: self.name.clone(),
@@ -89,11 +89,11 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
 }
 
 impl Rdma {
-    /// Opens the device that this transport needs, or can make use of.
+    /// Opens the device that this transport needs, or can use.
     ///
     /// # Errors
-    /// There is none and the transport is no other, or options contradict each other; with what to
-    /// do.
+    /// There is none and the transport allows no other, or options contradict each other. The text
+    /// says what to do.
     pub(crate) fn open(&self, transport: Transport) -> Result<Option<Domain>, String> {
         match transport {
             Transport::Tcp | Transport::Shm if *self != Rdma::default() => {
@@ -103,7 +103,7 @@ impl Rdma {
             }
             Transport::Tcp | Transport::Shm => Ok(None),
             Transport::Verbs => self.domain().map(Some),
-            // Who names a device wants it.
+            // An operator who names a device wants it.
             Transport::Auto if *self != Rdma::default() => self.domain().map(Some),
             Transport::Auto => {
                 let opened = self.domain();
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Whatever device this machine has, it has none of this name.
+    /// The machine may have a device, but none with this name.
     #[test]
     fn a_device_that_is_asked_for_and_missing_is_an_error() {
         let given = Rdma {

@@ -1,4 +1,4 @@
-//! Opening this node's replica of a partition.
+//! Opens this node's replica of a partition.
 
 use std::fs;
 use std::path::Path;
@@ -16,9 +16,9 @@ use store::{EpochTime, RecoveryProgress, RecoveryReport};
 use crate::cli::{self, Durability, Serve};
 use crate::device;
 
-/// Where a replica's log and snapshots lie in the data directory.
+/// The place of a replica's log and snapshots in the data directory.
 pub(crate) const DIRECTORY: &str = "replica";
-/// What a partition that is on one node has in its data directory.
+/// A file that the data directory of a partition on one node has.
 const LOCAL_DATA: &str = "log0";
 
 /// Options of a replica.
@@ -41,7 +41,7 @@ pub(crate) struct Replication {
     #[arg(long, requires = "file", conflicts_with = "group")]
     pub(crate) naive: bool,
     /// With a replicated partition: the leader answers reads without asking the others, as long as
-    /// it is sure by its clock that nobody else leads. It needs clocks whose speeds differ by less
+    /// its clock guarantees that no other node leads. It needs clocks whose speeds differ by less
     /// than a tenth.
     #[arg(long, requires = "file")]
     pub(crate) lease_reads: bool,
@@ -84,17 +84,17 @@ fn parse_election(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// This node's partition, if several nodes hold it.
+/// Returns this node's partition, if several nodes hold it.
 pub(crate) fn partition(membership: &Membership) -> Option<&PartitionInfo> {
     let topology = &membership.topology;
     let own = topology.partition(topology.partition_at(membership.node)?)?;
     (own.nodes.len() > 1).then_some(own)
 }
 
-/// Checks options that contradict what the cluster's file says of this node.
+/// Refuses options that contradict what the cluster's file says about this node.
 ///
 /// # Errors
-/// Says which, and what to do.
+/// The text says which, and what to do.
 pub(crate) fn check(options: &Serve, membership: Option<&Membership>) -> Result<(), String> {
     let given = &options.replication;
     let Some(partition) = membership.and_then(partition) else {
@@ -163,10 +163,11 @@ pub(crate) fn check(options: &Serve, membership: Option<&Membership>) -> Result<
     }
 }
 
-/// Refuses to keep a partition that is on one node beside a replica's data, which it would not see.
+/// Refuses to open a partition that is on one node in a directory with a replica's data, which it
+/// would not see.
 ///
 /// # Errors
-/// Says what lies there.
+/// The text says what lies there.
 pub(crate) fn refuse_beside_replica(data: &Path) -> Result<(), String> {
     if !data.join(DIRECTORY).exists() {
         return Ok(());
@@ -178,16 +179,16 @@ pub(crate) fn refuse_beside_replica(data: &Path) -> Result<(), String> {
     ))
 }
 
-/// A replica, and what holds its data directory.
+/// A replica, and the lock of its data directory.
 pub(crate) struct Opened {
     pub(crate) replicated: Arc<Replicated>,
     _lock: Box<dyn disk::DirLock>,
 }
 
-/// Reads this node's replica and has it take part.
+/// Reads this node's replica and starts it.
 ///
 /// # Errors
-/// Says what is wrong, and what to do.
+/// The text says what is wrong, and what to do.
 pub(crate) fn open(
     options: &Serve,
     membership: &Membership,

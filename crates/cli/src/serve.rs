@@ -19,10 +19,10 @@ use crate::{descriptors, device, membership, memory, owner, passwords, ramp, rep
 
 /// Workers beyond those of the server's threads, for housekeeping.
 const SPARE_WORKERS: usize = 2;
-/// How often progress is told when nobody watches a terminal.
+/// The interval at which progress is shown without a terminal.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// Serves until a signal or a client asks to stop.
+/// Serves until a signal or a client requests the stop.
 pub(crate) fn serve(options: Serve, log: &Arc<Log>) -> Result<(), String> {
     let file = options.config.as_deref();
     let threads = options.threads();
@@ -68,7 +68,7 @@ pub(crate) fn serve(options: Serve, log: &Arc<Log>) -> Result<(), String> {
     served.and(closed)
 }
 
-/// What is served.
+/// The opened partition.
 enum Opened {
     Local(Db),
     Replicated(replicated::Opened),
@@ -86,7 +86,7 @@ impl Opened {
         Ok(opened)
     }
 
-    /// Opens what lies in this node's directory.
+    /// Opens the data in this node's directory.
     fn open_own(
         options: &Serve,
         config: &Config,
@@ -134,7 +134,7 @@ impl Opened {
     }
 }
 
-/// Told how far recovery is.
+/// Receives the progress of recovery.
 type Progress = Arc<dyn Fn(&RecoveryProgress) + Send + Sync>;
 
 fn store_options(options: &Serve, progress: Progress) -> Result<Options, String> {
@@ -210,7 +210,7 @@ fn config(
     }
 }
 
-/// A number without a unit is of bytes, which few mean.
+/// Warns of a number without a unit, which is a number of bytes and rarely meant.
 fn warn_of_little_memory(options: &Serve) {
     const LITTLE: u64 = 1 << 20;
     if let Some(Size(bytes)) = options.maxmemory
@@ -222,7 +222,8 @@ fn warn_of_little_memory(options: &Serve) {
     }
 }
 
-/// The one line that says which server this is, where to find it and its data, and what to type next.
+/// Prints the one line that says which server this is, where it and its data are, and what to type
+/// next.
 fn announce(running: &Running, options: &Serve, threads: usize) -> std::io::Result<()> {
     let data = if options.ephemeral {
         "data in memory only".to_owned()
@@ -261,8 +262,8 @@ fn announce(running: &Running, options: &Serve, threads: usize) -> std::io::Resu
     out.flush()
 }
 
-/// Tells how far recovery is: rewriting one line on a terminal, else a line a second; and whoever
-/// asks the admin endpoint.
+/// Shows the progress of recovery: rewrites one line on a terminal, otherwise writes a line a
+/// second; the admin endpoint shows it, too.
 fn progress_teller(starting: Option<Starting>) -> Progress {
     let terminal = std::io::stderr().is_terminal();
     let last = Mutex::new(Duration::ZERO);

@@ -1,5 +1,5 @@
-//! Signals: the first asks a process to stop, the second ends it; SIGHUP has it read its configuration
-//! file again.
+//! Signals: the first one stops a process in good order, the second one ends it; SIGHUP makes it
+//! read its configuration file again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,15 +11,16 @@ use signal_hook::iterator::Signals;
 use crate::config_file;
 use crate::logging::Log;
 
-/// Receives signals from now on. Taken before anything is opened, so that no signal finds the process
-/// without a handler. Without a configuration file SIGHUP ends the process, as it does by default.
+/// Receives signals from now on. Called before anything is opened, so that no signal finds the
+/// process without a handler. Without a configuration file SIGHUP ends the process, as it does by
+/// default.
 pub(crate) fn take(config: Option<&Path>) -> Result<Signals, String> {
     let stops = [SIGTERM, SIGINT];
     let all = stops.into_iter().chain(config.map(|_| SIGHUP));
     Signals::new(all).map_err(|error| format!("cannot receive signals: {error}"))
 }
 
-/// What SIGHUP has read again.
+/// The settings that SIGHUP reads again.
 pub(crate) struct Reread {
     config: Option<std::path::PathBuf>,
     log: Arc<Log>,
@@ -33,7 +34,7 @@ impl Reread {
         }
     }
 
-    /// Takes the log's level from the file. Nothing changes if that is not possible.
+    /// Takes the log's level from the file. Nothing changes if the level cannot be read.
     fn now(&self) {
         let Some(config) = &self.config else {
             return;
@@ -50,8 +51,8 @@ impl Reread {
     }
 }
 
-/// Calls `stop` on the first signal, and ends the process on the second: for commands, which have nothing to
-/// reread.
+/// Calls `stop` on the first signal, and ends the process on the second: for commands that have no
+/// configuration to read again.
 pub(crate) fn interrupt_on(mut signals: Signals, stop: impl Fn() + Send + 'static) {
     let listen = move || {
         let mut all = signals.forever();

@@ -1,4 +1,4 @@
-//! `kumiki sql`: asks over tables of pages, and serves clients of PostgreSQL who do.
+//! `kumiki sql`: runs queries over tables of pages, and serves clients of PostgreSQL that do.
 
 mod serve;
 
@@ -30,7 +30,7 @@ pub(crate) struct Sql {
     ask: Ask,
 }
 
-/// What else there is.
+/// Further commands.
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Serve clients of PostgreSQL, such as psql: they may read all tables, and change nothing.
@@ -92,7 +92,7 @@ struct Ask {
     progress: bool,
 }
 
-/// Runs it. Ctrl-C ends the process with 130.
+/// Runs the command. Ctrl-C ends the process with 130.
 pub(crate) fn run(options: &Sql, log: &Arc<Log>) -> Result<(), String> {
     match &options.command {
         Some(Command::Serve(serve)) => serve::run(serve, log),
@@ -101,7 +101,7 @@ pub(crate) fn run(options: &Sql, log: &Arc<Log>) -> Result<(), String> {
 }
 
 impl Queries {
-    /// What all sessions share.
+    /// Returns the state that all sessions share.
     fn shared(&self, rights: Rights, at_once: Option<NonZeroUsize>) -> Result<Shared, String> {
         let catalogue = Catalogue::new(self.stores()?);
         let bound = match self.memory {
@@ -122,7 +122,7 @@ impl Queries {
 }
 
 impl Queries {
-    /// Directories, and nodes: those that are named, and those that serve the directories.
+    /// Opens the stores: the named nodes and directories, and the nodes that serve the directories.
     fn stores(&self) -> Result<Vec<Arc<dyn Store>>, String> {
         let (mut dirs, mut nodes) = (self.dir.clone(), Vec::new());
         for node in &self.node {
@@ -204,7 +204,7 @@ fn read(file: &PathBuf) -> Result<String, Failed> {
     read.map_err(|error| Failed::Query(format!("cannot read {}: {error}", file.display())))
 }
 
-/// Where statements are remembered: among the user's files, if he has a place for them.
+/// Returns the file in which statements are remembered, if the user has a place for it.
 fn history() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));

@@ -1,4 +1,4 @@
-//! What stands for `kumiki sql` in a binary that was built without it.
+//! Replaces `kumiki sql` in a binary that was built without it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) struct Sql {
     options: Vec<String>,
 }
 
-/// Says how to get a binary with SQL.
+/// Explains how to get a binary with SQL.
 pub(crate) fn run(options: &Sql, _: &Arc<Log>) -> Result<(), String> {
     let options = quoted(&options.options);
     Err(format!(
@@ -23,7 +23,7 @@ pub(crate) fn run(options: &Sql, _: &Arc<Log>) -> Result<(), String> {
     ))
 }
 
-/// Words as a shell would take them again.
+/// Quotes words for a shell.
 pub(crate) fn quoted(words: &[String]) -> String {
     let words = words.iter().map(String::as_str);
     // No argument has a zero byte in it.

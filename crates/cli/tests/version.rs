@@ -1,4 +1,4 @@
-//! `kumiki --version`: which sources the program was built from.
+//! `kumiki --version`: the sources that the program was built from.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ fn run(program: &Path, args: &[&str], dir: &Path) -> Output {
     command.output().expect("the program runs")
 }
 
-/// The commit that is checked out, if these sources lie in a checkout of their own.
+/// Returns the commit that is checked out, if these sources lie in a checkout of their own.
 fn checked_out() -> Option<String> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let git = |args: &[&str]| {

@@ -40,7 +40,7 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// The bytes, if it has any.
+    /// Returns the bytes, if it has any.
     #[must_use]
     pub fn bytes(self) -> Option<&'a [u8]> {
         match self {
@@ -58,7 +58,7 @@ impl<'a> Bound<'a> {
     }
 }
 
-/// The values of a request, where they lie in its body. Nothing is allocated for them.
+/// The values of a request, in place in its body. Nothing is allocated for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BoundValues<'a> {
     count: u16,
@@ -68,7 +68,7 @@ pub struct BoundValues<'a> {
 }
 
 impl<'a> BoundValues<'a> {
-    /// No values.
+    /// Returns an empty list of values.
     #[must_use]
     pub fn none(version: Version) -> BoundValues<'a> {
         BoundValues {
@@ -82,7 +82,7 @@ impl<'a> BoundValues<'a> {
     /// Reads a list of values.
     ///
     /// # Errors
-    /// There is none, or it ends too early.
+    /// The bytes are no such list, or end too early.
     pub fn read(
         reader: &mut Reader<'a>,
         named: bool,
@@ -98,7 +98,7 @@ impl<'a> BoundValues<'a> {
         }
         Ok(BoundValues {
             count,
-            // Lists of no values are all the same.
+            // Empty lists are equal, with names or without.
             named: named && count > 0,
             version,
             bytes: reader.since(start),
@@ -111,25 +111,25 @@ impl<'a> BoundValues<'a> {
         out.extend_from_slice(self.bytes);
     }
 
-    /// How many there are.
+    /// Returns the number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count.into()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether they have names.
+    /// Returns `true` if they have names.
     #[must_use]
     pub fn are_named(&self) -> bool {
         self.named
     }
 
-    /// The values in order, with their names if they have any.
+    /// Returns the values in order, with their names if they have any.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&'a str>, Bound<'a>)> + use<'a> {
         let BoundValues {
             count,
@@ -148,13 +148,13 @@ impl<'a> BoundValues<'a> {
         })
     }
 
-    /// The value at `index`. Looking passes over those before it.
+    /// Returns the value at `index`. The values before it are skipped one by one.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Bound<'a>> {
         self.iter().nth(index).map(|(_, value)| value)
     }
 
-    /// The value of this name; the first one if there are several.
+    /// Returns the value with this name; the first one if there are several.
     #[must_use]
     pub fn by_name(&self, name: &str) -> Option<Bound<'a>> {
         self.iter()
@@ -163,7 +163,7 @@ impl<'a> BoundValues<'a> {
     }
 }
 
-/// Values that a program puts together for a request of its own.
+/// Values that a program collects for a request of its own.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ValueList {
     count: u16,
@@ -172,7 +172,7 @@ pub struct ValueList {
 }
 
 impl ValueList {
-    /// An empty list.
+    /// Creates an empty list.
     #[must_use]
     pub fn new() -> ValueList {
         ValueList::default()
@@ -181,7 +181,7 @@ impl ValueList {
     /// Adds a value without a name.
     ///
     /// # Panics
-    /// If the list has 65,535 values, or ones with names.
+    /// Panics if the list has 65,535 values, or values with names.
     pub fn push(&mut self, value: Bound<'_>) {
         assert!(!self.named, "either all values have names or none");
         self.count = self.count.checked_add(1).expect("at most 65,535 values");
@@ -191,7 +191,7 @@ impl ValueList {
     /// Adds a value with a name.
     ///
     /// # Panics
-    /// If the list has 65,535 values, or ones without names.
+    /// Panics if the list has 65,535 values, or values without names.
     pub fn push_named(&mut self, name: &str, value: Bound<'_>) {
         assert!(
             self.named || self.count == 0,
@@ -203,10 +203,10 @@ impl ValueList {
         value.write(&mut self.bytes);
     }
 
-    /// The values, for a request of this version.
+    /// Returns the values, for a request of this version.
     ///
     /// # Panics
-    /// If one of them is "not set", which version 3 does not know.
+    /// Panics if one of them is "not set", which version 3 does not have.
     #[must_use]
     pub fn values(&self, version: Version) -> BoundValues<'_> {
         let values = BoundValues {

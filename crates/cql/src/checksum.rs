@@ -10,7 +10,7 @@ const CRC24_INITIAL: u32 = 0x0087_5060;
 /// The CRC-32 of `FA 2D 55 CA`.
 const CRC32_INITIAL: u32 = 0x4477_7ed3;
 
-/// What each byte does to a CRC-24.
+/// The effect of each byte on a CRC-24.
 const CRC24_TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -30,7 +30,7 @@ const CRC24_TABLE: [u32; 256] = {
     table
 };
 
-/// The checksum of a frame's header: 24 bits.
+/// Returns the checksum of a frame's header: 24 bits.
 #[must_use]
 pub(crate) fn crc24(bytes: &[u8]) -> u32 {
     bytes.iter().fold(CRC24_INITIAL, |crc, &byte| {
@@ -39,7 +39,7 @@ pub(crate) fn crc24(bytes: &[u8]) -> u32 {
     })
 }
 
-/// The checksum of a frame's payload.
+/// Returns the checksum of a frame's payload.
 #[must_use]
 pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(CRC32_INITIAL);
@@ -51,7 +51,7 @@ pub(crate) fn crc32(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// As the definition has it, bit by bit.
+    /// Computes it by its definition, bit by bit.
     fn crc24_by_bits(bytes: [u8; 3]) -> u32 {
         let mut crc = CRC24_INITIAL;
         for byte in bytes {

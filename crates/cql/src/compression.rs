@@ -19,7 +19,7 @@ use crate::frame::{FRAME_TRAILER_LEN, FrameError, MAX_PAYLOAD};
 
 /// The length of the header of a frame with compression, in bytes.
 pub(crate) const COMPRESSED_HEADER_LEN: usize = 8;
-/// Bodies that are shorter stay as they are: what compression saves is less than what it costs.
+/// Shorter bodies are not compressed: it would save less than it costs.
 const SHORTEST: usize = 128;
 /// The length of the field before an LZ4 block of a body, in bytes.
 const LZ4_LEN: usize = 4;
@@ -34,13 +34,13 @@ pub enum Compression {
     Snappy,
 }
 
-/// What is wrong with a compressed body.
+/// The reason why a compressed body is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CompressionError {
     /// It cannot be decompressed.
     #[error("a compressed body is corrupt")]
     Corrupt,
-    /// It is longer than it may be.
+    /// It is longer than the limit.
     #[error(
         "a compressed body of {len} bytes without compression is too long: {limit} bytes are allowed"
     )]
@@ -53,7 +53,7 @@ pub enum CompressionError {
 }
 
 impl Compression {
-    /// The algorithm of this name, as STARTUP has it.
+    /// Returns the algorithm with this name, in the spelling of STARTUP.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Compression> {
         match name {
@@ -63,13 +63,13 @@ impl Compression {
         }
     }
 
-    /// Returns an envelope whose body is not compressed, made of one whose body is.
+    /// Returns an envelope whose body is not compressed, made from one whose body is.
     ///
     /// # Errors
-    /// Fails when the body is not of this algorithm, or is longer than `limits` allow.
+    /// Returns an error if the body is not of this algorithm, or is longer than `limits` allow.
     ///
     /// # Panics
-    /// If the envelope is shorter than a header.
+    /// Panics if the envelope is shorter than a header.
     pub fn expand(self, envelope: &[u8], limits: &Limits) -> Result<Vec<u8>, CompressionError> {
         let (header, body) = envelope.split_at(HEADER_LEN);
         let (len, block) = match self {
@@ -106,7 +106,7 @@ impl Compression {
     /// Returns an envelope whose body is compressed, if that makes it shorter.
     ///
     /// # Panics
-    /// If the envelope is shorter than a header.
+    /// Panics if the envelope is shorter than a header.
     #[must_use]
     pub fn shorten(self, envelope: &[u8]) -> Option<Vec<u8>> {
         let (header, body) = envelope.split_at(HEADER_LEN);
@@ -142,7 +142,7 @@ fn set_len(envelope: &mut [u8], len: usize) {
 /// The header of a frame with compression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CompressedHeader {
-    /// Whether the payload consists of whole envelopes.
+    /// `true` if the payload consists of whole envelopes.
     pub(crate) self_contained: bool,
     /// The length of the payload in bytes.
     pub(crate) payload_len: usize,
@@ -151,7 +151,7 @@ pub(crate) struct CompressedHeader {
 }
 
 impl CompressedHeader {
-    /// The header at the start of `input`, or `None` when more input is needed.
+    /// Returns the header at the start of `input`, or `None` when more input is needed.
     ///
     /// # Errors
     /// Its checksum is wrong.
@@ -186,12 +186,12 @@ impl CompressedHeader {
         [b0, b1, b2, b3, b4, c0, c1, c2]
     }
 
-    /// The length of the whole frame in bytes.
+    /// Returns the length of the whole frame in bytes.
     pub(crate) fn frame_len(self) -> usize {
         COMPRESSED_HEADER_LEN + self.payload_len + FRAME_TRAILER_LEN
     }
 
-    /// The length of the envelopes in it, in bytes.
+    /// Returns the length of the envelopes in it, in bytes.
     pub(crate) fn contents_len(self) -> usize {
         self.expanded_len.unwrap_or(self.payload_len)
     }
@@ -253,7 +253,7 @@ mod tests {
             assert!(short.len() * 4 < long.len(), "{}", short.len());
             assert_eq!(short[1], Flags::TRACING.0 | Flags::COMPRESSED.0);
             assert_eq!(compression.expand(&short, &LIMITS).as_ref(), Ok(&long));
-            // What does not become shorter stays as it is.
+            // A payload that does not become shorter is not compressed.
             let random: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..))
                 .take(500)
                 .collect();
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// A few bytes must not take memory for as many as they claim.
+    /// A few bytes must not allocate the memory that they announce.
     #[test]
     fn a_claim_beyond_the_limit_is_refused() {
         let claims = |len: usize| CompressionError::TooLong {

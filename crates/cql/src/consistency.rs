@@ -1,8 +1,8 @@
-//! Consistency levels: how many replicas must have answered.
+//! Consistency levels: the number of replicas that must have answered.
 
 use crate::notation::{Malformed, Reader};
 
-/// How many replicas must have answered before a request counts as done.
+/// The number of replicas that must have answered before a request counts as done.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)] // The names are those of the protocol.
 pub enum Consistency {

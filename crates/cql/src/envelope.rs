@@ -10,8 +10,8 @@
 //! | 9 | – | body |
 //!
 //! Invariants:
-//! 1. Where an envelope ends depends on its header alone, and not on the pieces in which it came.
-//! 2. A header is refused as soon as it can be: nobody waits for a body that will not be taken.
+//! 1. The end of an envelope depends on its header alone, and not on the pieces in which it came.
+//! 2. A header is refused as soon as possible: no reader waits for a body that will be refused.
 
 use std::fmt;
 
@@ -34,23 +34,23 @@ pub enum Version {
 }
 
 impl Version {
-    /// All of them, the oldest first.
+    /// All versions, the oldest first.
     pub const ALL: [Version; 3] = [Version::V3, Version::V4, Version::V5];
 
-    /// The version of this number.
+    /// Returns the version with this number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Version> {
         Version::ALL.into_iter().find(|v| v.number() == number)
     }
 
-    /// 3, 4 or 5.
+    /// Returns 3, 4 or 5.
     #[must_use]
     pub fn number(self) -> u8 {
         self as u8
     }
 }
 
-/// Who sends.
+/// The sender of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Direction {
     /// A client, to a server.
@@ -59,14 +59,14 @@ pub enum Direction {
     Response,
 }
 
-/// Joins a response to its request. Clients choose numbers that are not negative.
+/// Associates a response with its request. Clients choose numbers that are not negative.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct StreamId(pub i16);
 
 impl StreamId {
     /// The stream of events, which answer no request.
     pub const EVENTS: StreamId = StreamId(-1);
-    /// How many requests can be under way on one connection.
+    /// The most requests that can be under way on one connection.
     pub const COUNT: usize = 1 << 15;
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// What is special about an envelope. Bits that are unknown are kept and mean nothing.
+/// The properties of an envelope. Unknown bits are kept and mean nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Flags(pub u8);
 
@@ -92,20 +92,20 @@ impl Flags {
     /// The client agrees to a version that is not yet released.
     pub const BETA: Flags = Flags(0x10);
 
-    /// Whether all of `flags` are set.
+    /// Returns `true` if all of `flags` are set.
     #[must_use]
     pub fn has(self, flags: Flags) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// With `flags` set, too.
+    /// Returns the flags with `flags` set, too.
     #[must_use]
     pub fn with(self, flags: Flags) -> Flags {
         Flags(self.0 | flags.0)
     }
 }
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)] // The names are those of the protocol.
 pub enum Opcode {
@@ -128,7 +128,7 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    /// The opcode of this number.
+    /// Returns the opcode with this number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Opcode> {
         Some(match number {
@@ -152,7 +152,7 @@ impl Opcode {
         })
     }
 
-    /// Who sends it.
+    /// Returns the side that sends it.
     #[must_use]
     pub fn direction(self) -> Direction {
         match self {
@@ -169,7 +169,7 @@ impl Opcode {
     }
 }
 
-/// How much an envelope may claim.
+/// The limits of an envelope.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// The longest body in bytes.
@@ -177,8 +177,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 256 MiB, the protocol's own limit. Cassandra since 4.1 takes 16 MiB unless configured
-    /// otherwise, and says so itself.
+    /// Returns 256 MiB, the protocol's own limit. Cassandra since 4.1 accepts 16 MiB unless
+    /// configured otherwise, and reports a longer body itself.
     fn default() -> Limits {
         Limits {
             body: 256 * 1024 * 1024,
@@ -186,8 +186,9 @@ impl Default for Limits {
     }
 }
 
-/// Why what has come is no envelope. Nothing behind it can be understood: answer it with an error
-/// of code [`PROTOCOL_ERROR`](crate::response::PROTOCOL_ERROR) and close the connection.
+/// The reason why the input is no envelope. The bytes behind it cannot be understood: answer it
+/// with an error of code [`PROTOCOL_ERROR`](crate::response::PROTOCOL_ERROR) and close the
+/// connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EnvelopeError {
     /// Drivers look for this text, and try an older version.
@@ -198,9 +199,9 @@ pub enum EnvelopeError {
     /// A response where a request should be, or the reverse.
     #[error("Wrong protocol direction (expected a {expected:?}) on stream {stream}")]
     Direction {
-        /// What should have come.
+        /// The direction that was expected.
         expected: Direction,
-        /// Where to answer.
+        /// The stream of the answer.
         stream: StreamId,
     },
     /// No such message, or none that this side may send.
@@ -208,24 +209,24 @@ pub enum EnvelopeError {
     Opcode {
         /// Its number.
         opcode: u8,
-        /// Where to answer.
+        /// The stream of the answer.
         stream: StreamId,
     },
-    /// Longer than what is allowed.
+    /// Longer than the limit.
     #[error("Request is too big: length {len} exceeds maximum allowed length {limit}")]
     TooLong {
         /// The announced length of the body.
         len: u32,
         /// The limit.
         limit: usize,
-        /// Where to answer.
+        /// The stream of the answer.
         stream: StreamId,
     },
 }
 
 impl EnvelopeError {
-    /// The stream to answer on: that of the envelope. Of an unknown version nobody knows where the
-    /// stream is; Cassandra answers on stream 0.
+    /// Returns the stream to answer on: that of the envelope. The place of the stream in an unknown
+    /// version is not known; Cassandra answers on stream 0.
     #[must_use]
     pub fn stream(&self) -> StreamId {
         match *self {
@@ -237,23 +238,23 @@ impl EnvelopeError {
     }
 }
 
-/// What stands before a body.
+/// The bytes before a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// The version of this connection.
     pub version: Version,
-    /// What is special.
+    /// The properties of the envelope.
     pub flags: Flags,
-    /// Joins response and request.
+    /// Associates response and request.
     pub stream: StreamId,
-    /// What the message is, and by that who sends it.
+    /// The kind of the message, which determines its sender.
     pub opcode: Opcode,
     /// The length of the body in bytes.
     pub body_len: u32,
 }
 
 impl Header {
-    /// The header at the start of `input`, or `None` when more input is needed.
+    /// Returns the header at the start of `input`, or `None` when more input is needed.
     ///
     /// # Errors
     /// `input` does not start with an envelope of that direction within the limits.
@@ -301,13 +302,13 @@ impl Header {
         }))
     }
 
-    /// The length of the whole envelope in bytes.
+    /// Returns the length of the whole envelope in bytes.
     #[must_use]
     pub fn envelope_len(&self) -> usize {
         HEADER_LEN + self.body_len as usize
     }
 
-    /// The header's bytes.
+    /// Returns the header's bytes.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let direction = match self.opcode.direction() {
@@ -336,13 +337,13 @@ impl Header {
 pub struct Envelope<'a> {
     /// Its header.
     pub header: Header,
-    /// Its body, of the length that the header says.
+    /// Its body, of the length in the header.
     pub body: &'a [u8],
 }
 
 impl<'a> Envelope<'a> {
-    /// The envelope at the start of `input`, or `None` when more input is needed; the header then
-    /// says how much ([`Header::parse`]). It is as long as [`Header::envelope_len`] says.
+    /// Returns the envelope at the start of `input`, or `None` when more input is needed; the
+    /// header then says how much ([`Header::parse`]). Its length is [`Header::envelope_len`].
     ///
     /// # Errors
     /// As [`Header::parse`].
@@ -360,19 +361,19 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Gives an envelope another stream, in place.
+/// Sets the stream of an envelope, in place.
 ///
 /// # Panics
-/// If `envelope` is shorter than a header.
+/// Panics if `envelope` is shorter than a header.
 #[inline]
 pub fn set_stream(envelope: &mut [u8], stream: StreamId) {
     envelope[STREAM_AT..STREAM_AT + 2].copy_from_slice(&stream.0.to_be_bytes());
 }
 
-/// Writes an envelope: `header` with the length of what `body` writes behind it.
+/// Writes an envelope: `header` with the length of the bytes that `body` writes behind it.
 ///
 /// # Panics
-/// If the body is 2 GiB long or longer.
+/// Panics if the body is 2 GiB long or longer.
 pub fn write_envelope(out: &mut Vec<u8>, header: Header, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&header.to_bytes());
@@ -386,7 +387,7 @@ pub fn write_envelope(out: &mut Vec<u8>, header: Header, body: impl FnOnce(&mut 
 mod tests {
     use super::*;
 
-    /// What a driver begins with: OPTIONS in version 4.
+    /// The first message of a driver: OPTIONS in version 4.
     const OPTIONS: [u8; 9] = [4, 0, 0, 0, 5, 0, 0, 0, 0];
 
     fn parse(input: &[u8]) -> Result<Option<Header>, EnvelopeError> {

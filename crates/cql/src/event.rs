@@ -1,4 +1,4 @@
-//! Events: what a server says without having been asked.
+//! Events: messages that a server sends without a request.
 //!
 //! | kind (`[string]`) | what follows |
 //! |---|---|
@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 
 use crate::notation::{Malformed, Reader, put_socket_address, put_string, put_string_list};
 
-/// What a client can ask to be told.
+/// The kinds of events that a client can register for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum EventKind {
     /// Nodes that come and go for good.
@@ -26,10 +26,10 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [EventKind; 3] = [EventKind::Topology, EventKind::Status, EventKind::Schema];
 
-    /// The name on the wire.
+    /// Returns the name on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ fn read_name<T: Copy>(
     found.map(|(_, value)| *value).ok_or(error)
 }
 
-/// What happened to the set of nodes.
+/// A change of the set of nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TopologyChange {
     /// A node came.
@@ -78,19 +78,19 @@ const TOPOLOGY_CHANGES: [(&str, TopologyChange); 3] = [
     ("MOVED_NODE", TopologyChange::MovedNode),
 ];
 
-/// Whether a node can be reached.
+/// A change of a node's reachability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StatusChange {
-    /// It can.
+    /// It can be reached.
     Up,
-    /// It cannot.
+    /// It cannot be reached.
     Down,
 }
 
 const STATUS_CHANGES: [(&str, StatusChange); 2] =
     [("UP", StatusChange::Up), ("DOWN", StatusChange::Down)];
 
-/// What happened to a part of the schema.
+/// The kind of a change of the schema.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // The names are those of the protocol.
 pub enum Change {
@@ -105,20 +105,20 @@ const CHANGES: [(&str, Change); 3] = [
     ("DROPPED", Change::Dropped),
 ];
 
-/// The name on the wire of a value that `names` has.
+/// Returns the name on the wire of a value in `names`.
 fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> &'static str {
     let found = names.iter().find(|(_, known)| known == value);
     found.expect("a name for each value").0
 }
 
-/// What changed in the schema.
+/// A change of the schema.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SchemaChange<'a> {
-    /// What happened to it.
+    /// The kind of the change.
     pub change: Change,
     /// The keyspace in which it lies, or that it is.
     pub keyspace: &'a str,
-    /// What it is.
+    /// The part that changed.
     pub target: SchemaTarget<'a>,
 }
 
@@ -181,7 +181,7 @@ impl<'a> SchemaChange<'a> {
     /// Writes the change.
     ///
     /// # Panics
-    /// If a name is longer than 65,535 bytes.
+    /// Panics if a name is longer than 65,535 bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
         put_string(out, name_of(&CHANGES, &self.change));
         let (target, name, arguments) = match &self.target {
@@ -204,7 +204,7 @@ impl<'a> SchemaChange<'a> {
     }
 }
 
-/// What a server says without having been asked.
+/// A message that a server sends without a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event<'a> {
     /// The set of nodes changed.
@@ -216,7 +216,7 @@ pub enum Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// What a client must have asked for to get it.
+    /// Returns the kind for which a client must have registered to get it.
     #[must_use]
     pub fn kind(&self) -> EventKind {
         match self {
@@ -248,7 +248,7 @@ impl<'a> Event<'a> {
     /// Writes the body of an EVENT.
     ///
     /// # Panics
-    /// If a name is longer than 65,535 bytes.
+    /// Panics if a name is longer than 65,535 bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
         put_string(out, self.kind().name());
         match self {

@@ -10,8 +10,8 @@
 //! A self-contained frame holds whole envelopes, as many as fit. An envelope that is longer than a
 //! payload is cut over several frames, which are not self-contained and hold nothing else.
 //!
-//! STARTUP and what answers it travel without frames: versions are not agreed on before. This is
-//! the format without compression; the other one is in [`compression`](crate::compression).
+//! STARTUP and its answer travel without frames: the version is not agreed on before. This is the
+//! format without compression; the other one is in [`compression`](crate::compression).
 
 use crate::checksum::{crc24, crc32};
 
@@ -24,24 +24,24 @@ pub const FRAME_TRAILER_LEN: usize = 4;
 
 const SELF_CONTAINED: u32 = 1 << 17;
 
-/// Why what has come is no frame, or none that can stand there. The connection is of no use
-/// afterwards: close it.
+/// The reason why the input is no frame, or none that may stand there. The connection cannot be
+/// used afterwards: close it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
     /// The header's checksum is wrong.
     #[error("a frame's header is corrupt (checksum {found:#08x}, should be {expected:#08x})")]
     Header {
-        /// As it came.
+        /// The checksum that came.
         found: u32,
-        /// As computed from the header.
+        /// The checksum computed from the header.
         expected: u32,
     },
     /// The payload's checksum is wrong.
     #[error("a frame's payload is corrupt (checksum {found:#010x}, should be {expected:#010x})")]
     Payload {
-        /// As it came.
+        /// The checksum that came.
         found: u32,
-        /// As computed from the payload.
+        /// The checksum computed from the payload.
         expected: u32,
     },
     /// The payload cannot be decompressed.
@@ -64,14 +64,14 @@ pub enum FrameError {
 /// A frame's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameHeader {
-    /// Whether the payload consists of whole envelopes.
+    /// `true` if the payload consists of whole envelopes.
     pub self_contained: bool,
     /// The length of the payload in bytes.
     pub payload_len: usize,
 }
 
 impl FrameHeader {
-    /// The header at the start of `input`, or `None` when more input is needed.
+    /// Returns the header at the start of `input`, or `None` when more input is needed.
     ///
     /// # Errors
     /// Its checksum is wrong.
@@ -91,10 +91,10 @@ impl FrameHeader {
         }))
     }
 
-    /// The header's bytes.
+    /// Returns the header's bytes.
     ///
     /// # Panics
-    /// If the payload is longer than [`MAX_PAYLOAD`].
+    /// Panics if the payload is longer than [`MAX_PAYLOAD`].
     #[must_use]
     pub fn to_bytes(self) -> [u8; FRAME_HEADER_LEN] {
         assert!(self.payload_len <= MAX_PAYLOAD, "a payload too long");
@@ -108,7 +108,7 @@ impl FrameHeader {
         [b0, b1, b2, c0, c1, c2]
     }
 
-    /// The length of the whole frame in bytes.
+    /// Returns the length of the whole frame in bytes.
     #[must_use]
     pub fn frame_len(self) -> usize {
         FRAME_HEADER_LEN + self.payload_len + FRAME_TRAILER_LEN
@@ -120,7 +120,7 @@ impl FrameHeader {
     /// Its checksum is wrong.
     ///
     /// # Panics
-    /// If `input` does not hold the whole frame.
+    /// Panics if `input` does not contain the whole frame.
     pub(crate) fn check_payload(self, input: &[u8]) -> Result<(), FrameError> {
         check_payload(&input[FRAME_HEADER_LEN..], self.payload_len)
     }
@@ -132,7 +132,7 @@ impl FrameHeader {
 /// Its checksum is wrong.
 ///
 /// # Panics
-/// If `input` does not hold the payload and its checksum.
+/// Panics if `input` does not contain the payload and its checksum.
 pub(crate) fn check_payload(input: &[u8], payload_len: usize) -> Result<(), FrameError> {
     let (payload, rest) = input.split_at(payload_len);
     let trailer = rest.first_chunk().expect("a whole frame");
@@ -145,7 +145,7 @@ pub(crate) fn check_payload(input: &[u8], payload_len: usize) -> Result<(), Fram
     }
 }
 
-/// The checksum that stands behind `payload`.
+/// Returns the checksum that stands behind `payload`.
 pub(crate) fn trailer(payload: &[u8]) -> [u8; FRAME_TRAILER_LEN] {
     crc32(payload).to_le_bytes()
 }
@@ -154,7 +154,7 @@ pub(crate) fn trailer(payload: &[u8]) -> [u8; FRAME_TRAILER_LEN] {
 mod tests {
     use super::*;
 
-    /// A frame as another implementation makes it: nine bytes of OPTIONS in version 5.
+    /// A frame made by another implementation: nine bytes of OPTIONS in version 5.
     const OPTIONS: [u8; 19] = [
         0x09, 0x00, 0x02, 0xa4, 0xc8, 0xc1, 0x05, 0x00, 0x00, 0x00, 0x05, 0x00, 0x00, 0x00, 0x00,
         0x10, 0x86, 0x28, 0x4d,

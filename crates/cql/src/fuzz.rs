@@ -17,14 +17,14 @@ use crate::value::Value;
 
 /// Small, so that inputs reach it.
 const LIMITS: Limits = Limits { body: 64 * 1024 };
-/// Before the input itself, so many bytes say where it is cut.
+/// The number of bytes before the input itself that choose the cuts.
 const CUTS: usize = 4;
 
-/// Unpacks `bytes` as if they came in pieces that end at `cuts`: all envelopes, and the error that
-/// ended them.
+/// Unpacks `bytes` as if they came in pieces that end at `cuts`. Returns all envelopes, and the
+/// error that ended them.
 ///
 /// # Panics
-/// If more is claimed to be consumed than was given.
+/// Panics if the unpacker claims to have consumed more than it was given.
 #[must_use]
 pub fn unpack_in_pieces(
     bytes: &[u8],
@@ -60,11 +60,11 @@ pub fn unpack_in_pieces(
 }
 
 /// Unpacks `bytes` plain, as frames, and as payloads of frames, whole and in pieces, and checks
-/// that the pieces make no difference and that what comes out can be packed again. The first bytes
-/// choose where it is cut.
+/// that the pieces make no difference and that the results can be packed again. The first bytes
+/// choose the cuts.
 ///
 /// # Panics
-/// If it is otherwise.
+/// Panics if a check fails.
 pub fn fuzz_frames(bytes: &[u8]) {
     let cuts: Vec<usize> = bytes
         .iter()
@@ -87,7 +87,8 @@ pub fn fuzz_frames(bytes: &[u8]) {
     }
 }
 
-/// Frames with right checksums, whose payloads are the pieces of `bytes` that end at `cuts`.
+/// Returns frames with right checksums, whose payloads are the pieces of `bytes` that end at
+/// `cuts`.
 fn in_frames(bytes: &[u8], cuts: &[usize], self_contained: bool) -> Vec<u8> {
     let mut frames = Vec::new();
     let mut rest = bytes;
@@ -105,7 +106,8 @@ fn in_frames(bytes: &[u8], cuts: &[usize], self_contained: bool) -> Vec<u8> {
     frames
 }
 
-/// Expands `bytes` as a compressed envelope, and checks that what is shortened is expanded to the same.
+/// Expands `bytes` as a compressed envelope, and checks that a shortened envelope is expanded to
+/// the same.
 fn check_compression(compression: Compression, bytes: &[u8]) {
     let mut envelope = vec![0; HEADER_LEN];
     envelope.extend_from_slice(bytes);
@@ -142,7 +144,7 @@ fn check_pieces(bytes: &[u8], cuts: &[usize], framing: Framing) {
     }
 }
 
-/// Calls `each` with every whole envelope; what is behind the last one is left alone.
+/// Calls `each` with every whole envelope; bytes behind the last one are ignored.
 fn each_envelope(bytes: &[u8], direction: Direction, mut each: impl FnMut(&[u8])) {
     let mut rest = bytes;
     while let Ok(Some(envelope)) = Envelope::split(rest, direction, &LIMITS) {
@@ -152,8 +154,8 @@ fn each_envelope(bytes: &[u8], direction: Direction, mut each: impl FnMut(&[u8])
     }
 }
 
-/// The same bytes, the last envelope's header with the length of what is behind it: or else hardly
-/// any mutation would be looked into.
+/// Returns the same bytes with the right length in the last envelope's header: otherwise hardly any
+/// mutation would be decoded.
 fn with_right_length(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let len_at = |start: usize| start + HEADER_LEN - 4..start + HEADER_LEN;
@@ -161,7 +163,7 @@ fn with_right_length(bytes: &[u8]) -> Vec<u8> {
     while let Some(body) = bytes.len().checked_sub(start + HEADER_LEN) {
         let len = bytes[len_at(start)].try_into().expect("four bytes");
         let len = u32::from_be_bytes(len) as usize;
-        // What cannot be another envelope of the connection belongs to this one.
+        // Bytes that cannot be another envelope of the connection belong to this one.
         if len >= body || bytes[start + HEADER_LEN + len] != bytes[start] {
             bytes[len_at(start)].copy_from_slice(&(body as u32).to_be_bytes());
             break;
@@ -171,11 +173,11 @@ fn with_right_length(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes `bytes` as requests, and checks that what was decoded is written and decoded to the
-/// same, and that looking at a request finds what decoding finds.
+/// Decodes `bytes` as requests, and checks that each decoded request is written and decoded to the
+/// same, and that the quick looks at a request agree with the decoder.
 ///
 /// # Panics
-/// If it is otherwise.
+/// Panics if a check fails.
 pub fn fuzz_requests(bytes: &[u8]) {
     each_envelope(&with_right_length(bytes), Direction::Request, |bytes| {
         let envelope = whole(bytes, Direction::Request);
@@ -235,11 +237,11 @@ fn whole(bytes: &[u8], direction: Direction) -> Envelope<'_> {
     envelope.ok().flatten().expect("a whole envelope")
 }
 
-/// Decodes `bytes` as responses, and checks that what was decoded is written and decoded to the
-/// same.
+/// Decodes `bytes` as responses, and checks that each decoded response is written and decoded to
+/// the same.
 ///
 /// # Panics
-/// If it is otherwise.
+/// Panics if a check fails.
 pub fn fuzz_responses(bytes: &[u8]) {
     each_envelope(&with_right_length(bytes), Direction::Response, |bytes| {
         let envelope = whole(bytes, Direction::Response);
@@ -276,7 +278,7 @@ fn check_rows(rows: &Rows<'_>) {
 /// Reads `bytes` as a statement in every way, and checks that the ways agree.
 ///
 /// # Panics
-/// If they do not.
+/// Panics if they do not.
 pub fn fuzz_statements(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

@@ -1,4 +1,5 @@
-//! Frames of Cassandra's native protocol, both directions, and what a proxy must read in them.
+//! Frames of Cassandra's native protocol, both directions, and the parts of them that a proxy must
+//! read.
 //!
 //! | module | what it has |
 //! |---|---|
@@ -12,17 +13,18 @@
 //! | [`statement`] | texts of CQL, as far as words go: tables, conditions, the lock recipe |
 //! | [`fuzz`] | entry points for fuzzing |
 //!
-//! All of it works on slices, without I/O. A request on its way through a proxy is found in the
-//! input ([`Unpacker`]), looked at where it lies ([`request::Execute::decode`] allocates nothing),
-//! and copied once, with another stream, behind others to the node ([`Packer`]).
+//! Everything works on slices, without I/O. A request on its way through a proxy is found in the
+//! input ([`Unpacker`]), read in place ([`request::Execute::decode`] allocates nothing), and copied
+//! once, with another stream, behind others to the node ([`Packer`]).
 //!
-//! What is compressed ([`compression`]) costs the copies that this saves: a proxy offers compression because
-//! drivers may be configured to ask for it. Where it was not agreed on, a compressed body is refused as malformed.
+//! Compression ([`compression`]) costs the copies that this saves: a proxy offers it because
+//! drivers may be configured to ask for it. If it was not agreed on, a compressed body is refused
+//! as malformed.
 //!
 //! # Why not a library
 //!
-//! `cassandra-protocol` 4.0.1 decodes and encodes all messages, and this crate's tests hold its
-//! messages against that. In a proxy it would be in the way:
+//! `cassandra-protocol` 4.0.1 decodes and encodes all messages, and this crate's tests compare its
+//! messages with that library's. In a proxy it would have disadvantages:
 //!
 //! | to find an EXECUTE, decode it, and write it with another stream | here | there |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! The notations that messages are made of, read from slices and written to the end of a buffer.
+//! The notations that messages consist of, read from slices and written to the end of a buffer.
 //!
 //! | notation | bytes (all numbers big-endian) |
 //! |---|---|
@@ -23,14 +23,14 @@
 use std::net::{IpAddr, SocketAddr};
 
 /// The bytes are not a message of the protocol. The envelope around them was whole, so that the
-/// connection can go on: a server answers with an error of code
+/// connection can continue: a server answers with an error of code
 /// [`PROTOCOL_ERROR`](crate::response::PROTOCOL_ERROR).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("malformed CQL message: {what}, at byte {at} of the body")]
 pub struct Malformed {
-    /// Where in the body.
+    /// The place in the body.
     pub at: usize,
-    /// What is wrong there.
+    /// The fault at that place.
     pub what: &'static str,
 }
 
@@ -52,43 +52,43 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the start of `bytes`.
+    /// Creates a reader at the start of `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { bytes, at: 0 }
     }
 
-    /// How many bytes have been read.
+    /// Returns the number of bytes that have been read.
     #[must_use]
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// What has not been read.
+    /// Returns the bytes that have not been read.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// What was read since the reader was at `start`.
+    /// Returns the bytes that were read since the reader was at `start`.
     ///
     /// # Panics
-    /// If it never was there.
+    /// Panics if the reader has not been there.
     #[must_use]
     pub fn since(&self, start: usize) -> &'a [u8] {
         &self.bytes[start..self.at]
     }
 
-    /// An error about the place that the reader is at.
+    /// Returns an error about the reader's place.
     #[must_use]
     pub fn malformed(&self, what: &'static str) -> Malformed {
         Malformed { at: self.at, what }
     }
 
-    /// The next `len` bytes.
+    /// Returns the next `len` bytes.
     ///
     /// # Errors
-    /// There are fewer, as for all that reads.
+    /// There are fewer.
     #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let Some(taken) = self.bytes[self.at..].get(..len) else {
@@ -104,16 +104,16 @@ impl<'a> Reader<'a> {
         Ok(bytes.try_into().expect("as many as were asked for"))
     }
 
-    /// A `[byte]`.
+    /// Returns a `[byte]`.
     ///
     /// # Errors
-    /// The body ends too early, as for all that reads.
+    /// The body ends too early.
     #[inline]
     pub fn byte(&mut self) -> Result<u8, Malformed> {
         self.array().map(|[byte]| byte)
     }
 
-    /// A `[short]`.
+    /// Returns a `[short]`.
     ///
     /// # Errors
     /// As [`Reader::byte`].
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// An `[int]`.
+    /// Returns an `[int]`.
     ///
     /// # Errors
     /// As [`Reader::byte`].
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
         self.array().map(i32::from_be_bytes)
     }
 
-    /// A `[long]`.
+    /// Returns a `[long]`.
     ///
     /// # Errors
     /// As [`Reader::byte`].
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         self.array().map(i64::from_be_bytes)
     }
 
-    /// A `[uuid]`.
+    /// Returns a `[uuid]`.
     ///
     /// # Errors
     /// As [`Reader::byte`].
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.take(len)?).map_err(|_| Malformed { at, what })
     }
 
-    /// A `[string]`.
+    /// Returns a `[string]`.
     ///
     /// # Errors
     /// As [`Reader::byte`], and for bytes that are not UTF-8.
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
         self.text(len.into())
     }
 
-    /// A `[long string]`.
+    /// Returns a `[long string]`.
     ///
     /// # Errors
     /// As [`Reader::string`], and for a negative length.
@@ -171,16 +171,16 @@ impl<'a> Reader<'a> {
         self.text(len)
     }
 
-    /// An `[int]` that must not be negative, with what is wrong if it is.
+    /// Returns an `[int]` that must not be negative; `what` is the text of the error if it is.
     ///
     /// # Errors
-    /// As said.
+    /// The number is negative, or the body ends too early.
     pub fn count(&mut self, what: &'static str) -> Result<usize, Malformed> {
         let at = self.at;
         usize::try_from(self.int()?).map_err(|_| Malformed { at, what })
     }
 
-    /// `[bytes]`; `None` is null.
+    /// Returns `[bytes]`; `None` is null.
     ///
     /// # Errors
     /// As [`Reader::byte`].
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `[short bytes]`.
+    /// Returns `[short bytes]`.
     ///
     /// # Errors
     /// As [`Reader::byte`].
@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
         self.take(len.into())
     }
 
-    /// An `[inetaddr]`.
+    /// Returns an `[inetaddr]`.
     ///
     /// # Errors
     /// As [`Reader::byte`], and for a length that is neither 4 nor 16.
@@ -214,7 +214,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An `[inet]`.
+    /// Returns an `[inet]`.
     ///
     /// # Errors
     /// As [`Reader::ip_address`], and for a port above 65,535.
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
         Ok(SocketAddr::new(ip, port))
     }
 
-    /// As many elements as a `[short]` says.
+    /// Returns as many elements as a `[short]` says.
     ///
     /// # Errors
     /// Those of the elements.
@@ -242,7 +242,7 @@ impl<'a> Reader<'a> {
         Ok(elements)
     }
 
-    /// A `[string list]`.
+    /// Returns a `[string list]`.
     ///
     /// # Errors
     /// As [`Reader::string`].
@@ -250,7 +250,7 @@ impl<'a> Reader<'a> {
         self.list(Reader::string)
     }
 
-    /// A `[string map]`.
+    /// Returns a `[string map]`.
     ///
     /// # Errors
     /// As [`Reader::string`].
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
         self.list(|reader| Ok((reader.string()?, reader.string()?)))
     }
 
-    /// A `[string multimap]`.
+    /// Returns a `[string multimap]`.
     ///
     /// # Errors
     /// As [`Reader::string`].
@@ -266,7 +266,7 @@ impl<'a> Reader<'a> {
         self.list(|reader| Ok((reader.string()?, reader.string_list()?)))
     }
 
-    /// A `[bytes map]`.
+    /// Returns a `[bytes map]`.
     ///
     /// # Errors
     /// As [`Reader::string`].
@@ -274,7 +274,7 @@ impl<'a> Reader<'a> {
         self.list(|reader| Ok((reader.string()?, reader.bytes()?)))
     }
 
-    /// Passes over a `[bytes map]` without keeping it.
+    /// Skips a `[bytes map]`.
     ///
     /// # Errors
     /// As [`Reader::bytes_map`].
@@ -287,20 +287,20 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes a `[short]` that counts or measures what follows.
+/// Writes a `[short]` that is the count or length of what follows.
 ///
 /// # Panics
-/// If it is above 65,535: what is read from the wire is not, and what a program makes up must not
-/// be.
+/// Panics if it is above 65,535: lengths read from the wire are not, and a program must not make up
+/// greater ones.
 pub fn put_short_len(out: &mut Vec<u8>, len: usize) {
     let len = u16::try_from(len).expect("a length or count that fits 16 bits");
     out.extend_from_slice(&len.to_be_bytes());
 }
 
-/// Writes an `[int]` that counts or measures what follows.
+/// Writes an `[int]` that is the count or length of what follows.
 ///
 /// # Panics
-/// If it is 2 GiB or more.
+/// Panics if it is 2 GiB or more.
 pub fn put_int_len(out: &mut Vec<u8>, len: usize) {
     let len = i32::try_from(len).expect("a length or count below 2 GiB");
     put_int(out, len);
@@ -319,7 +319,7 @@ pub fn put_long(out: &mut Vec<u8>, value: i64) {
 /// Writes a `[string]`.
 ///
 /// # Panics
-/// If it is longer than 65,535 bytes.
+/// Panics if it is longer than 65,535 bytes.
 pub fn put_string(out: &mut Vec<u8>, text: &str) {
     put_short_bytes(out, text.as_bytes());
 }
@@ -327,7 +327,7 @@ pub fn put_string(out: &mut Vec<u8>, text: &str) {
 /// Writes a `[long string]`.
 ///
 /// # Panics
-/// If it is 2 GiB long or longer.
+/// Panics if it is 2 GiB long or longer.
 pub fn put_long_string(out: &mut Vec<u8>, text: &str) {
     put_bytes(out, Some(text.as_bytes()));
 }
@@ -335,7 +335,7 @@ pub fn put_long_string(out: &mut Vec<u8>, text: &str) {
 /// Writes `[bytes]`, or null.
 ///
 /// # Panics
-/// If they are 2 GiB or more.
+/// Panics if they are 2 GiB or more.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     match bytes {
         Some(bytes) => {
@@ -349,7 +349,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
 /// Writes `[short bytes]`.
 ///
 /// # Panics
-/// If they are more than 65,535.
+/// Panics if they are more than 65,535.
 pub fn put_short_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_short_len(out, bytes.len());
     out.extend_from_slice(bytes);
@@ -378,7 +378,7 @@ pub fn put_socket_address(out: &mut Vec<u8>, address: SocketAddr) {
 /// Writes a `[string list]`.
 ///
 /// # Panics
-/// If it has more than 65,535 strings, or one that is longer than that.
+/// Panics if it has more than 65,535 strings, or one that is longer than that.
 pub fn put_string_list(out: &mut Vec<u8>, list: &[&str]) {
     put_short_len(out, list.len());
     for text in list {

@@ -3,13 +3,13 @@
 //! Invariants:
 //! 1. Envelopes stay in the order in which they were pushed.
 //! 2. They lie in as few frames as that order allows.
-//! 3. Each byte of an envelope is copied once, before it is compressed if it is.
+//! 3. Each byte of an envelope is copied once, before compression if there is any.
 
 use crate::compression::{self, COMPRESSED_HEADER_LEN};
 use crate::envelope::{HEADER_LEN, StreamId, set_stream};
 use crate::frame::{FRAME_HEADER_LEN, FrameHeader, MAX_PAYLOAD, trailer};
 
-/// In what envelopes travel.
+/// How envelopes travel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
     /// One behind the other: before version 5, and in version 5 until STARTUP is answered.
@@ -21,7 +21,7 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// The length of a frame's header in bytes.
+    /// Returns the length of a frame's header in bytes.
     fn header_len(self) -> usize {
         match self {
             Framing::Plain => 0,
@@ -31,17 +31,17 @@ impl Framing {
     }
 }
 
-/// Appends envelopes to a buffer. A frame that is open is closed when the packer goes.
+/// Appends envelopes to a buffer. An open frame is closed when the packer is dropped.
 #[derive(Debug)]
 pub struct Packer<'o> {
     out: &'o mut Vec<u8>,
     framing: Framing,
-    /// Where the open frame begins.
+    /// The start of the open frame.
     open: Option<usize>,
 }
 
 impl<'o> Packer<'o> {
-    /// A packer to the end of `out`.
+    /// Creates a packer to the end of `out`.
     pub fn new(out: &'o mut Vec<u8>, framing: Framing) -> Packer<'o> {
         Packer {
             out,
@@ -50,10 +50,10 @@ impl<'o> Packer<'o> {
         }
     }
 
-    /// Appends an envelope as it is.
+    /// Appends an envelope unchanged.
     ///
     /// # Panics
-    /// If it is shorter than a header.
+    /// Panics if it is shorter than a header.
     pub fn push(&mut self, envelope: &[u8]) {
         assert!(envelope.len() >= HEADER_LEN, "no envelope");
         let (header, body) = envelope.split_at(HEADER_LEN);
@@ -64,7 +64,7 @@ impl<'o> Packer<'o> {
     /// Appends an envelope with another stream.
     ///
     /// # Panics
-    /// If it is shorter than a header.
+    /// Panics if it is shorter than a header.
     pub fn push_as(&mut self, envelope: &[u8], stream: StreamId) {
         assert!(envelope.len() >= HEADER_LEN, "no envelope");
         let (header, body) = envelope.split_at(HEADER_LEN);
@@ -148,7 +148,7 @@ impl Drop for Packer<'_> {
 mod tests {
     use super::*;
 
-    /// The lengths of the frames' payloads, and whether they are self-contained.
+    /// Returns the lengths of the frames' payloads, and whether they are self-contained.
     fn frames(mut bytes: &[u8]) -> Vec<(usize, bool)> {
         let mut frames = Vec::new();
         while let Some(header) = FrameHeader::parse(bytes).unwrap() {

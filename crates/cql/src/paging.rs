@@ -1,5 +1,5 @@
-//! Paging states: where a page ended, as Cassandra writes it. To clients they are bytes without a
-//! meaning, but a node that is given other bytes takes the whole request for malformed.
+//! Paging states: the end of a page, in Cassandra's form. To clients they are opaque bytes, but a
+//! node refuses a request with other bytes as malformed.
 //!
 //! | part | bytes |
 //! |---|---|
@@ -8,22 +8,22 @@
 //! | rows that are left | number |
 //! | rows that are left in the partition | number |
 //!
-//! Lengths and numbers are unsigned and of one to nine bytes: as many 1 bits as the first byte begins
-//! with, so many bytes follow, and what is left of the first byte are the number's highest bits. A
-//! number takes as few bytes as it can. Those of rows fit 31 bits.
+//! Lengths and numbers are unsigned and of one to nine bytes: the number of leading 1 bits of the
+//! first byte is the number of bytes that follow, and the rest of the first byte has the number's
+//! highest bits. A number takes as few bytes as possible. Numbers of rows fit 31 bits.
 //!
-//! This is the form of versions 4 and 5 of the protocol, since Cassandra 3.0. Nodes take states of
-//! version 3, too, which have another form; they are not looked for here.
+//! This is the form of versions 4 and 5 of the protocol, since Cassandra 3.0. Nodes also accept
+//! states of version 3, which have another form; this module does not recognize them.
 
-/// Whether nodes can read `state`. What is said to be readable, they can read; what is not, they may
-/// be able to read all the same, if it is of another version.
+/// Returns `true` if nodes can read `state`. Nodes may also be able to read a state for which this
+/// returns `false`, if it is of another version.
 #[must_use]
 pub fn is_readable(state: &[u8]) -> bool {
     let mut rest = state;
     is_passed(&mut rest).is_some() && rest.is_empty()
 }
 
-/// Passes over a state at the start of `rest`; `None` if there is none.
+/// Skips a state at the start of `rest`; `None` if there is none.
 fn is_passed(rest: &mut &[u8]) -> Option<()> {
     for _ in 0..2 {
         let len = usize::try_from(number(rest)?).ok()?;
@@ -40,7 +40,7 @@ fn number(rest: &mut &[u8]) -> Option<u64> {
     let (&first, behind) = rest.split_first()?;
     let more = first.leading_ones();
     let (bytes, behind) = behind.split_at_checked(more as usize)?;
-    // Of eight 1 bits there is nothing left that could be the number's.
+    // After eight 1 bits the first byte has no bit left for the number.
     let highest = u64::from(first & 0xff_u8.checked_shr(more).unwrap_or(0));
     let value = bytes
         .iter()
@@ -49,7 +49,7 @@ fn number(rest: &mut &[u8]) -> Option<u64> {
     (more == extra_bytes(value)).then_some(value)
 }
 
-/// How many bytes a number takes besides the first one.
+/// Returns the number of bytes that a number takes besides the first one.
 fn extra_bytes(value: u64) -> u32 {
     let bits = (u64::BITS - value.leading_zeros()).max(1);
     // Each further byte costs one bit of the first one, up to the last, which costs none.
@@ -120,13 +120,13 @@ mod tests {
         for other in [
             &b""[..],
             b"junk",
-            // More rows than there can be.
+            // More rows than possible.
             b"\0\0\xf0\x80\0\0\0\0",
             b"\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff",
-            // A length beyond everything.
+            // A length beyond the end.
             b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0",
             b"\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0",
-            // Version 3's.
+            // A state of version 3.
             b"\0\x01a\0\x01b\0\0\0\x05\0\0\0\x05",
         ] {
             assert!(!is_readable(other), "{other:x?}");

@@ -1,4 +1,4 @@
-//! Requests: what clients send.
+//! Requests: the messages of clients.
 //!
 //! | opcode | body |
 //! |---|---|
@@ -15,7 +15,7 @@
 //! id, and then a list of values. Before any of these there is a `[bytes map]` if the envelope has
 //! the flag of a custom payload. What stands behind a message is ignored, as the protocol wants.
 //!
-//! Decoding borrows from the body. Of what a proxy sees most, [`Query::decode`] and
+//! Decoding borrows from the body. For the most frequent messages of a proxy, [`Query::decode`] and
 //! [`Execute::decode`] allocate nothing.
 
 mod batch;
@@ -34,7 +34,7 @@ use crate::notation::{
 /// PREPARE has a keyspace.
 const WITH_KEYSPACE: i32 = 0x01;
 
-/// What a client sends.
+/// A message of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request<'a> {
     /// The first message of a connection, or the first after OPTIONS.
@@ -49,7 +49,7 @@ pub enum Request<'a> {
     Query(Query<'a>),
     /// Prepares a text.
     Prepare(Prepare<'a>),
-    /// Executes what has been prepared.
+    /// Executes a prepared statement.
     Execute(Execute<'a>),
     /// Executes several statements as one.
     Batch(Batch<'a>),
@@ -60,7 +60,7 @@ pub enum Request<'a> {
 pub struct Query<'a> {
     /// The statement.
     pub text: &'a str,
-    /// How, and with which values.
+    /// The parameters, with the values.
     pub parameters: Parameters<'a>,
 }
 
@@ -76,15 +76,16 @@ pub struct Prepare<'a> {
 /// A prepared statement to execute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Execute<'a> {
-    /// What PREPARE returned.
+    /// The id that PREPARE returned.
     pub id: &'a [u8],
-    /// What the client knows of the result's columns (version 5, always there).
+    /// The id of the description of the result's columns that the client has (version 5, always
+    /// there).
     pub result_metadata_id: Option<&'a [u8]>,
-    /// How, and with which values.
+    /// The parameters, with the values.
     pub parameters: Parameters<'a>,
 }
 
-/// A request with what may stand before it.
+/// A request with the custom payload that may stand before it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RequestMessage<'a> {
     /// For a query handler other than Cassandra's own, which ignores it. `None`: there is none.
@@ -97,7 +98,7 @@ impl<'a> RequestMessage<'a> {
     /// Decodes a request.
     ///
     /// # Errors
-    /// The body is not what its header says.
+    /// The body does not match its header.
     pub fn decode(envelope: Envelope<'a>) -> Result<RequestMessage<'a>, Malformed> {
         let mut reader = Reader::new(envelope.body);
         refuse_compression(&envelope.header, &reader)?;
@@ -125,8 +126,8 @@ impl<'a> RequestMessage<'a> {
     /// Writes the request as an envelope. The flag of a custom payload is set as needed.
     ///
     /// # Panics
-    /// If it holds what cannot be written: strings above 65,535 bytes, more than 65,535 elements
-    /// of a list, what this version does not have.
+    /// Panics if it contains something that cannot be written: strings above 65,535 bytes, more
+    /// than 65,535 elements of a list, a feature that this version does not have.
     pub fn write(&self, out: &mut Vec<u8>, version: Version, stream: StreamId, flags: Flags) {
         let flags = match self.custom_payload {
             Some(_) => flags.with(Flags::CUSTOM_PAYLOAD),
@@ -148,8 +149,8 @@ impl<'a> RequestMessage<'a> {
     }
 }
 
-/// Nothing is compressed before it has been agreed on, and what offers no compression has not
-/// agreed. The flag means nothing in version 5, where frames are compressed.
+/// Returns an error if the body is compressed: this connection has not agreed on compression. The
+/// flag means nothing in version 5, where frames are compressed.
 pub(crate) fn refuse_compression(header: &Header, reader: &Reader<'_>) -> Result<(), Malformed> {
     if header.version < Version::V5 && header.flags.has(Flags::COMPRESSED) {
         return Err(reader.malformed("a compressed body, and no compression was agreed on"));
@@ -157,7 +158,7 @@ pub(crate) fn refuse_compression(header: &Header, reader: &Reader<'_>) -> Result
     Ok(())
 }
 
-/// A reader at the start of the message proper.
+/// Returns a reader at the start of the message proper.
 fn message_reader<'a>(envelope: &Envelope<'a>) -> Result<Reader<'a>, Malformed> {
     let mut reader = Reader::new(envelope.body);
     refuse_compression(&envelope.header, &reader)?;
@@ -168,7 +169,7 @@ fn message_reader<'a>(envelope: &Envelope<'a>) -> Result<Reader<'a>, Malformed> 
 }
 
 impl<'a> Request<'a> {
-    /// The request by itself.
+    /// Returns the request as a message without a custom payload.
     #[must_use]
     pub fn into_message(self) -> RequestMessage<'a> {
         RequestMessage {
@@ -177,7 +178,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What it is.
+    /// Returns its opcode.
     #[must_use]
     pub fn opcode(&self) -> Opcode {
         match self {
@@ -213,13 +214,13 @@ impl<'a> Request<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// Decodes the body of a QUERY without allocating; a custom payload is passed over.
+    /// Decodes the body of a QUERY without allocating; a custom payload is skipped.
     ///
     /// # Errors
     /// The body is malformed.
     ///
     /// # Panics
-    /// If the envelope is no QUERY.
+    /// Panics if the envelope is no QUERY.
     pub fn decode(envelope: &Envelope<'a>) -> Result<Query<'a>, Malformed> {
         assert_eq!(envelope.header.opcode, Opcode::Query);
         Query::read(&mut message_reader(envelope)?, envelope.header.version)
@@ -258,13 +259,13 @@ impl<'a> Prepare<'a> {
 }
 
 impl<'a> Execute<'a> {
-    /// Decodes the body of an EXECUTE without allocating; a custom payload is passed over.
+    /// Decodes the body of an EXECUTE without allocating; a custom payload is skipped.
     ///
     /// # Errors
     /// The body is malformed.
     ///
     /// # Panics
-    /// If the envelope is no EXECUTE.
+    /// Panics if the envelope is no EXECUTE.
     pub fn decode(envelope: &Envelope<'a>) -> Result<Execute<'a>, Malformed> {
         assert_eq!(envelope.header.opcode, Opcode::Execute);
         Execute::read(&mut message_reader(envelope)?, envelope.header.version)

@@ -1,4 +1,4 @@
-//! Responses: what servers send.
+//! Responses: the messages of servers.
 //!
 //! | opcode | body |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | EVENT | see [`Event`] |
 //! | AUTH_CHALLENGE, AUTH_SUCCESS | `[bytes]` token |
 //!
-//! Before any of these there is, as the envelope's flags say and in this order: the `[uuid]` of a
-//! trace, a `[string list]` of warnings, a `[bytes map]`. What stands behind a message is ignored,
-//! as the protocol wants.
+//! Before any of these there is, according to the envelope's flags and in this order: the `[uuid]`
+//! of a trace, a `[string list]` of warnings, a `[bytes map]`. Bytes behind a message are ignored,
+//! as the protocol demands.
 
 mod error;
 mod prepared;
@@ -37,33 +37,33 @@ use crate::notation::{
 };
 use crate::request::refuse_compression;
 
-/// What a server sends.
+/// A message of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Response<'a> {
     /// The request failed.
     Error(ErrorBody<'a>),
     /// The connection can be used, or events will come.
     Ready,
-    /// The client must say who it is, to a Java class of this name.
+    /// The client must authenticate, to a Java class of this name.
     Authenticate(&'a str),
     /// The options that STARTUP can have.
     Supported(StringMultimap<'a>),
     /// The request was executed.
     Result(ResultBody<'a>),
-    /// Something that the client has asked to be told.
+    /// An event that the client has registered for.
     Event(Event<'a>),
     /// The client must answer this token.
     AuthChallenge(Option<&'a [u8]>),
-    /// The server knows who the client is.
+    /// The client is authenticated.
     AuthSuccess(Option<&'a [u8]>),
 }
 
-/// A response with what may stand before it.
+/// A response with the parts that may stand before it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResponseMessage<'a> {
     /// The trace of a request that asked for tracing.
     pub tracing_id: Option<Uuid>,
-    /// What the server warns of. `None`: there is no list.
+    /// The warnings of the server. `None`: there is no list.
     pub warnings: Option<Vec<&'a str>>,
     /// From a query handler other than Cassandra's own.
     pub custom_payload: Option<BytesMap<'a>>,
@@ -75,7 +75,7 @@ impl<'a> ResponseMessage<'a> {
     /// Decodes a response.
     ///
     /// # Errors
-    /// The body is not what its header says.
+    /// The body does not match its header.
     pub fn decode(envelope: Envelope<'a>) -> Result<ResponseMessage<'a>, Malformed> {
         let mut reader = Reader::new(envelope.body);
         refuse_compression(&envelope.header, &reader)?;
@@ -106,11 +106,11 @@ impl<'a> ResponseMessage<'a> {
         })
     }
 
-    /// Writes the response as an envelope, with the flags of what it has.
+    /// Writes the response as an envelope, with the flags of its parts.
     ///
     /// # Panics
-    /// If it holds what cannot be written: strings above 65,535 bytes, more than 65,535 elements
-    /// of a list, what this version does not have.
+    /// Panics if it contains something that cannot be written: strings above 65,535 bytes, more
+    /// than 65,535 elements of a list, a feature that this version does not have.
     pub fn write(&self, out: &mut Vec<u8>, version: Version, stream: StreamId) {
         let header = Header {
             version,
@@ -145,7 +145,7 @@ impl<'a> ResponseMessage<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// The response by itself.
+    /// Returns the response as a message without further parts.
     #[must_use]
     pub fn into_message(self) -> ResponseMessage<'a> {
         ResponseMessage {
@@ -156,7 +156,7 @@ impl<'a> Response<'a> {
         }
     }
 
-    /// Writes the response as an envelope with nothing before it.
+    /// Writes the response as an envelope without further parts.
     ///
     /// # Panics
     /// As [`ResponseMessage::write`].
@@ -164,7 +164,7 @@ impl<'a> Response<'a> {
         self.into_message().write(out, version, stream);
     }
 
-    /// What it is.
+    /// Returns its opcode.
     #[must_use]
     pub fn opcode(&self) -> Opcode {
         match self {
@@ -194,7 +194,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// What kind of a RESULT it is.
+/// The kind of a RESULT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // They are those of [`ResultBody`].
 pub enum ResultKind {
@@ -205,13 +205,13 @@ pub enum ResultKind {
     SchemaChange,
 }
 
-/// The kind of a RESULT, without decoding the rest.
+/// Returns the kind of a RESULT, without decoding the rest.
 ///
 /// # Errors
 /// The body is malformed.
 ///
 /// # Panics
-/// If the envelope is no RESULT.
+/// Panics if the envelope is no RESULT.
 pub fn peek_result_kind(envelope: &Envelope<'_>) -> Result<ResultKind, Malformed> {
     assert_eq!(envelope.header.opcode, Opcode::Result);
     let mut reader = message_reader(envelope)?;
@@ -226,19 +226,19 @@ pub fn peek_result_kind(envelope: &Envelope<'_>) -> Result<ResultKind, Malformed
     })
 }
 
-/// The code of an ERROR, without decoding what comes with it.
+/// Returns the code of an ERROR, without decoding the rest.
 ///
 /// # Errors
 /// The body is malformed.
 ///
 /// # Panics
-/// If the envelope is no ERROR.
+/// Panics if the envelope is no ERROR.
 pub fn peek_error_code(envelope: &Envelope<'_>) -> Result<i32, Malformed> {
     assert_eq!(envelope.header.opcode, Opcode::Error);
     message_reader(envelope)?.int()
 }
 
-/// A reader at the start of the message proper.
+/// Returns a reader at the start of the message proper.
 fn message_reader<'a>(envelope: &Envelope<'a>) -> Result<Reader<'a>, Malformed> {
     let mut reader = Reader::new(envelope.body);
     refuse_compression(&envelope.header, &reader)?;

@@ -1,4 +1,4 @@
-//! The ring: which nodes keep the replicas of a key.
+//! The ring: the nodes that keep the replicas of a key.
 //!
 //! Each node has tokens. A key belongs to the node of the first token that is not smaller than its
 //! own, or of the smallest one if there is none. Further replicas are found from there on, in the
@@ -6,22 +6,22 @@
 //!
 //! | strategy | replicas |
 //! |---|---|
-//! | `SimpleStrategy` | the next nodes, whatever they are |
+//! | `SimpleStrategy` | the next nodes, of any datacenter and rack |
 //! | `NetworkTopologyStrategy` | for each datacenter so many of its nodes, of as many racks as can be |
-//! | `LocalStrategy`, `EverywhereStrategy`, others | every node that is asked has it, or knows who has |
+//! | `LocalStrategy`, `EverywhereStrategy`, others | every node that is asked has it, or knows the nodes that have |
 //!
-//! Within a datacenter a node of a rack that has a replica already is taken only while more
-//! replicas are wanted than there are racks.
+//! Within a datacenter a node of a rack that has a replica already is chosen only if more replicas
+//! are needed than there are racks.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::token::Token;
 
-/// A node's place in the list that a [`Ring`] was made of.
+/// The index of a node in the list that a [`Ring`] was made of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeIndex(pub usize);
 
-/// A node, as `system.local` and `system.peers` describe it.
+/// A node, with the properties that `system.local` and `system.peers` have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RingNode {
     /// Its datacenter.
@@ -43,7 +43,7 @@ pub enum Replication {
     Anywhere,
 }
 
-/// A map that describes no replication.
+/// The map does not describe a replication.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReplicationError {
     /// There is no class.
@@ -54,16 +54,16 @@ pub enum ReplicationError {
     Factor {
         /// The datacenter, or `replication_factor`.
         name: String,
-        /// What was given.
+        /// The text of the factor.
         factor: String,
     },
 }
 
 impl Replication {
-    /// What the column `replication` of `system_schema.keyspaces` says.
+    /// Parses the column `replication` of `system_schema.keyspaces`.
     ///
     /// # Errors
-    /// It says nothing that can be understood.
+    /// The map cannot be understood.
     pub fn parse<'a>(
         map: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Replication, ReplicationError> {
@@ -90,7 +90,7 @@ impl Replication {
     }
 }
 
-/// A factor is a number, or two, `3/1`: replicas, and those among them that are transient.
+/// Parses a factor: a number, or two, `3/1`: replicas, and those among them that are transient.
 fn parse_factor(name: &str, factor: &str) -> Result<usize, ReplicationError> {
     let all = factor.split('/').next().unwrap_or_default();
     all.parse().map_err(|_| ReplicationError::Factor {
@@ -108,7 +108,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring of these nodes.
+    /// Creates a ring of these nodes.
     #[must_use]
     pub fn new(nodes: Vec<RingNode>) -> Ring {
         let of_node = |(index, node): (usize, &RingNode)| {
@@ -119,18 +119,18 @@ impl Ring {
         };
         let mut tokens: Vec<_> = nodes.iter().enumerate().flat_map(of_node).collect();
         tokens.sort_unstable();
-        // One token is one node's. Should two claim it, the first has it.
+        // A token belongs to one node. If two claim it, the first one has it.
         tokens.dedup_by_key(|(token, _)| *token);
         Ring { nodes, tokens }
     }
 
-    /// The nodes that it was made of.
+    /// Returns the nodes that it was made of.
     #[must_use]
     pub fn nodes(&self) -> &[RingNode] {
         &self.nodes
     }
 
-    /// Which nodes keep what under `replication`, for every token at once.
+    /// Returns the replicas under `replication`, for every token at once.
     #[must_use]
     pub fn placement(&self, replication: &Replication) -> Placement {
         let place = |start| match replication {
@@ -143,7 +143,7 @@ impl Ring {
         Placement { ends, replicas }
     }
 
-    /// The nodes from a token on, once around; some come more than once.
+    /// Returns the nodes from a token on, once around; some come more than once.
     fn nodes_from(&self, start: usize) -> impl Iterator<Item = NodeIndex> {
         let (before, from) = self.tokens.split_at(start);
         from.iter().chain(before).map(|(_, node)| *node)
@@ -206,16 +206,16 @@ impl Ring {
 /// A datacenter while its replicas are being found.
 #[derive(Debug)]
 struct Datacenter<'r> {
-    /// How many replicas are still to be found.
+    /// The number of replicas that are still missing.
     missing: usize,
-    /// How many of them may be in racks that have one.
+    /// The number of them that may be in racks that have one.
     repeats: usize,
     /// The racks that have one.
     racks: HashSet<&'r str>,
 }
 
 impl<'r> Datacenter<'r> {
-    /// Whether a node of this rack becomes a replica.
+    /// Returns `true` if a node of this rack becomes a replica, which is then counted.
     fn take(&mut self, rack: &'r str) -> bool {
         if !self.racks.insert(rack) {
             if self.repeats == 0 {
@@ -228,7 +228,7 @@ impl<'r> Datacenter<'r> {
     }
 }
 
-/// Which nodes keep the keys of a keyspace.
+/// The nodes that keep the keys of a keyspace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placement {
     /// The tokens of the ring in order: each ends a range.
@@ -238,8 +238,8 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// The nodes that keep the keys of `token`, that of the first replica first; none when any
-    /// node does, or there are no nodes.
+    /// Returns the nodes that keep the keys of `token`, that of the first replica first; none if
+    /// any node will do, or there are no nodes.
     #[must_use]
     pub fn replicas(&self, token: Token) -> &[NodeIndex] {
         let range = self.ends.partition_point(|end| *end < token);

@@ -8,8 +8,8 @@
 //! | [`select`] | is it a plain read of a table, such as drivers send to `system.local`? |
 //! | [`lock`] | which step of the lock recipe is it? |
 //!
-//! What a statement means is the node's business: a text that is not understood here goes to a
-//! node as it is, unless it is about a table that the proxy keeps itself.
+//! The node interprets a statement: a text that is not understood here goes to a node unchanged,
+//! unless it is about a table that the proxy keeps itself.
 
 pub mod idempotence;
 pub mod lexer;

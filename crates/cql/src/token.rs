@@ -1,11 +1,11 @@
-//! Tokens: where on Cassandra's ring a partition key lies.
+//! Tokens: the place of a partition key on Cassandra's ring.
 //!
-//! A partition key of one column is the column's value. One of several columns is for each of them
-//! `[short]` length, value, a byte of zero.
+//! A partition key of one column is the column's value. One of several columns has, for each of
+//! them, `[short]` length, value, a zero byte.
 //!
 //! The token is the first half of Murmur3 (x64, 128 bits, seed 0) of the key, with a difference
 //! that Cassandra cannot give up any more: the last bytes, up to fifteen that fill no block, count
-//! as signed. The smallest number is nobody's token, so that it becomes the largest.
+//! as signed. The smallest number is not a token of any key, so that it is replaced by the largest.
 
 use crate::bound::{Bound, BoundValues};
 
@@ -14,10 +14,10 @@ use crate::bound::{Bound, BoundValues};
 pub struct Token(pub i64);
 
 impl Token {
-    /// What no key has, except the empty one, which cannot be stored.
+    /// The token of no key, except the empty one, which cannot be stored.
     pub const MIN: Token = Token(i64::MIN);
 
-    /// The token of a partition key, as Cassandra's `Murmur3Partitioner` has it.
+    /// Returns the token of a partition key, as Cassandra's `Murmur3Partitioner` computes it.
     #[must_use]
     pub fn of_key(key: &[u8]) -> Token {
         if key.is_empty() {
@@ -31,7 +31,7 @@ impl Token {
 impl std::str::FromStr for Token {
     type Err = std::num::ParseIntError;
 
-    /// A token as `system.local` and `system.peers` show it.
+    /// Parses a token in the form of `system.local` and `system.peers`.
     fn from_str(text: &str) -> Result<Token, Self::Err> {
         text.parse().map(Token)
     }
@@ -69,7 +69,7 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("half a block"))
 }
 
-/// Bytes that fill no block: each as a signed number, shifted to its place.
+/// Returns the bytes that fill no block: each as a signed number, shifted to its place.
 fn signed_word(bytes: &[u8]) -> u64 {
     let places = bytes.iter().enumerate();
     places.fold(0, |word, (place, &byte)| {
@@ -93,8 +93,8 @@ fn finish(mut h: u64) -> u64 {
     h ^ h >> 33
 }
 
-/// Why a request's values give no partition key. Such a request can go to any node, which will
-/// say what is wrong with it.
+/// The reason why a request's values give no partition key. Such a request can go to any node,
+/// which will report what is wrong with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KeyError {
     /// The statement does not give the whole key by markers.
@@ -103,7 +103,8 @@ pub enum KeyError {
     /// There are fewer values than markers, or a value is null or not set.
     #[error("no value for the partition key's column at marker {0}")]
     NoValue(u16),
-    /// No value has the name of this column of the key, from 0 on; or that is null or not set.
+    /// No value has the name of this column of the key, from 0 on; or that value is null or not
+    /// set.
     #[error("no value has the name of the partition key's column {0}")]
     NoName(u16),
     /// A value is longer than 65,535 bytes.
@@ -111,12 +112,12 @@ pub enum KeyError {
     TooLong(usize),
 }
 
-/// The partition key that `values` give: those at the markers `columns`, one for each column of the
-/// key ([`PreparedMetadata::partition_key`](crate::response::PreparedMetadata)). A key of several
-/// columns is put together in `scratch`, which is overwritten.
+/// Returns the partition key that `values` give: those at the markers `columns`, one for each
+/// column of the key ([`PreparedMetadata::partition_key`](crate::response::PreparedMetadata)). A
+/// key of several columns is assembled in `scratch`, which is overwritten.
 ///
 /// # Errors
-/// They give none.
+/// The values give none.
 pub fn partition_key<'k>(
     values: &BoundValues<'k>,
     columns: &[u16],
@@ -127,12 +128,12 @@ pub fn partition_key<'k>(
     })
 }
 
-/// As [`partition_key`], of values that have names: those of the key's columns are `names`, which
+/// As [`partition_key`], for values that have names: those of the key's columns are `names`, which
 /// are the names of their markers. Of several values of one name the first one counts, as for
 /// nodes.
 ///
 /// # Errors
-/// They give none.
+/// The values give none.
 pub fn named_partition_key<'k>(
     values: &BoundValues<'k>,
     names: &[String],
@@ -143,7 +144,7 @@ pub fn named_partition_key<'k>(
     })
 }
 
-/// The value of one of the key's columns.
+/// Returns the value of one of the key's columns.
 fn part(value: Option<Bound<'_>>, absent: KeyError) -> Result<&[u8], KeyError> {
     match value {
         Some(Bound::Bytes(bytes)) if bytes.len() > usize::from(u16::MAX) => {
@@ -154,7 +155,7 @@ fn part(value: Option<Bound<'_>>, absent: KeyError) -> Result<&[u8], KeyError> {
     }
 }
 
-/// The key of these columns, whose values `value` gives.
+/// Returns the key of these columns; `value` returns their values.
 fn joined<'k, C>(
     columns: &[C],
     scratch: &'k mut Vec<u8>,

@@ -1,6 +1,6 @@
-//! The types of columns, as results and prepared statements describe them.
+//! The types of columns, in the form that results and prepared statements have.
 //!
-//! A type is an `[option]`: a `[short]` id and, for some, what it is made of.
+//! A type is an `[option]`: a `[short]` id and, for some, its components.
 //!
 //! | id | type | what follows |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 
 use crate::notation::{Malformed, Reader, put_short_len, put_string};
 
-/// How deep types may lie in each other. Cassandra's own are written by people.
+/// The deepest nesting of types. Cassandra's own types are written by people.
 const MAX_DEPTH: usize = 32;
 
 /// The type of a column.
@@ -49,7 +49,7 @@ pub enum DataType {
     Tuple(Vec<DataType>),
 }
 
-/// A type that a user has made of fields.
+/// A type that a user has defined with fields.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct UserType {
     /// The keyspace in which it lies.
@@ -85,19 +85,19 @@ impl DataType {
         (0x15, DataType::Duration),
     ];
 
-    /// A list of `element`s.
+    /// Returns a list of `element`s.
     #[must_use]
     pub fn list(element: DataType) -> DataType {
         DataType::List(Box::new(element))
     }
 
-    /// A set of `element`s.
+    /// Returns a set of `element`s.
     #[must_use]
     pub fn set(element: DataType) -> DataType {
         DataType::Set(Box::new(element))
     }
 
-    /// A map from `key`s to `value`s.
+    /// Returns a map from `key`s to `value`s.
     #[must_use]
     pub fn map(key: DataType, value: DataType) -> DataType {
         DataType::Map(Box::new(key), Box::new(value))
@@ -106,7 +106,7 @@ impl DataType {
     /// Reads a type.
     ///
     /// # Errors
-    /// There is none, or it lies in too many others.
+    /// There is none, or it is nested too deeply.
     pub fn read(reader: &mut Reader<'_>) -> Result<DataType, Malformed> {
         read_at(reader, MAX_DEPTH)
     }
@@ -114,7 +114,7 @@ impl DataType {
     /// Writes the type.
     ///
     /// # Panics
-    /// If a name is longer than 65,535 bytes.
+    /// Panics if a name is longer than 65,535 bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut id = |id: u16| out.extend_from_slice(&id.to_be_bytes());
         match self {

@@ -1,12 +1,12 @@
 //! Reads envelopes from one connection, in frames or without.
 //!
 //! Invariants:
-//! 1. The input given to [`Unpacker::next`] starts where the last one was consumed to, and after
+//! 1. The input given to [`Unpacker::next`] starts at the end of what was last consumed, and after
 //!    "not yet" with the same bytes again and more behind them.
-//! 2. What is handed out are whole envelopes of the right direction within the limits, in place
-//!    wherever they lie in one piece.
-//! 3. Only a large envelope of several frames is copied, and only as much is kept of it as has
-//!    arrived: nothing is allocated for a length that has only been announced.
+//! 2. The results are whole envelopes of the right direction within the limits, in place if they
+//!    lie in one piece.
+//! 3. Only a large envelope of several frames is copied, and only the part that has arrived is
+//!    kept: nothing is allocated for a length that has only been announced.
 //! 4. The envelopes do not depend on the pieces in which the input came.
 
 use crate::compression::{COMPRESSED_HEADER_LEN, CompressedHeader, CompressionError};
@@ -14,10 +14,10 @@ use crate::envelope::{Direction, EnvelopeError, Header, Limits};
 use crate::frame::{self, FRAME_HEADER_LEN, FrameError, FrameHeader};
 use crate::packer::Framing;
 
-/// Why a connection's input cannot be understood any more.
+/// The reason why a connection's input cannot be understood any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StreamError {
-    /// An envelope that may not be.
+    /// An invalid envelope.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
     /// A frame that is damaged.
@@ -31,30 +31,30 @@ pub enum StreamError {
 /// Some whole envelopes.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Unpacked<'a> {
-    /// How much of the input they were, frames included.
+    /// Their length in the input, frames included.
     pub consumed: usize,
     /// Envelopes, one behind the other; none when the input was a piece of a large one. They may
     /// be changed in place, for example to have other streams.
     pub envelopes: &'a mut [u8],
 }
 
-/// Finds envelopes in what a connection sends.
+/// Finds envelopes in the input of a connection.
 #[derive(Debug)]
 pub struct Unpacker {
     direction: Direction,
     limits: Limits,
     framing: Framing,
-    /// What has arrived of an envelope of several frames.
+    /// The part of an envelope of several frames that has arrived.
     large: Vec<u8>,
-    /// How long it will be; zero when none is under way.
+    /// Its full length; zero if none is under way.
     large_len: usize,
     wanted: usize,
-    /// The payload of the last frame without compression, where frames are compressed.
+    /// The expanded payload of the last frame, if frames are compressed.
     expanded: Vec<u8>,
 }
 
 impl Unpacker {
-    /// An unpacker of what comes in `direction`, without frames at first.
+    /// Creates an unpacker of messages in `direction`, without frames at first.
     #[must_use]
     pub fn new(direction: Direction, limits: Limits) -> Unpacker {
         Unpacker {
@@ -68,45 +68,45 @@ impl Unpacker {
         }
     }
 
-    /// From here on there are frames: in version 5, when STARTUP has been answered.
+    /// Expects frames from here on: in version 5, when STARTUP has been answered.
     pub fn expect_frames(&mut self) {
         self.expect(Framing::Frames);
     }
 
-    /// From here on envelopes travel like this.
+    /// Sets the framing of envelopes from here on.
     pub fn expect(&mut self, framing: Framing) {
         self.framing = framing;
     }
 
-    /// From here on envelopes may be as long as this says: of a client that has said who it is, for
-    /// example.
+    /// Sets the limits of envelopes from here on: for example, those of a client that has
+    /// authenticated.
     pub fn limit(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// In what envelopes travel.
+    /// Returns the framing of envelopes.
     #[must_use]
     pub fn framing(&self) -> Framing {
         self.framing
     }
 
-    /// How long the input must at least be before there can be more; known after "not yet".
+    /// Returns the least length of the input at which there can be a result; known after "not yet".
     #[must_use]
     pub fn wanted(&self) -> usize {
         self.wanted
     }
 
-    /// Whether an envelope of several frames has begun whose rest is to come.
+    /// Returns `true` if an envelope of several frames has begun and its rest has not arrived.
     #[must_use]
     pub fn in_large_envelope(&self) -> bool {
         self.large_len > 0
     }
 
-    /// The whole envelopes at the start of `input`, or `None` when more input is needed
-    /// (invariant 1 says how to go on).
+    /// Returns the whole envelopes at the start of `input`, or `None` when more input is needed
+    /// (invariant 1 says how to continue).
     ///
     /// # Errors
-    /// What comes next is no envelope. The unpacker is of no use afterwards.
+    /// The input is no envelope. The unpacker must not be used afterwards.
     pub fn next<'a>(
         &'a mut self,
         input: &'a mut [u8],
@@ -121,7 +121,7 @@ impl Unpacker {
     fn next_plain<'a>(&mut self, input: &'a mut [u8]) -> Result<Option<Unpacked<'a>>, StreamError> {
         let (end, error) = self.whole_envelopes(input);
         match error {
-            // What came before the error is good; the error comes again at the next call.
+            // The envelopes before the error are valid; the error comes again at the next call.
             Some(error) if end == 0 => Err(error.into()),
             None if end == 0 => Ok(None),
             _ => Ok(Some(Unpacked {
@@ -131,7 +131,7 @@ impl Unpacker {
         }
     }
 
-    /// Where the last whole envelope ends, and what is wrong with the next one.
+    /// Returns the end of the last whole envelope, and the fault of the next one.
     fn whole_envelopes(&mut self, input: &[u8]) -> (usize, Option<EnvelopeError>) {
         let mut at = 0;
         loop {
@@ -153,7 +153,7 @@ impl Unpacker {
         input: &'a mut [u8],
     ) -> Result<Option<Unpacked<'a>>, StreamError> {
         if self.large_len == 0 && self.large.capacity() > 0 {
-            // The large envelope has been handed out. It may have been huge.
+            // The large envelope has been returned. It may have been huge.
             self.large = Vec::new();
         }
         let Some(header) = FrameHeader::parse(input)? else {
@@ -224,7 +224,7 @@ impl Unpacker {
         }
     }
 
-    /// Whether such a frame may stand here: known before its payload has come.
+    /// Checks that such a frame may stand here, before its payload has come.
     fn check_place(&self, self_contained: bool, len: usize) -> Result<(), FrameError> {
         if self.large_len == 0 {
             return Ok(());
@@ -238,7 +238,7 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Takes a piece of a large envelope; returns the envelope when it was the last one.
+    /// Takes a piece of a large envelope. Returns the envelope if it was the last one.
     fn piece(&mut self, payload: &[u8]) -> Result<&mut [u8], StreamError> {
         if self.large_len == 0 {
             let header = Header::parse(payload, self.direction, &self.limits)?;

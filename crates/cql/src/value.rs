@@ -37,7 +37,7 @@ pub enum Value {
     Inet(IpAddr),
     /// Milliseconds since 1970.
     Timestamp(i64),
-    /// Bytes, and values of types that are not looked into.
+    /// Bytes, and values of types that are not decoded.
     Blob(Vec<u8>),
     List(Vec<Value>),
     Set(Vec<Value>),
@@ -45,19 +45,19 @@ pub enum Value {
 }
 
 impl Value {
-    /// A text.
+    /// Returns a value of text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Value {
         Value::Text(text.into())
     }
 
-    /// A set of texts.
+    /// Returns a set of texts.
     #[must_use]
     pub fn text_set<T: Into<String>>(texts: impl IntoIterator<Item = T>) -> Value {
         Value::Set(texts.into_iter().map(Value::text).collect())
     }
 
-    /// Whether this is how a value of `data_type` looks.
+    /// Returns `true` if it is a value of `data_type`.
     #[must_use]
     pub fn is_of(&self, data_type: &DataType) -> bool {
         let all_of = |values: &[Value], element: &DataType| values.iter().all(|v| v.is_of(element));
@@ -106,7 +106,7 @@ impl Value {
     /// Writes the value as `[bytes]`.
     ///
     /// # Panics
-    /// If it is 2 GiB long or longer.
+    /// Panics if it is 2 GiB long or longer.
     pub fn write(&self, out: &mut Vec<u8>) {
         if *self == Value::Null {
             return put_bytes(out, None);
@@ -118,7 +118,7 @@ impl Value {
         out[start..start + 4].copy_from_slice(&len.to_be_bytes());
     }
 
-    /// The value's bytes; `None` is null.
+    /// Returns the value's bytes; `None` is null.
     #[must_use]
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();

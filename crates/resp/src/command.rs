@@ -1,4 +1,4 @@
-//! Requests as a client writes them.
+//! Requests in the form that a client writes.
 
 use crate::writer::push_header;
 

@@ -7,10 +7,10 @@ use crate::request::{Args, Limits, Parser, ProtocolError};
 pub type Parsed = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
 /// Parses `bytes` as requests, whole and in pieces, and checks that the pieces make no difference.
-/// The first bytes choose where it is cut, so that a fuzzer controls that too.
+/// The first bytes choose the cuts, so that a fuzzer controls them too.
 ///
 /// # Panics
-/// If they do make a difference.
+/// Panics if they make a difference.
 pub fn fuzz_requests(bytes: &[u8]) {
     let cuts: Vec<usize> = bytes
         .iter()
@@ -40,8 +40,9 @@ pub fn fuzz_requests(bytes: &[u8]) {
     }
 }
 
-/// A line may be too long while its end has not arrived, and judged by its content when it has:
-/// Redis, too, bounds only what it must keep.
+/// Returns `true` if the two results differ only in an error about length: a line may be too long
+/// while its end has not arrived, and be judged by its content when it has. Redis, too, bounds only
+/// what it must keep.
 fn is_about_length(a: Option<ProtocolError>, b: Option<ProtocolError>) -> bool {
     let too_big = |error| {
         matches!(
@@ -59,7 +60,7 @@ fn is_about_length(a: Option<ProtocolError>, b: Option<ProtocolError>) -> bool {
 /// Parses `input` as it would arrive in pieces that end at `cuts`.
 ///
 /// # Panics
-/// If the parser claims bytes that it was not given.
+/// Panics if the parser claims bytes that it was not given.
 #[must_use]
 pub fn parse_in_pieces(input: &[u8], cuts: &[usize], limits: &Limits) -> Parsed {
     let mut cuts: Vec<usize> = cuts.iter().map(|&cut| cut.min(input.len())).collect();
@@ -88,11 +89,11 @@ pub fn parse_in_pieces(input: &[u8], cuts: &[usize], limits: &Limits) -> Parsed 
     (commands, None)
 }
 
-/// Parses `bytes` as replies, whole and byte by byte, and checks that both agree and that what
-/// was found to be a reply can be decoded or is refused.
+/// Parses `bytes` as replies, whole and byte by byte, and checks that both agree and that each
+/// reply that was found can be decoded or is refused.
 ///
 /// # Panics
-/// If they do not.
+/// Panics if a check fails.
 pub fn fuzz_replies(bytes: &[u8]) {
     let mut rest = bytes;
     for _ in 0..64 {
@@ -107,7 +108,7 @@ pub fn fuzz_replies(bytes: &[u8]) {
         }
         let Ok(Some(end)) = whole else { return };
         assert!(0 < end && end <= rest.len(), "a reply beyond the input");
-        // Errors are fine, such as a text without its format; a panic is not.
+        // Errors are allowed, such as a text without its format; a panic is not.
         drop(Value::decode(&rest[..end]));
         rest = &rest[end..];
     }

@@ -5,7 +5,7 @@
 //! word: a blank or the end of the line must follow.
 //!
 //! Invariant: a word never takes more bytes than its source, so words are unescaped in place,
-//! within the line, and never written past what has been read.
+//! within the line, and never written past the bytes that have been read.
 
 use crate::request::Span;
 
@@ -13,8 +13,8 @@ use crate::request::Span;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unbalanced;
 
-/// Splits `line` into words, whose places within `line` are pushed on `spans`. The line's bytes
-/// are overwritten with the unescaped words.
+/// Splits `line` into words, and pushes their places within `line` on `spans`. The line's bytes are
+/// overwritten with the unescaped words.
 pub(crate) fn split(line: &mut [u8], spans: &mut Vec<Span>) -> Result<(), Unbalanced> {
     let mut cursor = Cursor {
         line,
@@ -82,7 +82,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// The character behind a backslash.
+    /// Returns the character behind a backslash.
     fn escape(&mut self) -> u8 {
         if let [b'x', high, low, ..] = self.line[self.read..]
             && let (Some(high), Some(low)) = (hex(high), hex(low))

@@ -5,9 +5,13 @@
 //! | requests | [`request`] (a server) | [`command::write_command`] (a client) |
 //! | replies | [`reply`] (a client) | [`writer`] (a server) |
 //!
-//! A request is either a *multibulk*, `*2\r\n$3\r\nGET\r\n$1\r\na\r\n`, or a line of words, the
-//! *inline* form for people with a terminal. This crate knows bytes and lengths; what a command
-//! means it does not know.
+//! A request is either a *multibulk*, `*2\r
+//! $3\r
+//! GET\r
+//! $1\r
+//! a\r
+//! `, or a line of words, the *inline* form for people with a terminal. This crate handles bytes
+//! and lengths, and not the meaning of commands.
 
 #![forbid(unsafe_code)]
 

@@ -1,17 +1,17 @@
-//! Replies as a client reads them, of both protocols.
+//! Replies in the form that a client reads, in both protocols.
 //!
 //! Reading has two steps, so that a reply that arrives in many pieces is looked at once:
 //! [`ReplyParser`] finds the end of a reply, keeping its place; [`Value::decode`] then builds the
 //! value from the whole reply.
 //!
 //! Invariants:
-//! 1. As for requests: input that was "not yet" enough is given again with more behind it.
+//! 1. As for requests: after "not yet" the same input is given again with more behind it.
 //! 2. Nesting is bounded by [`MAX_DEPTH`], and nothing is allocated for a length that has only
 //!    been announced.
 
 use base::number::parse_int;
 
-/// How deep replies may be nested.
+/// The deepest nesting of replies.
 pub const MAX_DEPTH: usize = 128;
 /// The longest byte string in a reply, and the most elements of one collection.
 const MAX_LEN: i64 = 1 << 32;
@@ -38,9 +38,9 @@ pub enum Value {
 /// The bytes are not a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadReply {
-    /// Where in the reply.
+    /// The place in the reply.
     pub at: usize,
-    /// What is wrong there.
+    /// The fault at that place.
     pub what: &'static str,
 }
 
@@ -55,15 +55,15 @@ impl std::error::Error for BadReply {}
 /// Finds where replies end.
 #[derive(Debug, Default)]
 pub struct ReplyParser {
-    /// How much of the reply is scanned.
+    /// The number of bytes of the reply that are scanned.
     at: usize,
-    /// How much has been searched in vain for the end of the current line.
+    /// The number of bytes that were searched in vain for the end of the current line.
     searched: usize,
-    /// For each open collection the elements to come, the outermost first.
+    /// For each open collection the number of missing elements, the outermost first.
     open: Vec<u64>,
 }
 
-/// What the line at the start of an element says.
+/// The contents of the line at the start of an element.
 enum Head {
     /// The element is this line.
     Line,
@@ -76,13 +76,13 @@ enum Head {
 }
 
 impl ReplyParser {
-    /// A parser at the start of a reply.
+    /// Creates a parser at the start of a reply.
     #[must_use]
     pub fn new() -> ReplyParser {
         ReplyParser::default()
     }
 
-    /// Where the reply at the start of `input` ends, or `None` when more input is needed.
+    /// Returns the end of the reply at the start of `input`, or `None` when more input is needed.
     ///
     /// # Errors
     /// The input is not RESP.
@@ -121,7 +121,7 @@ impl ReplyParser {
         }
     }
 
-    /// Where the line at the current place ends, with its line end.
+    /// Returns the end of the line at the current place, its line end included.
     fn line(&mut self, input: &[u8]) -> Option<usize> {
         let from = self.searched.max(self.at);
         match input.get(from..)?.iter().position(|&byte| byte == b'\n') {
@@ -147,7 +147,7 @@ impl ReplyParser {
         Ok(())
     }
 
-    /// Counts an element; whether it was the last one of the reply.
+    /// Counts an element. Returns `true` if it was the last one of the reply.
     fn leave(&mut self) -> bool {
         while let Some(last) = self.open.last_mut() {
             *last -= 1;
@@ -160,7 +160,7 @@ impl ReplyParser {
     }
 }
 
-/// What the line `input[at..end]` says.
+/// Parses the line `input[at..end]`.
 fn head(input: &[u8], at: usize, end: usize) -> Result<Head, BadReply> {
     let bad = |what| Err(BadReply { at, what });
     let [mark, text @ .., b'\r', b'\n'] = &input[at..end] else {
@@ -183,8 +183,7 @@ fn head(input: &[u8], at: usize, end: usize) -> Result<Head, BadReply> {
 }
 
 impl Value {
-    /// The value of a reply that is there as a whole, as [`ReplyParser::parse`] finds it.
-    /// Attributes are dropped.
+    /// Decodes a whole reply, as [`ReplyParser::parse`] finds it. Attributes are dropped.
     ///
     /// # Errors
     /// The bytes are not exactly one reply.

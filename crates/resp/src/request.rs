@@ -1,4 +1,5 @@
-//! Requests as a server reads them: an incremental parser over one contiguous input buffer.
+//! Requests in the form that a server reads: an incremental parser over one contiguous input
+//! buffer.
 //!
 //! | form | bytes | arguments |
 //! |---|---|---|
@@ -11,7 +12,7 @@
 //! Invariants:
 //! 1. The input given to [`Parser::parse`] starts with the first byte of a command, and after
 //!    "not yet" with the same bytes again and more behind them: positions stay valid.
-//! 2. No byte is looked at twice, but for a constant number around the end of the input: a
+//! 2. No byte is looked at twice, except for a constant number around the end of the input: a
 //!    command that arrives in many pieces costs as much as one that arrives whole.
 //! 3. Nothing is allocated for a length that a client has only announced.
 //! 4. Whether and where a command ends, and its arguments, do not depend on the pieces in which
@@ -23,16 +24,16 @@ use base::number::parse_int;
 
 use crate::inline;
 
-/// Limits on what one request may claim. Sizes in bytes.
+/// Limits of one request. Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest argument.
+    /// The longest argument.
     pub bulk: usize,
-    /// Most arguments (a count).
+    /// The most arguments (a count).
     pub args: usize,
-    /// Longest inline request, and longest line that announces a count or a length.
+    /// The longest inline request, and the longest line that announces a count or a length.
     pub inline: usize,
-    /// Whether the client has yet to authenticate: then ten arguments of 16 KiB must do.
+    /// `true` if the client has yet to authenticate: then the limit is ten arguments of 16 KiB.
     pub unauthenticated: bool,
 }
 
@@ -57,7 +58,7 @@ impl Default for Limits {
 // Positions are 32 bits: even the longest argument leaves room for others before it.
 const _: () = assert!(4 * 512 * 1024 * 1024 < u32::MAX as u64);
 
-/// Where an argument lies in the input.
+/// The place of an argument in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Span {
     start: u32,
@@ -65,10 +66,10 @@ pub struct Span {
 }
 
 impl Span {
-    /// `len` bytes from `start` on.
+    /// Creates a span of `len` bytes from `start` on.
     ///
     /// # Panics
-    /// If a number is 4 GiB or more.
+    /// Panics if a number is 4 GiB or more.
     #[must_use]
     pub fn new(start: usize, len: usize) -> Span {
         let narrow = |n: usize| u32::try_from(n).expect("an input buffer below 4 GiB");
@@ -78,25 +79,25 @@ impl Span {
         }
     }
 
-    /// The same bytes, counted from `by` bytes earlier.
+    /// Returns the same bytes, counted from `by` bytes earlier.
     #[must_use]
     pub fn shifted(self, by: usize) -> Span {
         Span::new(self.start as usize + by, self.len as usize)
     }
 
-    /// As a range of indexes.
+    /// Returns it as a range of indexes.
     #[must_use]
     pub fn range(self) -> Range<usize> {
         self.start as usize..self.start as usize + self.len as usize
     }
 
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     #[must_use]
     pub fn len(self) -> usize {
         self.len as usize
     }
 
-    /// Whether it has no bytes.
+    /// Returns `true` if it has no bytes.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.len == 0
@@ -111,41 +112,41 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// The arguments at `spans` of `bytes`.
+    /// Creates the arguments at `spans` of `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8], spans: &'a [Span]) -> Args<'a> {
         Args { bytes, spans }
     }
 
-    /// How many there are.
+    /// Returns the number of arguments.
     #[must_use]
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there are no arguments.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// The argument at `index`.
+    /// Returns the argument at `index`.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         self.spans.get(index).map(|span| &self.bytes[span.range()])
     }
 
-    /// The argument at `index`.
+    /// Returns the argument at `index`.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if there is none.
     #[must_use]
     #[inline]
     pub fn at(&self, index: usize) -> &'a [u8] {
         &self.bytes[self.spans[index].range()]
     }
 
-    /// The arguments from `index` on.
+    /// Returns the arguments from `index` on.
     #[must_use]
     pub fn from(&self, index: usize) -> Args<'a> {
         Args {
@@ -154,20 +155,21 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// All of them in order.
+    /// Returns all of them in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let bytes = self.bytes;
         self.spans.iter().map(move |span| &bytes[span.range()])
     }
 
-    /// The bytes of all arguments together.
+    /// Returns the total length of all arguments in bytes.
     #[must_use]
     pub fn total_bytes(&self) -> usize {
         self.spans.iter().map(|span| span.len()).sum()
     }
 }
 
-/// Why the input is not RESP. Nothing behind it can be understood: answer it and close.
+/// The reason why the input is not RESP. The bytes behind it cannot be understood: answer it and
+/// close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // Each says its text.
 pub enum ProtocolError {
@@ -209,12 +211,12 @@ impl ProtocolError {
     }
 }
 
-/// Parses requests, keeping its place in one that has not arrived whole.
+/// Parses requests, and keeps its place in a request that has not arrived whole.
 #[derive(Debug, Default)]
 pub struct Parser {
-    /// How much of the current command is parsed.
+    /// The number of bytes of the current command that are parsed.
     at: usize,
-    /// How much of the input has been searched in vain for the end of the current line.
+    /// The number of bytes that were searched in vain for the end of the current line.
     searched: usize,
     /// Arguments to come; zero before the count is known.
     missing: usize,
@@ -224,18 +226,18 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// A parser at the start of a command.
+    /// Creates a parser at the start of a command.
     #[must_use]
     pub fn new() -> Parser {
         Parser::default()
     }
 
-    /// Parses the command at the start of `input`. Returns where it ends, or `None` when more
-    /// input is needed (invariant 1 says how to go on). [`Parser::spans`] has its arguments, until
-    /// the next call.
+    /// Parses the command at the start of `input`. Returns its end, or `None` when more input is
+    /// needed (invariant 1 says how to continue). [`Parser::spans`] has its arguments, until the
+    /// next call.
     ///
     /// # Errors
-    /// The input is not RESP. The parser is of no use afterwards.
+    /// The input is not RESP. The parser must not be used afterwards.
     #[inline]
     pub fn parse(
         &mut self,
@@ -265,20 +267,20 @@ impl Parser {
         Ok(Some(self.finish()))
     }
 
-    /// Where the arguments of the command just parsed lie.
+    /// Returns the places of the arguments of the last parsed command.
     #[must_use]
     pub fn spans(&self) -> &[Span] {
         &self.spans
     }
 
-    /// Whether a command has begun whose rest is to come.
+    /// Returns `true` if a command has begun and its rest has not arrived.
     #[must_use]
     pub fn in_command(&self) -> bool {
         self.missing > 0 || self.searched > 0
     }
 
-    /// How long the input must at least be for the argument that has been announced; zero when
-    /// none has.
+    /// Returns the least length of the input for the argument that has been announced; zero if none
+    /// has.
     #[must_use]
     pub fn wanted(&self) -> usize {
         self.bulk.map_or(0, |len| self.at + len + 2)
@@ -299,7 +301,8 @@ impl Parser {
         std::mem::take(&mut self.at)
     }
 
-    /// The count of a multibulk. The spans of at most a few arguments are reserved (invariant 3).
+    /// Parses the count of a multibulk. Reserves the spans of at most a few arguments (invariant
+    /// 3).
     fn header(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ProtocolError> {
         let too_long = ProtocolError::TooBigMultibulkCount;
         let Some(count) = self.number(input, limits, too_long)? else {
@@ -315,7 +318,7 @@ impl Parser {
         Ok(Some(count.max(0) as usize))
     }
 
-    /// One argument. Returns whether it was there as a whole.
+    /// Parses one argument. Returns `true` if it was there as a whole.
     #[inline]
     fn argument(&mut self, input: &[u8], limits: &Limits) -> Result<bool, ProtocolError> {
         let len = match self.bulk {
@@ -340,7 +343,7 @@ impl Parser {
     fn length(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ProtocolError> {
         let first = input.get(self.at).copied();
         let too_long = ProtocolError::TooBigBulkCount;
-        // Redis looks at the line's first byte only when the line is there.
+        // Redis looks at the line's first byte only when the whole line is there.
         let Some(len) = self.number(input, limits, too_long)? else {
             return Ok(None);
         };
@@ -361,8 +364,8 @@ impl Parser {
         }
     }
 
-    /// The number on the current line, behind its first byte, and past the line. `Some(None)`: the
-    /// line is there and is no number.
+    /// Parses the number on the current line, behind its first byte, and moves past the line.
+    /// `Some(None)`: the line is there and is no number.
     #[inline]
     fn number(
         &mut self,
@@ -388,7 +391,7 @@ impl Parser {
         self.unusual_number(input, limits, too_long)
     }
 
-    /// A number that is not there as a whole, or long, or negative, or none at all.
+    /// Parses a number that is incomplete, or long, or negative, or no number at all.
     #[cold]
     fn unusual_number(
         &mut self,
@@ -447,7 +450,7 @@ impl Parser {
 mod tests {
     use super::*;
 
-    /// All commands of `input`, and the error that ends it.
+    /// Returns all commands of `input`, and the error that ends it.
     fn commands(input: &[u8], limits: &Limits) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
         let mut input = input.to_vec();
         let mut parser = Parser::new();
@@ -549,7 +552,7 @@ mod tests {
 
     #[test]
     fn a_large_argument_in_small_pieces_is_not_rescanned() {
-        // Were each piece to start over, these 64 Ki pieces would look at 2 Gi bytes.
+        // If each piece started over, these 64 Ki pieces would look at 2 Gi bytes.
         let len = 4 << 20;
         let mut input = format!("*2\r\n$3\r\nGET\r\n${len}\r\n").into_bytes();
         let mut parser = Parser::new();

@@ -1,4 +1,4 @@
-//! Replies as a server writes them, into a growing buffer, for both protocols.
+//! Replies in the form that a server writes, into a growing buffer, for both protocols.
 //!
 //! | reply | RESP2 | RESP3 |
 //! |---|---|---|
@@ -12,20 +12,20 @@
 //! | big number | bulk string | `(` |
 //! | text with a format | bulk string | `=` |
 //!
-//! All else is the same in both.
+//! All other replies are the same in both.
 
 /// A version of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protocol {
-    /// What every client speaks first.
+    /// The protocol with which every client begins.
     #[default]
     Resp2,
-    /// What a client gets by `HELLO 3`.
+    /// The protocol after `HELLO 3`.
     Resp3,
 }
 
 impl Protocol {
-    /// 2 or 3.
+    /// Returns 2 or 3.
     #[must_use]
     pub fn number(self) -> i64 {
         match self {
@@ -42,12 +42,12 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// A writer of `protocol` to the end of `out`.
+    /// Creates a writer of `protocol` to the end of `out`.
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Writer<'a> {
         Writer { out, protocol }
     }
 
-    /// The protocol.
+    /// Returns the protocol.
     #[must_use]
     pub fn protocol(&self) -> Protocol {
         self.protocol
@@ -57,7 +57,7 @@ impl<'a> Writer<'a> {
         self.protocol == Protocol::Resp3
     }
 
-    /// A status such as `OK`, which must not hold line ends.
+    /// Writes a status such as `OK`, which must not contain line ends.
     pub fn status(&mut self, text: &str) {
         debug_assert!(!text.contains(['\r', '\n']), "a line end in a status");
         self.out.push(b'+');
@@ -65,18 +65,18 @@ impl<'a> Writer<'a> {
         self.end();
     }
 
-    /// `OK`.
+    /// Writes `OK`.
     #[inline]
     pub fn ok(&mut self) {
         self.out.extend_from_slice(b"+OK\r\n");
     }
 
-    /// An error: its code, a blank, a text. Line ends become blanks.
+    /// Writes an error: its code, a blank, a text. Line ends become blanks.
     pub fn error(&mut self, text: &str) {
         self.error_bytes(text.as_bytes());
     }
 
-    /// As [`Writer::error`], for a text that holds a client's bytes. Line ends at its end are
+    /// As [`Writer::error`], for a text that contains a client's bytes. Line ends at its end are
     /// dropped.
     pub fn error_bytes(&mut self, text: &[u8]) {
         self.out.push(b'-');
@@ -93,7 +93,7 @@ impl<'a> Writer<'a> {
         self.end();
     }
 
-    /// An integer.
+    /// Writes an integer.
     #[inline]
     pub fn int(&mut self, value: i64) {
         match value {
@@ -108,7 +108,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A byte string.
+    /// Writes a byte string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         push_header(self.out, b'$', bytes.len());
@@ -116,30 +116,30 @@ impl<'a> Writer<'a> {
         self.end();
     }
 
-    /// An integer as a byte string.
+    /// Writes an integer as a byte string.
     pub fn bulk_int(&mut self, value: i64) {
         self.bulk(itoa::Buffer::new().format(value).as_bytes());
     }
 
-    /// No value.
+    /// Writes the absence of a value.
     #[inline]
     pub fn null(&mut self) {
         self.out
             .extend_from_slice(if self.is_3() { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// No list.
+    /// Writes the absence of a list.
     pub fn null_array(&mut self) {
         self.out
             .extend_from_slice(if self.is_3() { b"_\r\n" } else { b"*-1\r\n" });
     }
 
-    /// The head of a list of `len` replies, which follow.
+    /// Writes the head of a list of `len` replies, which follow.
     pub fn array(&mut self, len: usize) {
         push_header(self.out, b'*', len);
     }
 
-    /// The head of a map of `pairs` pairs; twice as many replies follow.
+    /// Writes the head of a map of `pairs` pairs; twice as many replies follow.
     pub fn map(&mut self, pairs: usize) {
         if self.is_3() {
             push_header(self.out, b'%', pairs);
@@ -148,17 +148,17 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The head of a set of `len` replies, which follow.
+    /// Writes the head of a set of `len` replies, which follow.
     pub fn set(&mut self, len: usize) {
         push_header(self.out, if self.is_3() { b'~' } else { b'*' }, len);
     }
 
-    /// The head of a message that no request asked for, of `len` replies, which follow.
+    /// Writes the head of a message that no request asked for, of `len` replies, which follow.
     pub fn push(&mut self, len: usize) {
         push_header(self.out, if self.is_3() { b'>' } else { b'*' }, len);
     }
 
-    /// A double.
+    /// Writes a double.
     pub fn double(&mut self, value: f64) {
         let text = if value.is_nan() {
             "nan".to_owned()
@@ -174,7 +174,7 @@ impl<'a> Writer<'a> {
         self.text_or_bulk(b',', text.as_bytes());
     }
 
-    /// A boolean.
+    /// Writes a boolean.
     pub fn boolean(&mut self, value: bool) {
         match (self.is_3(), value) {
             (true, true) => self.out.extend_from_slice(b"#t\r\n"),
@@ -183,12 +183,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A number of any size, as decimal digits.
+    /// Writes a number of any size, as decimal digits.
     pub fn big_number(&mut self, digits: &str) {
         self.text_or_bulk(b'(', digits.as_bytes());
     }
 
-    /// A text whose format has a name of three letters, such as `txt`.
+    /// Writes a text whose format has a name of three letters, such as `txt`.
     pub fn verbatim(&mut self, format: &[u8; 3], text: &[u8]) {
         if !self.is_3() {
             return self.bulk(text);
@@ -200,7 +200,7 @@ impl<'a> Writer<'a> {
         self.end();
     }
 
-    /// Replies that were encoded elsewhere.
+    /// Writes replies that were encoded elsewhere.
     pub fn raw(&mut self, encoded: &[u8]) {
         self.out.extend_from_slice(encoded);
     }

@@ -1,13 +1,13 @@
 //! `MULTI` blocks: queued commands that execute as one transaction, and `WATCH`, its
 //! precondition. How they execute is in [`crate::execution`].
 //!
-//! Connections that several clients share cannot leave watches behind: `WATCH.VERSION` tells what
-//! `WATCH` would have seen, and `WATCH.AT` has it compared, right before the block.
+//! Connections that several clients share cannot leave watches behind: `WATCH.VERSION` returns the
+//! versions that `WATCH` would have seen, and `WATCH.AT` compares them right before the block.
 //!
 //! Invariants:
-//! 1. `EXEC` and `DISCARD` end the watches, whatever comes of them.
-//! 2. Guards (`LOCK.GUARD`) are the first commands of a block, and have a name and a token: a
-//!    block never executes without one that it was given.
+//! 1. `EXEC` and `DISCARD` end the watches, also when the block fails.
+//! 2. Guards (`LOCK.GUARD`) are the first commands of a block, and have a name and a token: a block
+//!    never executes without a guard that it was given.
 
 use base::{Abort, Op, Reply, Version};
 use resp::{Args, Span};
@@ -56,7 +56,7 @@ impl Block {
         self.commands.push(Call::new(command, args));
     }
 
-    /// Refuses a guard that is not one, or comes too late.
+    /// Refuses a guard that is malformed or is not at the beginning of the block.
     pub(crate) fn check_guard(
         &self,
         command: &'static Command,
@@ -71,7 +71,7 @@ impl Block {
         token(args.at(2)).map(drop)
     }
 
-    /// What its commands take, in bytes.
+    /// Returns the memory that its commands take, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -93,7 +93,7 @@ fn is_guard(command: &Command) -> bool {
     matches!(command.run, Run::Guard)
 }
 
-/// The token of a guard.
+/// Returns the token of a guard.
 fn token(arg: &[u8]) -> Result<u64, &'static str> {
     let digits = arg.iter().all(u8::is_ascii_digit);
     let text = std::str::from_utf8(arg).ok().filter(|_| digits);
@@ -101,7 +101,7 @@ fn token(arg: &[u8]) -> Result<u64, &'static str> {
         .ok_or("ERR the token of LOCK.GUARD is not a number from 0 to 18446744073709551615")
 }
 
-/// The operation of `LOCK.GUARD`.
+/// Returns the operation of `LOCK.GUARD`.
 pub(crate) fn plan_guard<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Result<Render<'a>, Refusal> {
     let (lock, token) = (args.at(1), token(args.at(2)).map_err(Refusal::Text)?);
     ops.push(Op::Guard { lock, token });
@@ -130,7 +130,8 @@ impl Call {
 }
 
 impl Executor {
-    /// `WATCH` and `WATCH.VERSION`: remembers the keys' versions, or tells them.
+    /// Executes `WATCH` or `WATCH.VERSION`: remembers the versions of the keys, or answers with
+    /// them.
     pub(crate) fn watch(
         &mut self,
         connection: &mut Connection,
@@ -152,7 +153,7 @@ impl Executor {
             Ok(epoch) if matches!(command.run, Run::WatchVersion) => {
                 self.finish(connection, from, epoch);
             }
-            // Nothing that was observed is shown, so there is nothing to wait for.
+            // No observed value is shown, so there is nothing to wait for.
             Ok(_) => {}
             Err(Abort::Held { by }) => {
                 self.park(connection, Work::Call(Call::new(command, args)), by);
@@ -165,7 +166,7 @@ impl Executor {
         }
     }
 
-    /// `WATCH.AT`: watches keys that must have these versions.
+    /// Executes `WATCH.AT`: watches keys that must have the given versions.
     pub(crate) fn watch_at(connection: &mut Connection, args: Args<'_>) {
         if is_in_block(connection, "watch.at") {
             return;
@@ -186,7 +187,7 @@ impl Executor {
         connection.writer().ok();
     }
 
-    /// `EXEC`: executes the block.
+    /// Executes `EXEC`: runs the block.
     pub(crate) fn exec(&mut self, connection: &mut Connection) {
         let Some(block) = connection.block.take() else {
             return connection.writer().error("ERR EXEC without MULTI");
@@ -210,12 +211,12 @@ impl Executor {
     }
 }
 
-/// The operations of `WATCH`.
+/// Returns the operations of `WATCH`.
 pub(crate) fn watch_ops(args: Args<'_>) -> Ops<'_> {
     args.from(1).iter().map(|key| Op::Watch { key }).collect()
 }
 
-/// Refuses a `WATCH` in a block. Returns whether it has.
+/// Refuses a `WATCH` in a block. Returns `true` if it did.
 fn is_in_block(connection: &mut Connection, name: &str) -> bool {
     let is_in_block = connection.block.is_some();
     if is_in_block {
@@ -226,12 +227,12 @@ fn is_in_block(connection: &mut Connection, name: &str) -> bool {
     is_in_block
 }
 
-/// A version as `WATCH.VERSION` tells it: sixteen hexadecimal digits.
+/// Returns a version in the form of `WATCH.VERSION`: sixteen hexadecimal digits.
 fn text_of(version: Version) -> String {
     format!("{:016x}", version.to_bits())
 }
 
-/// The version that was told like this.
+/// Parses the form that [`text_of`] writes.
 fn version_of(text: &[u8]) -> Option<Version> {
     let bits = std::str::from_utf8(text)
         .ok()
@@ -263,7 +264,7 @@ impl Connection {
         self.writer().ok();
     }
 
-    /// Watches a key. One that is watched already keeps the version that was seen first.
+    /// Watches a key. A key that is watched already keeps the version that was seen first.
     fn note_watch(&mut self, key: &[u8], version: Version) {
         self.watches.entry(key.to_vec()).or_insert(version);
     }

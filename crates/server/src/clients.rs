@@ -1,7 +1,7 @@
-//! The clients that are connected, as `CLIENT LIST` shows them.
+//! The connected clients, as `CLIENT LIST` shows them.
 //!
-//! Each entry belongs to one connection of one runtime; other runtimes only look, or ask for the
-//! connection to be closed.
+//! Each entry belongs to one connection of one runtime; other runtimes only read it, or request
+//! that the connection is closed.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-/// What is known of one client.
+/// The state of one client.
 pub(crate) struct Client {
     /// Its number, never given again.
     pub(crate) id: u64,
@@ -23,17 +23,17 @@ pub(crate) struct Client {
     pub(crate) runtime: usize,
     pub(crate) since: Instant,
     pub(crate) names: Mutex<Names>,
-    /// Milliseconds after `since` at which it was last heard of.
+    /// Milliseconds after `since` at which its last input came.
     pub(crate) last_ms: AtomicU64,
     /// Commands queued in its `MULTI` block; -1 without one.
     pub(crate) queued: AtomicI64,
     /// The protocol's number.
     pub(crate) protocol: AtomicU8,
-    /// Whether someone asked for it to be closed.
+    /// `true` if another connection requested that it is closed.
     pub(crate) killed: AtomicBool,
 }
 
-/// What a client says of itself.
+/// The names that a client gives itself.
 #[derive(Default, Clone)]
 pub(crate) struct Names {
     pub(crate) name: Vec<u8>,
@@ -44,7 +44,7 @@ pub(crate) struct Names {
 }
 
 impl Client {
-    /// The line of `CLIENT LIST`, without its end.
+    /// Writes the line of `CLIENT LIST`, without its end.
     pub(crate) fn describe(&self, out: &mut Vec<u8>) {
         let names = self.names.lock().clone();
         let age = self.since.elapsed();
@@ -103,7 +103,7 @@ impl Clients {
         self.table.lock().len()
     }
 
-    /// All clients, by age.
+    /// Returns all clients, by age.
     pub(crate) fn list(&self) -> Vec<Arc<Client>> {
         self.table.lock().values().cloned().collect()
     }

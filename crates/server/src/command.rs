@@ -1,4 +1,4 @@
-//! Commands: what each is called, what it takes, and how it runs.
+//! The commands: their names, their arguments, and how they run.
 //!
 //! A command that touches the store is written once, as a *plan*: its arguments become operations
 //! and a [`Render`](crate::render::Render) that turns their replies into RESP. Alone it is one
@@ -20,7 +20,7 @@ use crate::shared::Context;
 pub(crate) type Ops<'a> = SmallVec<[Op<'a>; 4]>;
 /// Turns arguments into operations.
 pub(crate) type Plan = for<'a> fn(Args<'a>, &mut Ops<'a>) -> Result<Render<'a>, Refusal>;
-/// Answers by itself, at the end of the connection's output.
+/// Answers without the store, at the end of the connection's output.
 pub(crate) type Local = fn(&mut Context, &mut Connection, Args<'_>);
 
 /// How a command runs.
@@ -29,11 +29,11 @@ pub(crate) enum Run {
     /// By operations of the store.
     Store(Plan),
     /// By operations whose first ones are preconditions, each on one key: if one is not met, the
-    /// answer is 0. In a block that must not abort the others.
+    /// answer is 0. In a block, an unmet precondition must not abort the other commands.
     AllOrNothing(Plan),
     /// Without the store's transactions.
     Local(Local),
-    /// `SCAN`, which goes on from a remembered position.
+    /// `SCAN`, which continues from a remembered position.
     Scan,
     /// `KEYS`, which runs in slices.
     Keys,
@@ -42,9 +42,9 @@ pub(crate) enum Run {
     Exec,
     Discard,
     Watch,
-    /// `WATCH.VERSION`, which tells the versions that `WATCH` would have seen.
+    /// `WATCH.VERSION`, which returns the versions that `WATCH` would have seen.
     WatchVersion,
-    /// `WATCH.AT`, which watches keys as of versions that were told.
+    /// `WATCH.AT`, which watches keys at versions that the client gives.
     WatchAt,
     Unwatch,
     /// `LOCK.GUARD`, which begins a block.
@@ -74,8 +74,8 @@ impl Flags {
     /// Runs at once even in a block. Clients do not see this one.
     pub(crate) const IMMEDIATE: Flags = Flags::of("immediate");
 
-    /// The words for flags, in the order in which Redis shows them. Those that the server does not act on
-    /// tell clients when Redis would take the command.
+    /// The words for flags, in the order in which Redis shows them. The server does not act on some
+    /// of them: they tell clients when Redis would accept the command.
     const NAMES: [&'static str; 14] = [
         "write",
         "readonly",
@@ -93,10 +93,10 @@ impl Flags {
         "immediate",
     ];
 
-    /// The flags that these words name.
+    /// Returns the flags that these words name.
     ///
     /// # Panics
-    /// If a word names none, which for the table happens when it is compiled.
+    /// Panics if a word names none, which for the table happens when it is compiled.
     pub(crate) const fn of(words: &str) -> Flags {
         let mut rest = words.as_bytes();
         let mut flags = 0;
@@ -120,7 +120,7 @@ impl Flags {
         self.0 & flag.0 != 0
     }
 
-    /// The names of the flags that are set and that clients see.
+    /// Returns the names of the flags that are set and that clients see.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
         let flags = self.0 & !Self::IMMEDIATE.0;
         let names = Self::NAMES.into_iter().enumerate();
@@ -128,7 +128,7 @@ impl Flags {
     }
 }
 
-/// Returns whether `text` is `word`, or begins with it and a space.
+/// Returns `true` if `text` is `word`, or begins with it and a space.
 const fn begins_with_word(text: &[u8], word: &[u8]) -> bool {
     if text.len() < word.len() || (text.len() > word.len() && text[word.len()] != b' ') {
         return false;
@@ -199,7 +199,7 @@ impl Keys {
         step: 2,
     };
 
-    /// The indexes of the keys among `args` arguments.
+    /// Returns the indexes of the keys among `args` arguments.
     pub(crate) fn indexes(self, args: usize) -> impl Iterator<Item = usize> {
         let last = if self.last < 0 {
             args as i64 + i64::from(self.last)
@@ -226,11 +226,11 @@ pub(crate) struct Command {
     pub(crate) arity: i32,
     pub(crate) flags: Flags,
     pub(crate) keys: Keys,
-    /// What it does with its keys, in words.
+    /// The access to its keys, in words.
     pub(crate) access: &'static str,
     /// Categories that do not follow from its flags, in words.
     pub(crate) own_categories: &'static str,
-    /// What clients of a cluster should know, in words.
+    /// The tips for clients of a cluster, in words.
     pub(crate) tips: &'static str,
     pub(crate) run: Run,
     pub(crate) group: &'static str,
@@ -251,7 +251,7 @@ impl Command {
         }
     }
 
-    /// Its categories for access control lists.
+    /// Returns its categories of access control lists.
     pub(crate) fn categories(&self) -> impl Iterator<Item = &'static str> {
         let (flags, own) = (self.flags, self.own_categories);
         let fast = flags.has(Flags::of("fast"));
@@ -282,7 +282,7 @@ const SLOTS: usize = 1024;
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
 
-/// The table.
+/// Returns the table of commands, which the first call builds.
 pub(crate) fn table() -> &'static Table {
     &TABLE
 }
@@ -306,23 +306,23 @@ impl Table {
         }
     }
 
-    /// All commands.
+    /// Returns all commands.
     pub(crate) fn all(&self) -> impl Iterator<Item = &'static Command> {
         self.commands.iter()
     }
 
-    /// All commands and their second words, by number.
+    /// Returns all commands and their second words, by number.
     pub(crate) fn every(&self) -> impl Iterator<Item = &'static Command> {
         self.all()
             .flat_map(|command| std::iter::once(command).chain(command.subcommands))
     }
 
-    /// How many that are.
+    /// Returns the number of commands, second words included.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// The command with this name, in any case.
+    /// Returns the command with this name, in any case.
     #[inline]
     pub(crate) fn find(&self, name: &[u8]) -> Option<&'static Command> {
         let mut slot = hash(name);
@@ -335,7 +335,7 @@ impl Table {
         None
     }
 
-    /// A command by its name, which may have two words joined by `|`.
+    /// Returns the command with this name, which may have two words joined by `|`.
     pub(crate) fn named(&self, name: &[u8]) -> Option<&'static Command> {
         match name.iter().position(|&byte| byte == b'|') {
             Some(at) => Table::find_sub(self.find(&name[..at])?, &name[at + 1..]),
@@ -343,7 +343,7 @@ impl Table {
         }
     }
 
-    /// The subcommand of `container` with this name, in any case.
+    /// Returns the subcommand of `container` with this name, in any case.
     pub(crate) fn find_sub(container: &'static Command, name: &[u8]) -> Option<&'static Command> {
         let word = container.name.len() + 1;
         container
@@ -353,7 +353,7 @@ impl Table {
     }
 }
 
-/// The rows with their numbers, from `next` on. They live as long as the process.
+/// Returns the rows with their numbers, from `next` on. They live as long as the process.
 fn numbered<'r>(
     rows: impl IntoIterator<Item = &'r Command>,
     next: &mut usize,

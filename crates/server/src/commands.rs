@@ -1,4 +1,4 @@
-//! The commands, by what they are about.
+//! The commands, grouped by subject.
 
 mod admin;
 mod cluster;
@@ -19,23 +19,23 @@ use base::number::parse_int;
 
 use crate::refusal::Refusal;
 
-/// An argument that is a 64-bit integer.
+/// Parses an argument as a 64-bit integer.
 #[inline]
 fn int(arg: &[u8]) -> Result<i64, Refusal> {
     parse_int(arg).ok_or(Refusal::NotInteger)
 }
 
-/// Whether an argument is this word, in any case.
+/// Returns `true` if an argument is this word, in any case.
 #[inline]
 fn is(arg: &[u8], word: &str) -> bool {
     arg.eq_ignore_ascii_case(word.as_bytes())
 }
 
-/// The latest time of the past that may count on being past: in milliseconds, of 2023. Relative
-/// times that would overflow from then on are refused without asking the clock.
+/// The latest time that certainly is in the past: in milliseconds, of 2023. Relative times that
+/// would overflow when counted from it are refused without asking the clock.
 const PAST_MS: i64 = 1_700_000_000_000;
 
-/// A time in milliseconds, given in seconds or in milliseconds, if that can be told.
+/// Returns in milliseconds a time that is given in seconds or in milliseconds, unless it overflows.
 fn in_ms(given: i64, seconds: bool) -> Option<i64> {
     if seconds {
         given.checked_mul(1000)
@@ -44,7 +44,7 @@ fn in_ms(given: i64, seconds: bool) -> Option<i64> {
     }
 }
 
-/// As [`in_ms`], for a time that counts from now on, if it has an end.
+/// As [`in_ms`], for a time relative to now; `None` if it would overflow.
 fn in_ms_from_now(given: i64, seconds: bool) -> Option<i64> {
     in_ms(given, seconds).filter(|ms| *ms <= i64::MAX - PAST_MS)
 }

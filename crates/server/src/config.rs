@@ -1,4 +1,4 @@
-//! How a server is set up.
+//! The configuration of a server.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -16,13 +16,13 @@ use fabric::verbs::Domain;
 
 use crate::limits::Limits;
 
-/// When a reply leaves.
+/// When replies are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
-    /// Once everything that it shows is durable.
+    /// Once all data that they show is durable.
     #[default]
     Group,
-    /// At once; a crash may take back what clients were told.
+    /// At once; a crash may undo what clients were answered.
     Async,
 }
 
@@ -33,7 +33,7 @@ pub struct Membership {
     pub topology: Arc<Topology>,
     /// Which node of it the server is.
     pub node: NodeId,
-    /// How long what is waited for.
+    /// The timeouts of messages between nodes.
     pub timeouts: Timeouts,
     /// How messages between nodes, and with Rust clients, travel.
     pub transport: Transport,
@@ -42,10 +42,10 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// What the cluster's file says of this node.
+    /// Returns what the cluster's file says about this node.
     ///
     /// # Errors
-    /// [`StartError::NoSuchNode`] if it says nothing.
+    /// Returns [`StartError::NoSuchNode`] if the file does not have it.
     pub fn info(&self) -> Result<NodeInfo, StartError> {
         let found = self.topology.node(self.node).copied();
         found.ok_or_else(|| StartError::NoSuchNode {
@@ -62,32 +62,33 @@ impl std::fmt::Debug for Membership {
     }
 }
 
-/// How a server is set up.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it listens. Port 0 takes a free one.
+    /// The address that it listens on. Port 0 takes a free one.
     pub listen: SocketAddr,
     /// Runtimes; each is a thread with a listener and a worker of its own.
     pub threads: usize,
-    /// For each runtime the processor that its thread stays on; empty: wherever the system puts
-    /// them. Runtime *i* takes the store's worker *i* then, whose logger was chosen with it
+    /// For each runtime the processor that its thread is pinned to; empty: threads are not pinned.
+    /// If set, runtime *i* takes the store's worker *i*, whose logger was chosen with it
     /// ([`store::Options::affinity`]).
     pub cpus: Vec<usize>,
-    /// Where figures and health are served over HTTP, for monitoring; `None`: nowhere.
+    /// The address at which figures and health are served over HTTP, for monitoring; `None`: they
+    /// are not.
     pub admin: Option<SocketAddr>,
-    /// Which sources the program was built from, to show in figures.
+    /// The sources that the program was built from, shown among the figures.
     pub build: admin::Build,
-    /// When replies leave.
+    /// When replies are sent.
     pub durability: Durability,
     /// The default user's password.
     pub password: Option<String>,
-    /// Whether to listen where strangers may reach, without a password.
+    /// `true` if it may listen without a password where other machines can connect.
     pub insecure: bool,
-    /// Bytes of memory beyond which commands that need more are refused; 0: no bound.
+    /// Bytes of memory above which commands that need more are refused; 0: no limit.
     pub maxmemory: u64,
-    /// Where the data lies, to tell who asks.
+    /// The directory of the data, for clients that ask for it.
     pub data: Option<PathBuf>,
-    /// Sizes that clients control.
+    /// Limits on sizes that clients control.
     pub limits: Limits,
     /// How long a sync may hold a serving thread. Where the device syncs faster, a thread that has
     /// no more requests to serve syncs by itself, which saves two thread switches; where it does
@@ -95,21 +96,23 @@ pub struct Config {
     pub inline_sync: Duration,
     /// How long a command waits for keys that a transaction over several nodes holds.
     pub hold_timeout: Duration,
-    /// How long a client may leave its snapshot (`KUMIKI.SNAPSHOT`) before it is given up.
+    /// How long a client may leave its snapshot (`KUMIKI.SNAPSHOT`) unused before it is given up.
     pub snapshot_idle: Duration,
-    /// How old what is read from a replica may be (`READONLY`).
+    /// The greatest age of data that is read from a replica (`READONLY`).
     pub staleness: Duration,
-    /// Which node of which cluster it is, if it is of one.
+    /// The server's place in a cluster, if it is a node of one.
     pub cluster: Option<Membership>,
-    /// Which keys are read atomic, as the store was told, too. In a cluster its file says it, and
-    /// this is not looked at.
+    /// The keys that are read atomic, as in the store's options. In a cluster its file names them,
+    /// and this field is not used.
     pub read_atomic: ReadAtomic,
-    /// What versions of read-atomic keys that are written here tell of those written with them.
+    /// The algorithm of read-atomic keys: it determines what versions that are written here record
+    /// about those written with them.
     pub ramp: Algorithm,
-    /// Bytes of memory for newest versions of read-atomic keys that clients read by themselves, on
-    /// this machine or through an RDMA device; 0: none. Not where messages travel over TCP alone.
+    /// Bytes of memory for the newest versions of read-atomic keys that clients read by themselves,
+    /// on this machine or through an RDMA device; 0: none. Not used where messages travel over TCP
+    /// alone.
     pub published: usize,
-    /// How often commands that have failed are summed up in the log.
+    /// The interval at which the log sums up commands that have failed.
     pub failure_summary: Duration,
     /// How long a stopping server waits for clients to take their replies.
     pub drain: Duration,
@@ -146,7 +149,7 @@ impl Default for Config {
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Anyone who can reach the address could read and change everything.
+    /// Other machines could read and change everything without a password.
     #[error(
         "{listen} can be reached from other machines and no password is set: give \
          --requirepass PASSWORD, or listen on 127.0.0.1, or give --insecure to serve anyone"
@@ -155,18 +158,18 @@ pub enum StartError {
         /// The address.
         listen: SocketAddr,
     },
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {listen}: {error}; choose another address by --listen")]
     Listen {
         /// The address.
         listen: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// The admin endpoint cannot be had.
+    /// The admin endpoint cannot start.
     #[error(transparent)]
     Admin(#[from] admin::StartError),
-    /// The address for other nodes cannot be listened on.
+    /// The server cannot listen on the address for other nodes.
     #[error(
         "cannot listen for other nodes on {fabric}: {error}; the address is that of node {node} in \
          the cluster's file"
@@ -176,23 +179,23 @@ pub enum StartError {
         fabric: SocketAddr,
         /// The node.
         node: NodeId,
-        /// What the system says.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// The cluster has no such node.
     #[error("the cluster's file has no node {node}; it has: {}", list(known))]
     NoSuchNode {
-        /// What was asked for.
+        /// The node that was requested.
         node: NodeId,
-        /// What there is.
+        /// The nodes that the cluster has.
         known: Vec<NodeId>,
     },
-    /// A thread cannot stay on its processor.
+    /// A thread cannot be pinned to its processor.
     #[error("cannot have a thread stay on processor {cpu}: {error}; choose others by --affinity")]
     Pin {
         /// The processor.
         cpu: usize,
-        /// What the system says.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// The store has fewer workers than the server has threads.
@@ -207,7 +210,7 @@ pub enum StartError {
 }
 
 impl Config {
-    /// The keys that are read atomic.
+    /// Returns the keys that are read atomic.
     #[must_use]
     pub fn read_atomic(&self) -> &ReadAtomic {
         let membership = self.cluster.as_ref();
@@ -216,10 +219,10 @@ impl Config {
         })
     }
 
-    /// Checks that no address lies open to strangers.
+    /// Checks that no address is open to other machines without protection.
     ///
     /// # Errors
-    /// [`StartError::Open`] or [`StartError::Admin`] if one does.
+    /// Returns [`StartError::Open`] or [`StartError::Admin`] if one is.
     pub fn check(&self) -> Result<(), StartError> {
         let has_password = self
             .password
@@ -232,7 +235,7 @@ impl Config {
             });
         }
         if let Some(address) = self.admin {
-            // The password is for clients; here nobody asks for it.
+            // The password is for clients; the admin endpoint does not ask for it.
             admin::check(address, self.insecure)?;
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! One client's connection: its socket, what it has sent and not yet got executed, what it has
-//! been answered and not yet taken, and what it has said about itself.
+//! One client's connection: its socket, its input that is not executed yet, its replies that are
+//! not sent yet, and the settings that the client has made.
 //!
 //! An idle connection holds no buffers: requests are read into the runtime's buffer, and only the
 //! beginning of an unfinished one is kept here; output buffers go back to the runtime's pool.
@@ -35,7 +35,7 @@ pub(crate) struct Connection {
     pub(crate) authenticated: bool,
     /// Its place among those that have not given the password.
     pub(crate) newcomer: Option<newcomers::Place>,
-    /// Whether it may read what a replica has (`READONLY`).
+    /// `true` if it may read the data of a replica (`READONLY`).
     pub(crate) reads_stale: bool,
     /// The `MULTI` block that is being queued.
     pub(crate) block: Option<Box<Block>>,
@@ -51,11 +51,11 @@ pub(crate) struct Connection {
     pub(crate) password_delay: Duration,
     /// Which replies it gets (`CLIENT REPLY`).
     pub(crate) replies: Replies,
-    /// What it holds of the memory that all connections share.
+    /// Its share of the memory that all connections have together.
     pub(crate) share: Share,
 }
 
-/// Which commands a connection gets replies to.
+/// The commands whose replies are sent to the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Replies {
     #[default]
@@ -67,12 +67,12 @@ pub(crate) enum Replies {
     Skip,
 }
 
-/// Where a connection stands with the runtime's loop.
+/// A connection's state in the runtime's loop.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// The socket may have input.
     pub(crate) readable: bool,
-    /// An event has told that the client will send nothing more, behind what is still to be read.
+    /// An event has said that the client will send nothing more, behind what is still to be read.
     pub(crate) end_seen: bool,
     /// Everything has been read: the client sends nothing more.
     pub(crate) ended: bool,
@@ -131,7 +131,7 @@ impl Connection {
         }
     }
 
-    /// What it waits for: its last reply, or what it has proposed.
+    /// Returns the epoch that it waits for: that of its last reply, or of what it has proposed.
     #[inline]
     pub(crate) fn waits_for(&self) -> Option<Epoch> {
         match &self.task {
@@ -140,13 +140,13 @@ impl Connection {
         }
     }
 
-    /// A writer at the end of the output.
+    /// Returns a writer at the end of the output.
     #[inline]
     pub(crate) fn writer(&mut self) -> Writer<'_> {
         Writer::new(self.output.buffer(), self.protocol)
     }
 
-    /// Notes how long the block is, for `CLIENT LIST`.
+    /// Records the length of the block, for `CLIENT LIST`.
     pub(crate) fn note_block(&self) {
         let queued = self.block.as_ref().map_or(-1, |block| block.len() as i64);
         self.client.queued.store(queued, Ordering::Relaxed);

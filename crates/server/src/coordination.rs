@@ -1,9 +1,10 @@
 //! A runtime's part of the cluster: its [`Node`], the links to other nodes, and the connections
 //! whose transactions run on several nodes.
 //!
-//! In each turn of the loop: what came on links goes to the node; then connections are served,
-//! which may begin transactions; then the node goes on, what it has to say is sent, and outcomes
-//! are told. A connection waits for its transaction, so that its replies keep their order.
+//! In each turn of the loop, messages that came on links go to the node; then connections are
+//! served, which may begin transactions; then the node makes progress, its messages are sent, and
+//! outcomes are answered. A connection waits for its transaction, so that its replies keep their
+//! order.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -29,13 +30,13 @@ use crate::render::Surroundings;
 use crate::routing::{ClusterFigures, Route, Routes};
 use crate::task::{Coordinated, Task, Work};
 
-/// Leaders are looked for no more often than this.
+/// The shortest interval at which leaders are looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Whose transaction it is.
+/// The connection that a transaction belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
-    /// The connection's number in its runtime; another one may have it by now.
+    /// The connection's number in its runtime; another connection may have the number by now.
     pub(crate) key: usize,
     /// As [`Coordinated::number`].
     pub(crate) number: u64,
@@ -49,7 +50,7 @@ pub(crate) struct Coordination {
     links: Links,
     inbox: Inbox,
     last_number: u64,
-    /// When other partitions' leaders were looked for last.
+    /// When the leaders of other partitions were last looked for.
     looked: Option<Duration>,
     figures: ClusterFigures,
 }
@@ -91,7 +92,7 @@ impl Coordination {
         self.links.fabric.on_event(event);
     }
 
-    /// Hands to the node what has come on links.
+    /// Gives the node the messages that came on links.
     pub(crate) fn receive(&mut self, worker: &mut Worker, now: Duration) -> Heard {
         self.links.fabric.tick(now);
         let more = self.links.receive(&mut self.inbox);
@@ -111,7 +112,8 @@ impl Coordination {
         number
     }
 
-    /// Reads a key of each replicated partition of others, so that this node learns who leads it.
+    /// Reads a key of each replicated partition of other nodes, so that this node learns its
+    /// leader.
     pub(crate) fn look_for_leaders(&mut self, worker: &mut Worker, now: Duration) {
         if self.looked.is_some_and(|looked| now < looked + LOOK_AGAIN) {
             return;
@@ -127,7 +129,7 @@ impl Coordination {
         }
     }
 
-    /// Has the node go on. Outcomes are added to `finished`.
+    /// Lets the node make progress. Outcomes are added to `finished`.
     pub(crate) fn go_on(
         &mut self,
         worker: &mut Worker,
@@ -138,7 +140,7 @@ impl Coordination {
         finished.extend(self.node.finished());
     }
 
-    /// Sends what the node has to say.
+    /// Sends the node's messages.
     pub(crate) fn send(&mut self) {
         self.node.pump(&mut self.links);
         self.links.flush();
@@ -156,24 +158,24 @@ impl Coordination {
         }
     }
 
-    /// What the node waits for.
+    /// Returns the epochs that the node waits for.
     pub(crate) fn wants(&self) -> Wants {
         self.node.wants()
     }
 
-    /// In how long the node or its links are to be looked at.
+    /// Returns the time until the node or its links must be looked at.
     pub(crate) fn due_in(&self, now: Duration) -> Option<Duration> {
         let node = self.wants().wake_at.map(|at| at.saturating_sub(now));
         node.into_iter().chain(self.links.fabric.timeout(now)).min()
     }
 
-    /// Begins to close all links: the node says and hears nothing more.
+    /// Begins to close all links: the node sends and receives nothing more.
     pub(crate) fn close(&mut self) {
         self.links.fabric.close_all();
     }
 
-    /// Sends on what waited on links as they were closed. Returns in how long they are to be looked at
-    /// again; `None`: all have ended.
+    /// Continues to send what waited on links when they were closed. Returns the time until they
+    /// must be looked at again; `None`: all have ended.
     pub(crate) fn go_on_closing(&mut self, now: Duration) -> Option<Duration> {
         let fabric = &mut self.links.fabric;
         fabric.tick(now);
@@ -184,24 +186,24 @@ impl Coordination {
         left.then(|| fabric.timeout(now).unwrap_or(Duration::MAX))
     }
 
-    /// Whether nothing would be left undecided if the server stopped now.
+    /// Returns `true` if no transaction would be left undecided if the server stopped now.
     pub(crate) fn is_idle(&self) -> bool {
         self.node.is_settled()
     }
 }
 
-/// What has come from other nodes.
+/// The outcome of receiving messages of other nodes.
 pub(crate) struct Heard {
-    /// Anything.
+    /// At least one message came.
     pub(crate) something: bool,
-    /// There is more already.
+    /// More messages have come than were taken.
     pub(crate) more: bool,
 }
 
 /// The links, and to which node each of them leads.
 struct Links {
     fabric: Tcp,
-    /// And whether it is up.
+    /// The node at the other end, and `true` if the link is up.
     nodes: HashMap<Link, (NodeId, bool)>,
 }
 
@@ -237,7 +239,7 @@ impl Links {
         }
     }
 
-    /// Notes who can be reached.
+    /// Records which nodes can be reached.
     fn note(&mut self, routes: &Routes, link: Link, event: &Event<'_>) {
         match event {
             Event::Up(Peer::Node(node)) => {
@@ -255,14 +257,14 @@ impl Links {
 }
 
 impl Executor {
-    /// Whether these operations are all of this node's own partition.
+    /// Returns `true` if all of these operations are of this node's own partition.
     pub(crate) fn is_here(&self, ops: &[Op<'_>]) -> bool {
         let cluster = self.cluster.as_ref();
         cluster.is_none_or(|cluster| cluster.routes.route(ops) == Route::Here)
     }
 
     /// Sends a command's client to another node, or begins the command together with other nodes,
-    /// if its operations lead there.
+    /// if its operations need them.
     #[inline(never)]
     pub(crate) fn leads_elsewhere(
         &mut self,
@@ -319,7 +321,7 @@ impl Executor {
         self.end_task(connection, from);
     }
 
-    /// Answers what was executed elsewhere, or later.
+    /// Answers a command or block that was executed on other nodes, or later.
     pub(crate) fn tell_outcome(
         &mut self,
         connection: &mut Connection,
@@ -343,7 +345,7 @@ impl Executor {
     fn go_on(&mut self, connection: &mut Connection, mut execution: Box<Execution>, abort: Abort) {
         match execution.revise(abort) {
             Verdict::Again => self.execute_block(connection, execution),
-            // The outcome was handed over when what it shows was durable.
+            // The outcome was returned when everything that it shows was durable.
             Verdict::Tell(abort) => self.tell_block(connection, &abort, Epoch::ZERO),
         }
     }
@@ -381,9 +383,10 @@ impl Executor {
     }
 }
 
-/// Whether a command that leads to one slot of another node may be answered by where that is. Who
-/// watches keys here would lose them there; and `WATCH` itself should work for clients that know
-/// nothing of clusters. `SCAN` goes on where it has begun.
+/// Returns `true` if a command whose keys are in one slot of another node may be answered with that
+/// node's address. A client that watches keys here would lose its watches there; and `WATCH` itself
+/// should work for clients that do not know about clusters. `SCAN` continues on the node on which
+/// it began.
 pub(crate) fn can_be_sent_away(connection: &Connection, command: &Command) -> bool {
     match command.run {
         Run::Scan => true,
@@ -393,7 +396,7 @@ pub(crate) fn can_be_sent_away(connection: &Connection, command: &Command) -> bo
 }
 
 impl Connection {
-    /// Has it wait for the transaction of this number.
+    /// Makes the connection wait for the transaction with this number.
     pub(crate) fn wait_for(&mut self, number: u64, work: Work) {
         self.task = Some(Task::Coordinated(Coordinated { work, number }));
     }

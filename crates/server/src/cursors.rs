@@ -1,13 +1,14 @@
 //! Positions of `SCAN`.
 //!
 //! A cursor names a position in the order of keys, which is too long for the number that clients
-//! carry; so the number is an index into a bounded table, the oldest entry of which is forgotten
-//! first. A cursor may be used more than once while it is remembered. One that is not (forgotten,
-//! or of an earlier life of the server) is refused: going on from anywhere would silently miss
+//! carry; so the number is an index into a bounded table, which forgets the oldest entry first. A
+//! cursor may be used more than once while it is remembered. A forgotten cursor, or one of an
+//! earlier process of the server, is refused: continuing at another position would silently miss
 //! keys.
 //!
-//! Invariant: numbers are never reused, and those of different lives of a server start at random
-//! places below 2^48, so that a cursor of an earlier life is not mistaken for one of this.
+//! Invariant: numbers are never reused, and those of different processes of a server start at
+//! random places below 2^48, so that a cursor of an earlier process is not mistaken for one of
+//! this.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -30,7 +31,7 @@ struct Table {
 }
 
 impl Cursors {
-    /// A table of at most `most` positions of together at most `most_bytes`.
+    /// Creates a table of at most `most` positions with at most `most_bytes` bytes in total.
     pub(crate) fn new(most: usize, most_bytes: usize) -> Cursors {
         let first = RandomState::new().hash_one(0u8) % (1 << 48) + 1;
         let table = Table {
@@ -50,7 +51,7 @@ impl Cursors {
         let mut table = self.table.lock();
         table.bytes += position.len();
         table.positions.push_back(position.into());
-        // The newest is kept even if it alone is too long.
+        // The newest position is kept even if it alone exceeds the limit.
         while table.positions.len() > 1
             && (table.positions.len() > self.most || table.bytes > self.most_bytes)
         {
@@ -61,7 +62,7 @@ impl Cursors {
         table.first + table.positions.len() as u64 - 1
     }
 
-    /// The position with this number, while it is remembered.
+    /// Returns the position with this number, as long as it is remembered.
     pub(crate) fn find(&self, number: u64) -> Option<Arc<[u8]>> {
         let table = self.table.lock();
         let index = number.checked_sub(table.first)?;

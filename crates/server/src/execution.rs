@@ -1,4 +1,4 @@
-//! A block that executes: its commands as the operations of one transaction, and their replies.
+//! The execution of a block: its commands as the operations of one transaction, and their replies.
 //!
 //! | part | operations |
 //! |---|---|
@@ -33,31 +33,31 @@ use crate::render::{Render, Surroundings};
 use crate::shared::Context;
 use crate::task::Work;
 
-/// How often the assumptions of invariant 2 are revised, for each command that needs them.
+/// How often the assumptions of invariant 2 are revised, for each command that makes them.
 const REVISIONS: usize = 16;
 
 /// See the module's description.
 pub(crate) struct Execution {
     calls: Vec<Call>,
     watches: BTreeMap<Vec<u8>, Version>,
-    /// Where each command that goes through keys begins or ends.
+    /// Where each command that visits keys begins or ends.
     positions: Vec<Result<Arc<[u8]>, Refusal>>,
     assumed: Vec<Assumption>,
     revisions: usize,
 }
 
-/// What is assumed of a command that is all or nothing: which of its preconditions is not met.
+/// The assumption about a command that is all or nothing: which of its preconditions is not met.
 type Assumption = Option<usize>;
 
-/// What became of one command when it was planned.
+/// The result of planning one command.
 enum Part<'a> {
-    /// It has the operations from `first` on, as many as `count`.
+    /// It has `count` operations from `first` on.
     Planned {
         first: usize,
         count: usize,
         render: Render<'a>,
     },
-    /// Assumed not to happen: its answer is 0.
+    /// It is assumed not to happen: its answer is 0.
     NotDone {
         first: usize,
     },
@@ -65,17 +65,17 @@ enum Part<'a> {
     Local,
 }
 
-/// The operations of a block, and whose they are.
+/// The operations of a block, and the command of each.
 pub(crate) struct Plan<'a> {
     pub(crate) ops: Ops<'a>,
     parts: Vec<Part<'a>>,
 }
 
-/// What is to be done about a block that did not take effect.
+/// What to do with a block that did not take effect.
 pub(crate) enum Verdict {
     /// It is tried again, with other assumptions.
     Again,
-    /// Its client is told of this.
+    /// Its client gets this answer.
     Tell(Abort),
 }
 
@@ -102,7 +102,7 @@ impl Execution {
         }
     }
 
-    /// The block's operations under what is assumed now.
+    /// Returns the block's operations under the current assumptions.
     pub(crate) fn plan(&self) -> Plan<'_> {
         let mut ops: Ops<'_> = self
             .watches
@@ -122,7 +122,7 @@ impl Execution {
         Plan { ops, parts }
     }
 
-    /// Decides how it goes on after `abort`.
+    /// Decides how the block continues after `abort`.
     pub(crate) fn revise(&mut self, abort: Abort) -> Verdict {
         let Abort::Precondition { op } = abort else {
             return Verdict::Tell(abort);
@@ -149,7 +149,7 @@ impl Execution {
         Verdict::Again
     }
 
-    /// Answers for a block that has taken effect.
+    /// Writes the replies of a block that has taken effect.
     pub(crate) fn answer(
         &self,
         plan: &Plan<'_>,
@@ -185,7 +185,7 @@ impl Execution {
                         local(context, connection, call.args());
                         context.in_block = false;
                     } else if let Run::Unwatch = command.run {
-                        // The watches have ended with EXEC.
+                        // EXEC has ended the watches.
                         writer.ok();
                     } else {
                         refusal::arity(command, &mut writer);
@@ -245,7 +245,8 @@ fn plan<'a>(
 }
 
 impl Executor {
-    /// Executes a block, here or with other nodes, now or when nobody holds what it needs.
+    /// Executes a block, here or with other nodes, now or when no other transaction holds the keys
+    /// that it needs.
     pub(crate) fn execute_block(
         &mut self,
         connection: &mut Connection,
@@ -263,7 +264,7 @@ impl Executor {
                 return connection.wait_for(number, Work::Block(execution));
             }
             if plan.ops.is_empty() {
-                // It shows nothing of the store.
+                // It shows no data of the store.
                 return execution.answer(&plan, &[], 0, &mut self.context, connection);
             }
             if self.worker.executes_later(&plan.ops) {
@@ -279,7 +280,7 @@ impl Executor {
             let abort = match outcome {
                 Ok(epoch) => return self.finish(connection, from, epoch),
                 Err(Abort::Elsewhere { .. }) => {
-                    // Its client cannot go elsewhere with it.
+                    // A client cannot be sent to another node with a block.
                     let number = self.begin(connection, &plan.ops);
                     drop(plan);
                     return connection.wait_for(number, Work::Block(execution));
@@ -300,7 +301,7 @@ impl Executor {
         }
     }
 
-    /// Answers a block that did not take effect, because of what `epoch` shows.
+    /// Answers a block that did not take effect, because of data that `epoch` shows.
     pub(crate) fn tell_block(&mut self, connection: &mut Connection, abort: &Abort, epoch: Epoch) {
         let from = connection.output.position();
         let mut writer = connection.writer();

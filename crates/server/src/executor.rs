@@ -1,4 +1,5 @@
-//! Executes commands: checks what every command must pass, then runs it alone or queues it.
+//! Executes commands: makes the checks that every command must pass, then runs it alone or queues
+//! it.
 
 use base::{Abort, Epoch};
 use resp::{Args, Writer};
@@ -39,7 +40,7 @@ impl Executor {
         self.execute_counted(connection, command, args);
     }
 
-    /// As [`Executor::execute`], for a command that counts already.
+    /// As [`Executor::execute`], for a command that is counted already.
     #[inline]
     pub(crate) fn execute_counted(
         &mut self,
@@ -60,8 +61,8 @@ impl Executor {
         }
     }
 
-    /// Counts a reply that is an error. `found` is the command that was called, and the one that was
-    /// executed, if one was.
+    /// Counts a reply that is an error. `found` is the command that was called, and the one that
+    /// was executed, if any.
     #[cold]
     fn note_error(
         &mut self,
@@ -98,7 +99,7 @@ impl Executor {
         }
     }
 
-    /// Returns the command if it was executed.
+    /// Executes and answers a command. Returns the command if it was executed.
     #[inline]
     fn answer(
         &mut self,
@@ -151,7 +152,8 @@ impl Executor {
         Some(command)
     }
 
-    /// Finds the command and checks what every command must pass. Answers what does not.
+    /// Finds the command and makes the checks that every command must pass. Answers with an error
+    /// if one fails.
     #[inline]
     fn admit(
         &mut self,
@@ -203,7 +205,7 @@ impl Executor {
                 .error("ERR Command not allowed inside a transaction");
             return None;
         }
-        // A block takes memory with any command that is queued.
+        // Every queued command makes the block larger.
         let queued = connection.block.is_some() && !command.flags.has(Flags::IMMEDIATE);
         let takes_memory = queued || command.flags.has(Flags::NEEDS_MEMORY);
         if takes_memory && self.is_full(args.total_bytes()) {
@@ -326,7 +328,7 @@ impl Executor {
         self.finish(connection, from, epoch);
     }
 
-    /// Has the reply that starts at `from` wait for `epoch`.
+    /// Makes the reply that starts at `from` wait for `epoch`.
     #[inline]
     pub(crate) fn finish(&mut self, connection: &mut Connection, from: usize, epoch: Epoch) {
         if epoch <= self.context.durable {
@@ -361,7 +363,7 @@ impl Executor {
         }
     }
 
-    /// Goes on with the connection's long command, and answers if that was the end of it.
+    /// Continues the connection's long command, and answers if it has ended.
     pub(crate) fn step_task(&mut self, connection: &mut Connection) {
         let Some(task) = connection.task.take() else {
             return;
@@ -398,11 +400,11 @@ impl Executor {
         self.end_task(connection, from);
     }
 
-    /// Counts the reply of a task if it is an error, and withholds it if the client wants none. The task may
-    /// go on.
+    /// Counts the reply of a task if it is an error, and withholds it if the client wants none. The
+    /// task may continue.
     pub(crate) fn end_task(&mut self, connection: &mut Connection, from: usize) {
         if connection.output.is_error_at(from) {
-            // Nothing else was executed since.
+            // No other command was executed in the meantime.
             let command = table().named(connection.last_command.as_bytes());
             self.note_error(connection, (command, command), Args::new(&[], &[]), from);
         }
@@ -422,7 +424,7 @@ impl Executor {
         connection.writer().ok();
     }
 
-    /// Answers an `EXEC` that is refused: the block is over.
+    /// Answers an `EXEC` that is refused, and ends the block.
     fn give_up(connection: &mut Connection, reason: &str) {
         connection.block = None;
         connection.watches.clear();
@@ -442,7 +444,7 @@ impl Executor {
     }
 }
 
-/// Drops the reply from `from` on if the client wants none to the command that was executed.
+/// Drops the reply from `from` on if the client does not want the reply of the executed command.
 #[cold]
 fn withhold(connection: &mut Connection, from: usize) {
     match connection.replies {
@@ -453,7 +455,7 @@ fn withhold(connection: &mut Connection, from: usize) {
     connection.output.discard(from);
 }
 
-/// Answers a command that did not take effect. Returns whether what is told shows nothing of the
+/// Answers a command that did not take effect. Returns `true` if the answer shows no data of the
 /// store.
 pub(crate) fn tell_abort(abort: &Abort, writer: &mut Writer<'_>) -> bool {
     if let Abort::Precondition { .. } = abort {

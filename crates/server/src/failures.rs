@@ -1,5 +1,5 @@
-//! Commands that fail in masses, summed up in the log at intervals: an application that calls a command
-//! which does not exist, say, or one that has the wrong password, is seen there.
+//! Commands that fail in large numbers, summed up in the log at intervals: for example, those of an
+//! application that calls a command that does not exist, or that has the wrong password.
 //!
 //! ```text
 //! WARN unknown command EVALSHA, 1200 times within 60s, from 10.0.0.7
@@ -22,7 +22,7 @@ const NAMED: usize = 3;
 /// Bytes of an unknown command's name that are shown.
 const SHOWN: usize = 32;
 
-/// What failed.
+/// The kind of a failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum What {
     Unknown(Box<[u8]>),
@@ -49,12 +49,12 @@ pub(crate) struct Failures(Vec<Failure>);
 pub(crate) struct SharedFailures {
     /// How often they are summed up.
     interval: Duration,
-    /// Since when they were counted, if there are some.
+    /// The time since when they were counted, if there are some.
     counted: Mutex<(Option<Duration>, Failures)>,
 }
 
 impl What {
-    /// An unknown command with this name.
+    /// Returns the kind of an unknown command with this name.
     pub(crate) fn unknown(name: &[u8]) -> What {
         let name = &name[..name.len().min(SHOWN)];
         What::Unknown(name.to_ascii_uppercase().into())
@@ -101,7 +101,7 @@ impl Failures {
         }
     }
 
-    /// The lines of the log, when they were counted in this time.
+    /// Returns the lines of the log; `within` is the time in which the failures were counted.
     fn lines(&self, within: Duration) -> impl Iterator<Item = String> {
         let told = |failure: &&Failure| match failure.what {
             What::Unknown(_) => true,
@@ -129,7 +129,7 @@ impl Display for Failure {
 }
 
 impl Failure {
-    /// Where they came from.
+    /// Returns the addresses that they came from.
     fn sources(&self) -> String {
         let from: Vec<String> = self.from.iter().map(ToString::to_string).collect();
         let more = if self.more { " and others" } else { "" };
@@ -145,7 +145,8 @@ impl SharedFailures {
         }
     }
 
-    /// Adds what one runtime has counted by `now`. Returns when all of it is to be summed up.
+    /// Adds what one runtime has counted by `now`. Returns the time at which everything must be
+    /// summed up.
     pub(crate) fn add(&self, failures: &mut Failures, now: Duration) -> Duration {
         let mut shared = self.counted.lock();
         for failure in failures.0.drain(..) {
@@ -154,7 +155,7 @@ impl SharedFailures {
         *shared.0.get_or_insert(now) + self.interval
     }
 
-    /// Sums up what was counted, if it is time to. Returns the lines for the log.
+    /// Sums up the failures if it is time to. Returns the lines for the log.
     pub(crate) fn sum_up(&self, now: Duration) -> Vec<String> {
         let mut shared = self.counted.lock();
         match shared.0 {

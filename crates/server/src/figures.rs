@@ -1,4 +1,4 @@
-//! The figures of a server at one moment: what `INFO` and the admin endpoint both show.
+//! The figures of a server at one moment, which `INFO` and the admin endpoint both show.
 //!
 //! Each figure is exact by itself; they are read one after another, so that sums of several may be
 //! off by what happens meanwhile.
@@ -22,26 +22,26 @@ pub(crate) struct Figures<'a> {
     pub(crate) uptime: Duration,
     pub(crate) clients: usize,
     pub(crate) traffic: Traffic,
-    /// Bytes of memory beyond which commands that need more are refused; 0: no bound.
+    /// Bytes of memory above which commands that need more are refused; 0: no limit.
     pub(crate) memory_limit: u64,
     pub(crate) store: Stats,
     pub(crate) checkpoints: CheckpointStatus,
     pub(crate) recovery: &'a RecoveryReport,
     pub(crate) process: Process,
-    /// What was done together with other nodes, if this is a node of a cluster.
+    /// The figures of transactions with other nodes, if this is a node of a cluster.
     pub(crate) cluster: Option<ClusterFigures>,
-    /// Of the slots that clients read by themselves, if this is a node of a cluster; zeros if there are
-    /// none.
+    /// The figures of the slots that clients read by themselves, if this is a node of a cluster;
+    /// zeros if there are none.
     pub(crate) published: Option<slots::Figures>,
-    /// Of this node's replica, if its partition is replicated.
+    /// The figures of this node's replica, if its partition is replicated.
     pub(crate) replication: Option<Replication>,
-    /// Connections that wait for what a transaction over several nodes holds.
+    /// Connections that wait for keys that a transaction over several nodes holds.
     pub(crate) parked: u64,
     /// Connections whose commands wait for the end of a pause.
     pub(crate) postponed: u64,
 }
 
-/// What a node's replica is.
+/// The figures of a node's replica.
 pub(crate) struct Replication {
     pub(crate) status: Status,
     stale: Option<Duration>,
@@ -59,7 +59,7 @@ impl Replication {
         self.status.role == Role::Leader
     }
 
-    /// How old what the node has may be, if that is known.
+    /// Returns the greatest age of the node's data, if it is known.
     pub(crate) fn staleness(&self) -> Option<Duration> {
         if self.leads() {
             Some(Duration::ZERO)
@@ -68,19 +68,19 @@ impl Replication {
         }
     }
 
-    /// Members with a vote.
+    /// Returns the number of members with a vote.
     pub(crate) fn voters(status: &Status) -> u64 {
         let voters = status.members.iter().filter(|member| member.voter);
         voters.count() as u64
     }
 
-    /// Those of them that the leader has heard of lately.
+    /// Returns the number of voting members that the leader has heard from lately.
     pub(crate) fn heard(status: &Status) -> u64 {
         let voters = status.members.iter().filter(|member| member.voter);
         voters.filter(|member| member.active).count() as u64
     }
 
-    /// Entries that the slowest member lacks, of those that were heard of.
+    /// Returns the number of entries that the slowest member lacks, among those heard from lately.
     pub(crate) fn lag(status: &Status) -> u64 {
         let heard = status.members.iter().filter(|member| member.active);
         let lags = heard.map(|member| status.last.saturating_sub(member.matched));
@@ -88,7 +88,7 @@ impl Replication {
     }
 }
 
-/// What clients have sent and got.
+/// The traffic of clients.
 #[derive(Clone, Copy)]
 pub(crate) struct Traffic {
     pub(crate) accepted: u64,
@@ -101,7 +101,7 @@ pub(crate) struct Traffic {
     pub(crate) errors: u64,
     /// Attempts to authenticate that were refused.
     pub(crate) auth_failures: u64,
-    /// Keys that commands looked up to read: that were there, and that were not.
+    /// Keys that commands looked up to read and found; and those that they did not find.
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) bytes_in: u64,
@@ -109,11 +109,11 @@ pub(crate) struct Traffic {
 }
 
 impl Figures<'_> {
-    /// The figures now.
+    /// Collects the figures.
     pub(crate) fn now(shared: &Shared) -> Figures<'_> {
         let counters = &shared.counters;
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        // Kinds before their sum, so that the rest is never negative.
+        // The kinds are read before their sum, so that the rest is never negative.
         let (reads, writes) = (of(&counters.reads), of(&counters.writes));
         Figures {
             shared,
@@ -151,12 +151,12 @@ impl Figures<'_> {
         }
     }
 
-    /// Whether there is a log; if not, nothing survives the process.
+    /// Returns `true` if there is a log. Without one no data survives the process.
     pub(crate) fn is_durable(&self) -> bool {
         self.shared.config.data.is_some()
     }
 
-    /// What replies promise, in the words of the command line.
+    /// Returns the promise of replies, in the words of the command line.
     pub(crate) fn durability(&self) -> &'static str {
         match (self.is_durable(), self.shared.config.durability) {
             (false, _) => "ephemeral",
@@ -165,7 +165,7 @@ impl Figures<'_> {
         }
     }
 
-    /// How many epochs the newest is ahead of what is durable.
+    /// Returns the number of epochs between the newest durable one and the newest one.
     pub(crate) fn lag_epochs(&self) -> u64 {
         let Stats {
             epoch,
@@ -175,7 +175,8 @@ impl Figures<'_> {
         epoch.0.saturating_sub(durable_epoch.0)
     }
 
-    /// Commands that neither read nor write the store, or were refused before they could.
+    /// Returns the number of commands that neither read nor write the store, or were refused before
+    /// they could.
     pub(crate) fn other_commands(&self) -> u64 {
         let traffic = &self.traffic;
         traffic
@@ -184,14 +185,14 @@ impl Figures<'_> {
             .saturating_sub(traffic.writes)
     }
 
-    /// When the last checkpoint was finished, in milliseconds since the Unix epoch; without one,
-    /// when the server started, with all that it had recovered.
+    /// Returns when the last checkpoint was finished, in milliseconds since the Unix epoch; without
+    /// one, when the server started, with all that it had recovered.
     pub(crate) fn last_save_ms(&self) -> u64 {
         last_save_ms(self.shared, &self.checkpoints)
     }
 }
 
-/// As [`Figures::last_save_ms`], for those who ask for nothing else.
+/// As [`Figures::last_save_ms`], for callers that need only this figure.
 pub(crate) fn last_save_ms(shared: &Shared, checkpoints: &CheckpointStatus) -> u64 {
     match &checkpoints.last {
         Some(last) => last.finished_ms,
@@ -199,7 +200,7 @@ pub(crate) fn last_save_ms(shared: &Shared, checkpoints: &CheckpointStatus) -> u
     }
 }
 
-/// A time as milliseconds since the Unix epoch.
+/// Returns a time as milliseconds since the Unix epoch.
 pub(crate) fn unix_ms(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -9,17 +9,19 @@
 //!
 //! The empty text is matched by the empty pattern and by `*` alone, not by `**`: so it is in Redis.
 //!
-//! Time is at most the product of both lengths: only the last `*` is ever tried again. Long texts
-//! and patterns can make that seconds, so that a [`Match`] counts its steps and can be interrupted.
+//! Time is at most the product of both lengths: only the last `*` is ever tried again. With long
+//! texts and patterns that can be seconds, so that a [`Match`] counts its steps and can be
+//! interrupted.
 
-/// Returns whether `text` matches `pattern`.
+/// Returns `true` if `text` matches `pattern`.
 pub(crate) fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let mut steps = usize::MAX;
     let result = Match::default().resume(pattern, text, ignore_case, &mut steps);
     result.unwrap_or(false)
 }
 
-/// Returns whether `text` matches `pattern`, and takes from `steps` what that needed, or all.
+/// Returns `true` if `text` matches `pattern`. Subtracts the steps of the comparison from `steps`,
+/// as far as there are that many.
 pub(crate) fn matches_counted(pattern: &[u8], text: &[u8], steps: &mut usize) -> bool {
     let (mut search, mut rest) = (Match::default(), usize::MAX);
     search
@@ -28,20 +30,20 @@ pub(crate) fn matches_counted(pattern: &[u8], text: &[u8], steps: &mut usize) ->
         .unwrap_or(false)
 }
 
-/// How far the comparison of one text with one pattern has come.
+/// The state of a comparison of one text with one pattern.
 #[derive(Default)]
 pub(crate) struct Match {
     /// The position in the pattern.
     p: usize,
     /// The position in the text.
     t: usize,
-    /// Where to go on in both when what follows the last star did not match.
+    /// Where to continue in both when what follows the last star did not match.
     star: Option<(usize, usize)>,
 }
 
 impl Match {
-    /// Goes on for as many `steps` at most, and takes from them what it needed. Returns whether the
-    /// text matches, or `None` if the steps did not suffice.
+    /// Continues for at most `steps` steps, and subtracts those that it needed. Returns `true` if
+    /// the text matches, or `None` if the steps did not suffice.
     pub(crate) fn resume(
         &mut self,
         pattern: &[u8],
@@ -87,7 +89,7 @@ impl Match {
     }
 }
 
-/// Returns whether the first item of the pattern matches `byte`, and the item's length.
+/// Returns `true` if the first item of the pattern matches `byte`, and the item's length.
 fn one(pattern: &[u8], byte: u8, ignore_case: bool) -> (bool, usize) {
     let fold = |byte: u8| {
         if ignore_case {
@@ -108,8 +110,8 @@ fn one(pattern: &[u8], byte: u8, ignore_case: bool) -> (bool, usize) {
     }
 }
 
-/// Whether `byte` is in the set that starts behind a `[`, and how long the set is. A set without
-/// its `]` ends with the pattern.
+/// Returns `true` if `byte` is in the set that starts behind a `[`, and the length of the set. A
+/// set without its `]` ends with the pattern.
 fn in_set(set: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (bool, usize) {
     let inverted = set.first() == Some(&b'^');
     let mut at = usize::from(inverted);
@@ -135,7 +137,7 @@ fn in_set(set: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (bool, usize) {
     }
 }
 
-/// The bytes with which every match starts.
+/// Returns the bytes with which every match starts.
 pub(crate) fn prefix(pattern: &[u8]) -> &[u8] {
     let end = pattern
         .iter()
@@ -143,7 +145,8 @@ pub(crate) fn prefix(pattern: &[u8]) -> &[u8] {
     &pattern[..end.unwrap_or(pattern.len())]
 }
 
-/// The least bytes that are greater than everything that starts with `prefix`, if there are any.
+/// Returns the least text that is greater than every text that starts with `prefix`, if there is
+/// one.
 pub(crate) fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte < 0xff)?;
     let mut end = prefix[..=last].to_vec();

@@ -10,13 +10,13 @@ use crate::metrics::{Section, write_section};
 use crate::shared::Shared;
 use crate::statistics;
 
-/// How a section is written.
+/// How the contents of a section are written.
 enum Content {
     Rows(Section),
     Written(fn(&Shared, &mut String)),
 }
 
-/// Which words a section is shown for, besides its own name.
+/// The words for which a section is shown, besides its own name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
     /// No word at all, `default`, and what shows more.
@@ -63,7 +63,7 @@ const SECTIONS: [(&str, Group, Content); 16] = [
     rows("Keyspace", Section::Keyspace),
 ];
 
-/// The sections that these words ask for. Words that name none are passed over, as by Redis.
+/// Returns the sections that these words select. Words that select none are ignored, as by Redis.
 pub(crate) fn report(shared: &Shared, asked: Args<'_>) -> String {
     let figures = Figures::now(shared);
     let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());

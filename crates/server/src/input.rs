@@ -1,7 +1,7 @@
-//! What a connection has sent: read, parsed in batches, executed.
+//! The input of a connection: read, parsed in batches, executed.
 //!
 //! Invariants:
-//! 1. The parser's state belongs to the command at the start of the input that is left.
+//! 1. The parser's state belongs to the command at the start of the remaining input.
 //! 2. Commands are executed in order, and none is executed once the connection has to wait (for a
 //!    long command, or for its client to take replies) or to close. Those that were parsed by
 //!    then are parsed again later; an inline request, whose bytes parsing changes, is therefore
@@ -33,7 +33,7 @@ struct Entry {
     end: usize,
 }
 
-/// Why a batch is no longer.
+/// Why a batch ended.
 enum Parsed {
     /// It is full, or the next request is one that must stand alone.
     Whole,
@@ -89,7 +89,7 @@ impl Batch {
         Parsed::Whole
     }
 
-    /// Has the store fetch the first key of each command.
+    /// Makes the store prefetch the first key of each command.
     fn prefetch(&self, executor: &mut Executor, input: &[u8]) {
         if self.entries.len() < 2 {
             return;
@@ -110,8 +110,8 @@ impl Batch {
     }
 }
 
-/// Executes what `input` holds. Returns how much of it is done with; `stalled` says whether the
-/// rest waits, or is the beginning of a command.
+/// Executes the commands in `input`. Returns the number of bytes that are done with; `stalled` says
+/// whether the rest waits, or is the beginning of a command.
 pub(crate) fn execute(
     executor: &mut Executor,
     connection: &mut Connection,
@@ -157,13 +157,14 @@ pub(crate) fn execute(
 }
 
 impl Connection {
-    /// Whether no further command may be executed in this turn, in which replies may grow to `most` bytes.
+    /// Returns `true` if no further command may be executed in this turn, in which replies may grow
+    /// to `most` bytes.
     #[inline]
     fn must_wait(&self, most: usize) -> bool {
         self.state.closing || self.task.is_some() || self.output.pending() > most
     }
 
-    /// What it holds of requests and replies, in bytes.
+    /// Returns the memory that its requests and replies take, in bytes.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         let block = self.block.as_ref().map_or(0, |block| block.bytes());
@@ -171,7 +172,7 @@ impl Connection {
     }
 }
 
-/// Reads once and executes what came. The buffer is the runtime's.
+/// Reads once and executes the input. The buffer is the runtime's.
 pub(crate) fn read(
     executor: &mut Executor,
     connection: &mut Connection,
@@ -236,7 +237,7 @@ pub(crate) fn resume(executor: &mut Executor, connection: &mut Connection, batch
     }
 }
 
-/// What a read brought, with the connection's state brought up to date; `None`: nothing.
+/// Reads, and updates the connection's state. Returns the number of bytes that came; `None`: none.
 fn received(
     connection: &mut Connection,
     read: impl FnOnce(&mut mio::net::TcpStream) -> std::io::Result<usize>,
@@ -260,7 +261,7 @@ fn received(
         }
         Err(error) if error.kind() == ErrorKind::Interrupted => None,
         Err(_) => {
-            // The client is gone; nobody is left to answer.
+            // The client is gone; there is no client to answer.
             connection.state.readable = false;
             connection.state.dead = true;
             None

@@ -1,6 +1,6 @@
-//! Commands that may visit every key (`KEYS`, and those about the keys of a slot): on a snapshot,
-//! in slices between which other connections get their turns. The connection that asked waits
-//! meanwhile.
+//! Commands that may visit every key (`KEYS`, and those about the keys of a slot): they run on a
+//! snapshot, in slices between which other connections get their turns. The connection waits in the
+//! meantime.
 
 use resp::{Protocol, Writer};
 use store::Snapshot;
@@ -14,31 +14,31 @@ use crate::task::Step;
 pub(crate) struct KeysTask {
     snapshot: Snapshot,
     wanted: Wanted,
-    /// Where the next slice begins.
+    /// The key at which the next slice begins.
     from: Vec<u8>,
     /// The key before `from`, if its comparison with the pattern was interrupted.
     interrupted: Option<(Vec<u8>, glob::Match)>,
     /// No keys follow the interrupted one.
     at_end: bool,
-    /// Where matches end.
+    /// The upper bound of keys that can match.
     to: Option<Vec<u8>>,
     found: usize,
     /// The keys found, as RESP.
     body: Vec<u8>,
 }
 
-/// Which keys are meant.
+/// The keys that a command selects.
 enum Wanted {
     /// Those that match a pattern.
     Matching(Vec<u8>),
-    /// Those of a slot, at most so many.
+    /// Those of a slot, at most `most`.
     Of { slot: u16, most: usize },
-    /// Those of a slot, and only how many they are.
+    /// Only the number of keys of a slot.
     CountOf { slot: u16 },
 }
 
 impl KeysTask {
-    /// `KEYS`.
+    /// Creates the task of `KEYS`.
     pub(crate) fn matching(partition: &Partition, pattern: &[u8]) -> KeysTask {
         let prefix = glob::prefix(pattern);
         let wanted = Wanted::Matching(pattern.to_vec());
@@ -50,12 +50,12 @@ impl KeysTask {
         )
     }
 
-    /// `CLUSTER GETKEYSINSLOT`.
+    /// Creates the task of `CLUSTER GETKEYSINSLOT`.
     pub(crate) fn of_slot(partition: &Partition, slot: u16, most: usize) -> KeysTask {
         KeysTask::new(partition, Wanted::Of { slot, most }, Vec::new(), None)
     }
 
-    /// `CLUSTER COUNTKEYSINSLOT`.
+    /// Creates the task of `CLUSTER COUNTKEYSINSLOT`.
     pub(crate) fn count_of_slot(partition: &Partition, slot: u16) -> KeysTask {
         KeysTask::new(partition, Wanted::CountOf { slot }, Vec::new(), None)
     }
@@ -73,7 +73,7 @@ impl KeysTask {
         }
     }
 
-    /// The newest epoch in the view.
+    /// Returns the newest epoch in the view.
     pub(crate) fn epoch(&self) -> base::Epoch {
         self.snapshot.epoch()
     }
@@ -143,7 +143,7 @@ impl KeysTask {
     }
 }
 
-/// Adds a key that is meant.
+/// Adds a key if it is selected.
 fn add(wanted: &Wanted, found: &mut usize, body: &mut Vec<u8>, key: &[u8]) {
     *found += 1;
     if !wanted.is_count() {
@@ -152,8 +152,8 @@ fn add(wanted: &Wanted, found: &mut usize, body: &mut Vec<u8>, key: &[u8]) {
 }
 
 impl Wanted {
-    /// Returns whether a key is meant when `found` have been found before, or `None` if `steps` did
-    /// not suffice to compare it.
+    /// Returns `true` if a key is selected when `found` keys have been found before, or `None` if
+    /// `steps` did not suffice to compare it.
     fn has(
         &self,
         key: &[u8],

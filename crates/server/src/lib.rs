@@ -1,9 +1,9 @@
-//! The RESP front door: any Redis client can use the store through it.
+//! The RESP server: any Redis client can use the store through it.
 //!
-//! Way of a command: a runtime is woken by the socket → reads what has come → parses a
-//! batch and has the store fetch its keys → executes each command as a transaction of its worker →
-//! encodes the replies into the connection's output → at the end of the turn writes what may
-//! leave, and asks the store to make durable what the rest waits for.
+//! The path of a command: the socket wakes a runtime → it reads the input → parses a batch and
+//! makes the store prefetch its keys → executes each command as a transaction of its worker →
+//! encodes the replies into the connection's output → at the end of the turn writes the replies
+//! that may leave, and asks the store to make durable what the others wait for.
 //!
 //! | module | concept |
 //! |---|---|
@@ -33,8 +33,8 @@
 //!    one that shows an absence, a failed condition or an aborted block.
 //! 3. If the log fails, replies that wait for it can never leave. They are replaced by one error
 //!    and the connection is closed: which of its commands will be found after a restart is unknown,
-//!    and a connection that went on would pretend otherwise. Commands that write are refused from
-//!    then on, commands that read what is durable are answered, and `INFO persistence` and the
+//!    and a connection that continued would hide that. From then on commands that write are
+//!    refused, commands that read durable data are answered, and `INFO persistence` and the
 //!    server's log say why.
 //! 4. A `MULTI` block is one transaction; `WATCH` is its precondition.
 //!
@@ -109,25 +109,26 @@ use crate::routing::Routes;
 use crate::runtime::{Runtime, WAKER};
 use crate::shared::{Counters, MemoryWatch, Shared, Signal};
 
-/// A server that is serving.
+/// A running server.
 pub struct Running {
     address: SocketAddr,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Of what is published for clients to read by themselves.
+    /// The lease of the data that is published for clients to read by themselves.
     _lease: Option<Lease>,
-    /// Goes on until everything else has ended, to say that it is stopping.
+    /// Runs until everything else has ended, so that it can say that the server is stopping.
     admin: Option<Admin>,
 }
 
-/// Stops a server; clones stop the same one. It keeps nothing of the server: who waits for a signal
-/// has it for ever, and memory that others read is to go with the server.
+/// Stops a server; clones stop the same one. It keeps nothing of the server alive: a thread that
+/// waits for a signal has it for ever, and memory that other processes read must go with the
+/// server.
 #[derive(Clone)]
 pub struct Stopper(Weak<Shared>);
 
 impl Stopper {
-    /// Has the server stop: it accepts nothing more, answers what it has received once that is
-    /// durable, and closes. Returns at once.
+    /// Makes the server stop: it accepts nothing more, answers the requests that it has received
+    /// once the answers are durable, and closes. Returns at once.
     pub fn stop(&self) {
         if let Some(shared) = self.0.upgrade() {
             shared.stop();
@@ -136,25 +137,25 @@ impl Stopper {
 }
 
 impl Running {
-    /// Where it listens.
+    /// Returns the address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where figures and health are served, if they are.
+    /// Returns the address of the admin endpoint, if there is one.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(Admin::address)
     }
 
-    /// What stops it.
+    /// Returns a handle that stops the server.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::downgrade(&self.shared))
     }
 
-    /// Waits until it has stopped.
+    /// Waits until the server has stopped.
     ///
     /// # Errors
     /// A thread of the server has panicked; the text says which.
@@ -175,17 +176,17 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Stops it, and waits.
+    /// Stops the server, and waits.
     fn drop(&mut self) {
         self.shared.stop();
         for thread in self.threads.drain(..) {
-            // A panic has been reported by the thread itself.
+            // The thread itself has reported a panic.
             drop(thread.join());
         }
     }
 }
 
-/// Serves `partition` as `config` says, on threads of its own.
+/// Serves `partition` with the settings of `config`, on threads of its own.
 ///
 /// # Errors
 /// The [`StartError`] says what to do.
@@ -198,8 +199,8 @@ pub fn serve(partition: impl Into<Partition>, config: Config) -> Result<Running,
     serve_with(partition, config, admin)
 }
 
-/// As [`serve`], with an admin endpoint that was started before, or none; [`Config::admin`] is not
-/// looked at.
+/// As [`serve`], with an admin endpoint that was started before, or none; [`Config::admin`] is
+/// ignored.
 ///
 /// # Errors
 /// The [`StartError`] says what to do.
@@ -275,7 +276,7 @@ impl Running {
                 .push(std::thread::Builder::new().name(name).spawn(body)?);
         }
         for _ in 0..self.threads.len() {
-            // A thread that ends without a word has panicked, which it reports itself.
+            // A thread that ends without a result has panicked, which it reports itself.
             starts
                 .recv()
                 .unwrap_or_else(|_| Err(std::io::Error::other("it panicked").into()))?;
@@ -284,8 +285,8 @@ impl Running {
     }
 }
 
-/// Has this thread, which is that of runtime `index`, stay on its processor, if it has one, and
-/// gives it its worker. Before anything else: memory belongs to the processor that touches it
+/// Pins this thread, which is that of runtime `index`, to its processor, if it has one, and returns
+/// its worker. This comes before anything else: memory belongs to the processor that touches it
 /// first.
 fn settle_in(shared: &Shared, index: usize) -> Result<Worker, StartError> {
     let partition = &shared.partition;
@@ -293,7 +294,7 @@ fn settle_in(shared: &Shared, index: usize) -> Result<Worker, StartError> {
         Some(&cpu) => {
             let pinned = base::cpus::pin_current_thread(cpu);
             pinned.map_err(|error| StartError::Pin { cpu, error })?;
-            // Another one would be served by a logger that was not meant for this processor.
+            // Another worker would be served by a logger that was not meant for this processor.
             partition.worker_at(index)
         }
         // A program that embeds the store may have taken some.
@@ -302,7 +303,8 @@ fn settle_in(shared: &Shared, index: usize) -> Result<Worker, StartError> {
     worker.ok_or(StartError::NoWorker { thread: index })
 }
 
-/// Has the store tell the runtimes what they wait for. It does not keep the server alive by that.
+/// Makes the store notify the runtimes of the events that they wait for. This does not keep the
+/// server alive.
 fn listen_to_store(shared: &Arc<Shared>) {
     let tell = |what: fn(&Shared)| {
         let shared = Arc::downgrade(shared);
@@ -356,7 +358,8 @@ fn share(
     }
 }
 
-/// Listeners for other nodes, one for each runtime; none for a server that is of no cluster.
+/// Returns listeners for other nodes, one for each runtime; none for a server that is in no
+/// cluster.
 fn listen_for_nodes(config: &Config, count: usize) -> Result<Vec<Option<TcpListener>>, StartError> {
     let Some(membership) = &config.cluster else {
         return Ok((0..count).map(|_| None).collect());
@@ -372,12 +375,12 @@ fn listen_for_nodes(config: &Config, count: usize) -> Result<Vec<Option<TcpListe
         })
 }
 
-/// As many listeners on one address: the system spreads connections over them.
+/// Returns as many listeners on one address: the system spreads connections over them.
 fn listen(address: SocketAddr, count: usize) -> std::io::Result<Vec<mio::net::TcpListener>> {
     refuse_shared(address)?;
     if count > 1 && address.port() != 0 {
-        // Sockets that share an address share it with those of another server, too, and would
-        // take turns with it. A socket that does not share finds out.
+        // Sockets that share an address share it with those of another server, too, and would take
+        // turns with it. A socket that does not share detects that.
         socket(address)?;
     }
     let mut address = address;
@@ -397,8 +400,9 @@ fn listen(address: SocketAddr, count: usize) -> std::io::Result<Vec<mio::net::Tc
     Ok(listeners)
 }
 
-/// Fails when someone listens on the address. Listeners that share a port would do so with those
-/// of another server of the same user, too, which would then get a part of the connections.
+/// Returns an error if another process listens on the address. Listeners that share a port would do
+/// so with those of another server of the same user, too, which would then get a part of the
+/// connections.
 fn refuse_shared(address: SocketAddr) -> std::io::Result<()> {
     let domain = Domain::for_address(address);
     let probe = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
@@ -407,14 +411,14 @@ fn refuse_shared(address: SocketAddr) -> std::io::Result<()> {
     probe.bind(&address.into())
 }
 
-/// A socket bound to `address`, for itself alone.
+/// Returns a socket bound to `address`, for itself alone.
 fn socket(address: SocketAddr) -> std::io::Result<Socket> {
     let socket = unbound_socket(address)?;
     socket.bind(&address.into())?;
     Ok(socket)
 }
 
-/// A socket bound to `address`, which others may be bound to as well.
+/// Returns a socket bound to `address`, which others may be bound to as well.
 fn shared_socket(address: SocketAddr) -> std::io::Result<Socket> {
     let socket = unbound_socket(address)?;
     socket.set_reuse_port(true)?;

@@ -1,9 +1,9 @@
-//! Limits on every size that a client controls, beyond those of keys and values, which are the
+//! Limits on every size that a client controls, except those of keys and values, which are the
 //! store's.
 //!
 //! | limit | what happens beyond it |
 //! |---|---|
-//! | clients | the connection is told so and closed |
+//! | clients | the connection gets an error and is closed |
 //! | clients that have not given the password | a new one takes the place of the oldest, which is closed |
 //! | the time that a client has to give it | the connection is closed |
 //! | the time for which a client sends nothing | the connection is closed |
@@ -28,7 +28,7 @@ pub struct Limits {
     pub authentication: Duration,
     /// How long a client may send nothing while nothing is done for it; `None`: for ever.
     pub idle: Option<Duration>,
-    /// What one request may claim.
+    /// Limits of one request.
     pub request: resp::Limits,
     /// Input of one connection that is not yet a whole command.
     pub query_buffer: usize,
@@ -70,23 +70,23 @@ impl Default for Limits {
 
 /// Connections that may wait to be accepted.
 pub(crate) const BACKLOG: i32 = 1024;
-/// After so long without a word from a client the system asks its machine whether it is still there, as often again
-/// as a third of that, three times.
+/// After so long without input from a client the system checks that its machine is still there, and
+/// repeats this three times, at intervals of a third of that.
 pub(crate) const KEEPALIVE: Duration = Duration::from_secs(300);
-/// Bytes read from a connection at a time; with it the commands that one connection can have
-/// executed before others get their turn.
+/// Bytes read from a connection at a time. This also limits the commands that one connection can
+/// execute before others get their turn.
 pub(crate) const READ_BUFFER: usize = 64 * 1024;
-/// Most bytes read at a time into the input of a connection that sends a large argument.
+/// The most bytes read at a time into the input of a connection that sends a large argument.
 pub(crate) const LARGE_READ: usize = 1 << 20;
-/// Replies that one connection gets in a turn, after which others get theirs.
+/// Bytes of replies that one connection gets in a turn, after which others get theirs.
 pub(crate) const TURN_REPLIES: usize = 1 << 20;
-/// Commands that are parsed, and their keys fetched, before the first is executed.
+/// Commands that are parsed, and their keys prefetched, before the first is executed.
 pub(crate) const BATCH: usize = 32;
 /// Keys visited in one slice of a long command.
 pub(crate) const SLICE_KEYS: usize = 1024;
 /// Steps of comparing keys with a pattern in one slice of a long command, or one page of `SCAN`.
 pub(crate) const SLICE_STEPS: usize = 1 << 20;
-/// Bytes of a slice of a snapshot, beyond which nothing more is added to it.
+/// Bytes of a slice of a snapshot after which no more is added to it.
 pub(crate) const SLICE_BYTES: usize = 1 << 20;
 /// Output buffers kept for reuse, and the greatest capacity worth keeping.
 pub(crate) const POOLED_BUFFERS: usize = 256;

@@ -9,9 +9,9 @@
 //! kumiki_commands_total{kind="write"} 3
 //! ```
 //!
-//! `docs/metrics.md` lists every row that has a metric; tests compare the page with the table, and what the
-//! two show of a running server. Families without a sample, such as those of the log where there is
-//! none, are left out.
+//! `docs/metrics.md` lists every row that has a metric; tests compare the page with the table, and
+//! the metrics of a running server with its `INFO`. Families without a sample, such as those of the
+//! log where there is none, are left out.
 
 mod table;
 
@@ -27,20 +27,21 @@ use table::TABLE;
 
 /// A row of the table: one figure.
 pub(crate) struct Row {
-    /// Where `INFO` shows it.
+    /// The section of `INFO` that shows it.
     pub(crate) section: Section,
-    /// Its name there; empty if it is not there.
+    /// Its name in `INFO`; empty if `INFO` does not show it.
     pub(crate) info: &'static str,
     /// Its metric, if it has one.
     metric: Option<Metric>,
     show: Show,
 }
 
-/// What a figure is for Prometheus. Rows of one name stand together.
+/// A figure as Prometheus shows it. Rows of one name stand together.
 struct Metric {
     kind: Kind,
     name: &'static str,
-    /// The label that tells it from others of the name: its name and value; empty if there are none.
+    /// The label that distinguishes it from others of the name: its name and value; empty if there
+    /// are none.
     label: (&'static str, &'static str),
     help: &'static str,
 }
@@ -62,11 +63,11 @@ pub(crate) enum Section {
     Keyspace,
 }
 
-/// How the value of a figure is found.
+/// The function that returns the value of a figure.
 #[derive(Clone, Copy)]
 enum Show {
     Whole(fn(&Figures<'_>) -> u64),
-    /// Shown where there is one.
+    /// Shown if it has a value.
     Maybe(fn(&Figures<'_>) -> Option<u64>),
     /// Shown where there is a log.
     Durable(fn(&Figures<'_>) -> u64),
@@ -82,7 +83,7 @@ enum Show {
 }
 
 impl Row {
-    /// The value as `INFO` shows it.
+    /// Returns the value as `INFO` shows it.
     fn text(&self, figures: &Figures<'_>) -> Option<String> {
         match self.show {
             Show::Whole(value) | Show::Saves(value) => Some(value(figures).to_string()),
@@ -123,12 +124,12 @@ impl Row {
     }
 }
 
-/// A text of several lines as one.
+/// Joins the lines of a text into one.
 fn one_line(text: &str) -> String {
     text.replace(['\r', '\n'], " ")
 }
 
-/// Adds the lines of a section of `INFO`.
+/// Writes the lines of a section of `INFO`.
 pub(crate) fn write_section(section: Section, figures: &Figures<'_>, out: &mut String) {
     let rows = TABLE.iter().filter(|row| row.section == section);
     for row in rows.filter(|row| !row.info.is_empty()) {
@@ -156,7 +157,7 @@ static FAMILIES: LazyLock<Vec<Family>> = LazyLock::new(|| {
     rows.filter_map(family).collect()
 });
 
-/// All metrics, as the admin endpoint serves them.
+/// Returns all metrics, as the admin endpoint serves them.
 fn report(figures: &Figures<'_>) -> String {
     let own = exposition::text(FAMILIES.iter(), |family, samples| {
         for row in family.fill {
@@ -206,7 +207,7 @@ mod tests {
         }
     }
 
-    /// The rows of the table of figures in `docs/metrics.md`: metric and name in `INFO`.
+    /// Returns the rows of the table of figures in `docs/metrics.md`: metric and name in `INFO`.
     fn documented() -> Vec<(String, String)> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
         let page = std::fs::read_to_string(path).expect("the page");

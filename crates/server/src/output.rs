@@ -1,4 +1,4 @@
-//! A connection's replies: bytes in order, and from where on they wait for which epoch.
+//! A connection's replies: bytes in order, and the epochs that they wait for.
 //!
 //! | part | meaning |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! Invariants:
 //! 1. Marks grow in position: none overtakes another. Where one epoch can be lost and a later one
 //!    not, each reply that waits has a mark of its own; elsewhere marks grow in their epoch, too,
-//!    and replies that wait for no more than the one before them share its mark.
+//!    and replies that wait for no later epoch than the one before them share its mark.
 //! 2. Bytes before the first mark may leave.
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ use resp::ReplyParser;
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     bytes: Vec<u8>,
-    /// How many of the bytes the socket has taken.
+    /// The number of bytes that the socket has taken.
     sent: usize,
     marks: VecDeque<Mark>,
 }
@@ -28,26 +28,26 @@ pub(crate) struct Output {
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     from: usize,
-    /// Where the reply ends that has this mark for itself.
+    /// The end of the reply, if the mark is of one reply alone.
     to: usize,
     epoch: Epoch,
 }
 
 impl Output {
-    /// The buffer, to encode a reply at its end.
+    /// Returns the buffer, to encode a reply at its end.
     #[inline]
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Where the next reply will start.
+    /// Returns where the next reply will start.
     #[inline]
     pub(crate) fn position(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Says that the reply that starts at `from` waits for `epoch`, when all is durable up to
-    /// `durable`.
+    /// Makes the reply that starts at `from` wait for `epoch`. Everything up to `durable` is
+    /// durable.
     #[inline]
     pub(crate) fn hold(&mut self, from: usize, epoch: Epoch, durable: Epoch) {
         if epoch > durable && self.marks.back().is_none_or(|last| last.epoch < epoch) {
@@ -55,7 +55,7 @@ impl Output {
         }
     }
 
-    /// As [`Output::hold`], where epochs can be lost: the reply is all that there is from `from` on.
+    /// As [`Output::hold`], where epochs can be lost: the reply takes all bytes from `from` on.
     #[inline]
     pub(crate) fn hold_alone(&mut self, from: usize, epoch: Epoch, durable: Epoch) {
         if epoch > durable {
@@ -69,29 +69,30 @@ impl Output {
         self.marks.push_back(Mark { from, to, epoch });
     }
 
-    /// Whether the reply that starts at `position` is an error; `false` where there is none.
+    /// Returns `true` if the reply that starts at `position` is an error; `false` where there is
+    /// none.
     #[inline]
     pub(crate) fn is_error_at(&self, position: usize) -> bool {
         self.bytes.get(position) == Some(&b'-')
     }
 
-    /// The bytes from `position` on, which begin a reply.
+    /// Returns the bytes from `position` on, which begin a reply.
     pub(crate) fn from(&self, position: usize) -> &[u8] {
         self.bytes.get(position..).unwrap_or_default()
     }
 
-    /// Drops the replies from `position` on, and what they wait for.
+    /// Drops the replies from `position` on, with their marks.
     pub(crate) fn discard(&mut self, position: usize) {
         self.bytes.truncate(position);
         self.marks.retain(|mark| mark.from < position);
     }
 
-    /// Takes back everything encoded from `position` on, which was not held yet.
+    /// Removes everything encoded from `position` on, which is not held yet.
     pub(crate) fn truncate(&mut self, position: usize) {
         self.bytes.truncate(position);
     }
 
-    /// Lets go what waited for epochs up to `durable`.
+    /// Releases the replies that waited for epochs up to `durable`.
     #[inline]
     pub(crate) fn release(&mut self, durable: Epoch) {
         while self.marks.front().is_some_and(|mark| mark.epoch <= durable) {
@@ -99,8 +100,8 @@ impl Output {
         }
     }
 
-    /// As [`Output::release`], where epochs can be lost: that is asked before an epoch counts as
-    /// durable. Puts `instead` in the place of each reply that is lost. Returns how many these are.
+    /// As [`Output::release`], where epochs can be lost: this is checked before an epoch counts as
+    /// durable. Replaces each reply that is lost with `instead`. Returns their number.
     #[inline]
     pub(crate) fn release_or_lose(
         &mut self,
@@ -148,14 +149,14 @@ impl Output {
         before - self.marks.len()
     }
 
-    /// What the last reply that waits does so for. That is the greatest epoch, unless epochs can be
-    /// lost.
+    /// Returns the epoch that the last waiting reply waits for. It is the greatest one, unless
+    /// epochs can be lost.
     #[inline]
     pub(crate) fn waits_for(&self) -> Option<Epoch> {
         self.marks.back().map(|mark| mark.epoch)
     }
 
-    /// The bytes that may leave now.
+    /// Returns the bytes that may leave now.
     #[inline]
     pub(crate) fn sendable(&self) -> &[u8] {
         let end = self
@@ -165,7 +166,7 @@ impl Output {
         &self.bytes[self.sent..end]
     }
 
-    /// Says that the socket took `count` of the sendable bytes.
+    /// Records that the socket took `count` of the sendable bytes.
     pub(crate) fn sent(&mut self, count: usize) {
         self.sent += count;
         debug_assert!(self.sent <= self.bytes.len(), "sent more than there is");
@@ -173,7 +174,7 @@ impl Output {
             self.bytes.clear();
             self.sent = 0;
         } else if self.sent >= 64 * 1024 && self.sent >= self.bytes.len() / 2 {
-            // The rest is no longer than what is dropped: each byte moves once on the average.
+            // The rest is no longer than the dropped part: each byte moves once on average.
             self.bytes.drain(..self.sent);
             for mark in &mut self.marks {
                 mark.from -= self.sent;
@@ -183,7 +184,7 @@ impl Output {
         }
     }
 
-    /// Bytes held, whether they may leave or not.
+    /// Returns the number of bytes held, whether they may leave or not.
     #[inline]
     pub(crate) fn pending(&self) -> usize {
         self.bytes.len() - self.sent
@@ -194,8 +195,8 @@ impl Output {
         self.pending() == 0
     }
 
-    /// Drops the replies that still wait, because what they wait for is not becoming durable, and those
-    /// behind them. Returns how many these are.
+    /// Drops the replies that still wait, because their epochs do not become durable, and the
+    /// replies behind them. Returns their number.
     pub(crate) fn give_up(&mut self) -> usize {
         let Some(first) = self.marks.front() else {
             return 0;
@@ -275,7 +276,7 @@ mod tests {
         assert_eq!(take(&mut output), "b");
     }
 
-    /// Those behind it are of commands that were executed after it.
+    /// The replies behind it are of commands that were executed after it.
     #[test]
     fn replies_that_are_given_up_are_counted_with_those_behind_them() {
         let mut output = Output::default();
@@ -289,7 +290,7 @@ mod tests {
         assert!(output.is_empty() && output.give_up() == 0);
     }
 
-    /// A reply with a mark of its own.
+    /// Adds a reply with a mark of its own.
     fn alone(output: &mut Output, text: &str, epoch: u64) {
         let from = output.position();
         output.buffer().extend_from_slice(text.as_bytes());
@@ -314,7 +315,7 @@ mod tests {
         let fifth = |epoch| epoch == Epoch(5);
         assert_eq!(output.release_or_lose(Epoch(3), fifth, b"-X"), 0);
         assert_eq!(take(&mut output), "a", "the one before them still waits");
-        // Durability has passed what is lost: it is lost all the same.
+        // Durability has passed the lost reply: it is lost all the same.
         assert_eq!(output.release_or_lose(Epoch(6), fifth, b"-X"), 2);
         assert_eq!(take(&mut output), "bbbbc-X-Xf");
         assert_eq!(output.waits_for(), Some(Epoch(9)));

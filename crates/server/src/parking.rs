@@ -1,11 +1,11 @@
-//! Parked connections: a transaction that needs what a prepared one holds waits outside any epoch
-//! until that has ended, and nobody else waits with it.
+//! Parked connections: a transaction that needs keys that a prepared one holds waits outside any
+//! epoch until that one has ended, and no other connection waits with it.
 //!
 //! Invariants:
 //! 1. A parked transaction has no effects and holds nothing. It executes again from its arguments.
-//! 2. It looks again whenever holds have been given back since it last looked. How often that was
-//!    is read before it executes, so that no release is missed.
-//! 3. Its connection's later commands wait behind it; when its time is over it is refused.
+//! 2. It tries again whenever holds have been given back since its last attempt. The count of
+//!    releases is read before it executes, so that no release is missed.
+//! 3. Its connection's later commands wait behind it; it is refused when its time is over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,17 +23,17 @@ use crate::task::{Task, Work};
 /// See the module's description.
 pub(crate) struct Parked {
     work: Work,
-    /// Who was in its way when it last executed.
+    /// The transaction that blocked it when it last executed.
     by: Holder,
-    /// How often holds had been given back before it last executed; `None`: that is not known, so
-    /// that it looks again at once.
+    /// The count of releases before it last executed; `None`: it is not known, so that the
+    /// transaction tries again at once.
     seen: Option<u64>,
     /// When its time is over, since the server's start.
     pub(crate) until: Duration,
     _counted: Counted,
 }
 
-/// Counts a connection that waits for as long as it lives.
+/// Counts a waiting connection for as long as this value lives.
 pub(crate) struct Counted(Arc<Shared>, fn(&Counters) -> &AtomicU64);
 
 impl Counted {
@@ -59,14 +59,14 @@ impl Drop for Counted {
 }
 
 impl Parked {
-    /// Whether it should be looked at.
+    /// Returns `true` if it should be tried again.
     pub(crate) fn is_due(&self, releases: u64, now: Duration) -> bool {
         self.seen != Some(releases) || now >= self.until
     }
 }
 
 impl Executor {
-    /// Has the connection wait until `by` has ended.
+    /// Makes the connection wait until `by` has ended.
     #[cold]
     pub(crate) fn park(&mut self, connection: &mut Connection, work: Work, by: Holder) {
         let shared = &self.context.shared;

@@ -1,12 +1,12 @@
-//! What the server serves: the partition behind it, of whatever kind, and a runtime's way into it.
+//! The partition that the server serves, of either kind, and a runtime's access to it.
 //!
 //! | kind | what a reply waits for | what may become of that |
 //! |---|---|---|
 //! | local | an epoch, to become durable | the log fails: no later epoch ever will be |
 //! | replicated | a ticket, to resolve: what was written is agreed upon, or what was read was read by the leader | leadership is lost, and with it each open ticket; later ones may resolve |
 //!
-//! Tickets have the form of epochs. Both kinds are told apart by one branch, which always goes the
-//! same way: a server serves one partition for as long as it lives.
+//! Tickets have the form of epochs. One branch tells the two kinds apart, and always goes the same
+//! way: a server serves one partition for as long as it lives.
 
 mod replicated;
 mod worker;
@@ -22,7 +22,7 @@ use store::{
 pub use replicated::Replicated;
 pub(crate) use worker::Worker;
 
-/// What the server serves.
+/// The partition that the server serves.
 #[derive(Clone)]
 pub enum Partition {
     /// On this node alone.
@@ -44,7 +44,7 @@ impl From<Arc<Replicated>> for Partition {
 }
 
 impl Partition {
-    /// A worker for one thread, or `None` when all are taken.
+    /// Returns a worker for one thread, or `None` when all are taken.
     pub(crate) fn worker(&self) -> Option<Worker> {
         match self {
             Partition::Local(db) => db.worker().map(Worker::Local),
@@ -52,16 +52,16 @@ impl Partition {
         }
     }
 
-    /// The worker with this number, or `None` when someone has it.
+    /// Returns the worker with this number, or `None` when another thread has it.
     pub(crate) fn worker_at(&self, index: usize) -> Option<Worker> {
         match self {
             Partition::Local(db) => db.worker_at(index).map(Worker::Local),
-            // All are alike.
+            // All of its workers are alike.
             Partition::Replicated(_) => self.worker(),
         }
     }
 
-    /// The partition if it is replicated.
+    /// Returns the partition if it is replicated.
     pub(crate) fn replicated(&self) -> Option<&Arc<Replicated>> {
         match self {
             Partition::Local(_) => None,
@@ -69,11 +69,11 @@ impl Partition {
         }
     }
 
-    /// How far durability has come.
+    /// Returns how far durability has come.
     pub(crate) fn durable(&self) -> Durable {
         match self {
             Partition::Local(db) => db.durable(),
-            // Without the member nobody leads here, and its tickets are lost, each by itself.
+            // Without the member this node does not lead, and its tickets are lost, each by itself.
             Partition::Replicated(own) => Durable {
                 epoch: own.member().durable(),
                 failed: None,
@@ -81,7 +81,7 @@ impl Partition {
         }
     }
 
-    /// The epoch of [`Partition::durable`].
+    /// Returns the epoch of [`Partition::durable`].
     #[inline]
     pub(crate) fn durable_epoch(&self) -> Epoch {
         match self {
@@ -90,7 +90,7 @@ impl Partition {
         }
     }
 
-    /// Why nothing can be written here any more.
+    /// Returns the reason why nothing can be written here any more; `None` if writing is possible.
     pub(crate) fn failed(&self) -> Option<String> {
         match self {
             Partition::Local(db) => db.durable().failed,
@@ -98,7 +98,7 @@ impl Partition {
         }
     }
 
-    /// Whether an epoch can be lost and a later one not.
+    /// Returns `true` if an epoch can be lost and a later one not.
     #[inline]
     pub(crate) fn can_lose(&self) -> bool {
         match self {
@@ -107,8 +107,8 @@ impl Partition {
         }
     }
 
-    /// Whether it will never be known that `epoch` is durable. Ask this before durability, which can
-    /// have passed the epoch.
+    /// Returns `true` if it will never be known that `epoch` is durable. Call this before
+    /// [`Partition::durable`], which can have passed the epoch.
     pub(crate) fn is_lost(&self, epoch: Epoch) -> bool {
         match self {
             Partition::Local(_) => false,
@@ -116,16 +116,16 @@ impl Partition {
         }
     }
 
-    /// Says that someone waits for `epoch`.
+    /// Records that a reply waits for `epoch`.
     pub(crate) fn request_durable(&self, epoch: Epoch) {
         match self {
             Partition::Local(db) => db.request_durable(epoch),
-            // The member knows since it was submitted.
+            // The member has known it since the submission.
             Partition::Replicated(_) => {}
         }
     }
 
-    /// Makes `epoch` durable on this thread, if it can do that at once. Returns whether it has.
+    /// Makes `epoch` durable on this thread, if that is possible at once. Returns `true` if it did.
     pub(crate) fn sync_inline(&self, epoch: Epoch) -> bool {
         match self {
             Partition::Local(db) => db.sync_inline(epoch),
@@ -133,7 +133,8 @@ impl Partition {
         }
     }
 
-    /// Calls `notify` whenever there is news of what replies wait for, and of who leads.
+    /// Registers `notify`, which is called whenever epochs that replies wait for, or the leader,
+    /// may have changed.
     pub(crate) fn on_change(&self, notify: Box<dyn Fn() + Send + Sync>) {
         match self {
             Partition::Local(db) => db.on_durable(notify),
@@ -141,7 +142,7 @@ impl Partition {
         }
     }
 
-    /// Calls `notify` whenever holds have been given back.
+    /// Registers `notify`, which is called whenever holds have been given back.
     pub(crate) fn on_release(&self, notify: Box<dyn Fn() + Send + Sync>) {
         match self {
             Partition::Local(db) => db.on_release(notify),
@@ -149,7 +150,7 @@ impl Partition {
         }
     }
 
-    /// How often holds have been given back.
+    /// Returns the number of times that holds have been given back.
     #[inline]
     pub(crate) fn releases(&self) -> u64 {
         match self {
@@ -158,7 +159,7 @@ impl Partition {
         }
     }
 
-    /// A consistent view of all keys.
+    /// Returns a consistent view of all keys.
     pub(crate) fn snapshot(&self) -> Snapshot {
         match self {
             Partition::Local(db) => db.snapshot(),
@@ -166,7 +167,7 @@ impl Partition {
         }
     }
 
-    /// Bytes of all that is in memory.
+    /// Returns the bytes of everything in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
             Partition::Local(db) => db.memory_bytes(),
@@ -174,7 +175,7 @@ impl Partition {
         }
     }
 
-    /// Bytes of memory beyond which nothing is taken that needs more; 0: no bound.
+    /// Sets the bytes of memory above which writes that need more are refused; 0: no limit.
     pub(crate) fn limit_memory(&self, bytes: u64) {
         match self {
             Partition::Local(db) => db.limit_memory(bytes),
@@ -189,7 +190,7 @@ impl Partition {
         }
     }
 
-    /// What was found at the start.
+    /// Returns what recovery found at the start.
     pub(crate) fn recovery(&self) -> &RecoveryReport {
         match self {
             Partition::Local(db) => db.recovery(),
@@ -197,7 +198,7 @@ impl Partition {
         }
     }
 
-    /// What is known about checkpoints.
+    /// Returns the state of checkpoints.
     pub(crate) fn checkpoint_status(&self) -> CheckpointStatus {
         match self {
             Partition::Local(db) => db.checkpoint_status(),

@@ -1,4 +1,4 @@
-//! `CLIENT PAUSE`: commands of all clients, or those that write, wait until a time or until
+//! `CLIENT PAUSE`: commands of all clients, or only those that write, wait until a time or until
 //! `CLIENT UNPAUSE`. A connection whose command waits has it as its task.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,10 +14,10 @@ use crate::parking::Counted;
 use crate::shared::Context;
 use crate::task::Task;
 
-/// Until when which commands wait.
+/// The commands that wait, and until when.
 #[derive(Default)]
 pub(crate) struct Pause {
-    /// Milliseconds since the server's start; 0: nothing waits.
+    /// Milliseconds since the server's start; 0: there is no pause.
     until_ms: AtomicU64,
     /// Only commands that write wait.
     writes_only: AtomicBool,
@@ -25,14 +25,14 @@ pub(crate) struct Pause {
 
 /// A command that waits for the end of a pause.
 pub(crate) struct Postponed {
-    /// As the client gave it: of two words the first one is found.
+    /// As the client gave it: of a command with two words the first one.
     call: Call,
     _counted: Counted,
 }
 
 impl Pause {
-    /// Has commands wait until `until`, a time since the server's start. As in Redis a pause that is under
-    /// way is never shortened, and one of all commands stays one.
+    /// Pauses commands until `until`, a time since the server's start. As in Redis a pause that is
+    /// under way is never shortened, and one of all commands stays one.
     pub(crate) fn begin(&self, now: Duration, until: Duration, writes_only: bool) {
         let under_way = self.end(now).is_some();
         let all = under_way && !self.writes_only.load(Ordering::SeqCst);
@@ -46,7 +46,7 @@ impl Pause {
         self.until_ms.store(0, Ordering::SeqCst);
     }
 
-    /// When the pause ends, if there is one now.
+    /// Returns when the pause ends, if there is one now.
     #[inline]
     fn end(&self, now: Duration) -> Option<Duration> {
         match self.until_ms.load(Ordering::Relaxed) {
@@ -57,7 +57,7 @@ impl Pause {
 }
 
 impl Postponed {
-    /// Until when it waits; `None`: no longer.
+    /// Returns the time until which it waits; `None`: no longer.
     pub(crate) fn until(&self, context: &Context) -> Option<Duration> {
         let pause = &context.shared.pause;
         pause.end(context.now)
@@ -65,7 +65,7 @@ impl Postponed {
 }
 
 impl Executor {
-    /// Returns whether a command waits now. `found` is what the client called it.
+    /// Returns `true` if a command must wait now. `found` is the command that the client called.
     #[inline]
     pub(crate) fn postpones(
         &mut self,
@@ -89,7 +89,7 @@ impl Executor {
         true
     }
 
-    /// Executes a command that had to wait, or has it wait on.
+    /// Executes a command that had to wait, or makes it wait further.
     pub(crate) fn resume(&mut self, connection: &mut Connection, postponed: Postponed) {
         let Postponed { call, _counted } = postponed;
         self.execute_counted(connection, Some(call.command), call.args());

@@ -32,34 +32,35 @@ use crate::config::{Config, Membership};
 use crate::partition::Partition;
 use door::Doors;
 
-/// For so long a region is believed after its owner was last seen to live.
+/// The time for which a region is believed after its owner was last seen alive.
 const LEASE: Duration = Duration::from_secs(1);
-/// How often it is moved on.
+/// The interval at which the lease is extended.
 const RENEWAL: Duration = Duration::from_millis(200);
-/// For so long, and a little less, shared memory may be believed after its owner was killed: a reader
-/// looks every 10 ms whether the owner lives, and gives up reads that take longer than the grace
-/// period, 200 ms.
+/// The time, with a little reserve, for which shared memory may be believed after its owner was
+/// killed: a reader checks every 10 ms that the owner lives, and gives up reads that take longer
+/// than the grace period, 200 ms.
 const REST: Duration = Duration::from_millis(250);
 /// Reads that take longer are not believed.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// Keeps the lease as it should be, until it is dropped.
+/// Maintains the lease until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
     published: Arc<Published>,
-    /// Of the thread that moves it on, if there is one.
+    /// Stops the thread that extends it, if there is one.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// This machine's clock, which counts the time for which it is suspended: nanoseconds.
+/// Returns the time of this machine's clock, which includes the time for which it is suspended, in
+/// nanoseconds.
 fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     (time.tv_sec as u64).saturating_mul(1_000_000_000) + time.tv_nsec as u64
 }
 
-/// Publishes what is read of a partition, if the server is set up for it. If there is no memory for
-/// that it serves without, and says so.
+/// Publishes the newest versions of a partition, if the server is set up for it. If there is no
+/// memory for them, the server runs without, and logs that.
 pub(crate) fn publish(
     config: &Config,
     partition: &Partition,
@@ -74,7 +75,7 @@ pub(crate) fn publish(
     let lease = match partition {
         Partition::Local(_) => now() + LEASE.as_nanos() as u64,
         Partition::Replicated(own) if own.member().has_leases() => 0,
-        // Without asking the others nobody knows whether it is the newest version.
+        // Unless the leader asks the others, it is not certain that a version is the newest.
         Partition::Replicated(_) => return Ok(None),
     };
     let published = match region(membership, config.published, lease) {
@@ -115,14 +116,15 @@ fn region(membership: &Membership, bytes: usize, lease: u64) -> Result<Arc<Publi
     Ok(Published::new(slots, Box::new(doors)))
 }
 
-/// Memory of so many words, which peers reach by the transport.
+/// Registers memory of so many words, which peers reach by the transport.
 fn memory(membership: &Membership, words: usize) -> Result<(Box<dyn Words>, Doors), String> {
-    // Whoever may read what is published reaches nobody's mailbox.
+    // A peer that may read what is published cannot reach another process's mailbox.
     let device = membership.verbs.as_ref().map(Domain::apart).transpose();
     let device = device.map_err(|error| error.to_string())?;
     let device = device.as_ref();
     if let (Transport::Verbs, Some(domain)) = (membership.transport, device) {
-        // The system may free what its former life had registered a little later than its ports.
+        // The system may free the registrations of the server's former process a little later than
+        // its ports.
         std::thread::sleep(REST);
         let region = domain.register(words, Access::Read);
         let region = Arc::new(region.map_err(|error| error.to_string())?);
@@ -144,9 +146,9 @@ fn memory(membership: &Membership, words: usize) -> Result<(Box<dyn Words>, Door
     Ok((Box::new(region), doors))
 }
 
-/// Removes what processes have left in shared memory that were killed, and waits until nobody believes
-/// what this server has published in its former life. There need be nothing left that tells of one:
-/// its readers remove it, too, and so does every other server that starts.
+/// Removes what killed processes have left in shared memory, and waits until no reader believes
+/// what this server published in its former process. There may be no trace left of that one: its
+/// readers remove it, too, and so does every other server that starts.
 fn sweep(shm: &Shm) {
     match shm.sweep() {
         Ok(0) => {}
@@ -157,7 +159,7 @@ fn sweep(shm: &Shm) {
 }
 
 impl Lease {
-    /// Moves it on in a thread.
+    /// Starts a thread that extends the lease.
     fn keep(published: &Arc<Published>) -> std::io::Result<Lease> {
         let (stop, stopped) = mpsc::channel();
         let lease = Arc::clone(published);
@@ -178,7 +180,7 @@ impl Lease {
         })
     }
 
-    /// Has it be the member's.
+    /// Makes the lease follow the member's.
     fn follow(published: &Arc<Published>, member: &replica::Partition) -> Lease {
         let (slots, begun) = (Arc::clone(published), Mutex::new(None));
         member.on_lease(Box::new(move |until| {
@@ -204,11 +206,11 @@ impl Drop for Lease {
     }
 }
 
-/// Until when a region is believed whose owner has a lease that ends then, or none: 0. `begun` is when
-/// the leadership began.
+/// Returns the time until which a region is believed whose owner has a lease until `until` (0:
+/// none). `begun` is when the leadership began.
 ///
-/// Whoever began to read before may have read a slot that nobody kept up to date, and its header
-/// later. So the region is not believed before such a reader takes its read for too slow.
+/// A reader that began before may have read a slot that was not kept up to date, and its header
+/// later. So the region is not believed before such a reader considers its read too slow.
 fn believed(until: u64, now: u64, begun: &mut Option<u64>) -> u64 {
     if until == 0 {
         *begun = None;

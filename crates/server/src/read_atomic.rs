@@ -1,9 +1,9 @@
-//! Read-atomic keys: what is refused, and where the rest goes.
+//! Read-atomic keys: which commands are refused, and which nodes execute the others.
 //!
 //! | a command or block | then |
 //! |---|---|
-//! | has no read-atomic key, or one key alone | as ever |
-//! | reads several read-atomic keys, or writes several whatever was there | as ever where this node has all of them: one transaction of one partition is read atomic by itself. Else this node coordinates it as such, see [`cluster::ramp`] |
+//! | has no read-atomic key, or one key alone | as usual |
+//! | reads several read-atomic keys, or writes several regardless of their values | as usual if this node has all of them: one transaction of one partition is read atomic by itself. Otherwise this node coordinates it as such, see [`cluster::ramp`] |
 //! | anything else | refused, wherever its keys lie |
 
 use base::{Abort, Op};
@@ -12,7 +12,7 @@ use cluster::ramp;
 use crate::executor::Executor;
 
 impl Executor {
-    /// Whether operations may be executed as one transaction.
+    /// Checks that operations may be executed as one transaction.
     ///
     /// # Errors
     /// [`Abort::Unsupported`] says what to do instead.

@@ -1,11 +1,11 @@
-//! Of a replicated partition: what a node does with commands when it does not lead, and with those
-//! that are executed after consensus.
+//! Replicated partitions: what a node does with commands when it does not lead, and with those that
+//! are executed after consensus.
 //!
 //! | the command | then |
 //! |---|---|
 //! | reads, on a connection that has said `READONLY` | executes here, if what is here is fresh enough |
 //! | walks or counts all keys of the node: `SCAN`, `KEYS`, `DBSIZE` | as above, on every connection, as Redis's replicas do |
-//! | is alone, and its connection watches no keys | its client is told who leads (`MOVED`), or that nobody does |
+//! | is alone, and its connection watches no keys | its client gets the address of the leader (`MOVED`), or an error that there is none |
 //! | arrives while this node hands the leadership over | this node coordinates it, as soon as there is a leader |
 //! | is a block, a `WATCH`, or behind one | this node coordinates it |
 
@@ -20,26 +20,27 @@ use crate::executor::Executor;
 use crate::refusal;
 use crate::task::{Proposed, Task, Work};
 
-/// Whether a command reads the keys that this node has, whichever these are.
+/// Returns `true` if a command reads the keys of the node on which it runs, whichever these are.
 #[inline]
 fn is_of_node(command: &Command) -> bool {
     command.keys.first == 0 && command.flags.has(Flags::READ) && !command.flags.has(Flags::ADMIN)
 }
 
 impl Executor {
-    /// How old what a command of the connection reads here may be, if it may be old at all.
+    /// Returns the greatest age of the data that a command of the connection may read here, if it
+    /// may read old data.
     #[inline]
     pub(crate) fn stale(&self, connection: &Connection, command: &Command) -> Option<Duration> {
         let may = connection.reads_stale || is_of_node(command);
         self.stale_of_node().filter(|_| may)
     }
 
-    /// How old the keys that this node has may be when a command shows them.
+    /// Returns the greatest age of the node's keys when a command shows them.
     pub(crate) fn stale_of_node(&self) -> Option<Duration> {
         Some(self.context.shared.config.staleness)
     }
 
-    /// Goes on with operations that found `leader` to lead instead of this node.
+    /// Continues with operations after `leader` was found to lead instead of this node.
     #[cold]
     pub(crate) fn redirect(
         &mut self,
@@ -49,7 +50,7 @@ impl Executor {
         work: Work,
     ) {
         let partition = self.context.shared.partition.replicated();
-        // There is a leader within a moment: this node waits for it, and asks it.
+        // There will be a leader within a moment: this node waits for it, and asks it.
         let waits = leader.is_none() && partition.is_some_and(|own| own.member().hands_over());
         if !waits
             && let Work::Call(call) = &work
@@ -61,7 +62,7 @@ impl Executor {
         connection.wait_for(number, work);
     }
 
-    /// Answers with who leads, or with why nothing has happened otherwise.
+    /// Answers with the leader, or with the reason why nothing has happened.
     #[cold]
     pub(crate) fn tell_elsewhere(
         &mut self,
@@ -85,7 +86,7 @@ impl Executor {
         }
     }
 
-    /// Has operations go through consensus before they are executed.
+    /// Proposes operations, which are executed after consensus.
     #[cold]
     pub(crate) fn propose(&mut self, connection: &mut Connection, ops: &[Op<'_>], work: Work) {
         match self.worker.propose(ops) {
@@ -94,7 +95,7 @@ impl Executor {
         }
     }
 
-    /// Has the connection wait for what was proposed under a number.
+    /// Makes the connection wait for the outcome of a proposal.
     #[cold]
     pub(crate) fn wait_for_outcome(
         &mut self,
@@ -116,7 +117,7 @@ impl Executor {
         }
     }
 
-    /// Answers what was proposed, now that its outcome is known, or never will be.
+    /// Answers a proposal whose outcome is known, or will never be known.
     pub(crate) fn tell_proposed(&mut self, connection: &mut Connection, proposed: Proposed) {
         let Proposed {
             work,

@@ -1,4 +1,4 @@
-//! Why a command is refused, in Redis's words.
+//! The reasons why commands are refused, in Redis's words.
 
 use base::{Abort, OpError};
 use resp::{Args, Writer};
@@ -33,21 +33,21 @@ impl Refusal {
     }
 }
 
-/// The texts that more than one place needs.
+/// Texts that are used in several places.
 pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
 pub(crate) const WRONG_PASSWORD: &str =
     "WRONGPASS invalid username-password pair or user is disabled.";
 pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 pub(crate) const MAX_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
-/// For replies whose epoch is not durable, and perhaps never will be: what they say must not be relied
-/// upon.
+/// For replies whose epoch is not durable, and perhaps never will be: the client must not rely on
+/// them.
 pub(crate) const OUTCOME_UNKNOWN: &str = "MISCONF Errors writing to the log: the outcome of this \
     command is unknown; see INFO persistence and the server's log";
 /// For replies whose outcome will never be known, because leadership was lost.
 pub(crate) const LEADERSHIP_LOST: &[u8] = b"-UNKNOWN the partition's leader changed before this \
     was known to be kept; a read may be given again, and what a write was to write must be read \
     before it is given again\r\n";
-/// For a read of what is not durable, and perhaps never will be.
+/// For a read of data that is not durable, and perhaps never will be.
 pub(crate) const NEVER_DURABLE: &str = "MISCONF Errors writing to the log: what this command reads \
     is not written to it; see INFO persistence and the server's log";
 
@@ -65,7 +65,7 @@ fn bad_expiry(command: &Command, writer: &mut Writer<'_>) {
     ));
 }
 
-/// An operation that failed by itself.
+/// Writes the error of an operation that failed by itself.
 pub(crate) fn op_error(error: OpError, command: &Command, writer: &mut Writer<'_>) {
     writer.error(match error {
         OpError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
@@ -79,7 +79,7 @@ pub(crate) fn op_error(error: OpError, command: &Command, writer: &mut Writer<'_
     });
 }
 
-/// A transaction that did not take effect.
+/// Writes the error of a transaction that did not take effect.
 pub(crate) fn abort(abort: &Abort, writer: &mut Writer<'_>) {
     match abort {
         Abort::ReadOnly { reason } => {
@@ -100,7 +100,7 @@ pub(crate) fn abort(abort: &Abort, writer: &mut Writer<'_>) {
     }
 }
 
-/// A command that is not known, or whose second word is not.
+/// Writes the error for an unknown command, or an unknown second word.
 pub(crate) fn unknown(container: Option<&Command>, args: Args<'_>, writer: &mut Writer<'_>) {
     let mut text = Vec::with_capacity(192);
     if let Some(container) = container {
@@ -128,18 +128,18 @@ pub(crate) fn unknown(container: Option<&Command>, args: Args<'_>, writer: &mut 
     writer.error_bytes(&text);
 }
 
-/// Whether a line of HTTP was taken for a command. A web page can have its reader's browser send
-/// such lines to a server behind a firewall, with commands in the body.
+/// Returns `true` if a line of HTTP was taken for a command. A web page can make its reader's
+/// browser send such lines to a server behind a firewall, with commands in the body.
 pub(crate) fn is_web_request(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
-/// What is shown of an argument in an error: up to the first zero byte.
+/// Returns the part of an argument that an error shows: up to the first zero byte.
 pub(crate) fn shown(arg: &[u8]) -> &[u8] {
     cut(arg, arg.len())
 }
 
-/// At most `most` bytes, up to the first zero byte.
+/// Returns at most `most` bytes, up to the first zero byte.
 fn cut(bytes: &[u8], most: usize) -> &[u8] {
     let bytes = &bytes[..bytes.len().min(most)];
     bytes
@@ -191,7 +191,7 @@ mod tests {
         ] {
             assert!(told(reason.clone()).starts_with(word), "{reason:?}");
         }
-        // No client may try this again by itself.
+        // No client may repeat this automatically.
         let unknown = told(Abort::Unknown { what });
         assert!(unknown.starts_with("-UNKNOWN node 2"), "{unknown}");
         assert!(unknown.contains("not known") && unknown.ends_with("\r\n"));

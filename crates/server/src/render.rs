@@ -14,7 +14,7 @@ use crate::shared::Lookups;
 /// How replies become RESP.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Render<'a> {
-    /// The one reply as it is.
+    /// The one reply unchanged.
     Plain,
     /// `OK` for any number of operations.
     Ok,
@@ -24,13 +24,13 @@ pub(crate) enum Render<'a> {
     Sum,
     /// A list of the replies.
     List,
-    /// 1: the preconditions were met.
+    /// 1: all preconditions were met.
     AllDone,
     /// The name of a type.
     Kind,
     /// When a key expires.
     Deadline(Deadline),
-    /// `Nil` and errors as they are, a refusal in place of a value.
+    /// `Nil` and errors unchanged, a refusal in place of a value.
     RefusedIfThere(Refusal),
     /// The keys that match.
     Keys { pattern: &'a [u8] },
@@ -38,26 +38,26 @@ pub(crate) enum Render<'a> {
     Page(Page<'a>),
 }
 
-/// How a deadline is told.
+/// The form in which a deadline is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Deadline {
-    /// As the time that is left, or as a date.
+    /// As the remaining time, or as a date.
     pub(crate) left: bool,
     /// In seconds, or in milliseconds.
     pub(crate) seconds: bool,
 }
 
-/// What a page of a scan shows.
+/// The contents of a page of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Page<'a> {
     pub(crate) pattern: Option<&'a [u8]>,
     /// Keys to visit.
     pub(crate) count: usize,
-    /// Whether keys of type string are shown; there are no others yet.
+    /// `true` if keys of type string are shown; there are no others yet.
     pub(crate) strings: bool,
 }
 
-/// What rendering needs besides the replies.
+/// The values that rendering needs besides the replies.
 pub(crate) struct Surroundings<'a> {
     pub(crate) command: &'static Command,
     pub(crate) cursors: &'a Cursors,
@@ -109,8 +109,9 @@ impl Render<'_> {
 }
 
 impl Surroundings<'_> {
-    /// Counts the keys that the command looked up to read, by whether they were there. An empty value is
-    /// taken for an absent one by commands whose replies do not tell them apart (`STRLEN`, `GETRANGE`).
+    /// Counts the keys that the command looked up to read, by whether they were there. Commands
+    /// whose replies do not distinguish an empty value from an absent one (`STRLEN`, `GETRANGE`)
+    /// count it as absent.
     #[inline]
     fn count_lookups(&self, replies: &[Reply<'_>]) {
         let command = self.command;
@@ -118,7 +119,7 @@ impl Surroundings<'_> {
             return;
         }
         let reads = command.flags.has(Flags::READ);
-        // Those that write may answer the value that was there.
+        // Commands that write may answer with the value that was there.
         if !reads && !command.access.starts_with("RW access") {
             return;
         }
@@ -128,7 +129,7 @@ impl Surroundings<'_> {
                 Reply::Bytes(bytes) => {
                     self.lookups.count(!bytes.is_empty() || tells_absence());
                 }
-                // Of a SET it may say that a condition was not met.
+                // For a SET it may mean that a condition was not met.
                 Reply::Nil if reads || !command.access.ends_with("variable_flags") => {
                     self.lookups.count(false);
                 }
@@ -192,7 +193,7 @@ fn kind_name(reply: Option<&Reply<'_>>) -> &'static str {
     }
 }
 
-/// A type's name, as `TYPE` tells it.
+/// Returns a type's name in the form of `TYPE`.
 pub(crate) fn name_of(kind: Kind) -> &'static str {
     match kind {
         Kind::String => "string",
@@ -204,7 +205,7 @@ pub(crate) fn name_of(kind: Kind) -> &'static str {
 }
 
 impl Deadline {
-    /// -2: no key; -1: it does not expire.
+    /// Returns the deadline; -2: no key; -1: it does not expire.
     fn tell(self, reply: Option<&Reply<'_>>, time_ms: u64) -> i64 {
         let at_ms = match reply {
             Some(Reply::Deadline(Some(at_ms))) => *at_ms,

@@ -1,7 +1,8 @@
-//! What a node says of the replicas of its partition: the answer to `CLUSTER REPLICATION STATUS`,
+//! A node's report on the replicas of its partition: the answer to `CLUSTER REPLICATION STATUS`,
 //! which `kumiki cluster` reads.
 //!
-//! Lines `name:value`, as those of `INFO`. Who reads them passes over names that it does not know.
+//! It consists of lines `name:value`, like those of `INFO`. Readers ignore names that they do not
+//! know.
 //!
 //! | name | value |
 //! |---|---|
@@ -37,29 +38,29 @@ pub struct Report {
     pub members: Vec<Member>,
 }
 
-/// A member, as the node sees it.
+/// A member, as the node knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
     /// Its node.
     pub node: u16,
-    /// Its number in the group: another one after it has lost its disk.
+    /// Its number in the group, which changes after it has lost its disk.
     pub id: u64,
-    /// Whether it has a vote.
+    /// `true` if it has a vote.
     pub voter: bool,
-    /// Whether the leader has heard of it lately.
+    /// `true` if the leader has heard from it lately.
     pub active: bool,
     /// The last entry that it is known to have.
     pub matched: u64,
-    /// How much of a snapshot it has got.
+    /// The progress of a snapshot that it receives.
     pub snapshot: Option<Progress>,
 }
 
-/// Bytes that have come, of how many.
+/// Bytes that have come, and their total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// That have come.
+    /// Bytes that have come.
     pub done: u64,
-    /// In all.
+    /// Bytes in total.
     pub total: u64,
 }
 
@@ -69,10 +70,10 @@ pub const ALONE: &str = "alone";
 pub const LEADER: &str = "leader";
 
 impl Report {
-    /// Reads what a node has answered.
+    /// Parses a node's answer.
     ///
     /// # Errors
-    /// Says which line makes no sense.
+    /// The text says which line makes no sense.
     pub fn parse(text: &str) -> Result<Report, String> {
         let mut report = Report::default();
         for line in text.lines().filter(|line| !line.is_empty()) {
@@ -88,7 +89,7 @@ impl Report {
         }
     }
 
-    /// Takes a field; `None` if its value makes no sense.
+    /// Sets a field; `None` if its value makes no sense.
     fn set(&mut self, name: &str, value: &str) -> Option<()> {
         match name {
             "partition" => self.partition = value.parse().ok()?,
@@ -109,7 +110,7 @@ impl Report {
         Some(())
     }
 
-    /// Entries that a member lacks, as this node, the leader, knows.
+    /// Returns the number of entries that a member lacks, as this node, the leader, knows.
     #[must_use]
     pub fn lag_of(&self, member: &Member) -> u64 {
         self.last.saturating_sub(member.matched)

@@ -1,12 +1,12 @@
-//! Which node has which slot, and where a transaction's keys lead.
+//! The nodes that have the slots, and the node that executes a transaction.
 //!
 //! | its keys are | then |
 //! |---|---|
 //! | all of this node's partition, or it has none | it executes here, if this node leads |
-//! | all of one slot of another partition | its client is told of that one's leader (`MOVED`) |
+//! | all of one slot of another partition | its client gets the address of that one's leader (`MOVED`) |
 //! | else | this node coordinates it |
 //!
-//! Operations without a key are of this node's own partition, but for guards, which go where the
+//! Operations without a key are of this node's own partition, except guards, which go where the
 //! others go.
 
 use std::net::SocketAddr;
@@ -21,22 +21,22 @@ use parking_lot::Mutex;
 
 use crate::config::Membership;
 
-/// See the module's description; and what all runtimes know of the cluster.
+/// See the module's description. Also holds what all runtimes know about the cluster.
 pub(crate) struct Routes {
     pub(crate) topology: Arc<Topology>,
     pub(crate) me: NodeId,
     pub(crate) own: Option<PartitionId>,
-    /// Who leads which partition, as far as this node knows.
+    /// The leaders of partitions, as far as this node knows.
     pub(crate) leaders: Arc<Leaders>,
-    /// What is known of the way to each node, in the order of the topology.
+    /// The state of the way to each node, in the order of the topology.
     ways: Box<[Way]>,
     /// The attempts that wait to be prepared, at any runtime.
     pub(crate) waiting: cluster::Waiting,
-    /// What each runtime has done.
+    /// The figures of each runtime.
     figures: Box<[Mutex<ClusterFigures>]>,
 }
 
-/// What a node, or a part of it, has done for transactions over several nodes.
+/// The transactions over several nodes of a node, or of a part of it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ClusterFigures {
     pub(crate) counters: Counters,
@@ -50,28 +50,28 @@ pub(crate) struct ClusterFigures {
     pub(crate) through_memory: usize,
 }
 
-/// What is known of the way to a node.
+/// The state of the way to a node.
 #[derive(Default)]
 struct Way {
-    /// Links that are up, those of all runtimes.
+    /// Links that are up, of all runtimes.
     up: AtomicUsize,
-    /// The last one that was made broke, or could not be made.
+    /// The last link that was made broke, or could not be made.
     broken: AtomicBool,
 }
 
-/// Where a transaction leads.
+/// Where a transaction must run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Route {
-    /// To this node.
+    /// On this node.
     Here,
-    /// To another one, by one slot.
+    /// On the node of this slot, which is another one.
     Slot(u16),
-    /// To several slots, of other nodes among others.
+    /// Over several slots, at least one of which is on another node.
     Slots,
 }
 
 impl Routes {
-    /// For a server of so many runtimes.
+    /// Creates the routes of a server with so many runtimes.
     pub(crate) fn new(membership: &Membership, runtimes: usize) -> Routes {
         let topology = Arc::clone(&membership.topology);
         Routes {
@@ -85,7 +85,7 @@ impl Routes {
         }
     }
 
-    /// Where these operations lead.
+    /// Returns where these operations must run.
     pub(crate) fn route(&self, ops: &[Op<'_>]) -> Route {
         let (mut here, mut there) = (false, None);
         let mut several = false;
@@ -103,26 +103,27 @@ impl Routes {
         }
     }
 
-    /// Whether a slot is of this node's partition.
+    /// Returns `true` if a slot is of this node's partition.
     pub(crate) fn is_own(&self, slot: u16) -> bool {
         Some(self.topology.partition_of_slot(slot)) == self.own
     }
 
-    /// Where clients find the node that leads a slot's partition, or one that may know who does.
+    /// Returns the client address of the node that leads a slot's partition, or of one that may
+    /// know the leader.
     pub(crate) fn client_address(&self, slot: u16) -> SocketAddr {
         let partition = self.topology.partition_of_slot(slot);
         self.address_of(self.leaders.find(partition, self.me))
     }
 
-    /// Where clients find a node.
+    /// Returns the client address of a node.
     pub(crate) fn address_of(&self, node: NodeId) -> SocketAddr {
         let node = self.topology.node(node);
         node.expect("partitions are at nodes of the topology")
             .client
     }
 
-    /// The slot to tell clients of who gave operations on this node's partition: that of their first
-    /// key. Those without one are about all of its slots.
+    /// Returns the slot that is named to a client that sent operations on this node's partition:
+    /// that of their first key. Operations without a key are about all of its slots.
     pub(crate) fn own_slot(&self, ops: &[Op<'_>]) -> u16 {
         if let Some(key) = ops.iter().find_map(Op::key) {
             return slot::of(key);
@@ -132,13 +133,13 @@ impl Routes {
         first.map_or(0, |range| *range.start())
     }
 
-    /// The node that clients are to take for the partition's master.
+    /// Returns the node that clients must take for the partition's master.
     pub(crate) fn master_of(&self, partition: &PartitionInfo) -> NodeId {
         let leader = self.leaders.leader(partition.id);
         leader.unwrap_or(partition.nodes[0])
     }
 
-    /// A key of each replicated partition but this node's own.
+    /// Returns a key of each replicated partition but this node's own.
     pub(crate) fn keys_of_others(&self) -> impl Iterator<Item = String> + '_ {
         let partitions = self.topology.partitions().iter();
         let others = partitions
@@ -149,7 +150,7 @@ impl Routes {
         })
     }
 
-    /// The nodes of a partition, its master first.
+    /// Returns the nodes of a partition, its master first.
     pub(crate) fn nodes_of<'a>(
         &'a self,
         partition: &'a PartitionInfo,
@@ -160,22 +161,24 @@ impl Routes {
         nodes.filter_map(|node| self.topology.node(node))
     }
 
-    /// The partition that a node holds, if it holds one, and whether the node is its master.
+    /// Returns the partition that a node holds, if it holds one, and whether the node is its
+    /// master.
     pub(crate) fn held_by(&self, node: NodeId) -> Option<(&PartitionInfo, bool)> {
         let partition = self.topology.partition(self.topology.partition_at(node)?)?;
         Some((partition, self.master_of(partition) == node))
     }
 
-    /// Whether somebody is known to lead a partition, and can be reached as far as is known.
+    /// Returns `true` if a partition is known to have a leader that can be reached, as far as is
+    /// known.
     pub(crate) fn is_led(&self, partition: &PartitionInfo) -> bool {
         match self.leaders.leader(partition.id) {
             Some(leader) => self.is_reachable(leader),
-            // Of others nothing is known before somebody asks for them.
+            // Of other partitions nothing is known before a client asks for them.
             None => Some(partition.id) != self.own,
         }
     }
 
-    /// A node's name in Redis's words: 40 hexadecimal digits, the same in every node's mouth.
+    /// Returns a node's name in Redis's form: 40 hexadecimal digits, the same on every node.
     pub(crate) fn name(&self, node: NodeId) -> String {
         let seed = self.topology.fingerprint() ^ u64::from(node.0).rotate_left(48);
         let word = |part: u64| mix(seed.wrapping_add(part.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
@@ -184,7 +187,7 @@ impl Routes {
         name
     }
 
-    /// Notes that a link to a node is up.
+    /// Records that a link to a node is up.
     pub(crate) fn note_up(&self, node: NodeId) {
         if let Some(way) = self.way_to(node) {
             way.up.fetch_add(1, Ordering::Relaxed);
@@ -192,7 +195,7 @@ impl Routes {
         }
     }
 
-    /// Notes that a link to a node, which was up or not, is down.
+    /// Records that a link to a node, which was up or not, is down.
     pub(crate) fn note_down(&self, node: NodeId, was_up: bool) {
         if let Some(way) = self.way_to(node) {
             way.up.fetch_sub(usize::from(was_up), Ordering::Relaxed);
@@ -200,7 +203,7 @@ impl Routes {
         }
     }
 
-    /// Whether a node can be reached, or nothing is known that is against it.
+    /// Returns `true` if a node can be reached, or nothing is known that contradicts it.
     pub(crate) fn is_reachable(&self, node: NodeId) -> bool {
         let way = self.way_to(node).filter(|_| node != self.me);
         way.is_none_or(|way| {
@@ -214,12 +217,12 @@ impl Routes {
         self.ways.get(at)
     }
 
-    /// Says what a runtime has done so far.
+    /// Records what a runtime has done so far.
     pub(crate) fn note_figures(&self, runtime: usize, figures: ClusterFigures) {
         *self.figures[runtime].lock() = figures;
     }
 
-    /// What all runtimes have done.
+    /// Returns the sum of what all runtimes have done.
     pub(crate) fn figures(&self) -> ClusterFigures {
         let mut sum = ClusterFigures::default();
         for figures in &self.figures {
@@ -257,7 +260,7 @@ impl ClusterFigures {
     }
 }
 
-/// SplitMix64's last step: spreads what differs in few bits.
+/// Computes the last step of SplitMix64, which spreads numbers that differ in few bits.
 fn mix(word: u64) -> u64 {
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -315,7 +318,7 @@ mod tests {
             token: 1,
         };
         assert_eq!(route(&[guard, get(b"foo")]), Route::Slot(12182));
-        // Several slots of one other node: no address serves them all in one go.
+        // Several slots of one other node: no single redirect serves them all.
         let other = (0..).map(|n: u32| n.to_string().into_bytes());
         let mut other = other.filter(|key| !routes.is_own(slot::of(key)));
         let other = other.next().expect("half of all keys");

@@ -1,19 +1,19 @@
 //! The loop of one thread: its connections, its worker, its turns.
 //!
-//! A turn: wait for events → take what has come from other nodes → serve each connection that is
-//! ready (at most one read, or one slice of a long command, each) → have the node go on, if there
-//! is one → write what may leave, once for each connection → ask for durability, once, of what the
-//! rest waits for.
+//! In a turn the runtime waits for events → takes the messages of other nodes → serves each
+//! connection that is ready (at most one read, or one slice of a long command, each) → lets the
+//! node make progress, if there is one → writes the replies that may leave, once for each
+//! connection → asks once for the durability that the others wait for.
 //!
 //! Invariants:
 //! 1. A connection is registered once, for both directions, edge-triggered; its state remembers
 //!    whether the socket has input or is full. No system call but the read and the write is made
 //!    for a command.
-//! 2. A connection whose client takes no replies is closed when these, and its input, have no room any
-//!    more in the memory that all connections share. No connection waits for another.
-//! 3. Before sleeping with replies that wait, the thread has said so and looked once more at what
-//!    is durable (see [`Signal`](crate::shared::Signal)): no wake-up is lost. The same holds for
-//!    transactions that wait for keys.
+//! 2. A connection whose client takes no replies is closed when these, and its input, have no room
+//!    any more in the memory that all connections share. No connection waits for another.
+//! 3. Before it sleeps with waiting replies, the thread has announced that and checked once more
+//!    what is durable (see [`Signal`](crate::shared::Signal)): no wake-up is lost. The same holds
+//!    for transactions that wait for keys.
 
 mod accept;
 mod idle;
@@ -47,9 +47,9 @@ use crate::shared::{Context, Shared, Signal};
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
-/// Events taken at a time.
+/// The most events taken at a time.
 const EVENTS: usize = 1024;
-/// When the system has no descriptor left, accepting is tried again after this.
+/// After this time accepting is tried again when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// See the module's description.
@@ -68,23 +68,24 @@ pub(crate) struct Runtime {
     accepting: bool,
     /// Connections whose clients have not given the password.
     newcomers: Newcomers<usize>,
-    /// The newest epoch that was asked to be made durable.
+    /// The newest epoch whose durability was requested.
     requested: Epoch,
-    /// Asking for a newer one is put off until this time since the server's start, at the latest.
+    /// The latest time, since the server's start, until which a request for a newer epoch is put
+    /// off.
     deferred_until: Option<Duration>,
-    /// Syncs on this thread are not tried before this time since the server's start.
+    /// The time, since the server's start, before which syncs on this thread are not tried.
     sync_here_from: Duration,
-    /// When the server began to stop, and how many turns ago.
+    /// When the server began to stop, and the number of turns since then.
     stopping: Option<(Instant, u32)>,
-    /// When a task that waits for others is to be looked at, at the latest.
+    /// The latest time at which a task that waits must be looked at.
     tasks_due: Option<Duration>,
-    /// When snapshots that nobody asks for are to be looked at, at the latest.
+    /// The latest time at which unused snapshots must be looked at.
     snapshots_due: Option<Duration>,
-    /// When idle connections are to be looked at, if they are closed some time.
+    /// When idle connections must be looked at, if there is a limit on idle time.
     idle_due: Option<Duration>,
-    /// When commands that failed are to be summed up, if some did.
+    /// When failed commands must be summed up, if there are any.
     failures_due: Option<Duration>,
-    /// How often holds had been given back when those who wait for them were last looked at.
+    /// The count of releases when tasks that wait for holds were last looked at.
     releases: u64,
     /// More has come from other nodes than was taken.
     more_from_nodes: bool,
@@ -92,21 +93,21 @@ pub(crate) struct Runtime {
     finished: Vec<Finished<Caller>>,
 }
 
-/// Connections for which there is something to do, by number.
+/// Connections that need work, by number.
 #[derive(Default)]
 struct Lists {
-    /// To be served in the next turn.
+    /// Those to serve in the next turn.
     ready: Vec<usize>,
-    /// To be written to at the end of this turn.
+    /// Those to write to at the end of this turn.
     touched: Vec<usize>,
-    /// Whose replies wait for durability.
+    /// Those whose replies wait for durability.
     waiting: Vec<usize>,
-    /// Whose task waits for others, in the order in which they began to; some may have gone
-    /// meanwhile.
+    /// Those whose task waits, in the order in which they began to; some may have gone in the
+    /// meantime.
     tasks: Vec<usize>,
-    /// Which may have a snapshot open; some may have gone meanwhile.
+    /// Those that may have a snapshot open; some may have gone in the meantime.
     snapshots: Vec<usize>,
-    /// Lists to be worked off, kept for their memory.
+    /// Lists that are being worked off, kept for their memory.
     spare: Vec<usize>,
 }
 
@@ -236,7 +237,7 @@ impl Runtime {
         }
     }
 
-    /// How long to sleep.
+    /// Returns the time for which to sleep.
     fn timeout(&mut self) -> Option<Duration> {
         let lists = &self.lists;
         let more = !lists.ready.is_empty() || !lists.touched.is_empty() || self.more_from_nodes;
@@ -274,8 +275,8 @@ impl Runtime {
         }
     }
 
-    /// Someone woke this runtime: durability advanced, a checkpoint has ended, or a stop or a kill
-    /// was asked for.
+    /// Handles a wake-up: durability advanced, a checkpoint has ended, or a stop or a kill was
+    /// requested.
     fn on_wake(&mut self) {
         self.signal().awake();
         self.executor.context.refresh_all();
@@ -309,7 +310,7 @@ impl Runtime {
         self.count();
     }
 
-    /// Adds what was counted since the last turn to what all runtimes count.
+    /// Adds the counts of this turn to those that all runtimes share.
     fn count(&mut self) {
         let context = &mut self.executor.context;
         let counters = &context.shared.counters;
@@ -355,7 +356,7 @@ impl Runtime {
         }
     }
 
-    /// Logs which commands have failed in the last minute.
+    /// Logs the commands that failed in the last interval.
     fn sum_up_failures(&mut self) {
         let context = &self.executor.context;
         if self.failures_due.is_some_and(|due| due <= context.now) {

@@ -1,4 +1,4 @@
-//! What the runtimes of one server have in common.
+//! The state that the runtimes of one server share.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -27,27 +27,27 @@ use crate::statistics::{Recorder, Statistics};
 pub(crate) struct Shared {
     pub(crate) partition: Partition,
     pub(crate) config: Config,
-    /// Which keys are read atomic.
+    /// The keys that are read atomic.
     pub(crate) read_atomic: ReadAtomic,
-    /// Where newest versions of them are published, if they are.
+    /// The place where the newest versions of them are published, if they are.
     pub(crate) published: Option<Arc<Published>>,
-    /// The port that is listened on.
+    /// The port that the server listens on.
     pub(crate) port: u16,
     pub(crate) started: Instant,
     pub(crate) started_at: SystemTime,
-    /// Names this life of the server.
+    /// A name of this process of the server.
     pub(crate) run_id: String,
     pub(crate) clients: Clients,
     pub(crate) cursors: Cursors,
-    /// Of snapshots that clients have open.
+    /// The places for snapshots that clients have open.
     pub(crate) snapshots: Places,
     pub(crate) memory: MemoryWatch,
-    /// What connections hold of requests and replies.
+    /// The memory that connections use for requests and replies.
     pub(crate) in_flight: Arc<Budget>,
-    /// What is known of the cluster, if this is a node of one.
+    /// The routes of the cluster, if this is a node of one.
     pub(crate) routes: Option<Arc<Routes>>,
     pub(crate) counters: Counters,
-    /// Of each command and each kind of error.
+    /// The statistics of each command and each kind of error.
     pub(crate) statistics: Statistics,
     /// One for each runtime.
     pub(crate) signals: Vec<Signal>,
@@ -55,16 +55,16 @@ pub(crate) struct Shared {
     pub(crate) pause: Pause,
     /// Commands that failed since they were last summed up.
     pub(crate) failures: SharedFailures,
-    /// It is about to stop, and has somebody else lead before that.
+    /// The server is about to stop, and hands the leadership over before that.
     pub(crate) handing_over: AtomicBool,
     /// The journal has failed.
     pub(crate) failed: AtomicBool,
-    /// How often there was news of what replies wait for, where epochs can be lost: durability does
-    /// not tell of a loss.
+    /// The number of times that the tickets of replies may have changed, where epochs can be lost:
+    /// durability does not show a loss.
     pub(crate) changes: AtomicU64,
 }
 
-/// What has happened since the start.
+/// Counters of events since the start.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) connections: AtomicU64,
@@ -78,14 +78,14 @@ pub(crate) struct Counters {
     pub(crate) auth_failures: AtomicU64,
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
-    /// Connections that wait now for what a transaction over several nodes holds.
+    /// Connections that now wait for keys that a transaction over several nodes holds.
     pub(crate) parked: AtomicU64,
-    /// Connections whose commands wait now for the end of a pause.
+    /// Connections whose commands now wait for the end of a pause.
     pub(crate) postponed: AtomicU64,
 }
 
 impl Shared {
-    /// What the server is, in Redis's words.
+    /// Returns the server's mode, in Redis's words.
     pub(crate) fn mode(&self) -> &'static str {
         match self.routes {
             Some(_) => "cluster",
@@ -93,7 +93,7 @@ impl Shared {
         }
     }
 
-    /// Asks every runtime to finish what it has received and to stop.
+    /// Makes every runtime finish the requests that it has received and stop.
     pub(crate) fn stop(self: &Arc<Self>) {
         let Some(own) = self.partition.replicated() else {
             return self.stop_now();
@@ -115,13 +115,13 @@ impl Shared {
     }
 
     fn stop_now(&self) {
-        // What waits for the end of a pause is executed before the end.
+        // Commands that wait for the end of a pause are executed before the server stops.
         self.pause.end_now();
         self.stopping.store(true, Ordering::SeqCst);
         self.signals.iter().for_each(Signal::wake);
     }
 
-    /// Tells the runtimes that wait that durability has advanced, or never will.
+    /// Wakes the runtimes that wait: durability has advanced, or never will.
     pub(crate) fn durable_changed(&self) {
         let failed = self.partition.failed();
         let before = self.failed.swap(failed.is_some(), Ordering::SeqCst);
@@ -141,7 +141,7 @@ impl Shared {
         }
     }
 
-    /// Has commands that need memory refused while more than `bytes` are used; 0: none is.
+    /// Sets the bytes of memory above which commands that need more are refused; 0: no limit.
     pub(crate) fn limit_memory(&self, bytes: u64) {
         self.memory.most.store(bytes, Ordering::Relaxed);
         self.partition.limit_memory(bytes);
@@ -154,7 +154,7 @@ impl Shared {
         }
     }
 
-    /// Of a replicated partition: notes who leads, and that there is news.
+    /// Records who leads a replicated partition, and that something has changed.
     pub(crate) fn note_leader(&self) {
         let Some(own) = self.partition.replicated() else {
             return;
@@ -167,7 +167,7 @@ impl Shared {
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Tells the runtimes that wait that keys have been given back.
+    /// Wakes the runtimes that wait for keys: some have been given back.
     pub(crate) fn holds_released(&self) {
         // As in `durable_changed`.
         std::sync::atomic::fence(Ordering::SeqCst);
@@ -181,18 +181,18 @@ impl Shared {
 
 /// Wakes one runtime.
 ///
-/// Invariant: a runtime that sleeps with replies that wait has said so by [`Signal::wait`] and
-/// afterwards looked once more at what is durable; one that sleeps with transactions that others
-/// hold up has said so by [`Signal::hold`] and looked once more at what was given back.
+/// Invariant: a runtime that sleeps with waiting replies has announced that by [`Signal::wait`] and
+/// afterwards checked once more what is durable; one that sleeps with transactions that wait for
+/// keys has announced that by [`Signal::hold`] and checked once more what was given back.
 pub(crate) struct Signal {
     pub(crate) waker: Waker,
-    /// Whether it has replies that wait for durability.
+    /// `true` if it has replies that wait for durability.
     waiting: AtomicBool,
-    /// Whether it has transactions that wait for keys that others hold.
+    /// `true` if it has transactions that wait for keys that others hold.
     held: AtomicBool,
-    /// Whether it has been woken and has not yet come round: once is enough.
+    /// `true` if it has been woken and has not handled that yet: one wake-up suffices.
     woken: AtomicBool,
-    /// Whether one of its connections is to be closed on request of another.
+    /// `true` if another connection has requested that one of its connections is closed.
     pub(crate) kills: AtomicBool,
 }
 
@@ -216,7 +216,7 @@ impl Signal {
         }
     }
 
-    /// Says whether the runtime, about to sleep, has replies that wait.
+    /// Announces if the runtime, which is about to sleep, has waiting replies.
     pub(crate) fn wait(&self, waiting: bool) {
         if self.waiting.load(Ordering::Relaxed) != waiting {
             self.waiting.store(waiting, Ordering::SeqCst);
@@ -226,7 +226,7 @@ impl Signal {
         }
     }
 
-    /// Says whether the runtime, about to sleep, has transactions that wait for keys.
+    /// Announces if the runtime, which is about to sleep, has transactions that wait for keys.
     pub(crate) fn hold(&self, held: bool) {
         if self.held.load(Ordering::Relaxed) != held {
             self.held.store(held, Ordering::SeqCst);
@@ -236,7 +236,7 @@ impl Signal {
         }
     }
 
-    /// Says that the runtime is awake and will look at everything.
+    /// Records that the runtime is awake and will check everything.
     pub(crate) fn awake(&self) {
         if self.woken.load(Ordering::Relaxed) {
             self.woken.store(false, Ordering::SeqCst);
@@ -244,19 +244,19 @@ impl Signal {
     }
 }
 
-/// Whether the store has more in memory than it should. Asking the store costs, so that its answer
-/// serves for a few milliseconds, or until much has been written.
+/// Knows if the store uses more memory than it should. Asking the store has a cost, so that its
+/// answer is used for a few milliseconds, or until much has been written.
 pub(crate) struct MemoryWatch {
-    /// 0: no bound.
+    /// The limit in bytes; 0: none.
     pub(crate) most: AtomicU64,
     used: AtomicU64,
-    /// Bytes given to write since `used` was asked for.
+    /// Bytes of commands since `used` was read.
     written: AtomicU64,
-    /// Milliseconds from the server's start to when `used` was asked for.
+    /// Milliseconds from the server's start to when `used` was read.
     asked_ms: AtomicU64,
 }
 
-/// For how long an answer serves, and after how much it does not.
+/// The time for which an answer is used, and the bytes after which it is not.
 const MEMORY_AGE: Duration = Duration::from_millis(10);
 const MEMORY_WRITTEN: u64 = 1 << 20;
 
@@ -270,7 +270,7 @@ impl MemoryWatch {
         }
     }
 
-    /// Returns whether a command that brings `bytes` must be refused. `now` is the time since the
+    /// Returns `true` if a command that brings `bytes` must be refused. `now` is the time since the
     /// server's start.
     pub(crate) fn is_full(&self, partition: &Partition, now: Duration, bytes: usize) -> bool {
         let most = self.most.load(Ordering::Relaxed);
@@ -289,7 +289,7 @@ impl MemoryWatch {
     }
 }
 
-/// Clients cause a log line of each kind once in this time at most, in each runtime.
+/// The interval at which clients can cause one log line of each kind, in each runtime.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Keys that commands of one runtime looked up to read, since they were last added to the shared counters.
@@ -307,18 +307,18 @@ impl Lookups {
     }
 }
 
-/// What one runtime knows while it executes commands.
+/// The state that one runtime uses while it executes commands.
 pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
-    /// Whether replies wait for durability.
+    /// `true` if replies wait for durability.
     pub(crate) group: bool,
-    /// Everything up to this epoch is durable; refreshed as the loop comes round.
+    /// Everything up to this epoch is durable; refreshed in each turn of the loop.
     pub(crate) durable: Epoch,
-    /// Why nothing later ever will be.
+    /// Why no later epoch will become durable.
     pub(crate) failed: Option<String>,
-    /// Whether an epoch can be lost and a later one not.
+    /// `true` if an epoch can be lost and a later one not.
     pub(crate) can_lose: bool,
-    /// As [`Shared::changes`], when it was last looked at.
+    /// [`Shared::changes`] when it was last read.
     pub(crate) changes: u64,
     /// Time since the server's start, as of this turn of the loop.
     pub(crate) now: Duration,
@@ -333,16 +333,16 @@ pub(crate) struct Context {
     pub(crate) error_kinds: Vec<(Box<str>, u64)>,
     /// Commands that failed since they were last added to the shared ones.
     pub(crate) failures: Failures,
-    /// Log lines that clients have caused, by what they say.
+    /// Limits log lines that clients cause, by their kind.
     log_limit: LogLimit<&'static str>,
     /// This runtime's counters of each command.
     pub(crate) recorder: Recorder,
     pub(crate) lookups: Lookups,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
-    /// Whether the command that runs is one of a `MULTI` block.
+    /// `true` if the command that runs is one of a `MULTI` block.
     pub(crate) in_block: bool,
-    /// Somebody has asked who leads the partitions of others.
+    /// A client has asked for the leaders of other partitions.
     pub(crate) wants_leaders: bool,
 }
 
@@ -378,7 +378,7 @@ impl Context {
         }
     }
 
-    /// Logs what a client has caused, at a limited rate: `kind` tells what is alike.
+    /// Logs what a client has caused, at a limited rate for each `kind`.
     #[cold]
     pub(crate) fn warn(&mut self, client: SocketAddr, kind: &'static str, text: impl Display) {
         match self.log_limit.count(kind, self.now) {
@@ -387,7 +387,7 @@ impl Context {
         }
     }
 
-    /// Counts a reply that is an error, whose bytes these are.
+    /// Counts a reply that is an error, given its bytes.
     #[cold]
     pub(crate) fn note_error(&mut self, error: &[u8]) {
         self.errors += 1;
@@ -398,7 +398,7 @@ impl Context {
         }
     }
 
-    /// Looks at what is durable. Cheap enough for every turn of the loop.
+    /// Updates what is durable. Cheap enough for every turn of the loop.
     pub(crate) fn refresh_durable(&mut self) {
         if self.failed.is_some() != self.shared.failed.load(Ordering::Relaxed) {
             self.refresh_all();
@@ -407,7 +407,7 @@ impl Context {
         }
     }
 
-    /// Looks at what is durable and whether the journal has failed.
+    /// Updates what is durable and whether the journal has failed.
     pub(crate) fn refresh_all(&mut self) {
         if self.can_lose {
             self.changes = self.shared.changes.load(Ordering::SeqCst);

@@ -5,14 +5,16 @@
 //! | none | begins one | refused | `OK` |
 //! | one that is open | refused | the next entries | gives it back |
 //! | one that was read to its end | begins one | no entries, and none follow | `OK` |
-//! | one that was given up, because nobody asked for more in time | begins one | refused, and says so | `OK` |
+//! | one that was given up, because the client did not ask for more in time | begins one | refused, and says so | `OK` |
 //!
 //! Invariants:
-//! 1. A snapshot belongs to its connection and goes with it; so does its place among those that may
-//!    be open at once. What is held for it in memory are versions that were replaced since.
-//! 2. Each `NEXT` is bounded work: one slice, in a turn of its own, so that what a client sends in
-//!    one packet does not hold up others. A single value may be as long as values may be.
-//! 3. Nothing of it leaves before the whole view is durable (or, of a replicated partition, before
+//! 1. A snapshot belongs to its connection and ends with it; so does its place among the snapshots
+//!    that may be open at once. The memory that it holds is that of versions that were replaced
+//!    since it began.
+//! 2. Each `NEXT` is bounded work: one slice, in a turn of its own, so that requests that a client
+//!    sends in one packet do not delay other clients. A single value may be as long as values may
+//!    be.
+//! 3. No part of it leaves before the whole view is durable (or, of a replicated partition, before
 //!    it is known to have been the leader's).
 
 use std::sync::Arc;
@@ -37,20 +39,20 @@ const NONE: &str = "ERR this connection has no snapshot: KUMIKI.SNAPSHOT BEGIN b
 const IS_OPEN: &str = "ERR this connection has a snapshot already: KUMIKI.SNAPSHOT END ends it";
 const BAD_COUNT: &str = "ERR COUNT is a number from 1 on";
 
-/// How many snapshots are open.
+/// The number of open snapshots.
 #[derive(Default)]
 pub(crate) struct Places(Arc<AtomicU64>);
 
-/// The place of a snapshot that is open; free again when this is dropped.
+/// The place of an open snapshot, which becomes free when this is dropped.
 struct Place(Arc<AtomicU64>);
 
 impl Places {
-    /// How many are taken.
+    /// Returns the number of taken places.
     pub(crate) fn taken(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// One of `most` places, if there is one.
+    /// Returns one of `most` places, if there is one.
     fn take(&self, most: usize) -> Option<Place> {
         let more = |taken| (taken < most as u64).then_some(taken + 1);
         let taken = self
@@ -68,35 +70,35 @@ impl Drop for Place {
 
 /// A connection's snapshot.
 pub(crate) enum Taken {
-    /// It can be read on.
+    /// It can be read further.
     Open(Box<View>),
-    /// It was read to its end, and given back.
+    /// It was read to its end, and closed.
     Read,
-    /// Nobody asked for more within this time.
+    /// No client asked for more within this time.
     GivenUp(Duration),
 }
 
-/// A snapshot that is open, and how far it was read.
+/// An open snapshot, and the position up to which it was read.
 pub(crate) struct View {
     snapshot: Snapshot,
-    /// Where the next slice begins.
+    /// The key at which the next slice begins.
     from: Vec<u8>,
-    /// Where keys that match end.
+    /// The upper bound of keys that match.
     to: Option<Vec<u8>>,
     pattern: Option<Vec<u8>>,
-    /// What replies that show something of it wait for.
+    /// The epoch that replies with data of the snapshot wait for.
     shown: Epoch,
-    /// When it was asked for last, since the server's start.
+    /// The time of its last use, since the server's start.
     asked: Duration,
     _place: Place,
 }
 
-/// Entries as they were asked for.
+/// The entries of one reply.
 struct Slice {
-    /// As RESP.
+    /// The entries as RESP.
     body: Vec<u8>,
     entries: usize,
-    /// Whether there may be more.
+    /// `true` if there may be more.
     more: bool,
 }
 
@@ -114,7 +116,7 @@ impl View {
         }
     }
 
-    /// Reads on: `most` entries at most.
+    /// Reads at most `most` further entries.
     fn next(&mut self, worker: &mut Worker, most: usize) -> Slice {
         let mut slice = Slice {
             body: Vec::new(),
@@ -139,8 +141,8 @@ impl View {
     }
 }
 
-/// Key, type, value, when it expires (milliseconds since the Unix epoch; -1: never), version (the
-/// number that `WATCH.VERSION` tells).
+/// Writes key, type, value, deadline (milliseconds since the Unix epoch; -1: never) and version
+/// (the number that `WATCH.VERSION` returns) of an entry.
 fn write_entry(entry: &SnapshotEntry<'_>, out: &mut Vec<u8>) {
     // All of this is the same in both protocols.
     let mut writer = Writer::new(out, Protocol::Resp2);
@@ -154,7 +156,8 @@ fn write_entry(entry: &SnapshotEntry<'_>, out: &mut Vec<u8>) {
 }
 
 impl Connection {
-    /// When its snapshot is given up, if nobody asks for more and `idle` is how long that may take.
+    /// Returns the time at which its snapshot is given up, if it is not used before; `idle` is the
+    /// time that it may be unused.
     pub(crate) fn snapshot_due(&self, idle: Duration) -> Option<Duration> {
         match &self.snapshot {
             Some(Taken::Open(view)) => Some(view.asked + idle),
@@ -164,7 +167,7 @@ impl Connection {
 }
 
 impl Executor {
-    /// `KUMIKI.SNAPSHOT BEGIN [MATCH pattern]`.
+    /// Executes `KUMIKI.SNAPSHOT BEGIN [MATCH pattern]`.
     pub(crate) fn begin_snapshot(
         &mut self,
         connection: &mut Connection,
@@ -209,7 +212,7 @@ impl Executor {
         }
     }
 
-    /// What `BEGIN` answers.
+    /// Writes the answer to `BEGIN`.
     fn describe(&self, view: &View, connection: &mut Connection) {
         let shared = &self.context.shared;
         let (partition, partitions) = match &shared.routes {
@@ -234,7 +237,7 @@ impl Executor {
         }
     }
 
-    /// `KUMIKI.SNAPSHOT NEXT [COUNT n]`: answers in a turn of its own.
+    /// Executes `KUMIKI.SNAPSHOT NEXT [COUNT n]`, which answers in a turn of its own.
     pub(crate) fn next_of_snapshot(&mut self, connection: &mut Connection, args: Args<'_>) {
         let most = match (args.len(), args.get(2), args.get(3)) {
             (2, ..) => SLICE_KEYS,
@@ -268,7 +271,7 @@ impl Executor {
         }
     }
 
-    /// Answers a `NEXT`, now that it has its turn.
+    /// Answers a `NEXT` when its turn has come.
     pub(crate) fn step_snapshot(&mut self, connection: &mut Connection, most: usize) {
         let Some(Taken::Open(view)) = &mut connection.snapshot else {
             return connection.writer().error(NONE);
@@ -276,7 +279,8 @@ impl Executor {
         view.asked = self.context.now;
         let shown = view.shown;
         if self.context.shared.partition.is_lost(shown) {
-            // Its beginning was never confirmed: it may be that of a leader who was none any more.
+            // Its beginning was never confirmed: it may be that of a member that did not lead any
+            // more.
             connection.snapshot = None;
             return connection.writer().raw(refusal::LEADERSHIP_LOST);
         }
@@ -293,7 +297,7 @@ impl Executor {
         self.finish(connection, from, shown);
     }
 
-    /// `KUMIKI.SNAPSHOT END`.
+    /// Executes `KUMIKI.SNAPSHOT END`.
     pub(crate) fn end_snapshot(connection: &mut Connection) {
         connection.snapshot = None;
         connection.writer().ok();

@@ -1,11 +1,12 @@
-//! What each command and each kind of error has cost: the sections `commandstats`, `latencystats` and
-//! `errorstats` of `INFO`.
+//! The costs of each command and the counts of each kind of error: the sections `commandstats`,
+//! `latencystats` and `errorstats` of `INFO`.
 //!
-//! Each runtime counts in memory of its own, with plain stores; a report adds up what all have counted.
-//! The time of a command is measured in one call out of eight of each runtime, the first one among them:
-//! reading the clock twice would cost more than many a command. `usec` is the measured mean times the
-//! number of calls. It is the time of execution: a command that waits for others, or for durability, is
-//! not measured meanwhile. Commands in a block are counted and not measured.
+//! Each runtime counts in memory of its own, with plain stores; a report adds the counts of all.
+//! The time of a command is measured in one call out of eight of each runtime, the first one among
+//! them: reading the clock twice would cost more than many commands. `usec` is the measured mean
+//! times the number of calls. It is the time of execution: the time for which a command waits for
+//! other transactions, or for durability, is not measured. Commands in a block are counted and not
+//! measured.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,16 +19,16 @@ use parking_lot::Mutex;
 use crate::command::{Command, table};
 use crate::shared::Shared;
 
-/// One call out of so many is measured.
+/// One call out of this number is measured.
 const MEASURED: u64 = 8;
 /// Classes of times: four for each doubling, from 512 ns to half a minute.
 const CLASSES: usize = 104;
 /// Binary digits of the times of the first class.
 const FIRST_DIGITS: u32 = 10;
-/// The percentiles that `latencystats` shows, as Redis does unless it is told otherwise.
+/// The percentiles that `latencystats` shows: the defaults of Redis.
 const PERCENTILES: [(&str, f64); 3] = [("50", 0.5), ("99", 0.99), ("99.9", 0.999)];
 
-/// What one runtime has counted of one command, or the sum over all.
+/// The counts of one command in one runtime, or their sum over all.
 struct Calls<C> {
     /// Calls that were executed.
     calls: C,
@@ -48,7 +49,7 @@ pub(crate) struct Recorder(Arc<[Calls<AtomicU64>]>);
 /// See the module's description.
 pub(crate) struct Statistics {
     runtimes: Vec<Recorder>,
-    /// What had been counted at the last `CONFIG RESETSTAT`.
+    /// The counts at the last `CONFIG RESETSTAT`.
     base: Mutex<Vec<Calls<u64>>>,
     /// Error replies by their first word.
     errors: Mutex<BTreeMap<Box<str>, u64>>,
@@ -66,7 +67,7 @@ impl<C> Calls<C> {
         }
     }
 
-    /// All counters, in one order.
+    /// Returns all counters, in one order.
     fn all(&self) -> impl Iterator<Item = &C> {
         let Calls {
             calls,
@@ -83,7 +84,8 @@ impl<C> Calls<C> {
 }
 
 impl Calls<u64> {
-    /// Each counter put together with one of `others`, which are in the order of [`Calls::all`].
+    /// Returns each counter put together with one of `others`, which are in the order of
+    /// [`Calls::all`].
     fn with(
         &self,
         others: impl Iterator<Item = u64>,
@@ -96,7 +98,7 @@ impl Calls<u64> {
         })
     }
 
-    /// The time of all calls in microseconds, as far as some were measured.
+    /// Returns the time of all calls in microseconds, if some were measured.
     fn microseconds(&self) -> f64 {
         match self.measured {
             0 => 0.0,
@@ -104,7 +106,7 @@ impl Calls<u64> {
         }
     }
 
-    /// The time in microseconds that this part of the measured calls did not exceed.
+    /// Returns the time in microseconds that this part of the measured calls did not exceed.
     fn percentile(&self, part: f64) -> f64 {
         let wanted = (self.measured as f64 * part).ceil() as u64;
         let mut below = 0;
@@ -116,7 +118,7 @@ impl Calls<u64> {
     }
 }
 
-/// The class of a time.
+/// Returns the class of a time.
 fn class_of(nanos: u64) -> usize {
     let digits = u64::BITS - nanos.leading_zeros();
     if digits < FIRST_DIGITS {
@@ -127,7 +129,7 @@ fn class_of(nanos: u64) -> usize {
     class.min(CLASSES - 1)
 }
 
-/// The greatest time of a class, in nanoseconds.
+/// Returns the greatest time of a class, in nanoseconds.
 fn end_of(class: usize) -> u64 {
     let (doubling, quarter) = (class / 4, class as u64 % 4);
     ((5 + quarter) << (doubling as u32 + FIRST_DIGITS - 3)) - 1
@@ -146,14 +148,14 @@ impl Recorder {
         before
     }
 
-    /// Counts a call that is about to be executed. Returns when it began, if it is to be measured.
+    /// Counts a call that is about to be executed. Returns its start time, if it must be measured.
     #[inline]
     pub(crate) fn begin(&self, command: &Command) -> Option<Instant> {
         let before = Self::add(&self.0[command.number].calls, 1);
         before.is_multiple_of(MEASURED).then(Instant::now)
     }
 
-    /// Notes that a measured call is over.
+    /// Records the end of a measured call.
     pub(crate) fn end(&self, command: &Command, began: Instant) {
         let nanos = began.elapsed().as_nanos() as u64;
         let calls = &self.0[command.number];
@@ -185,7 +187,7 @@ impl Statistics {
         }
     }
 
-    /// The counters of a runtime.
+    /// Returns the counters of a runtime.
     pub(crate) fn recorder(&self, runtime: usize) -> Recorder {
         self.runtimes[runtime].clone()
     }
@@ -204,7 +206,7 @@ impl Statistics {
         self.errors.lock().clear();
     }
 
-    /// What all runtimes have counted since they started, by number of command.
+    /// Returns the counts of all runtimes since they started, by number of command.
     fn sums(&self) -> Vec<Calls<u64>> {
         let of = |number: usize| {
             let mut sum = Calls::of(|| 0);
@@ -218,7 +220,7 @@ impl Statistics {
         (0..table().count()).map(of).collect()
     }
 
-    /// What was counted of each command since the last reset, if there was anything.
+    /// Returns the counts of each command since the last reset, without those that were not called.
     fn commands(&self) -> Vec<(&'static Command, Calls<u64>)> {
         let mut sums = self.sums();
         for (sum, base) in sums.iter_mut().zip(&*self.base.lock()) {
@@ -232,7 +234,7 @@ impl Statistics {
     }
 }
 
-/// The first word of an error's bytes, which begin with a dash.
+/// Returns the first word of an error's bytes, which begin with a dash.
 pub(crate) fn kind_of(error: &[u8]) -> &str {
     let word = error.get(1..).unwrap_or_default();
     let end = word.iter().position(|byte| !byte.is_ascii_alphanumeric());

@@ -1,4 +1,4 @@
-//! Long commands: a connection that has given one waits for it, and nobody else does.
+//! Long commands: the connection that has sent one waits for it, and no other connection does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,43 +19,43 @@ pub(crate) enum Task {
     Keys(Box<KeysTask>),
     /// Entries of the connection's snapshot, this many at most, in the next turn.
     Snapshot { most: usize },
-    /// Is done by others, who wake the runtime.
+    /// Runs on another thread, which wakes the runtime.
     Job(Job),
-    /// Runs again once another transaction has given back what it needs.
+    /// Runs again once another transaction has given back the keys that it needs.
     Parked(Parked),
-    /// Runs on several nodes; the runtime is told how it ends.
+    /// Runs on several nodes; the runtime learns its outcome.
     Coordinated(Coordinated),
-    /// Is executed once it has gone through consensus.
+    /// Waits until it has gone through consensus.
     Proposed(Proposed),
     /// A password was wrong; the answer comes at this time, since the server's start.
     Refused { until: Duration },
-    /// Is executed when a pause is over.
+    /// Waits until a pause is over.
     Postponed(Postponed),
 }
 
-/// How far a task that runs in slices is.
+/// The progress of a task that runs in slices.
 pub(crate) enum Step {
     /// Not done.
     Waits,
     /// Done: its reply can be written.
     Done,
-    /// Given up: its reply is longer than replies may be.
+    /// Given up: its reply exceeds the limit of replies.
     TooLong,
 }
 
-/// When there is something to do for a task.
+/// When a task needs work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// In the next turn.
     Now,
     /// When the runtime is woken, or at this time, if there is one.
     Woken(Option<Duration>),
-    /// When its outcome is told.
+    /// When its outcome comes.
     Told,
 }
 
 impl Task {
-    /// When there is something to do.
+    /// Returns when it needs work.
     pub(crate) fn next(&self, context: &Context) -> Next {
         let (partition, now) = (&context.shared.partition, context.now);
         match self {
@@ -88,16 +88,16 @@ pub(crate) enum Work {
 /// A transaction that runs on several nodes.
 pub(crate) struct Coordinated {
     pub(crate) work: Work,
-    /// Tells its outcome from those of others.
+    /// Distinguishes its outcome from those of others.
     pub(crate) number: u64,
 }
 
 /// A transaction that is executed after consensus.
 pub(crate) struct Proposed {
     pub(crate) work: Work,
-    /// Under which the partition keeps its outcome.
+    /// The number under which the partition keeps its outcome.
     pub(crate) number: u64,
-    /// When that is known.
+    /// The epoch at which the outcome is known.
     pub(crate) epoch: Epoch,
     /// The transaction's time.
     pub(crate) time_ms: u64,
@@ -109,35 +109,35 @@ impl Proposed {
     }
 }
 
-/// What a client waits for while it is done on another thread: a checkpoint, a change of members.
+/// Work that a client waits for and that another thread does: a checkpoint, a change of members.
 pub(crate) struct Job {
     outcome: Arc<Mutex<Option<Outcome>>>,
     pub(crate) what: &'static str,
     pub(crate) then: Then,
 }
 
-/// Why it was not done, if it was not.
+/// Success, or the reason of the failure.
 type Outcome = Result<(), String>;
 
-/// What is to be done after a job.
+/// The action after a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// Its client is told.
+    /// Its client is answered.
     Reply,
-    /// The server stops if it was done.
+    /// The server stops if the job succeeded.
     Stop,
     /// The server stops in any case.
     StopAnyway,
 }
 
 impl Job {
-    /// Has a checkpoint made, and `runtime` woken when that has ended.
+    /// Starts a checkpoint; `runtime` is woken when it has ended.
     pub(crate) fn checkpoint(
         shared: &Arc<Shared>,
         runtime: usize,
         then: Then,
     ) -> std::io::Result<Job> {
-        // The store's own thread makes the checkpoint; this one waits in the runtime's stead. It
+        // The store's own thread makes the checkpoint; this one waits on behalf of the runtime. It
         // does nothing but sleep, so that it may share the runtime's processor.
         Job::begin(shared, runtime, then, "a checkpoint", |shared| {
             let made = shared.partition.checkpoint();
@@ -145,7 +145,7 @@ impl Job {
         })
     }
 
-    /// Has `work` done on a thread of its own, and `runtime` woken when that has ended.
+    /// Starts `work` on a thread of its own; `runtime` is woken when it has ended.
     pub(crate) fn begin(
         shared: &Arc<Shared>,
         runtime: usize,
@@ -173,7 +173,7 @@ impl Job {
         self.outcome.lock().is_some()
     }
 
-    /// How it ended.
+    /// Returns its outcome.
     pub(crate) fn outcome(&self) -> Outcome {
         let outcome = self.outcome.lock().clone();
         outcome.unwrap_or_else(|| Err("it has not ended".to_owned()))

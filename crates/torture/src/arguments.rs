@@ -132,7 +132,7 @@ pub(crate) enum Task {
         binary: Option<PathBuf>,
     },
     /// Kill the leader of a replicated partition under load, again and again, and measure how long
-    /// nobody leads. Nothing that was acknowledged may be missing in the end.
+    /// no node leads. Nothing that was acknowledged may be missing in the end.
     Failover {
         /// How many leaders get SIGKILL.
         #[arg(long, default_value_t = 50)]
@@ -263,7 +263,7 @@ pub(crate) enum Task {
     },
 }
 
-/// What a harness judges: by default, a server built for it.
+/// The server that a harness judges: by default, one that is built for it.
 #[derive(Args)]
 pub(crate) struct Subject {
     /// Build the server with a planted bug (it replies before the sync) and succeed only if the
@@ -279,10 +279,11 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// The server that is judged, built if need be; `bug` is the one that it gets with `--planted`.
+    /// Returns the server that is judged, built if need be; `bug` is the one that it gets with
+    /// `--planted`.
     ///
     /// # Errors
-    /// If it cannot be built.
+    /// Returns an error if it cannot be built.
     pub(crate) fn program(&self, bug: &'static str) -> Result<Program> {
         if self.redis {
             let args = ["--appendonly", "yes", "--appendfsync", "always"].map(String::from);
@@ -295,7 +296,7 @@ impl Subject {
     }
 }
 
-/// A time such as 1s or 300ms.
+/// Parses a time such as 1s or 300ms.
 fn time(text: &str) -> Result<Duration, String> {
     let of = |digits: &str| digits.parse::<u64>().ok();
     let time = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
@@ -306,7 +307,7 @@ fn time(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| "it is not a time such as 1s or 300ms".to_owned())
 }
 
-/// A size such as 512m or 2g, in MiB.
+/// Parses a size such as 512m or 2g. Returns MiB.
 fn mebibytes(text: &str) -> Result<u64, String> {
     let of = |digits: &str| digits.parse::<u64>().ok();
     let size = match (text.strip_suffix('m'), text.strip_suffix('g')) {

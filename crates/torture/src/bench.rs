@@ -1,8 +1,8 @@
-//! Kumiki beside Debian's redis-server, in one run, by redis-benchmark.
+//! Kumiki compared with Debian's redis-server, in one run, by redis-benchmark.
 //!
-//! One core is the servers', another the client's. Both servers run through the whole of a mode
-//! and hold the same keys; one works while the other idles, and they take turns, so that both see
-//! the same weather. A run counts only if the machine was quiet before and during it.
+//! One core is the servers', another the client's. Both servers run through the whole of a mode and
+//! hold the same keys; one works while the other idles, and they take turns, so that both run under
+//! the same conditions. A run counts only if the machine was quiet before and during it.
 
 pub mod cell;
 pub mod cluster;
@@ -29,21 +29,21 @@ pub const SERVER_CORE: &str = "0";
 pub const CLIENT_CORE: &str = "1";
 /// The most foreign load during a run that counts.
 const TOLERATED: f64 = 0.15;
-/// Runs that do not count before a cell is given up.
+/// Runs that do not count after which a cell is given up.
 const WASTE: usize = 10;
 
-/// What to do.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Keys in each store.
     pub keys: u64,
     /// Runs that count, of each server in each cell.
     pub repetitions: usize,
-    /// Seconds that a run lasts, about.
+    /// The approximate seconds of a run.
     pub seconds: f64,
     /// Measure on a machine that is not quiet.
     pub noisy: bool,
-    /// Where the JSON file goes.
+    /// The directory for the JSON file.
     pub out: PathBuf,
     /// Only these modes; empty: both.
     pub modes: Vec<Mode>,
@@ -52,8 +52,8 @@ pub struct Options {
 /// Runs the comparison of the server `binary` with redis-server, prints the table and writes the file.
 ///
 /// # Errors
-/// If a server or the benchmark fails, a store does not hold what it should, or the machine does
-/// not become quiet. Missed targets are no error: they are told.
+/// Returns an error if a server or the benchmark fails, a store has wrong contents, or the machine
+/// does not become quiet. Missed targets are no error: they are reported.
 pub fn run(binary: &Path, options: &Options) -> Result<()> {
     let mut points = Vec::new();
     println!("{}", header());
@@ -93,7 +93,7 @@ struct Pair {
     _dir: TempDir,
 }
 
-/// Which of the two.
+/// One of the two servers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Kumiki,
@@ -153,7 +153,7 @@ impl Pair {
             Mode::Ephemeral => (words(&["--ephemeral"]), words(&["--appendonly", "no"])),
             Mode::Durable => (
                 words(&["--durability", "group"]),
-                // A rewrite of the log in the midst of a run would speak against the peer.
+                // A rewrite of the log during a run would put the peer at a disadvantage.
                 words(&[
                     "--appendonly",
                     "yes",
@@ -250,7 +250,7 @@ impl Pair {
     }
 }
 
-/// How many requests take about `seconds`. The run warms both ends up, too.
+/// Returns the number of requests that take about `seconds`. The run warms both ends up, too.
 fn calibrate(
     load: Load,
     addr: SocketAddr,
@@ -267,7 +267,7 @@ fn calibrate(
     Ok(((sample.rate * seconds) as u64).max(1000))
 }
 
-/// The keys that redis-benchmark asks for, 200 in an MSET, a few of these on their way.
+/// Writes the keys that redis-benchmark uses, 200 in an MSET, a few of these under way.
 fn preload(server: &Server, keys: u64, size: usize) -> Result<()> {
     let mut client = server.connect()?;
     let value = vec![b'x'; size];
@@ -302,8 +302,8 @@ fn benchmark_key(key: u64) -> Vec<u8> {
     format!("key:{key:012}").into_bytes()
 }
 
-/// After the runs both stores hold every key, with values of the right size; else the figures
-/// compare different work.
+/// Checks that after the runs both stores hold every key, with values of the right size; otherwise
+/// the figures compare different work.
 fn check(server: &Server, keys: u64, size: usize) -> Result<()> {
     let mut client = server.connect()?;
     let count = client.expect(&["DBSIZE"])?;

@@ -1,7 +1,7 @@
 //! `cargo xtask cassandra N`: real Cassandra nodes on this machine, until Ctrl-C.
 //!
-//! What starts and stops them is [`::cassandra`], which experiments and tests of the binary use
-//! as well; it is here again for the harnesses.
+//! [`::cassandra`] starts and stops them; experiments and tests of the binary use it as well. It is
+//! here again for the harnesses.
 
 use std::path::PathBuf;
 use std::thread;
@@ -14,14 +14,14 @@ use ::cassandra::{Step, Watch};
 
 use xtask::{build, interrupt};
 
-/// How often the nodes are looked after.
+/// The interval at which the nodes are checked.
 const LOOK: Duration = Duration::from_millis(200);
-/// Where the proxy of the example listens.
+/// The address of the proxy in the example.
 const PROXY: &str = "127.0.0.1:9100";
-/// Where data lies that is to stay.
+/// The place of data that is kept.
 const PLACE: &str = "target/cassandra";
 
-/// What the command is told.
+/// The options of the command.
 #[derive(Clone, Debug)]
 pub struct Wish {
     /// How many nodes.
@@ -30,9 +30,9 @@ pub struct Wish {
     pub heap_mib: u64,
     /// How lightweight transactions agree.
     pub paxos: Paxos,
-    /// Where data lies; it stays.
+    /// The directory of the data, which is kept.
     pub dir: Option<PathBuf>,
-    /// Whether data stays although no directory is named.
+    /// `true` if data is kept although no directory is named.
     pub keep: bool,
 }
 
@@ -48,10 +48,10 @@ impl Wish {
     }
 }
 
-/// Starts the nodes, says where they are and what to do with them, and stops them on Ctrl-C.
+/// Starts the nodes, prints where they are and how to use them, and stops them on Ctrl-C.
 ///
 /// # Errors
-/// If they cannot be started, or one has to be killed in the end.
+/// Returns an error if they cannot be started, or one has to be killed in the end.
 pub fn run(wish: &Wish) -> Result<()> {
     let options = wish.options(Installed::find(build::root())?);
     let (paxos, heap) = (options.paxos.name(), options.heap_mib);
@@ -104,7 +104,7 @@ fn counted(nodes: u8) -> String {
     }
 }
 
-/// Says what is there and how to use it.
+/// Prints the addresses of the nodes and how to use them.
 fn announce(nodes: &Nodes, stays: bool) {
     let fate = if stays { "stays" } else { "goes in the end" };
     println!("cassandra: {} ({fate})", nodes.dir().display());

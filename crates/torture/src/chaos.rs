@@ -1,9 +1,9 @@
-//! Chaos runs: the nodes of a replicated partition as real processes, each in a network namespace of
-//! its own, under load and under faults, judged by what their clients saw.
+//! Chaos runs: the nodes of a replicated partition as real processes, each in a network namespace
+//! of its own, under load and under faults, judged by what their clients saw.
 //!
-//! One round: clients drive load; several faults strike, each at its time; they end, and the
-//! partition must serve again soon; what all clients saw must be strictly serializable, nothing that
-//! was acknowledged may be missing, and all nodes must come to have the same. Six rounds are a
+//! In one round, clients drive load; several faults strike, each at its time; they end, and the
+//! partition must serve again soon; the observations of all clients must be strictly serializable,
+//! no acknowledged write may be missing, and all nodes must reach the same state. Six rounds are a
 //! *life* of a partition: three without reads by lease and then, after all of its nodes were killed
 //! at once, three with them.
 //!
@@ -17,7 +17,7 @@
 //! | [`settle`], [`life`] | judgement; that of histories is the crate `history`'s, that of counters and accounts their workloads' |
 //! | [`sum`] | what a run showed as a whole |
 //!
-//! Every other life is on a disk that forgets what was not synced when its process dies.
+//! Every other life is on a disk that forgets unsynced data when its process dies.
 
 pub mod fault;
 pub mod life;
@@ -47,22 +47,22 @@ use crate::server::Program;
 use xtask::interrupt;
 use xtask::process;
 
-/// Rounds of one partition; before the middle one it is killed as a whole.
+/// Rounds of one partition; before the middle one all of its nodes are killed.
 const LIFE: u64 = 6;
 /// The shortest time after which a silent leader is replaced.
 const ELECTION: Duration = Duration::from_millis(500);
-/// The partition serves so many of those after the faults have ended, or after the nodes that were
-/// started again then answer, whichever is later.
+/// The partition must serve within so many election time-outs after the faults have ended, or after
+/// the restarted nodes answer, whichever is later.
 const ELECTIONS: u32 = 5;
 /// Faults strike within this time.
 const SPAN: Duration = Duration::from_millis(2500);
-/// Clients that do everything.
+/// Clients that do all kinds of operations.
 const WORKERS: usize = 12;
 
-/// Complaints that are printed, at most.
+/// The most complaints that are printed.
 const MOST: usize = 10;
 
-/// What to do.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How many nodes: 3 or 5.
@@ -73,7 +73,7 @@ pub struct Options {
     pub rounds: u64,
     /// … or after this time.
     pub time: Duration,
-    /// Where the history of the last round goes.
+    /// The file for the history of the last round.
     pub history: Option<PathBuf>,
     /// The bug that the nodes have, if any.
     pub planted: Option<Bug>,
@@ -82,14 +82,14 @@ pub struct Options {
 /// A bug that must be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Bug {
-    /// A leader believes in its lease without a look at the clock.
+    /// A leader believes in its lease without reading the clock.
     StaleLease,
-    /// A former leader keeps what it had executed and what was not committed.
+    /// A former leader keeps transactions that it had executed and that were not committed.
     KeptOverlay,
 }
 
 impl Bug {
-    /// Its name where it is planted.
+    /// Returns the name by which it is planted.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -98,27 +98,27 @@ impl Bug {
         }
     }
 
-    /// It must be found in so many rounds.
+    /// Returns the number of rounds in which it must be found.
     #[must_use]
     pub fn rounds(self) -> u64 {
         30
     }
 }
 
-/// What a run showed.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
     /// Rounds that were played.
     pub rounds: u64,
-    /// What was wrong in the last one.
+    /// The complaints of the last one.
     pub complaints: Vec<Complaint>,
 }
 
-/// Plays rounds up to the first complaint, and prints what they showed. The caller's own network stays
-/// what it is.
+/// Runs rounds up to the first complaint, and prints their results. The caller's own network does
+/// not change.
 ///
 /// # Errors
-/// If rounds cannot be played; a complaint is no error here.
+/// Returns an error if rounds cannot be run; a complaint is no error here.
 pub fn run(program: &Program, options: &Options) -> Result<Verdict> {
     if !matches!(options.nodes, 3 | 5) {
         bail!("a chaos run has 3 or 5 nodes, not {}", options.nodes);
@@ -144,10 +144,10 @@ fn play(program: &Program, options: &Options, network: Network) -> Result<Verdic
     chaos.run()
 }
 
-/// Whether the system permits what runs of so many nodes need. If not, it says so.
+/// Returns `true` if the system permits runs of so many nodes. Otherwise prints why not.
 ///
 /// # Errors
-/// With the reason, if it is not permitted although it `is_required`.
+/// Returns an error with the reason, if it is not permitted although it `is_required`.
 pub fn is_permitted(nodes: u16, is_required: bool) -> Result<bool> {
     match Network::build(nodes) {
         Ok(_) => Ok(true),
@@ -159,10 +159,10 @@ pub fn is_permitted(nodes: u16, is_required: bool) -> Result<bool> {
     }
 }
 
-/// A clean verdict is success, any other a failure.
+/// Turns a verdict with complaints into an error.
 ///
 /// # Errors
-/// If there is a complaint.
+/// Returns an error if there is a complaint.
 pub fn require_clean(verdict: &Verdict) -> Result<()> {
     if let [first, ..] = &verdict.complaints[..] {
         bail!("the partition broke its promise: {}", first.text);
@@ -170,11 +170,11 @@ pub fn require_clean(verdict: &Verdict) -> Result<()> {
     Ok(())
 }
 
-/// The planted bug must show, or the harness is blind. That a node ends, or does not, is none of
-/// these bugs.
+/// Checks that the planted bug was found; otherwise the harness is blind. The end of a node, or a
+/// missing end, is none of these bugs.
 ///
 /// # Errors
-/// If there is no complaint of that kind.
+/// Returns an error if there is no complaint of that kind.
 pub fn require_found(verdict: &Verdict) -> Result<()> {
     let mut complaints = verdict.complaints.iter();
     if complaints.all(|complaint| complaint.kind == Kind::Failed) {
@@ -187,7 +187,8 @@ pub fn require_found(verdict: &Verdict) -> Result<()> {
     Ok(())
 }
 
-/// The run's directory. It goes with this; so must the volumes in it, before.
+/// The run's directory. Dropping it removes the directory; the volumes in it must be dropped
+/// before.
 struct Directory(PathBuf);
 
 impl Drop for Directory {
@@ -236,8 +237,8 @@ impl Chaos<'_> {
             verdict.complaints = report.complaints;
             let is_failure = |complaint: &Complaint| complaint.kind == Kind::Failed;
             if self.options.planted.is_some() && verdict.complaints.iter().all(is_failure) {
-                // A node has ended because of the bug, which shows no more than that it is ill. A new
-                // partition begins.
+                // A node has ended because of the bug, which does not show what the bug breaks. A
+                // new partition begins.
                 life = life.filter(|_| verdict.complaints.is_empty());
                 if verdict.rounds < self.options.rounds {
                     verdict.complaints.clear();
@@ -278,7 +279,7 @@ impl Chaos<'_> {
             nodes: self.options.nodes,
             election: ELECTION,
             span: SPAN,
-            // A disk that forgets says only at a sync that there is no room.
+            // A disk that forgets reports only at a sync that there is no room.
             may_fill: !forgets,
             drowsy: self.is_drowsy(),
         };
@@ -301,7 +302,7 @@ impl Chaos<'_> {
         Ok(report)
     }
 
-    /// Whether leaders sleep longer than their leases.
+    /// Returns `true` if leaders sleep longer than their leases.
     fn is_drowsy(&self) -> bool {
         self.options.planted == Some(Bug::StaleLease)
     }
@@ -309,9 +310,9 @@ impl Chaos<'_> {
     fn arguments(&self, has_leases: bool, forgets: bool) -> Program {
         let election = format!("{}ms", ELECTION.as_millis());
         let mut arguments = vec!["--election-timeout", &election];
-        // Nobody else is on their network.
+        // Their network has no other users.
         arguments.push("--insecure");
-        // Small enough that snapshots are made, and files begun, in every round.
+        // Small enough that snapshots are made, and new files begun, in every round.
         arguments.extend(["--checkpoint-log-size", "256KiB"]);
         arguments.extend(["--log-segment-size", "128KiB"]);
         if has_leases {
@@ -323,7 +324,7 @@ impl Chaos<'_> {
         self.program.with(&arguments)
     }
 
-    /// Copies what nodes have and have printed to where it stays.
+    /// Copies the nodes' data and output to a place that is kept.
     fn keep(&self, life: Option<&Life>) -> Result<()> {
         let Some(life) = life.filter(|_| self.options.planted.is_none()) else {
             return Ok(());
@@ -340,7 +341,7 @@ impl Chaos<'_> {
 }
 
 impl Report {
-    /// Prints what was wrong, and what had been done.
+    /// Prints the complaints, and the actions of the round.
     fn tell(&self) {
         for event in &self.events {
             println!("  {event}");

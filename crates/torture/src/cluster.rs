@@ -2,7 +2,7 @@
 //!
 //! | in the cluster's directory | what |
 //! |---|---|
-//! | `cluster.toml` | what all nodes are told |
+//! | `cluster.toml` | the configuration of all nodes |
 //! | `node<n>/` | the data of node *n* |
 //! | `node<n>.log` | what node *n* has printed since its last start |
 
@@ -19,36 +19,36 @@ use crate::server::{Program, Server};
 use testkit::{Client, Reply};
 use xtask::interrupt;
 
-/// How far a node's port for other nodes is from that for clients.
+/// The distance of a node's port for other nodes from that for clients.
 const FABRIC: u16 = 10_000;
-/// How far the port is for those that hold the same partition.
+/// The distance of the port for members of the same partition.
 const REPLICA: u16 = 20_000;
 /// How long nodes may take to find each other.
 const TOGETHER: Duration = Duration::from_secs(30);
-/// How often the nodes are looked after.
+/// The interval at which the nodes are checked.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a node stays dead before it is started again.
 const REST: Duration = Duration::from_secs(2);
 
-/// What to start.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: u16,
-    /// Who holds what, and how.
+    /// The partitions and keys.
     pub shape: Shape,
     /// The port at which clients find the first node; the others follow.
     pub base_port: u16,
-    /// Where file, logs and data lie.
+    /// The directory of file, logs and data.
     pub dir: PathBuf,
-    /// How messages travel, as `kumiki serve` takes it; none leaves it to that.
+    /// The transport of messages, as an argument of `kumiki serve`; `None`: its default.
     pub transport: Option<String>,
-    /// Whether a node that has died is started again.
+    /// `true` if a node that has died is started again.
     pub restart: bool,
 }
 
 impl Options {
-    /// The program with the arguments that follow from these.
+    /// Returns the program with the arguments that follow from these options.
     fn program(&self, of: &Program) -> Program {
         match &self.transport {
             Some(transport) => of.with(&["--transport", transport]),
@@ -57,17 +57,17 @@ impl Options {
     }
 }
 
-/// What the cluster's file says of partitions and keys.
+/// Partitions and keys in the cluster's file.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// How many nodes hold the same partition.
+    /// The number of nodes that hold the same partition.
     pub replicas: u16,
     /// Keys with these prefixes are read atomic.
     pub read_atomic: Vec<String>,
 }
 
 impl Shape {
-    /// So many nodes hold each partition; no key is read atomic.
+    /// Returns a shape in which so many nodes hold each partition, and no key is read atomic.
     #[must_use]
     pub fn replicas(replicas: u16) -> Shape {
         Shape {
@@ -76,7 +76,7 @@ impl Shape {
         }
     }
 
-    /// The cluster's file.
+    /// Returns the text of the cluster's file.
     fn describe(&self, nodes: &[NodeInfo]) -> String {
         let text = topology::even(nodes, self.replicas.into(), None);
         if self.read_atomic.is_empty() {
@@ -86,10 +86,10 @@ impl Shape {
     }
 }
 
-/// Starts the nodes, says where they are, and looks after them until Ctrl-C.
+/// Starts the nodes, prints where they are, and checks them until Ctrl-C.
 ///
 /// # Errors
-/// If they cannot be started or do not find each other.
+/// Returns an error if they cannot be started or do not find each other.
 pub fn run(program: &Program, options: &Options) -> Result<()> {
     let ports = (0..options.nodes).map(|n| Ports::from(options.base_port.checked_add(n)?));
     let ports: Option<Vec<_>> = ports.collect();
@@ -112,7 +112,7 @@ pub fn run(program: &Program, options: &Options) -> Result<()> {
     nodes.stop()
 }
 
-/// Where a node listens, on loopback.
+/// The ports of a node, on loopback.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
     /// For clients.
@@ -124,7 +124,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Those that belong to one for clients, unless they are too great.
+    /// Returns the ports that belong to one for clients, unless they are too great.
     fn from(client: u16) -> Option<Ports> {
         Some(Ports {
             client,
@@ -134,7 +134,7 @@ impl Ports {
     }
 }
 
-/// The nodes of a cluster. They are killed when this goes.
+/// The nodes of a cluster. They are killed when this is dropped.
 #[derive(Debug)]
 pub struct Nodes {
     program: Program,
@@ -160,8 +160,8 @@ impl Nodes {
     /// Describes nodes 1, 2, … at these ports in `dir`. Starts none.
     ///
     /// # Errors
-    /// If the directory has the file of another cluster, or cannot be written; if there cannot be
-    /// so many replicas.
+    /// Returns an error if the directory has the file of another cluster, or cannot be written, or
+    /// if the number of nodes does not fit the number of replicas.
     pub fn new(program: &Program, dir: &Path, shape: &Shape, ports: &[Ports]) -> Result<Nodes> {
         let replicas = usize::from(shape.replicas);
         if ports.is_empty() {
@@ -215,18 +215,18 @@ impl Nodes {
         })
     }
 
-    /// As [`Nodes::new`] without replicas, at ports that nobody uses now.
+    /// As [`Nodes::new`] without replicas, at free ports.
     ///
     /// # Errors
-    /// As there.
+    /// Returns the errors of [`Nodes::new`].
     pub fn anywhere(program: &Program, dir: &Path, count: u16) -> Result<Nodes> {
         Nodes::replicated_anywhere(program, dir, 1, count)
     }
 
-    /// As [`Nodes::new`], at ports that nobody uses now.
+    /// As [`Nodes::new`], at free ports.
     ///
     /// # Errors
-    /// As there.
+    /// Returns the errors of [`Nodes::new`].
     pub fn replicated_anywhere(
         program: &Program,
         dir: &Path,
@@ -243,19 +243,19 @@ impl Nodes {
         Nodes::new(program, dir, &shape, &ports.collect::<Vec<_>>())
     }
 
-    /// How many there are.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Where clients find each of them.
+    /// Returns the addresses of the nodes for clients.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(|node| node.client).collect()
     }
 
-    /// The server of node `index`, from 0 on, if it was started.
+    /// Returns the server of node `index`, from 0 on, if it was started.
     pub fn server(&mut self, index: usize) -> Option<&mut Server> {
         self.nodes[index].server.as_mut()
     }
@@ -263,7 +263,7 @@ impl Nodes {
     /// Starts node `index` without waiting for it, with further arguments.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// Returns an error if it cannot be started.
     pub fn start(&mut self, index: usize, further: &[&str]) -> Result<()> {
         let program = self.program.with(further);
         let data = self.data(index);
@@ -276,7 +276,7 @@ impl Nodes {
     /// Starts all of them.
     ///
     /// # Errors
-    /// If one cannot be started.
+    /// Returns an error if one cannot be started.
     pub fn start_all(&mut self) -> Result<()> {
         (0..self.count()).try_for_each(|index| self.start(index, &[]))
     }
@@ -284,7 +284,8 @@ impl Nodes {
     /// Waits until each answers, and finds all others.
     ///
     /// # Errors
-    /// If one of them ends, or it takes too long; the message has the end of its log.
+    /// Returns an error if one of them ends, or it takes too long; the message has the end of its
+    /// log.
     pub fn wait_together(&mut self) -> Result<()> {
         for node in &mut self.nodes {
             let Some(server) = &mut node.server else {
@@ -312,10 +313,10 @@ impl Nodes {
         Ok(())
     }
 
-    /// Stops those that run, all at once.
+    /// Stops the running nodes, all at once.
     ///
     /// # Errors
-    /// If one does not end well.
+    /// Returns an error if one does not end well.
     pub fn stop(&mut self) -> Result<()> {
         thread::scope(|scope| {
             let stop = |node: &mut Node| {
@@ -339,7 +340,7 @@ impl Nodes {
         self.dir.join(format!("node{}", self.nodes[index].id))
     }
 
-    /// Says what is there and how to use it.
+    /// Prints the nodes and how to use them.
     fn announce(&mut self, transport: Option<&str>) -> Result<()> {
         println!("cluster: {}", self.file.display());
         for index in 0..self.count() {
@@ -379,7 +380,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Where Rust clients connect, and which way they can choose.
+    /// Returns a line on where Rust clients connect, and which transport they can choose.
     fn of_rust_clients(&self, transport: Option<&str>) -> String {
         let fabrics = self.nodes.iter().map(|node| node.fabric.to_string());
         let at = fabrics.collect::<Vec<_>>().join(" ");
@@ -390,7 +391,7 @@ impl Nodes {
         format!("Rust clients: {at}{way}")
     }
 
-    /// Says who has died, and starts it again if that is wanted.
+    /// Reports nodes that have died, and starts them again if that is requested.
     fn look(&mut self, restart: bool) -> Result<()> {
         for index in 0..self.count() {
             let data = self.data(index);
@@ -421,7 +422,7 @@ impl Nodes {
     }
 }
 
-/// Whether a node says that it finds all others.
+/// Returns `true` if a node says that it finds all others.
 fn is_whole(client: SocketAddr) -> bool {
     let asked = Client::try_connect(client);
     let said = asked.and_then(|mut client| client.try_call(&["CLUSTER", "INFO"]));
@@ -473,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_and_whoever_starts_them_are_told_how_messages_travel() {
+    fn nodes_and_the_user_are_told_how_messages_travel() {
         let dir = tempfile::tempdir().unwrap();
         let mut options = Options {
             nodes: 1,

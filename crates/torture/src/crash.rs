@@ -1,10 +1,10 @@
 //! Crash rounds: the real binary, killed under load, judged by books kept outside of it.
 //!
-//! One round: load from several connections; after a random time SIGKILL (now and then SIGTERM,
-//! which must be as safe); restart on the same data (now and then killed again while it
-//! recovers); everything that was acknowledged or shown must be there, every transaction wholly
-//! or not at all. The next round goes on with the same data. After 25 rounds the store is
-//! flushed, killed, found empty, and a new directory begun.
+//! In one round, several connections drive load; after a random time the server gets SIGKILL
+//! (sometimes SIGTERM, which must be as safe); it is restarted on the same data (sometimes killed
+//! again while it recovers); everything that was acknowledged or shown must be there, every
+//! transaction wholly or not at all. The next round continues with the same data. After 25 rounds
+//! the store is flushed, killed, found empty, and a new directory begun.
 //!
 //! A kill alone loses nothing that reached the page cache. On the disk `forgetful`, which keeps
 //! unsynced data in the process's own memory, a kill loses all of it, as a power failure does.
@@ -41,7 +41,7 @@ use xtask::interrupt;
 
 /// Rounds over one data directory.
 pub(crate) const WIPE: u64 = 25;
-/// Load lasts at most this long.
+/// The longest time of load.
 const LOAD_MS: u64 = 80;
 
 /// How long to wait for a reply at which to kill.
@@ -89,7 +89,7 @@ pub(crate) const CHECKPOINTS: &[&[&str]] = &[
 /// The log's devices; the first is the default.
 const DEVICES: &[&[&str]] = &[&[], &["--log-device", "direct"]];
 
-/// The file layer below the server.
+/// The file layer of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Disk {
     /// The machine's.
@@ -98,25 +98,25 @@ pub enum Disk {
     Forgetful,
 }
 
-/// What to do.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many crashes.
+    /// The number of crashes.
     pub rounds: u64,
-    /// Seed of the load and of the moments; the threads' interleaving stays the system's.
+    /// The seed of the load and of the moments; the interleaving of threads is the system's.
     pub seed: u64,
-    /// How many connections.
+    /// The number of connections.
     pub connections: usize,
-    /// Whether the data of a failed round stays for whoever looks into it.
+    /// `true` if the data of a failed round is kept for an investigation.
     pub keep: bool,
-    /// Whether the server makes checkpoints all the time.
+    /// `true` if the server makes checkpoints all the time.
     pub checkpoints: bool,
     /// Further arguments of the server; none: settings that change with each start.
     pub server: Vec<String>,
 }
 
 impl Disk {
-    /// What `kumiki serve` needs to be told.
+    /// Returns the arguments of `kumiki serve` for it.
     #[must_use]
     pub fn arguments(self) -> &'static [&'static str] {
         match self {
@@ -129,7 +129,7 @@ impl Disk {
 /// Runs the rounds up to the first complaint and prints the sum.
 ///
 /// # Errors
-/// If a round cannot be run at all; a complaint is no error here.
+/// Returns an error if a round cannot be run at all; a complaint is no error here.
 pub fn run(program: &Program, options: &Options) -> Result<Verdict> {
     let started = Instant::now();
     let mut sum = Verdict::default();
@@ -184,7 +184,7 @@ struct Crash<'a> {
     ledger: Ledger,
     server: Server,
     coverage: Coverage,
-    /// What was done to the server since the directory was begun.
+    /// The actions on the server since the directory was begun.
     events: Vec<String>,
 }
 
@@ -212,7 +212,7 @@ impl<'a> Crash<'a> {
         format!("round {} of seed {}", round + 1, self.options.seed)
     }
 
-    /// One round. The server runs before it, and after it unless it refused to start.
+    /// Runs one round. The server runs before it, and after it unless it refused to start.
     fn round(&mut self) -> Result<Verdict> {
         let logs = self.load_and_kill()?;
         let ended = Instant::now();
@@ -220,7 +220,7 @@ impl<'a> Crash<'a> {
         if let Err(refusal) = self.restart()? {
             return Ok(refusal);
         }
-        // What expires soon is gone by now; the rest of its life has passed while nobody looked.
+        // Keys that expire soon are gone by now, although no request looked at them.
         let gone = Duration::from_millis(SOON_MS + 20);
         thread::sleep(gone.saturating_sub(ended.elapsed()));
         let found = Found::read(&mut self.server.connect()?)?;
@@ -263,8 +263,8 @@ impl<'a> Crash<'a> {
         })
     }
 
-    /// Starts the server over what it left. Where it finds that it cannot recover what it had
-    /// promised, and ends, all of that is lost: the inner error says so.
+    /// Starts the server over the data that it left. If the server finds that it cannot recover
+    /// acknowledged data, and ends, all of that is lost: the inner error says so.
     fn restart(&mut self) -> Result<Result<(), Verdict>> {
         while self.rng.u32(0..8) == 0 {
             let mut early = self.start()?;
@@ -295,7 +295,7 @@ impl<'a> Crash<'a> {
         )
     }
 
-    /// An acknowledged FLUSHALL survives a kill like anything else.
+    /// Checks that an acknowledged FLUSHALL survives a kill like any other write.
     fn flush(&mut self) -> Result<Verdict> {
         self.server.connect()?.expect(&["FLUSHALL"])?;
         self.server.kill()?;
@@ -327,7 +327,7 @@ impl<'a> Crash<'a> {
         self.server.wait_ready()
     }
 
-    /// Stops the server and leaves its data where it is.
+    /// Stops the server and leaves its data in place. Returns the directory.
     fn keep(&mut self) -> PathBuf {
         // It has ended by itself if this fails, and the guard reaps it.
         let _ = self.server.kill();
@@ -339,7 +339,7 @@ impl<'a> Crash<'a> {
 /// How the server ends.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// By SIGKILL, whatever it is at.
+    /// By SIGKILL, at any moment.
     Sudden,
     /// By SIGKILL from the client that reads the next reply.
     AtReply,
@@ -395,10 +395,10 @@ fn start(
         .start(&dir.path().join("data"), &vec![])
 }
 
-/// A clean verdict is success, any other a failure.
+/// Turns a verdict with complaints into an error.
 ///
 /// # Errors
-/// If there is a complaint.
+/// Returns an error if there is a complaint.
 pub fn require_clean(verdict: &Verdict) -> Result<()> {
     if !verdict.is_clean() {
         bail!("the server broke its promise: {verdict}");
@@ -406,10 +406,10 @@ pub fn require_clean(verdict: &Verdict) -> Result<()> {
     Ok(())
 }
 
-/// The planted bug must show as loss, or the harness is blind.
+/// Checks that the planted bug shows as loss; otherwise the harness is blind.
 ///
 /// # Errors
-/// If nothing was found lost.
+/// Returns an error if nothing was found lost.
 pub fn require_loss(verdict: &Verdict) -> Result<()> {
     if verdict.lost.is_empty() {
         bail!("the planted bug was not found: {verdict}");

@@ -1,9 +1,9 @@
 //! How long a replicated partition is without a leader: the leader dies under load, again and again.
 //!
-//! One round: the node that serves gets a signal at a random moment, while clients count up and go
-//! where they are sent, as clients of Redis Cluster do; another node serves; the one that ended is
-//! started again, and the next round begins when it has everything. Real processes on loopback, with
-//! the defaults of `kumiki serve` and logs on the disk.
+//! In one round, the serving node gets a signal at a random moment, while clients count up and
+//! follow redirects, as clients of Redis Cluster do; another node serves; the ended one is started
+//! again, and the next round begins when it has all entries. Real processes on loopback, with the
+//! defaults of `kumiki serve` and logs on the disk.
 //!
 //! | module | what |
 //! |---|---|
@@ -41,29 +41,30 @@ use xtask::interrupt;
 const WRITERS: usize = 4;
 /// How long a client waits for a reply.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Within this, or twenty election time-outs if that is longer, another node serves, or the run fails.
+/// Within this time, or twenty election time-outs if that is longer, another node must serve, or
+/// the run fails.
 const RECOVERY: Duration = Duration::from_secs(20);
-/// How long a node may take to have everything again.
+/// How long a node may take to have all entries again.
 const LEVEL: Duration = Duration::from_secs(60);
 /// How long to wait between looks.
 const LOOK: Duration = Duration::from_millis(5);
-/// Load before a leader ends, at least and at most, in milliseconds.
+/// The least and the most load before a leader ends, in milliseconds.
 const CALM_MS: std::ops::Range<u64> = 200..1200;
 
-/// What to do.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many nodes hold the partition.
+    /// The number of nodes that hold the partition.
     pub nodes: u16,
     /// The shortest time after which a silent leader is replaced.
     pub election: Duration,
-    /// How many leaders get SIGKILL.
+    /// The number of leaders that get SIGKILL.
     pub kills: usize,
-    /// How many get SIGTERM, afterwards.
+    /// The number of leaders that get SIGTERM, afterwards.
     pub stops: usize,
     /// Seed of the moments.
     pub seed: u64,
-    /// Where the JSON file goes, if there is to be one.
+    /// The directory for the JSON file, if one is written.
     pub out: Option<PathBuf>,
 }
 
@@ -76,11 +77,12 @@ struct Report<'a> {
     rounds: &'a [Round],
 }
 
-/// Plays all rounds, and prints what they showed.
+/// Runs all rounds, and prints their results.
 ///
 /// # Errors
-/// If nobody leads again or a node does not come back; if an acknowledged write is missing, or one has
-/// happened twice; if a node says what none should. A missed aim is no error: it is told.
+/// Returns an error if no node leads again or a node does not come back; if an acknowledged write
+/// is missing, or one has happened twice; if a node gives an answer that no node should give. A
+/// missed aim is no error: it is reported.
 pub fn run(program: &Program, options: &Options) -> Result<()> {
     ensure!(
         options.nodes >= 3,
@@ -141,14 +143,14 @@ fn save(out: &Path, options: &Options, rounds: &[Round]) -> Result<()> {
 struct Field<'a> {
     nodes: Nodes,
     world: &'a World,
-    /// Since the last round's end.
+    /// Acknowledgements since the last round's end.
     acks: &'a Mutex<Vec<Ack>>,
     options: &'a Options,
     rng: fastrand::Rng,
 }
 
 impl Field<'_> {
-    /// All rounds, under load, and the judgement.
+    /// Runs all rounds, under load, and the judgement.
     fn play(&mut self) -> Result<Vec<Round>> {
         let (world, acks) = (self.world, self.acks);
         let counters = writer::counters(WRITERS);
@@ -167,7 +169,7 @@ impl Field<'_> {
             let books = writers.into_iter().map(|one| one.join().expect("no panic"));
             (rounds, books.collect::<Vec<_>>())
         });
-        // What is wrong tells more than that a round did not end.
+        // A wrong answer is more specific than the failure of a round.
         if let [wrong, ..] = &world.wrong.lock()[..] {
             bail!("{wrong}");
         }
@@ -233,7 +235,7 @@ impl Field<'_> {
         })
     }
 
-    /// Load without faults, up to a random moment.
+    /// Runs load without faults, up to a random moment.
     fn calm(&mut self) -> Result<()> {
         let micros = self.rng.u64(CALM_MS.start * 1000..CALM_MS.end * 1000);
         thread::sleep(Duration::from_micros(micros));
@@ -241,7 +243,8 @@ impl Field<'_> {
         self.check()
     }
 
-    /// Whether anything is wrong already, so that nobody waits for a later round.
+    /// Returns an error if anything is wrong already, so that the run does not wait for a later
+    /// round.
     fn check(&mut self) -> Result<()> {
         for index in 0..self.nodes.count() {
             let server = self.nodes.server(index).expect("it was started");
@@ -254,7 +257,7 @@ impl Field<'_> {
         Ok(())
     }
 
-    /// The first write that another node than `leader` acknowledges after `ended`.
+    /// Returns the first write that another node than `leader` acknowledges after `ended`.
     fn wait_served(&self, leader: usize, ended: u64) -> Result<Ack> {
         let bound = RECOVERY.max(20 * self.options.election);
         let deadline = Instant::now() + bound;
@@ -273,7 +276,7 @@ impl Field<'_> {
         }
     }
 
-    /// Waits until every node has what was committed when this was called.
+    /// Waits until every node has the entries that were committed at the time of the call.
     fn wait_level(&mut self) -> Result<()> {
         let deadline = Instant::now() + LEVEL;
         let all = 0..self.nodes.count();

@@ -36,25 +36,25 @@ pub enum Target {
     Log,
     /// Files of checkpoints.
     Checkpoint,
-    /// What nodes say to each other before they know each other.
+    /// Handshakes of nodes.
     Handshake,
     /// Links: messages in frames.
     Links,
-    /// Grants: where a peer's memory is.
+    /// Grants: the location of a peer's memory.
     Grants,
     /// A mailbox that a peer has written, and its ring.
     Ring,
-    /// What nodes and clients of a cluster say to each other.
+    /// Messages of the nodes and clients of a cluster.
     Messages,
     /// A cluster's file.
     ClusterFile,
-    /// What a partition keeps of a prepared transaction.
+    /// A partition's record of a prepared transaction.
     Prepared,
     /// Logs of replicas.
     ReplicaLog,
     /// Snapshots of replicas.
     Snapshot,
-    /// Messages of Raft, and what entries hold.
+    /// Messages of Raft, and the contents of entries.
     Raft,
     /// Frames of Cassandra's protocol, and the envelopes in them.
     CqlFrames,
@@ -70,11 +70,11 @@ pub enum Target {
     Table,
     /// Blocks of rows that travel.
     Block,
-    /// What readers and storage nodes say to each other.
+    /// Messages of readers and storage nodes.
     NodeMessages,
-    /// Fragments: what operators are to do with a table's pages.
+    /// Fragments: the work of operators on a table's pages.
     Fragments,
-    /// Which rows of a table a fragment is about.
+    /// The rows of a table that a fragment is about.
     FragmentRows,
 }
 
@@ -198,7 +198,7 @@ impl Target {
 /// Feeds mutated inputs to the target for `duration`.
 ///
 /// # Errors
-/// If the corpus cannot be read, or an input broke a promise.
+/// Returns an error if the corpus cannot be read, or an input broke a promise.
 pub fn run(target: Target, duration: Duration, seed: u64) -> Result<()> {
     let subject = Subject {
         name: target.name(),
@@ -215,7 +215,7 @@ pub fn run(target: Target, duration: Duration, seed: u64) -> Result<()> {
 /// Fuzzes all targets for `duration` each, from seeds of their own, as many at once as there are processors.
 ///
 /// # Errors
-/// As [`run`]; of several targets one is named.
+/// Returns the errors of [`run`]; of several targets one is named.
 pub fn run_all(duration: Duration) -> Result<()> {
     let targets = Mutex::new(Target::ALL.iter());
     let next = || {
@@ -237,8 +237,8 @@ pub fn run_all(duration: Duration) -> Result<()> {
     })
 }
 
-/// The inputs of a directory, in the order of their names: the order of a directory is the file
-/// system's, and a seed shall mean the same everywhere.
+/// Returns the inputs of a directory, in the order of their names: the order of a directory depends
+/// on the file system, and a seed must mean the same everywhere.
 fn read_corpus(dir: &Path) -> Result<Vec<Vec<u8>>> {
     let entries = fs::read_dir(dir).with_context(|| format!("no corpus at {}", dir.display()))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -250,12 +250,12 @@ fn read_corpus(dir: &Path) -> Result<Vec<Vec<u8>>> {
     Ok(inputs)
 }
 
-/// What is fuzzed.
+/// The target, and its files.
 #[derive(Clone, Debug)]
 struct Subject {
     name: &'static str,
     entry: fn(&[u8]),
-    /// Where inputs that break a promise go.
+    /// The directory for inputs that break a promise.
     finds: PathBuf,
 }
 
@@ -263,7 +263,7 @@ struct Subject {
 type Current = Arc<Mutex<(Instant, Vec<u8>)>>;
 
 impl Subject {
-    /// Feeds the corpus, then mutations of it; returns how many inputs it were.
+    /// Feeds the corpus, then mutations of it. Returns the number of inputs.
     fn feed(&self, corpus: &[Vec<u8>], duration: Duration, seed: u64) -> Result<u64> {
         let current: Current = Arc::new(Mutex::new((Instant::now(), Vec::new())));
         let over = Arc::new(AtomicBool::new(false));
@@ -320,8 +320,8 @@ impl Subject {
         Ok(path.display().to_string())
     }
 
-    /// A thread that ends the process when one input takes too long: a loop in a parser cannot be
-    /// ended from outside in any other way.
+    /// Starts a thread that ends the process when one input takes too long: there is no other way
+    /// to end a loop in a parser from outside.
     fn watch(self, current: Current, over: Arc<AtomicBool>) -> thread::JoinHandle<()> {
         thread::spawn(move || {
             while !over.load(Ordering::Relaxed) {
@@ -345,7 +345,7 @@ struct Mutator<'c> {
     corpus: &'c [Vec<u8>],
 }
 
-/// Numbers at which lengths and counts go wrong.
+/// Numbers at which lengths and counts often fail.
 const NUMBERS: &[u64] = &[
     0,
     1,
@@ -365,7 +365,7 @@ const NUMBERS: &[u64] = &[
 ];
 
 impl Mutator<'_> {
-    /// An input of the corpus with one to six changes.
+    /// Returns an input of the corpus with one to six changes.
     fn next(&mut self) -> Vec<u8> {
         let mut bytes = self.pick().to_vec();
         for _ in 0..self.rng.usize(1..=6) {
@@ -428,7 +428,7 @@ impl Mutator<'_> {
 mod tests {
     use super::*;
 
-    /// A parser with a bug that only a mutation can reach.
+    /// Parses with a bug that only a mutation can reach.
     fn hates_long_inputs(bytes: &[u8]) {
         assert!(bytes.len() <= 8, "too long");
     }

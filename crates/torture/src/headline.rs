@@ -1,10 +1,10 @@
 //! The headline figures of two binaries, side by side, by one load generator.
 //!
-//! The binaries may be of different commits: they are started from outside and asked over RESP, so that what
-//! drives them is the same for both. In a round, each figure starts both binaries afresh, and they take turns
-//! in short slices, ABBA: a machine that becomes slower meanwhile becomes so for both. A round is one
-//! independent observation of a figure; slices of one round are not independent, because they share processes
-//! (addresses of memory, seeds of hash tables).
+//! The binaries may be of different commits: they are started from outside and used over RESP, so
+//! that the load generator is the same for both. In a round, each figure starts both binaries
+//! afresh, and they take turns in short slices, ABBA: a machine that becomes slower does so for
+//! both. A round is one independent observation of a figure; slices of one round are not
+//! independent, because they share processes (addresses of memory, seeds of hash tables).
 //!
 //! Standard output has one JSON object a line, which `cargo xtask pairs` reads:
 //!
@@ -34,7 +34,7 @@ pub use self::figure::FIGURES;
 use self::figure::{Figure, Kind};
 use self::subject::Subject;
 
-/// What is measured.
+/// The quantity that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Rates and times, in so many rounds.
@@ -46,18 +46,18 @@ pub enum Quantity {
     Instructions,
 }
 
-/// What to do.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The binary that is compared with.
+    /// The binary that the other is compared with.
     pub old: PathBuf,
     /// The binary that is judged.
     pub new: PathBuf,
-    /// What is measured of them.
+    /// The quantity.
     pub quantity: Quantity,
     /// Only figures whose names contain one of these; all if there is none.
     pub only: Vec<String>,
-    /// Where the servers' files lie.
+    /// The directory for the servers' files.
     pub data: PathBuf,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Sides<T> {
 }
 
 impl<T> Sides<T> {
-    /// The value of one side.
+    /// Returns the value of one side.
     fn of(&mut self, side: Side) -> &mut T {
         match side {
             Side::Old => &mut self.old,
@@ -93,7 +93,8 @@ pub(crate) enum Side {
     New,
 }
 
-/// The order of turns in a block. Blocks of even and odd numbers begin with different sides.
+/// Returns the order of turns in a block. Blocks of even and odd numbers begin with different
+/// sides.
 fn turns(block: u32) -> [Side; 4] {
     match block % 2 {
         0 => [Side::Old, Side::New, Side::New, Side::Old],
@@ -101,21 +102,21 @@ fn turns(block: u32) -> [Side; 4] {
     }
 }
 
-/// What a round found out about a figure.
+/// The result of a round for a figure.
 #[derive(Clone, Copy, Debug)]
 struct Observation {
     value: Sides<f64>,
     /// The new value by the old one.
     ratio: f64,
-    /// Microseconds of processor time of all servers for one operation; not of commands.
+    /// Microseconds of processor time of all servers for one operation; not for commands.
     cpu_us: Option<Sides<f64>>,
 }
 
 /// Measures the figures and prints one JSON object a line.
 ///
 /// # Errors
-/// If no figure has such a name, a binary cannot be started at all, or the user asked to stop. A figure that
-/// fails by itself is reported in its line.
+/// Returns an error if no figure has such a name, a binary cannot be started at all, or the user
+/// asked to stop. A figure that fails by itself is reported in its line.
 pub fn run(options: &Options) -> Result<()> {
     let mut figures = options.figures();
     ensure!(
@@ -182,7 +183,7 @@ fn each(
     for figure in &*figures {
         interrupt::check()?;
         let line = measure(figure).or_else(|error| {
-            // What fails because the user asked to stop says nothing about the figure.
+            // A failure after the user asked to stop says nothing about the figure.
             interrupt::check()?;
             failed.push(figure.name);
             anyhow::Ok(json!({ "figure": figure.name, "error": format!("{error:#}") }))

@@ -1,8 +1,8 @@
 //! The harnesses: they start the real binary, hurt it, and judge what its clients saw.
 //!
-//! They look at the server from outside. They speak RESP over the small client of `testkit`, keep their own
-//! books of what was acknowledged, and share no code with what they judge; so a misunderstanding inside
-//! the server cannot hide itself in its test.
+//! They look at the server from outside. They speak RESP over the small client of `testkit`, keep
+//! their own books of what was acknowledged, and share no code with the server that they judge; so
+//! a mistake inside the server cannot hide itself in its test.
 
 #![forbid(unsafe_code)]
 

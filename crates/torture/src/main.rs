@@ -262,7 +262,8 @@ fn run(task: Task) -> Result<()> {
     }
 }
 
-/// The server that is judged: the given binary, or one that is built; with a bug, one that can have bugs.
+/// Returns the server that is judged: the given binary, or one that is built; with a bug, one in
+/// which bugs can be planted.
 fn program(
     given: Option<PathBuf>,
     bug: Option<&'static str>,
@@ -276,7 +277,7 @@ fn binary(given: Option<PathBuf>, with_bugs: bool) -> Result<PathBuf> {
     given.map_or_else(|| build::kumiki(with_bugs), Ok)
 }
 
-/// The server that is measured: the given binary, or one that is built as it is published.
+/// Returns the server that is measured: the given binary, or one that is built like a release.
 fn published(given: Option<PathBuf>) -> Result<PathBuf> {
     given.map_or_else(build::published, Ok)
 }

@@ -21,7 +21,7 @@ const READY: Duration = Duration::from_secs(60);
 /// How long a server may take to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What to start.
+/// The program of a server.
 #[derive(Clone, Debug)]
 pub enum Program {
     /// `kumiki serve` with these arguments added.
@@ -30,7 +30,7 @@ pub enum Program {
         binary: PathBuf,
         /// Further arguments.
         args: Vec<String>,
-        /// The planted bug that its processes have; the binary is one that can have bugs then.
+        /// The planted bug of its processes; the binary must be one in which bugs can be planted.
         bug: Option<&'static str>,
     },
     /// Debian's `redis-server` with these arguments added.
@@ -40,11 +40,11 @@ pub enum Program {
     },
 }
 
-/// What stands before the program on its command line, such as `taskset` with its arguments. It
-/// must end by executing the rest in its own process.
+/// The words before the program on its command line, such as `taskset` with its arguments. They
+/// must end by executing the rest in their own process.
 pub type Wrapper = Vec<String>;
 
-/// A running server. It is killed when the guard goes.
+/// A running server. It is killed when the guard is dropped.
 #[derive(Debug)]
 pub struct Server {
     process: Guarded,
@@ -53,14 +53,14 @@ pub struct Server {
 }
 
 impl Program {
-    /// Kumiki as it is, with these arguments added.
+    /// Creates Kumiki without a bug, with these arguments added.
     #[must_use]
     pub fn kumiki(binary: PathBuf, args: Vec<String>) -> Program {
         let bug = None;
         Program::Kumiki { binary, args, bug }
     }
 
-    /// A word for tables and messages.
+    /// Returns a name for tables and messages.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl Program {
         }
     }
 
-    /// The same program with further arguments, if it is Kumiki.
+    /// Returns the same program with further arguments, if it is Kumiki.
     #[must_use]
     pub fn with(&self, extra: &[&str]) -> Program {
         let mut program = self.clone();
@@ -79,11 +79,11 @@ impl Program {
         program
     }
 
-    /// Starts the server over `data` (a directory, made if absent) without waiting for it. What it
-    /// prints goes to the file `server.log` beside the directory.
+    /// Starts the server over `data` (a directory, created if absent) without waiting for it. Its
+    /// output goes to the file `server.log` beside the directory.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// Returns an error if it cannot be started.
     pub fn start(&self, data: &Path, wrapper: &Wrapper) -> Result<Server> {
         let log = log_of(data)?;
         let addr = testkit::free_address()?;
@@ -92,12 +92,12 @@ impl Program {
         Ok(Server { process, addr, log })
     }
 
-    /// Starts node `id` of the cluster that `file` describes, where its clients connect at `addr`,
-    /// over `data`; as [`Program::start`] otherwise. Ctrl-C does not reach it: whoever started the
-    /// nodes stops them.
+    /// Starts node `id` of the cluster that `file` describes, whose clients connect at `addr`, over
+    /// `data`; as [`Program::start`] otherwise. Ctrl-C does not reach it: the process that started
+    /// the nodes stops them.
     ///
     /// # Errors
-    /// If it cannot be started, or is no Kumiki.
+    /// Returns an error if it cannot be started, or is no Kumiki.
     pub fn start_node(
         &self,
         file: &Path,
@@ -113,10 +113,10 @@ impl Program {
         Ok(Server { process, addr, log })
     }
 
-    /// The command line of a node.
+    /// Returns the command line of a node.
     ///
     /// # Errors
-    /// If it is no Kumiki.
+    /// Returns an error if it is no Kumiki.
     pub fn node_line(&self, file: &Path, id: u16, data: &Path) -> Result<Vec<String>> {
         let Program::Kumiki { binary, args, bug } = self else {
             bail!("only Kumiki has clusters that 'cluster.toml' describes");
@@ -159,13 +159,13 @@ impl Program {
 }
 
 impl Server {
-    /// Where it listens.
+    /// Returns the address that it listens on.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Its process id.
+    /// Returns its process id.
     #[must_use]
     pub fn pid(&self) -> Pid {
         self.process.pid()
@@ -174,7 +174,7 @@ impl Server {
     /// Waits until it answers PING.
     ///
     /// # Errors
-    /// If it ends or takes more than a minute; the message has the end of its log.
+    /// Returns an error if it ends or takes more than a minute; the message has the end of its log.
     pub fn wait_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + READY;
         while Instant::now() < deadline {
@@ -205,23 +205,23 @@ impl Server {
     /// Connects.
     ///
     /// # Errors
-    /// If the server refuses.
+    /// Returns an error if the server refuses.
     pub fn connect(&self) -> Result<Client> {
         Client::try_connect(self.addr).with_context(|| format!("cannot connect to {}", self.addr))
     }
 
-    /// SIGKILL, and wait for the end.
+    /// Sends SIGKILL, and waits for the end.
     ///
     /// # Errors
-    /// If it cannot be waited for.
+    /// Returns an error if it cannot be waited for.
     pub fn kill(&mut self) -> Result<ExitStatus> {
         self.process.kill()
     }
 
-    /// SIGTERM, which must lead to a clean exit.
+    /// Sends SIGTERM, which must lead to a clean exit.
     ///
     /// # Errors
-    /// If it stays, or ends with another status than zero.
+    /// Returns an error if it does not end, or ends with another status than zero.
     pub fn stop(&mut self) -> Result<()> {
         let status = self.process.terminate(PATIENCE)?;
         if !status.success() {
@@ -233,15 +233,15 @@ impl Server {
         Ok(())
     }
 
-    /// The exit status, if it has ended.
+    /// Returns the exit status, if it has ended.
     ///
     /// # Errors
-    /// If the system cannot say.
+    /// Returns the error of the system.
     pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
         self.process.exited()
     }
 
-    /// The last lines that it printed.
+    /// Returns the last lines of its output.
     #[must_use]
     pub fn log_tail(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
@@ -256,8 +256,8 @@ impl Server {
     }
 }
 
-/// `kumiki serve`, in an environment that chooses the planted bug if there is to be one. `env` executes
-/// the binary in its own process, so that signals reach it.
+/// Returns the command line of `kumiki serve`, in an environment that chooses the planted bug, if
+/// there is one. `env` executes the binary in its own process, so that signals reach it.
 fn serve(binary: &Path, bug: Option<&str>) -> Vec<String> {
     let mut line = Vec::new();
     if let Some(bug) = bug {
@@ -267,16 +267,16 @@ fn serve(binary: &Path, bug: Option<&str>) -> Vec<String> {
     line
 }
 
-/// The file beside the directory `data`, which is made, that takes what a server prints.
+/// Returns the file for a server's output, beside the directory `data`, which is created.
 fn log_of(data: &Path) -> Result<PathBuf> {
     fs::create_dir_all(data).with_context(|| format!("cannot make {}", data.display()))?;
     Ok(data.with_extension("log"))
 }
 
-/// Starts a command that prints to a new file `log`.
+/// Starts a command whose output goes to a new file `log`.
 fn spawn_logged(name: &str, command: &mut Command, log: &Path) -> Result<Guarded> {
     File::create(log).with_context(|| format!("cannot make {}", log.display()))?;
-    // Both append, so that neither overwrites what the other has said.
+    // Both append, so that neither overwrites the output of the other.
     let append = || File::options().append(true).open(log);
     command.stdout(append()?).stderr(append()?);
     Guarded::spawn(name, command)

@@ -1,7 +1,7 @@
 //! Simulations of protocols: whole clusters in one thread and in virtual time, from one seed each.
 //!
-//! Seeds run on all processors; what comes of one depends on nothing but its number. Unless told
-//! otherwise, each call runs seeds of its own, and prints the first of them.
+//! Seeds run on all processors; the result of one depends on nothing but its number. By default,
+//! each call runs new seeds, and prints the first of them.
 //!
 //! A bug is looked for by a program that has it: one that was built with planted bugs, in whose
 //! environment the bug is chosen.
@@ -19,7 +19,7 @@ use xtask::interrupt;
 /// A point that fewer of a thousand seeds reach is not reached often enough.
 const LEAST_PER_THOUSAND: u64 = 3;
 
-/// What is simulated.
+/// The protocol that is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Protocol {
     /// Transactions over several partitions.
@@ -36,7 +36,7 @@ pub enum Protocol {
 /// A bug that a simulation must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Bug {
-    /// Transactions of one partition do not see what two-phase locking holds.
+    /// Transactions of one partition ignore the holds of two-phase locking.
     IgnoredHolds,
     /// Participants vote before their part is durable.
     EarlyDecision,
@@ -44,7 +44,7 @@ pub enum Bug {
     OneRound,
     /// A leader takes its lease for valid without reading the clock.
     StaleLease,
-    /// What was executed and not committed outlives the leadership.
+    /// Transactions that were executed and not committed outlive the leadership.
     KeptOverlay,
     /// A lock is taken over when its lease has ended by the wall clock.
     TrustedWallClock,
@@ -55,7 +55,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// The protocol whose simulation finds it.
+    /// Returns the protocol whose simulation finds it.
     #[must_use]
     pub fn protocol(self) -> Protocol {
         match self {
@@ -80,7 +80,7 @@ impl Bug {
     }
 }
 
-/// Which seeds are run, and what is expected of them.
+/// The seeds that are run, and the expected result.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// How many seeds.
@@ -103,8 +103,8 @@ pub struct Options {
 /// Simulates a protocol.
 ///
 /// # Errors
-/// If a seed breaks a promise, or if the seeds together reach too little. With a planted bug, if no
-/// seed breaks a promise.
+/// Returns an error if a seed breaks a promise, or if the seeds together reach too little. With a
+/// planted bug, returns an error if no seed breaks a promise.
 pub fn run(protocol: Protocol, options: &Options) -> Result<()> {
     if let Some(bug) = options.planted {
         ensure!(
@@ -178,7 +178,8 @@ where
     Ok(())
 }
 
-/// A panic of a run is the failure of its seed, which is reported as such.
+/// Runs `work` without messages of panics: a panic of a run is the failure of its seed, which is
+/// reported as such.
 fn without_messages<R>(work: impl FnOnce() -> R) -> R {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));

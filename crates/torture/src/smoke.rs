@@ -1,5 +1,4 @@
-//! The README's first minute, done by a program: serve, set, kill, serve again, get; and
-//! redis-benchmark runs through.
+//! Runs the README's first minute: serve, set, kill, serve again, get; and redis-benchmark.
 
 use std::process::Command;
 
@@ -15,7 +14,7 @@ const TESTS: &str = "ping,set,get,incr,mset";
 /// Runs it.
 ///
 /// # Errors
-/// If anything differs from what the README says.
+/// Returns an error if anything differs from what the README says.
 pub fn run(program: &Program) -> Result<()> {
     let dir = TempDir::with_prefix("kumiki-smoke-")?;
     let data = dir.path().join("data");
@@ -57,7 +56,8 @@ fn benchmark(server: &Server) -> Result<()> {
     let mut command = Command::new("redis-benchmark");
     command.args(["-p", &port, "-q", "-t", TESTS, "-n", "20000", "-r", "10000"]);
     let text = process::output("redis-benchmark", &mut command)?;
-    // Progress is overwritten in place; the last state of each line is what a person sees.
+    // Progress is overwritten in place; the last state of each line is the one that remains
+    // visible.
     let lines = text
         .lines()
         .filter_map(|line| line.rsplit('\r').find(|part| !part.is_empty()));

@@ -1,4 +1,4 @@
-//! Median, 99th percentile and maximum of what was measured.
+//! Median, 99th percentile and maximum of measured times.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these times; of none, zeros.
+    /// Computes it from these times; without any, all are zero.
     #[must_use]
     pub fn of(times: impl IntoIterator<Item = Duration>) -> Spread {
         let mut times: Vec<Duration> = times.into_iter().collect();

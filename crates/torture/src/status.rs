@@ -1,4 +1,4 @@
-//! What a node says of its replica: some of the lines of `CLUSTER REPLICATION STATUS`.
+//! A node's report on its replica: some of the lines of `CLUSTER REPLICATION STATUS`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use testkit::{Client, Reply};
 /// How long a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What matters to those who wait for it.
+/// The part of the report that the harnesses need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// `leader`, `follower`, or something else while it does not take part.
@@ -27,7 +27,7 @@ impl Status {
     /// Asks the node whose clients connect at `address`.
     ///
     /// # Errors
-    /// If it does not answer within ten seconds, or with something else.
+    /// Returns an error if it does not answer within ten seconds, or with something else.
     pub fn of(address: SocketAddr) -> Result<Status> {
         let mut client = Client::connect_within(address, PATIENCE)?;
         let reply = client.expect(&["CLUSTER", "REPLICATION", "STATUS"])?;
@@ -38,7 +38,7 @@ impl Status {
         Status::parse(&text).with_context(|| format!("the node at {address} says {text:?}"))
     }
 
-    /// Reads lines `name:value`.
+    /// Parses lines `name:value`.
     fn parse(text: &str) -> Option<Status> {
         let field = |name: &str| {
             let fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -55,7 +55,7 @@ impl Status {
         })
     }
 
-    /// Whether it takes part, and has executed entry `wanted`.
+    /// Returns `true` if it takes part, and has executed entry `wanted`.
     #[must_use]
     pub fn is_level(&self, wanted: u64) -> bool {
         matches!(&*self.role, "leader" | "follower") && self.applied >= wanted

@@ -1,7 +1,7 @@
 //! The system-call trace: on the real server, the sync ends before the reply is sent.
 //!
 //! A kill cannot show that, because the page cache outlives the process. So `strace` watches the
-//! server while clients set keys, each one at a time, and [`order`] holds what it saw against the
+//! server while clients set keys, one at a time each, and [`order`] compares the trace with the
 //! order that durability demands.
 
 pub mod order;
@@ -20,13 +20,13 @@ use crate::server::{Program, Server};
 use crate::trace::order::ClientKeys;
 use xtask::peers;
 
-/// Clients at once: several, so that they wait for syncs that others caused.
+/// Clients at once: several, so that they wait for syncs that other clients caused.
 const CLIENTS: usize = 4;
 /// Writes of each client.
 const WRITES: usize = 100;
 /// Settings of the log under which Kumiki is traced.
 const SETTINGS: &[&[&str]] = &[&[], &["--loggers", "2", "--epoch-time", "1ms"]];
-/// The calls that [`order`] asks about, by strace's names; others are not traced.
+/// The calls that [`order`] needs, by strace's names; others are not traced.
 const CALLS: &str = "trace=openat,write,pwrite64,writev,pwritev,pwritev2,fdatasync,fsync,\
                      sendto,sendmsg,io_uring_enter,msync";
 
@@ -34,7 +34,7 @@ const CALLS: &str = "trace=openat,write,pwrite64,writev,pwritev,pwritev2,fdatasy
 /// calls.
 ///
 /// # Errors
-/// If the server cannot be traced at all.
+/// Returns an error if the server cannot be traced at all.
 pub fn run(program: &Program) -> Result<Vec<String>> {
     if !peers::has("strace") {
         bail!("strace is missing; `cargo xtask peers` installs it");
@@ -65,7 +65,7 @@ fn run_one(program: &Program, directories: bool) -> Result<Vec<String>> {
     server.stop()?;
     let text = wait_for_end(&trace, server.pid())?;
     let calls = strace::parse(&text);
-    // With the slash, so that the server's output beside the directory is not taken for its log.
+    // With the slash, so that the server's output beside the directory is not mistaken for its log.
     let data = format!("{}/", data.display());
     let demand = order::Demand {
         data: &data,
@@ -82,7 +82,8 @@ fn run_one(program: &Program, directories: bool) -> Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// With `-D` the tracer is the grandchild, so that our child is the server itself.
+/// Returns the wrapper. With `-D` the tracer is the grandchild, so that our child is the server
+/// itself.
 fn wrapper(trace: &Path) -> Vec<String> {
     let trace = trace.display().to_string();
     [
@@ -115,7 +116,8 @@ fn set_keys(server: &Server) -> Result<Vec<ClientKeys>> {
     })
 }
 
-/// The tracer writes its last line after the server's end.
+/// Waits for the last line of the trace, which the tracer writes after the server's end. Returns
+/// the trace.
 fn wait_for_end(trace: &Path, pid: Pid) -> Result<String> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -134,10 +136,10 @@ fn wait_for_end(trace: &Path, pid: Pid) -> Result<String> {
     }
 }
 
-/// No complaint is success.
+/// Turns complaints into an error.
 ///
 /// # Errors
-/// If there is one.
+/// Returns an error if there is one.
 pub fn require_clean(complaints: &[String]) -> Result<()> {
     if !complaints.is_empty() {
         bail!("{} replies were sent before their sync", complaints.len());
@@ -145,10 +147,10 @@ pub fn require_clean(complaints: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The planted bug must show, or the trace is read wrongly.
+/// Checks that the planted bug was found; otherwise the trace is read wrongly.
 ///
 /// # Errors
-/// If it does not.
+/// Returns an error if it was not found.
 pub fn require_early(complaints: &[String]) -> Result<()> {
     if !complaints.iter().any(|c| c.contains("no sync of")) {
         bail!("the planted bug was not found in the trace");

@@ -1,8 +1,8 @@
-//! When tickets became complete.
+//! The times at which tickets became complete.
 //!
-//! Tickets are complete in their order: a *progress* says that all up to one are. Whoever brings
-//! it about says so at that moment; clients learn of it whenever they look, and lose nothing by
-//! looking late.
+//! Tickets complete in their order: a *progress* says that all up to one are complete. The thread
+//! that completes them records it at that moment; clients learn of it whenever they look, and lose
+//! no precision by looking late.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,13 +38,13 @@ impl Default for Completions {
 }
 
 impl Completions {
-    /// What times are counted from.
+    /// Returns the origin from which times are counted.
     #[must_use]
     pub fn origin(&self) -> Instant {
         self.origin
     }
 
-    /// Everything up to `ticket` is complete now.
+    /// Records that everything up to `ticket` is complete now.
     pub fn advance(&self, ticket: u64) {
         let mut progress = self.progress.lock();
         if progress.last().is_none_or(|last| last.ticket < ticket) {
@@ -77,7 +77,7 @@ struct Waiting {
 /// One client's look at the progress.
 pub(super) struct Reader<'c> {
     completions: &'c Completions,
-    /// The progress as far as it was read.
+    /// The progress that was read so far.
     seen: Vec<Progress>,
     waiting: VecDeque<Waiting>,
     /// The answer to the last question: neighbours mostly have the same ticket.
@@ -85,8 +85,8 @@ pub(super) struct Reader<'c> {
 }
 
 impl Reader<'_> {
-    /// A transaction that began at `start` was committed at `done`. It, and others before it, are
-    /// recorded once they are complete.
+    /// Adds a transaction that began at `start` and was committed at `done`. It, and others before
+    /// it, are recorded once they are complete.
     pub(super) fn pending(&mut self, ticket: u64, start: u64, done: u64, to: &mut Latencies) {
         if ticket == DONE {
             to.record(Duration::from_nanos(done - start));
@@ -103,7 +103,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Records what is complete by now; what is not will never be.
+    /// Records the transactions that are complete by now; the others never will be.
     pub(super) fn finish(&mut self, to: &mut Latencies) {
         self.drain(to);
     }
@@ -121,7 +121,7 @@ impl Reader<'_> {
         }
     }
 
-    /// When `ticket` became complete.
+    /// Returns the time at which `ticket` became complete.
     fn when(&mut self, ticket: u64) -> Option<u64> {
         if self.memo.ticket != ticket {
             let place = self.seen.partition_point(|seen| seen.ticket < ticket);

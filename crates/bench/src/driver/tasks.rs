@@ -1,6 +1,6 @@
 //! Many closed-loop clients on one thread: each is a task that has one transaction under way at a
-//! time. Clients that wait cost nothing, so that their number says how much is asked for at once,
-//! and not how many threads fight for the processors.
+//! time. Clients that wait cost nothing, so that their number is the number of concurrent requests,
+//! and not of threads that compete for processors.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -17,7 +17,7 @@ use crate::sample::RunError;
 
 /// How long the last transactions may take after the window's end.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a task looks whether the user wants to stop.
+/// The interval at which a task checks if the user wants to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// One client.
@@ -25,15 +25,16 @@ pub trait Caller: 'static {
     /// Runs one transaction until its outcome is known, verifying what it sees.
     ///
     /// # Errors
-    /// What went wrong, or what was seen that cannot be.
+    /// The text says what went wrong, or which result is impossible.
     fn call(&mut self) -> impl Future<Output = Result<(), String>>;
 }
 
 /// Runs the clients, each of which begins a transaction as soon as the one before is complete, and
-/// hands them back. The plan's pace is not looked at.
+/// returns them. The plan's pace is ignored.
 ///
 /// # Errors
-/// The first error of a client, clients that get no answer, or the user's wish to stop.
+/// Returns the first error of a client, an error for clients that get no answer, or the user's
+/// request to stop.
 pub fn drive_tasks<C: Caller>(
     runtime: &Runtime,
     callers: Vec<C>,
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
     use crate::driver::Pace;
 
-    /// Takes so long for each transaction; the `fails`-th fails.
+    /// A client whose transactions take so long; the `fails`-th one fails.
     struct Slow {
         time: Duration,
         calls: u64,

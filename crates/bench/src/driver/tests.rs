@@ -39,7 +39,7 @@ fn run<C: Client>(clients: Vec<C>, plan: Plan) -> Result<(Driven, Vec<C>), RunEr
     drive(clients, &Completions::default(), plan, &stop, |_| {})
 }
 
-/// Of all latencies, how many are longer than this.
+/// Returns the number of latencies that are longer than this.
 fn longer(latencies: &Latencies, ms: f64) -> u64 {
     let n = latencies.count();
     (1..=n)
@@ -104,7 +104,7 @@ impl Client for Ticketed {
 }
 
 #[test]
-fn a_latency_ends_when_the_ticket_is_complete_whoever_looks() {
+fn a_latency_ends_when_the_ticket_is_complete_and_not_when_the_client_looks() {
     let completions = Arc::new(Completions::default());
     let client = Ticketed {
         next: 0,
@@ -114,7 +114,7 @@ fn a_latency_ends_when_the_ticket_is_complete_whoever_looks() {
     let plan = plan(Pace::Saturated, 200);
     let (driven, clients) = drive(vec![client], &completions, plan, &stop, |moment| {
         if moment == Moment::End {
-            // Half of what is waiting becomes complete now, the rest when the client settles.
+            // Half of the waiting tickets become complete now, the rest when the client settles.
             completions.advance(40);
         }
     })

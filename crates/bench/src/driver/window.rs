@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// How often a long sleep looks whether it should end.
+/// The interval at which a long sleep checks if it should end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// From when to when transactions count.
+/// The time in which transactions count.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     origin: Instant,
@@ -18,7 +18,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window of `time` that begins after `warm_up` from now.
+    /// Returns a window of `time` that begins after `warm_up` from now.
     #[must_use]
     pub fn after(warm_up: Duration, time: Duration, origin: Instant) -> Window {
         let start = origin.elapsed().as_nanos() as u64;
@@ -31,25 +31,25 @@ impl Window {
         }
     }
 
-    /// Now.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// Whether a transaction that begins at this moment counts.
+    /// Returns `true` if a transaction that begins at this moment counts.
     #[must_use]
     pub fn contains(&self, moment: u64) -> bool {
         (self.begin..self.end).contains(&moment)
     }
 
-    /// Nanoseconds from begin to end.
+    /// Returns the nanoseconds from begin to end.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.end - self.begin
     }
 
-    /// Sleeps until `when`, or until `give_up` says so.
+    /// Sleeps until `when`, or until `give_up` returns `true`.
     pub(super) fn sleep_until(&self, when: u64, give_up: impl Fn() -> bool) {
         while !give_up() {
             let left = Duration::from_nanos(when.saturating_sub(self.now()));
@@ -60,7 +60,7 @@ impl Window {
         }
     }
 
-    /// Sleeps until `margin` before `when`, and gives way to other threads for the rest.
+    /// Sleeps until `margin` before `when`, and yields to other threads for the rest.
     pub(super) fn sleep_precisely(&self, when: u64, margin: Duration) {
         let left = Duration::from_nanos(when.saturating_sub(self.now()));
         if left > margin {

@@ -12,7 +12,7 @@ const SIZES: [usize; 4] = [512, 4 << 10, 16 << 10, 64 << 10];
 const RECORDED: usize = 16 << 10;
 /// Reads under way of a connection.
 const DEPTH: usize = 256;
-/// Threads of who reads here.
+/// Threads that read on this machine.
 const THREADS: usize = 100;
 /// The caches that are measured, as parts of what the trace touches.
 const PARTS: [f64; 2] = [0.5, 1.0];
@@ -52,15 +52,15 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-/// What a point does, and where.
+/// The kind and place of a point's reads.
 #[derive(Clone, Copy)]
 struct Spot {
     order: Order,
     place: Place,
     size: usize,
-    /// None: here.
+    /// `None`: on this machine.
     carrier: Option<Carrier>,
-    /// Threads here, or the node's.
+    /// Threads of this machine, or of the node.
     threads: usize,
     links: usize,
 }
@@ -78,7 +78,7 @@ impl Spot {
                     0 => Reading::Ring,
                     threads => Reading::Static(threads),
                 }),
-                // Who reads by itself needs as many threads as processors.
+                // A node whose threads read by themselves needs as many threads as processors.
                 desks: if self.place == Place::Memory {
                     self.links
                 } else {
@@ -163,7 +163,7 @@ fn points(scale: &Scale) -> Vec<Point> {
     let mut points = Vec::new();
     for &size in sizes {
         for &part in parts {
-            // What is compared with local reads through the same cache.
+            // The point is compared with local reads through the same cache.
             let here = Spot::here(replay(part), Place::Disk, size).point();
             points.push(here.clone());
             for carrier in carriers {
@@ -202,7 +202,7 @@ fn points(scale: &Scale) -> Vec<Point> {
     points
 }
 
-/// On the fast device, in the size of the record.
+/// Adds the points on the fast device, in the size of the record.
 fn in_memory(scale: &Scale, points: &mut Vec<Point>) {
     let parts = scale.pick(&[1.0], &[0.0, 1.0], &[0.0, 0.5, 1.0]);
     for &part in parts {
@@ -215,7 +215,7 @@ fn in_memory(scale: &Scale, points: &mut Vec<Point>) {
     }
 }
 
-/// Threads and connections (figures 4.20 to 4.31).
+/// Adds the points that sweep threads and connections (figures 4.20 to 4.31).
 fn sweeps(scale: &Scale, sizes: &[usize], points: &mut Vec<Point>) {
     let (threads, links): (&[usize], &[usize]) = match scale.effort {
         Effort::Tiny => (&[], &[]),

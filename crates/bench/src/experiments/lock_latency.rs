@@ -43,7 +43,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-/// Turns that are counted, and of Cassandra those before.
+/// Turns that are counted, and with Cassandra those before them.
 struct Turns {
     counted: u64,
     before: u64,

@@ -1,4 +1,4 @@
-//! `log-device`: what the log's device can do by itself (paper 2, figure 8).
+//! `log-device`: the speed of the log's device by itself (paper 2, figure 8).
 
 use crate::experiment::{Experiment, Point, Scale};
 use crate::plot::{Compare, Mark, Measure, Plot, Shape};

@@ -1,4 +1,4 @@
-//! What the experiments on the proxy share.
+//! Shared by the experiments on the proxy.
 
 use crate::experiment::{Param, Point};
 use crate::target::{Job, QueriesJob, Road};
@@ -8,7 +8,7 @@ pub(super) const NODES: usize = 5;
 /// Connections of clients: a third of the paper's 288, which come from three machines.
 pub(super) const CLIENTS: usize = 96;
 
-/// As fast as can be, through one thread that has clients and nodes.
+/// Returns a job at full speed, through one thread that has clients and nodes.
 pub(super) fn job(road: Road, nodes: usize, clients: usize) -> QueriesJob {
     QueriesJob {
         road,

@@ -1,4 +1,4 @@
-//! `proxy-latency`: what the way through the proxy costs, at a low rate and under full load (paper
+//! `proxy-latency`: the cost of the way through the proxy, at a low rate and under full load (paper
 //! 3, section 6.3).
 
 use crate::experiment::{Effort, Experiment, Param, Point, Scale};

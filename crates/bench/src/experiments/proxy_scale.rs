@@ -1,4 +1,4 @@
-//! `proxy-scale`: threads of the proxy that have clients (paper 3, section 6.4).
+//! `proxy-scale`: the number of the proxy's threads that have clients (paper 3, section 6.4).
 
 use crate::experiment::{Experiment, Param, Point, Scale};
 use crate::plot::{Compare, Measure, Plot, Shape};

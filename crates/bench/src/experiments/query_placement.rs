@@ -72,7 +72,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-/// A query in one of the sweeps.
+/// Returns a query in one of the sweeps.
 fn job(query: Query, variant: Variant, way: OperatorsAt) -> QueryJob {
     QueryJob {
         query,
@@ -114,7 +114,7 @@ fn point(sweep: &str, readers: usize, job: QueryJob) -> Point {
     Point::new(params, Job::Placement(PlacementJob::Query(job)))
 }
 
-/// A query in all placements.
+/// Returns a query in all placements.
 fn cell(query: Query, data: Data, threads: usize, roads: &[Road], pinned: bool) -> Vec<Point> {
     let job = |way| QueryJob {
         data,
@@ -131,7 +131,7 @@ fn cell(query: Query, data: Data, threads: usize, roads: &[Road], pinned: bool) 
         OperatorsAt::Auto,
         OperatorsAt::AutoAway,
     ];
-    // The planner does not know of pinned threads.
+    // The planner does not know about pinned threads.
     let ways = if pinned { &ways[..2] } else { &ways[..] };
     let mut all = vec![local.clone()];
     for &road in roads {
@@ -141,7 +141,7 @@ fn cell(query: Query, data: Data, threads: usize, roads: &[Road], pinned: bool) 
     all
 }
 
-/// Which page sizes, threads and roads there are in a place.
+/// The page sizes, threads and roads of a place.
 struct Grid {
     place: Place,
     sizes: &'static [usize],
@@ -177,7 +177,7 @@ fn grids(scale: &Scale) -> Vec<Grid> {
     }
 }
 
-/// Points that ask the same table are together.
+/// Returns the points; those that ask the same table are adjacent.
 fn points(scale: &Scale) -> Vec<Point> {
     let mut points = Vec::new();
     for grid in grids(scale) {
@@ -203,7 +203,7 @@ fn points(scale: &Scale) -> Vec<Point> {
     points
 }
 
-/// Readers, connections, and pinned threads, at the usual page size.
+/// Returns the sweeps of readers, connections, and pinned threads, at the usual page size.
 fn sweeps(scale: &Scale, data: Data) -> Vec<Point> {
     let mut points = Vec::new();
     for &readers in scale.pick(&[2], &[1, 2, 4, 16], &[1, 2, 4, 8, 16, 64]) {
@@ -241,7 +241,7 @@ fn all_placed() -> impl Iterator<Item = (Query, OperatorsAt)> {
     Query::ALL.into_iter().flat_map(of)
 }
 
-/// Of each query: the figures in the paper, and here.
+/// The figures of each query in the paper, and here.
 type Sweep = [(Query, &'static str, &'static str); 3];
 
 fn plots() -> Vec<Plot> {

@@ -1,15 +1,15 @@
-//! What the experiments on replicated partitions have in common.
+//! Shared by the experiments on replicated partitions.
 
 use crate::experiment::{Param, Point};
 use crate::plot::{Plot, Shape};
 use crate::target::{Consensus, Job, Place, ReplicasJob};
 
-/// The paper does not say how many keys it has, or whether its transactions meet. A relative of the authors' code
-/// transfers between ten million slots and has groups of up to 100.
+/// The paper does not say how many keys it has, or whether its transactions conflict. A relative of
+/// the authors' code transfers between ten million slots and has groups of up to 100.
 const COUNTERS: u64 = 10_000;
 /// Transactions of a bulk, as in the paper.
 pub(super) const BULK: usize = 100;
-/// Most entries of a group, as in the paper.
+/// The most entries of a group, as in the paper.
 const GROUP: usize = 64;
 
 /// How transactions reach the followers.
@@ -26,7 +26,7 @@ impl Transfer {
     /// The paper's grouping.
     pub(super) const GROUPED: Transfer = Transfer::Group(GROUP);
 
-    /// Its name among the parameters.
+    /// Returns its name among the parameters.
     pub(super) fn param(self) -> Param {
         match self {
             Transfer::Naive => "naive".into(),
@@ -36,10 +36,10 @@ impl Transfer {
     }
 }
 
-/// Where the log lies, by its name among the parameters: as in the paper, and synced.
+/// The place of the log, by its name among the parameters: as in the paper, and synced.
 pub(super) const LOGS: [&str; 2] = ["memory", "disk"];
 
-/// A point: so many members and clients, a log and a way to transfer it.
+/// Returns a point: so many members and clients, a log and a way to transfer it.
 pub(super) fn point(log: &str, transfer: Transfer, nodes: usize, clients: usize) -> Point {
     let (consensus, bulk) = match transfer {
         Transfer::Naive => (Consensus::Naive, 1),
@@ -63,7 +63,7 @@ pub(super) fn point(log: &str, transfer: Transfer, nodes: usize, clients: usize)
     Point::new(params, Job::Replicas(job))
 }
 
-/// Where in a sweep a point is.
+/// Returns the place of a point in a sweep.
 pub(super) fn at(
     log: &str,
     transfer: Transfer,
@@ -76,7 +76,7 @@ pub(super) fn at(
     ]
 }
 
-/// A line for each way to transfer, over `x`, of the points with this log.
+/// Returns a line for each way to transfer, over `x`, of the points with this log.
 pub(super) fn lines(
     title: &'static str,
     caption: &'static str,
@@ -98,7 +98,7 @@ pub(super) fn lines(
     }
 }
 
-/// What all of their tables show.
+/// The columns of all of their tables.
 pub(super) const COLUMNS: &[&str] = &[
     "log",
     "transfer",
@@ -114,7 +114,7 @@ pub(super) const COLUMNS: &[&str] = &[
     "cpu",
 ];
 
-/// How all of them are run.
+/// The setting of all of them.
 pub(super) const SETTING: &str = "All members live in one process, each with a thread of its own; \
     their links are sockets on loopback. Clients are tasks of one further thread, for every way to \
     transfer alike: each has one request under way, and begins the next when the last is known to \
@@ -124,7 +124,7 @@ pub(super) const SETTING: &str = "All members live in one process, each with a t
     syncs what it has before it counts, and a thread of the lowest priority keeps the processors \
     from idling, since a sync on an idle virtual machine can take forty times as long.";
 
-/// What the ceiling is.
+/// The definition of the ceiling.
 pub(super) const CEILING: &str = "The ceiling is the rate at which the device itself syncs one of \
     as many files as there are members, all at once, measured in each run, times the entries of a \
     group (times the transactions of a bulk): what no log that syncs each group can surpass.";

@@ -1,4 +1,4 @@
-//! `raft-bulk`: what bulks gain on top of grouping, by clients (paper 5, figure 6).
+//! `raft-bulk`: the gain of bulks on top of grouping, by clients (paper 5, figure 6).
 
 use crate::experiment::{Experiment, Point, Scale};
 use crate::experiments::raft::{self, LOGS, Transfer, at, lines};

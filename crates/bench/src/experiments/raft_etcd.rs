@@ -6,7 +6,7 @@ use crate::target::{Job, PutsJob, System};
 
 const NODES: usize = 3;
 const VALUE: usize = 64;
-/// At which the aims are.
+/// The number of clients of the aims.
 const MANY: usize = 64;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -1,4 +1,4 @@
-//! `raft-grouping`: what grouped log transfer gains, by clients (paper 5, figures 3 and 4).
+//! `raft-grouping`: the gain of grouped log transfer, by clients (paper 5, figures 3 and 4).
 
 use crate::experiment::{Experiment, Point, Scale};
 use crate::experiments::raft::{self, LOGS, Transfer, at, lines};

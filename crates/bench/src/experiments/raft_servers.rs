@@ -1,4 +1,4 @@
-//! `raft-servers`: what more servers cost (paper 5, figure 5).
+//! `raft-servers`: the cost of more servers (paper 5, figure 5).
 
 use crate::experiment::{Experiment, Point, Scale};
 use crate::experiments::raft::{self, LOGS, Transfer, at, lines};

@@ -1,6 +1,5 @@
-//! What the experiments of paper 1 have in common: four server processes, one client process of
-//! eight threads, transactions that are as a whole a read or a write, and several ways to make
-//! them atomic.
+//! Shared by the experiments of paper 1: four server processes, one client process of eight
+//! threads, transactions that as a whole read or write, and several ways to make them atomic.
 
 use crate::experiment::{Param, Point};
 use crate::keys::Distribution;
@@ -11,7 +10,7 @@ use crate::target::{ClusterJob, Job, Place, Transport, Way};
 pub(super) const NODES: usize = 4;
 /// The paper's thousand keys.
 pub(super) const KEYS: u64 = 1000;
-/// The columns' names of what all of them tell.
+/// The names of the columns that all of them have.
 pub(super) const COLUMNS: [&str; 6] = [
     "throughput",
     "latency",
@@ -20,7 +19,7 @@ pub(super) const COLUMNS: [&str; 6] = [
     "cpu",
     "one-round",
 ];
-/// What the columns are.
+/// The description of the columns.
 pub(super) const ABOUT: &str = "The columns are ways to make such transactions atomic. 's2pl' is \
     strict two-phase locking with two-phase commit: a read holds everything that it has read until \
     it is decided. 'ramp-f', 'ramp-s' and 'ramp-h' are RAMP-Fast, RAMP-Small and RAMP-Hybrid on keys \
@@ -30,8 +29,8 @@ pub(super) const ABOUT: &str = "The columns are ways to make such transactions a
     what servers have published, without asking them. The latter two are compared with the first, \
     the others with 's2pl'. 'memory' keeps nothing, as the paper's servers do; 'disk' answers a write \
     when all of its parts are durable.";
-/// RAMP-Fast with reads by the client: the paper's names, and how messages travel. What the others
-/// are compared with is first.
+/// RAMP-Fast with reads by the client: the paper's names, and the transports. The first one is the
+/// baseline of the others.
 pub(super) const PAPERS: [(&str, Transport); 3] = [
     (GET, Transport::Tcp),
     (GET_PLUS, Transport::ShmRing),
@@ -41,13 +40,13 @@ pub(super) const PAPERS: [(&str, Transport); 3] = [
 pub(super) const GET: &str = "GET/PUT";
 /// Messages through rings.
 pub(super) const GET_PLUS: &str = "GET+/PUT+";
-/// The same, and reads of what servers have published.
+/// As [`GET_PLUS`], and reads of the versions that servers have published.
 pub(super) const GET_STAR: &str = "GET*/PUT+";
 
 /// The logs of the servers, by name.
 pub(super) const LOGS: [(&str, Option<Place>); 2] = [("memory", None), ("disk", Some(Place::Disk))];
 
-/// Transactions of `width` of the thousand keys, uniformly drawn.
+/// Returns a job whose transactions have `width` of the thousand keys, uniformly drawn.
 pub(super) fn job(width: usize, reads: usize) -> ClusterJob {
     ClusterJob {
         nodes: NODES,
@@ -64,8 +63,8 @@ pub(super) fn job(width: usize, reads: usize) -> ClusterJob {
     }
 }
 
-/// This job in all ways: first those that servers coordinate, with two-phase locking as what they
-/// are compared with; then the paper's three.
+/// Returns this job in all ways: first those that servers coordinate, with two-phase locking as the
+/// baseline; then the paper's three.
 pub(super) fn ways<const N: usize>(params: [(&str, Param); N], job: ClusterJob) -> Vec<Point> {
     let point = |system: &str, way: Way, transport: Transport| {
         let job = ClusterJob {
@@ -85,7 +84,7 @@ pub(super) fn ways<const N: usize>(params: [(&str, Param); N], job: ClusterJob) 
     points
 }
 
-/// These points, the first of which all others are compared with.
+/// Returns these points; the first one is the baseline of the others.
 pub(super) fn compared(mut points: Vec<Point>) -> Vec<Point> {
     let (baseline, others) = points.split_first_mut().expect("there is a baseline");
     for other in others {
@@ -94,7 +93,7 @@ pub(super) fn compared(mut points: Vec<Point>) -> Vec<Point> {
     points
 }
 
-/// Where a system is in a sweep.
+/// Returns the place of a system in a sweep.
 pub(super) fn at<const N: usize>(
     system: &str,
     log: &str,
@@ -105,7 +104,8 @@ pub(super) fn at<const N: usize>(
     at
 }
 
-/// RAMP-Fast's throughput by that of two-phase locking, at a place in the sweep.
+/// Returns the quotient of RAMP-Fast's throughput and that of two-phase locking, at a place in the
+/// sweep.
 pub(super) fn beside_s2pl<const N: usize>(
     what: &'static str,
     log: &str,
@@ -123,7 +123,8 @@ pub(super) fn beside_s2pl<const N: usize>(
     }
 }
 
-/// The throughput of reads that the client runs by itself, over TCP, by that of two-phase locking.
+/// Returns the quotient of the throughput of reads that the client runs by itself, over TCP, and
+/// that of two-phase locking.
 pub(super) fn direct_beside_s2pl<const N: usize>(
     what: &'static str,
     more: [(&'static str, Param); N],
@@ -141,16 +142,16 @@ pub(super) fn direct_beside_s2pl<const N: usize>(
     }
 }
 
-/// What the paper says of its three at a place in the sweep, beside the same in memory here.
+/// The paper's values for its three at a place in the sweep, compared with the same in memory here.
 pub(super) struct Said<const N: usize> {
     pub(super) more: [(&'static str, Param); N],
-    /// GET+/PUT+ by GET/PUT, GET\*/PUT+ by GET/PUT, GET\*/PUT+ by GET+/PUT+: what is compared, the
+    /// GET+/PUT+ by GET/PUT, GET\*/PUT+ by GET/PUT, GET\*/PUT+ by GET+/PUT+: the comparison, the
     /// paper's value, and the aim.
     pub(super) rows: [(&'static str, &'static str, Option<f64>); 3],
 }
 
 impl<const N: usize> Said<N> {
-    /// The rows of the comparison.
+    /// Returns the rows of the comparison.
     pub(super) fn compare(self) -> [Compare; 3] {
         let [plus, star, both] = self.rows;
         let at = |system: &str| at(system, LOGS[0].0, self.more.clone());

@@ -1,4 +1,4 @@
-//! `ramp-idle`: what rings and published versions cost where they bring nothing.
+//! `ramp-idle`: the cost of rings and published versions where they bring no gain.
 
 use crate::experiment::{Experiment, Param, Point, Scale};
 use crate::plot::{Aim, Compare, Measure, Plot};
@@ -8,7 +8,7 @@ use super::ramp;
 
 /// Keys in a transaction.
 const WIDTH: usize = 8;
-/// What is done.
+/// The work that is done.
 const NOTHING: &str = "nothing";
 const WRITES: &str = "writes";
 

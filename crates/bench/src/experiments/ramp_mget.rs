@@ -1,4 +1,4 @@
-//! `ramp-mget`: what it costs that an `MGET` of keys of four servers is read atomic.
+//! `ramp-mget`: the cost of a read-atomic `MGET` of keys of four servers.
 
 use crate::experiment::{Experiment, Point, Scale};
 use crate::plot::{Aim, Compare, Measure, Plot, Shape};
@@ -6,7 +6,7 @@ use crate::target::{Job, MgetJob, Mgets};
 
 use super::ramp;
 
-/// At which the aims are.
+/// The number of clients of the aims.
 const CLIENTS: usize = 16;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

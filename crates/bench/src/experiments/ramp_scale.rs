@@ -6,7 +6,7 @@ use crate::keys::Distribution;
 use crate::plot::{Aim, Compare, Measure, Plot, Shape};
 use crate::target::{Job, ScaleJob, Way};
 
-/// At which partitions are compared.
+/// The number of partitions of the comparisons.
 const MOST: usize = 128;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -11,7 +11,7 @@ const WIDTH: usize = 8;
 /// The share of reads in percent: the paper's here, and that of its greatest gains elsewhere.
 const MOST: usize = 95;
 const ALL: usize = 100;
-/// The name of what is no transport at all.
+/// The name of copies in memory, without any transport.
 const COPY: &str = "memcpy";
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -78,7 +78,7 @@ fn points(_: &Scale) -> Vec<Point> {
         .map(by("client", Way::RampFDirect, ALL))
         .to_vec();
     all.push(copies);
-    // A server reads its own keys as ever, and asks others for theirs.
+    // A server reads its own keys as usual, and asks other servers for theirs.
     let server = [Transport::Tcp, Transport::ShmRing].map(by("server", Way::RampF, MOST));
     let groups = [most.to_vec(), all, server.to_vec()];
     groups.into_iter().flat_map(ramp::compared).collect()

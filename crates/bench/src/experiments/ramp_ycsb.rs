@@ -7,9 +7,9 @@ use crate::target::{ClusterJob, Place, Way};
 
 use super::ramp::{self, Said};
 
-/// Keys in a transaction, of which the paper says nothing here; its other experiments have so many.
+/// Keys in a transaction. The paper gives no number here; its other experiments have so many.
 const WIDTH: usize = 8;
-/// At which sizes and distributions are compared.
+/// The share of reads in the comparisons of sizes and distributions.
 const READS: usize = 95;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -60,7 +60,7 @@ fn points(scale: &Scale) -> Vec<Point> {
     points
 }
 
-/// A place of the sweep, in all ways.
+/// Returns a place of the sweep, in all ways.
 fn at(
     keys: (&str, u64),
     draw: (&str, Distribution),

@@ -1,5 +1,5 @@
-//! `remote-io`: reads of a storage node beside reads here and the fabric alone (paper 4, sections
-//! 4.4.1 to 4.4.4).
+//! `remote-io`: reads of a storage node compared with local reads and with the fabric alone (paper
+//! 4, sections 4.4.1 to 4.4.4).
 
 mod shown;
 
@@ -9,9 +9,9 @@ use crate::target::{Far, Job, Order, Place, Reader, ReadsJob};
 
 /// Sizes of reads.
 const SIZES: [usize; 4] = [512, 4 << 10, 16 << 10, 64 << 10];
-/// Reads under way of who has a few connections.
+/// Reads under way of a reader with few connections.
 const DEPTH: usize = 256;
-/// Bytes under way of such a one, at most: as many as readers of pages are ahead.
+/// The most bytes under way of such a reader: as many as readers of pages prefetch.
 const AHEAD: usize = 4 << 20;
 /// Threads of the paper's local I/O from which on its devices are busy.
 const BUSY: usize = 100;
@@ -53,7 +53,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-/// A point, from what is the same for all.
+/// A point, derived from the parameters that are the same for all.
 struct Spot {
     mode: &'static str,
     place: Option<Place>,
@@ -134,7 +134,7 @@ fn plain(place: Place, size: usize, threads: usize, pinned: bool) -> Point {
 
 fn own(place: Place, size: usize, reading: Reading, pinned: bool) -> Point {
     let depth = match reading {
-        // The paper's way has no limit; more threads at once than this are of no use here.
+        // The paper's way has no limit; more threads at once than this bring nothing here.
         Reading::Dynamic => 128,
         _ => DEPTH,
     };
@@ -170,7 +170,7 @@ fn remote(
     let far = Far {
         carrier,
         reading: Some(reading),
-        // Who reads by itself needs as many threads as processors.
+        // A node whose threads read by themselves needs as many threads as processors.
         desks: if reading == Reading::Here && !pinned {
             links
         } else {
@@ -214,7 +214,7 @@ fn points(scale: &Scale) -> Vec<Point> {
 
 const CARRIERS: [Carrier; 2] = [Carrier::Shm, Carrier::Tcp];
 
-/// Figures 4.2 to 4.5.
+/// Adds the points of figures 4.2 to 4.5.
 fn fabrics(scale: &Scale, size: usize, points: &mut Vec<Point>) {
     let links = scale.pick(&[1], &[1], &[1, 2, 4, 8]);
     for carrier in CARRIERS {
@@ -226,7 +226,8 @@ fn fabrics(scale: &Scale, size: usize, points: &mut Vec<Point>) {
     }
 }
 
-/// Figures 4.6 to 4.9 and 4.12 to 4.17, on the disk. All are compared with plain threads.
+/// Adds the points of figures 4.6 to 4.9 and 4.12 to 4.17, on the disk. All are compared with plain
+/// threads.
 fn on_disk(scale: &Scale, size: usize, points: &mut Vec<Point>) {
     let base = plain(Place::Disk, size, BUSY, false);
     let more: &[usize] = match size {
@@ -289,7 +290,7 @@ fn on_disk(scale: &Scale, size: usize, points: &mut Vec<Point>) {
     }
 }
 
-/// The same in memory: with a processor for each process, and without.
+/// Adds the same points in memory: with a processor for each process, and without.
 fn in_memory(scale: &Scale, size: usize, points: &mut Vec<Point>) {
     let alone = plain(Place::Memory, size, 1, true);
     points.push(alone.clone());
@@ -332,7 +333,7 @@ fn in_memory(scale: &Scale, size: usize, points: &mut Vec<Point>) {
     }
 }
 
-/// Figures 4.10 and 4.11.
+/// Adds the points of figures 4.10 and 4.11.
 fn dynamic(is_full: bool, points: &mut Vec<Point>) {
     let links: &[usize] = if is_full { &[1, 2, 4, 8] } else { &[1, 4] };
     for pinned in [false, true] {

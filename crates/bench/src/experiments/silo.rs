@@ -1,11 +1,11 @@
-//! What the experiments on the store's log have in common.
+//! Shared by the experiments on the store's log.
 
 use crate::driver::Pace;
 use crate::experiment::Scale;
 use crate::target::{Job, LogKnobs, StoreJob};
 use crate::workload::{Workload, Ycsb};
 
-/// The paper's workload, as fast as it goes.
+/// Returns the paper's workload, at full speed.
 pub(super) fn job(scale: &Scale, read_percent: u32, workers: usize, log: Option<LogKnobs>) -> Job {
     Job::Store(StoreJob {
         workload: Workload::Ycsb(Ycsb::reads_and_updates(read_percent, scale.records)),
@@ -15,7 +15,7 @@ pub(super) fn job(scale: &Scale, read_percent: u32, workers: usize, log: Option<
     })
 }
 
-/// Numbers of threads for a sweep: powers of two up to the processors, and twice as many.
+/// Returns numbers of threads for a sweep: powers of two up to the processors, and twice as many.
 pub(super) fn threads(scale: &Scale) -> Vec<usize> {
     let most = scale.cores.max(1) * 2;
     let powers = std::iter::successors(Some(1), |n| Some(n * 2));

@@ -1,7 +1,8 @@
-//! `silo-latency`: durability latency, and what bounds it (paper 2, section 6.3 and figure 5).
+//! `silo-latency`: durability latency, and the means that bound it (paper 2, section 6.3 and figure
+//! 5).
 //!
-//! Figures 12 to 18 sweep workers, which this experiment does not: it has one number of workers, and shows what
-//! bounds latency by other means.
+//! Figures 12 to 18 sweep workers, which this experiment does not: it has one number of workers,
+//! and shows the other means that bound latency.
 //!
 //! | load | what runs |
 //! |---|---|
@@ -70,7 +71,7 @@ enum Mode {
 }
 
 impl Mode {
-    /// Where in the sweep it is: mode, epoch time, max-epoch-diff.
+    /// Returns its place in the sweep: mode, epoch time, max-epoch-diff.
     fn params(self) -> [(&'static str, Param); 3] {
         let (mode, epoch, diff) = match self {
             Mode::Fixed(us, diff) => {
@@ -108,7 +109,7 @@ impl Mode {
     }
 }
 
-/// The sweep.
+/// Returns the sweep.
 fn modes(effort: Effort) -> Vec<Mode> {
     let all = [None, Some(2), Some(3), Some(4)];
     let some = [None, Some(3)];
@@ -125,7 +126,7 @@ fn modes(effort: Effort) -> Vec<Mode> {
     fixed.chain(adaptive).collect()
 }
 
-/// A part of the sweep, where all of it would say the same.
+/// Returns a part of the sweep, for loads where all of it would show the same.
 fn few_modes(effort: Effort) -> Vec<Mode> {
     let is_one = |mode: &Mode| matches!(mode, Mode::Fixed(1000, _) | Mode::Adaptive(3000));
     modes(effort).into_iter().filter(is_one).collect()
@@ -155,7 +156,7 @@ fn points(scale: &Scale) -> Vec<Point> {
     points
 }
 
-/// A load in all these modes, and without a log.
+/// Returns a load in all these modes, and without a log.
 fn sweep(
     scale: &Scale,
     load: &str,

@@ -1,4 +1,4 @@
-//! `silo-threads`: what logging costs, by workers and loggers (paper 2, figures 9 and 10).
+//! `silo-threads`: the cost of logging, by workers and loggers (paper 2, figures 9 and 10).
 
 use crate::experiment::{Experiment, Point, Scale};
 use crate::experiments::silo;

@@ -1,4 +1,4 @@
-//! `transfers`: money moved between accounts, whose sum stays.
+//! `transfers`: transfers between accounts, whose sum is constant.
 
 use crate::driver::Pace;
 use crate::experiment::{Experiment, Point, Scale};

@@ -1,5 +1,5 @@
-//! The network's thread: carries out the proxy thread's orders, reads what comes as far as there is
-//! room for it, and sends what was written.
+//! The network's thread: carries out the proxy thread's orders, reads input as far as there is room
+//! for it, and sends output.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem;
@@ -26,7 +26,7 @@ pub(super) struct Relay {
     shared: Arc<Shared>,
     listeners: Slab<(TcpListener, Arc<Queue>)>,
     connections: Slab<Connection>,
-    /// To be told to the proxy thread.
+    /// Events for the proxy thread.
     news: Vec<SocketEvent>,
     stopping: bool,
 }
@@ -36,9 +36,9 @@ struct Connection {
     line: Arc<Line>,
     token: usize,
     connecting: bool,
-    /// Taken over from the proxy thread.
+    /// Output taken over from the proxy thread.
     sending: BytesMut,
-    /// The peer has ended: what it sent is read to its end.
+    /// The peer has ended: its input is read to the end.
     ended: bool,
     /// The proxy thread has closed it; it goes when everything is sent, or at this time.
     closing: Option<Instant>,
@@ -124,7 +124,7 @@ impl Relay {
         }
     }
 
-    /// Does something for a connection that is still there.
+    /// Runs `act` for a connection that still exists.
     fn at(&mut self, line: &Line, act: impl FnOnce(&mut Relay, usize)) {
         let place = line.state.lock().place;
         if let Some(place) = place {
@@ -167,7 +167,8 @@ impl Relay {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => {
                     state.waiting.push_back(Err(error));
-                    // There may be more behind it, and nothing tells of them again.
+                    // There may be more connections behind it, and no further event will announce
+                    // them.
                     state.held = true;
                     break;
                 }
@@ -254,7 +255,7 @@ impl Relay {
         }
     }
 
-    /// Reads what is there, as far as there is room.
+    /// Reads the available input, as far as there is room.
     fn receive(&mut self, place: usize) {
         let Some(connection) = self.connections.get_mut(place) else {
             return;
@@ -296,7 +297,7 @@ impl Relay {
         }
     }
 
-    /// Sends what was written, as far as the socket takes it.
+    /// Sends output, as far as the socket takes it.
     fn send(&mut self, place: usize) {
         let Some(connection) = self.connections.get_mut(place) else {
             return;
@@ -349,7 +350,7 @@ impl Relay {
         self.sockets.close(connection.stream);
     }
 
-    /// Closes what has lingered for too long.
+    /// Closes connections that have lingered for too long.
     fn give_up(&mut self) {
         let now = Instant::now();
         let late = |it: &Connection| it.closing.is_some_and(|by| by <= now);

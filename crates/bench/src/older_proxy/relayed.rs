@@ -1,19 +1,20 @@
-//! A thread of its own does the network of each proxy thread (paper 3, section 4.3, figure 4).
+//! A separate thread does the network input and output of each proxy thread (paper 3, section 4.3,
+//! figure 4).
 //!
-//! The proxy thread has the interface of sockets, and never calls the kernel for a connection. What
-//! comes is read by the network's thread, waits in a queue, and is copied out of it; what leaves is
-//! copied into a queue, and written by the network's thread. Every access to a queue takes a mutex,
+//! The proxy thread has the interface of sockets, and never calls the kernel for a connection. The
+//! network's thread reads the input, which waits in a queue and is copied out of it; output is
+//! copied into a queue, and the network's thread writes it. Every access to a queue takes a mutex,
 //! and both threads wake each other.
 //!
 //! Invariants:
-//! 1. A connection holds at most [`MOST`] bytes in each direction, and as many more as one write
-//!    of the network's thread has taken over. Beyond it the network's thread stops reading, and the
-//!    proxy thread is told that there is no room.
+//! 1. A connection holds at most [`MOST`] bytes in each direction, and as many more as one write of
+//!    the network's thread has taken over. Beyond it the network's thread stops reading, and the
+//!    proxy thread's writes report that there is no room.
 //! 2. Each thread locks one mutex at a time, so that neither can wait for the other forever.
 //! 3. For each connection there is at most one order to send, one to read on, one to watch and one
 //!    to close, and one event: queues are bounded by the number of connections.
-//! 4. What was written before a connection was closed is sent, as the kernel does it, unless the
-//!    peer takes nothing for [`LINGER`](proxy::net::buffered::LINGER).
+//! 4. Output that was written before a connection was closed is sent, as the kernel does it, unless
+//!    the peer takes nothing for [`LINGER`](proxy::net::buffered::LINGER).
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem;
@@ -41,11 +42,11 @@ pub struct Relayed {
 /// A connection.
 pub struct RelayedStream {
     line: Arc<Line>,
-    /// Until it is watched.
+    /// The socket, until it is watched.
     accepted: Option<TcpStream>,
 }
 
-/// What accepts connections.
+/// The listener.
 pub struct RelayedListener {
     queue: Arc<Queue>,
     shared: Arc<Shared>,
@@ -57,7 +58,7 @@ impl Drop for RelayedListener {
     }
 }
 
-/// What wakes the proxy thread.
+/// Wakes the proxy thread.
 pub struct RelayedWaker(Arc<Shared>);
 
 impl Wake for RelayedWaker {
@@ -195,7 +196,7 @@ impl Network for Relayed {
 
     fn write(&mut self, stream: &mut RelayedStream, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         if let Some(accepted) = &mut stream.accepted {
-            // Nobody watches it, so that it is written to directly.
+            // No thread watches it, so that it is written to directly.
             return io::Write::write_vectored(accepted, pieces);
         }
         let mut state = stream.line.state.lock();
@@ -226,7 +227,7 @@ impl Network for Relayed {
             return;
         }
         let token = stream.line.state.lock().token;
-        // Whoever gets the number next is not to hear of this one.
+        // The next connection with this number must not get this event.
         self.shared.mail.lock().happened.remove(&token);
         self.shared.order(Order::Close(stream.line));
     }

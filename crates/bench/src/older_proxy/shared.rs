@@ -1,5 +1,5 @@
-//! What the proxy thread and the network's thread share: the queues between them, and how each of
-//! them tells the other that there is something in one.
+//! The state that the proxy thread and the network's thread share: the queues between them, and how
+//! each announces new entries to the other.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use proxy::net::buffered::Failure;
 use proxy::net::{SocketEvent, Wake};
 
-/// What both threads share.
+/// The state that both threads share.
 pub(super) struct Shared {
     pub(super) mail: Mutex<Mail>,
     pub(super) arrived: Condvar,
@@ -22,11 +22,11 @@ pub(super) struct Shared {
 
 #[derive(Default)]
 pub(super) struct Mail {
-    /// To the network's thread.
+    /// Orders for the network's thread.
     pub(super) orders: Vec<Order>,
-    /// To the proxy thread, by its numbers.
+    /// Events for the proxy thread, by its numbers.
     pub(super) happened: HashMap<usize, SocketEvent, foldhash::fast::RandomState>,
-    /// The proxy thread is to be woken for another reason.
+    /// The proxy thread must be woken for another reason.
     pub(super) woken: bool,
 }
 
@@ -55,16 +55,16 @@ pub(super) struct State {
     pub(super) place: Option<usize>,
     pub(super) made: bool,
     pub(super) failed: Option<Failure>,
-    /// Read, and not taken by the proxy thread.
+    /// Input that was read, and not taken by the proxy thread.
     pub(super) incoming: VecDeque<Bytes>,
     pub(super) incoming_len: usize,
     /// The network's thread has stopped reading, because there is no room.
     pub(super) held: bool,
     /// The peer has ended.
     pub(super) ended: bool,
-    /// Written by the proxy thread, and not taken by the network's.
+    /// Output that the proxy thread wrote, and the network's thread has not taken.
     pub(super) outgoing: BytesMut,
-    /// All that was written and not sent.
+    /// Bytes that were written and not sent.
     pub(super) unsent: usize,
     /// An order to send is under way.
     pub(super) asked: bool,
@@ -72,7 +72,7 @@ pub(super) struct State {
     pub(super) wanted: bool,
 }
 
-/// Connections that were accepted, or why not.
+/// Connections that were accepted, or the reason why not.
 pub(super) struct Queue {
     pub(super) token: usize,
     pub(super) state: Mutex<Accepted>,

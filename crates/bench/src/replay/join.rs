@@ -3,7 +3,7 @@
 use super::stored::{One, Stored};
 use super::{Answer, DATE};
 
-/// Executes it, and records which pages it asks for.
+/// Executes the query, and records the pages that it requests.
 pub(super) fn execute(tables: &mut Stored) -> Result<Answer, String> {
     let Stored {
         customer,
@@ -35,7 +35,7 @@ pub(super) fn execute(tables: &mut Stored) -> Result<Answer, String> {
     Ok(answer)
 }
 
-/// The rows of a customer's orders.
+/// Returns the rows of a customer's orders.
 fn orders_of(customer: i64, index: &mut One, accesses: &mut Vec<u32>) -> Result<Vec<u64>, String> {
     let mut found = Vec::new();
     for page in index.pages_with(customer) {
@@ -50,7 +50,7 @@ fn orders_of(customer: i64, index: &mut One, accesses: &mut Vec<u32>) -> Result<
     Ok(found)
 }
 
-/// The sum over an order's lineitems that were shipped late enough, if there are any.
+/// Returns the sum over an order's lineitems that were shipped late enough, if there are any.
 fn revenue(order: i64, lineitem: &mut One, accesses: &mut Vec<u32>) -> Result<Option<i64>, String> {
     let mut sum = None;
     for page in lineitem.pages_with(order) {

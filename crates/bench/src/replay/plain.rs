@@ -27,7 +27,7 @@ fn money<'b>(batch: &'b RecordBatch, name: &str) -> &'b [i128] {
     column.as_primitive::<Decimal128Type>().values()
 }
 
-/// The answer at a scale factor.
+/// Returns the answer at a scale factor.
 pub(super) fn answer(factor: f64) -> Answer {
     let mut customers = HashSet::new();
     for batch in TpchTable::Customer.batches(factor, THREADS) {

@@ -1,8 +1,8 @@
 //! The tables of the query, in pages, and an index.
 //!
-//! An index is a table of keys and rows in the order of keys. Its inner nodes, and those of a table
-//! that lies in the order of its keys, are what the table tells of its pages: the least and the
-//! greatest key of each.
+//! An index is a table of keys and rows in the order of keys. The table's statistics of pages serve
+//! as its inner nodes, and as those of a table that lies in the order of its keys: the least and
+//! the greatest key of each page.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -27,13 +27,13 @@ const BATCH: usize = 8192;
 /// Threads that generate rows.
 const THREADS: usize = 2;
 
-/// The tables, and which of their pages were asked for.
+/// The tables, and the accesses to their pages.
 pub(super) struct Stored {
     pub(super) customer: One,
     pub(super) index: One,
     pub(super) orders: One,
     pub(super) lineitem: One,
-    /// Blocks that were asked for.
+    /// Blocks that were requested.
     pub(super) accesses: Vec<u32>,
     /// Blocks of all tables.
     pub(super) blocks: u32,
@@ -43,7 +43,7 @@ pub(super) struct Stored {
 pub(super) struct One {
     source: Local,
     table: Arc<Table>,
-    /// Its columns that the query wants.
+    /// Its columns that the query needs.
     columns: Vec<usize>,
     /// The first of its blocks.
     base: u32,
@@ -51,7 +51,7 @@ pub(super) struct One {
     decoded: HashMap<u32, Rc<Rows>>,
 }
 
-/// The wanted columns of a page's rows: numbers, and of texts whether they are the segment.
+/// The needed columns of a page's rows: numbers, and for texts whether they are the segment.
 pub(super) struct Rows {
     first: u64,
     columns: Vec<Vec<i64>>,
@@ -62,7 +62,7 @@ impl Rows {
         self.columns[0].len()
     }
 
-    /// The columns of a row, counted in the page.
+    /// Returns the columns of a row, counted in the page.
     pub(super) fn row<const N: usize>(&self, row: usize) -> [i64; N] {
         std::array::from_fn(|column| self.columns[column][row])
     }
@@ -180,18 +180,18 @@ impl One {
         &self.table.segments[0].groups[0]
     }
 
-    /// How many pages it has.
+    /// Returns the number of its pages.
     pub(super) fn pages(&self) -> usize {
         self.entries().len()
     }
 
-    /// The page that has a row.
+    /// Returns the page that has a row.
     fn page_of(&self, row: u64) -> usize {
         let entries = self.entries();
         entries.partition_point(|entry| entry.first_row <= row) - 1
     }
 
-    /// The pages that may have a key, by which the rows lie in order: the first column.
+    /// Returns the pages that may have a key, if the rows lie in the order of the first column.
     pub(super) fn pages_with(&self, key: i64) -> std::ops::Range<usize> {
         let (entries, key) = (self.entries(), i128::from(key));
         let ends = |entry: &PageEntry| match entry.bounds[self.columns[0]].range {
@@ -203,7 +203,7 @@ impl One {
         first..behind
     }
 
-    /// Asks for a page, which is an access.
+    /// Requests a page, which is an access.
     pub(super) fn page(
         &mut self,
         page: usize,
@@ -238,7 +238,7 @@ impl One {
         Ok(rows)
     }
 
-    /// The columns of a row. Its page is an access.
+    /// Returns the columns of a row. Its page is an access.
     pub(super) fn row<const N: usize>(
         &mut self,
         row: u64,

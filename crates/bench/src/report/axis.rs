@@ -1,4 +1,4 @@
-//! From values to places: scales with round ticks.
+//! Scales from values to places, with round ticks.
 
 use crate::metric;
 
@@ -8,12 +8,12 @@ pub(super) struct Axis {
     min: f64,
     max: f64,
     log: bool,
-    /// Where there are ticks, and what they say.
+    /// The places of ticks, and their labels.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// From zero to a round number above all values.
+    /// Creates a scale from zero to a round number above all values.
     pub(super) fn from_zero(values: impl Iterator<Item = f64>) -> Axis {
         let most = values.fold(0.0, f64::max);
         let most = if most > 0.0 { most } else { 1.0 };
@@ -28,7 +28,8 @@ impl Axis {
         }
     }
 
-    /// Logarithmic if the greatest value is more than `wide` times the least, else from zero.
+    /// Creates a logarithmic scale if the greatest value is more than `wide` times the least,
+    /// otherwise one from zero.
     pub(super) fn fitting(values: impl Iterator<Item = f64> + Clone, wide: f64) -> Axis {
         let most = values.clone().fold(0.0, f64::max);
         let least = values
@@ -60,7 +61,7 @@ impl Axis {
         }
     }
 
-    /// From a round number below all values to one above, zero or not.
+    /// Creates a scale from a round number below all values to one above.
     pub(super) fn spanning(values: impl Iterator<Item = f64> + Clone) -> Axis {
         let most = values.clone().fold(f64::NEG_INFINITY, f64::max);
         let least = values.clone().fold(f64::INFINITY, f64::min);
@@ -79,7 +80,8 @@ impl Axis {
         }
     }
 
-    /// These values alone, at equal distances if each is about twice the one before.
+    /// Creates a scale of these values alone, at equal distances if each is about twice the one
+    /// before.
     pub(super) fn at(values: &[f64], doubling: bool, label: impl Fn(f64) -> String) -> Axis {
         let (min, max) = (values.first(), values.last());
         let (min, max) = (min.copied().unwrap_or(0.0), max.copied().unwrap_or(1.0));
@@ -91,7 +93,7 @@ impl Axis {
         }
     }
 
-    /// Where a value lies, from 0 to 1.
+    /// Returns the place of a value, from 0 to 1.
     pub(super) fn place(&self, value: f64) -> f64 {
         if self.log {
             let value = value.max(self.min);
@@ -102,7 +104,7 @@ impl Axis {
     }
 }
 
-/// The next of 1, 2, 2.5, 5 times a power of ten.
+/// Returns the next of 1, 2, 2.5, 5 times a power of ten.
 fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|digit| digit * power);

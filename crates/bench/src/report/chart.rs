@@ -1,5 +1,5 @@
 //! Charts as SVG: lines, dots, bars. Colours are classes, so that the page's style decides, and a
-//! dark page has others. Legends are the page's: they wrap where the figure cannot.
+//! dark page has others. The page draws legends: they wrap where the figure cannot.
 
 use std::fmt::Write;
 
@@ -14,9 +14,9 @@ const LEFT: f64 = 50.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 42.0;
-/// The width of a letter, about.
+/// The approximate width of a letter.
 const LETTER: f64 = 6.3;
-/// Above so many bars their values are not written.
+/// With more bars than this their values are not written.
 const LABELLED_BARS: usize = 14;
 
 /// A value with its spread.
@@ -34,7 +34,7 @@ pub(super) struct Dot {
     pub(super) y: Value,
     /// Written beside it.
     pub(super) label: String,
-    /// Shown when it is pointed at.
+    /// Shown when the pointer is on it.
     pub(super) tip: String,
 }
 
@@ -69,14 +69,14 @@ pub(super) struct Bars {
 pub(super) struct Bar {
     /// Pieces from below: colour and height.
     pub(super) pieces: Vec<(usize, f64)>,
-    /// Whether it is somebody else's.
+    /// `true` if the value is quoted from a paper.
     pub(super) quoted: bool,
     /// The spread of the whole, if known.
     pub(super) spread: Option<(f64, f64)>,
     pub(super) tip: String,
 }
 
-/// Text that is safe within a page.
+/// Returns text that is safe within a page.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -126,7 +126,7 @@ impl Canvas {
         );
     }
 
-    /// The scale upwards, with lines across, and its title above.
+    /// Draws the vertical scale, with horizontal lines, and its title above.
     fn upwards(&mut self, axis: &Axis, title: &str) {
         for (value, label) in &axis.ticks {
             let y = up(axis.place(*value));
@@ -136,7 +136,7 @@ impl Canvas {
         self.text("title", (4.0, 14.0), "start", title);
     }
 
-    /// Values of a paper, as lines across.
+    /// Draws values of a paper, as horizontal lines.
     fn marks(&mut self, axis: &Axis, marks: &[(f64, String)]) {
         for (value, label) in marks {
             let y = up(axis.place(*value));
@@ -145,7 +145,7 @@ impl Canvas {
         }
     }
 
-    /// A label below the figure, in several lines if it must be.
+    /// Writes a label below the figure, in several lines if necessary.
     fn below(&mut self, x: f64, width: f64, label: &str) {
         for (i, line) in wrap(label, width).iter().enumerate() {
             let y = HEIGHT - BOTTOM + 15.0 + 13.0 * i as f64;
@@ -180,7 +180,7 @@ impl Canvas {
     }
 }
 
-/// Words in lines of at most this width.
+/// Breaks words into lines of at most this width.
 fn wrap(text: &str, width: f64) -> Vec<String> {
     let letters = ((width / LETTER) as usize).max(4);
     let mut lines: Vec<String> = Vec::new();
@@ -252,7 +252,7 @@ impl Xy {
         }
     }
 
-    /// Writes labels beside their dots, where nothing else is; else not at all.
+    /// Writes labels beside their dots, if there is free space.
     fn labels(&self, canvas: &mut Canvas) {
         let dots = || self.series.iter().flat_map(|series| &series.dots);
         let mut taken: Vec<[f64; 4]> = dots()

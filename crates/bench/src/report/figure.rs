@@ -1,4 +1,4 @@
-//! From results and a plot's data to a chart and its legend.
+//! Draws a chart and its legend from results and a plot's data.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use crate::plot::{Mark, Plot, Shape};
 use crate::result::{PointResult, Results};
 use crate::sample::Moment;
 
-/// Colours that there are; the last is that of what has no log, or nothing to tell apart.
+/// The number of colours; the last one is for points without a log, or without anything to
+/// distinguish.
 const COLOURS: usize = 8;
 const GREY: usize = COLOURS - 1;
 /// A paper's value is drawn if it is at most so many times the greatest of ours.
@@ -26,7 +27,7 @@ pub(super) struct Figure {
     pub(super) legend: Vec<(usize, String)>,
 }
 
-/// Draws a plot; `None` when nothing of it was measured.
+/// Draws a plot; `None` if none of its points were measured.
 pub(super) fn draw(plot: &Plot, results: &Results) -> Option<Figure> {
     let inside = |point: &&PointResult| {
         let fits = |(name, values): &(&str, Vec<Param>)| {
@@ -78,7 +79,7 @@ fn title(name: &str) -> String {
     }
 }
 
-/// A parameter's number below the figure.
+/// Returns a parameter's number below the figure.
 fn tick(param: &str, number: f64) -> String {
     match param {
         "sync-size" => base::size::Size((number * 1024.0) as u64)
@@ -88,7 +89,7 @@ fn tick(param: &str, number: f64) -> String {
     }
 }
 
-/// The values of parameters, as a name.
+/// Returns a name made of the values of parameters.
 fn name(point: &PointResult, params: &[&str]) -> String {
     let shown = |param: &&str| {
         let value = point.params.get(*param)?;
@@ -133,14 +134,14 @@ impl Legend {
     }
 }
 
-/// A point that others are compared with is drawn in grey.
+/// Returns `true` if the point is a baseline of others, which is drawn in grey.
 fn is_neutral(point: &PointResult, points: &[&PointResult]) -> bool {
     let id = Some(&point.id);
     points.iter().any(|other| other.baseline.as_ref() == id)
 }
 
-/// The paper's values that are drawn as lines: all of them if they are near enough to ours, else
-/// none, because some alone would mislead.
+/// Returns the paper's values that are drawn as lines: all of them if they are near enough to ours,
+/// otherwise none, because some alone would mislead.
 fn marks(plot: &Plot, most: f64) -> Vec<(f64, String)> {
     let line = |mark: &Mark| match *mark {
         Mark::Line { value, label } => Some((value, format!("{label}: {}", metric::tick(value)))),
@@ -301,7 +302,7 @@ fn bars(
     })
 }
 
-/// The height of a point's bar and its spread: its figure, or its share of the baseline's.
+/// Returns the height of a point's bar and its spread: its figure, or its share of the baseline's.
 fn bar(point: &PointResult, y: &str, relative: bool) -> Option<(f64, Option<(f64, f64)>)> {
     if relative {
         return Some((point.summary.get(y)?.share?, None));
@@ -310,7 +311,7 @@ fn bar(point: &PointResult, y: &str, relative: bool) -> Option<(f64, Option<(f64
     Some((value.median, Some((value.min, value.max))))
 }
 
-/// Points by the value of a parameter: words as they come, then numbers by size.
+/// Returns points by the value of a parameter: words as they come, then numbers by size.
 fn in_order<'p>(points: &[&'p PointResult], param: &str) -> Vec<&'p PointResult> {
     let number = |point: &PointResult| match point.params.get(param) {
         Some(Param::Number(number)) => *number,
@@ -322,7 +323,7 @@ fn in_order<'p>(points: &[&'p PointResult], param: &str) -> Vec<&'p PointResult>
     points
 }
 
-/// A group of the paper's bars, if it has any.
+/// Returns a group of the paper's bars, if it has any.
 fn quoted(plot: &Plot, series: &str, legend: &mut Legend) -> Option<(String, Vec<Bar>)> {
     let mut bars = Vec::new();
     for mark in &plot.paper {
@@ -338,7 +339,7 @@ fn quoted(plot: &Plot, series: &str, legend: &mut Legend) -> Option<(String, Vec
     (!bars.is_empty()).then(|| ("paper".to_owned(), bars))
 }
 
-/// What a bar is called: its parameter's name goes with values that say little by themselves.
+/// Returns the name of a bar: values that are unclear by themselves get their parameter's name.
 fn bar_name(series: &str, value: &str) -> String {
     match series {
         "diff" => format!("max-epoch-diff {value}"),
@@ -385,7 +386,7 @@ fn stack(plot: &Plot, points: &[&PointResult], x: &[&str], parts: &[&str]) -> Op
     })
 }
 
-/// The cores of the first point whose course is known.
+/// Returns the cores of the first point whose course is known.
 fn course(plot: &Plot, points: &[&PointResult]) -> Option<Figure> {
     let runs = points.iter().filter_map(|point| point.repetitions.last());
     let run = runs.into_iter().find(|run| !run.course.is_empty())?;

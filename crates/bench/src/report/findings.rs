@@ -1,4 +1,4 @@
-//! What stands beside a paper's values: computed from results.
+//! Comparisons with a paper's values, computed from results.
 
 use crate::experiment::Param;
 use crate::plot::{Aim, Compare, Measure};
@@ -7,18 +7,18 @@ use crate::result::{PointResult, Results};
 /// A row of the comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// What is compared.
+    /// The subject of the comparison.
     pub what: &'static str,
-    /// What the paper says.
+    /// The paper's statement.
     pub paper: Option<&'static str>,
-    /// What was measured here, if it was.
+    /// The value measured here, if any.
     pub value: Option<f64>,
-    /// What it should be.
+    /// The aim.
     pub aim: Option<Aim>,
 }
 
 impl Finding {
-    /// Whether the aim is met; `None` without an aim or a value.
+    /// Returns `true` if the aim is met; `None` without an aim or a value.
     #[must_use]
     pub fn met(&self) -> Option<bool> {
         match (self.aim?, self.value?) {
@@ -28,7 +28,7 @@ impl Finding {
     }
 }
 
-/// What was found for these rows.
+/// Computes the findings of these rows.
 #[must_use]
 pub fn of(rows: &[Compare], results: &Results) -> Vec<Finding> {
     let find = |row: &Compare| Finding {
@@ -74,8 +74,8 @@ fn measure(measure: &Measure, results: &Results) -> Option<f64> {
     }
 }
 
-/// For the other that beats us most: the factor by which it beats even that one of ours which comes
-/// closest to it, on the axis where it beats that less.
+/// Finds the other that beats us most. Returns the factor by which it beats even that one of ours
+/// which comes closest to it, on the axis where it beats that less.
 fn beaten(results: &Results, ours: &At, others: &At) -> Option<f64> {
     let axes = |point: &PointResult| {
         let median = |metric: &str| Some(point.summary.get(metric)?.median);

@@ -1,4 +1,4 @@
-//! Service times of the parts that client, coordinator and participant have in a transaction.
+//! Service times of the work that client, coordinator and participant do in a transaction.
 //!
 //! Each is a sum of a few terms, whose coefficients are fitted to the processor time that real
 //! processes used for transactions of known shapes.
@@ -10,8 +10,9 @@
 //! | participant | once; for each of its keys |
 //! | only server | once; for each key |
 //!
-//! A read of RAMP has no coordinator: its client asks every participant. What a role does in several
-//! steps is one service time; how it divides into the steps is not measured, and taken to be even.
+//! A read of RAMP has no coordinator: its client asks every participant. The work of a role in
+//! several steps is one service time; its division into steps is not measured, and assumed to be
+//! even.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,21 +24,21 @@ const TERMS: usize = 4;
 pub struct Line(pub [f64; TERMS]);
 
 impl Line {
-    /// The sum: `terms` says how often each counts.
+    /// Returns the sum; `terms` says how often each term counts.
     #[must_use]
     pub fn of(&self, terms: [usize; TERMS]) -> f64 {
         let pairs = self.0.iter().zip(terms);
         pairs.map(|(cost, count)| cost * count as f64).sum()
     }
 
-    /// All of it so many times.
+    /// Returns the line multiplied by a factor.
     #[must_use]
     pub fn times(&self, factor: f64) -> Line {
         Line(self.0.map(|cost| cost * factor))
     }
 
-    /// The coefficients that come closest to what was measured, in relation to it (least squares).
-    /// None is negative: nothing takes less time because there is more of it.
+    /// Returns the coefficients that come closest to the measurements, in relation to them (least
+    /// squares). None is negative: no work takes less time because there is more of it.
     #[must_use]
     pub fn fit(measured: &[([usize; TERMS], f64)]) -> Line {
         let mut used: Vec<usize> = (0..TERMS)
@@ -63,7 +64,7 @@ impl Line {
     }
 }
 
-/// Least squares over some of the terms: the normal equations, by elimination.
+/// Computes least squares over some of the terms: the normal equations, by elimination.
 fn solve(measured: &[([usize; TERMS], f64)], used: &[usize]) -> Vec<f64> {
     let n = used.len();
     let mut rows = vec![vec![0.0; n + 1]; n];
@@ -112,22 +113,22 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The client's, who asks so many servers for so many keys.
+    /// Returns the client's time, which asks so many servers for so many keys.
     pub(super) fn client(&self, servers: usize, keys: usize) -> f64 {
         self.client.of([1, servers, keys, 0])
     }
 
-    /// The coordinator's.
+    /// Returns the coordinator's time.
     pub(super) fn coordinator(&self, others: usize, own: usize, far: usize) -> f64 {
         self.coordinator.of([1, others, own, far])
     }
 
-    /// A participant's.
+    /// Returns a participant's time.
     pub(super) fn participant(&self, keys: usize) -> f64 {
         self.participant.of([1, keys, 0, 0])
     }
 
-    /// The only server's.
+    /// Returns the only server's time.
     pub(super) fn single(&self, keys: usize) -> f64 {
         self.single.of([1, keys, 0, 0])
     }
@@ -136,9 +137,9 @@ impl Cost {
 /// The service times of reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
-    /// Of reads.
+    /// The costs of reads.
     pub read: Cost,
-    /// Of writes.
+    /// The costs of writes.
     pub write: Cost,
 }
 

@@ -1,7 +1,8 @@
 //! Time, threads, processors, and messages under way.
 //!
 //! A thread does its work in the order in which it came. A thread with work waits until its machine
-//! has a processor for it, in the order in which threads got work, and has it for one piece.
+//! has a processor for it, in the order in which threads got work, and keeps the processor for one
+//! piece.
 
 use std::collections::VecDeque;
 
@@ -15,12 +16,12 @@ pub(super) type ThreadId = usize;
 /// A piece of work.
 #[derive(Debug)]
 pub(super) struct Work<W> {
-    /// How long it takes, in nanoseconds.
+    /// Its service time, in nanoseconds.
     pub(super) service: f64,
     pub(super) what: W,
 }
 
-/// What happens at a time.
+/// An event at a time.
 enum Event<W> {
     Arrives(ThreadId, Work<W>),
     Ends(ThreadId),
@@ -38,20 +39,20 @@ struct Host {
     ready: VecDeque<ThreadId>,
 }
 
-/// All threads, and what is on its way to them.
+/// All threads, and the work on its way to them.
 pub(super) struct Machine<W> {
     now: u64,
     events: EventQueue<u64, Event<W>>,
     threads: Vec<Thread<W>>,
     hosts: Vec<Host>,
-    /// What all pieces of work that have begun take together.
+    /// The total time of all pieces of work that have begun.
     used: f64,
-    /// Whose piece of work was returned last; it still has its processor.
+    /// The thread whose piece of work was returned last; it still has its processor.
     ended: Option<ThreadId>,
 }
 
 impl<W> Machine<W> {
-    /// With so many threads.
+    /// Creates a machine with so many threads.
     pub(super) fn new(threads: usize, machines: Machines) -> Machine<W> {
         let host = |free| Host {
             free,
@@ -76,12 +77,12 @@ impl<W> Machine<W> {
         }
     }
 
-    /// Nanoseconds since the beginning.
+    /// Returns the nanoseconds since the beginning.
     pub(super) fn now(&self) -> u64 {
         self.now
     }
 
-    /// Processor time that was used, in nanoseconds.
+    /// Returns the processor time that was used, in nanoseconds.
     pub(super) fn used(&self) -> f64 {
         self.used
     }
@@ -93,13 +94,13 @@ impl<W> Machine<W> {
             .push(self.now + delay, Event::Arrives(thread, work));
     }
 
-    /// Gives the thread whose work was returned last more work, before everything else that it has.
+    /// Gives the thread whose work was returned last more work, before all of its other work.
     pub(super) fn go_on(&mut self, thread: ThreadId, service: f64, what: W) {
         self.threads[thread].work.push_front(Work { service, what });
     }
 
-    /// Goes on until a piece of work is done, and returns it with its thread; `None` if nothing is
-    /// left to do.
+    /// Runs until a piece of work is done, and returns it with its thread; `None` if no work is
+    /// left.
     pub(super) fn next(&mut self) -> Option<(ThreadId, W)> {
         if let Some(thread) = self.ended.take() {
             let host = self.threads[thread].host;

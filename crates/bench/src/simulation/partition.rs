@@ -1,4 +1,4 @@
-//! What a partition knows of its keys: who holds them, and which version is the newest.
+//! A partition's state of its keys: their holders, and their newest versions.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -9,18 +9,18 @@ pub(super) type TxnId = usize;
 /// A committed version.
 #[derive(Clone, Debug)]
 pub(super) struct Version {
-    /// Greater than those of versions before; 0 for what was there in the beginning.
+    /// Greater than those of earlier versions; 0 for the initial version.
     pub(super) id: u64,
     /// All keys that were written with it.
     pub(super) keys: Rc<[u64]>,
 }
 
-/// One part of a transaction that is to be prepared.
+/// One part of a transaction that must be prepared.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) txn: TxnId,
     pub(super) attempt: u32,
-    /// The lower, the older: who is older waits, who is younger dies.
+    /// The lower, the older: an older transaction waits, a younger one dies.
     pub(super) age: u64,
     pub(super) keys: Rc<[u64]>,
     pub(super) writes: bool,
@@ -32,7 +32,7 @@ struct Hold {
     writer: Option<(u64, TxnId)>,
 }
 
-/// What became of a part.
+/// The outcome of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vote {
     Yes,
@@ -50,12 +50,12 @@ pub(super) struct Partition {
 }
 
 impl Partition {
-    /// The newest version of a key.
+    /// Returns the newest version of a key.
     pub(super) fn newest(&self, key: u64) -> Option<&Version> {
         self.newest.get(&key)
     }
 
-    /// The id of the newest version.
+    /// Returns the id of the newest version.
     pub(super) fn newest_id(&self, key: u64) -> u64 {
         self.newest(key).map_or(0, |version| version.id)
     }
@@ -101,8 +101,8 @@ impl Partition {
         vote
     }
 
-    /// Gives up what a transaction holds or waits for here. Returns those that waited and need not
-    /// any more, with their votes.
+    /// Gives up the keys that a transaction holds or waits for here. Returns the parts that need
+    /// not wait any more, with their votes.
     pub(super) fn release(&mut self, txn: TxnId, keys: &[u64]) -> Vec<(Part, Vote)> {
         self.waiting.retain(|part| part.txn != txn);
         for key in keys {
@@ -120,7 +120,7 @@ impl Partition {
             .into_iter()
             .partition(concerned);
         self.waiting = rest;
-        // The oldest first: nobody younger comes in its way then.
+        // The oldest first: then no younger one blocks it.
         again.sort_by_key(|part| part.age);
         let mut votes = Vec::new();
         for part in again {

@@ -11,9 +11,9 @@
 //! | commit | all | keys are set and given up | versions become the newest | – |
 //! | finish | coordinator | others may forget | tells the client; others may forget | – |
 //!
-//! An attempt that somebody is against is given up everywhere, and begun again after a pause that
-//! doubles. Whoever has waited for a younger one goes on in its place. A transaction of one
-//! partition is executed there and asks nobody.
+//! An attempt that any participant votes against is given up everywhere, and begun again after a
+//! pause that doubles. A transaction that has waited for a younger one continues in its place. A
+//! transaction of one partition is executed there and needs no other partition.
 //!
 //! A role's service time is divided evenly into its steps: a client's into asking and taking
 //! answers; a coordinator's and a participant's into prepare, commit and the rest.
@@ -99,14 +99,14 @@ struct Txn {
     /// Partitions and their keys; the coordinator's is the first.
     parts: Vec<(usize, Rc<[u64]>)>,
     attempt: u32,
-    /// Whether the other partitions were asked to prepare.
+    /// `true` if the other partitions were asked to prepare.
     has_asked: bool,
     /// Votes, acknowledgements or answers that are missing.
     missing: usize,
-    /// What a read has seen, by key.
+    /// The versions that a read has seen, by key.
     seen: BTreeMap<u64, Version>,
     second_round: bool,
-    /// What the second round brings.
+    /// The versions that the second round brings.
     wanted: Vec<(u64, Version)>,
 }
 
@@ -122,7 +122,7 @@ struct Counts {
     ended: u64,
 }
 
-/// Everything.
+/// The state of the simulation.
 pub(super) struct World<'c> {
     config: &'c Config,
     sizes: Sizes,
@@ -136,7 +136,7 @@ pub(super) struct World<'c> {
     rng: Rng,
     clock: u64,
     counts: Counts,
-    /// The share of keys that a filter has in error.
+    /// The share of keys for which a filter errs.
     errors: f64,
 }
 
@@ -166,7 +166,7 @@ impl<'c> World<'c> {
     pub(super) fn run(mut self) -> Result<Outcome, String> {
         for client in 0..self.config.clients {
             let thread = self.config.partitions + client;
-            // Not all at the same moment.
+            // They do not all begin at the same moment.
             self.machine
                 .give(thread, client as u64 * 1000, 0.0, What::Begin);
         }
@@ -248,7 +248,7 @@ impl<'c> World<'c> {
         }
         let parts = parts.into_iter().map(|(of, keys)| (of, keys.into()));
         let mut parts: Vec<(usize, Rc<[u64]>)> = parts.collect();
-        // As our client does: most keys, and of several the last partition.
+        // As our client does: the partition with most keys, and of several the last one.
         let most = (0..parts.len()).max_by_key(|&at| (parts[at].1.len(), parts[at].0));
         parts.swap(0, most.unwrap_or_default());
         self.clock += 1;

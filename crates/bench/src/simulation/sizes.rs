@@ -1,4 +1,4 @@
-//! Bytes of the messages of transactions, by our codec: each is a number of its own and one for
+//! Bytes of the messages of transactions, in our encoding: each has a constant part and a part for
 //! each key.
 
 use base::participant::Isolation;
@@ -23,7 +23,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// From its lengths with few keys; numbers of keys take one byte then.
+    /// Derives it from the lengths with few keys; numbers of keys take one byte then.
     fn from(length: impl Fn(usize) -> usize) -> Size {
         let (one, two) = (length(1), length(2));
         let key = two - one;
@@ -33,21 +33,21 @@ impl Size {
         }
     }
 
-    /// With so many keys.
+    /// Returns the bytes of a message with so many keys.
     #[must_use]
     pub fn of(&self, keys: usize) -> usize {
         self.once + keys * self.key
     }
 }
 
-/// Of all messages of a way.
+/// The sizes of all messages of a way.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)] // The names are those of the messages.
 pub struct Sizes {
     pub ask_newest: Size,
-    /// Of versions that tell nothing of others.
+    /// With versions that have no information about others.
     pub found_newest: Size,
-    /// What each version tells of those that were written with it, beyond that.
+    /// The bytes of each version about those that were written with it, in addition to that.
     pub siblings: usize,
     pub ask_id: Size,
     pub found_id: Size,
@@ -65,7 +65,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Of transactions of `width` keys with values of `value` bytes.
+    /// Returns the sizes for transactions of `width` keys with values of `value` bytes.
     #[must_use]
     pub fn new(way: Way, width: usize, value: usize) -> Sizes {
         let names: Vec<[u8; 11]> = (0..width.max(2) as u64).map(|key| way.key(key)).collect();
@@ -171,7 +171,7 @@ mod tests {
             assert!(sizes.commit.of(0) < 60 && sizes.notice.of(0) < 60);
             assert!(sizes.prepare_write.of(4) > 4000 && sizes.prepare_read.of(4) < 400);
         }
-        // Each version tells of eight keys of eleven bytes, of none, or has a filter of 32.
+        // Each version names eight keys of eleven bytes, or none, or has a filter of 32.
         let told = |way| of(way).siblings;
         assert!((8 * 11..8 * 16).contains(&told(Way::RampF)));
         assert!((32..40).contains(&told(Way::RampH)) && told(Way::RampS) < 8);

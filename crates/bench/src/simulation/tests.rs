@@ -1,4 +1,5 @@
-//! The simulation does what can be computed by hand, and shows what is known of the protocols.
+//! Compares the simulation with results that are computed by hand, and with known properties of the
+//! protocols.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use super::{Config, Machines, Outcome, run};
 use crate::keys::Distribution;
 use crate::target::Way;
 
-/// Every role takes so many microseconds, whatever it has to do.
+/// Returns costs with which every role takes so many microseconds, for any work.
 fn costs(client: f64, server: f64) -> Costs {
     let line = |us: f64| Line([us * 1e3, 0.0, 0.0, 0.0]);
     let cost = Cost {

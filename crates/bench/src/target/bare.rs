@@ -1,5 +1,5 @@
-//! The least that a request and its reply can take here: bytes to a thread that sends some back, over
-//! loopback. And how to exchange a request and its reply on a connection.
+//! The shortest possible round trip on this machine: a thread answers bytes with bytes, over
+//! loopback. Also the exchange of a request and its reply on a connection.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -17,7 +17,7 @@ pub(super) struct Bare {
 }
 
 impl Bare {
-    /// Requests and replies of so many bytes.
+    /// Creates a connection with requests and replies of so many bytes.
     pub(super) fn new(request: usize, reply: usize) -> std::io::Result<Bare> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let link = TcpStream::connect(listener.local_addr()?)?;
@@ -56,7 +56,7 @@ impl Client for Bare {
 /// Sends a request, and reads until the reply is whole.
 ///
 /// # Errors
-/// The connection fails or is closed, or `whole` says that this is no reply.
+/// Returns an error if the connection fails or is closed, or if `whole` returns one for this reply.
 pub(super) fn exchange(
     link: &mut TcpStream,
     request: &[u8],

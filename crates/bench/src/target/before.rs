@@ -1,11 +1,12 @@
 //! Requests to real Cassandra nodes, directly and through the proxy before them, by turns.
 //!
-//! | load | clients | what is told |
+//! | load | clients | results |
 //! |---|---|---|
 //! | paced | on a schedule, over bare connections, with prepared statements | latency, beside a bare round trip |
 //! | YCSB | YCSB's core with a Cassandra binding of ours over the Java driver: workload A, as fast as it goes | throughput, latency, processor time of the nodes |
 //!
-//! A run has both ways, in pairs: what is compared was measured side by side, on the same nodes.
+//! A run has both ways, in pairs: results that are compared were measured side by side, on the same
+//! nodes.
 
 mod paced;
 mod system;
@@ -22,16 +23,17 @@ use crate::target::Context;
 pub enum Load {
     /// On a schedule.
     Paced {
-        /// Of the protocol: 4 or 5.
+        /// The version of the protocol: 4 or 5.
         version: u8,
         /// Requests a second of all clients together.
         rate: f64,
-        /// Requests before, each way, that are not counted. Java compiles what it has often done.
+        /// Requests before that, each way, that are not counted. Java compiles code that it has
+        /// often run.
         warm_up: u64,
     },
     /// YCSB's workload A.
     Ycsb {
-        /// Of the protocol: 4 or 5.
+        /// The version of the protocol: 4 or 5.
         version: u8,
         /// Records of a kilobyte.
         records: u64,
@@ -45,11 +47,11 @@ pub enum Load {
 /// Requests to Cassandra.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BeforeJob {
-    /// Which requests.
+    /// The kind of requests.
     pub load: Load,
     /// Cassandra nodes, each with a copy of everything.
     pub nodes: u8,
-    /// Whether all nodes share one processor.
+    /// `true` if all nodes share one processor.
     pub pinned: bool,
     /// Connections of clients: to each node, or to the proxy.
     pub clients: usize,

@@ -1,10 +1,10 @@
 //! Transactions of many keys on a cluster of server processes, by one client process (paper 1,
 //! section 5).
 //!
-//! A run starts the processes, loads the keys, drives the client's threads, checks what is there,
-//! and (with a log) kills the processes and starts them again to see that everything acknowledged
-//! came back. A transaction is as a whole a read of its keys or a write of all of them; `book` says
-//! how it is known that it was atomic, `way` by which ways it is made so.
+//! A run starts the processes, loads the keys, drives the client's threads, checks the keys, and
+//! (with a log) kills the processes and starts them again to see that everything acknowledged came
+//! back. A transaction as a whole reads its keys or writes all of them; `book` checks that it was
+//! atomic, `way` has the ways to make it so.
 
 mod book;
 mod servers;
@@ -36,7 +36,7 @@ pub use way::Way;
 const BATCH: usize = 100;
 /// Threads that load keys.
 const LOADERS: usize = 4;
-/// Of so many keys all are checked in the end, of more about as many.
+/// Up to so many keys are all checked in the end; of more keys about as many are.
 const CHECKED: u64 = 16_384;
 
 /// Transactions on a cluster.
@@ -49,7 +49,7 @@ pub struct ClusterJob {
     pub server_threads: Option<usize>,
     /// Threads of the client.
     pub threads: usize,
-    /// By which way transactions are atomic.
+    /// The way by which transactions are atomic.
     pub way: Way,
     /// Keys in all.
     pub keys: u64,
@@ -72,7 +72,7 @@ pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, Run
     run_with(job, job.way.reads(), context)
 }
 
-/// As [`run`], with RAMP's reads run by whom it is said here.
+/// As [`run`]; `reads` says where RAMP's reads run.
 pub(super) fn run_with(
     job: &ClusterJob,
     reads: client::Reads,
@@ -126,7 +126,7 @@ pub(super) fn run_with(
     Ok(sample)
 }
 
-/// The program whose processes are measured; the error says that they are not.
+/// Returns the program whose processes are measured; the error says why they are not.
 pub(super) fn program<'c>(context: &Context<'c>) -> Result<&'c std::path::Path, RunError> {
     if context.recorder.is_some() || context.affinity.is_some() {
         let why = "servers in processes of their own are neither recorded nor placed";
@@ -150,7 +150,7 @@ pub(super) fn connect(
     client.map_err(|error| RunError::failed("connecting")(&error))
 }
 
-/// What transactions do.
+/// The work of transactions.
 struct Load<'r> {
     job: &'r ClusterJob,
     context: &'r Context<'r>,
@@ -164,8 +164,8 @@ impl Load<'_> {
         fill(client, self.job.way, &all, self.job.value)
     }
 
-    /// Has a client that reads by itself learn where the keys are, which it would by reading for a
-    /// while: longer than short runs last, where keys are many.
+    /// Makes a client that reads by itself learn where the keys are. It would also learn that by
+    /// reading for a while: longer than short runs last, if there are many keys.
     fn learn(&self, client: &Client) -> Result<(), String> {
         if !self.job.transport.is_one_sided() {
             return Ok(());
@@ -239,7 +239,8 @@ impl Load<'_> {
         Ok(Some(book))
     }
 
-    /// Reads all keys, or every so many of many: each holds a last write. Returns what they hold.
+    /// Reads all keys, or a sample if there are many: each holds a last write. Returns their
+    /// stamps.
     fn check(&self, client: &Client, book: &Book) -> Result<Vec<(u64, Stamp)>, String> {
         let step = self.job.keys.div_ceil(CHECKED) as usize;
         let some: Vec<u64> = (0..self.job.keys).step_by(step).collect();
@@ -270,7 +271,7 @@ pub(super) fn fill(client: &Client, way: Way, keys: &[u64], length: usize) -> Re
     })
 }
 
-/// What was used at the window's beginning and end.
+/// The use of resources at the window's beginning and end.
 #[derive(Default)]
 struct Use {
     client: [f64; 2],
@@ -312,7 +313,7 @@ struct Thread<'r> {
     rng: Rng,
     writer: u32,
     clock: std::time::Instant,
-    /// What it wrote: the sequence is the place, from 1 on.
+    /// Its writes: the sequence is the place, from 1 on.
     puts: Vec<Put>,
     reads: Reads,
     /// Leaves a key out of a write, to see that it is found.

@@ -1,7 +1,8 @@
-//! The limit of reads that a client runs by itself: copies of as many bytes, and nothing else.
+//! The limit of reads that a client runs by itself: copies of as many bytes, without any other
+//! work.
 //!
-//! Threads copy values from random places of memory that holds as many as a cluster's keys. No
-//! message, no check of what was read, no version is in it; only what is drawn, and `memcpy`.
+//! Threads copy values from random places of memory that holds as many as a cluster's keys. It has
+//! no messages, no checks of the data, no versions; only the drawing of keys, and `memcpy`.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use crate::sample::{Check, RunError, Sample};
 use crate::target::Context;
 use testkit::SetOnDrop;
 
-/// Transactions between two looks at whether it is over.
+/// Transactions between two checks if it is over.
 const TURNS: u64 = 64;
 
 /// Copies of values.
@@ -73,7 +74,7 @@ pub(super) fn run(job: &CopyJob, context: &Context<'_>) -> Result<Sample, RunErr
     Ok(sample)
 }
 
-/// Values one after the other, each full of a byte of its own.
+/// Returns the values one after the other, each filled with its own byte.
 fn fill(job: &CopyJob) -> Vec<u8> {
     let keys = 0..job.keys;
     keys.flat_map(|key| std::iter::repeat_n(byte_of(key), job.value))
@@ -95,7 +96,7 @@ struct Copier<'m> {
 }
 
 impl Copier<'_> {
-    /// Copies until it is over. How many transactions there were since it has counted, at least.
+    /// Copies until it is over. Returns the number of transactions since they count, at least.
     fn all(&mut self, counts: &AtomicBool, over: &AtomicBool) -> Result<u64, String> {
         let mut values = vec![0; self.job.width * self.job.value];
         let mut keys = vec![0; self.job.width];
@@ -126,7 +127,7 @@ impl Copier<'_> {
             let from = *key as usize * self.job.value;
             value.copy_from_slice(&self.memory[from..from + self.job.value]);
         }
-        // Nobody looks at most of it: the copies are to be made all the same.
+        // Most of the copies are never read: they must be made all the same.
         black_box(values);
     }
 }

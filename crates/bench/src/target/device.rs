@@ -1,6 +1,6 @@
-//! Sequential writes to files: what a log's device can do (paper 2, section 5.2).
+//! Sequential writes to files: the speed of a log's device (paper 2, section 5.2).
 //!
-//! Each thread writes a file of its own from begin to end in pieces, and syncs it after so many
+//! Each thread writes a file of its own from beginning to end in pieces, and syncs it after so many
 //! bytes. Each piece is stamped with its file and place; afterwards all are read and checked.
 
 use std::io::IoSlice;
@@ -20,7 +20,7 @@ use crate::target::{Context, Device, Place};
 /// Writes to files.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceJob {
-    /// Where the files lie.
+    /// The place of the files.
     pub place: Place,
     /// How they are written.
     pub device: Device,
@@ -30,15 +30,15 @@ pub struct DeviceJob {
     pub sync_size: usize,
     /// Threads, each with a file.
     pub threads: usize,
-    /// Whether each file is written once before it counts.
+    /// `true` if each file is written once before it counts.
     pub warm_up: bool,
 }
 
-/// What one thread did.
+/// The work of one thread.
 struct Written {
     pieces: u64,
     took: Duration,
-    /// Of each sync.
+    /// The latencies of syncs.
     syncs: Latencies,
     /// From the first write after a sync to the end of the next one.
     cycles: Latencies,
@@ -78,7 +78,8 @@ pub(super) fn run(job: &DeviceJob, context: &Context<'_>) -> Result<Sample, RunE
     Ok(sample)
 }
 
-/// Some file systems in memory cannot be written directly; that is no failure.
+/// Returns the error of a file system: some in memory cannot be written directly, which is no
+/// failure.
 fn refusal(job: &DeviceJob, error: &std::io::Error) -> RunError {
     let cannot = [
         std::io::ErrorKind::InvalidInput,
@@ -130,7 +131,7 @@ fn thread(
         Ok(file)
     };
     let file = prepare();
-    // All or none get past this, so that nobody waits for one that failed.
+    // All or none get past this, so that no thread waits for one that failed.
     barrier.wait();
     write(job, context, &*file?, number, pieces)
 }
@@ -172,7 +173,7 @@ fn write(
     Ok(written)
 }
 
-/// Marks a piece: the first and the last bytes of it, which is cheap.
+/// Marks a piece: its first and last bytes, which is cheap.
 fn stamp(number: usize, piece: u64, buffer: &mut [u8]) {
     let mark = Stamp {
         writer: number as u32,

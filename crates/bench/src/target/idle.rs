@@ -1,4 +1,4 @@
-//! What a cluster uses that nobody asks anything.
+//! The resources that a cluster without requests uses.
 //!
 //! A client connects to all server processes, writes keys and reads them, and then keeps its
 //! connections and does nothing.
@@ -21,14 +21,14 @@ const VALUE: usize = 1024;
 const BATCH: usize = 8;
 /// Threads that read, each over connections of its own.
 const READERS: usize = 8;
-/// How long things may come to rest.
+/// How long the processes may take to become idle.
 const REST: Duration = Duration::from_secs(1);
-/// For how long it is measured at least: what happens once a second is to count.
+/// The shortest time of a measurement: work that is done once a second must count.
 const SHORTEST: Duration = Duration::from_secs(5);
-/// How often is looked whether the user wants to stop.
+/// The interval at which it is checked if the user wants to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A cluster that nobody asks anything.
+/// A cluster without requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IdleJob {
     /// Server processes, each with one partition.

@@ -26,12 +26,12 @@ pub struct Slow {
     pub log: usize,
     /// Bytes a second.
     pub bytes_per_second: u64,
-    /// What a sync takes longer.
+    /// The additional time of a sync.
     pub sync: Duration,
 }
 
 impl Device {
-    /// Its name among the parameters.
+    /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Device {
         }
     }
 
-    /// The layer; slow for the files below a directory, if asked for.
+    /// Returns the layer; slow for the files below a directory, if requested.
     pub(super) fn open(self, slow: Option<(Slow, PathBuf)>) -> Result<Arc<dyn Disk>, RunError> {
         match self {
             Device::File => Ok(wrap(RealDisk, slow)),

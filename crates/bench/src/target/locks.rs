@@ -8,8 +8,9 @@
 //! | `cql` | a proxy before one Cassandra node, in its memory | CQL |
 //! | `lwt` | Cassandra nodes, each of which has everything | CQL |
 //!
-//! A run goes in slices, by turns: bare round trips over loopback, a proxy that keeps locks in memory,
-//! and the keeper in question. So what is compared was measured side by side.
+//! A run consists of slices, by turns: bare round trips over loopback, a proxy that keeps locks in
+//! memory, and the keeper that is measured. So results that are compared were measured side by
+//! side.
 
 mod desk;
 mod keepers;
@@ -48,7 +49,7 @@ pub enum Keeper {
     Durable,
     /// Three Kumiki nodes.
     Replicated,
-    /// The proxy's memory, asked as Cassandra would be.
+    /// The proxy's memory, used like Cassandra.
     Cql,
     /// Cassandra.
     Lwt {
@@ -60,7 +61,7 @@ pub enum Keeper {
 }
 
 impl Keeper {
-    /// Its name among the parameters.
+    /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -76,11 +77,12 @@ impl Keeper {
 /// Locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocksJob {
-    /// Who keeps them.
+    /// The keeper of the locks.
     pub keeper: Keeper,
     /// How often one is taken and given back.
     pub turns: u64,
-    /// How often before that, not counted. Java compiles what it has often done.
+    /// The number of turns before that, which do not count. Java compiles code that it has often
+    /// run.
     pub warm_up: u64,
 }
 
@@ -90,7 +92,7 @@ pub(super) fn run(job: &LocksJob, context: &Context<'_>) -> Result<Sample, RunEr
         Keeper::Memory => None,
         other => Some(keepers::start(other, context)?),
     };
-    // Who waits for the disk waits longer on a processor that sleeps.
+    // A thread that waits for the disk waits longer on a processor that sleeps.
     let awake = Awake::default();
     let mut sample = Sample::default();
     let measured = measure(job, context, &memory, started.as_ref(), &mut sample);
@@ -129,7 +131,7 @@ fn measure(
     }
 }
 
-/// Bare round trips, the table in memory, and the keeper's, by turns.
+/// Measures bare round trips, the table in memory, and the keeper's, by turns.
 fn slices<D: Desk>(
     job: &LocksJob,
     context: &Context<'_>,
@@ -162,11 +164,11 @@ fn slices<D: Desk>(
     Ok(())
 }
 
-/// How long things took, in all slices of a kind.
+/// The times of all slices of a kind.
 #[derive(Default)]
 struct Slices {
     bare: Latencies,
-    /// Of the proxy beside; empty if it is the keeper.
+    /// The times of the proxy beside it; empty if that is the keeper.
     memory: Took,
     own: Took,
 }
@@ -180,7 +182,7 @@ impl Slices {
         values.set("release", release.mean_ms());
         values.set("release-p99", release.quantile_ms(0.99));
         values.set("round-trip", self.bare.quantile_ms(0.5));
-        // Quotients by nothing are no numbers, and are left out.
+        // Quotients by zero are no numbers, and are left out.
         let of =
             |own: &Latencies, memory: &Latencies| own.quantile_ms(0.5) / memory.quantile_ms(0.5);
         values.set("of-memory", of(acquire, &self.memory.acquire));

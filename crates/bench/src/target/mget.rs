@@ -6,8 +6,8 @@
 //! | `ramp` | to one node, another one each time, one `MGET` of read-atomic keys | read atomic |
 //! | `serializable` | the same, of ordinary keys | serializable |
 //!
-//! A client has a connection to each node, and one read of as many keys under way. Nobody writes
-//! meanwhile: what is compared is what the guarantee costs where it is not needed.
+//! A client has a connection to each node, and one read of as many keys under way. No client writes
+//! in the meantime: the comparison shows the cost of the guarantee where it is not needed.
 
 use cluster::slot::{self, SLOTS};
 use fastrand::Rng;
@@ -38,10 +38,10 @@ pub enum Mgets {
 }
 
 impl Mgets {
-    /// All of them, what the others are compared with first.
+    /// All kinds; the baseline of the others first.
     pub const ALL: [Mgets; 3] = [Mgets::Split, Mgets::Ramp, Mgets::Serializable];
 
-    /// Its name among the parameters.
+    /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl Mgets {
         }
     }
 
-    /// Who gives the keys their names.
+    /// Returns the way that gives the keys their names.
     fn way(self) -> Way {
         match self {
             Mgets::Split | Mgets::Ramp => Way::RampF,
@@ -63,7 +63,7 @@ impl Mgets {
 /// Reads of several keys.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MgetJob {
-    /// How they are asked for.
+    /// How they are requested.
     pub mgets: Mgets,
     /// Server processes, each with one partition.
     pub nodes: usize,
@@ -153,14 +153,14 @@ struct Reader {
     /// A connection to each node.
     links: Vec<Resp>,
     rng: Rng,
-    /// Which node is asked next.
+    /// The node that is asked next.
     turn: usize,
     /// Takes a value for another key's, to see that it is found.
     plant: bool,
 }
 
 impl Reader {
-    /// Keys of each node, and their names.
+    /// Returns the keys of each node, and their names.
     fn draw(&mut self) -> (Vec<u64>, Vec<[u8; 11]>) {
         let mut drawn = Vec::new();
         for keys in &self.keys {

@@ -1,10 +1,10 @@
-//! Two kinds of transactions on clusters, many short runs of each by turns: for differences that are
-//! smaller than what a machine does by itself.
+//! Two kinds of transactions on clusters, many short runs of each by turns: for differences that
+//! are smaller than the variation of a machine.
 //!
 //! A *pair* is a run of the first and a run of the second, side by side; every other pair has the
-//! second one first. Each run has servers of its own. Of a pair counts the quotient, second by
-//! first. Told are the median of the quotients and an interval around it, the one of the sign test:
-//! whatever the distribution, the true median lies within it with [`CONFIDENCE`].
+//! second one first. Each run has servers of its own. The quotient of a pair, second by first,
+//! counts. The results are the median of the quotients and an interval around it, the one of the
+//! sign test: for any distribution, the true median lies within it with [`CONFIDENCE`].
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::result::median;
 use crate::sample::{RunError, Sample, Values};
 use crate::target::{ClusterJob, Context, cluster};
 
-/// How sure it is that the true median is within the interval, at least.
+/// The least probability that the true median is within the interval.
 const CONFIDENCE: f64 = 0.95;
 /// A run of a pair takes this part of what others take,
 const PART: u32 = 4;
@@ -25,9 +25,9 @@ const SHORTEST: Duration = Duration::from_millis(200);
 /// Pairs of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PairsJob {
-    /// What is below the line.
+    /// The denominator.
     pub first: ClusterJob,
-    /// What is above it.
+    /// The numerator.
     pub second: ClusterJob,
     /// How many pairs.
     pub pairs: usize,
@@ -83,13 +83,14 @@ fn shorter(scale: &Scale) -> Scale {
     }
 }
 
-/// The narrowest interval between two of the values, equally far from both ends, that contains the
-/// median of what they are drawn from with [`CONFIDENCE`]. `None` if there are too few of them.
+/// Returns the narrowest interval between two of the values, equally far from both ends, that
+/// contains the median of their distribution with [`CONFIDENCE`]. `None` if there are too few of
+/// them.
 fn interval(values: &[f64]) -> Option<[f64; 2]> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     let n = values.len();
-    // How likely it is that fewer than `outside + 1` of them are below the median.
+    // The probability that fewer than `outside + 1` of them are below the median.
     let mut tail = 0.5f64.powi(i32::try_from(n).ok()?);
     let mut likely = tail;
     let mut outside = None;
@@ -109,7 +110,7 @@ fn interval(values: &[f64]) -> Option<[f64; 2]> {
 mod tests {
     use super::*;
 
-    /// Places are those of tables of the sign test, from 1 on.
+    /// Places are those in tables of the sign test, from 1 on.
     #[test]
     fn the_interval_is_that_of_the_sign_test() {
         for (n, place) in [(6, 1), (8, 1), (9, 2), (12, 3), (20, 6), (25, 8), (50, 18)] {

@@ -4,17 +4,17 @@
 //! | part | concept |
 //! |---|---|
 //! | `query` | the queries as fragments |
-//! | `answer` | what comes out, and what has to |
+//! | `answer` | the result, and the expected one |
 //! | `stage` | tables, and the storage node, which the points of a run share |
 //! | `host` | the storage node: a process of its own, if there is a program for it |
 //! | `spread` | one reader's pages over several connections |
 //! | `run` | one query, executed |
-//! | `costs` | what the planner is told: measured before it chooses |
+//! | `costs` | the planner's input: measured before it chooses |
 //! | `contest` | a query that the planner places, and the same one in each placement, by turns |
-//! | `book` | what all points have told, and how far the planner's choices were from the best |
+//! | `book` | the results of all points, and how far the planner's choices were from the best |
 //!
-//! Where a storage node has no program it runs in this process; then its processor time cannot be told
-//! from that of the reader.
+//! If there is no program for the storage node, it runs in this process; then its processor time
+//! cannot be distinguished from the reader's.
 
 mod answer;
 mod book;
@@ -46,14 +46,14 @@ pub enum Way {
     RemoteLocal,
     /// On the storage node.
     RemoteRemote,
-    /// Where the planner wants them, which may choose among all.
+    /// Where the planner chooses, among all placements.
     Auto,
-    /// Where the planner wants them, if this machine has no pages of its own.
+    /// Where the planner chooses, if this machine has no pages of its own.
     AutoAway,
 }
 
 impl Way {
-    /// Its name among the parameters.
+    /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ pub enum Road {
 }
 
 impl Road {
-    /// Its name among the parameters.
+    /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -90,12 +90,12 @@ impl Road {
     }
 }
 
-/// A table that is asked.
+/// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Data {
-    /// Where it lies.
+    /// The place of the table.
     pub place: Place,
-    /// What is asked of it, of which its layout follows.
+    /// The variant of queries on it, which determines its layout.
     pub variant: Variant,
     /// KiB of a page.
     pub page_kib: usize,
@@ -104,9 +104,9 @@ pub struct Data {
 /// A query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct QueryJob {
-    /// Which one.
+    /// The query.
     pub query: Query,
-    /// Over which table.
+    /// Its table.
     pub data: Data,
     /// Where operators run.
     pub way: Way,
@@ -117,9 +117,11 @@ pub struct QueryJob {
     /// Connections to the node, at least one for each thread. With [`Way::RemoteRemote`] each has a
     /// part of the query.
     pub connections: usize,
-    /// Threads that read pages, wherever that is done; none: they are read as suits the device.
+    /// Threads that read pages, wherever that is done; none: pages are read in the way that suits the
+    /// device.
     pub io_threads: Option<usize>,
-    /// Whether the node runs on the first processor, and what works here on the last one.
+    /// `true` if the node runs on the first processor, and the threads of this process on the last
+    /// one.
     pub pinned: bool,
 }
 
@@ -129,8 +131,8 @@ pub struct QueryJob {
 pub enum PlacementJob {
     /// A query.
     Query(QueryJob),
-    /// How far the planner's choices were from the best placements, and placements from each other, in
-    /// all points that were measured.
+    /// How far the planner's choices were from the best placements, and placements from each other,
+    /// in all measured points.
     Tally,
 }
 
@@ -186,7 +188,7 @@ fn query(
     Ok(sample)
 }
 
-/// What a run tells.
+/// Adds the figures of a run.
 fn tell(
     job: &QueryJob,
     ran: &Ran,

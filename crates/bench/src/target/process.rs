@@ -11,10 +11,10 @@ use crate::sample::RunError;
 
 /// How long it may take to listen.
 const READY: Duration = Duration::from_secs(30);
-/// How often another port is tried when somebody has taken it.
+/// How often another port is tried when another process has taken it.
 const TRIES: usize = 5;
 
-/// The process. It is killed when this goes.
+/// The process. It is killed when this is dropped.
 pub(in crate::target) struct Process {
     child: Child,
     address: SocketAddr,
@@ -22,8 +22,8 @@ pub(in crate::target) struct Process {
 }
 
 impl Process {
-    /// Starts `program` with the arguments that `arguments` makes for an address and another port
-    /// that nobody has, and waits until it listens. What it says goes to a file in `dir`.
+    /// Starts `program` with the arguments that `arguments` makes for an address and another free
+    /// port, and waits until it listens. Its output goes to a file in `dir`.
     pub(in crate::target) fn start(
         program: &Path,
         dir: &Path,
@@ -69,7 +69,7 @@ impl Process {
         })
     }
 
-    /// Waits until it listens; otherwise tells what it said last.
+    /// Waits until it listens; otherwise returns its last output.
     fn wait_ready(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + READY;
         while TcpStream::connect(self.address).is_err() {
@@ -87,7 +87,7 @@ impl Process {
         self.address
     }
 
-    /// Processor time that it has used, in seconds.
+    /// Returns the processor time that it has used, in seconds.
     pub(in crate::target) fn cpu(&self) -> f64 {
         machine::cpu_of(self.child.id())
     }
@@ -95,7 +95,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // An error means that it has ended already, which `wait` tells.
+        // An error means that it has ended already, which `wait` reports.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

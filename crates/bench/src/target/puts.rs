@@ -1,9 +1,9 @@
 //! Small puts on a replicated store of server processes, by closed-loop clients: Kumiki, or etcd.
 //!
-//! A run starts the processes, measures how fast the disk syncs by itself, drives the clients
-//! against the leader, reads every key back, and kills the processes and starts them again to see
-//! that everything acknowledged came back. Each client has keys of its own and one request under
-//! way, so that it knows exactly what each of its keys must hold.
+//! A run starts the processes, measures the speed of syncs of the disk by itself, drives the
+//! clients against the leader, reads every key back, and kills the processes and starts them again
+//! to see that everything acknowledged came back. Each client has keys of its own and one request
+//! under way, so that it knows exactly what each of its keys must hold.
 
 mod etcd;
 mod grpc;
@@ -33,7 +33,7 @@ const KEYS: u64 = 16;
 /// Puts on a replicated store.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PutsJob {
-    /// Which.
+    /// The system.
     pub system: System,
     /// Server processes, all of which hold everything.
     pub nodes: usize,
@@ -94,7 +94,7 @@ impl Run<'_> {
         self.sample.checks.push(Check::new(name, outcome));
     }
 
-    /// Drives the clients. Returns how many puts of each were acknowledged; `None` if an answer was
+    /// Drives the clients. Returns the number of acknowledged puts of each; `None` if an answer was
     /// wrong, which the sample says.
     fn drive(&mut self, leader: SocketAddr, awake: &Awake) -> Result<Option<Vec<u64>>, RunError> {
         let callers = self.clients(leader);
@@ -140,7 +140,7 @@ impl Run<'_> {
         (0..self.job.clients as u64).map(client).collect()
     }
 
-    /// Whether every key holds its client's last write.
+    /// Checks that every key holds its client's last write.
     fn read_back(&self, leader: SocketAddr, acknowledged: &[u64]) -> Result<(), String> {
         let all = async {
             let mut link = self.nodes.connect(leader).await?;
@@ -166,7 +166,7 @@ fn key(client: u64, place: u64) -> Vec<u8> {
     format!("put:{client}:{place}").into_bytes()
 }
 
-/// The value of a client's put.
+/// Writes the value of a client's put.
 fn write(client: u64, put: u64, value: &mut [u8]) {
     let stamp = Stamp {
         writer: client as u32 + 1,
@@ -179,7 +179,7 @@ fn write(client: u64, put: u64, value: &mut [u8]) {
 struct Putter {
     number: u64,
     link: Link,
-    /// Puts that were acknowledged: all, for it ends with the first that is not.
+    /// Acknowledged puts: all of them, because the client ends with the first that is not.
     puts: u64,
     value: Vec<u8>,
     plant: bool,

@@ -49,7 +49,7 @@ pub enum Road {
 }
 
 impl Road {
-    /// Its name among the parameters.
+    /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -65,11 +65,11 @@ impl Road {
 /// Tiny queries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueriesJob {
-    /// Which way they go.
+    /// Their way.
     pub road: Road,
     /// Processes that hold keys.
     pub nodes: usize,
-    /// Whether all of them share one processor.
+    /// `true` if all of them share one processor.
     pub pinned: bool,
     /// Clients, each with one query under way.
     pub clients: usize,
@@ -77,7 +77,7 @@ pub struct QueriesJob {
     pub threads: usize,
     /// Threads of the proxy that have nodes; 0: those with clients have them, too.
     pub aggregation: usize,
-    /// Queries a second of all clients together; `None`: as many as there can be.
+    /// Queries a second of all clients together; `None`: as many as possible.
     pub rate: Option<f64>,
 }
 
@@ -119,7 +119,7 @@ pub(super) fn run(job: &QueriesJob, context: &Context<'_>) -> Result<Sample, Run
     Ok(sample)
 }
 
-/// What a run has.
+/// The surroundings of a run.
 struct Setting<'r> {
     job: &'r QueriesJob,
     context: &'r Context<'r>,
@@ -128,7 +128,7 @@ struct Setting<'r> {
 }
 
 impl Setting<'_> {
-    /// Where the clients connect: to each of these.
+    /// Returns the addresses to which each client connects.
     fn targets(&self) -> Vec<std::net::SocketAddr> {
         match self.proxy {
             Some(proxy) => vec![proxy.address()],
@@ -136,19 +136,19 @@ impl Setting<'_> {
         }
     }
 
-    /// A client's memory of what it has done. Clients of one run have different numbers.
+    /// Returns a client's book of its queries. Clients of one run have different numbers.
     fn book(&self, number: usize) -> Book {
         let planted = self.context.plant && number == 0;
         Book::new(number as u64, self.nodes.addresses().len(), planted)
     }
 
-    /// Processor time in seconds: of the clients, the nodes, the proxy.
+    /// Returns the processor time in seconds: of the clients, the nodes, the proxy.
     fn used(&self) -> [f64; 3] {
         let proxy = self.proxy.map_or(0.0, Proxy::cpu);
         [machine::own_cpu(), self.nodes.cpu(), proxy]
     }
 
-    /// All clients ask as fast as they can.
+    /// Runs all clients at full speed.
     fn loaded(&self, sample: &mut Sample) -> Result<Vec<Book>, RunError> {
         let runtime = super::runtime()?;
         let askers = self.askers(&runtime);

@@ -1,13 +1,14 @@
 //! Reads of a file: on this machine, or of a storage node, which is a process of its own (paper 4,
 //! sections 4.4.1 to 4.4.5).
 //!
-//! | reader | who reads the file |
+//! | reader | reads the file |
 //! |---|---|
 //! | [`Reader::Plain`] | threads, each in a loop: the paper's local I/O |
 //! | [`Reader::Own`] | one thread, in one of the node's ways |
 //! | [`Reader::Node`] | a storage node, for connections that have a thread each: the paper's remote I/O |
 //!
-//! A node that shows memory instead of a file answers at once: what the fabric alone can do.
+//! A node that shows memory instead of a file answers at once: this is the limit of the fabric
+//! alone.
 //!
 //! | order | offsets |
 //! |---|---|
@@ -15,8 +16,8 @@
 //! | [`Order::Counted`] | random ones, as many as a trace has |
 //! | [`Order::Replay`] | those of a [trace](crate::replay), perhaps through a cache |
 //!
-//! The file's content follows from its offsets, and every page is [checked](crate::content) where it
-//! arrives, on this machine and from a node alike.
+//! The file's content follows from its offsets, and every page is [checked](crate::content) on
+//! arrival, from this machine and from a node alike.
 
 mod course;
 mod feed;
@@ -41,16 +42,16 @@ use feed::Feed;
 /// Reads of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadsJob {
-    /// Where the file lies.
+    /// The place of the file.
     pub place: Place,
     /// Bytes of a read.
     pub unit: usize,
-    /// Who reads.
+    /// The reader.
     pub reader: Reader,
-    /// Which parts.
+    /// The parts that are read.
     pub order: Order,
-    /// Whether the threads of each process share one processor: the node's, or those that read
-    /// here, the first one, readers of a node the last.
+    /// `true` if the threads of each process share one processor: those of the node, or of local
+    /// readers, have the first one, readers of a node the last.
     pub pinned: bool,
 }
 
@@ -74,12 +75,12 @@ pub enum Reader {
     Node(Far),
 }
 
-/// A node, and who reads from it.
+/// A node, and its readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Far {
     /// How pages travel.
     pub carrier: Carrier,
-    /// How the node reads; `None`: it does not, but shows memory.
+    /// How the node reads; `None`: it does not read, but shows memory.
     pub reading: Option<Reading>,
     /// Threads of the node that serve connections.
     pub desks: usize,
@@ -99,21 +100,21 @@ pub enum Order {
     Counted,
     /// Those of the trace.
     Replay {
-        /// Bytes of the cache, as a part of what the trace touches; 0: there is none.
+        /// Bytes of the cache, as a part of those that the trace touches; 0: there is none.
         cache: f64,
     },
 }
 
-/// What the reading threads of a run share.
+/// The state that the reading threads of a run share.
 struct Work<'w> {
     job: &'w ReadsJob,
     context: &'w Context<'w>,
     file: Arc<ContentFile>,
     trace: Option<Arc<Trace>>,
-    /// How much of the trace was taken.
+    /// The number of accesses of the trace that were taken.
     taken: AtomicUsize,
     cache: Option<Cache<Box<[u8]>>>,
-    /// Reads that the cache had, or that others were under way for.
+    /// Reads that the cache had, or that waited for another read of the same unit.
     spared: AtomicU64,
     tally: Tally,
 }
@@ -159,7 +160,8 @@ pub(super) fn run(job: &ReadsJob, context: &Context<'_>) -> Result<Sample, RunEr
     Ok(tell(&work, &course))
 }
 
-/// Bytes of the file that random reads go to. So many that no cache of a processor has them.
+/// Returns the bytes of the file that random reads go to: so many that no cache of a processor has
+/// them.
 fn file_len(context: &Context<'_>, place: Place) -> u64 {
     match (context.scale.effort, place) {
         (Effort::Tiny, _) => 4 << 20,
@@ -202,7 +204,7 @@ fn tell(work: &Work<'_>, course: &Course) -> Sample {
 }
 
 impl Work<'_> {
-    /// The offsets of one of the threads.
+    /// Returns the offsets of one of the threads.
     fn feed(&self, thread: usize, readable: u64) -> Feed<'_> {
         let seed =
             self.context.seed.wrapping_add(thread as u64) ^ (self.context.number as u64) << 32;

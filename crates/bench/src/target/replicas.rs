@@ -1,9 +1,9 @@
 //! Transactions on a replicated partition all of whose members live in this process, each with a
 //! thread of its own (paper 5, section 4).
 //!
-//! A run founds the partition, measures how fast the disk syncs by itself, drives the clients
-//! against the leader, waits until all members have applied the same entries, and compares what
-//! they hold: every counter with what was acknowledged, and all members with each other.
+//! A run creates the partition, measures the speed of syncs of the disk by itself, drives the
+//! clients against the leader, waits until all members have applied the same entries, and compares
+//! their state: every counter with what was acknowledged, and all members with each other.
 //!
 //! Clients are tasks of one thread, with one request under way each. A request is one transaction
 //! that adds to two counters, or a *bulk* of such transactions in one, of which all happen or none.
@@ -32,9 +32,9 @@ use members::Members;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Consensus {
-    /// Plain Raft: one after the other, each executed after it.
+    /// Plain Raft: one after the other, each executed after consensus.
     Naive,
-    /// Executed before it; so many share an append, a sync and a transfer at most.
+    /// Executed before consensus; at most so many share an append, a sync and a transfer.
     Group(usize),
 }
 
@@ -51,7 +51,7 @@ pub struct ReplicasJob {
     pub bulk: usize,
     /// Counters, which the clients share out among them; each transaction adds to two.
     pub counters: u64,
-    /// Where the members' logs lie; `None`: nowhere but in the process's memory.
+    /// The place of the members' logs; `None`: only in the process's memory.
     pub log: Option<Place>,
 }
 
@@ -120,7 +120,7 @@ impl Run<'_> {
         self.sample.checks.push(Check::new(name, outcome));
     }
 
-    /// Drives the clients. Returns what was acknowledged.
+    /// Drives the clients. Returns the acknowledged transactions.
     fn drive(&mut self, awake: Option<&Awake>) -> Result<Ledger, RunError> {
         let desk = Desk::open(self.members.leader()?, self.runtime)?;
         let loaded = self.runtime.block_on(desk.load(self.job.counters));
@@ -161,7 +161,7 @@ impl Run<'_> {
         Ok(ledger)
     }
 
-    /// How requests went through consensus, and what more would not be possible that way.
+    /// Adds how requests went through consensus, and the limit of that way.
     fn tell_groups(&mut self) -> Result<(), RunError> {
         self.members.wait_level()?;
         let status = self.members.leader()?.status();

@@ -42,13 +42,13 @@ impl Resp {
         }
     }
 
-    /// The values of several keys, all of one moment.
+    /// Returns the values of several keys, all of one moment.
     pub(super) async fn mget(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, String> {
         self.send_mget(keys).await?;
         self.receive_mget().await
     }
 
-    /// Asks for them, without waiting for the answer.
+    /// Requests them, without waiting for the answer.
     pub(super) async fn send_mget(&mut self, keys: &[&[u8]]) -> Result<(), String> {
         let mut arguments: Vec<&[u8]> = vec![b"MGET"];
         arguments.extend(keys);
@@ -68,7 +68,7 @@ impl Resp {
         }
     }
 
-    /// One request and its reply.
+    /// Sends one request and returns its reply.
     async fn call(&mut self, arguments: &[&[u8]]) -> Result<Value, String> {
         self.send(arguments).await?;
         self.receive().await
@@ -81,7 +81,7 @@ impl Resp {
         sent.map_err(|error| error.to_string())
     }
 
-    /// The reply to the one request that is under way.
+    /// Returns the reply to the one request that is under way.
     async fn receive(&mut self) -> Result<Value, String> {
         let mut parser = ReplyParser::new();
         self.input.clear();

@@ -1,9 +1,9 @@
 //! Transactions over many partitions, simulated with service times that are measured here.
 //!
-//! A job is one of two kinds. Where the partitions are *real*, as many server processes with a thread
-//! each are driven, as [`ClusterJob`] says, and the same is simulated on one machine with as many
-//! processors as this one has: what the simulation is worth. Otherwise there are only simulated
-//! partitions, each on a machine of its own.
+//! A job is one of two kinds. If the partitions are *real*, as many server processes with a thread
+//! each are driven, like a [`ClusterJob`], and the same is simulated on one machine with as many
+//! processors as this one has: this shows the quality of the simulation. Otherwise there are only
+//! simulated partitions, each on a machine of its own.
 
 mod calibration;
 
@@ -18,19 +18,19 @@ use crate::target::{ClusterJob, Context, Transport, Way};
 
 pub use calibration::Calibrations;
 
-/// How long a message is under way between machines: a network within one building.
+/// The time for which a message is under way between machines: a network within one building.
 const BETWEEN_MACHINES: Duration = Duration::from_micros(25);
-/// The same within one machine; what it costs processors is in the service times.
+/// The same within one machine; its processor time is in the service times.
 const WITHIN_A_MACHINE: Duration = Duration::from_micros(2);
 
 /// Transactions over many partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScaleJob {
-    /// By which way transactions are atomic.
+    /// The way by which transactions are atomic.
     pub way: Way,
     /// Partitions, each on a server with one thread.
     pub partitions: usize,
-    /// Whether real ones are measured beside the simulated ones.
+    /// `true` if real ones are measured beside the simulated ones.
     pub real: bool,
     /// Clients of each partition; of real ones, of all.
     pub clients: usize,

@@ -1,7 +1,7 @@
 //! Transactions on a store within this process.
 //!
-//! A run opens a new store, loads it, drives its workers, checks what is there, closes it, and
-//! (for a store with a log) opens it again to see that everything acknowledged came back.
+//! A run opens a new store, loads it, drives its workers, checks the data, closes it, and (for a
+//! store with a log) opens it again to see that everything acknowledged came back.
 
 mod check;
 mod transfers;
@@ -29,7 +29,7 @@ const SPARE: usize = 2;
 /// Transactions on a store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoreJob {
-    /// What the transactions do.
+    /// The work of the transactions.
     pub workload: Workload,
     /// When they begin.
     pub pace: Pace,
@@ -59,7 +59,7 @@ pub struct LogKnobs {
 }
 
 impl LogKnobs {
-    /// The store's defaults, in a place.
+    /// Returns the store's defaults, in a place.
     #[must_use]
     pub fn new(place: Place) -> LogKnobs {
         let options = Options::default();
@@ -80,7 +80,7 @@ impl LogKnobs {
 }
 
 impl StoreJob {
-    /// Whether there is a processor for each worker and logger, and none too many.
+    /// Checks that there is a processor for each worker and logger, and none too many.
     fn fits(&self, affinity: &Affinity) -> Result<(), RunError> {
         let (workers, loggers) = (affinity.workers().count(), affinity.loggers.len());
         let same = self.log.is_none_or(|log| log.loggers == loggers);
@@ -125,20 +125,20 @@ impl StoreJob {
     }
 }
 
-/// What every workload brings to a run.
+/// The parts of a run that each workload implements.
 trait Load: Sized {
     type Client<'r>: crate::driver::Client;
 
-    /// Puts in what must be there before.
+    /// Writes the initial data.
     fn load(&self, bench: &Bench<'_>) -> Result<(), String>;
 
-    /// A client for each worker.
+    /// Returns a client for each worker.
     fn clients<'r>(&self, bench: &Bench<'r>) -> Result<Vec<Self::Client<'r>>, String>;
 
-    /// Learns from the clients what was acknowledged.
+    /// Takes the acknowledged transactions from the clients.
     fn ended(&mut self, clients: Vec<Self::Client<'_>>);
 
-    /// Checks what the store holds, and sums it up.
+    /// Checks the contents of the store, and returns their digest.
     fn check(&self, db: &Db) -> Result<u64, String>;
 }
 
@@ -161,7 +161,7 @@ impl Bench<'_> {
         worker.ok_or_else(|| "the store has no worker left".to_owned())
     }
 
-    /// The worker of a lane, whose number says which logger serves it.
+    /// Returns the worker of a lane, whose number determines its logger.
     fn seat(&self, lane: usize) -> Result<Seat, String> {
         let worker = self.db.worker_at(lane);
         let places = self.affinity.iter().flat_map(|all| all.workers());
@@ -172,7 +172,7 @@ impl Bench<'_> {
         })
     }
 
-    /// The ticket of what became visible in this epoch.
+    /// Returns the ticket of transactions that became visible in this epoch.
     fn ticket(&self) -> Ticket {
         Ticket {
             db: self.db.clone(),
@@ -182,14 +182,14 @@ impl Bench<'_> {
     }
 }
 
-/// A client's worker, and the processor on which its thread is to run.
+/// A client's worker, and the processor on which its thread must run.
 struct Seat {
     worker: store::Worker,
     cpu: Option<usize>,
 }
 
 impl Seat {
-    /// Has the calling thread run where it is to, from the first call on.
+    /// Pins the calling thread to its processor, on the first call.
     fn take(&mut self) -> Result<&mut store::Worker, String> {
         if let Some(cpu) = self.cpu.take() {
             base::cpus::pin_current_thread(cpu).map_err(|error| error.to_string())?;
@@ -198,17 +198,17 @@ impl Seat {
     }
 }
 
-/// Makes tickets of epochs: a ticket is the epoch's number, because whoever waits for a
+/// Makes tickets of epochs: a ticket is the epoch's number, because a client that waits for a
 /// transaction waits for its epoch.
 struct Ticket {
     db: Db,
-    /// Whether someone else than the client's own thread will wait.
+    /// `true` if another thread than the client's own will wait.
     asks: bool,
     requested: u64,
 }
 
 impl Ticket {
-    /// Says that someone waits for what was observed, once for each epoch.
+    /// Requests durability of what was observed, once for each epoch.
     fn of(&mut self, observed: store::Epoch) -> u64 {
         if self.db.durable_epoch() >= observed {
             return DONE;
@@ -312,7 +312,7 @@ fn run_load<L: Load>(
     Ok(sample)
 }
 
-/// Whether the store holds after a recovery exactly what it held before.
+/// Checks that the store holds after a recovery exactly what it held before.
 fn same(before: u64, after: Result<u64, RunError>) -> Result<(), String> {
     match after {
         Ok(after) if after == before => Ok(()),
@@ -349,8 +349,8 @@ fn drive<C: crate::driver::Client>(
     Ok((driven, clients))
 }
 
-/// Tells the completions of each advance of the durable epoch, at the moment at which it happens.
-/// The store keeps what it calls for as long as it lives, and that must not keep the store.
+/// Records the completions of each advance of the durable epoch, at the moment at which it happens.
+/// The store keeps its callbacks as long as it lives, and they must not keep the store alive.
 struct Watch(Arc<Mutex<Option<Db>>>);
 
 impl Watch {
@@ -369,7 +369,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         // Outside of the lock: the last handle closes the store, which waits for log threads, one
-        // of which may just be calling.
+        // of which may be in this callback.
         let db = self.0.lock().take();
         drop(db);
     }

@@ -1,4 +1,4 @@
-//! How fast a device syncs by itself: what a log on it cannot surpass.
+//! The speed of syncs of a device by itself: the limit of a log on it.
 
 use std::io::IoSlice;
 use std::path::Path;
@@ -11,11 +11,11 @@ use crate::sample::RunError;
 
 /// Bytes of one write: a small group of entries.
 const PIECE: usize = 512;
-/// Pieces of a file; they are there before, and written over again and again.
+/// Pieces of a file; they exist before, and are written over and over.
 const PIECES: u64 = 256;
 
-/// Syncs a second of one file below `dir`, while so many are written and synced at once, each by a
-/// thread of its own. The files are removed.
+/// Returns the syncs a second of one file below `dir`, while so many are written and synced at
+/// once, each by a thread of its own. The files are removed.
 pub(super) fn rate(dir: &Path, files: usize, time: Duration) -> Result<f64, RunError> {
     let barrier = Barrier::new(files);
     let ended: Vec<_> = std::thread::scope(|scope| {
@@ -48,7 +48,7 @@ fn one(path: &Path, barrier: &Barrier, time: Duration) -> std::io::Result<f64> {
         file.sync_data()?;
         Ok(file)
     });
-    // All or none get past this, so that nobody waits for one that failed.
+    // All or none get past this, so that no thread waits for one that failed.
     barrier.wait();
     let file = file?;
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! What was acknowledged, for a sample of the keys.
+//! The acknowledged writes, for a sample of the keys.
 //!
 //! Each writer keeps a [`Ledger`]: for the sampled keys that it wrote, its last write and the
 //! transaction's place in the order of all. Together they make a [`Book`], which knows the one
@@ -20,7 +20,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// An empty ledger that samples one key in `every`.
+    /// Creates an empty ledger that samples one key in `every`.
     #[must_use]
     pub fn new(every: u64, writer: u32) -> Ledger {
         Ledger {
@@ -30,14 +30,14 @@ impl Ledger {
         }
     }
 
-    /// Whether this key is one of the sample.
+    /// Returns `true` if this key is one of the sample.
     #[must_use]
     pub fn samples(&self, key: u64) -> bool {
         sampled(self.every, key)
     }
 
-    /// The transaction at place `order` gave `key` the value of `sequence`. Of one transaction's
-    /// writes to a key the last counts.
+    /// Records that the transaction at place `order` gave `key` the value of `sequence`. Of one
+    /// transaction's writes to a key the last counts.
     pub fn wrote(&mut self, key: u64, order: u64, sequence: u64) {
         if self.samples(key) {
             self.last.insert(key, (order, sequence));
@@ -57,7 +57,7 @@ pub struct Book {
 }
 
 impl Book {
-    /// Puts ledgers together.
+    /// Combines ledgers.
     #[must_use]
     pub fn of(ledgers: Vec<Ledger>) -> Book {
         let mut book = Book {
@@ -79,21 +79,21 @@ impl Book {
         book
     }
 
-    /// The last acknowledged write of a key, if it is sampled; a key that nobody wrote has the
-    /// value that was `loaded`.
+    /// Returns the last acknowledged write of a key, if it is sampled; a key that no transaction
+    /// wrote has the value that was `loaded`.
     #[must_use]
     pub fn expected(&self, key: u64, loaded: Stamp) -> Option<Stamp> {
         let last = || self.last.get(&key).map_or(loaded, |&(_, stamp)| stamp);
         sampled(self.every, key).then(last)
     }
 
-    /// How many keys were written, of those that are sampled.
+    /// Returns the number of sampled keys that were written.
     #[must_use]
     pub fn len(&self) -> usize {
         self.last.len()
     }
 
-    /// Whether nothing sampled was written.
+    /// Returns `true` if no sampled key was written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.last.is_empty()

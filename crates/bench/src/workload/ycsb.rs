@@ -10,7 +10,7 @@
 //! | F | 50 | | | | 50 | zipfian |
 //!
 //! Each operation draws its kind and its key for itself. In F a write depends on what was read in
-//! the same transaction; the other workloads write without looking.
+//! the same transaction; the other workloads write blindly.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::keys::{Chooser, Distribution, Population};
 /// The longest scan of workload E.
 const SCAN_MAX: usize = 100;
 
-/// Which operations there are, in percent; together 100.
+/// The shares of operations in percent; together 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[allow(missing_docs)] // The kinds are those of the module's table.
 pub struct Mix {
@@ -36,9 +36,9 @@ pub struct Mix {
 /// Transactions of several operations on records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ycsb {
-    /// What the operations do.
+    /// The kinds of the operations.
     pub mix: Mix,
-    /// Which keys they take.
+    /// The distribution of their keys.
     pub distribution: Distribution,
     /// Keys that are there from the beginning.
     pub records: u64,
@@ -49,8 +49,8 @@ pub struct Ycsb {
 }
 
 impl Ycsb {
-    /// Reads and blind updates of uniformly drawn keys: what paper 2 measures (ten operations,
-    /// four-byte values).
+    /// Returns reads and blind updates of uniformly drawn keys: the workload of paper 2 (ten
+    /// operations, four-byte values).
     #[must_use]
     pub fn reads_and_updates(read_percent: u32, records: u64) -> Ycsb {
         Ycsb {
@@ -66,7 +66,7 @@ impl Ycsb {
         }
     }
 
-    /// One of YCSB's six workloads; `None` if there is none of that letter.
+    /// Returns one of YCSB's six workloads; `None` if there is none with that letter.
     #[must_use]
     pub fn standard(letter: char, records: u64) -> Option<Ycsb> {
         let mix = |read, update, insert, scan, modify| Mix {
@@ -127,11 +127,11 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// The transactions of the writer of `lane`. With `distinct`, no transaction touches a key
-    /// twice.
+    /// Creates the transactions of the writer of `lane`. With `distinct`, no transaction touches a
+    /// key twice.
     ///
     /// # Panics
-    /// If the mix does not add up to 100.
+    /// Panics if the mix does not add up to 100.
     #[must_use]
     pub fn new(
         ycsb: &Ycsb,
@@ -199,7 +199,8 @@ impl Generator {
         Todo::Modify(key)
     }
 
-    /// The transaction that was drawn last has committed: others may draw what it inserted.
+    /// Records that the last drawn transaction has committed: others may draw the keys that it
+    /// inserted.
     pub fn committed(&self) {
         if self.mix.insert > 0 {
             self.population.commit(self.lane, self.inserted);

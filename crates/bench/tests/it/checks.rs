@@ -1,11 +1,11 @@
-//! What is checked of every experiment.
+//! The checks that all experiments share.
 
 use bench::result::Results;
 use bench::{report, table};
 
 use crate::support::{experiment, left, options, run};
 
-/// Runs it, and checks what is the same for all.
+/// Runs an experiment, and makes the checks that all share.
 pub(crate) fn whole(name: &str) -> Results {
     let dir = tempfile::tempdir().unwrap();
     let options = options(dir.path());

@@ -1,4 +1,4 @@
-//! `kumiki-bench` as people call it: exit codes, files, and what is said.
+//! `kumiki-bench` as users run it: exit codes, files, and output.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ fn bench(dir: &Path, args: &[&str]) -> Output {
     command.output().expect("the binary runs")
 }
 
-/// As little as can be measured of `transfers`.
+/// Runs the smallest part of `transfers`.
 fn transfers(dir: &Path, more: &[&str]) -> Output {
     let small = [
         "run",
@@ -97,7 +97,7 @@ fn mistakes_explain_themselves() {
     assert!(list.status.success() && text(&list.stdout).contains("silo-latency"));
 }
 
-/// As little as can be measured of `ramp-reads`: four servers, started and killed.
+/// The smallest part of `ramp-reads`: four servers, started and killed.
 #[test]
 fn servers_are_started_judged_and_gone_afterwards() {
     let dir = tempfile::tempdir().unwrap();
@@ -136,8 +136,8 @@ fn servers_are_started_judged_and_gone_afterwards() {
     assert!(text(&planted.stderr).contains("the check '"));
 }
 
-/// As little as can be measured of `raft-etcd`: three servers that hold one partition, and, where
-/// `cargo xtask peers` has installed it, etcd.
+/// The smallest part of `raft-etcd`: three servers that hold one partition, and, if `cargo xtask
+/// peers` has installed it, etcd.
 #[test]
 fn replicas_are_measured_beside_etcd() {
     let dir = tempfile::tempdir().unwrap();
@@ -189,8 +189,8 @@ fn replicas_are_measured_beside_etcd() {
     assert!(told.contains("does not hold put"), "{told}");
 }
 
-/// As little as can be measured of `proxy-latency`: nodes, the proxy in both designs, clients on a
-/// schedule and as fast as they go.
+/// The smallest part of `proxy-latency`: nodes, the proxy in both designs, clients on a schedule
+/// and at full speed.
 #[test]
 fn the_proxy_is_measured_beside_the_direct_way() {
     let dir = tempfile::tempdir().unwrap();
@@ -232,12 +232,12 @@ fn the_proxy_is_measured_beside_the_direct_way() {
     assert!(told.contains("instead of"), "{told}");
 }
 
-/// As little as can be measured of `lock-latency`: the proxy's own locks, and, where `cargo xtask
-/// peers` has installed it, those of one Cassandra node.
+/// The smallest part of `lock-latency`: the proxy's own locks, and, if `cargo xtask peers` has
+/// installed it, those of one Cassandra node.
 #[test]
 fn locks_are_measured_beside_cassandra() {
     let dir = tempfile::tempdir().unwrap();
-    // Peers are looked for below the directory that the program is started in.
+    // Peers are looked for below the directory in which the program is started.
     let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
     if let Ok(peers) = peers.canonicalize() {
         std::fs::create_dir(dir.path().join("target")).unwrap();
@@ -280,7 +280,7 @@ fn locks_are_measured_beside_cassandra() {
     assert!(told.contains("other has it"), "{told}");
 }
 
-/// A server that is not there is an error; a run that needs none does not look for it.
+/// A missing server is an error; a run that needs none does not look for it.
 #[test]
 fn a_missing_server_says_what_to_do() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `kumiki-bench run` of the experiments on read-atomic keys, as little of them as can be measured:
-//! real servers, whose every run checks itself.
+//! `kumiki-bench run` of the experiments on read-atomic keys, in their smallest part: real servers,
+//! whose every run checks itself.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -24,7 +24,7 @@ fn measured(name: &str, only: &str, checks: &[&str]) -> String {
     results(name, only, checks).0
 }
 
-/// The same, with what it says.
+/// As [`measured`], also returns the output.
 fn results(name: &str, only: &str, checks: &[&str]) -> (String, Results) {
     let dir = tempfile::tempdir().unwrap();
     let run = bench(dir.path(), name, only, &[]);
@@ -40,7 +40,7 @@ fn results(name: &str, only: &str, checks: &[&str]) -> (String, Results) {
     (json, results)
 }
 
-/// The point whose id contains this.
+/// Returns the point whose id contains this.
 fn point<'r>(results: &'r Results, id: &str) -> &'r PointResult {
     let mut points = results.points.iter();
     points.find(|point| point.id.contains(id)).expect(id)

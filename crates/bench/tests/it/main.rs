@@ -1,4 +1,4 @@
-//! Tests of experiments: what each measures, and what it says of what it cannot.
+//! Tests of experiments: their results, and their messages when they cannot measure.
 
 extern crate proxy as kumiki_proxy;
 

@@ -1,5 +1,5 @@
 //! The experiments on clusters of server processes, without a program whose processes could be
-//! started: they say so. Tests of the program have it, and run them.
+//! started: they are skipped with a message. Tests of the program have it, and run them.
 
 use bench::result::PointResult;
 use bench::runner::Options;
@@ -8,7 +8,7 @@ use bench::target::Job;
 
 use crate::support::{experiment, options, run};
 
-/// Copies of values need no servers.
+/// Returns `true` for copies of values, which need no servers.
 fn is_copy(point: &PointResult) -> bool {
     matches!(point.job, Job::Copy(_))
 }

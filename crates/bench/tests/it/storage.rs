@@ -7,7 +7,7 @@ use bench::target::{Job, Reader};
 
 use crate::support::{experiment, left, options, run};
 
-/// Options of a run whose storage nodes are processes.
+/// Returns the options of a run whose storage nodes are processes.
 fn with_nodes(dir: &std::path::Path) -> Options {
     Options {
         laboratory: Some(env!("CARGO_BIN_EXE_kumiki-bench").into()),

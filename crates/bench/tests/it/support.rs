@@ -35,7 +35,7 @@ pub(crate) fn options(dir: &Path) -> Options {
     }
 }
 
-/// What `cargo xtask peers` installs.
+/// Returns what `cargo xtask peers` installs.
 pub(crate) fn peers() -> Peers {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let path = std::env::var_os("PATH").unwrap_or_default();

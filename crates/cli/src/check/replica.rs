@@ -1,4 +1,4 @@
-//! What is said of a replica's log and snapshots.
+//! Describes a replica's log and snapshots.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::{Progress, count, mib, utc};
 /// Verifies a replica in `dir`, and describes it.
 ///
 /// # Errors
-/// What a start would refuse, and what to do.
+/// The text says what a start would refuse, and what to do.
 pub(super) fn check(dir: &Path) -> Result<String, String> {
     let disk: Arc<dyn disk::Disk> = Arc::new(disk::RealDisk);
     let (start, progress) = (Instant::now(), Progress::default());
@@ -111,7 +111,7 @@ fn holdings(held: &Held) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// What the state would be.
+/// Describes the state after a recovery.
 fn recovers(held: &Held) -> String {
     let (_, committed, last) = held.applied();
     match last - committed {

@@ -1,4 +1,5 @@
-//! `kumiki cluster add`, `remove` and `transfer`: the leader is asked to, and watched meanwhile.
+//! `kumiki cluster add`, `remove` and `transfer`: send the leader the command, and show its
+//! progress.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -14,14 +15,14 @@ use super::survey::{REMOVED, Surveyed, stopped};
 use crate::ask::{Asked, CLOSED};
 use crate::output::say_line;
 
-/// How often progress is told.
+/// The interval at which progress is shown.
 const TELL: Duration = Duration::from_secs(1);
 /// How long a leader is looked for.
 const SEARCH: Duration = Duration::from_secs(10);
-/// How often it is looked for.
+/// The interval at which it is looked for.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What is to be so in the end.
+/// The state that the command aims at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The node is a member with a vote.
@@ -32,7 +33,7 @@ pub(super) enum Wanted {
     Leader,
 }
 
-/// What is to be changed, and how long that may take.
+/// The change, and how long it may take.
 pub(super) struct Change<'a> {
     pub(super) topology: &'a Topology,
     pub(super) partition: &'a PartitionInfo,
@@ -41,10 +42,10 @@ pub(super) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Has the leader make it so, and waits until it is.
+    /// Makes the leader change it, and waits until it is done.
     ///
     /// # Errors
-    /// Says why it is not, and what to do.
+    /// The text says why it is not done, and what to do.
     pub(super) fn run(&self, wanted: Wanted, node: Option<u16>) -> Result<(), String> {
         let until = Instant::now() + self.patience;
         let survey = self.find_leader(until)?;
@@ -63,7 +64,7 @@ impl Change<'_> {
         loop {
             let outcome = self.ask_leader(info.client, wanted, node, until);
             match outcome {
-                // The leader has not heard of a node that has just started.
+                // The leader has not heard from a node that has just started.
                 Err(said) if is_blank && is_unheard(&said) && Instant::now() < heard_by => {
                     std::thread::sleep(LOOK);
                 }
@@ -74,7 +75,7 @@ impl Change<'_> {
         self.confirm(wanted, node, leader, until)
     }
 
-    /// Gives the leader the command, and tells progress until it has answered.
+    /// Sends the leader the command, and shows progress until it has answered.
     fn ask_leader(
         &self,
         address: SocketAddr,
@@ -96,7 +97,7 @@ impl Change<'_> {
             let patience = self.patience;
             scope.spawn(move || {
                 let outcome = asked.ask(&command, patience);
-                // Whoever waited may have given up.
+                // The receiver may have given up.
                 drop(sender.send(outcome));
             });
             self.watch(&receiver, node, until)
@@ -123,7 +124,7 @@ impl Change<'_> {
         }
     }
 
-    /// Tells progress until the leader has answered.
+    /// Shows progress until the leader has answered.
     fn watch(
         &self,
         answer: &mpsc::Receiver<Result<String, String>>,
@@ -155,7 +156,7 @@ impl Change<'_> {
         }
     }
 
-    /// Waits until the nodes themselves say that it is so.
+    /// Waits until the nodes themselves report the wanted state.
     fn confirm(
         &self,
         wanted: Wanted,
@@ -193,7 +194,7 @@ impl Change<'_> {
     }
 }
 
-/// Whether it is as wanted.
+/// Returns `true` if the wanted state is reached.
 fn is_so(
     survey: &Surveyed,
     leader: &Report,
@@ -220,7 +221,7 @@ fn is_so(
     }
 }
 
-/// What to say if there is nothing to do.
+/// Returns the message for a command that has nothing to do.
 fn done_already(
     survey: &Surveyed,
     leader: &Report,
@@ -236,7 +237,7 @@ fn done_already(
     })
 }
 
-/// Refuses what cannot work, as far as the leader does not know.
+/// Refuses commands that cannot work, if the leader would not notice.
 fn check(survey: &Surveyed, wanted: Wanted, node: Option<u16>) -> Result<(), String> {
     let Some((info, said)) = node.and_then(|node| survey.node(NodeId(node))) else {
         return Ok(());
@@ -247,7 +248,7 @@ fn check(survey: &Surveyed, wanted: Wanted, node: Option<u16>) -> Result<(), Str
             "node {}: {error}; start it first: kumiki serve --cluster FILE --node {} --data DIR",
             info.id, info.id
         )),
-        // It is what an earlier command has left, when the leader was lost: the next one goes on.
+        // An earlier command has left it so, when the leader was lost: the next command continues.
         (Wanted::Member, Ok(report)) if report.role == "learner" => Ok(()),
         (Wanted::Member, Ok(report)) if report.role == "stopped" => {
             Err(format!("node {} has stopped: {}", info.id, stopped(report)))
@@ -266,12 +267,12 @@ fn check(survey: &Surveyed, wanted: Wanted, node: Option<u16>) -> Result<(), Str
     }
 }
 
-/// Returns `true` if a leader has refused to add a node because it has not heard of it.
+/// Returns `true` if a leader has refused to add a node because it has not heard from it.
 fn is_unheard(said: &str) -> bool {
     said.contains(replica::NOT_WAITING)
 }
 
-/// What the leader has answered; if it is gone, what that means.
+/// Explains the leader's answer, or the loss of the leader.
 fn explained(said: &str, leader: u16) -> String {
     if said != CLOSED {
         return said.to_owned();
@@ -282,7 +283,7 @@ fn explained(said: &str, leader: u16) -> String {
     )
 }
 
-/// How far it is, in one line.
+/// Describes the progress in one line.
 fn progress(survey: &Surveyed, node: Option<u16>) -> String {
     let Some(leader) = survey.leader() else {
         return "nobody leads at the moment".to_owned();

@@ -8,10 +8,10 @@ use server::replication::Report;
 use super::survey::{Survey, Surveyed};
 use crate::output::{say, say_line};
 
-/// Prints what the nodes have said.
+/// Prints the reports of the nodes.
 ///
 /// # Errors
-/// What is wrong.
+/// The text says what is wrong.
 pub(super) fn tell(survey: &Survey, as_json: bool) -> Result<(), String> {
     let problems = survey.problems();
     if as_json {
@@ -37,7 +37,7 @@ const HEADER: [&str; 8] = [
     "note",
 ];
 
-/// A line for each node.
+/// Returns a table with a line for each node.
 fn table(survey: &Survey) -> String {
     let mut rows = vec![HEADER.map(str::to_owned)];
     for surveyed in &survey.partitions {
@@ -90,7 +90,7 @@ fn row(
     ]
 }
 
-/// Whether the leader hears the node, and how old what the node has may be.
+/// Describes if the leader hears from the node, and how old the node's data may be.
 fn contact(surveyed: &Surveyed, node: base::NodeId) -> String {
     let report = surveyed.node(node).and_then(|(_, said)| said.as_ref().ok());
     match (surveyed.leader(), surveyed.member(node)) {
@@ -280,7 +280,7 @@ mod tests {
         leader.note = Some(note.to_owned());
         let said = problem(&survey);
         assert!(said.contains(note) && !said.contains("network"), "{said}");
-        // What the leader says of another node is no cause.
+        // The leader's report on another node is no cause.
         let leader = survey.partitions[0].nodes[1].1.as_mut().unwrap();
         leader.note = Some("no link to node 1: the secrets differ".to_owned());
         assert!(problem(&survey).contains("look at the network"));
@@ -289,7 +289,7 @@ mod tests {
         node.note = Some(full.to_owned());
         let said = problem(&survey);
         assert!(said.contains(full) && !said.contains("network"), "{said}");
-        // Nor does it stay hidden when nobody leads.
+        // It is also shown when there is no leader.
         let leader = survey.partitions[0].nodes[1].1.as_mut().unwrap();
         leader.role = "candidate".to_owned();
         assert!(problem(&survey).contains(full));

@@ -1,4 +1,4 @@
-//! What the nodes of a cluster say, all asked at once.
+//! The reports of the nodes of a cluster, which are requested at the same time.
 
 use base::{NodeId, PartitionId};
 use cluster::Topology;
@@ -7,22 +7,22 @@ use server::replication::{ALONE, LEADER, Member, Report};
 
 use crate::ask::Asked;
 
-/// What the nodes of one partition say.
+/// The reports of the nodes of one or all partitions.
 #[derive(Debug)]
 pub(super) struct Survey {
     pub(super) partitions: Vec<Surveyed>,
 }
 
-/// A partition and what its nodes say.
+/// A partition and the reports of its nodes.
 #[derive(Debug)]
 pub(super) struct Surveyed {
     pub(super) partition: PartitionInfo,
-    /// In the order of the file: the node, and its report or why there is none.
+    /// In the order of the file: the node, and its report or the reason why there is none.
     pub(super) nodes: Vec<(NodeInfo, Result<Report, String>)>,
 }
 
 impl Survey {
-    /// Asks all nodes that hold a partition, or those of one.
+    /// Asks all nodes that hold a partition, or those of one partition.
     pub(super) fn take(
         topology: &Topology,
         only: Option<PartitionId>,
@@ -36,7 +36,7 @@ impl Survey {
         }
     }
 
-    /// What is wrong, said for people.
+    /// Describes all problems for people.
     pub(super) fn problems(&self) -> Vec<String> {
         let partitions = self.partitions.iter();
         partitions.flat_map(Surveyed::problems).collect()
@@ -67,7 +67,7 @@ impl Surveyed {
         }
     }
 
-    /// The leader's report: of several who say that they lead, that of the newest term.
+    /// Returns the leader's report; if several nodes say that they lead, that of the newest term.
     pub(super) fn leader(&self) -> Option<&Report> {
         let reports = self.reports();
         let leading = reports.filter(|report| report.role == LEADER || report.role == ALONE);
@@ -78,19 +78,20 @@ impl Surveyed {
         self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok())
     }
 
-    /// A node and what it says.
+    /// Returns a node and its report.
     pub(super) fn node(&self, id: NodeId) -> Option<&(NodeInfo, Result<Report, String>)> {
         self.nodes.iter().find(|(info, _)| info.id == id)
     }
 
-    /// The member that the leader sees on a node; of several, the one with a vote, or the newest.
+    /// Returns the member that the leader sees on a node; of several, the one with a vote, or the
+    /// newest.
     pub(super) fn member(&self, node: NodeId) -> Option<&Member> {
         let members = self.leader()?.members.iter();
         let there = members.filter(|member| member.node == node.0);
         there.max_by_key(|member| (member.active, member.voter, member.id))
     }
 
-    /// Whether the leader has a place for the node that has no vote yet.
+    /// Returns `true` if the leader lists the node as a member without a vote.
     pub(super) fn is_learner(&self, node: NodeId) -> bool {
         let leader = self.leader().filter(|leader| leader.role != ALONE);
         leader.is_some_and(|leader| {
@@ -99,7 +100,7 @@ impl Surveyed {
         })
     }
 
-    /// What is wrong, said for people.
+    /// Describes the problems of the partition for people.
     pub(super) fn problems(&self) -> Vec<String> {
         let id = self.partition.id;
         let mut problems = Vec::new();
@@ -161,7 +162,7 @@ impl Surveyed {
         problems
     }
 
-    /// What to do when nobody leads.
+    /// Returns advice for a partition without a leader.
     pub(super) fn without_leader(&self) -> String {
         let (id, all) = (self.partition.id, self.nodes.len());
         let answering = self.reports().count();
@@ -183,7 +184,7 @@ impl Surveyed {
         )
     }
 
-    /// What to do with a node that was removed.
+    /// Returns advice for a node that was removed.
     pub(super) fn add_again(&self, node: NodeId) -> String {
         format!(
             "delete its data directory while it is stopped, start it again, and run kumiki cluster add \
@@ -191,7 +192,8 @@ impl Surveyed {
         )
     }
 
-    /// What a node is: what it says, unless it does not know yet that it was removed.
+    /// Returns a node's role: the one that it reports, unless it does not know yet that it was
+    /// removed.
     pub(super) fn role<'a>(&self, report: &'a Report) -> &'a str {
         let knows = matches!(report.role.as_str(), "blank" | "stopped" | ALONE);
         match self.leader() {
@@ -210,10 +212,10 @@ impl Surveyed {
 /// The role of a node that is no member any more.
 pub(super) const REMOVED: &str = "removed";
 
-/// Why a node has stopped, and what to do.
+/// Returns the reason why a node has stopped, and what to do.
 pub(super) fn stopped(report: &Report) -> String {
     match report.note.as_deref() {
-        // This one says by itself what to do, and a restart does not help.
+        // This note already says what to do, and a restart does not help.
         Some(note) if note.contains("kumiki cluster add") => note.to_owned(),
         note => format!(
             "{}; mend that, and restart its process",
@@ -222,7 +224,7 @@ pub(super) fn stopped(report: &Report) -> String {
     }
 }
 
-/// Why a leader does not hear a node, as far as one of them says.
+/// Returns the reason why a leader does not hear from a node, as far as one of them reports it.
 fn why_unheard(node: NodeId, report: &Report, leader: &Report) -> String {
     let about_node = format!("no link to node {node}:");
     let leaders = leader

@@ -6,7 +6,7 @@ use super::Check;
 use super::progress::Told;
 use crate::output::say_line;
 
-/// So many faults of a table are told.
+/// The most faults of a table that are shown.
 const MOST: usize = 20;
 
 pub(super) fn check(options: &Check) -> Result<(), String> {

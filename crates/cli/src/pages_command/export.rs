@@ -4,9 +4,9 @@
 //! |---|---|
 //! | 1 | the server is asked for a snapshot (`snapshot`), which it holds for this connection |
 //! | 2 | its entries come in the order of keys, some pieces ahead, and become rows (`rows`) |
-//! | 3 | rows become pages of a table that nobody sees before the last one is durable |
+//! | 3 | rows become pages of a table that no reader sees before the last one is durable |
 //!
-//! Whatever ends it before that leaves the tables as they were.
+//! If the export ends before that, the tables stay as they were.
 
 mod rows;
 mod snapshot;
@@ -73,7 +73,7 @@ enum LongValues {
     Null,
 }
 
-/// Exports.
+/// Runs an export.
 pub(super) fn export(options: &Export, stop: &Stop) -> Result<(), String> {
     let begun = Instant::now();
     let table = &options.table;
@@ -111,7 +111,7 @@ pub(super) fn export(options: &Export, stop: &Stop) -> Result<(), String> {
     Ok(())
 }
 
-/// Connects to the server, at whichever of its addresses it listens.
+/// Connects to the server, at the first of its addresses that accepts.
 fn connect(options: &Export) -> Result<(SocketAddr, Asked), String> {
     let password = ask::password(options.password.as_deref());
     let mut said = String::new();
@@ -124,7 +124,7 @@ fn connect(options: &Export) -> Result<(SocketAddr, Asked), String> {
     Err(said)
 }
 
-/// Takes all entries, and makes them a table.
+/// Reads all entries and writes them to a table.
 fn fill(
     snapshot: &mut Snapshot,
     rows: &mut Rows,

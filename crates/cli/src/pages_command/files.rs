@@ -38,7 +38,7 @@ pub(super) struct Csv {
     /// The first line has values, and not the columns' names.
     #[arg(long)]
     no_header: bool,
-    /// What is between values: a character, or \t.
+    /// The character between values, or \t.
     #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = delimiter)]
     delimiter: u8,
     /// What stands for null. Otherwise an empty value is null, but in a column of texts, where it is an

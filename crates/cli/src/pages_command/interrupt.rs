@@ -1,4 +1,4 @@
-//! Loads that stop when they are asked to: what they have written goes with them.
+//! Loads that stop on request: the data that they have written is removed with them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +9,12 @@ use pages::{Depot, DepotError, LoadOptions, Mode, Sink, Table};
 
 use crate::signals;
 
-/// Whether somebody wants the process to stop.
+/// A flag that is set when the process should stop.
 #[derive(Clone)]
 pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Of the first signal that asks for it; a second one ends the process at once.
+    /// Creates a `Stop` that the first signal sets; a second signal ends the process at once.
     pub(super) fn on_signal() -> Result<Stop, String> {
         let stop = Stop(Arc::new(AtomicBool::new(false)));
         let set = Arc::clone(&stop.0);
@@ -28,7 +28,7 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// A depot whose loads end with an error once that is wanted.
+    /// Returns a depot whose loads end with an error once the stop is requested.
     pub(super) fn of(&self, depot: Box<dyn Depot>) -> Box<dyn Depot> {
         Box::new(Stoppable {
             inner: depot,

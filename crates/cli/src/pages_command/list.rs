@@ -1,4 +1,4 @@
-//! Tells which tables there are.
+//! Lists tables.
 
 use base::size::Size;
 use pages::{DepotError, Layout, Table, TablesError};
@@ -66,7 +66,7 @@ pub(super) fn list(options: &List) -> Result<(), String> {
     Ok(())
 }
 
-/// The table of this name.
+/// Returns the table with this name.
 fn find<'l>(
     list: &'l [std::sync::Arc<Table>],
     damaged: &[(String, String)],
@@ -105,7 +105,7 @@ fn layout(table: &Table) -> &'static str {
     }
 }
 
-/// Pages of a group, in all segments.
+/// Returns the number of pages of a group, in all segments.
 fn pages_of(table: &Table, group: usize) -> usize {
     table
         .segments

@@ -17,7 +17,7 @@ pub(super) fn tpch(options: &Tpch, stop: &Stop) -> Result<(), String> {
     let wanted = wanted(&options.tables)?;
     have_columns(&wanted, &options.into)?;
     let depot = stop.of(options.into.place.open()?);
-    // Better now than after an hour of loading others.
+    // An early error is better than one after an hour of loading other tables.
     for table in &wanted {
         check_new(&*depot, table.name(), &options.into)?;
     }
@@ -29,7 +29,7 @@ pub(super) fn tpch(options: &Tpch, stop: &Stop) -> Result<(), String> {
     Ok(())
 }
 
-/// Says that a table is there that is to be a new one.
+/// Returns an error if a table exists that must be a new one.
 pub(super) fn check_new(depot: &dyn Depot, name: &str, into: &Into) -> Result<(), String> {
     if into.mode() != Mode::Create {
         return Ok(());
@@ -43,7 +43,7 @@ pub(super) fn check_new(depot: &dyn Depot, name: &str, into: &Into) -> Result<()
     }
 }
 
-/// Says what was loaded.
+/// Prints what was loaded.
 pub(super) fn tell(loaded: &Table, begun: Instant) {
     let written = loaded.segments.last().map_or(0, |segment| {
         u64::from(segment.pages) * loaded.page_size.bytes() as u64
@@ -58,7 +58,7 @@ pub(super) fn tell(loaded: &Table, begun: Instant) {
     );
 }
 
-/// Tables in the order in which they were named; all, if none was.
+/// Returns tables in the order in which they were named; all, if none was.
 fn wanted(names: &[String]) -> Result<Vec<TpchTable>, String> {
     if names.is_empty() {
         return Ok(TpchTable::ALL.to_vec());
@@ -72,7 +72,7 @@ fn wanted(names: &[String]) -> Result<Vec<TpchTable>, String> {
     tables.collect()
 }
 
-/// Refuses columns that none of the tables has: somebody has misspelt them.
+/// Refuses columns that none of the tables has: they are misspelt.
 fn have_columns(tables: &[TpchTable], into: &Into) -> Result<(), String> {
     let schemas: Vec<_> = tables.iter().map(|table| table.schema()).collect();
     let grouped: &[Vec<String>] = match &into.groups {
@@ -130,7 +130,7 @@ fn load(depot: &dyn Depot, table: TpchTable, options: &Tpch) -> Result<Arc<Table
     load.commit().map_err(says)
 }
 
-/// Groups that are named have columns of any of the tables; each table takes its own.
+/// Groups on the command line may have columns of any of the tables; each table takes its own.
 fn of_table(groups: &Groups, table: TpchTable) -> Groups {
     let Groups::Given(given) = groups else {
         return groups.clone();
@@ -143,7 +143,7 @@ fn of_table(groups: &Groups, table: TpchTable) -> Groups {
     Groups::Given(own.filter(|names| !names.is_empty()).collect())
 }
 
-/// `each`, `all`, or names.
+/// Parses `each`, `all`, or names.
 pub(super) fn parse_groups(text: &str) -> Result<Groups, String> {
     match text {
         "each" => return Ok(Groups::OneEach),

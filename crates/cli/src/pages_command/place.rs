@@ -1,4 +1,4 @@
-//! Where tables are: in directories of this machine, or at a storage node.
+//! The place of tables: in directories of this machine, or at a storage node.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use pages::{Depot, Tables, TablesError};
 use crate::membership::Transport;
 use crate::rdma::Device;
 
-/// The file in which a storage node tells who finds its directory in use where it listens.
+/// The file in which a storage node writes its address for programs that find its directory in use.
 pub(super) const ADDRESS_FILE: &str = "node.address";
 
 /// Where tables are.
@@ -36,7 +36,7 @@ pub(crate) struct Place {
     access: Access,
 }
 
-/// What a storage node wants to be known, and how messages travel.
+/// The credentials for a storage node, and how messages travel.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Access {
     /// A file with the secret of the storage node; without it the secret is empty.
@@ -52,7 +52,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// The secret.
+    /// Returns the secret.
     pub(crate) fn secret(&self) -> Result<Secret, String> {
         let Some(file) = &self.secret_file else {
             return Ok(Secret::new(""));
@@ -66,7 +66,7 @@ impl Access {
         }
     }
 
-    /// How a node at this address is used.
+    /// Returns the options for the use of a node at this address.
     pub(crate) fn session(&self, address: SocketAddr) -> Result<SessionOptions, String> {
         let mut options = SessionOptions::new(address, self.secret()?);
         options.transport = self.transport.of_links();
@@ -75,12 +75,12 @@ impl Access {
     }
 }
 
-/// The address of a node that the command line names.
+/// Returns the address of a node that the command line names.
 pub(crate) fn resolve(node: &str) -> Result<SocketAddr, String> {
     Ok(resolve_as("--node", "127.0.0.1:6395", node)?[0])
 }
 
-/// The addresses of what an option of the command line names: one at least.
+/// Returns the addresses of a name in an option of the command line: at least one.
 pub(super) fn resolve_as(
     option: &str,
     example: &str,
@@ -106,7 +106,7 @@ impl Place {
         }
         match Tables::open(Arc::new(RealDisk), &self.dirs) {
             Ok(tables) => {
-                // One that was killed has left it; none runs while the directories are ours.
+                // A killed node has left it; no node runs while this process has the directories.
                 drop(std::fs::remove_file(self.dirs[0].join(ADDRESS_FILE)));
                 Ok(Box::new(tables))
             }
@@ -141,7 +141,7 @@ impl Place {
         Ok(Far::new(FarOptions::new(self.access.session(address)?)))
     }
 
-    /// Opens them for reading alone.
+    /// Opens them for reading only.
     pub(super) fn open_read_only(&self) -> Result<Tables, String> {
         if !self.nodes.is_empty() {
             return Err(
@@ -154,7 +154,7 @@ impl Place {
     }
 }
 
-/// Where the storage node listens that uses a directory, if it has told.
+/// Returns the address of the storage node that uses a directory, if it has written it.
 pub(crate) fn address_of(dir: &Path) -> Option<SocketAddr> {
     let text = std::fs::read_to_string(dir.join(ADDRESS_FILE)).ok()?;
     text.trim().parse().ok()

@@ -1,14 +1,15 @@
-//! Tells on standard error how far something is: a bar on a terminal, or else a line now and then.
+//! Shows the progress of work on standard error: a bar on a terminal, otherwise a line at
+//! intervals.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
-/// How often a line is written, at most.
+/// The shortest interval between lines.
 const TELLING: Duration = Duration::from_secs(10);
 
-/// Tells how far something is.
+/// Shows the progress of work.
 pub(super) struct Told {
     what: String,
     bar: Option<ProgressBar>,
@@ -16,7 +17,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// `what` is done, for example "lineitem: rows".
+    /// Creates it; `what` is done, for example "lineitem: rows".
     pub(super) fn new(what: String) -> Told {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::no_length();

@@ -84,7 +84,7 @@ fn parse_shown(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
-/// Tells where the node is, as long as it runs.
+/// Publishes the node's address for as long as it runs.
 struct Told(PathBuf);
 
 impl Told {
@@ -98,15 +98,15 @@ impl Told {
 
 impl Drop for Told {
     fn drop(&mut self) {
-        // What is left tells of a node that nobody finds, which is an error of its own.
+        // A file that is left names a node that cannot be reached, which is an error of its own.
         drop(std::fs::remove_file(&self.0));
     }
 }
 
-/// How often versions are looked at that nobody may need any more.
+/// The interval at which versions that no reader may need are looked for.
 const TIDY: Duration = Duration::from_secs(60);
 
-/// Serves until it is told to stop.
+/// Serves until it is asked to stop.
 pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
     let signals = signals::take(None)?;
     let has_secret = options.access.secret_file.is_some();
@@ -161,13 +161,13 @@ pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
     announce(&node, count).map_err(|error| error.to_string())?;
     let (stop, stopped) = channel();
     let failed = stop.clone();
-    // Whoever is told nothing would wait for a node that serves nobody.
+    // Without the address, a reader would wait for a node that serves no reader.
     node.on_failure(move || failed.send(()).unwrap_or_default());
     signals::stop_on(signals, Reread::new(None, log), move || {
-        // Nobody listens any more once the first one has come.
+        // The receiver is gone once the first message has come.
         stop.send(()).unwrap_or_default();
     });
-    // The node may send as long as it is there, so that nothing but a word or the time ends a wait.
+    // The node may send as long as it exists, so that only a message or the time ends a wait.
     while stopped.recv_timeout(TIDY) == Err(RecvTimeoutError::Timeout) {
         stock.tidy();
     }

@@ -1,4 +1,4 @@
-//! What stands for `kumiki pages load csv` and `… parquet` in a binary that was built without the library
+//! Replaces `kumiki pages load csv` and `… parquet` in a binary that was built without the library
 //! that reads such files.
 
 use clap::Args;
@@ -29,7 +29,7 @@ pub(super) fn parquet(options: &Parquet, _: &Stop) -> Result<(), String> {
     Err(how_to_get("parquet", &options.options))
 }
 
-/// Says how to get a binary that loads files.
+/// Explains how to get a binary that loads files.
 fn how_to_get(kind: &str, options: &[String]) -> String {
     let options = crate::sql_command::quoted(options);
     format!(

@@ -1,4 +1,4 @@
-//! `kumiki sql serve`: clients of PostgreSQL ask over tables of pages.
+//! `kumiki sql serve`: clients of PostgreSQL run queries over tables of pages.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -25,11 +25,11 @@ pub(crate) struct Serve {
     listen: SocketAddr,
     #[command(flatten)]
     queries: Queries,
-    /// A file with the password that clients must give, whatever user name they have.
+    /// A file with the password that clients must give, under any user name.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// Speak TLS with clients, and with nobody who does not: the certificate (PEM), with those that
-    /// it is derived from.
+    /// Serve only clients that speak TLS: the certificate (PEM), with those that it is derived
+    /// from.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// The private key of --tls-cert (PEM).
@@ -56,13 +56,13 @@ impl Serve {
     }
 }
 
-/// Serves until a signal asks to stop.
+/// Serves until a signal requests the stop.
 pub(crate) fn run(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
     let signals = signals::take(None)?;
     let shared = options
         .queries
         .shared(Rights::Read, Some(options.queries_at_once))?;
-    // Queries ask again; whoever starts the server had better know now.
+    // Queries report such an error, too; the operator should see it at the start.
     if let Err(error) = shared.catalogue().names() {
         tracing::warn!("{error}");
     }
@@ -91,7 +91,7 @@ pub(crate) fn run(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
         server.serve().await;
         Ok::<(), String>(())
     })?;
-    // A statement may be planned for a while.
+    // The planning of a statement may still be running.
     runtime.shutdown_background();
     tracing::info!("stopped");
     Ok(())

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// Runs the command; its exit code and all it said.
+/// Runs the command. Returns its exit code and its output.
 fn check(dir: &Path) -> (Option<i32>, String) {
     static STARTING: Mutex<()> = Mutex::new(());
     let starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,7 +13,7 @@ use testkit::eventually;
 
 use crate::{assert_says, check};
 
-/// A partition with a single member, whose log has segments of 64 KiB.
+/// Returns a partition with a single member, whose log has segments of 64 KiB.
 fn open(data: &Path) -> Arc<Partition> {
     let member = MemberOptions {
         election: Duration::from_millis(100),
@@ -45,7 +45,8 @@ fn put(partition: &Partition, keys: std::ops::Range<u32>) {
     }
 }
 
-/// A snapshot of 200 keys and a log of several segments, which begins before it and goes on behind.
+/// Returns the directory of a snapshot of 200 keys and a log of several segments, which begins
+/// before it and continues behind it.
 fn filled() -> TempDir {
     let data = tempdir().expect("a temporary directory");
     let partition = open(data.path());
@@ -57,7 +58,7 @@ fn filled() -> TempDir {
     data
 }
 
-/// Every file with its content and the time of its last change.
+/// Returns every file with its content and the time of its last change.
 fn files(data: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
     let listed = fs::read_dir(data.join("replica")).expect("a directory");
     let read = |entry: fs::DirEntry| {
@@ -68,7 +69,7 @@ fn files(data: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
     listed.flatten().map(read).collect()
 }
 
-/// The files whose names begin so, in order.
+/// Returns the files whose names begin so, in order.
 fn named(data: &Path, prefix: &str) -> Vec<PathBuf> {
     let begins = |path: &PathBuf| {
         let name = path.file_name().expect("a name").to_string_lossy();
@@ -85,7 +86,7 @@ fn a_good_directory_is_described_and_not_changed() {
     assert!(segments > 2, "{segments}");
     let said = check(data.path());
     let segments = format!("{segments} segments");
-    // The leader's first entry, one for each put, and none else.
+    // The leader's first entry, one for each put, and no other.
     let words = [
         "member      node 1\n",
         "members     nodes 1, as of entry",
@@ -102,7 +103,7 @@ fn a_good_directory_is_described_and_not_changed() {
     assert_says(&said, 0, &words);
     assert!(!said.1.contains("leftover"), "{}", said.1);
     assert!(files(data.path()) == before, "something was changed");
-    // What it says is what a start gives: all that is committed, and the new leader's entry.
+    // It reports what a start gives: all committed entries, and the new leader's entry.
     let partition = open(data.path());
     assert_eq!(partition.status().applied, 352);
     assert_eq!(partition.engine().stats().keys, 300);
@@ -142,7 +143,7 @@ fn damage_and_gaps_are_named_with_the_remedy() {
     let refused = |path: &Path, words: &[&str]| {
         let remedy = ["add the node again", "a copy from"];
         assert_says(&check(data.path()), 1, &[words, &remedy[..]].concat());
-        // A start says the same, and changes nothing either.
+        // A start reports the same, and changes nothing either.
         let member = MemberOptions::new(NodeId(1), vec![NodeId(1)]);
         let listener = fabric::tcp::listen("127.0.0.1:0".parse().unwrap(), 1);
         let options = Options {

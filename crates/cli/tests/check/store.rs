@@ -22,7 +22,8 @@ fn options(dir: &Path) -> Options {
     }
 }
 
-/// A directory with a checkpoint of 500 keys and a log behind it; the database is still open.
+/// Returns a directory with a checkpoint of 500 keys and a log behind it; the database is still
+/// open.
 fn filled() -> (TempDir, Db) {
     let dir = tempdir().expect("a temporary directory");
     let db = Db::open(options(dir.path())).expect("it opens");
@@ -39,7 +40,7 @@ fn put(db: &Db, keys: std::ops::Range<u32>) {
     }
 }
 
-/// Every file with its content and the time of its last change.
+/// Returns every file with its content and the time of its last change.
 fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir).expect("a directory").flatten() {
@@ -55,7 +56,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
     found
 }
 
-/// The last file with this ending.
+/// Returns the last file with this ending.
 fn last(dir: &Path, ending: &str) -> PathBuf {
     let mut all = files(dir).into_keys();
     let found = all.rfind(|path| path.to_string_lossy().ends_with(ending));
@@ -84,7 +85,7 @@ fn a_good_directory_is_described_and_not_changed() {
     ];
     assert_says(&said, 0, &words);
     assert!(files(dir.path()) == before, "something was changed");
-    // What it says is what a recovery gives.
+    // It reports what a recovery gives.
     let db = Db::open(options(dir.path())).expect("it opens");
     assert_eq!((db.recovery().entries, db.recovery().keys), (700, 600));
 }

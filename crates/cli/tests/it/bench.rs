@@ -6,8 +6,9 @@ use std::process::{Command, Output};
 
 use tempfile::{TempDir, tempdir_in};
 
-/// A directory with the binary in it, and the binary's path there. A link, not a copy: it lies in the
-/// same file system, and no other thread's child can hold a file open that is about to be run.
+/// Returns a directory with the binary in it, and the binary's path there. It is a link, not a
+/// copy: it lies in the same file system, and no other thread's child can hold a file open that is
+/// about to be executed.
 fn installed() -> (TempDir, PathBuf) {
     let dir = tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
     let kumiki = dir.path().join("kumiki");

@@ -1,5 +1,5 @@
-//! Drivers that others have written, as they are, with a real Cassandra. What they do stands in
-//! `clients/cassandra/`. And YCSB, with our bindings, which checks what it reads.
+//! Unmodified drivers of others with a real Cassandra; their programs are in `clients/cassandra/`.
+//! Also YCSB, with our bindings, which checks what it reads.
 //!
 //! `cargo xtask peers` installs Cassandra and the drivers. Without them a test says so and passes;
 //! with `KUMIKI_REQUIRE_PEERS=1` it fails.
@@ -13,7 +13,7 @@ use ::cassandra::{Nodes, Options};
 use testkit::peers::{self, Group};
 use testkit::process::Redis;
 
-/// What tells of the version itself, or is only to be had with the newer one.
+/// Lines about the version itself, or about features of the newer one alone.
 const OF_VERSION: [&str; 2] = ["protocol", "schema after"];
 /// Steps that all drivers make, whose lines must be there.
 const STEPS: [&str; 9] = [
@@ -28,7 +28,7 @@ const STEPS: [&str; 9] = [
     "truncated",
 ];
 
-/// What a driver program prints.
+/// Returns what a driver program prints.
 fn run(drivers: &Drivers, language: Language, protocol: &str, node: SocketAddr) -> Vec<String> {
     let lines = lines(&mut drivers.program(language, protocol, node));
     let done = lines.last().is_some_and(|line| line == "done");
@@ -36,12 +36,12 @@ fn run(drivers: &Drivers, language: Language, protocol: &str, node: SocketAddr) 
     lines
 }
 
-/// The name of the step that a line tells of.
+/// Returns the name of the step that a line is about.
 fn step(line: &str) -> &str {
     line.split(": ").next().unwrap_or_default()
 }
 
-/// The lines that do not tell of the protocol's version.
+/// Returns the lines that do not depend on the protocol's version.
 fn without_version(lines: &[String]) -> Vec<&String> {
     let kept = |line: &&String| !OF_VERSION.contains(&step(line));
     lines.iter().filter(kept).collect()
@@ -59,7 +59,7 @@ fn versions_agree(language: Language) {
     let last = all.last().expect("there is a version");
     for (lines, protocol) in all.iter().zip(protocols) {
         assert_eq!(without_version(lines), without_version(last));
-        // The Rust driver has one version, and does not tell it.
+        // The Rust driver has one version, and does not print it.
         let told = format!("protocol: {protocol}");
         let is_told = lines.contains(&told);
         assert_eq!(is_told, language != Language::Rust, "{lines:#?}");
@@ -68,7 +68,7 @@ fn versions_agree(language: Language) {
         let told = last.iter().filter(|line| step(line) == name).count();
         assert_eq!(told, 1, "{name} in {last:#?}");
     }
-    // What it leaves behind must not change what it does.
+    // The data of one run must not change the next one.
     assert_eq!(run(protocols[protocols.len() - 1]), *last);
 }
 

@@ -14,7 +14,7 @@ use testkit::client::Answer;
 use testkit::process::wait;
 use testkit::wait::go_on_until;
 
-/// A file with three mistakes: a slot that nobody has, one that two have, and a node that is not
+/// A file with three mistakes: a slot that no node has, one that two have, and a node that is not
 /// there.
 const WRONG: &str = r#"[[node]]
 id = 1
@@ -32,8 +32,8 @@ slots = ["100"]
 nodes = [9]
 "#;
 
-/// Runs `kumiki serve` on a file; it is expected to end by itself. Returns its exit code and what
-/// it said.
+/// Runs `kumiki serve` on a file; it is expected to end by itself. Returns its exit code and its
+/// output.
 fn refused(file: &str, args: &[&str]) -> (Option<i32>, String) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     std::fs::write(dir.path().join("c.toml"), file).expect("the file");
@@ -104,8 +104,8 @@ fn mistakes_are_told_each_with_its_line() {
 /// Keys of one slot of each of three nodes with equal shares.
 const KEYS: [&str; 3] = ["bar", "hello2", "foo"];
 
-/// Writes rising numbers to all keys until told to stop. Tells the last number that was acknowledged,
-/// and returns the last that was tried.
+/// Writes rising numbers to all keys until it is stopped. Stores the last number that was
+/// acknowledged, and returns the last that was tried.
 fn write(to: SocketAddr, stop: &AtomicBool, acknowledged: &AtomicU64) -> u64 {
     let mut tried = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -129,7 +129,7 @@ fn write(to: SocketAddr, stop: &AtomicBool, acknowledged: &AtomicU64) -> u64 {
     tried
 }
 
-/// The values of the keys, once the nodes are together again.
+/// Returns the values of the keys, once the nodes are together again.
 fn read(cluster: &Cluster) -> Vec<u8> {
     let begin = Instant::now();
     loop {

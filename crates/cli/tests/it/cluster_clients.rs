@@ -1,5 +1,5 @@
-//! Clients that others have written, as they are, with a cluster of three nodes: `redis-cli -c`,
-//! redis-py and ioredis. What the latter two do stands in `clients/`.
+//! Unmodified clients of others with a cluster of three nodes: `redis-cli -c`, redis-py and
+//! ioredis. The programs for the latter two are in `clients/`.
 //!
 //! `cargo xtask peers` installs them. Without them a test says so and passes; with
 //! `KUMIKI_REQUIRE_PEERS=1` it fails.
@@ -14,9 +14,9 @@ use testkit::peers::{self, Group};
 
 const NODES: usize = 3;
 
-/// Runs a program on an input, and returns what it says.
+/// Runs a program on an input, and returns its output.
 fn run(command: &mut Command, input: &str) -> String {
-    // Whatever happens, it ends.
+    // It ends in any case.
     let mut limited = Command::new("timeout");
     limited.arg("120").arg(command.get_program());
     limited.args(command.get_args());

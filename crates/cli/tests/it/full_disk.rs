@@ -14,12 +14,12 @@ use crate::support::replicas::Replicas;
 /// A file system of its own, of a size that can be changed.
 struct SmallDisk {
     at: PathBuf,
-    /// If it is not mounted below a directory of another owner.
+    /// Its directory, unless it is mounted below a directory of another owner.
     _dir: Option<TempDir>,
 }
 
 impl SmallDisk {
-    /// `None`: this process may not mount file systems.
+    /// Mounts it; `None`: this process may not mount file systems.
     fn mount(size: &str) -> Option<SmallDisk> {
         let dir = tempfile::tempdir().expect("a temporary directory");
         SmallDisk::mount_at(dir.path().to_owned(), Some(dir), size)
@@ -65,8 +65,8 @@ fn start(data: &Path, admin: &str) -> Server {
     })
 }
 
-/// Writes values of 64 KiB under `key0`, `key1`, … from `first` on until one is refused. Returns how
-/// many are there, and the refusal.
+/// Writes values of 64 KiB under `key0`, `key1`, … from `first` on until one is refused. Returns
+/// the number of written keys, and the refusal.
 fn fill(client: &mut Client, first: usize) -> (usize, String) {
     let value = "x".repeat(64 * 1024);
     for number in first..first + 100_000 {

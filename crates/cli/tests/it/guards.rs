@@ -1,5 +1,5 @@
-//! Guarded blocks against processes of the real binary: whatever becomes of nodes and leaders, no
-//! older token is taken after a newer one.
+//! Guarded blocks against processes of the real binary: while nodes and leaders fail, no older
+//! token is accepted after a newer one.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn has_run(frame: &Frame) -> bool {
     frame.raw.starts_with(b"*")
 }
 
-/// Sets keys under a guard at some node, until that is decided.
+/// Sets keys under a guard at some node, until the outcome is known.
 fn decided(connect: &mut dyn FnMut() -> Option<Client>, token: u64, keys: &[&str]) -> Frame {
     let mut last = None;
     eventually("a decision", || {

@@ -1,4 +1,4 @@
-//! What an operator changes without a restart, and what stands in a configuration file.
+//! Changes that an operator makes without a restart, and the contents of a configuration file.
 
 use std::fs;
 use std::io::Read;
@@ -13,13 +13,13 @@ use testkit::{Client, eventually, free_address};
 
 use crate::support::process::kumiki;
 
-/// The status and the body of the answer.
+/// Returns the status and the body of the answer.
 fn ask(address: SocketAddr, method: &str, header: &str, body: &str) -> (u16, String) {
     let answer = request_with(address, method, "/log-level", header, body);
     (answer.status, answer.body)
 }
 
-/// A server or proxy with its configuration in this file.
+/// Returns a server or proxy with its configuration in this file.
 fn configured(command: &str, config: &str, file: &Path) -> (Server, SocketAddr) {
     for _ in 0..5 {
         let (listen, admin) = (
@@ -71,7 +71,7 @@ fn level_changes(server: &Server, admin: SocketAddr, file: &Path) {
     fs::write(file, config.replace("\"warn\"", "\"trace\"")).expect("written");
     server.signal(Signal::HUP);
     eventually("the file is read again", || is("trace"));
-    // A file with a mistake changes nothing, and the process goes on.
+    // A file with a mistake changes nothing, and the process continues.
     fs::write(file, "log-level = 5\n").expect("written");
     server.signal(Signal::HUP);
     eventually("it is told", || {

@@ -1,6 +1,6 @@
-//! Locks that several proxies share, with real processes: whatever happens to nodes, proxies and
-//! connections, there is one holder at a time, tokens grow, nothing acknowledged is lost, and late
-//! writes are refused.
+//! Locks that several proxies share, with real processes: while nodes, proxies and connections
+//! fail, there is one holder at a time, tokens grow, nothing acknowledged is lost, and late writes
+//! are refused.
 
 mod client;
 mod cut;
@@ -25,7 +25,7 @@ const KEYS: usize = 4;
 /// Longer than any lease lasts by any clock.
 const BEYOND_LEASES: Duration = Duration::from_millis(2 * LONGEST_LEASE_MS);
 
-/// What the faults happen to.
+/// The processes that the faults hit.
 struct Scene<'a> {
     stage: &'a Stage,
     locks: Replicas,
@@ -50,7 +50,7 @@ fn start_proxy(locks: &Replicas, data: &Cluster) -> Server {
 }
 
 impl Scene<'_> {
-    /// Waits until locks are granted that nobody could have waited with since before.
+    /// Waits until locks are granted that no client could have waited for since before.
     #[track_caller]
     fn locks_are_granted(&self) {
         let grants = || self.stage.grants.load(Ordering::SeqCst);
@@ -71,8 +71,8 @@ impl Scene<'_> {
         self.locks_are_granted();
     }
 
-    /// The leader stands still for longer than leases last, and still believes that it leads when
-    /// it goes on. Then all nodes do.
+    /// Pauses the leader for longer than leases last, and it still believes that it leads when it
+    /// continues. Then all nodes are paused.
     fn nodes_pause(&mut self) {
         let leader = self.locks.leader(1);
         self.locks.pause_node(leader);
@@ -124,7 +124,7 @@ impl Scene<'_> {
         *self.stage.proxies.lock().expect("whole") = addresses.collect();
     }
 
-    /// The tokens of the last guarded writes.
+    /// Reads the tokens of the last guarded writes.
     fn read_values(&self, history: &mut History) {
         let mut connection = Connection::connect(self.proxies[0].address);
         for key in 0..KEYS {
@@ -137,7 +137,7 @@ impl Scene<'_> {
 }
 
 #[test]
-fn locks_hold_whatever_happens_to_nodes_proxies_and_connections() {
+fn locks_hold_when_nodes_proxies_and_connections_fail() {
     let (locks, data) = (Replicas::start(1, 3), Cluster::start(1, Keeping::Nothing));
     let proxies: Vec<Server> = (0..3).map(|_| start_proxy(&locks, &data)).collect();
     let stage = Stage {

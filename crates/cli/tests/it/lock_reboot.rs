@@ -1,5 +1,5 @@
-//! Locks after the machine was started anew, when the clock that leases are measured by begins
-//! again, and the time of day may be any: over the real store, and with real processes.
+//! Locks after the machine was restarted, when the clock that leases are measured by begins again,
+//! and the time of day may be any: over the real store, and with real processes.
 
 use std::future::Future;
 use std::pin::pin;
@@ -122,15 +122,15 @@ fn wait_for<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// One life, in which one lock is held and another one was released long ago, and one after a
-/// power failure, at this time of day.
+/// Starts a machine on which one lock is held and another one was released long ago; then starts it
+/// again after a power failure, at this time of day.
 fn reboot(wall_ms: u64, with_checkpoint: bool, since_boot: [Duration; 2]) {
     let lease = Duration::from_secs(60);
     let disk = FaultDisk::new();
     let mut life = Life::start(&disk, 1, since_boot[0], NOW_MS);
     let gone = life.acquire("gone", "ann", lease).expect("nobody has it");
     life.release("gone", "ann");
-    // Long enough that nothing is left of it.
+    // Long enough that it is forgotten.
     life.pass(Duration::from_secs(20));
     let held = life.acquire("held", "ann", lease).expect("nobody has it");
     if with_checkpoint {
@@ -141,7 +141,7 @@ fn reboot(wall_ms: u64, with_checkpoint: bool, since_boot: [Duration; 2]) {
     let mut life = Life::start(&disk, 2, since_boot[1], wall_ms);
     let next = life.acquire("gone", "bob", lease).expect("nobody has it");
     assert!(next > gone, "{next} after {gone}");
-    // Nobody knows how long the machine was off: the lease begins anew.
+    // It is unknown how long the machine was off: the lease begins anew.
     assert_eq!(life.acquire("held", "bob", lease), Err("ann".to_owned()));
     life.pass(lease - Duration::from_secs(1));
     assert_eq!(life.acquire("held", "bob", lease), Err("ann".to_owned()));
@@ -153,7 +153,7 @@ fn reboot(wall_ms: u64, with_checkpoint: bool, since_boot: [Duration; 2]) {
 }
 
 #[test]
-fn whatever_the_clocks_show_after_a_reboot_locks_are_held_and_tokens_grow() {
+fn at_any_time_of_day_after_a_reboot_locks_are_held_and_tokens_grow() {
     let long = Duration::from_secs(1_000 * 86_400);
     for wall_ms in [NOW_MS, 0, NOW_MS - YEAR_MS, NOW_MS + 10 * YEAR_MS] {
         for with_checkpoint in [false, true] {
@@ -164,8 +164,8 @@ fn whatever_the_clocks_show_after_a_reboot_locks_are_held_and_tokens_grow() {
     }
 }
 
-/// How a process is started for which the machine has run for three years longer: the first words
-/// of the command. `None`, said in a line, where this machine cannot do that.
+/// Returns the first words of a command that starts a process as if the machine had run for three
+/// years longer. `None`, with a message, if this machine cannot do that.
 fn longer_since_boot() -> Option<&'static [&'static str]> {
     const OFFSET: &str = "100000000";
     const WAYS: [&[&str]; 2] = [
@@ -201,7 +201,7 @@ fn longer_since_boot() -> Option<&'static [&'static str]> {
     found
 }
 
-/// A proxy before this cluster; `first` are the words before its command.
+/// Returns a proxy before this cluster; `first` are the words before its command.
 fn start(first: &[&str], file: &str, more: &[&str]) -> Server {
     let started = Server::insist_at(free_address().expect("a free port"), |address, dir| {
         let kumiki = env!("CARGO_BIN_EXE_kumiki");

@@ -1,5 +1,5 @@
-//! Locks that proxies keep: over connections, in all keepings, with proxies that are killed and that
-//! stand still.
+//! Locks that proxies keep: over connections, with each kind of storage, with proxies that are
+//! killed and that are paused.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use testkit::process::Server;
 use testkit::wait::go_on_until;
 use testkit::{Client, Frame, eventually};
 
-/// Who holds the lock instead.
+/// Returns the holder of the lock, which is another one.
 #[track_caller]
 fn held_by(frame: &Frame) -> String {
     let fields = frame.frames().unwrap_or_else(|| panic!("{frame:?}"));
@@ -25,7 +25,7 @@ fn held_by(frame: &Frame) -> String {
     String::from_utf8_lossy(fields[1].bytes().expect("a holder")).into_owned()
 }
 
-/// A grant, once the table says anything.
+/// Returns a grant, once the table answers.
 fn acquired(client: &mut Client, command: &str) -> i64 {
     let mut last = None;
     eventually("a grant", || {
@@ -88,12 +88,12 @@ fn each_command(address: SocketAddr) {
         panic!("no reply")
     };
     assert_eq!(pong.raw, b"+PONG\r\n");
-    // One waits in vain.
+    // One client waits in vain.
     let begin = Instant::now();
     let frame = ask(&mut one, "LOCK.ACQUIRE orders ann PX 1000 WAIT 200");
     assert_eq!(held_by(&frame), "bob");
     assert!(begin.elapsed() >= Duration::from_millis(200));
-    // Who has gone does not wait any more: it would be granted before the next.
+    // A client that has gone does not wait any more: it would be granted before the next.
     let mut gone = Client::connect(address);
     gone.send(&[
         "LOCK.ACQUIRE",
@@ -116,7 +116,7 @@ fn each_command(address: SocketAddr) {
         "LOCK.ACQUIRE orders bob PX 30000 WAIT 20000",
     ));
     assert!(fourth > third);
-    // What was written under an older token than has been seen is refused by the nodes.
+    // The nodes refuse writes under an older token than one that they have seen.
     for (token, command, reply) in [
         (fourth, "SET orders:7 bob", "*2\r\n+OK\r\n+OK\r\n"),
         (third, "SET orders:7 ann", "-FENCED "),
@@ -134,8 +134,8 @@ fn each_command(address: SocketAddr) {
     many_in_one_piece(&mut two);
 }
 
-/// Those who wait are served in their order, at whichever thread they are; who has gone gives up its
-/// place.
+/// Checks that waiting clients are served in their order, on any thread; a client that has gone
+/// gives up its place.
 fn in_order(address: SocketAddr) {
     let mut holder = Client::connect(address);
     let first = granted(&ask(&mut holder, "LOCK.ACQUIRE queue first PX 60000"));
@@ -278,7 +278,7 @@ fn many_in_one_piece(client: &mut Client) {
     }
 }
 
-/// A proxy of two threads before this cluster.
+/// Returns a proxy of two threads before this cluster.
 fn before(file: &str, more: &[&str]) -> Server {
     let args = [
         &["--cluster", file, "--network-threads", "2"][..],
@@ -300,7 +300,7 @@ fn commands_do_the_same_in_all_keepings() {
         let proxy = before(&file, more);
         each_command(proxy.address);
         in_order(proxy.address);
-        // The next one has a table of its own, whose tokens go on nevertheless.
+        // The next one has a table of its own, whose tokens grow nevertheless.
         assert!(proxy.terminate().success(), "{more:?}");
     }
 }
@@ -392,7 +392,7 @@ fn durable_locks_outlive_a_crash() {
         told(&mut client, &format!("LOCK.RELEASE {key} bob"));
         *last = bob;
     }
-    // What was kept so cannot be forgotten by keeping it otherwise.
+    // Locks that were kept in one way cannot be forgotten by keeping them in another way.
     assert!(proxy.terminate().success());
     let (code, _, said) = crate::support::process::run(&[
         "proxy",
@@ -432,7 +432,7 @@ fn locks_lie_in_one_of_several_partitions_and_do_without_the_others() {
     let tokens: Vec<i64> = (0..NAMES)
         .map(|name| granted(&acquire(&mut clients[name % 2], name, "ann")))
         .collect();
-    // Nobody needs the other partition, not even to begin; and the leader may change.
+    // The locks do not need the other partition, not even to begin; and the leader may change.
     let others = if own == 1 { 4..=6 } else { 1..=3 };
     others.for_each(|node| replicas.kill_node(node));
     replicas.kill_node(replicas.leader(own));
@@ -464,7 +464,7 @@ fn before_a_cluster_without_replicas_locks_cannot_be_shared() {
 const KEYS: usize = 3;
 const LEASE: Duration = Duration::from_millis(1500);
 
-/// A time in which a client held a lock, as it knows for certain.
+/// A time in which a client certainly held a lock.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     key: usize,
@@ -474,7 +474,7 @@ struct Held {
     to: Instant,
 }
 
-/// Acquires, holds and releases by one proxy after the other until told to stop.
+/// Acquires, holds and releases by one proxy after the other until it is stopped.
 fn use_locks(owner: usize, proxies: &[SocketAddr], over: &AtomicBool, all: &Mutex<Vec<Held>>) {
     let mut random = fastrand::Rng::with_seed(owner as u64);
     let (mut at, mut client): (usize, Option<Client>) = (owner, None);
@@ -497,7 +497,7 @@ fn use_locks(owner: usize, proxies: &[SocketAddr], over: &AtomicBool, all: &Mute
             continue;
         };
         let Some([one, token, _]) = frame.frames() else {
-            // What keeps the locks cannot be reached.
+            // The storage of the locks cannot be reached.
             std::thread::sleep(Duration::from_millis(20));
             continue;
         };
@@ -528,7 +528,7 @@ fn judge(mut all: Vec<Held>) {
     all.sort_by_key(|held| (held.key, held.from));
     let mut last: Option<Held> = None;
     for held in all {
-        // The time that lasts longest of those that have begun, and its token.
+        // The longest-lasting time of those that have begun, and its token.
         let Some(before) = last.filter(|before| before.key == held.key) else {
             last = Some(held);
             continue;
@@ -591,7 +591,7 @@ fn several_proxies_share_a_table_and_none_is_missed() {
         over.store(true, Ordering::SeqCst);
     });
     assert_eq!(clients.load(Ordering::SeqCst), 8);
-    // What was granted by the proxy that died is held, and who holds it goes on by another.
+    // A grant by the proxy that died is held, and its holder continues with another proxy.
     for address in &addresses[1..] {
         let mut client = Client::connect(*address);
         let bob = ask(&mut client, "LOCK.ACQUIRE long bob PX 1000");
@@ -605,7 +605,7 @@ fn several_proxies_share_a_table_and_none_is_missed() {
     judge(all);
 }
 
-/// Two times of two owners, so many milliseconds apart, with these tokens.
+/// Returns two times of two owners, so many milliseconds apart, with these tokens.
 fn two_holders(apart_ms: u64, tokens: [i64; 2]) -> Vec<Held> {
     let begin = Instant::now();
     let held = |owner: usize| {

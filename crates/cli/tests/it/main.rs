@@ -1,4 +1,4 @@
-//! The real binary: what is typed, and what its processes do.
+//! The real binary: its commands, and the behaviour of its processes.
 
 mod bench;
 mod cassandra;

@@ -1,4 +1,4 @@
-//! What an operator does with the real binary: placing threads, bounding latency, monitoring.
+//! An operator's work with the real binary: placing threads, bounding latency, monitoring.
 
 use std::fs;
 use std::io::Read;
@@ -11,7 +11,7 @@ use testkit::Client;
 use testkit::http::get;
 use testkit::process::{Server, wait};
 
-/// Runs `kumiki serve` that is expected to be refused; its exit code and what it said.
+/// Runs `kumiki serve`, which is expected to be refused. Returns its exit code and its output.
 fn refused(args: &[&str]) -> (Option<i32>, String) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut child = kumiki()
@@ -61,20 +61,20 @@ fn passwords_are_hidden_from_the_list_of_processes() {
     }
 }
 
-/// The processors that this process may use.
+/// Returns the processors that this process may use.
 fn processors() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None).expect("the system's answer");
     let most = rustix::thread::CpuSet::MAX_CPU;
     (0..most).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
-/// What follows `name` in a file of lines, such as those in `/proc`.
+/// Returns the value behind `name` in a file of lines, such as those in `/proc`.
 fn field(text: &str, name: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim_start_matches([':', '\t', ' ']).to_owned())
 }
 
-/// Names of a process's threads, and on which processors each may run.
+/// Returns the names of a process's threads, and the processors on which each may run.
 fn threads(process: &str) -> Vec<(String, String)> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("its threads");
     let status = |task: fs::DirEntry| fs::read_to_string(task.path().join("status")).ok();
@@ -92,7 +92,7 @@ fn info(client: &mut Client, name: &str) -> String {
     field(&text, name).unwrap_or_else(|| panic!("no {name}: {text}"))
 }
 
-/// Where the server says that its metrics are.
+/// Returns the address at which the server says that its metrics are.
 fn admin_address(server: &Server) -> SocketAddr {
     let output = server.only_line();
     let (_, rest) = output.split_once("http://").expect("an address");
@@ -100,7 +100,7 @@ fn admin_address(server: &Server) -> SocketAddr {
     address.parse().expect("an address")
 }
 
-/// Sockets that say nothing cannot take what the log needs.
+/// Sockets that send nothing cannot take descriptors that the log needs.
 #[test]
 fn idle_sockets_leave_the_log_its_files() {
     for limit in ["-Sn 300", "-n 300"] {
@@ -183,7 +183,7 @@ fn options_that_contradict_each_other_are_explained() {
 fn threads_stay_where_they_are_placed() {
     let all = processors();
     let [logger, first, ..] = all[..] else {
-        // A logger and a thread for clients have a processor each; here is one.
+        // A logger and a thread for clients need a processor each; this machine has one.
         return;
     };
     let second = all.get(2).copied();
@@ -207,7 +207,7 @@ fn threads_stay_where_they_are_placed() {
     assert_eq!(places("runtime-0"), [first.to_string()], "{threads:?}");
     let serving = places("runtime-").len();
     assert_eq!(serving, 1 + usize::from(second.is_some()), "{threads:?}");
-    // Threads that were not placed are free.
+    // Threads that were not placed are not pinned.
     for (name, cpus) in &threads {
         if !name.starts_with("log") && !name.starts_with("runtime-") {
             assert_ne!(*cpus, logger.to_string(), "{name}");

@@ -1,4 +1,5 @@
-//! `kumiki pages`, as it is typed: over directories, with a storage node, and from a running server.
+//! `kumiki pages` on the command line: over directories, with a storage node, and from a running
+//! server.
 
 mod directories;
 mod export;
@@ -11,14 +12,14 @@ use serde_json::Value;
 
 use crate::support::process::kumiki;
 
-/// What follows `kumiki pages` on the command line.
+/// Returns a command that begins with `kumiki pages`.
 pub(crate) fn pages(args: &[&str]) -> Command {
     let mut command = kumiki();
     command.arg("pages").args(args);
     command
 }
 
-/// What a program that was to succeed has written.
+/// Returns the output of a program that must succeed.
 pub(crate) fn done(mut command: impl BorrowMut<Command>) -> String {
     let command = command.borrow_mut();
     let Output {
@@ -31,7 +32,7 @@ pub(crate) fn done(mut command: impl BorrowMut<Command>) -> String {
     String::from_utf8(stdout).expect("text")
 }
 
-/// What a program that was to fail has said of it.
+/// Returns the message of a program that must fail.
 fn refused(mut command: Command) -> String {
     let Output { status, stderr, .. } = command.output().expect("the program starts");
     assert_eq!(status.code(), Some(1), "{command:?} is refused");

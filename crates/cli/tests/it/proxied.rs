@@ -1,5 +1,5 @@
-//! What a proxy needs of a cluster of replicated partitions: who leads them, as any node tells it,
-//! and nodes that send single keys away and take everything else.
+//! What a proxy needs from a cluster of replicated partitions: any node reports who leads them, and
+//! nodes redirect single keys and execute everything else.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn ask(replicas: &Replicas, node: usize, args: &[&str]) -> Frame {
     Client::connect(replicas.address(node)).frame(args)
 }
 
-/// The ports of the masters, in the order of the slots, as `CLUSTER SLOTS` tells them.
+/// Returns the ports of the masters, in the order of the slots, according to `CLUSTER SLOTS`.
 fn by_slots(replicas: &Replicas, node: usize) -> Vec<i64> {
     let slots = ask(replicas, node, &["CLUSTER", "SLOTS"]);
     let port = |range: &Frame| range.frames()?[2].frames()?[1].int();
@@ -26,7 +26,7 @@ fn by_slots(replicas: &Replicas, node: usize) -> Vec<i64> {
         .collect()
 }
 
-/// The same, as `CLUSTER SHARDS` tells them.
+/// As [`by_slots`], according to `CLUSTER SHARDS`.
 fn by_shards(replicas: &Replicas, node: usize) -> Vec<i64> {
     let shards = ask(replicas, node, &["CLUSTER", "SHARDS"]);
     let field = |map: &Frame, name: &str| -> Option<Frame> {
@@ -48,7 +48,7 @@ fn by_shards(replicas: &Replicas, node: usize) -> Vec<i64> {
         .collect()
 }
 
-/// The same, as `CLUSTER NODES` tells them.
+/// As [`by_slots`], according to `CLUSTER NODES`.
 fn by_nodes(replicas: &Replicas, node: usize) -> Vec<i64> {
     let nodes = ask(replicas, node, &["CLUSTER", "NODES"]);
     let nodes = String::from_utf8(nodes.bytes().expect("text").to_vec()).expect("text");
@@ -77,7 +77,7 @@ fn leaders(replicas: &Replicas) -> Vec<i64> {
 fn every_node_names_the_leaders_of_today() {
     let mut replicas = Replicas::start(2, 3);
     for round in 0..2 {
-        // Nobody but the one who asks makes nodes look.
+        // Only this request makes nodes look for leaders.
         for node in replicas.running().collect::<Vec<_>>() {
             for (what, told) in [
                 ("SLOTS", by_slots as fn(&Replicas, usize) -> Vec<i64>),
@@ -98,7 +98,7 @@ fn every_node_names_the_leaders_of_today() {
 }
 
 #[test]
-fn single_keys_are_sent_to_leaders_and_all_else_is_taken_by_anybody() {
+fn single_keys_are_sent_to_leaders_and_all_else_is_taken_by_any_node() {
     let replicas = Replicas::start(2, 3);
     let addresses = [1, 2].map(|partition| replicas.address(replicas.leader(partition)));
     for node in 1..=replicas.count() {
@@ -164,8 +164,8 @@ fn single_keys_are_sent_to_leaders_and_all_else_is_taken_by_anybody() {
     }
 }
 
-/// A proxy that was stopped, as by a pause of its machine, gives nodes their whole time from when it goes
-/// on: `INCR` could not be sent again.
+/// A proxy that was stopped, as by a pause of its machine, gives nodes their whole time from when
+/// it continues: `INCR` could not be sent again.
 #[test]
 fn a_pause_of_the_proxy_is_not_taken_for_a_silence_of_nodes() {
     let node = start_server(&[] as &[&str]);

@@ -16,10 +16,10 @@ use testkit::{Client, Frame, eventually};
 
 /// Keys of the first, second and third of three nodes with equal shares of the slots.
 const KEYS: [&str; 3] = ["hello", "somekey", "foo"];
-/// What all accounts have together.
+/// The sum of all accounts.
 const SUM: i64 = 300;
 
-/// A proxy of two threads with clients, and with `more`.
+/// Returns a proxy of two threads with clients, and with `more`.
 fn before(file: &str, more: &[&str]) -> Server {
     let args = [&["--cluster", file, "--network-threads", "2"], more].concat();
     proxy(&args)
@@ -80,8 +80,8 @@ fn what_was_watched_on_any_node_is_a_precondition() {
     }
 }
 
-/// Moves something from one account to another, under a watch, or in a block that does not look.
-/// Whether it is known to have happened.
+/// Moves an amount from one account to another in a block. Returns `true` if that is known to have
+/// happened.
 fn transfer(client: &mut Client, random: &mut fastrand::Rng) -> bool {
     let from = random.usize(..KEYS.len());
     let to = (from + random.usize(1..KEYS.len())) % KEYS.len();
@@ -105,14 +105,14 @@ fn transfer(client: &mut Client, random: &mut fastrand::Rng) -> bool {
     replies[3].starts_with('*')
 }
 
-/// Reads all accounts at once until told to stop, and checks their sum. How many reads there were.
+/// Reads all accounts at once until it is stopped, checks their sum, and counts the reads.
 fn add_up(address: SocketAddr, over: &AtomicBool, reads: &AtomicU64) {
     let mut client = Client::connect(address);
     while !over.load(Ordering::SeqCst) {
         let command = [&["MGET"][..], &KEYS].concat();
         let frame = client.frame(&command);
         if frame.is_error() {
-            // Of a node that is away.
+            // A node is away.
             continue;
         }
         let values = frame.frames().expect("a list");
@@ -184,7 +184,7 @@ fn leaders_are_followed() {
     for round in 0..3 {
         for _ in 0..20 {
             let reply = told(&mut client, "INCR counter");
-            // Of the one that was with the leader when it died nobody knows.
+            // The outcome of the request that was at the leader when it died is unknown.
             let known = reply.starts_with(':');
             assert!(known || reply.starts_with("-UNKNOWN "), "{reply}");
             kept += i64::from(known);
@@ -211,8 +211,8 @@ fn leaders_are_followed() {
     );
 }
 
-/// A leader stands still, and its connections stay open: another one leads soon, and what is under way to the
-/// first is given up then, long before the limit of time.
+/// A leader is paused, and its connections stay open: another one leads soon, and requests under
+/// way to the first are then given up, long before the timeout.
 #[test]
 fn a_silent_leader_is_not_waited_for() {
     let replicas = Replicas::start(1, 3);
@@ -232,7 +232,7 @@ fn a_silent_leader_is_not_waited_for() {
     assert_eq!(told(&mut writer, "SET foo 3"), "+OK\r\n");
     replicas.resume_node(leader);
     for _ in 0..200 {
-        // Never where another node is to be asked.
+        // Never where another node must be asked.
         assert_eq!(told(&mut writer, "SET foo 4"), "+OK\r\n");
         assert_eq!(told(&mut reader, "GET foo"), "$1\r\n4\r\n");
     }
@@ -279,7 +279,7 @@ fn mistakes_are_told_with_what_to_do() {
     assert!(time.contains("5s or 500ms"), "{time}");
 }
 
-/// Locks are in a directory that is one proxy's: who does not use them need not know.
+/// One proxy uses the directory of the locks: users without locks need not know.
 #[test]
 fn a_second_proxy_in_a_folder_serves_without_locks() {
     let Some(program) = peers::program(Group::Redis, "redis-server") else {
@@ -307,7 +307,7 @@ fn a_second_proxy_in_a_folder_serves_without_locks() {
     assert!(two.errors().contains("--lock-cluster"), "{}", two.errors());
 }
 
-/// Who gives an option relies on it: one that would change nothing is refused, from a file, too.
+/// An operator relies on an option: one without effect is refused, also from a file.
 #[test]
 fn options_without_effect_are_refused() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -360,7 +360,7 @@ fn options_without_effect_are_refused() {
         assert_ne!(code, Some(0), "{args:?}: {out}{said}");
         assert!(said.contains(told), "{args:?}: {said}");
     }
-    // Those that have an effect go on to ask the nodes, of which there are none.
+    // Options that have an effect lead to an attempt to reach the nodes, of which there are none.
     let sharing = ["--aggregation-threads", "2", "--threads-for-each-node", "2"];
     let data = dir.path().join("locks").display().to_string();
     for (before, more) in [

@@ -21,10 +21,10 @@ use crate::support::process::kumiki;
 use testkit::free_address;
 use testkit::process::Server;
 
-/// The first user of nodes that want to know who comes, and his password.
+/// The first user of nodes that authenticate clients, and his password.
 const FIRST_USER: [&str; 2] = ["cassandra", "cassandra"];
 
-/// A proxy before the cluster of `node`, which tells of the others.
+/// Returns a proxy before the cluster of `node`, which names the others.
 fn proxy(listen: SocketAddr, node: SocketAddr, options: &[&str]) -> Server {
     let start = |address: SocketAddr, dir: &Path| {
         let mut command = kumiki();
@@ -38,7 +38,7 @@ fn proxy(listen: SocketAddr, node: SocketAddr, options: &[&str]) -> Server {
     Server::insist_at(listen, start).expect("it starts")
 }
 
-/// Nodes die and come back before a proxy; then, what the driver programs print.
+/// Kills and restarts nodes behind a proxy; then returns the output of the driver programs.
 fn before_three(nodes: &mut Nodes, drivers: &Drivers) -> Vec<Vec<String>> {
     let proxy = proxy(
         free_address().expect("a free port"),
@@ -51,9 +51,10 @@ fn before_three(nodes: &mut Nodes, drivers: &Drivers) -> Vec<Vec<String>> {
     printed
 }
 
-/// Users of one node that wants to know who comes; then, what the driver programs print that go to it
-/// directly. Those that go to three nodes by themselves see some before they know a keyspace that
-/// others have made. One node knows what it has made, and so do three behind the proxy.
+/// Tests users of one node that authenticates clients; then returns the output of driver programs
+/// that connect to it directly. With three nodes they would see some of them before these know a
+/// keyspace that others have made. One node knows what it has made, and so do three behind the
+/// proxy.
 fn at_one(node: &Nodes, drivers: &Drivers) -> Vec<Vec<String>> {
     let address = node.addresses()[0];
     users::what_one_may_others_may_not(address);

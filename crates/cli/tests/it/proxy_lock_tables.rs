@@ -1,5 +1,5 @@
-//! Tables of locks before real Cassandra nodes: drivers see what they see without the proxy, no lock
-//! has two holders, and nothing that a table of locks is told reaches a node.
+//! Tables of locks before real Cassandra nodes: drivers see what they see without the proxy, no
+//! lock has two holders, and no statement on a table of locks reaches a node.
 //!
 //! `cargo xtask peers` installs Cassandra and the drivers. Without them a test says so and passes;
 //! with `KUMIKI_REQUIRE_PEERS=1` it fails.
@@ -31,7 +31,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Finds a node; `None` after saying that something is not installed.
+    /// Finds a node; `None`, with a message, if something is not installed.
     fn set() -> Option<Stage> {
         let drivers = Drivers::find()?;
         let node = SharedNode::get(&drivers.installed);
@@ -42,7 +42,7 @@ impl Stage {
         self.node.address()
     }
 
-    /// A proxy that keeps these tables, set up so.
+    /// Returns a proxy that keeps these tables, with further options.
     fn proxy(&self, tables: &str, further: &[&str]) -> Server {
         let node = self.node().to_string();
         let mut args = vec!["--cassandra", &node, "--lock-table", tables];
@@ -50,8 +50,8 @@ impl Stage {
         proxy(&args)
     }
 
-    /// What the programs print that find Cassandra at `address`, all at the same time: each has a
-    /// keyspace of its own.
+    /// Returns the output of the programs for Cassandra at `address`, all run at the same time:
+    /// each has a keyspace of its own.
     fn run(&self, address: SocketAddr) -> Vec<(String, Vec<String>)> {
         std::thread::scope(|scope| {
             let runs = KEYSPACES.map(|name| {
@@ -69,7 +69,7 @@ impl Stage {
     }
 }
 
-/// What a connection is told of a text.
+/// Returns the answer to a text on a connection.
 fn ask(connection: &mut Connection, text: &str) -> Told {
     connection.query(text).expect("the proxy answers")
 }
@@ -112,7 +112,7 @@ fn drivers_see_locks_as_cassandra_has_them() {
     stage.node.leave();
 }
 
-/// Nothing of a table of locks is at the nodes, and what would put it there is refused.
+/// The nodes have no data of a table of locks, and statements that would write some are refused.
 fn what_is_no_recipe_is_refused(stage: &Stage, address: SocketAddr) {
     let mut connection = make(address, "python4");
     let mut directly = Connection::open(stage.node(), Version::V5).expect("it listens");
@@ -140,7 +140,7 @@ fn what_is_no_recipe_is_refused(stage: &Stage, address: SocketAddr) {
             "{text}"
         );
     }
-    // An id that was given by a node, which would execute it.
+    // The id was given by a node, which would execute it.
     let prepared = directly.prepare(take).expect("it answers");
     let prepared = prepared.unwrap_or_else(|told| panic!("{told:?}"));
     let told = connection
@@ -157,7 +157,7 @@ fn what_is_no_recipe_is_refused(stage: &Stage, address: SocketAddr) {
     assert_eq!(owner, Told::Rows(vec![vec![me]]));
 }
 
-/// A connection is broken while what gives its lock back waits behind other statements.
+/// Breaks a connection while the statement that gives its lock back waits behind others.
 fn what_was_given_back_is_free(address: SocketAddr) {
     let mut connection = Connection::open(address, Version::V5).expect("it listens");
     let take = "INSERT INTO python4.locks (name, owner) VALUES ('gone', 'ann') \
@@ -178,7 +178,7 @@ fn what_was_given_back_is_free(address: SocketAddr) {
     }
 }
 
-/// The lines that a person types into cqlsh.
+/// Types lines into cqlsh, as a person would.
 fn the_shell_takes_locks(stage: &Stage, address: SocketAddr) {
     let said = [
         "INSERT INTO python4.locks (name, owner) VALUES ('shell', 'ann') IF NOT EXISTS USING TTL 60",
@@ -213,16 +213,16 @@ fn the_shell_takes_locks(stage: &Stage, address: SocketAddr) {
 
 const LEASE: Duration = Duration::from_secs(2);
 
-/// What clients have seen.
+/// The counts and findings of clients.
 #[derive(Default)]
 struct Seen {
     over: AtomicBool,
     grants: AtomicU64,
-    /// Who holds each lock, counted from 1, as it knows for certain.
+    /// The certain holder of each lock, counted from 1.
     holders: [AtomicUsize; 2],
 }
 
-/// Takes, holds, renews and gives locks by one proxy after the other until told to stop.
+/// Takes, holds, renews and gives locks by one proxy after the other until it is stopped.
 fn use_locks(owner: usize, proxies: &[SocketAddr], seen: &Seen) {
     let mut random = fastrand::Rng::with_seed(owner as u64);
     let version = [Version::V4, Version::V5][owner % 2];
@@ -255,7 +255,8 @@ fn use_locks(owner: usize, proxies: &[SocketAddr], seen: &Seen) {
             let before = holder.swap(owner + 1, Ordering::SeqCst);
             std::thread::sleep(Duration::from_millis(random.u64(1..10)));
             let after = holder.swap(0, Ordering::SeqCst);
-            // Who was stopped for longer than its lease does not know whether it held the lock.
+            // A client that was stopped for longer than its lease does not know whether it held the
+            // lock.
             if sent.elapsed() < LEASE {
                 assert_eq!((before, after), (0, owner + 1), "two holders of {lock}");
                 seen.grants.fetch_add(1, Ordering::SeqCst);
@@ -310,7 +311,7 @@ fn no_lock_has_two_holders_whichever_proxy_dies() {
             client.join().expect("it never shares a lock");
         }
     });
-    // What was granted by the proxy that died is held, and who holds it goes on by another.
+    // A lock that the dead proxy granted is held, and its holder continues with another proxy.
     let mut connection = Connection::open(addresses[1], Version::V4).expect("it listens");
     assert_eq!(ask(&mut connection, long).applied(), Some(false));
     let give = "DELETE FROM shared.locks WHERE name = 'long' IF owner = 'ann'";

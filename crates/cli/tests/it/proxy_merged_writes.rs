@@ -1,5 +1,5 @@
-//! `--merge-writes` before a real Cassandra node: what is written is what is written without, in
-//! fewer requests, and a write that is wrong harms no other.
+//! `--merge-writes` before a real Cassandra node: it writes the same data as without the option, in
+//! fewer requests, and a wrong write harms no other.
 //!
 //! `cargo xtask peers` installs Cassandra. Without it the test says so and passes; with
 //! `KUMIKI_REQUIRE_PEERS=1` it fails.
@@ -57,7 +57,7 @@ fn write(address: SocketAddr, table: &str, number: i32) {
     );
 }
 
-/// The rows of a table, in the order of their keys.
+/// Returns the rows of a table, in the order of their keys.
 fn rows(connection: &mut Connection, table: &str) -> Vec<(i32, i32)> {
     let text = format!("SELECT k, v FROM merged.{table}");
     let Told::Rows(rows) = connection.query(&text).expect("it answers") else {
@@ -74,7 +74,7 @@ fn rows(connection: &mut Connection, table: &str) -> Vec<(i32, i32)> {
     rows
 }
 
-/// The most partitions of an unlogged batch that the node has executed.
+/// Returns the most partitions of an unlogged batch that the node has executed.
 fn largest_batch(connection: &mut Connection) -> f64 {
     let text = "SELECT * FROM system_views.batch_metrics";
     let Told::Rows(rows) = connection.query(text).expect("it answers") else {
@@ -145,7 +145,7 @@ fn merged_writes_write_what_they_would_alone() {
     nodes.stop().expect("it ends in good order");
 }
 
-/// Of writes that are merged one is wrong: it alone is refused.
+/// Checks that of several merged writes only a wrong one is refused.
 fn one_that_is_wrong(address: SocketAddr, directly: &mut Connection) {
     let mut connection = Connection::open(address, Version::V5).expect("it listens");
     let text = "INSERT INTO merged.one (k, v) VALUES (?, ?)";

@@ -1,5 +1,5 @@
-//! Read-atomic keys with real processes: whatever happens, nobody sees a part of what was written
-//! together.
+//! Read-atomic keys with real processes: in spite of failures, no reader sees a part of what was
+//! written together.
 
 mod crashes;
 mod deaths;
@@ -24,7 +24,7 @@ pub(crate) const TOP: &str = "read_atomic = [\"ra:\"]";
 /// Keys of one slot of each of four nodes with equal shares, in their order.
 pub(crate) const KEYS: [&str; 4] = ["ra:y", "ra:x", "ra:b", "ra:z"];
 
-/// `MSET` of the same value to all keys.
+/// Returns an `MSET` of the same value to all keys.
 pub(crate) fn mset<'a>(keys: &[&'a str], value: &'a str) -> Vec<&'a str> {
     let pairs = keys.iter().flat_map(|key| [*key, value]);
     [&["MSET"][..], &pairs.collect::<Vec<_>>()].concat()
@@ -34,13 +34,13 @@ pub(crate) fn mget<'a>(keys: &[&'a str]) -> Vec<&'a str> {
     [&["MGET"][..], keys].concat()
 }
 
-/// The values of a reply to `MGET`; `None`: it is an error.
+/// Returns the values of a reply to `MGET`; `None`: it is an error.
 pub(crate) fn values(reply: &Frame) -> Option<Vec<Option<String>>> {
     let text = |frame: &Frame| Some(String::from_utf8_lossy(frame.bytes()?).into_owned());
     Some(reply.frames()?.iter().map(text).collect())
 }
 
-/// The one value that all keys have.
+/// Returns the one value that all keys have.
 #[track_caller]
 pub(crate) fn whole<V: PartialEq + Clone + std::fmt::Debug>(values: &[V]) -> V {
     let first = values.first().expect("a value");
@@ -49,7 +49,7 @@ pub(crate) fn whole<V: PartialEq + Clone + std::fmt::Debug>(values: &[V]) -> V {
     first.clone()
 }
 
-/// A number of `INFO` of a node.
+/// Returns a number of `INFO` of a node.
 pub(crate) fn figure(of: SocketAddr, name: &str) -> u64 {
     let reply = Client::connect(of).frame(&["INFO"]);
     let text = String::from_utf8_lossy(reply.bytes().expect("text")).into_owned();
@@ -70,7 +70,7 @@ pub(crate) fn connect_by(
     connect_with(fabrics, |options| options.transport = transport)
 }
 
-/// A client whose options are the usual ones of these tests but for what `change` does to them.
+/// Returns a client with the usual options of these tests, modified by `change`.
 pub(crate) fn connect_with(
     fabrics: impl Iterator<Item = SocketAddr>,
     change: impl FnOnce(&mut Options),
@@ -82,7 +82,7 @@ pub(crate) fn connect_with(
     let begun = Instant::now();
     loop {
         match ::client::Client::connect(fabrics.iter().copied(), options.clone()) {
-            // One that gives up soon may need several goes on a busy machine.
+            // A client that gives up soon may need several attempts on a busy machine.
             Err(error) if error.is_retryable() && begun.elapsed() < PATIENCE => {}
             connected => return connected.expect("the nodes run"),
         }

@@ -100,7 +100,7 @@ fn now_ms() -> u64 {
     u64::try_from(now.as_millis()).expect("a clock before the end of time")
 }
 
-/// The scripts and their names.
+/// Returns the scripts and their names.
 fn scripts() -> Vec<(String, String)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/redis_compare");
     let files = fs::read_dir(dir).expect("the scripts");
@@ -124,7 +124,7 @@ fn parsed(name: &str, text: &str) -> Script {
     parse(text, now_ms()).unwrap_or_else(|what| panic!("{name}, {what}"))
 }
 
-/// Plays every case in both protocols; one line for each mismatch.
+/// Plays every case in both protocols. Returns one line for each mismatch.
 fn play_scripts(redis: &Path, keeping: Keeping) {
     let mut report = Vec::new();
     let mut lines = 0;

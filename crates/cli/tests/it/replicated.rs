@@ -1,5 +1,5 @@
-//! Replicated partitions of real processes: nodes are killed, stopped and wiped; what was
-//! acknowledged stays, and commands go on.
+//! Replicated partitions of real processes: nodes are killed, stopped and wiped; acknowledged
+//! writes stay, and commands continue.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ fn text(frame: &Frame) -> String {
     String::from_utf8_lossy(frame.bytes().unwrap_or_default()).into_owned()
 }
 
-/// What a node answers that is asked itself.
+/// Returns the answer of a node that is asked directly.
 fn ask(replicas: &Replicas, node: usize, args: &[&str]) -> String {
     text(&Client::connect(replicas.address(node)).frame(args))
 }
 
-/// Waits until the nodes that run have executed the same.
+/// Waits until the running nodes have executed the same entries.
 fn wait_until_equal(replicas: &Replicas) {
     eventually("the replicas are equal", || {
         let applied = |node| replicas.said(node, "applied");
@@ -31,8 +31,8 @@ fn wait_until_equal(replicas: &Replicas) {
     });
 }
 
-/// Sets keys with rising numbers until told to stop. Counts those that were acknowledged and returns
-/// them, and the longest time in which none was.
+/// Sets keys with rising numbers until it is stopped. Counts the acknowledged writes and returns
+/// them, and the longest time without one.
 fn write(
     mut client: Follower,
     name: &str,
@@ -57,7 +57,7 @@ fn write(
     (acknowledged, longest)
 }
 
-/// Runs `disturb` while several clients write; then all that was acknowledged must be there. Returns
+/// Runs `disturb` while several clients write; then all acknowledged writes must be there. Returns
 /// the longest time in which a client was not served.
 fn write_while(replicas: &mut Replicas, disturb: impl FnOnce(&mut Replicas)) -> Duration {
     let stop = AtomicBool::new(false);
@@ -120,7 +120,7 @@ fn a_leader_that_is_killed_is_replaced_and_nothing_acknowledged_is_missing() {
     let (code, table, said) = replicas.command(&["status"]);
     assert_eq!(code, Some(1), "{table}{said}");
     assert!(said.contains(&format!("node {first}: ")), "{said}");
-    // It comes back and catches up. What is no replica's business leaves its data alone.
+    // It comes back and catches up. It leaves files alone that do not belong to the replica.
     let data = replicas.data(first);
     let (code, report, said) = crate::support::process::run(&["check", &data]);
     assert!(
@@ -204,7 +204,7 @@ fn a_node_with_another_secret_is_named_with_the_cause_and_few_lines() {
     let other = leader % 3 + 1;
     replicas.kill_node(other);
     let text = std::fs::read_to_string(replicas.file()).expect("the cluster's file");
-    // The secret of clients opens the nodes for clients, and for no other node.
+    // The secret of clients allows clients to use the nodes, and no other node.
     let (code, of_clients, said) = replicas.command(&["client-secret"]);
     assert_eq!(code, Some(0), "{said}");
     let of_clients = of_clients.trim();
@@ -262,12 +262,12 @@ fn a_removed_node_that_comes_back_is_shown_as_removed() {
 
 #[test]
 fn leadership_is_handed_over_by_command_and_at_a_stop() {
-    // Nobody would notice in time that a leader is gone that has not handed over.
+    // Without a handover, the loss of the leader would not be noticed in time.
     let mut replicas = Replicas::start_with(1, 3, &["--election-timeout", "5s"]);
     let first = replicas.leader(1);
     let next = first % 3 + 1;
     replicas.transfer(&["--to", &next.to_string()]);
-    // The one before it may not have heard of it for a moment.
+    // The former leader may not have heard from it for a moment.
     eventually("the next one leads", || replicas.leader(1) == next);
     let (code, out, _) = replicas.command(&["transfer", "--to", &next.to_string()]);
     assert_eq!(code, Some(0));
@@ -292,7 +292,7 @@ fn leadership_is_handed_over_by_command_and_at_a_stop() {
     assert!(said.contains("kumiki: "), "{said}");
 }
 
-/// Neither do deadlines that pass meanwhile stop the leader's time, nor do their keys stay.
+/// Deadlines that pass in the meantime do not stop the leader's time, and their keys do not stay.
 #[test]
 fn deadlines_count_from_the_leaders_clock_while_followers_stand_still() {
     const MS: u64 = 60_000;
@@ -314,7 +314,7 @@ fn deadlines_count_from_the_leaders_clock_while_followers_stand_still() {
         std::thread::sleep(Duration::from_millis(300));
         followers.for_each(|node| replicas.resume_node(node));
         let (set, found) = (client.reply(), reader.reply());
-        // A machine that is slow has had another member elected.
+        // On a slow machine another member may have been elected.
         if !matches!(
             (&set, &found),
             (Reply::Status(_), Reply::Null | Reply::Bulk(_))
@@ -332,7 +332,7 @@ fn deadlines_count_from_the_leaders_clock_while_followers_stand_still() {
     });
 }
 
-/// A client that knows no other node, as one whose list of nodes is old, is not refused.
+/// A client that knows no other node, such as one with an old list of nodes, is not refused.
 #[test]
 fn commands_wait_for_the_next_leader_while_a_leader_hands_over() {
     let mut replicas = Replicas::start_with(1, 3, &["--election-timeout", "2s"]);
@@ -381,7 +381,7 @@ fn other_nodes_than_the_leader_send_clients_to_it() {
     let mut client = replicas.client();
     client.insist(&["SET", "foo", "bar"]);
     wait_until_equal(&replicas);
-    // What walks and counts all keys of a node is answered by each, as by Redis's replicas.
+    // Each node answers commands that walk or count all its keys, like Redis's replicas.
     let mut plain = Client::connect(replicas.address(follower));
     eventually("it is fresh", || plain.frame(&["DBSIZE"]).int() == Some(1));
     for args in [
@@ -398,7 +398,7 @@ fn other_nodes_than_the_leader_send_clients_to_it() {
         Some("foo".to_owned())
     );
     assert!(text(&plain.frame(&["GET", "foo"])).starts_with("MOVED "));
-    // A connection that says so reads what a replica has; it writes nothing there.
+    // A connection in this mode reads the data of a replica; it writes nothing there.
     let mut reader = Client::connect(replicas.address(follower));
     reader.frame(&["READONLY"]);
     eventually("it is fresh", || {
@@ -412,14 +412,14 @@ fn other_nodes_than_the_leader_send_clients_to_it() {
     assert!(text(&reader.frame(&["SET", "foo", "x"])).starts_with("MOVED "));
     reader.frame(&["READWRITE"]);
     assert!(text(&reader.frame(&["GET", "foo"])).starts_with("MOVED "));
-    // A block is executed by the leader, whoever has it; so is one that watches.
+    // The leader executes a block, whichever node gets it, and also one that watches.
     let mut block = Client::connect(replicas.address(follower));
     for args in [&["WATCH", "foo"][..], &["MULTI"], &["SET", "foo", "block"]] {
         assert!(!block.frame(args).is_error(), "{args:?}");
     }
     assert_eq!(block.frame(&["EXEC"]).frames().map(<[Frame]>::len), Some(1));
     assert_eq!(text(&client.insist(&["GET", "foo"])), "block");
-    // What clients that know clusters look at.
+    // The commands that clients with knowledge of clusters use.
     let nodes = ask(&replicas, follower, &["CLUSTER", "NODES"]);
     assert_eq!(
         nodes.matches(" slave ").count() + nodes.matches(",slave ").count(),
@@ -453,7 +453,7 @@ fn other_nodes_than_the_leader_send_clients_to_it() {
     });
 }
 
-/// Heartbeats wait behind an entry of the log, so its size is bounded: the leader stays the leader.
+/// Heartbeats wait behind an entry of the log, so its size is limited: the leader stays the leader.
 #[test]
 fn what_would_cost_the_leader_its_leadership_is_refused() {
     let replicas = Replicas::start(1, 3);
@@ -484,7 +484,7 @@ fn without_a_majority_nothing_is_served_and_nothing_is_lost() {
     let leader = replicas.leader(1);
     let others: Vec<usize> = (1..=3).filter(|node| *node != leader).collect();
     others.iter().for_each(|node| replicas.kill_node(*node));
-    // Depending on when it notices, its reply never comes to be known, or it refuses.
+    // Depending on when it notices, its reply never becomes known, or it refuses.
     eventually("it refuses", || {
         ask(&replicas, leader, &["SET", "foo", "2"]).starts_with("CLUSTERDOWN ")
     });
@@ -518,7 +518,7 @@ fn what_waits_when_leadership_is_lost_is_told_each_in_its_place() {
     let mut client = Client::connect(replicas.address(leader));
     assert_eq!(text(&client.frame(&["GET", "foo"])), "0");
     others.iter().for_each(|node| replicas.pause_node(*node));
-    // None of them has anything in its way: they wait for the others alone.
+    // No other transaction blocks them: they wait only for the other nodes.
     let commands: [&[&str]; 5] = [
         &["SET", "bar", "1"],
         &["PING"],
@@ -544,7 +544,7 @@ fn what_waits_when_leadership_is_lost_is_told_each_in_its_place() {
             ),
         }
     }
-    // The connection goes on.
+    // The connection continues.
     assert!(text(&client.frame(&["GET", "foo"])).starts_with("CLUSTERDOWN "));
     others.iter().for_each(|node| replicas.resume_node(*node));
     assert_eq!(text(&setter.insist(&["SET", "bar", "2"])), "OK");
@@ -578,7 +578,8 @@ fn a_watch_over_a_change_of_leaders_is_right() {
             connection.frame(&["EXEC"])
         })
         .collect();
-    // The first takes effect unless it says otherwise; the second has seen a version that is gone.
+    // The first takes effect unless its reply says otherwise; the second has seen a version that is
+    // gone.
     let done = outcomes
         .iter()
         .filter(|outcome| outcome.frames().is_some())
@@ -637,7 +638,7 @@ fn transactions_over_replicated_partitions_survive_their_leaders() {
     assert_eq!(sum, 200, "{values:?}");
 }
 
-/// Moves one from key to key until told to stop. Counts how often that was acknowledged.
+/// Moves one from key to key until it is stopped. Counts the acknowledged moves.
 fn transfer_until(client: &mut Follower, stop: &AtomicBool, count: &AtomicUsize) {
     let mut moved = 0;
     while !stop.load(Ordering::Relaxed) {

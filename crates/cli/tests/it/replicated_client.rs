@@ -1,5 +1,5 @@
-//! The Rust client and replicated partitions of real processes: whatever becomes of leaders, each
-//! call takes effect once and is answered.
+//! The Rust client and replicated partitions of real processes: while leaders fail, each call takes
+//! effect once and is answered.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -19,8 +19,8 @@ fn connect(replicas: &Replicas) -> Client {
     Client::connect(replicas.fabrics(), options).expect("the nodes run")
 }
 
-/// Threads add to one counter, through one client, while `disturb` runs. Every call must succeed and
-/// have counted once: so the sums that were told are all the numbers from 1 on.
+/// Threads add to one counter, through one client, while `disturb` runs. Every call must succeed
+/// and have counted once: so the returned sums are all the numbers from 1 on.
 fn count_while(replicas: &mut Replicas, disturb: impl FnOnce(&mut Replicas)) {
     let client = connect(replicas);
     let (stop, calls) = (AtomicBool::new(false), AtomicI64::new(0));
@@ -58,7 +58,7 @@ fn count_while(replicas: &mut Replicas, disturb: impl FnOnce(&mut Replicas)) {
     assert_eq!(value, count.to_string().as_bytes());
 }
 
-/// The bound holds for what comes from Rust clients, as for what comes from Redis clients.
+/// The limit holds for requests from Rust clients as for those from Redis clients.
 #[test]
 fn a_full_node_takes_no_more_from_rust_clients() {
     let replicas = Replicas::start_with(1, 3, &["--maxmemory", "10mb"]);
@@ -107,8 +107,8 @@ fn nor_when_they_stand_still_or_hand_over() {
     });
 }
 
-/// Bulks, each transaction by itself: one whose outcome is told has that one, and whatever becomes of
-/// leaders no more than those of unknown outcome are in doubt.
+/// Bulks, each transaction by itself: a reported outcome is right, and when leaders fail, only the
+/// transactions with unknown outcomes are in doubt.
 #[test]
 fn bulks_are_told_what_became_of_each_when_leaders_change() {
     let mut replicas = Replicas::start(1, 3);
@@ -116,7 +116,7 @@ fn bulks_are_told_what_became_of_each_when_leaders_change() {
     let keys: Vec<Vec<u8>> = (0..40)
         .map(|key| format!("bulk{key}").into_bytes())
         .collect();
-    // Of the key that was told least often, how often that was.
+    // The least number of reported outcomes of any key.
     let (stop, least) = (AtomicBool::new(false), AtomicI64::new(0));
     let counts = std::thread::scope(|scope| {
         let _ended = SetOnDrop(&stop);

@@ -1,4 +1,4 @@
-//! What a user sees of the real binary: the first minute, mistakes, stopping, and Redis's tools.
+//! The real binary as a user sees it: the first minute, mistakes, stopping, and Redis's tools.
 
 use std::fs;
 use std::path::Path;
@@ -16,8 +16,8 @@ fn serve_in(data: &TempDir, more: &[&str]) -> Server {
     start_server(&[&["--data", data], more].concat())
 }
 
-/// Runs `kumiki serve` that is expected to end by itself, and returns its exit code and what it
-/// said to standard error.
+/// Runs `kumiki serve`, which is expected to end by itself, and returns its exit code and its
+/// errors.
 fn refused(args: &[&str]) -> (Option<i32>, String) {
     let (code, printed, said) = run(&[&["serve"], args].concat());
     assert!(printed.is_empty(), "{printed}");
@@ -31,7 +31,7 @@ fn assert_says(said: &str, words: &[&str]) {
     }
 }
 
-/// `redis-cli` with these arguments, and what it prints.
+/// Runs `redis-cli` with these arguments, and returns its output.
 fn redis_cli(program: &Path, server: &Server, args: &[&str]) -> String {
     let out = Command::new(program)
         .args(["-p", &server.address.port().to_string()])
@@ -202,7 +202,7 @@ fn an_empty_password_is_refused() {
     assert_says(&said, &["an empty password protects nothing"]);
 }
 
-/// Else every user of the machine would read and write past it, at the addresses of nodes.
+/// Otherwise every user of the machine could read and write without it, at the addresses of nodes.
 #[test]
 fn a_password_in_a_cluster_needs_a_secret() {
     let dir = tempdir().expect("a temporary directory");
@@ -238,7 +238,7 @@ fn a_data_directory_serves_one_process() {
     let (code, said) = refused(&["--listen", &address, "--data", path]);
     assert_eq!(code, Some(1), "{said}");
     assert_says(&said, &[path, "another process"]);
-    // The first one goes on, and leaves the directory when it ends.
+    // The first one continues, and releases the directory when it ends.
     assert_eq!(
         Client::connect(first.address).frame(&["SET", "a", "1"]).raw,
         b"+OK\r\n"
@@ -343,7 +343,7 @@ fn full_memory_refuses_writes_and_goes_on_reading() {
     let (count, reply) = refused.expect("memory is limited");
     let text = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n";
     assert_eq!(reply.raw, text, "{reply:?}");
-    // The server looks at its memory now and then.
+    // The server checks its memory at intervals.
     assert!(
         (20..=55).contains(&count),
         "4 MB held {count} values of 100 KB"

@@ -1,5 +1,5 @@
-//! `kumiki sql` over a storage node, as an analyst types it: the answers are DuckDB's, wherever the
-//! operators run. And `kumiki pages load` of files, which needs the same library.
+//! `kumiki sql` over a storage node, as an analyst uses it: the answers are DuckDB's, wherever the
+//! operators run. Also `kumiki pages load` of files, which needs the same library.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -17,7 +17,7 @@ use crate::support::process::kumiki;
 const Q6: &str = "select sum(l_extendedprice * l_discount) as revenue from lineitem \
                   where l_shipdate >= date '1994-01-01' and l_shipdate < date '1995-01-01' \
                   and l_discount between 0.05 and 0.07 and l_quantity < 24";
-/// What DuckDB says at scale factor 0.1.
+/// DuckDB's answer at scale factor 0.1.
 const REVENUE: &str = "11803420.2534";
 
 /// A storage node.
@@ -47,13 +47,13 @@ fn refused(command: &mut Command) -> String {
     String::from_utf8(stderr).unwrap()
 }
 
-/// What there is of a table at a node.
+/// Returns a node's description of a table.
 fn table(node: &Node, name: &str) -> Value {
     let said = done(&mut pages(&["ls", name, "--json", "--node", &node.address]));
     serde_json::from_str(&said).unwrap()
 }
 
-/// `kumiki sql` with a statement.
+/// Returns `kumiki sql` with a statement.
 fn ask(sql: &str, options: &[&str]) -> Command {
     let mut command = kumiki();
     command
@@ -143,7 +143,7 @@ fn a_node_that_is_gone_is_told_and_a_replica_takes_its_place() {
     drop(node);
     let said = refused(&mut ask(Q6, &["--node", &at]));
     assert!(said.contains(&at), "{said}");
-    // The directory has what the node had.
+    // The directory has the data of the node.
     let both = ["--node", &at, "--dir", pages.to_str().unwrap()];
     let said = done(&mut ask(Q6, &both));
     assert!(said.contains(REVENUE), "{said}");
@@ -156,13 +156,13 @@ fn files_are_loaded_into_directories_and_through_the_node_that_serves_them() {
     let (here, csv, more) = (path("pages"), path("t.csv"), path("more.txt"));
     std::fs::write(&csv, "n,name\n2,b\n1,a\n").unwrap();
     std::fs::write(&more, "3;c\n").unwrap();
-    // Nobody serves the directory yet.
+    // No node serves the directory yet.
     let load = ["load", "csv", &csv, "--table", "t", "--dir", &here];
     let said = done(&mut pages(&[&load[..], &["--sort-by", "n"]].concat()));
     assert!(said.contains("t: 2 rows in all"), "{said}");
     assert!(said.contains("version 1"), "{said}");
     let node = Node::start(dir.path().join("pages").as_path());
-    // Who names the directory finds the node that has it.
+    // A command that names the directory finds the node that uses it.
     let other = ["load", "csv", &more, "--table", "t", "--dir", &here];
     let form = ["--append", "--no-header", "--delimiter", ";"];
     let said = done(&mut pages(&[&other[..], &form].concat()));
@@ -296,7 +296,7 @@ fn a_load_that_is_interrupted_and_one_whose_node_is_killed_leave_no_half_table()
             node.server.signal(Signal::KILL);
             node.server.end();
         } else {
-            // Not SIGINT: whoever runs tests in the background may have had it ignored.
+            // Not SIGINT: a shell that runs tests in the background may have made them ignore it.
             kill_process(Pid::from_child(&load), Signal::TERM).unwrap();
         }
         let ended = load.wait_with_output().unwrap();

@@ -1,4 +1,4 @@
-//! What the tests of the real binary share: the binary as a child process, clusters of it, and the
+//! Shared by the tests of the real binary: the binary as a child process, clusters of it, and the
 //! drivers of Cassandra.
 
 pub(crate) mod cassandra;

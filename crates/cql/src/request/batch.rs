@@ -5,12 +5,12 @@ use crate::bound::BoundValues;
 use crate::envelope::Version;
 use crate::notation::{Malformed, Reader, put_long_string, put_short_bytes, put_short_len};
 
-/// What a batch promises.
+/// The guarantee of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BatchKind {
-    /// All of it happens in the end, or nothing.
+    /// All statements happen eventually, or none.
     Logged = 0,
-    /// All of one partition happens, or nothing.
+    /// All statements of one partition happen, or none.
     Unlogged = 1,
     /// It changes counters.
     Counter = 2,
@@ -21,7 +21,7 @@ pub enum BatchKind {
 pub enum Statement<'a> {
     /// As text.
     Text(&'a str),
-    /// As PREPARE returned it.
+    /// By the id that PREPARE returned.
     Prepared(&'a [u8]),
 }
 
@@ -37,11 +37,11 @@ pub struct BatchStatement<'a> {
 /// Several statements that are executed as one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Batch<'a> {
-    /// What the batch promises.
+    /// The guarantee of the batch.
     pub kind: BatchKind,
     /// The statements in order.
     pub statements: Vec<BatchStatement<'a>>,
-    /// How they are executed. Values, pages and names mean nothing in a batch.
+    /// How they are executed. Values, pages and names have no meaning in a batch.
     pub parameters: Parameters<'a>,
 }
 

@@ -1,7 +1,7 @@
-//! What stands behind a statement: how it is to be executed, and with which values.
+//! The parameters behind a statement: how it must be executed, and with which values.
 //!
 //! `[short]` consistency; flags, an `[int]` in version 5 and a `[byte]` before; then, in this
-//! order, what the flags say is there:
+//! order, the parts that the flags announce:
 //!
 //! | flag | what |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | 0x80 | `[string]` keyspace of names that have none |
 //! | 0x100 | `[int]` the present, in seconds since 1970, for expiry |
 //!
-//! The last two are of version 5. In version 4 there is no bit for the last one; the bit 0x80 is
-//! read in any version, as Cassandra does it, lest two programs read one request differently.
+//! The last two are of version 5. Version 4 has no bit for the last one; the bit 0x80 is read in
+//! any version, as Cassandra does, lest two programs interpret one request differently.
 
 use crate::bound::BoundValues;
 use crate::consistency::Consistency;
@@ -32,31 +32,31 @@ const NAMES: u32 = 0x40;
 const KEYSPACE: u32 = 0x80;
 const NOW_IN_SECONDS: u32 = 0x100;
 
-/// How a statement is to be executed.
+/// How a statement must be executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parameters<'a> {
-    /// How many replicas must answer.
+    /// The number of replicas that must answer.
     pub consistency: Consistency,
     /// Values for the statement's markers.
     pub values: BoundValues<'a>,
-    /// Whether the result shall come without its columns' names and types.
+    /// `true` if the result must come without its columns' names and types.
     pub skip_metadata: bool,
     /// The most rows of a page.
     pub page_size: Option<i32>,
-    /// Where the last page ended.
+    /// The end of the last page.
     pub paging_state: Option<&'a [u8]>,
-    /// Of the conditional part; `Serial` when it is missing.
+    /// The consistency of the conditional part; `Serial` if it is missing.
     pub serial_consistency: Option<Consistency>,
-    /// In microseconds; the server's when it is missing.
+    /// The timestamp in microseconds; the server's if it is missing.
     pub timestamp: Option<i64>,
-    /// Of names that have none; the connection's when it is missing (version 5).
+    /// The keyspace of names that have none; the connection's if it is missing (version 5).
     pub keyspace: Option<&'a str>,
-    /// The present for expiry; the server's when it is missing (version 5).
+    /// The present for expiry; the server's if it is missing (version 5).
     pub now_in_seconds: Option<i32>,
 }
 
 impl<'a> Parameters<'a> {
-    /// Parameters with a consistency and values, and nothing else.
+    /// Creates parameters with a consistency and values, and nothing else.
     #[must_use]
     pub fn new(consistency: Consistency, values: BoundValues<'a>) -> Parameters<'a> {
         Parameters {
@@ -115,7 +115,7 @@ impl<'a> Parameters<'a> {
     /// Writes parameters.
     ///
     /// # Panics
-    /// If they hold the present and this is an earlier version than 5.
+    /// Panics if they contain the present and this is an earlier version than 5.
     pub fn write(&self, out: &mut Vec<u8>, version: Version) {
         self.consistency.write(out);
         let flags = self.flags();

@@ -1,4 +1,4 @@
-//! Requests as drivers send them, and as they must not be sent.
+//! Requests in the form that drivers send, and in forms that must be refused.
 
 use super::*;
 use crate::bound::{Bound, BoundValues, ValueList};
@@ -14,7 +14,7 @@ fn with_body(start: &[u8], body: &[u8]) -> Vec<u8> {
     [start, &(body.len() as u32).to_be_bytes(), body].concat()
 }
 
-/// Checks that bytes and message are the same thing in both directions.
+/// Checks that bytes and message correspond in both directions.
 fn check(bytes: &[u8], message: &RequestMessage<'_>) {
     let envelope = envelope(bytes);
     assert_eq!(RequestMessage::decode(envelope).as_ref(), Ok(message));

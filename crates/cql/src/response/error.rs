@@ -1,4 +1,4 @@
-//! ERROR: why a request failed.
+//! ERROR: the reason why a request failed.
 //!
 //! `[int]` code, `[string]` message, and then by code (*level* is a consistency level):
 //!
@@ -15,7 +15,7 @@
 //! | 0x2500 unprepared | `[short bytes]` id |
 //!
 //! Failures are an `[int]` number; in version 5 as many (`[inetaddr]` node, `[short]` reason)
-//! follow it. All other codes have nothing behind the message, nor have codes that are unknown.
+//! follow it. All other codes have nothing behind the message, and neither have unknown codes.
 
 use std::net::IpAddr;
 
@@ -26,11 +26,11 @@ use crate::notation::{
     put_string_list,
 };
 
-/// A bug of the server, or what has no other code.
+/// A bug of the server, or an error without another code.
 pub const SERVER_ERROR: i32 = 0x0000;
-/// A message that may not be, or not then.
+/// A message that is not allowed, or not at that time.
 pub const PROTOCOL_ERROR: i32 = 0x000a;
-/// The client is not who it says.
+/// The client is not the user that it claims to be.
 pub const AUTHENTICATION_ERROR: i32 = 0x0100;
 /// Too few replicas are alive. Nothing was done.
 pub const UNAVAILABLE: i32 = 0x1000;
@@ -60,9 +60,9 @@ pub const SYNTAX_ERROR: i32 = 0x2000;
 pub const UNAUTHORIZED: i32 = 0x2100;
 /// The statement is CQL, but cannot be executed.
 pub const INVALID: i32 = 0x2200;
-/// A configuration is in the way.
+/// A configuration prevents it.
 pub const CONFIG_ERROR: i32 = 0x2300;
-/// What should be created exists.
+/// The object that should be created exists.
 pub const ALREADY_EXISTS: i32 = 0x2400;
 /// The node does not know a prepared statement of this id.
 pub const UNPREPARED: i32 = 0x2500;
@@ -84,26 +84,26 @@ const WITH_MORE: [i32; 9] = [
 const CAS: &str = "CAS";
 const MAX_MESSAGE: usize = u16::MAX as usize;
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ErrorBody<'a> {
-    /// For people.
+    /// The text for people.
     pub message: &'a str,
-    /// For programs.
+    /// The contents for programs.
     pub kind: ErrorKind<'a>,
 }
 
-/// Which replicas failed.
+/// The replicas that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failures {
-    /// How many.
+    /// Their number.
     pub count: usize,
-    /// Which, and for which reason, as Cassandra numbers them. Version 5 says it, and then for
-    /// all of them; earlier ones do not, and the list is empty.
+    /// The nodes, and their reasons by Cassandra's numbers. In version 5 all of them are here; in
+    /// earlier ones the list is empty.
     pub reasons: Vec<(IpAddr, u16)>,
 }
 
-/// A code and what comes with it.
+/// A code and its contents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // The fields are those of the table above; the codes are documented.
 pub enum ErrorKind<'a> {
@@ -161,7 +161,7 @@ pub enum ErrorKind<'a> {
 }
 
 impl ErrorKind<'_> {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     #[must_use]
     pub fn code(&self) -> i32 {
         match self {
@@ -180,10 +180,10 @@ impl ErrorKind<'_> {
 }
 
 impl<'a> ErrorBody<'a> {
-    /// An error of a code that has nothing behind its message.
+    /// Returns an error with a code that has nothing behind its message.
     ///
     /// # Panics
-    /// If the code is one that has.
+    /// Panics if the code is one that has.
     #[must_use]
     pub fn plain(code: i32, message: &'a str) -> ErrorBody<'a> {
         assert!(!WITH_MORE.contains(&code), "more belongs to {code:#06x}");
@@ -206,7 +206,7 @@ impl<'a> ErrorBody<'a> {
     /// Writes the body. A message that is too long for the wire is cut.
     ///
     /// # Panics
-    /// If another string is too long for the wire.
+    /// Panics if another string is too long for the wire.
     pub(super) fn write(&self, out: &mut Vec<u8>, version: Version) {
         put_int(out, self.kind.code());
         put_string(out, start_of(self.message, MAX_MESSAGE));
@@ -214,7 +214,7 @@ impl<'a> ErrorBody<'a> {
     }
 }
 
-/// As much of `text` as fits `max` bytes.
+/// Returns as much of `text` as fits `max` bytes.
 fn start_of(text: &str, max: usize) -> &str {
     let end = (0..=max.min(text.len())).rev();
     let end = end.into_iter().find(|&end| text.is_char_boundary(end));
@@ -245,7 +245,7 @@ impl Failures {
     }
 }
 
-/// Reads level, received and required: what several codes begin with.
+/// Reads level, received and required, with which several codes begin.
 fn read_counts(reader: &mut Reader<'_>) -> Result<(Consistency, i32, i32), Malformed> {
     Ok((Consistency::read(reader)?, reader.int()?, reader.int()?))
 }

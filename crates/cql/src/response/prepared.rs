@@ -1,11 +1,11 @@
-//! What PREPARE returns.
+//! The result of PREPARE.
 //!
 //! `[short bytes]` id; in version 5 `[short bytes]` id of the result's description; a description
 //! of the markers; a description of the result's rows (see [`RowsMetadata`]).
 //!
 //! The description of the markers: `[int]` flags, `[int]` number of markers; from version 4 on
 //! `[int]` *n*, *n* × `[short]` index of the marker of each column of the partition key; then the
-//! markers as columns are described. No indexes: the statement does not give the whole key.
+//! markers, described like columns. No indexes: the statement does not give the whole key.
 
 use super::{Columns, RowsMetadata};
 use crate::envelope::Version;
@@ -14,7 +14,7 @@ use crate::notation::{Malformed, Reader, put_int, put_int_len, put_short_bytes};
 /// A statement that a node has prepared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Prepared<'a> {
-    /// What EXECUTE names.
+    /// The id that EXECUTE uses.
     pub id: &'a [u8],
     /// The id of the description of the result (version 5, always there).
     pub result_metadata_id: Option<&'a [u8]>,
@@ -27,8 +27,8 @@ pub struct Prepared<'a> {
 /// The markers of a prepared statement.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PreparedMetadata {
-    /// For each column of the partition key the marker that gives it; empty when markers do not
-    /// give all of them, and in version 3.
+    /// For each column of the partition key the marker that gives it; empty if markers do not give
+    /// all of them, and in version 3.
     pub partition_key: Vec<u16>,
     /// The markers.
     pub columns: Columns,

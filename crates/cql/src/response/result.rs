@@ -1,4 +1,4 @@
-//! RESULT: what came of a request.
+//! RESULT: the result of a request.
 //!
 //! | kind (`[int]`) | what follows |
 //! |---|---|
@@ -19,10 +19,10 @@ const SET_KEYSPACE: i32 = 3;
 const PREPARED: i32 = 4;
 const SCHEMA_CHANGE: i32 = 5;
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResultBody<'a> {
-    /// It was done, and there is nothing to say.
+    /// It was done, without a result.
     Void,
     /// Rows.
     Rows(Rows<'a>),

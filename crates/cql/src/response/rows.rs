@@ -36,7 +36,7 @@ pub struct ColumnSpec {
     pub keyspace: Arc<str>,
     /// Its table.
     pub table: Arc<str>,
-    /// Its name; of a marker, the marker's or that of the column it stands for.
+    /// Its name; for a marker, the marker's or that of its column.
     pub name: String,
     /// The type of its values.
     pub data_type: DataType,
@@ -47,7 +47,7 @@ pub struct ColumnSpec {
 pub struct Columns(pub Vec<ColumnSpec>);
 
 impl Columns {
-    /// Columns of one table.
+    /// Returns the columns of one table.
     #[must_use]
     pub fn of_table(keyspace: &str, table: &str, columns: &[(&str, DataType)]) -> Columns {
         let (keyspace, table): (Arc<str>, Arc<str>) = (keyspace.into(), table.into());
@@ -60,13 +60,13 @@ impl Columns {
         Columns(columns.iter().map(spec).collect())
     }
 
-    /// Where the column of this name is.
+    /// Returns the index of the column with this name.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|column| column.name == name)
     }
 
-    /// Whether all columns are of one table, and are described as such.
+    /// Returns the flag that says that all columns are of one table.
     pub(super) fn flag(&self) -> i32 {
         let of_first = |column: &ColumnSpec| {
             column.keyspace == self.0[0].keyspace && column.table == self.0[0].table
@@ -130,18 +130,18 @@ impl Columns {
 /// A description of rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RowsMetadata {
-    /// How many columns there are.
+    /// The number of columns.
     pub column_count: usize,
-    /// The columns; `None` when the client asked not to be told.
+    /// The columns; `None` if the client asked to leave them out.
     pub columns: Option<Columns>,
-    /// Where this page ended, if there are more.
+    /// The end of this page, if there are more.
     pub paging_state: Option<Vec<u8>>,
     /// The id of this description, if it is not the one that the client named (version 5).
     pub new_metadata_id: Option<Vec<u8>>,
 }
 
 impl RowsMetadata {
-    /// A description of one page of all there is.
+    /// Creates a description of the only page.
     #[must_use]
     pub fn new(columns: Columns) -> RowsMetadata {
         RowsMetadata {
@@ -152,7 +152,7 @@ impl RowsMetadata {
         }
     }
 
-    /// What a prepared statement has that returns no rows.
+    /// Returns the description of a prepared statement that returns no rows.
     #[must_use]
     pub fn none() -> RowsMetadata {
         RowsMetadata {
@@ -213,7 +213,7 @@ impl RowsMetadata {
     }
 }
 
-/// Rows, where they lie in the body of a result.
+/// Rows, in place in the body of a result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rows<'a> {
     /// The description of their columns.
@@ -252,19 +252,19 @@ impl<'a> Rows<'a> {
         out.extend_from_slice(self.content);
     }
 
-    /// How many there are.
+    /// Returns the number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.row_count
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.row_count == 0
     }
 
-    /// The rows in order.
+    /// Returns the rows in order.
     pub fn iter(&self) -> impl Iterator<Item = Row<'a>> + use<'a> {
         let mut reader = Reader::new(self.content);
         let columns = self.metadata.column_count;
@@ -274,8 +274,8 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// The values of the column of this name, decoded; `None` when there is no such column, or no
-    /// description.
+    /// Returns the decoded values of the column with this name; `None` if there is no such column,
+    /// or no description.
     ///
     /// # Errors
     /// A value is not of the column's type.
@@ -289,7 +289,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Rows that a program puts together.
+/// Rows that a program builds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RowsBuilder {
     metadata: RowsMetadata,
@@ -298,7 +298,7 @@ pub struct RowsBuilder {
 }
 
 impl RowsBuilder {
-    /// No rows yet, of these columns.
+    /// Creates an empty list of rows with these columns.
     #[must_use]
     pub fn new(columns: Columns) -> RowsBuilder {
         RowsBuilder {
@@ -311,7 +311,8 @@ impl RowsBuilder {
     /// Adds a row.
     ///
     /// # Panics
-    /// If the values are not as many as the columns, or not of their types.
+    /// Panics if the number of values is not that of the columns, or a value is not of its column's
+    /// type.
     pub fn push(&mut self, values: &[Value]) {
         let columns = self.metadata.columns.iter().flat_map(|columns| &columns.0);
         assert_eq!(values.len(), self.metadata.column_count, "a value a column");
@@ -323,7 +324,7 @@ impl RowsBuilder {
         self.row_count += 1;
     }
 
-    /// The rows. A client that asked not to be told about the columns gets none of that.
+    /// Returns the rows. With `skip_metadata`, the description of the columns is left out.
     #[must_use]
     pub fn rows(&self, skip_metadata: bool) -> Rows<'_> {
         let mut metadata = self.metadata.clone();

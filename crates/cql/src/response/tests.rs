@@ -1,4 +1,4 @@
-//! Responses as Cassandra sends them, and as it must not.
+//! Responses in the form that Cassandra sends, and in forms that must be refused.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ fn with_body(start: &[u8], body: &[u8]) -> Vec<u8> {
     [start, &(body.len() as u32).to_be_bytes(), body].concat()
 }
 
-/// Checks that bytes and message are the same thing in both directions.
+/// Checks that bytes and message correspond in both directions.
 fn check_message(bytes: &[u8], message: &ResponseMessage<'_>) {
     let envelope = envelope(bytes);
     assert_eq!(ResponseMessage::decode(envelope).as_ref(), Ok(message));
@@ -204,7 +204,7 @@ fn results_of_every_kind() {
     check_message(&bytes, &Response::Event(event).into_message());
 }
 
-/// `[applied]`: false, and who has the lock.
+/// `[applied]`: false, and the holder of the lock.
 const NOT_APPLIED: &[u8] = b"\0\0\0\x02\0\0\0\x01\0\0\0\x02\0\x03app\0\x05locks\
     \0\x09[applied]\0\x04\0\x05owner\0\x0d\0\0\0\x01\0\0\0\x01\0\0\0\0\x02me";
 

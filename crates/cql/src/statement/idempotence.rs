@@ -1,11 +1,11 @@
-//! Whether a statement can be executed again when nobody knows whether it was.
+//! Decides if a statement can be executed again when it is unknown whether it was executed.
 
 use super::lexer::{Lexer, Token, TokenKind};
 use super::summary::{StatementKind, Summary};
 
-/// Whether executing the statement twice has the outcome of executing it once, as far as its words
-/// tell: it reads; or it writes without a condition, without functions, and without adding to or
-/// taking from what is there. In doubt the answer is no.
+/// Returns `true` if executing the statement twice has the same effect as executing it once, as far
+/// as its words show: it reads; or it writes without a condition, without functions, and without
+/// adding to or taking from the current value. In doubt it returns `false`.
 #[must_use]
 pub fn is_idempotent(text: &str) -> bool {
     let Ok(summary) = Summary::of(text) else {
@@ -19,8 +19,8 @@ pub fn is_idempotent(text: &str) -> bool {
     }
 }
 
-/// Whether no word adds, takes away or calls a function. The first `columns` parentheses behind a
-/// name are no calls: an INSERT has its columns behind its table's name.
+/// Returns `true` if no word adds, takes away or calls a function. The first `columns` parentheses
+/// behind a name are no calls: an INSERT has its columns behind its table's name.
 fn only_sets(text: &str, mut columns: usize) -> bool {
     let mut lexer = Lexer::new(text);
     let mut before: Option<Token<'_>> = None;
@@ -32,7 +32,7 @@ fn only_sets(text: &str, mut columns: usize) -> bool {
             }
             columns -= 1;
         }
-        // An element of a list, which has another place the second time.
+        // An element of a list, which may be at another index the second time.
         let element = token.is_symbol('[') && after_name;
         let sum = token.is_symbol('+') || token.is_symbol('-');
         // `a = a -1` is a sum whose minus looks like the number's.
@@ -45,7 +45,7 @@ fn only_sets(text: &str, mut columns: usize) -> bool {
     true
 }
 
-/// Whether the word can be a name; the keywords that parentheses follow cannot.
+/// Returns `true` if the word can be a name; the keywords that parentheses follow cannot.
 fn may_be_function(token: &Token<'_>) -> bool {
     match token.kind {
         TokenKind::Word => !["IN", "VALUES", "AND", "WHERE", "TTL", "TIMESTAMP"]

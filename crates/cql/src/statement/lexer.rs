@@ -10,15 +10,15 @@
 //! | blob | `0x` and hexadecimal digits |
 //! | symbol | any other character, by itself; a marker `?` among them |
 //!
-//! Blanks and comments (`-- …`, `// …`, `/* … */`) separate words and mean nothing.
+//! Blanks and comments (`-- …`, `// …`, `/* … */`) separate words and have no other meaning.
 //!
 //! Invariants:
 //! 1. Words are slices of the text, in its order, and never empty.
-//! 2. A text takes as many steps as it has bytes, whatever they are.
+//! 2. The number of steps is proportional to the bytes of the text, for any text.
 
 use super::parser::SyntaxError;
 
-/// What a word is.
+/// The kind of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)] // The table above says it.
 pub enum TokenKind {
@@ -35,22 +35,22 @@ pub enum TokenKind {
 /// A word of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Token<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: TokenKind,
-    /// As it stands in the text, quotes included.
+    /// Its text, quotes included.
     pub text: &'a str,
-    /// Where it stands, in bytes.
+    /// Its place, in bytes.
     pub at: usize,
 }
 
 impl Token<'_> {
-    /// Whether it is this word, in any case. A quoted name is none.
+    /// Returns `true` if it is this word, in any case. A quoted name is not.
     #[must_use]
     pub fn is_word(&self, word: &str) -> bool {
         self.kind == TokenKind::Word && self.text.eq_ignore_ascii_case(word)
     }
 
-    /// Whether it is this character by itself.
+    /// Returns `true` if it is this character by itself.
     #[must_use]
     pub fn is_symbol(&self, symbol: char) -> bool {
         self.kind == TokenKind::Symbol && self.text.chars().eq([symbol])
@@ -65,16 +65,16 @@ pub struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    /// A lexer at the start of `text`.
+    /// Creates a lexer at the start of `text`.
     #[must_use]
     pub fn new(text: &'a str) -> Lexer<'a> {
         Lexer { text, at: 0 }
     }
 
-    /// The next word, or `None` at the end.
+    /// Returns the next word, or `None` at the end.
     ///
     /// # Errors
-    /// A comment, a string or a name that is not ended.
+    /// A comment, a string or a name has no end.
     #[allow(clippy::should_implement_trait)] // An iterator that can fail reads worse.
     pub fn next(&mut self) -> Result<Option<Token<'a>>, SyntaxError> {
         self.skip_blanks()?;
@@ -116,7 +116,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The length of what stands between quotes, with them.
+    /// Returns the length of a quoted text, with its quotes.
     fn quoted(&self, quote: u8, what: &'static str) -> Result<usize, SyntaxError> {
         let rest = &self.text.as_bytes()[self.at..];
         let mut len = 1;
@@ -153,7 +153,7 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 
-/// The length of the uuid that `rest` starts with.
+/// Returns the length of the uuid that `rest` starts with.
 fn uuid_len(rest: &[u8]) -> Option<usize> {
     const LEN: usize = 36;
     let uuid = rest.get(..LEN)?;
@@ -169,7 +169,7 @@ fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// A word, a number, a blob or a symbol: its kind and its length.
+/// Returns the kind and the length of a word, a number, a blob or a symbol.
 fn other(rest: &[u8], text: &str, at: usize) -> (TokenKind, usize) {
     let count =
         |from: usize, is: fn(&u8) -> bool| rest[from..].iter().take_while(|b| is(b)).count();
@@ -187,7 +187,7 @@ fn other(rest: &[u8], text: &str, at: usize) -> (TokenKind, usize) {
     }
 }
 
-/// The length of digits, of a fraction, of an exponent.
+/// Returns the length of digits, of a fraction, of an exponent.
 fn number_len(rest: &[u8]) -> usize {
     let digits = |from: usize| {
         let rest = rest.get(from..).unwrap_or(&[]);

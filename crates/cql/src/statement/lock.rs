@@ -1,4 +1,4 @@
-//! The lock recipe: the statements that a table of locks takes, and no others.
+//! The lock recipe: the statements that a table of locks accepts, and no others.
 //!
 //! | step | statement |
 //! |---|---|
@@ -14,17 +14,17 @@ use super::parser::{Name, Parser, SyntaxError, TableName};
 use super::select::{Select, Selection};
 use super::term::{Literal, Term};
 
-/// What the errors say that a table of locks takes.
+/// The text about the accepted statements in errors.
 pub const SUPPORTED: &str = "a table of locks takes INSERT … IF NOT EXISTS [USING TTL …], \
      UPDATE [USING TTL …] … IF column = … | IF EXISTS, DELETE [… IF column = … | IF EXISTS] and \
      SELECT, each with the whole key and = alone";
 
-/// Why a statement about a table of locks cannot be executed.
+/// The reason why a statement about a table of locks cannot be executed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{SUPPORTED}: {0}")]
 pub struct LockSyntaxError(#[from] pub SyntaxError);
 
-/// Columns and what they are set to or must be.
+/// Columns and the values that they get or must have.
 pub type Equalities<'a> = Vec<(Name<'a>, Term<'a>)>;
 
 /// A step of the lock recipe.
@@ -32,53 +32,53 @@ pub type Equalities<'a> = Vec<(Name<'a>, Term<'a>)>;
 pub struct LockStatement<'a> {
     /// The table of locks.
     pub table: TableName<'a>,
-    /// What is to be done.
+    /// The operation.
     pub verb: LockVerb<'a>,
 }
 
-/// What is to be done with a lock.
+/// The operation on a lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LockVerb<'a> {
-    /// Take it if nobody has it.
+    /// Take it if it has no holder.
     Insert {
         /// All columns that are given, those of the key among them.
         values: Equalities<'a>,
-        /// In seconds.
+        /// The time to live in seconds.
         ttl: Option<Term<'a>>,
     },
     /// Change it if the condition holds.
     Update {
-        /// In seconds.
+        /// The time to live in seconds.
         ttl: Option<Term<'a>>,
         /// The columns to set.
         assignments: Equalities<'a>,
-        /// Which lock.
+        /// The lock.
         key: Equalities<'a>,
-        /// What must hold.
+        /// The condition.
         condition: Condition<'a>,
     },
     /// Give it back if the condition holds.
     Delete {
-        /// Which lock.
+        /// The lock.
         key: Equalities<'a>,
-        /// What must hold; `None`: give it back whoever has it.
+        /// The condition; `None`: give it back in any case.
         condition: Option<Condition<'a>>,
     },
-    /// See who has it.
+    /// Read its holder.
     Select {
-        /// The columns to see.
+        /// The columns to read.
         selection: Selection<'a>,
-        /// Which lock.
+        /// The lock.
         key: Equalities<'a>,
     },
 }
 
-/// What must hold of the row.
+/// The condition on the row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Condition<'a> {
-    /// There is one.
+    /// The row exists.
     Exists,
-    /// There is one with these values.
+    /// The row exists and has these values.
     Equal(Equalities<'a>),
 }
 
@@ -86,7 +86,7 @@ impl<'a> LockStatement<'a> {
     /// Parses a statement about a table of locks.
     ///
     /// # Errors
-    /// It is not of the recipe.
+    /// The statement is not of the recipe.
     pub fn parse(text: &'a str) -> Result<LockStatement<'a>, LockSyntaxError> {
         let mut parser = Parser::new(text)?;
         let starts = |word: &str| parser.peek().is_some_and(|token| token.is_word(word));
@@ -168,7 +168,7 @@ fn delete<'a>(parser: &mut Parser<'a>) -> Result<LockStatement<'a>, SyntaxError>
 
 fn select<'a>(parser: &mut Parser<'a>) -> Result<LockStatement<'a>, SyntaxError> {
     let select = Select::read(parser)?;
-    // Of one row a limit means nothing, unless it is none.
+    // A limit has no effect on one row, unless it is not positive.
     let is_number = |text: &str| text.parse::<i32>().is_ok_and(|most| most > 0);
     let limited = match &select.limit {
         None | Some(Term::Marker(_)) => true,

@@ -1,4 +1,4 @@
-//! Words in order: what the parsers of statements share.
+//! Words in order: shared by the parsers of statements.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,14 +9,14 @@ use super::term::{Marker, Term};
 /// The longest piece of a text that an error shows, in characters.
 const SHOWN: usize = 40;
 
-/// The text is not what it should be.
+/// The text differs from the expected one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SyntaxError {
-    /// Where, in bytes.
+    /// The place, in bytes.
     pub at: usize,
-    /// What stands there; empty at the end.
+    /// The text at that place; empty at the end.
     pub found: String,
-    /// What should stand there.
+    /// The expected text.
     pub expected: &'static str,
 }
 
@@ -35,20 +35,20 @@ impl fmt::Display for SyntaxError {
 
 impl std::error::Error for SyntaxError {}
 
-/// A name as CQL sees it: in lower case, unless it was quoted.
+/// A name as CQL interprets it: in lower case, unless it was quoted.
 pub type Name<'a> = Cow<'a, str>;
 
-/// A table, with its keyspace if the text says it.
+/// A table, with its keyspace if the text has it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TableName<'a> {
-    /// The keyspace; `None` is the one that the connection or the request uses.
+    /// The keyspace; `None` is that of the connection or the request.
     pub keyspace: Option<Name<'a>>,
     /// The table.
     pub table: Name<'a>,
 }
 
 impl TableName<'_> {
-    /// Whether it is this table, when names without a keyspace are of `current`.
+    /// Returns `true` if it is this table, when names without a keyspace are of `current`.
     #[must_use]
     pub fn is(&self, keyspace: &str, table: &str, current: Option<&str>) -> bool {
         self.keyspace.as_deref().or(current) == Some(keyspace) && self.table == table
@@ -87,7 +87,7 @@ const RESERVED: [&str; 18] = [
     "WHERE",
 ];
 
-/// The name that a word or a quoted name is. `None`: it is a reserved keyword, or no word.
+/// Returns the name in a word or a quoted name. `None`: it is a reserved keyword, or no word.
 pub(crate) fn name<'a>(token: &Token<'a>) -> Option<Name<'a>> {
     match token.kind {
         TokenKind::Word if RESERVED.iter().any(|word| token.is_word(word)) => None,
@@ -100,7 +100,7 @@ pub(crate) fn name<'a>(token: &Token<'a>) -> Option<Name<'a>> {
     }
 }
 
-/// What stands between quotes, with doubled ones made one.
+/// Returns the text between quotes, with doubled quotes replaced by single ones.
 pub(crate) fn unquoted<'a>(text: &'a str, quote: &str) -> Cow<'a, str> {
     let inner = &text[1..text.len() - 1];
     if inner.contains(quote) {
@@ -132,12 +132,12 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The word that comes next.
+    /// Returns the next word.
     pub(crate) fn peek(&self) -> Option<&Token<'a>> {
         self.next.as_ref()
     }
 
-    /// Takes the word that comes next.
+    /// Takes the next word.
     pub(crate) fn take(&mut self) -> Result<Option<Token<'a>>, SyntaxError> {
         let next = match self.next {
             Some(_) => self.lexer.next()?,
@@ -159,7 +159,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes this word if it comes next.
+    /// Takes the next word if it is this one. Returns `true` if it was.
     pub(crate) fn accept(&mut self, word: &str) -> Result<bool, SyntaxError> {
         let is_it = self.next.is_some_and(|token| token.is_word(word));
         if is_it {
@@ -168,7 +168,7 @@ impl<'a> Parser<'a> {
         Ok(is_it)
     }
 
-    /// Takes this character if it comes next.
+    /// Takes the next character if it is this one. Returns `true` if it was.
     pub(crate) fn accept_symbol(&mut self, symbol: char) -> Result<bool, SyntaxError> {
         let is_it = self.next.is_some_and(|token| token.is_symbol(symbol));
         if is_it {
@@ -213,7 +213,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Something between commas, at least once.
+    /// Parses a list with commas, of at least one element.
     pub(crate) fn list<T>(
         &mut self,
         element: impl Fn(&mut Parser<'a>) -> Result<T, SyntaxError>,
@@ -225,7 +225,7 @@ impl<'a> Parser<'a> {
         Ok(elements)
     }
 
-    /// `name = term`, `AND` between them.
+    /// Parses `name = term`, with `AND` between several.
     pub(crate) fn equalities(&mut self) -> Result<Vec<(Name<'a>, Term<'a>)>, SyntaxError> {
         let mut equalities = vec![self.equality()?];
         while self.accept("AND")? {
@@ -240,7 +240,7 @@ impl<'a> Parser<'a> {
         Ok((name, self.term()?))
     }
 
-    /// A marker or a literal.
+    /// Parses a marker or a literal.
     pub(crate) fn term(&mut self) -> Result<Term<'a>, SyntaxError> {
         let error = self.error("a value or a marker");
         let token = self.take()?.ok_or(error.clone())?;
@@ -265,7 +265,7 @@ impl<'a> Parser<'a> {
         Ok(Marker { index, name })
     }
 
-    /// The end, perhaps after a semicolon.
+    /// Parses the end, perhaps after a semicolon.
     pub(crate) fn end(&mut self) -> Result<(), SyntaxError> {
         self.accept_symbol(';')?;
         match self.next {

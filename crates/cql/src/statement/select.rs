@@ -11,7 +11,7 @@ use super::term::Term;
 pub struct Select<'a> {
     /// The table.
     pub table: TableName<'a>,
-    /// What is read of each row.
+    /// The values that are read from each row.
     pub selection: Selection<'a>,
     /// The columns that must have these values.
     pub restrictions: Vec<(Name<'a>, Term<'a>)>,
@@ -19,7 +19,7 @@ pub struct Select<'a> {
     pub limit: Option<Term<'a>>,
 }
 
-/// What is read of each row.
+/// The values that are read from each row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Selection<'a> {
     /// `*`.
@@ -109,7 +109,7 @@ fn alias<'a>(parser: &mut Parser<'a>, name: Name<'a>) -> Result<Name<'a>, Syntax
     }
 }
 
-/// A table in which a node tells of itself and of its cluster.
+/// A table in which a node describes itself and its cluster.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum SystemTable<'a> {
     /// `system.local`: the node itself.
@@ -123,8 +123,8 @@ pub enum SystemTable<'a> {
 }
 
 impl TableName<'_> {
-    /// Which system table it is, when names without a keyspace are of `current`; `None`: another
-    /// table.
+    /// Returns the system table that it reads, when names without a keyspace are of `current`;
+    /// `None`: another table.
     #[must_use]
     pub fn system(&self, current: Option<&str>) -> Option<SystemTable<'_>> {
         match (self.keyspace.as_deref().or(current)?, self.table.as_ref()) {

@@ -1,14 +1,13 @@
-//! What a statement is about: its kind, its tables, whether it is conditional.
+//! A summary of a statement: its kind, its tables, whether it is conditional.
 //!
-//! Names are found where the grammar has them: `SELECT … FROM t`, `INSERT INTO t`, `UPDATE t`,
-//! `DELETE … FROM t`, `TRUNCATE [TABLE] t`, `USE k`, and in each statement of a
-//! `BEGIN … BATCH … APPLY BATCH`. `FROM` and `IF` are reserved: as words without quotes they are
-//! never names.
+//! Names are found at their places in the grammar: `SELECT … FROM t`, `INSERT INTO t`, `UPDATE t`,
+//! `DELETE … FROM t`, `TRUNCATE [TABLE] t`, `USE k`, and in each statement of a `BEGIN … BATCH …
+//! APPLY BATCH`. `FROM` and `IF` are reserved: as words without quotes they are never names.
 
 use super::lexer::Token;
 use super::parser::{Name, Parser, SyntaxError, TableName};
 
-/// What a statement is.
+/// The kind of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)] // The names are those of CQL.
 pub enum StatementKind {
@@ -19,29 +18,29 @@ pub enum StatementKind {
     Batch,
     Use,
     Truncate,
-    /// Anything else: schema, users, rights.
+    /// Any other statement: schema, users, permissions.
     Other,
 }
 
-/// What a statement is about.
+/// A summary of a statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Summary<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: StatementKind,
-    /// The tables that it reads or writes; several in a batch, none where there are none.
+    /// The tables that it reads or writes; several in a batch, empty if there are none.
     pub tables: Vec<TableName<'a>>,
     /// The keyspace of a `USE`.
     pub keyspace: Option<Name<'a>>,
-    /// Whether it writes under a condition (`IF`): a lightweight transaction.
+    /// `true` if it writes under a condition (`IF`): a lightweight transaction.
     pub conditional: bool,
 }
 
 impl<'a> Summary<'a> {
-    /// Looks at a statement's words.
+    /// Summarizes a statement by its words.
     ///
     /// # Errors
-    /// A word that must be there is not, or a string or comment is not ended. A node will refuse
-    /// such a statement, too.
+    /// A necessary word is missing, or a string or comment has no end. A node will refuse such a
+    /// statement, too.
     pub fn of(text: &'a str) -> Result<Summary<'a>, SyntaxError> {
         let mut parser = Parser::new(text)?;
         let mut summary = Summary {
@@ -71,7 +70,7 @@ impl<'a> Summary<'a> {
         Ok(summary)
     }
 
-    /// One statement, up to its end.
+    /// Parses one statement, up to its end.
     fn statement(&mut self, parser: &mut Parser<'a>) -> Result<(), SyntaxError> {
         let kind = kind(parser.peek());
         parser.take()?;
@@ -85,7 +84,7 @@ impl<'a> Summary<'a> {
             if token.is_symbol(';') {
                 break;
             }
-            // A batch may do without semicolons. These words are reserved.
+            // A batch may have no semicolons. These words are reserved.
             if token.is_word("APPLY") || kind != StatementKind::Select && starts_another(token) {
                 break;
             }
@@ -133,7 +132,7 @@ fn kind(first: Option<&Token<'_>>) -> StatementKind {
     found.map_or(StatementKind::Other, |(_, kind)| *kind)
 }
 
-/// Whether it is a reserved word that a statement of a batch begins with.
+/// Returns `true` if it is a reserved word with which a statement of a batch begins.
 fn starts_another(token: &Token<'_>) -> bool {
     ["INSERT", "UPDATE", "DELETE"]
         .iter()

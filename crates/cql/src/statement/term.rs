@@ -1,4 +1,4 @@
-//! Terms: what stands for a value in a text.
+//! Terms: the places of values in a text.
 
 use std::borrow::Cow;
 
@@ -12,14 +12,15 @@ use crate::value::Value;
 /// A place for a value that comes with the request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Marker<'a> {
-    /// Which marker of the statement it is, counted from zero, names or not.
+    /// The index of the marker in the statement, counted from zero, with or without names.
     pub index: u16,
     /// Its name, if it has one.
     pub name: Option<Name<'a>>,
 }
 
 impl Marker<'_> {
-    /// Its value among those of a request: by name if the request names them, or else by place.
+    /// Returns its value among those of a request: by name if the request has names, otherwise by
+    /// index.
     #[must_use]
     pub fn value<'v>(&self, values: &BoundValues<'v>) -> Option<Bound<'v>> {
         match &self.name {
@@ -30,12 +31,12 @@ impl Marker<'_> {
     }
 }
 
-/// A value that stands in the text.
+/// A value in the text.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Literal<'a> {
     /// A string without its quotes.
     Text(Cow<'a, str>),
-    /// A number as it was written.
+    /// A number in its original spelling.
     Number(&'a str),
     /// A uuid.
     Uuid(Uuid),
@@ -47,17 +48,17 @@ pub enum Literal<'a> {
     Null,
 }
 
-/// What stands for a value.
+/// The place of a value.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Term<'a> {
-    /// It comes with the request.
+    /// A marker, whose value comes with the request.
     Marker(Marker<'a>),
-    /// It stands in the text.
+    /// A literal in the text.
     Literal(Literal<'a>),
 }
 
 impl<'a> Term<'a> {
-    /// The literal that a word is.
+    /// Returns the literal in a word.
     pub(crate) fn literal(token: &Token<'a>) -> Option<Term<'a>> {
         let text = token.text;
         let literal = match token.kind {
@@ -76,7 +77,7 @@ impl<'a> Term<'a> {
 }
 
 impl Literal<'_> {
-    /// The value that it is in a column of `data_type`; `None` when it is none there.
+    /// Returns its value in a column of `data_type`; `None` if it is not a value of that type.
     #[must_use]
     pub fn to_value(&self, data_type: &DataType) -> Option<Value> {
         Some(match (self, data_type) {
@@ -93,7 +94,7 @@ impl Literal<'_> {
             (Literal::Number(text), DataType::Timestamp) => Value::Timestamp(text.parse().ok()?),
             (Literal::Number(text), DataType::Double) => Value::Double(text.parse().ok()?),
             (Literal::Uuid(uuid), DataType::Uuid) => Value::Uuid(*uuid),
-            // A timeuuid is one of version 1.
+            // A timeuuid is a uuid of version 1.
             (Literal::Uuid(uuid), DataType::Timeuuid) if uuid[6] >> 4 == 1 => Value::Uuid(*uuid),
             (Literal::Blob(bytes), DataType::Blob) => Value::Blob(bytes.clone()),
             (Literal::Boolean(truth), DataType::Boolean) => Value::Boolean(*truth),
@@ -102,7 +103,7 @@ impl Literal<'_> {
     }
 }
 
-/// A uuid as people write it.
+/// Parses the usual text form of a uuid.
 fn parse_uuid(text: &str) -> Option<Uuid> {
     let digits: Vec<u8> = text.bytes().filter(|&byte| byte != b'-').collect();
     hex_bytes(&digits)?.try_into().ok()

@@ -5,7 +5,7 @@ use testkit::files::corpus;
 
 const ROUNDS: usize = 20_000;
 
-/// Numbers at which lengths and counts go wrong, as they stand on the wire.
+/// Numbers at which lengths and counts often fail, in their form on the wire.
 const NUMBERS: &[&[u8]] = &[
     &[0],
     &[0xff],
@@ -21,7 +21,7 @@ const NUMBERS: &[&[u8]] = &[
     &[0x80, 0, 0, 0],
 ];
 
-/// Words with which a statement becomes another one.
+/// Words that turn a statement into another one.
 const WORDS: &[&[u8]] = &[
     b" IF ",
     b" FROM ",

@@ -1,6 +1,5 @@
-//! The corpus, judged by another implementation: what this crate decodes, that one decodes, too,
-//! and what this crate writes is what that one writes. Responses whose names begin with `seen` are
-//! what Cassandra 5.0.8 has sent.
+//! The corpus, judged by another implementation: it must decode what this crate decodes, and write
+//! what this crate writes. Responses whose names begin with `seen` were sent by Cassandra 5.0.8.
 
 use std::path::Path;
 
@@ -9,7 +8,7 @@ use cassandra_protocol::frame::message_response::ResponseBody;
 use cassandra_protocol::frame::{Envelope as TheirEnvelope, Serialize};
 use kumiki_cql::{Direction, Envelope, Flags, HEADER_LEN, Limits, RequestMessage, ResponseMessage};
 
-/// What the other implementation does otherwise, and why it is no judge there.
+/// The differences of the other implementation, and why it is no judge there.
 const NO_JUDGE: &[(&str, &str)] = &[
     (
         "execute_payload",

@@ -1,4 +1,4 @@
-//! What Cassandra 5.0.8 has sent, as the corpus keeps it, and what this crate makes of it.
+//! Messages of Cassandra 5.0.8, as the corpus keeps them, and how this crate decodes them.
 
 use std::path::Path;
 
@@ -73,7 +73,8 @@ fn rows_of_locks_are_built_byte_for_byte() {
             assert_eq!(written, seen(version, file), "{file}");
         };
         check("lock2", &[applied()], Some(std::slice::from_ref(&yes)));
-        // Who did not get it is told the whole row; whose condition fails, what it was about.
+        // A client that did not get the lock receives the whole row; if its condition fails, the
+        // columns of the condition.
         let held = [no.clone(), fix.clone(), me.clone()];
         check("lock2b", &[applied(), name(), owner()], Some(&held));
         check(

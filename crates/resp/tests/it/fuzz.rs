@@ -6,7 +6,7 @@ use testkit::files::corpus;
 
 const ROUNDS: usize = 20_000;
 
-/// Changes an input in one to four places, often where the grammar has its joints.
+/// Changes an input in one to four places, often at boundaries of the grammar.
 fn mutate(random: &mut fastrand::Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
     const JOINTS: &[&[u8]] = &[
         b"\r\n",

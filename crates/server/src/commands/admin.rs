@@ -47,7 +47,7 @@ pub(super) fn info(context: &mut Context, connection: &mut Connection, args: Arg
     connection.writer().verbatim(b"txt", text.as_bytes());
 }
 
-/// The lines of a `HELP`.
+/// Writes the lines of a `HELP`.
 pub(super) fn help(container: &str, commands: &[Command], connection: &mut Connection) {
     let mut writer = connection.writer();
     writer.array(1 + 2 * commands.len());
@@ -65,8 +65,9 @@ pub(super) fn config_help(_: &mut Context, connection: &mut Connection, _: Args<
     help("CONFIG", table::CONFIG, connection);
 }
 
-/// What `CONFIG GET` knows: Redis's names, so that its clients and tools understand the answer. Each value is
-/// what holds here; what does not exist here has the value that says so to them.
+/// Returns the parameters of `CONFIG GET`, under Redis's names, so that its clients and tools
+/// understand the answer. Each value is the one that holds here; a parameter that does not exist
+/// here has the value by which Redis says so.
 fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
     let config = &shared.config;
     let limits = &config.limits;

@@ -1,7 +1,7 @@
 //! Commands about the cluster. Their answers have Redis's form, so that its clients find the nodes.
 //!
-//! Who leads the partitions of others is told as far as this node knows. Whoever asks makes it find
-//! out: the next answer is right, if they are led.
+//! The answers name the leaders of other partitions as far as this node knows them. A request also
+//! makes the node look for them: the next answer is right, if the partitions have leaders.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::task::Task;
 
 const DISABLED: &str = "ERR This instance has cluster support disabled";
 
-/// What is known of the cluster. Answers if the server is not of one.
+/// Returns the routes of the cluster. Answers with an error if the server is not a node of one.
 fn routes(context: &Context, connection: &mut Connection) -> Option<Arc<Routes>> {
     let routes = context.shared.routes.clone();
     if routes.is_none() {
@@ -108,7 +108,7 @@ pub(super) fn shards(context: &mut Context, connection: &mut Connection, _: Args
     }
 }
 
-/// A node as `CLUSTER SHARDS` shows it.
+/// Writes a node as `CLUSTER SHARDS` shows it.
 fn write_node(routes: &Routes, node: &NodeInfo, role: &str, writer: &mut Writer<'_>) {
     let ip = node.client.ip().to_string();
     let name = routes.name(node.id);
@@ -144,8 +144,8 @@ pub(super) fn nodes(context: &mut Context, connection: &mut Connection, _: Args<
     connection.writer().verbatim(b"txt", text.as_bytes());
 }
 
-/// A node as `CLUSTER NODES` shows it: name, addresses, flags, its master, when it was asked and
-/// answered, its epoch, its link, its slots.
+/// Writes a node as `CLUSTER NODES` shows it: name, addresses, flags, its master, the times of ping
+/// and pong, its epoch, its link, its slots.
 fn write_line(routes: &Routes, node: &NodeInfo, out: &mut String) -> std::fmt::Result {
     let myself = if node.id == routes.me { "myself," } else { "" };
     let held = routes.held_by(node.id);
@@ -166,7 +166,7 @@ fn write_line(routes: &Routes, node: &NodeInfo, out: &mut String) -> std::fmt::R
         client.port(),
         node.id,
     )?;
-    // Those of a partition are its master's.
+    // The slots of a partition are its master's.
     let slots = held.filter(|(_, is_master)| *is_master);
     for range in slots.iter().flat_map(|(partition, _)| &partition.slots) {
         match (range.start(), range.end()) {
@@ -190,7 +190,7 @@ pub(super) fn info(context: &mut Context, connection: &mut Connection, _: Args<'
     let is_own = |partition: &&PartitionInfo| Some(partition.id) == routes.own;
     let not_led = || partitions.iter().filter(|one| !routes.is_led(one));
     let unreachable: usize = not_led().filter(|one| !is_own(one)).map(slots).sum();
-    // Of its own partition a node knows for sure.
+    // A node always knows the state of its own partition.
     let failed: usize = not_led().filter(is_own).map(slots).sum();
     let all = usize::from(SLOTS);
     let newest = nodes.iter().map(|node| node.id.0).max().unwrap_or(0);
@@ -231,7 +231,7 @@ pub(super) fn keyslot(context: &mut Context, connection: &mut Connection, args: 
     }
 }
 
-/// A slot's number. Answers if it is none.
+/// Parses a slot's number. Answers with an error if it is not one.
 fn slot_of(arg: &[u8], connection: &mut Connection) -> Option<u16> {
     let wrong = match int(arg) {
         Ok(number) => match u16::try_from(number) {

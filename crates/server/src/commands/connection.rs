@@ -1,4 +1,4 @@
-//! Commands about the connection itself.
+//! Commands on the connection itself.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -26,8 +26,8 @@ pub(super) fn echo(_: &mut Context, connection: &mut Connection, args: Args<'_>)
     connection.writer().bulk(args.at(1));
 }
 
-/// There is database 0 alone. The connection is closed after the error for another one: many clients go on
-/// after it, and what they then write, or flush, would be in database 0.
+/// Accepts database 0, the only one. For another one the connection is closed after the error: many
+/// clients go on after it, and what they then write, or flush, would be in database 0.
 pub(super) fn select(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let refusal = match int(args.at(1)) {
         Ok(0) => return connection.writer().ok(),
@@ -57,17 +57,17 @@ pub(super) fn reset(context: &mut Context, connection: &mut Connection, _: Args<
     connection.writer().status("RESET");
 }
 
-/// Whether the name and password are those of the one user there is.
+/// Returns `true` if the name and the password are those of the only user.
 fn is_user(context: &Context, user: &[u8], password: &[u8]) -> bool {
     let Some(expected) = &context.shared.config.password else {
-        // Without a password the user takes any.
+        // Without a password the user accepts any.
         return user == b"default";
     };
     let same_password = same(password, expected.as_bytes());
     user == b"default" && same_password
 }
 
-/// Compares in a time that does not tell how far the texts agree.
+/// Compares two texts in a time that does not depend on how far they agree.
 fn same(given: &[u8], expected: &[u8]) -> bool {
     let mut difference = u8::from(given.len() != expected.len());
     for (at, &byte) in given.iter().enumerate() {
@@ -81,14 +81,14 @@ fn same(given: &[u8], expected: &[u8]) -> bool {
     difference == 0
 }
 
-/// The answer to a wrong password comes after this time, and after twice as long as the last one of the
-/// connection, up to the second.
+/// The delay of the answer to a connection's first wrong password. It doubles with each further
+/// one, up to a second.
 const DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
-/// Refuses a client that has given a wrong name or password: counts it, logs it, and answers after a
-/// while, in which nothing else of the connection is executed. Within a block, which only clients that have
-/// given the password can have, it answers at once.
+/// Refuses a client that has given a wrong name or password: counts it, logs it, and answers after
+/// a delay, in which nothing else of the connection is executed. Within a block it answers at once,
+/// because only an authenticated client can have a block.
 fn refuse_password(context: &mut Context, connection: &mut Connection) {
     let counters = &context.shared.counters;
     counters.auth_failures.fetch_add(1, Ordering::Relaxed);
@@ -158,8 +158,8 @@ pub(super) fn hello(context: &mut Context, connection: &mut Connection, args: Ar
     writer.array(0);
 }
 
-/// Does what `HELLO` asks, or says why not. As in Redis each option takes effect in its turn, also
-/// when a later one is refused.
+/// Does what `HELLO` requests, or returns why it cannot. As in Redis each option takes effect in
+/// its turn, also when a later one is refused.
 fn say_hello(
     context: &Context,
     connection: &mut Connection,
@@ -225,7 +225,7 @@ pub(super) fn client_id(_: &mut Context, connection: &mut Connection, _: Args<'_
     connection.writer().int(id);
 }
 
-/// Brings what others see of this client up to date.
+/// Updates what other connections see of this client.
 pub(crate) fn note_client(context: &Context, connection: &Connection) {
     let client = &connection.client;
     client.names.lock().last_command = connection.last_command;
@@ -243,7 +243,8 @@ pub(super) fn client_info(context: &mut Context, connection: &mut Connection, _:
     connection.writer().verbatim(b"txt", &text);
 }
 
-/// Returns whether a type of clients is that of all there are. Fails if there is no such type.
+/// Returns `true` if a type of clients is the one that all clients have. Returns an error if there
+/// is no such type.
 fn is_normal(kind: &[u8]) -> Result<bool, String> {
     match kind.to_ascii_lowercase().as_slice() {
         b"normal" => Ok(true),
@@ -255,7 +256,7 @@ fn is_normal(kind: &[u8]) -> Result<bool, String> {
     }
 }
 
-/// Fails for every user but the only one.
+/// Returns an error for every user but the only one.
 fn check_user(user: &[u8]) -> Result<(), String> {
     match user {
         b"default" => Ok(()),
@@ -373,7 +374,7 @@ pub(super) fn client_reply(_: &mut Context, connection: &mut Connection, args: A
     }
 }
 
-/// As Redis words it for a subcommand that takes a second option at most.
+/// Writes Redis's error for a subcommand that takes a second option at most.
 fn too_many(subcommand: &str, connection: &mut Connection) {
     connection.writer().error(&format!(
         "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try CLIENT HELP."
@@ -414,7 +415,8 @@ pub(super) fn client_unpause(context: &mut Context, connection: &mut Connection,
     connection.writer().ok();
 }
 
-/// There is no command that blocks its client until something comes, so that none can be woken from one.
+/// Answers `CLIENT UNBLOCK`. No command blocks its client until data arrives, so that no client can
+/// be woken from one.
 pub(super) fn client_unblock(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     if args.len() > 4 {
         return too_many("UNBLOCK", connection);
@@ -433,14 +435,14 @@ pub(super) fn client_unblock(_: &mut Context, connection: &mut Connection, args:
     }
 }
 
-/// Which clients `CLIENT KILL` means.
+/// The clients that `CLIENT KILL` selects.
 struct Victims<'a> {
     id: Option<i64>,
     address: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
     /// `false`: the filter selects a type of client that does not exist here; all clients are normal.
     normal: bool,
-    /// Whether it spares the one who asks.
+    /// `true` if it spares the connection that sent the command.
     skip_me: bool,
 }
 
@@ -514,7 +516,7 @@ pub(super) fn client_kill(context: &mut Context, connection: &mut Connection, ar
         }
         killed += 1;
         if client.id == me {
-            // The one who asks gets its answer first.
+            // The connection that sent the command gets its answer first.
             connection.state.closing = true;
             continue;
         }

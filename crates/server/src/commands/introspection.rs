@@ -1,4 +1,4 @@
-//! `COMMAND`: what the table of commands says, as Redis words it.
+//! `COMMAND`: the contents of the table of commands, in Redis's form.
 
 use resp::{Args, Writer};
 
@@ -65,7 +65,8 @@ fn write_info(command: &Command, writer: &mut Writer<'_>) {
         .for_each(|sub| write_info(sub, writer));
 }
 
-/// Where the keys are and what the command does with them: a range that begins at an index, if there are keys.
+/// Writes where the keys are and what the command does with them: a range that begins at an index,
+/// if there are keys.
 fn write_key_specification(command: &Command, writer: &mut Writer<'_>) {
     let keys = command.keys;
     if keys.first == 0 {
@@ -150,7 +151,7 @@ fn write_docs(command: &Command, writer: &mut Writer<'_>) {
     }
 }
 
-/// Which commands `COMMAND LIST` shows.
+/// The commands that `COMMAND LIST` shows.
 enum Filter<'a> {
     All,
     Pattern(&'a [u8]),
@@ -198,7 +199,8 @@ pub(super) fn command_list(_: &mut Context, connection: &mut Connection, args: A
     }
 }
 
-/// The command that these arguments call, if it has keys among them. Answers why not otherwise.
+/// Returns the command that these arguments call, if it has keys among them. Otherwise answers with
+/// the reason why not.
 fn called(args: Args<'_>, writer: &mut Writer<'_>) -> Option<&'static Command> {
     let command = table().find(args.at(0));
     let command = match (command, args.get(1)) {
@@ -254,7 +256,8 @@ pub(super) fn command_getkeysandflags(
     }
 }
 
-/// What a call does with its keys. `SET` alone reads the old value only if it is asked for it.
+/// Returns what a call does with its keys. `SET` reads the old value only if the client asks for
+/// it.
 fn access_of(command: &Command, args: Args<'_>) -> &'static str {
     if !command.access.ends_with("variable_flags") {
         return command.access;

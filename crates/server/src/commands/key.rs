@@ -61,7 +61,7 @@ fn plan_expire<'a>(
     Ok(Render::Plain)
 }
 
-/// The conditions of `EXPIRE` and its kin.
+/// Parses the conditions of `EXPIRE` and its kin.
 fn expire_when(args: Args<'_>) -> Result<ExpireWhen, Refusal> {
     let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
     for arg in args.iter() {
@@ -126,14 +126,14 @@ pub(super) fn kind<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Kind)
 }
 
-/// The end of what `KEYS` can match; empty: no end.
+/// Returns the upper bound of the keys that `KEYS` can match; empty: no bound.
 pub(crate) fn keys_end(args: Args<'_>) -> Arc<[u8]> {
     glob::behind_prefix(glob::prefix(args.at(1)))
         .unwrap_or_default()
         .into()
 }
 
-/// `KEYS` in a block: one scan of the transaction, up to the end that [`keys_end`] gives.
+/// Plans `KEYS` in a block: one scan of the transaction, up to the bound that [`keys_end`] returns.
 pub(crate) fn plan_keys<'a>(args: Args<'a>, end: &'a [u8], ops: &mut Ops<'a>) -> Planned<'a> {
     let pattern = args.at(1);
     let to = (!end.is_empty()).then_some(end);
@@ -146,7 +146,7 @@ pub(crate) fn plan_keys<'a>(args: Args<'a>, end: &'a [u8], ops: &mut Ops<'a>) ->
     Ok(Render::Keys { pattern })
 }
 
-/// Where a `SCAN` goes on from.
+/// Returns the position at which a `SCAN` continues.
 pub(crate) fn scan_position(args: Args<'_>, cursors: &Cursors) -> Result<Arc<[u8]>, Refusal> {
     let cursor = cursor(args.at(1)).ok_or(Refusal::Text("ERR invalid cursor"))?;
     if cursor == 0 {
@@ -158,7 +158,7 @@ pub(crate) fn scan_position(args: Args<'_>, cursors: &Cursors) -> Result<Arc<[u8
     ))
 }
 
-/// A cursor, with what C's `strtoul` takes for a number as well: nothing, and any sign.
+/// Parses a cursor as C's `strtoul` does: also accepts an empty text, and any sign.
 fn cursor(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let (negative, digits) = match text.strip_prefix('-') {
@@ -179,7 +179,8 @@ fn cursor(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// `SCAN` from a position: one key more than asked for says where the next page begins.
+/// Plans `SCAN` from a position: reads one key more than requested, which says where the next page
+/// begins.
 pub(crate) fn plan_scan<'a>(args: Args<'a>, from: &'a [u8], ops: &mut Ops<'a>) -> Planned<'a> {
     let mut page = Page {
         pattern: None,

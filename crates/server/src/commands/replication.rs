@@ -1,5 +1,5 @@
-//! `CLUSTER REPLICATION`: what a node says of its replica, and changes of who takes part. It is
-//! Kumiki's own; `kumiki cluster` gives it.
+//! `CLUSTER REPLICATION`: what a node says of its replica, and changes of the members. It is
+//! Kumiki's own; `kumiki cluster` sends it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::task::{Job, Task, Then};
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 const NOT_REPLICATED: &str = "ERR this node's partition is not replicated: give it three or more nodes in the cluster's file";
 
-/// What a node says of its partition.
+/// Returns what the node reports about its partition.
 fn report(shared: &Shared) -> Report {
     let routes = shared.routes.as_ref();
     let partition = routes.and_then(|routes| routes.own).map_or(0, |own| own.0);
@@ -35,13 +35,14 @@ fn report(shared: &Shared) -> Report {
     own.report(partition)
 }
 
-/// This node's replica, unless it leads or there is none: then the node is what Redis calls a master.
+/// Returns the status of this node's replica, unless it leads or there is none: then the node is
+/// what Redis calls a master.
 pub(super) fn follower(shared: &Shared) -> Option<Status> {
     let status = shared.partition.replicated()?.member().status();
     (status.role != Role::Leader).then_some(status)
 }
 
-/// `ROLE`: offsets are indexes of the partition's log.
+/// Answers `ROLE`: offsets are indexes of the partition's log.
 pub(super) fn role(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let shared = &context.shared;
     let address = |node| shared.routes.as_ref().map(|routes| routes.address_of(node));
@@ -117,7 +118,7 @@ pub(super) fn replication(context: &mut Context, connection: &mut Connection, ar
     }
 }
 
-/// What a command wants changed, if it makes sense.
+/// Parses the change that a command requests; `None` if it makes no sense.
 fn wanted(args: Args<'_>) -> Option<Change> {
     let node = match args.get(3) {
         None => None,

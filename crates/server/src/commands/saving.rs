@@ -1,7 +1,7 @@
-//! Commands about what is kept: checkpoints on request, and stopping.
+//! Commands on persistence: checkpoints on request, and stopping.
 //!
-//! A checkpoint is not what makes data durable, the log is; it shortens the next start and the
-//! log. The words are Redis's, whose clients and tools know them.
+//! Checkpoints do not make data durable, the log does; they shorten the next start and the log. The
+//! words are Redis's, so that its clients and tools understand them.
 
 use resp::Args;
 use store::CheckpointRefused;
@@ -18,7 +18,7 @@ const NOTHING_TO_SAVE: &str =
 
 pub(super) fn bgsave(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let mut writer = connection.writer();
-    // A save that is put off until another job is done: there is no other job to wait for.
+    // SCHEDULE puts a save off until another job is done: there is no other job to wait for.
     let scheduled = args.len() == 2 && is(args.at(1), "schedule");
     if args.len() > 1 && !scheduled {
         return writer.error("ERR syntax error");
@@ -39,7 +39,7 @@ pub(super) fn save(context: &mut Context, connection: &mut Connection, _: Args<'
     begin(context, connection, Then::Reply);
 }
 
-/// Has the connection wait for a checkpoint.
+/// Makes the connection wait for a checkpoint.
 fn begin(context: &mut Context, connection: &mut Connection, then: Then) {
     if context.shared.config.data.is_none() {
         return connection.writer().error(NOTHING_TO_SAVE);
@@ -85,7 +85,7 @@ pub(super) fn shutdown(context: &mut Context, connection: &mut Connection, args:
             b"save" => save = true,
             b"nosave" => nosave = true,
             b"force" => force = true,
-            // Replicas that lag behind, which it says not to wait for, there are none.
+            // NOW says not to wait for replicas that lag behind; there are none.
             b"now" => {}
             b"abort" => abort = true,
             _ => return connection.writer().error("ERR syntax error"),
@@ -107,6 +107,6 @@ pub(super) fn shutdown(context: &mut Context, connection: &mut Connection, args:
 
 fn stop(context: &mut Context, connection: &mut Connection) {
     context.shared.stop();
-    // As in Redis, success is seen by the connection's end.
+    // As in Redis, the client recognizes success by the end of the connection.
     connection.state.closing = true;
 }

@@ -1,5 +1,5 @@
 //! `KUMIKI.SNAPSHOT`: a consistent copy of all keys, in pieces. It is Kumiki's own; `kumiki pages
-//! export` gives it.
+//! export` sends it.
 
 use resp::Args;
 

@@ -18,7 +18,7 @@ pub(super) fn get<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Plain)
 }
 
-/// A `Put` in any case.
+/// Returns an unconditional `Put`.
 fn put<'a>(key: &'a [u8], value: &'a [u8], expiry: Expiry) -> Op<'a> {
     Op::Put {
         key,
@@ -110,7 +110,7 @@ pub(super) fn getex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
         }
         Err(Refusal::Syntax) => Err(Refusal::Syntax),
         Err(refusal) => {
-            // A key that is not there is answered before its expiry is looked at.
+            // A missing key is answered before its expiry is checked.
             ops.push(Op::Get { key });
             Ok(Render::RefusedIfThere(refusal))
         }
@@ -122,7 +122,7 @@ pub(super) fn mget<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::List)
 }
 
-/// The pairs of `MSET`, as `Put`s.
+/// Adds the pairs of `MSET`, as `Put`s.
 fn put_pairs<'a>(args: Args<'a>, ops: &mut Ops<'a>) {
     let pairs = (1..args.len()).step_by(2);
     ops.extend(pairs.map(|at| put(args.at(at), args.at(at + 1), Expiry::Never)));
@@ -221,14 +221,14 @@ pub(super) fn incrbyfloat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> 
     Ok(Render::Plain)
 }
 
-/// How an expiry is given.
+/// The unit of an expiry, and its reference point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Unit {
     seconds: bool,
     date: bool,
 }
 
-/// The expiry of `SET` and its kin, which must lie ahead.
+/// Parses the expiry of `SET` and its kin, which must lie in the future.
 fn expiry_of(arg: &[u8], unit: Unit) -> Result<Expiry, Refusal> {
     let given = int(arg)?;
     let expiry = if unit.date {
@@ -239,7 +239,7 @@ fn expiry_of(arg: &[u8], unit: Unit) -> Result<Expiry, Refusal> {
     expiry.filter(|_| given > 0).ok_or(Refusal::BadExpiry)
 }
 
-/// Whose options are parsed.
+/// The command whose options are parsed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     Set,
@@ -295,7 +295,7 @@ impl StringOptions {
     }
 }
 
-/// The option at `arg`, and how many arguments behind it belong to it.
+/// Parses the option at `arg`. Returns it and the number of arguments behind it that belong to it.
 fn expiry_option<'a>(
     arg: &[u8],
     next: Option<&'a [u8]>,
@@ -322,7 +322,7 @@ fn expiry_option<'a>(
     Err(Refusal::Syntax)
 }
 
-/// The same option may be given again; the last one counts.
+/// Returns `true` if both are the same option, which may be given again; the last one counts.
 fn same_option(a: ExpiryOption<'_>, b: ExpiryOption<'_>) -> bool {
     match (a, b) {
         (ExpiryOption::Given(a, _), ExpiryOption::Given(b, _)) => a == b,

@@ -27,7 +27,7 @@ use crate::command::Run::{
 };
 use crate::command::{Command, Flags, Keys, Run};
 
-/// All rows but those of second words.
+/// Returns all rows but those of second words.
 pub(crate) fn rows() -> impl Iterator<Item = &'static Command> {
     let tables = [STRINGS, GENERIC, TRANSACTIONS, CONNECTION, SERVER, CLUSTERS];
     tables.into_iter().flatten()
@@ -59,7 +59,7 @@ macro_rules! commands {
     };
 }
 
-/// The only list of second words, or none.
+/// Returns the only list of second words, or an empty one.
 const fn one_of(lists: &[&'static [Command]]) -> &'static [Command] {
     match lists {
         [list, ..] => list,
@@ -466,7 +466,8 @@ mod tests {
         }
     }
 
-    /// The names in the list of `docs/server.md`. Second words stand in brackets behind the first.
+    /// Returns the names in the list of `docs/server.md`. Second words stand in brackets behind the
+    /// first.
     fn documented() -> BTreeSet<String> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/server.md");
         let page = std::fs::read_to_string(path).expect("the page");
@@ -498,7 +499,7 @@ mod tests {
     #[test]
     fn the_documentation_lists_every_command() {
         let every = table().every();
-        // That each of several words has HELP goes without saying.
+        // The list leaves out the HELP of commands with several words.
         let names = every
             .map(|command| command.name)
             .filter(|name| !name.ends_with("|help"));

@@ -1,5 +1,5 @@
-//! The table of figures: what `INFO` calls each of them and in which section, its metric and what it
-//! means, and its value. Rows of a section are shown in the order of the table.
+//! The table of figures: for each its name and section in `INFO`, its metric and the meaning, and
+//! its value. Rows of a section are shown in the order of the table.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -39,7 +39,7 @@ macro_rules! rows {
     };
 }
 
-/// The only metric, or none.
+/// Returns the only metric, or none.
 const fn first(of: &[Metric]) -> Option<Metric> {
     match of {
         [metric, ..] => Some(Metric {
@@ -59,29 +59,29 @@ const fn first_label(of: &[(&'static str, &'static str)]) -> (&'static str, &'st
     }
 }
 
-/// A value of this node's replica, if its partition is replicated.
+/// Returns a value of this node's replica, if its partition is replicated.
 fn replica(figures: &Figures<'_>, value: fn(&Status) -> u64) -> Option<u64> {
     let replication = figures.replication.as_ref()?;
     Some(value(&replication.status))
 }
 
-/// As [`replica`], where this node leads.
+/// As [`replica`], but only if this node leads.
 fn leading(figures: &Figures<'_>, value: fn(&Status) -> u64) -> Option<u64> {
     let replication = figures.replication.as_ref().filter(|own| own.leads())?;
     Some(value(&replication.status))
 }
 
-/// A value of this node's part of the cluster, if the server is a node of one.
+/// Returns a value of this node's part of the cluster, if the server is a node of one.
 fn cluster(figures: &Figures<'_>, value: fn(&ClusterFigures) -> u64) -> Option<u64> {
     figures.cluster.as_ref().map(value)
 }
 
-/// A value of what is published for clients to read by themselves.
+/// Returns a value of the versions that are published for clients to read by themselves.
 fn published(figures: &Figures<'_>, value: fn(&slots::Figures) -> u64) -> Option<u64> {
     figures.published.as_ref().map(value)
 }
 
-/// A value of the last checkpoint, if there was one.
+/// Returns a value of the last checkpoint, if there was one.
 fn last_checkpoint(
     figures: &Figures<'_>,
     value: fn(&store::CheckpointReport) -> u64,
@@ -89,14 +89,14 @@ fn last_checkpoint(
     figures.checkpoints.last.as_ref().map(value)
 }
 
-/// A part of the time until transactions were durable.
+/// Returns a part of the time until transactions were durable.
 fn latency(figures: &Figures<'_>, part: fn(&store::Stats) -> Duration) -> Option<f64> {
     figures
         .is_durable()
         .then(|| part(&figures.store).as_secs_f64())
 }
 
-/// `ok`, or why not.
+/// Returns `ok`, or the reason of a failure.
 fn status(failure: Option<&str>) -> String {
     match failure {
         Some(reason) => format!("err:{reason}"),
@@ -104,7 +104,7 @@ fn status(failure: Option<&str>) -> String {
     }
 }
 
-/// `ok` or `err`.
+/// Returns `ok` or `err`.
 fn word(failed: bool) -> Option<String> {
     Some(if failed { "err" } else { "ok" }.to_owned())
 }
@@ -113,7 +113,7 @@ fn text(value: impl ToString) -> Option<String> {
     Some(value.to_string())
 }
 
-/// Whole seconds that the checkpoint under way has taken; -1 if there is none.
+/// Returns the whole seconds that the running checkpoint has taken; -1 if there is none.
 fn running_seconds(figures: &Figures<'_>) -> i64 {
     let now_ms = unix_ms(figures.shared.started_at + figures.uptime);
     match (figures.checkpoints.running, figures.checkpoints.started_ms) {
@@ -122,7 +122,7 @@ fn running_seconds(figures: &Figures<'_>) -> i64 {
     }
 }
 
-/// Whole seconds that the last checkpoint of this process took; -1 if there was none.
+/// Returns the whole seconds that the last checkpoint of this process took; -1 if there was none.
 fn last_seconds(figures: &Figures<'_>) -> i64 {
     let checkpoints = &figures.checkpoints;
     let last = checkpoints.last.as_ref();
@@ -130,13 +130,13 @@ fn last_seconds(figures: &Figures<'_>) -> i64 {
     own.map_or(-1, |last| last.elapsed.as_secs() as i64)
 }
 
-/// The time as microseconds since the Unix epoch.
+/// Returns the time as microseconds since the Unix epoch.
 fn now_us(figures: &Figures<'_>) -> u128 {
     let started = figures.shared.started_at.duration_since(UNIX_EPOCH);
     (started.unwrap_or_default() + figures.uptime).as_micros()
 }
 
-/// As Redis's replica says of its link to the leader.
+/// Returns the state of a follower's link to the leader, in the words of a Redis replica.
 fn link(figures: &Figures<'_>) -> Option<String> {
     let replication = figures.replication.as_ref().filter(|own| !own.leads())?;
     let up = replication.staleness().is_some() && replication.status.leader.is_some();
@@ -147,7 +147,8 @@ fn is_follower(figures: &Figures<'_>) -> bool {
     figures.replication.as_ref().is_some_and(|own| !own.leads())
 }
 
-/// The keys as Redis shows those of a database; absent without any.
+/// Returns the number of keys in the form in which Redis shows those of a database; absent without
+/// any.
 fn keyspace(figures: &Figures<'_>) -> Option<String> {
     let store = &figures.store;
     let now_ms = (now_us(figures) / 1000) as u64;

@@ -1,4 +1,4 @@
-//! A replicated partition as the server has it: the member, and what the server's figures say of it.
+//! A replicated partition in the server: the member, and its share of the server's figures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,11 +12,11 @@ use store::{CheckpointRefused, CheckpointReport, CheckpointStatus, RecoveryRepor
 use crate::figures::unix_ms;
 use crate::replication::{Member, Progress, Report};
 
-/// How long a snapshot may take that was asked for.
+/// How long a requested snapshot may take.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// How often is looked whether there is one.
+/// The interval at which the server checks if the snapshot is there.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long handing over the leadership may hold up a server that stops.
+/// How long handing over the leadership may delay a server that stops.
 pub(crate) const HANDOVER: Duration = Duration::from_secs(3);
 
 /// See the module's description.
@@ -28,7 +28,7 @@ pub struct Replicated {
 }
 
 impl Replicated {
-    /// With what the member has read at its start.
+    /// Creates it from a member and the report of its recovery.
     #[must_use]
     pub fn new(member: Arc<replica::Partition>, mut recovery: RecoveryReport) -> Replicated {
         recovery.keys = member.engine().stats().keys;
@@ -40,19 +40,19 @@ impl Replicated {
         }
     }
 
-    /// The member.
+    /// Returns the member.
     #[must_use]
     pub fn member(&self) -> &Arc<replica::Partition> {
         &self.member
     }
 
-    /// What was found at the start.
+    /// Returns what recovery found at the start.
     #[must_use]
     pub fn recovery(&self) -> &RecoveryReport {
         &self.recovery
     }
 
-    /// Has another member lead, if this one does.
+    /// Hands the leadership over to another member, if this one leads.
     pub(crate) fn hand_over(&self) {
         if !self.member.is_leader() {
             return;
@@ -110,7 +110,7 @@ impl Replicated {
         Ok(())
     }
 
-    /// Makes a snapshot of what is applied now, and waits for it.
+    /// Makes a snapshot of the applied entries, and waits for it.
     pub(crate) fn checkpoint(&self) -> Result<CheckpointReport, String> {
         if self.saving.swap(true, Ordering::SeqCst) {
             return Err("one is being made".to_owned());
@@ -145,7 +145,7 @@ impl Replicated {
         outcome
     }
 
-    /// Returns the index of a snapshot that has all that is applied now.
+    /// Makes a snapshot of everything that is applied now. Returns its index.
     fn make(&self) -> Result<u64, String> {
         let before = self.member.status();
         if before.role == Role::Blank {
@@ -172,7 +172,7 @@ impl Replicated {
         Err("it takes too long; the server's log may say why".to_owned())
     }
 
-    /// What the node says of its replica.
+    /// Returns what the node reports about its replica.
     pub(crate) fn report(&self, partition: u16) -> Report {
         let status = self.member.status();
         let stale = self.member.staleness().filter(|_| !self.member.is_leader());

@@ -1,4 +1,4 @@
-//! A runtime's way into the partition.
+//! A runtime's access to the partition.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use base::versions::{Ask, Found};
 use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
 use store::{Snapshot, SnapshotEntry};
 
-/// Clients of Redis number nothing: what they send again is executed again.
+/// Clients of Redis do not number their requests: a repeated one is executed again.
 const UNNUMBERED: Sequenced = Sequenced {
     session: 0,
     sequence: 0,
@@ -23,7 +23,7 @@ pub(crate) enum Worker {
 }
 
 impl Worker {
-    /// Brings its time up to date; once before a batch.
+    /// Updates its time; called once before a batch.
     #[inline]
     pub(crate) fn refresh(&mut self) {
         match self {
@@ -32,7 +32,7 @@ impl Worker {
         }
     }
 
-    /// This client's transactions come next, until [`Worker::refresh`].
+    /// Assigns the next transactions to this client, until [`Worker::refresh`].
     #[inline]
     pub(crate) fn serve(&mut self, client: u64) {
         if let Worker::Replicated(worker) = self {
@@ -40,12 +40,12 @@ impl Worker {
         }
     }
 
-    /// Executes operations as one transaction. `see` gets the replies, which may be told once the
-    /// epoch that is returned is durable. What is only read may be as old as `stale`, if that is
-    /// given and another node leads.
+    /// Executes operations as one transaction. `see` gets the replies, which may be sent once the
+    /// returned epoch is durable. Data that is only read may be as old as `stale`, if that is given
+    /// and another node leads.
     ///
     /// # Errors
-    /// The [`Abort`] says why nothing has happened; [`Worker::observed`] what that depends on.
+    /// The [`Abort`] says why nothing has happened; [`Worker::observed`] says what that depends on.
     #[inline]
     pub(crate) fn execute(
         &mut self,
@@ -73,8 +73,7 @@ impl Worker {
         }
     }
 
-    /// Whether operations are executed once they have gone through consensus, so that they are to be
-    /// proposed.
+    /// Returns `true` if operations are executed after consensus, so that they must be proposed.
     #[inline]
     pub(crate) fn executes_later(&self, ops: &[Op<'_>]) -> bool {
         match self {
@@ -83,11 +82,11 @@ impl Worker {
         }
     }
 
-    /// Has operations go through consensus before they are executed. Their outcome is known under
-    /// the number that is returned, once [`Worker::observed`] has come.
+    /// Proposes operations, which are executed after consensus. Their outcome is known under the
+    /// returned number, once [`Worker::observed`] has come.
     ///
     /// # Errors
-    /// The [`Abort`] says why that does not begin.
+    /// The [`Abort`] says why they cannot be proposed.
     pub(crate) fn propose(&mut self, ops: &[Op<'_>]) -> Result<u64, Abort> {
         match self {
             Worker::Local(_) => unreachable!("a local partition executes at once"),
@@ -95,7 +94,7 @@ impl Worker {
         }
     }
 
-    /// What became of what was proposed; once, and only when that is known.
+    /// Returns the outcome of what was proposed; only once, and `None` until it is known.
     pub(crate) fn outcome(&mut self, number: u64) -> Option<Result<Vec<OwnedReply>, Abort>> {
         match self {
             Worker::Local(_) => None,
@@ -103,22 +102,23 @@ impl Worker {
         }
     }
 
-    /// Whether what a walk through a view would find may be shown here.
+    /// Checks that data found by a walk through a view may be shown here. Returns the epoch that it
+    /// waits for.
     ///
     /// # Errors
     /// [`Abort::Elsewhere`] if not.
     pub(crate) fn check_view(&mut self, stale: Option<Duration>) -> Result<Epoch, Abort> {
         match self {
             Worker::Local(_) => Ok(Epoch::ZERO),
-            // Whoever may read anything now may read the view, which is older.
+            // A transaction that may read now may also read the view, which is older.
             Worker::Replicated(_) => self.execute(&[Op::Count], stale, |_, _| {}),
         }
     }
 
-    /// When what a walk through the view of this epoch has found may be shown.
+    /// Returns the epoch that must be durable before data of this view may be shown.
     ///
     /// # Errors
-    /// [`Abort::Elsewhere`] if never, because another node leads.
+    /// Returns [`Abort::Elsewhere`] if it may never be shown, because another node leads.
     pub(crate) fn epoch_of(
         &mut self,
         view: Epoch,
@@ -130,7 +130,7 @@ impl Worker {
         }
     }
 
-    /// What the last transaction observed.
+    /// Returns what the last transaction observed.
     pub(crate) fn observed(&self) -> Observed {
         match self {
             Worker::Local(worker) => worker.observed(),
@@ -147,8 +147,8 @@ impl Worker {
         }
     }
 
-    /// Visits records of a view until `visit` returns false: with what the view has of each, or
-    /// nothing. Returns the key to go on from, if there is more.
+    /// Visits records of a view until `visit` returns `false`. `visit` gets what the view has of each
+    /// record, or `None`. Returns the key to continue from, if there are more.
     pub(crate) fn walk_snapshot(
         &mut self,
         snapshot: &Snapshot,

@@ -1,5 +1,5 @@
-//! How peers reach the memory that versions are published in: as memory of this machine, or through
-//! an RDMA device.
+//! How peers reach the memory in which versions are published: as memory of this machine, or
+//! through an RDMA device.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use fabric::shm::ShmRegion;
 use fabric::verbs;
 use parking_lot::Mutex;
 
-/// Visitors through the device at a time, at most. Beyond, the first that came has to come again:
-/// each of a client's threads that read at a time is one.
+/// The most visitors through the device at a time. Beyond it, the one that came first must come
+/// again: each of a client's threads that read at a time is one.
 const GUESTS: usize = 1024;
 
 /// Both ways; each is there or not.
@@ -63,7 +63,7 @@ impl Reception {
             }
         };
         let mut guests = self.guests.lock();
-        // Nobody says when he goes.
+        // Guests do not announce when they go.
         guests.retain_mut(|guest| {
             let stays = !guest.has_gone();
             if stays {

@@ -35,7 +35,7 @@ impl Runtime {
                 }
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) => {
-                    // The system's limits may be reached for long, and each try fails.
+                    // The system's limits may be reached for a long time, and each attempt fails.
                     let text = format!("cannot accept a connection; trying again: {error}");
                     let context = &mut self.executor.context;
                     return context.warn(context.shared.config.listen, "accept", text);
@@ -103,7 +103,7 @@ impl Runtime {
     }
 }
 
-/// How clients that have gone without a word are found out.
+/// Returns the settings that detect clients that have gone silently.
 fn keepalive() -> TcpKeepalive {
     TcpKeepalive::new()
         .with_time(KEEPALIVE)
@@ -111,7 +111,7 @@ fn keepalive() -> TcpKeepalive {
         .with_retries(3)
 }
 
-/// Whether accepting failed because of the connection that was to be accepted.
+/// Returns `true` if accepting failed because of the connection that was to be accepted.
 fn is_of_the_client(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),

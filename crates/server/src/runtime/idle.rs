@@ -1,4 +1,4 @@
-//! Clients that send nothing for long are closed, where that is asked for (`--timeout`).
+//! Closes clients that send nothing for a long time, if that is configured (`--timeout`).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Runtime;
 use crate::connection::Connection;
 
-/// How often connections are looked at.
+/// The interval at which connections are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Runtime {
@@ -32,8 +32,8 @@ impl Runtime {
     }
 }
 
-/// Returns `true` if a connection of this age waits for its client, and has heard nothing of it for longer than
-/// `limit`.
+/// Returns `true` if a connection of this age waits for its client, and has received nothing from
+/// it for longer than `limit`.
 fn is_idle(connection: &Connection, age: Duration, limit: Duration) -> bool {
     let heard = Duration::from_millis(connection.client.last_ms.load(Ordering::Relaxed));
     let waits_here = connection.task.is_some() || connection.waits_for().is_some();

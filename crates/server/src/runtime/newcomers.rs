@@ -1,5 +1,5 @@
-//! Clients that have not given the password yet: they have few places and little time, so that they take
-//! neither from those that have.
+//! Clients that have not given the password yet: they have few places and little time, so that they
+//! take neither from authenticated clients.
 
 use budget::newcomers::{Newcomers, places_of_thread};
 
@@ -15,7 +15,7 @@ pub(super) fn places(shared: &Shared) -> Newcomers<usize> {
 }
 
 impl Runtime {
-    /// A client has connected that must give the password first.
+    /// Gives a place to a client that has connected and must give the password first.
     pub(super) fn admit_newcomer(&mut self, key: usize) {
         let now = self.executor.context.now;
         let (place, evicted) = self.newcomers.admit(key, now);

@@ -1,4 +1,4 @@
-//! Other nodes: what comes from them, and what is said to them.
+//! Communication with other nodes.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -20,7 +20,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// The events of links begin here; those of clients' connections begin at 0.
 pub(super) const FIRST_TOKEN: usize = 1 << 40;
 
-/// Makes the part of the cluster that runtime `index` is, if the server is a node of one.
+/// Creates the part of the cluster that runtime `index` is, if the server is a node of one.
 pub(super) fn join(
     shared: &Arc<Shared>,
     index: usize,
@@ -63,7 +63,7 @@ impl Runtime {
         }
     }
 
-    /// Takes what has come from other nodes. Returns whether it was anything.
+    /// Takes the messages of other nodes. Returns `true` if there were any.
     pub(super) fn hear_nodes(&mut self) -> bool {
         let Some(cluster) = &mut self.executor.cluster else {
             return false;
@@ -75,8 +75,8 @@ impl Runtime {
         heard.something
     }
 
-    /// Closes the links to other nodes and clients, and sends what waited on them, for a while at
-    /// most: whoever is stopped or cut off does not take it.
+    /// Closes the links to other nodes and clients, and sends what waited on them, for a limited
+    /// time: a peer that is stopped or cut off does not take it.
     pub(super) fn close_links(&mut self) {
         let Some(cluster) = &mut self.executor.cluster else {
             return;
@@ -105,16 +105,16 @@ impl Runtime {
         }
     }
 
-    /// Has the node go on, tells connections how their transactions ended, and sends what other
-    /// nodes are to be told: in this order, because clients wait for the one, and nobody for what
-    /// follows from it.
+    /// Lets the node make progress, tells connections the outcomes of their transactions, and sends
+    /// the messages for other nodes: in this order, because clients wait for the outcomes, and no
+    /// client for what follows from them.
     pub(super) fn turn_node(&mut self) {
         let Some(cluster) = &mut self.executor.cluster else {
             return;
         };
         let mut finished = std::mem::take(&mut self.finished);
         let (worker, now) = (&mut self.executor.worker, self.executor.context.now);
-        // What waited for holds is nobody's here.
+        // Transactions that waited for holds belong to no client here.
         worker.serve(0);
         if std::mem::take(&mut self.executor.context.wants_leaders) {
             cluster.look_for_leaders(worker, now);
@@ -138,7 +138,8 @@ impl Runtime {
         }
     }
 
-    /// The epoch that an answer to another node waits for. Once the log has failed none will come.
+    /// Returns the epoch that an answer to another node waits for. Once the log has failed, none
+    /// will come.
     pub(super) fn node_wants(&self) -> Option<Epoch> {
         let cluster = self.executor.cluster.as_ref()?;
         let failed = self.executor.context.failed.is_some();

@@ -1,8 +1,8 @@
-//! The end of a turn: what may leave is written, the rest is made durable.
+//! The end of a turn: writes the replies that may leave, and makes the others durable.
 //!
-//! Who syncs, and when: once no more requests come, so that as many as possible share a sync, the
-//! thread syncs by itself, if the device is quick: that saves two thread switches. Otherwise log
-//! threads do, and the thread serves meanwhile.
+//! To let as many requests as possible share a sync, a sync starts when no more requests come. The
+//! thread then syncs by itself, if the device is quick: that saves two thread switches. Otherwise
+//! log threads do, and the thread serves meanwhile.
 
 use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
@@ -16,14 +16,14 @@ use crate::limits::{POOLED_BUFFERS, POOLED_CAPACITY};
 use crate::refusal;
 use crate::task::Next;
 
-/// For how long asking for a sync is put off while requests keep coming.
+/// The time for which a sync is put off while requests keep coming.
 const DEFERRAL: Duration = Duration::from_micros(500);
 /// After a sync that took too long for a serving thread, log threads sync for this time.
 const SYNC_PAUSE: Duration = Duration::from_secs(1);
 
 impl Runtime {
-    /// Ends the turn: writes what may leave, has the rest made durable, and makes sure that it
-    /// will be noticed.
+    /// Ends the turn: writes the replies that may leave, requests durability for the others, and
+    /// ensures that it will be noticed.
     pub(super) fn settle(&mut self) {
         self.turn_node();
         self.settle_touched();
@@ -45,8 +45,8 @@ impl Runtime {
         self.signal().wait(false);
     }
 
-    /// Whether no more requests can be expected to join those that wait for a sync. If they can, a
-    /// moment begins in which they are looked for; see [`Runtime::timeout`].
+    /// Returns `true` if no more requests can be expected to join those that wait for a sync.
+    /// Otherwise a short time begins in which the runtime looks for more; see [`Runtime::timeout`].
     fn has_gathered(&mut self) -> bool {
         let now = self.executor.context.now;
         let all_wait = self.lists.waiting.len() == self.connections.len();
@@ -56,11 +56,11 @@ impl Runtime {
     /// Asks the log threads to make `epoch` durable.
     pub(super) fn request(&mut self, epoch: Epoch) {
         if self.executor.context.can_lose {
-            // Whoever it waits for knows since it was executed.
+            // The member has known since the execution that a reply waits.
             return;
         }
         if epoch > self.requested && self.requested > self.executor.context.durable {
-            // Its turn comes when the sync that is under way has ended; until then more can join.
+            // Its turn comes when the running sync has ended; until then more can join.
             return;
         }
         if epoch > self.requested && !self.has_gathered() {
@@ -75,8 +75,8 @@ impl Runtime {
             .request_durable(epoch);
     }
 
-    /// Makes `epoch` durable on this very thread when there is nothing better to do. Returns
-    /// whether it did.
+    /// Makes `epoch` durable on this thread when there is nothing better to do. Returns `true` if
+    /// it did.
     pub(super) fn sync_here(&mut self, epoch: Epoch) -> bool {
         let context = &self.executor.context;
         let longest = context.shared.config.inline_sync;
@@ -112,8 +112,8 @@ impl Runtime {
         }
     }
 
-    /// The newest epoch that a reply waits for, or an answer to another node. Connections that wait
-    /// no more leave the list.
+    /// Returns the newest epoch that a reply, or an answer to another node, waits for. Connections
+    /// that do not wait any more leave the list.
     pub(super) fn wanted(&mut self) -> Option<Epoch> {
         let mut wanted = self.node_wants();
         let connections = &mut self.connections;
@@ -141,7 +141,7 @@ impl Runtime {
         self.lists.spare = touched;
     }
 
-    /// Writes what may leave of one connection's output, and decides how it goes on.
+    /// Writes the part of one connection's output that may leave, and decides how it continues.
     pub(super) fn settle_one(&mut self, key: usize) {
         let Some(connection) = self.connections.get_mut(key) else {
             return;
@@ -170,7 +170,7 @@ impl Runtime {
                 context.note_error(b"-MISCONF");
             }
             if unknown > 0 {
-                // A piece of it may be among the replies that were given up.
+                // A piece of it may be among the replies that were dropped.
                 connection.snapshot = None;
             }
         }
@@ -226,7 +226,7 @@ impl Runtime {
     }
 }
 
-/// Writes what may leave. Returns how much the socket took.
+/// Writes the output that may leave. Returns the number of bytes that the socket took.
 fn write(connection: &mut Connection) -> usize {
     let mut taken = 0;
     while !connection.state.full && !connection.state.dead {
@@ -239,7 +239,7 @@ fn write(connection: &mut Connection) -> usize {
             Ok(count) => {
                 connection.output.sent(count);
                 taken += count;
-                // A socket that took a part is full: it will say when it is not.
+                // A socket that took only a part is full: an event will come when it is not.
                 connection.state.full = count < whole;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => connection.state.full = true,

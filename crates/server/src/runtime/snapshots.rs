@@ -1,5 +1,5 @@
-//! Snapshots that clients have open, and do not ask for any more: they are given up, so that what
-//! they hold in memory does not stay because a client was forgotten.
+//! Gives up snapshots that clients have open and do not use any more, so that the memory that they
+//! hold is freed when a client forgets one.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::Runtime;
 use crate::snapshots::Taken;
 
 impl Runtime {
-    /// Gives up those whose time is over.
+    /// Gives up snapshots whose time is over.
     pub(super) fn look_at_snapshots(&mut self) {
         let now = self.executor.context.now;
         if self.snapshots_due.is_none_or(|due| due > now) {
@@ -16,7 +16,7 @@ impl Runtime {
         self.snapshots_due = None;
         let idle = self.idle();
         let mut keys = std::mem::take(&mut self.lists.snapshots);
-        // One that is there twice was that of two connections, one after the other.
+        // A number that is there twice was that of two connections, one after the other.
         keys.sort_unstable();
         keys.dedup();
         for key in keys {
@@ -37,14 +37,14 @@ impl Runtime {
         }
     }
 
-    /// Notes when the snapshot of a connection is to be looked at, if it has one.
+    /// Schedules a look at the snapshot of a connection, if it has one.
     pub(super) fn note_snapshot(&mut self, key: usize) {
         let idle = self.idle();
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
         if connection.state.in_snapshots {
-            // It is looked at when it would have been due, had nobody asked.
+            // It is looked at when it would have been due without requests.
             return;
         }
         let Some(due) = connection.snapshot_due(idle) else {

@@ -1,17 +1,18 @@
-//! Stopping: nothing more is accepted, what was received is answered once it is durable.
+//! Stopping: nothing more is accepted, received requests are answered once their answers are
+//! durable.
 
 use std::time::{Duration, Instant};
 
 use super::Runtime;
 use crate::task::Task;
 
-/// How often a stopping runtime looks whether its time is over.
+/// The interval at which a stopping runtime checks if its time is over.
 pub(super) const TICK: Duration = Duration::from_millis(20);
 /// Turns in which a stopping runtime still reads from one connection.
 const READS: u32 = 1024;
 
 impl Runtime {
-    /// Accepts nothing more, and has every connection read what has come.
+    /// Stops accepting, and makes every connection read the input that has come.
     pub(super) fn begin_stop(&mut self) {
         self.stopping = Some((Instant::now(), 0));
         self.accepting = false;
@@ -25,15 +26,15 @@ impl Runtime {
         for (key, connection) in &mut self.connections {
             connection.state.readable = true;
             if let Some(Task::Parked(parked)) = &mut connection.task {
-                // So that it is answered before the server's time is over.
+                // It must be answered before the server's time is over.
                 parked.until = parked.until.min(until);
             }
             self.lists.ready(key, connection);
         }
     }
 
-    /// Whether the runtime has stopped. While it is stopping, connections that have nothing more
-    /// to be read are closed, once their replies are taken.
+    /// Returns `true` if the runtime has stopped. While it is stopping, connections that have
+    /// nothing more to be read are closed, once their replies are taken.
     pub(super) fn is_over(&mut self) -> bool {
         let Some((since, turns)) = &mut self.stopping else {
             return false;

@@ -1,12 +1,12 @@
-//! Connections whose task waits for others: for a checkpoint, or for keys that a transaction over
-//! several nodes holds.
+//! Connections whose task waits: for a checkpoint, or for keys that a transaction over several
+//! nodes holds.
 
 use std::time::Duration;
 
 use super::Runtime;
 
 impl Runtime {
-    /// Has those go on that waited for what has come.
+    /// Resumes the tasks that waited for an event that has happened.
     pub(super) fn look_at_tasks(&mut self, woken: bool) {
         if self.lists.tasks.is_empty() && self.executor.cluster.is_none() {
             return;
@@ -17,7 +17,7 @@ impl Runtime {
         if woken || due || releases != self.releases {
             self.releases = releases;
             self.tasks_due = None;
-            // In their order: who has waited longest is the first to try.
+            // In their order: the connection that has waited longest tries first.
             for key in std::mem::take(&mut self.lists.tasks) {
                 if let Some(connection) = self.connections.get_mut(key) {
                     connection.state.in_tasks = false;
@@ -27,8 +27,8 @@ impl Runtime {
         }
     }
 
-    /// Before sleeping: says whether there are transactions that wait for keys. Returns whether
-    /// some were given back meanwhile.
+    /// Announces the transactions that wait for keys, before the runtime sleeps. Returns `true` if
+    /// keys were given back in the meantime.
     pub(super) fn misses_a_release(&self) -> bool {
         let cluster = self.executor.cluster.as_ref();
         let held = !self.lists.tasks.is_empty() || cluster.is_some_and(|node| node.wants().holds);
@@ -36,8 +36,8 @@ impl Runtime {
         held && self.executor.context.shared.partition.releases() != self.releases
     }
 
-    /// In how long a task, a snapshot, a client that is idle or without the password, or the node is to be
-    /// looked at.
+    /// Returns the time until a task, a snapshot, a client that is idle or without the password, or
+    /// the node must be looked at.
     pub(super) fn due_in(&self) -> Option<Duration> {
         let cluster = self.executor.cluster.as_ref();
         let idle = self.idle_due.filter(|_| !self.connections.is_empty());

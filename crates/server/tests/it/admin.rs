@@ -1,4 +1,4 @@
-//! The admin endpoint as monitoring sees it, and as someone sees it who means it harm.
+//! The admin endpoint, as monitoring uses it, and as an attacker uses it.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -26,7 +26,7 @@ fn metrics(address: SocketAddr) -> Families {
     parse(&answer.body).unwrap_or_else(|what| panic!("{what}\n{}", answer.body))
 }
 
-/// One sample, by its name with labels.
+/// Returns one sample, by its name with labels.
 #[track_caller]
 fn sample(families: &Families, name: &str) -> f64 {
     let samples = families.values().flat_map(|family| &family.samples);
@@ -36,7 +36,7 @@ fn sample(families: &Families, name: &str) -> f64 {
     found[0]
 }
 
-/// The numbers of `INFO`.
+/// Returns the numbers of `INFO`.
 fn info(client: &mut Client) -> BTreeMap<String, f64> {
     let Reply::Bulk(text) = client.call(&["INFO"]) else {
         panic!("no bulk")
@@ -180,7 +180,7 @@ struct Documented {
     /// The metric's name, with labels if it has several samples.
     name: String,
     kind: String,
-    /// Fields of `INFO` and whether they are added or taken away.
+    /// Fields of `INFO`, each added (1) or subtracted (-1).
     info: Vec<(f64, String)>,
 }
 
@@ -215,9 +215,9 @@ fn documented() -> Vec<Documented> {
     rows
 }
 
-/// A server on which something has happened, so that every figure is there.
+/// Returns a server on which something has happened, so that every figure is there.
 fn experienced() -> Served {
-    // The only node of a cluster, for the figures of that.
+    // The only node of a cluster, so that the figures of clusters are there.
     let config = Config {
         cluster: Some(crate::support::nodes::membership_alone()),
         ..with_admin()
@@ -282,13 +282,13 @@ fn info_shows_the_same() {
     assert!(compared > 15, "only {compared} figures were compared");
 }
 
-/// Compares documented figures with those names. Returns how many there were.
+/// Compares documented figures with those fields. Returns their number.
 fn compare_with_info(
     mut client: testkit::Client,
     admin: SocketAddr,
     wanted: impl Fn(&str) -> bool,
 ) -> usize {
-    // What the last figure's own tidying up writes should be over.
+    // Writes of the last figure's own cleanup should be over.
     client.call(&["PING"]);
     let first = info(&mut client);
     let families = metrics(admin);
@@ -421,7 +421,7 @@ fn garbage_is_refused_and_does_no_harm() {
     cases.extend((0..50).map(|_| {
         let len = random.usize(1..2000);
         let mut bytes: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
-        // Without an end of the head the server would wait for more of it.
+        // Without the end of the head the server would wait for more of it.
         bytes.extend_from_slice(b"\r\n\r\n");
         bytes
     }));
@@ -441,14 +441,14 @@ fn garbage_is_refused_and_does_no_harm() {
 }
 
 #[test]
-fn slow_connections_keep_nobody_out() {
+fn slow_connections_keep_no_other_client_out() {
     let served = ephemeral(with_admin());
     let admin = served.admin();
     let begin = Instant::now();
     let mut slow: Vec<_> = (0..200)
         .map(|number| {
             let mut stream = connect(admin);
-            // Some never say anything, the others never end.
+            // Some never send anything, the others never end.
             if number % 2 == 0 {
                 let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nX: ");
             }
@@ -459,10 +459,10 @@ fn slow_connections_keep_nobody_out() {
     for _ in 0..10 {
         assert_eq!(get(admin, "/metrics").status, 200);
     }
-    // They would have had to wait until slow ones have used up their time.
+    // They would have had to wait until the slow ones have used up their time.
     let (waited, all) = (start.elapsed(), begin.elapsed());
     assert!(waited < Duration::from_secs(4), "{waited:?} of {all:?}");
-    // Those beyond the limit were closed, the last ones are when their time is over.
+    // Connections beyond the limit were closed, the last ones are closed when their time is over.
     let mut byte = [0];
     for stream in &mut slow {
         assert!(matches!(stream.read(&mut byte), Ok(0) | Err(_)));
@@ -474,7 +474,7 @@ fn slow_connections_keep_nobody_out() {
 }
 
 #[test]
-fn answers_that_nobody_takes_do_no_harm() {
+fn answers_that_no_client_takes_do_no_harm() {
     let served = ephemeral(with_admin());
     let admin = served.admin();
     let streams: Vec<_> = (0..50)

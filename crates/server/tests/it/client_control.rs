@@ -1,4 +1,4 @@
-//! `CLIENT REPLY`, `PAUSE`, `KILL`, `LIST`, and what `CONFIG GET` shows.
+//! `CLIENT REPLY`, `PAUSE`, `KILL`, `LIST`, and the answers of `CONFIG GET`.
 
 use std::time::{Duration, Instant};
 
@@ -87,7 +87,7 @@ fn a_pause_of_all_commands_ends_by_itself() {
     let replies = (one.reply(), one.reply(), one.reply());
     assert_eq!(replies, (int(1), int(2), bulk("2")));
     assert!(begin.elapsed() >= pause, "it has not waited");
-    // A client that leaves meanwhile does not matter.
+    // A client that leaves in the meantime does not matter.
     assert_eq!(two.call(&["CLIENT", "PAUSE", "300"]), ok());
     one.send(&["INCR", "a"]);
     drop(one);

@@ -1,5 +1,5 @@
-//! Every command that has keys: asked of another node it is sent away, and in a block that other
-//! nodes take part in it answers as on a server that is alone.
+//! Every command that has keys: another node redirects it, and in a block with other nodes it
+//! answers as on a server without a cluster.
 
 use std::collections::BTreeSet;
 
@@ -70,7 +70,7 @@ const LINES: &str = "
     UNLINK A B C absent
 ";
 
-/// The lines with keys in their place: `K` becomes that of each node in turn.
+/// Returns the lines with keys in their place: `K` becomes that of each node in turn.
 fn lines(keys: &[String; 3]) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
     for key in keys {
@@ -126,7 +126,7 @@ fn the_list_has_every_command_that_has_keys() {
     assert_eq!(with_keys, words.map(str::to_owned).collect());
 }
 
-/// Whoever routes commands goes by what `COMMAND` says of them.
+/// Clients that route commands rely on what `COMMAND` says of them.
 #[test]
 fn the_list_says_where_keys_are_and_who_writes() {
     let served = ephemeral(config());
@@ -162,7 +162,7 @@ fn the_list_says_where_keys_are_and_who_writes() {
             "{name}"
         );
         assert!(!has("movablekeys"), "{name}: where its keys are is told");
-        // The least that it takes has all keys where they are said to be.
+        // A call with the fewest arguments has all keys at the listed places.
         if takes_keys {
             let count = arity.unsigned_abs() as usize;
             let mut args = vec!["COMMAND", "GETKEYS", name];
@@ -229,7 +229,7 @@ fn a_command_alone_answers_as_on_one_node_or_says_where_to_go() {
             let said = other.call(&args);
             let to = nodes.address(owner as u16 + 1);
             let moved = format!("MOVED {} {to}", slot_of(&keys[owner]));
-            // What is wrong with a command is told by whoever is asked.
+            // Any node that gets a command says what is wrong with it.
             let refused = matches!(expected, Reply::Error(_)) && said == expected;
             assert!(refused || error(&said) == moved, "{line:?}: {said:?}");
             assert_eq!(clients[owner].call(&args), expected, "{line:?}");

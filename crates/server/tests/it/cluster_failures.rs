@@ -1,4 +1,5 @@
-//! Nodes that go and come back: what clients are told meanwhile, and what is there afterwards.
+//! Nodes that stop and come back: the answers that clients get in the meantime, and the data
+//! afterwards.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -41,7 +42,7 @@ fn a_node_that_is_away_is_named_and_found_again() {
         lines.lines().nth(1).unwrap().contains(" disconnected "),
         "{lines}"
     );
-    // The others go on.
+    // The others continue.
     assert_eq!(client.call(&["MSET", &a, "3", &c, "3"]), ok());
     nodes.start_node(2);
     let all = nodes.until_served(1, &["MGET", &a, &b, &c]);
@@ -66,7 +67,7 @@ fn a_block_for_a_node_that_is_away_is_refused_as_a_whole() {
 }
 
 /// Clients write pairs of keys of two nodes, while the nodes are stopped and started in turn.
-/// Afterwards each pair is whole, none is older than what was acknowledged, and nothing is held.
+/// Afterwards each pair is whole, no value is older than an acknowledged one, and nothing is held.
 #[test]
 fn nothing_acknowledged_is_lost_over_restarts() {
     let mut nodes = nodes(3);
@@ -95,7 +96,7 @@ fn nothing_acknowledged_is_lost_over_restarts() {
             nodes.start_node(round % 3 + 1);
         }
         std::thread::sleep(Duration::from_millis(150));
-        // Longer where hardly anything gets on.
+        // Longer if there is hardly any progress.
         let until = Instant::now() + Duration::from_secs(60);
         while count.load(Ordering::Relaxed) == 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));

@@ -1,5 +1,5 @@
-//! Who waits for a transaction over several nodes costs no processor time, nor do nodes that have
-//! nothing to do. Alone in its process, whose time is measured.
+//! A client that waits for a transaction over several nodes costs no processor time, nor do nodes
+//! that have nothing to do. Alone in its process, whose time is measured.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::support::nodes::{Nodes, NodesOptions};
 use crate::support::{bulk, config, ephemeral, int, ok};
 use testkit::own_process::run_alone;
 
-/// Processor time of this process so far.
+/// Returns the processor time of this process so far.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(time).expect("time goes forward")
@@ -28,7 +28,7 @@ fn measure() {
     options.timeouts.doubt = Duration::from_secs(600);
     let nodes = Nodes::start(options);
     let [a, b] = [1, 2].map(|node| nodes.key_of(node, "key"));
-    // A server that is of no cluster can have data with prepared transactions.
+    // A server that is in no cluster can have data with prepared transactions.
     let alone = ephemeral(config());
     Held::new(&alone.db, "k").commit();
     let here = Held::new(&alone.db, "k");

@@ -1,4 +1,4 @@
-//! What a client sees whose command needs keys that a prepared transaction holds.
+//! The answers to commands that need keys that a prepared transaction holds.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use testkit::{Client, Reply, eventually};
 
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// One node that leaves the test's transactions alone, with one thread.
+/// Returns one node that leaves the test's transactions alone, with one thread.
 fn alone(hold_timeout: Duration) -> Nodes {
     let mut options = NodesOptions {
         count: 1,
@@ -70,7 +70,7 @@ fn those_who_wait_go_on_in_their_order() {
         until_parked(&nodes, number + 1);
         clients.push(client);
     }
-    // The last one looks once more before it waits.
+    // The last one tries once more before it waits.
     std::thread::sleep(SILENCE);
     held.commit();
     for (number, client) in (0..).zip(&mut clients) {

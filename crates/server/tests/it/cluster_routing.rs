@@ -1,10 +1,11 @@
-//! Where commands lead in a cluster, and what it tells of itself. Forms are those of Redis 7.
+//! The routing of commands in a cluster, and the cluster's description of itself. Forms are those
+//! of Redis 7.
 
 use crate::support::nodes::{Nodes, NodesOptions, nodes, slot_of};
 use crate::support::{bulk, config, ephemeral, error, int, ok, status};
 use testkit::Reply;
 
-/// Nodes that keep nothing.
+/// Returns nodes that keep nothing.
 fn quick(count: u16) -> Nodes {
     Nodes::start(NodesOptions {
         count,
@@ -258,7 +259,7 @@ fn clients_of_a_node_need_its_password() {
 }
 
 #[test]
-fn a_block_is_queued_whatever_its_slots() {
+fn a_block_is_queued_regardless_of_its_slots() {
     let nodes = nodes(2);
     let key = nodes.key_of(2, "key");
     let mut client = nodes.client(1);

@@ -1,11 +1,11 @@
-//! Commands and blocks over several nodes: what they answer, and that they are serializable.
+//! Commands and blocks over several nodes: their answers, and that they are serializable.
 
 use crate::support::nodes::{Nodes, NodesOptions, nodes};
 use crate::support::{bulk, error, int, ok, status, transfer_by};
 use testkit::workload::Extent;
 use testkit::{Client, Reply};
 
-/// One key of each node.
+/// Returns one key of each node.
 fn keys_of_all(nodes: &Nodes, name: &str) -> Vec<String> {
     let all = 1..=nodes.options.count;
     all.map(|node| nodes.key_of(node, name)).collect()
@@ -178,9 +178,9 @@ fn watched_keys_of_any_node_end_the_block() {
     }
 }
 
-/// A redirect would lose the watches, which are of the connection.
+/// A redirect would lose the watches, which belong to the connection.
 #[test]
-fn who_watches_is_not_sent_away() {
+fn a_client_that_watches_is_not_sent_away() {
     let nodes = nodes(2);
     let key = nodes.key_of(2, "key");
     nodes.client(2).call(&["SET", &key, "1"]);
@@ -353,7 +353,7 @@ fn versions_are_told_and_watched_over_all_nodes() {
         );
         assert_eq!(block(&mut client, &[&["SET", b, "y"]]), Reply::NullArray);
     }
-    // A single key of another node is told, and not sent away.
+    // A single key of another node is answered, and not redirected.
     let told = nodes.client(1).call(&["WATCH.VERSION", b]);
     assert!(
         matches!(&told, Reply::Array(told) if told.len() == 1),

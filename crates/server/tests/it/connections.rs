@@ -38,7 +38,7 @@ fn replies_have_the_order_of_commands() {
     }
 }
 
-/// Many clients go on after an error: with database 1 refused, they would write to database 0.
+/// Many clients continue after an error: with database 1 refused, they would write to database 0.
 #[test]
 fn a_refused_database_closes_the_connection() {
     let served = ephemeral(config());
@@ -91,7 +91,8 @@ fn a_large_value_comes_and_goes_while_others_are_served() {
         assert_eq!(client.call(&["SET", "large", &value]), ok());
         client.send(&["GET", "large"]);
         client.send(&["STRLEN", "large"]);
-        // Not reading for a while fills the socket; nobody else must notice.
+        // The client does not read for a while, which fills the socket; no other client must
+        // notice.
         std::thread::sleep(Duration::from_millis(100));
         (client.reply(), client.reply())
     });
@@ -117,7 +118,7 @@ fn a_client_may_write_everything_before_it_reads() {
     write_command(&mut command, &[b"GET", b"a"]);
     let commands = command.repeat(COUNT);
     client.stream().write_all(&commands).unwrap();
-    // Others are served meanwhile.
+    // Others are served in the meantime.
     assert_eq!(served.client().call(&["PING"]), status("PONG"));
     let expected = bulk(&value);
     for number in 0..COUNT {
@@ -125,7 +126,7 @@ fn a_client_may_write_everything_before_it_reads() {
     }
 }
 
-/// What clients do not take is bounded for all of them together.
+/// The replies that clients do not take are bounded for all clients together.
 #[test]
 fn clients_that_take_no_replies_are_closed_before_they_take_all_memory() {
     let served = ephemeral(limited(|limits| limits.in_flight = 64 << 20));
@@ -390,7 +391,7 @@ fn a_password_is_needed_where_one_is_set() {
         "NOAUTH Authentication required."
     );
     assert!(error(&client.call(&["AUTH", "wrong"])).starts_with("WRONGPASS"));
-    // In one piece: what comes behind AUTH is judged by its outcome.
+    // In one piece: the commands behind AUTH are judged by its outcome.
     let mut bytes = Vec::new();
     write_command(&mut bytes, &[b"AUTH", b"secret"]);
     let long = vec![b'x'; 100_000];

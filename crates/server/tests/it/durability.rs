@@ -11,7 +11,7 @@ use testkit::Reply;
 
 const A_WHILE: Duration = Duration::from_millis(150);
 
-/// A server with `old` durable, and the gate closed behind it.
+/// Returns a server with `old` durable, and the gate closed behind it.
 fn gated() -> Served {
     let served = durable(Durability::Group);
     assert_eq!(served.client().call(&["SET", "old", "1"]), ok());

@@ -1,4 +1,4 @@
-//! What waits costs no processor time. Alone in its process, whose time is measured.
+//! Waiting costs no processor time. Alone in its process, whose time is measured.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use kumiki_server::{Config, Durability};
 use testkit::http;
 use testkit::own_process::run_alone;
 
-/// Processor time of this process so far.
+/// Returns the processor time of this process so far.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(time).expect("time goes forward")
 }
 
-/// A client that waits for a checkpoint, others that wait for a sync, one that does nothing with its
-/// snapshot, and an admin endpoint that nobody asks.
+/// A client waits for a checkpoint, others wait for a sync, one does nothing with its snapshot, and
+/// an admin endpoint gets no requests.
 #[test]
 fn waiting_costs_nothing() {
     run_alone("idle::waiting_costs_nothing", measure);
@@ -28,7 +28,7 @@ fn measure() {
     });
     assert_eq!(served.client().call(&["SET", "a", "1"]), ok());
     assert_eq!(http::get(served.admin(), "/health").status, 200);
-    // One who has a snapshot and does not ask for more.
+    // A client that has a snapshot and does not ask for more.
     let mut holder = served.client();
     holder.call(&["KUMIKI.SNAPSHOT", "BEGIN"]);
     served.gate.close();

@@ -14,14 +14,14 @@ fn text(client: &mut Client, args: &[&str]) -> String {
     String::from_utf8(text).expect("text")
 }
 
-/// The names of the sections, in order.
+/// Returns the names of the sections, in order.
 fn sections(client: &mut Client, args: &[&str]) -> Vec<String> {
     let text = text(client, args);
     let lines = text.lines().filter_map(|line| line.strip_prefix("# "));
     lines.map(str::to_owned).collect()
 }
 
-/// The fields of a section.
+/// Returns the fields of a section.
 fn fields(client: &mut Client, section: &str) -> BTreeMap<String, String> {
     let text = text(client, &[section]);
     let fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -30,7 +30,7 @@ fn fields(client: &mut Client, section: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A number in a list such as `calls=3,usec=1`.
+/// Returns a number in a list such as `calls=3,usec=1`.
 #[track_caller]
 fn part(list: &str, name: &str) -> f64 {
     let parts = list.split(',').filter_map(|part| part.split_once('='));
@@ -41,7 +41,7 @@ fn part(list: &str, name: &str) -> f64 {
     value.parse().expect("a number")
 }
 
-/// Waits until a section has what is wanted: counters are brought up to date at the end of a turn.
+/// Waits until a section has the wanted values: counters are updated at the end of a turn.
 #[track_caller]
 fn wait_for(client: &mut Client, section: &str, wanted: &[(&str, &str)]) {
     eventually(&format!("{section}: {wanted:?}"), || {

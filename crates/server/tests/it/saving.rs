@@ -1,4 +1,4 @@
-//! Checkpoints on request: who is answered what, and who waits.
+//! Checkpoints on request: which answers clients get, and which clients wait.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use testkit::{Reply, eventually};
 
 const A_WHILE: Duration = Duration::from_millis(150);
 
-/// A server with some keys.
+/// Returns a server with some keys.
 fn filled() -> Served {
     let served = durable(Durability::Group);
     let mut client = served.client();
@@ -27,7 +27,7 @@ fn number(value: &Reply) -> i64 {
     }
 }
 
-/// A field of `INFO persistence`.
+/// Returns a field of `INFO persistence`.
 fn info(client: &mut testkit::Client, name: &str) -> String {
     let Reply::Bulk(text) = client.call(&["INFO", "persistence"]) else {
         panic!("no bulk")
@@ -60,7 +60,7 @@ fn save_answers_when_there_is_a_checkpoint() {
     assert!(after >= before);
     let last = status.last.expect("it is there").finished_ms;
     assert_eq!(after, (last / 1000) as i64);
-    // The connection goes on, with what was sent behind SAVE, too.
+    // The connection continues, also with the commands that were sent behind SAVE.
     client.send(&["SAVE"]);
     client.send(&["GET", "key1"]);
     client.send(&["SAVE"]);
@@ -110,7 +110,7 @@ fn bgsave_answers_at_once() {
 
 /// While syncs are held no checkpoint can end; everyone else is served.
 #[test]
-fn save_holds_up_nobody_else() {
+fn save_holds_up_no_other_client() {
     let served = filled();
     let mut clients: Vec<_> = (0..4).map(|_| served.client()).collect();
     served.gate.close();

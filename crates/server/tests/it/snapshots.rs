@@ -1,4 +1,5 @@
-//! `KUMIKI.SNAPSHOT`: a consistent copy of all keys in pieces, whose it is, and when it ends.
+//! `KUMIKI.SNAPSHOT`: a consistent copy of all keys in pieces, the client it belongs to, and when
+//! it ends.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use testkit::{Client, Reply, eventually, eventually_some};
 const BEGIN: &[&str] = &["KUMIKI.SNAPSHOT", "BEGIN"];
 const NEXT: &[&str] = &["KUMIKI.SNAPSHOT", "NEXT"];
 const END: &[&str] = &["KUMIKI.SNAPSHOT", "END"];
-/// What a snapshot says of a key.
+/// The entry of a key in a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Entry {
     value: String,
@@ -35,7 +36,7 @@ fn fields(reply: Reply) -> BTreeMap<String, i64> {
     pairs.collect()
 }
 
-/// Whether there may be more, and entries in their order.
+/// Returns `true` if there may be more, and the entries in their order.
 fn piece(reply: Reply) -> (bool, Vec<(String, Entry)>) {
     let Reply::Array(piece) = reply else {
         panic!("{reply:?}");
@@ -69,7 +70,7 @@ fn piece(reply: Reply) -> (bool, Vec<(String, Entry)>) {
     (*more == 1, entries.collect())
 }
 
-/// All that is left of a snapshot, which `ask` asks for.
+/// Returns the rest of a snapshot, which `ask` requests.
 fn rest(client: &mut Client, ask: &[&str]) -> BTreeMap<String, Entry> {
     let mut all: Vec<(String, Entry)> = Vec::new();
     loop {
@@ -102,7 +103,7 @@ fn set_all(client: &mut Client, count: usize) {
     }
 }
 
-/// Until as many are open.
+/// Waits until as many are open.
 #[track_caller]
 fn until_open(client: &mut Client, expected: usize) {
     let expected = format!("snapshots_open:{expected}\r\n");
@@ -173,7 +174,7 @@ fn it_comes_in_pieces() {
     assert!(more && entries.len() < 2000 && entries[0].0 == "key000007");
     let left = rest(&mut client, NEXT);
     assert_eq!(left.len(), 3000 - 7 - entries.len());
-    // What is behind the end is nothing, as often as it is asked for.
+    // Every NEXT behind the end returns nothing.
     for _ in 0..2 {
         assert_eq!(piece(client.call(NEXT)), (false, Vec::new()));
     }
@@ -202,7 +203,7 @@ fn it_comes_in_pieces() {
     let (more, entries) = some(&mut client, "*9999");
     assert!(more && entries.is_empty());
     assert!(rest(&mut client, NEXT).is_empty());
-    // What is asked for in one packet comes in its order.
+    // Requests in one packet are answered in their order.
     begin(&mut client);
     for _ in 0..6 {
         client.send(NEXT);
@@ -234,7 +235,7 @@ fn what_makes_no_sense_is_refused() {
         let reply = client.call(&[&["KUMIKI.SNAPSHOT"], args].concat());
         assert!(error(&reply).contains(words), "{args:?}: {reply:?}");
     }
-    // To end what is not there is no error: whoever does so wants nothing to be held.
+    // Ending a snapshot that is not there is no error: the client wants nothing to be held.
     assert_eq!(client.call(END), ok());
     begin(&mut client);
     assert!(error(&client.call(BEGIN)).contains("has a snapshot already"));
@@ -279,7 +280,7 @@ fn who_has_not_said_the_password_gets_none() {
     }
     assert_eq!(client.call(&["AUTH", "tell nobody"]), ok());
     begin(&mut client);
-    // Who it is then may be somebody else.
+    // The user may then be another one.
     assert_eq!(client.call(&["RESET"]), status("RESET"));
     assert_eq!(client.call(&["AUTH", "tell nobody"]), ok());
     assert!(error(&client.call(NEXT)).contains("has no snapshot"));
@@ -314,7 +315,7 @@ fn so_many_are_open_at_once_and_each_goes_with_its_connection() {
 }
 
 #[test]
-fn one_that_nobody_asks_for_is_given_up() {
+fn one_that_is_not_used_is_given_up() {
     let idle = Duration::from_millis(300);
     let served = ephemeral(Config {
         snapshot_idle: idle,
@@ -325,7 +326,7 @@ fn one_that_nobody_asks_for_is_given_up() {
     set_all(&mut watcher, 100);
     begin(&mut forgotten);
     begin(&mut used);
-    // Who asks keeps it, far longer.
+    // A client that keeps asking keeps it, far longer.
     let mut seen = 0;
     for _ in 0..12 {
         std::thread::sleep(idle / 4);
@@ -346,8 +347,8 @@ fn one_that_nobody_asks_for_is_given_up() {
     until_open(&mut watcher, 0);
 }
 
-/// What a snapshot holds in memory are versions that were replaced since, and it holds them no
-/// longer than it lives.
+/// The memory that a snapshot holds is that of versions that were replaced since, and it holds them
+/// no longer than it lives.
 #[test]
 fn what_it_holds_goes_with_it() {
     const KEYS: u64 = 200;
@@ -447,7 +448,7 @@ fn a_leader_gives_what_is_agreed_upon() {
     let entries = rest(&mut client, NEXT);
     assert_eq!(entries.len(), 50);
     assert_eq!(entries["key000000"].value, "0");
-    // Who does not lead gives none.
+    // A node that does not lead gives none.
     replica.end_member();
     let refused = eventually_some("a snapshot is refused", || match client.call(BEGIN) {
         Reply::Error(text) => Some(text),

@@ -1,4 +1,4 @@
-//! What clients that do the wrong thing cost: time of their own, and few lines of the log.
+//! The costs of clients that do the wrong thing: their own time, and few lines of the log.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -32,7 +32,7 @@ fn wrong_passwords_are_counted_and_answered_late() {
     }
     wrong.send(&["AUTH", "secret"]);
     wrong.send(&["PING"]);
-    // The thread serves others meanwhile.
+    // The thread serves others in the meantime.
     for _ in 0..10 {
         assert_eq!(right.call(&["PING"]), status("PONG"));
     }
@@ -64,7 +64,7 @@ fn wrong_passwords_are_counted_and_answered_late() {
     assert_eq!(right.call(&["PING"]), status("PONG"));
 }
 
-/// What the process has logged.
+/// The log of the process.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -83,7 +83,7 @@ impl Write for Log {
 }
 
 impl Log {
-    /// Has everything in this process log here.
+    /// Makes everything in this process log here.
     fn of_process() -> Log {
         let log = Log::default();
         let writer = log.clone();
@@ -94,7 +94,7 @@ impl Log {
         log
     }
 
-    /// The lines that have a text.
+    /// Returns the lines that have a text.
     fn lines(&self, text: &str) -> Vec<String> {
         let bytes = self.0.lock().expect("not poisoned");
         let all = String::from_utf8_lossy(&bytes);

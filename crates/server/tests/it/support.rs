@@ -20,7 +20,7 @@ pub(crate) use gate::Gate;
 /// How long a reply may take before the test fails: on a busy machine a sync may take seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A client of the server at this address.
+/// Returns a client of the server at this address.
 #[track_caller]
 pub(crate) fn connect(address: SocketAddr) -> Client {
     let client = Client::connect(address);
@@ -44,7 +44,7 @@ pub(crate) fn int(number: i64) -> Reply {
     Reply::Int(number)
 }
 
-/// The text of an error reply.
+/// Returns the text of an error reply.
 #[track_caller]
 pub(crate) fn error(reply: &Reply) -> &str {
     match reply {
@@ -85,7 +85,7 @@ pub(crate) struct Served {
 /// How many threads the servers of the tests have.
 pub(crate) const THREADS: usize = 2;
 
-/// The configuration that most tests use.
+/// Returns the configuration that most tests use.
 pub(crate) fn config() -> Config {
     let listen = "127.0.0.1:0".parse().unwrap();
     Config {
@@ -95,7 +95,7 @@ pub(crate) fn config() -> Config {
     }
 }
 
-/// A server that keeps nothing.
+/// Returns a server that keeps nothing.
 pub(crate) fn ephemeral(config: Config) -> Served {
     let options = Options {
         workers: THREADS + 1,
@@ -111,7 +111,7 @@ pub(crate) fn ephemeral(config: Config) -> Served {
     }
 }
 
-/// A server whose syncs pass a gate.
+/// Returns a server whose syncs pass a gate.
 pub(crate) fn durable(durability: Durability) -> Served {
     durable_with(Config {
         durability,
@@ -132,7 +132,7 @@ pub(crate) fn durable_with(config: Config) -> Served {
     let data = Some(dir.path().to_path_buf());
     let config = Config {
         data,
-        // A thread that waits at the gate serves nobody.
+        // A thread that waits at the gate serves no client.
         inline_sync: Duration::ZERO,
         ..config
     };
@@ -146,7 +146,7 @@ pub(crate) fn durable_with(config: Config) -> Served {
 }
 
 impl Served {
-    /// The admin endpoint's address.
+    /// Returns the admin endpoint's address.
     pub(crate) fn admin(&self) -> SocketAddr {
         let server = self.server.as_ref().expect("not stopped");
         server.admin_address().expect("an admin endpoint")
@@ -159,7 +159,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Nobody can stop while a sync is held.
+        // The server cannot stop while a sync is held.
         self.gate.open();
     }
 }

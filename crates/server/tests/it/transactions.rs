@@ -113,8 +113,8 @@ fn versions(client: &mut testkit::Client, keys: &[&str]) -> Vec<String> {
     versions.into_iter().map(text).collect()
 }
 
-/// What `WATCH` does in one connection, a client that has its connection from time to time does by
-/// versions.
+/// `WATCH` needs one connection; a client that has its connection only from time to time uses
+/// versions for the same purpose.
 #[test]
 fn versions_that_were_told_can_be_watched_by_another_connection() {
     let served = ephemeral(config());
@@ -163,7 +163,7 @@ fn versions_are_watched_as_by_watch() {
     client.call(&["SET", "k", "1"]);
     let new = versions(&mut client, &["k"]).remove(0);
     assert_ne!(old, new);
-    // What was seen first counts, whoever has seen it.
+    // The version that was seen first counts, whichever command saw it.
     for (first, then, done) in [(&old, &new, false), (&new, &old, true)] {
         assert_eq!(client.call(&["WATCH.AT", "k", first, "k", then]), ok());
         assert_eq!(client.call(&["WATCH", "k"]), ok());
@@ -228,7 +228,7 @@ fn a_stale_token_refuses_the_block() {
         Reply::Array(vec![ok(), ok(), Reply::Null])
     );
     assert!(error(&guarded("8", "f")).starts_with("FENCED "));
-    // A watched key that has changed, or a token: whatever is found first.
+    // A watched key that has changed, or a token: the first that is found counts.
     assert_eq!(client.call(&["WATCH", "k"]), ok());
     assert_eq!(guarded("9", "g"), done);
     client.call(&["MULTI"]);

@@ -1,4 +1,4 @@
-//! One cell of the comparison: what is asked, how it is measured, what is hoped for.
+//! One cell of the comparison: the requests, the measurement, and the aim.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ pub enum Mode {
     Durable,
 }
 
-/// What clients ask.
+/// The requests of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Test {
@@ -29,10 +29,10 @@ pub enum Test {
     Set,
 }
 
-/// What redis-benchmark is to do.
+/// The work of redis-benchmark.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Load {
-    /// What is asked.
+    /// The requests.
     pub test: Test,
     /// Bytes in a value.
     pub size: usize,
@@ -47,12 +47,12 @@ pub struct Load {
 pub struct Cell {
     /// How data is kept.
     pub mode: Mode,
-    /// What is asked.
+    /// The requests.
     #[serde(flatten)]
     pub load: Load,
 }
 
-/// What redis-benchmark measured.
+/// The results of redis-benchmark.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Sample {
     /// Requests a second.
@@ -64,7 +64,7 @@ pub struct Sample {
 }
 
 impl Cell {
-    /// The least ratio of our rate to the peer's.
+    /// Returns the least ratio of our rate to the peer's.
     ///
     /// Reads wait for no sync on either side, so that they have the same target in both modes.
     #[must_use]
@@ -77,8 +77,8 @@ impl Cell {
         }
     }
 
-    /// Whether the server may use no more processor time per request than the peer: where the
-    /// client's core is the limit, the rate alone says little.
+    /// Returns `true` if the server may use no more processor time per request than the peer: if
+    /// the client's core is the limit, the rate alone says little.
     #[must_use]
     pub fn compares_cpu(&self) -> bool {
         self.mode == Mode::Ephemeral && self.load.pipeline == 1
@@ -86,7 +86,7 @@ impl Cell {
 }
 
 impl Test {
-    /// The command's name.
+    /// Returns the command's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -97,10 +97,10 @@ impl Test {
 }
 
 impl Load {
-    /// Runs redis-benchmark, pinned to the client's core if that is wanted, for `requests` requests.
+    /// Runs redis-benchmark for `requests` requests, pinned to the client's core if requested.
     ///
     /// # Errors
-    /// If it fails, as it does when the server answers with an error.
+    /// Returns an error if it fails, as it does when the server answers with an error.
     pub fn measure(
         &self,
         addr: SocketAddr,
@@ -131,7 +131,7 @@ impl Load {
     }
 }
 
-/// The columns are: test, rps, and latencies: avg, min, p50, p95, p99, max.
+/// Parses the output. Its columns are: test, rps, and latencies: avg, min, p50, p95, p99, max.
 fn parse(csv: &str) -> Option<Sample> {
     let line = csv
         .lines()

@@ -1,5 +1,6 @@
-//! What a cluster costs: transactions over two partitions beside the round trips and the sync that
-//! they are made of, and reads over all nodes beside the same reads split by their client.
+//! The costs of a cluster: transactions over two partitions compared with the round trips and the
+//! sync that they consist of, and reads over all nodes compared with the same reads split by their
+//! client.
 //!
 //! Both sides of each comparison run in turn, in one run, on the same servers.
 
@@ -31,12 +32,12 @@ const KEYS: usize = 1000;
 /// Threads that read, each with as many connections to drive.
 const THREADS: usize = 4;
 const CONNECTIONS: usize = 8;
-/// Most round trips that a transaction of two keys may take besides its sync.
+/// The most round trips that a transaction of two keys may take besides its sync.
 const ROUND_TRIPS: f64 = 3.0;
-/// Least rate of reads over all nodes, of that of reads which their client splits.
+/// The least rate of reads over all nodes, relative to that of reads which their client splits.
 const LEAST_RATIO: f64 = 0.6;
 
-/// What to do.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Rounds, in each of which everything is measured once.
@@ -45,7 +46,7 @@ pub struct Options {
     pub operations: usize,
     /// How long each way of reading is driven in a round.
     pub reading: Duration,
-    /// Where the JSON file goes.
+    /// The directory for the JSON file.
     pub out: PathBuf,
 }
 
@@ -65,8 +66,8 @@ struct Latencies {
     round_trip: f64,
     /// Writing 512 bytes to a file of the same file system, and syncing it.
     sync: f64,
-    /// Two such syncs of two files at once, until both have ended: what the nodes of a transaction
-    /// over two partitions do when they share a device.
+    /// Two such syncs of two files at once, until both have ended: the work of the nodes of a
+    /// transaction over two partitions if they share a device.
     two_syncs: f64,
     /// `SET` of a key of the node that is asked.
     set: f64,
@@ -90,7 +91,8 @@ struct Reads {
 /// Runs it with the server `binary`, prints the medians and writes the file.
 ///
 /// # Errors
-/// If a server fails, or answers what it should not. Missed aims are no error: they are told.
+/// Returns an error if a server fails, or gives a wrong answer. Missed aims are no error: they are
+/// reported.
 pub fn run(binary: &Path, options: &Options) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let program = Program::kumiki(binary.to_owned(), vec![]);
@@ -161,7 +163,7 @@ fn tell(latencies: &[Latencies], reads: &[Reads]) {
     }
 }
 
-/// As many keys of each node, by the cluster's file.
+/// Returns as many keys of each node, according to the cluster's file.
 fn keys(file: &Path) -> Result<Vec<Vec<String>>> {
     let topology = Topology::load(file)?;
     let mut keys = vec![Vec::new(); NODES.into()];
@@ -180,12 +182,12 @@ fn keys(file: &Path) -> Result<Vec<Vec<String>>> {
 
 struct Bench {
     addresses: Vec<SocketAddr>,
-    /// Of each node.
+    /// The keys of each node.
     keys: Vec<Vec<String>>,
     dir: PathBuf,
 }
 
-/// What a key holds.
+/// Returns the value of a key.
 fn value(key: &str) -> String {
     format!("value of {key}")
 }
@@ -249,7 +251,7 @@ impl Bench {
         })
     }
 
-    /// The median time of two syncs at once.
+    /// Returns the median time of two syncs at once.
     fn two_syncs(&self, operations: usize) -> Result<f64> {
         let barrier = Barrier::new(2);
         let run = |name: &str| -> Result<Vec<f64>> {
@@ -260,7 +262,7 @@ impl Bench {
                 let synced = sync(&mut file);
                 synced.map(|()| begun.elapsed().as_secs_f64() * 1e6)
             });
-            // Both go to the end, also after an error: neither waits for the other in vain.
+            // Both run to the end, also after an error: neither waits for the other in vain.
             times.collect::<Vec<_>>().into_iter().collect()
         };
         let (one, other) = thread::scope(|scope| {
@@ -279,7 +281,7 @@ impl Bench {
         })
     }
 
-    /// Reads of eight keys per second.
+    /// Returns the reads of eight keys per second.
     fn read(&self, time: Duration, way: Way) -> Result<f64> {
         let over = AtomicBool::new(false);
         let begun = Instant::now();
@@ -303,7 +305,7 @@ impl Bench {
         Ok(counts?.iter().sum::<u64>() as f64 / begun.elapsed().as_secs_f64())
     }
 
-    /// One thread's share: asks on all of its connections, then takes all replies.
+    /// Runs one thread's share: sends on all of its connections, then takes all replies.
     fn drive(&self, thread: usize, way: Way, over: &AtomicBool) -> Result<u64> {
         let mut random = fastrand::Rng::with_seed(thread as u64);
         let mut readers: Vec<Reader> = (0..CONNECTIONS)
@@ -329,7 +331,7 @@ fn sync(file: &mut File) -> Result<()> {
     Ok(())
 }
 
-/// How eight keys are read.
+/// The ways to read eight keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Together,
@@ -340,10 +342,10 @@ enum Way {
 /// A client that reads eight keys again and again.
 struct Reader {
     way: Way,
-    /// The node that it asks, if it asks one.
+    /// The node that it asks, if it asks only one.
     node: usize,
     clients: Vec<Client>,
-    /// The values that will come, for each reply: which client it comes from first.
+    /// The expected values of each reply, with the client whose connection it comes on first.
     expected: Vec<(usize, Vec<String>)>,
 }
 

@@ -1,8 +1,8 @@
-//! The machine below a measurement: who used its cores, and what it is.
+//! The machine of a measurement: the load on its cores, and its properties.
 //!
 //! *Foreign* load is everything that runs on the machine besides the servers, the benchmark and
-//! this program, in cores: 1.0 is one core busy. Time that the hypervisor gave to others counts
-//! as foreign too, because it is as harmful.
+//! this program, in cores: 1.0 is one busy core. Time that the hypervisor gave to other machines
+//! counts as foreign too, because it is as harmful.
 
 use std::fs;
 use std::process::Command;
@@ -30,13 +30,13 @@ pub struct Reading {
     at: Instant,
     /// All busy time, of all cores.
     busy: f64,
-    /// Of us and of the children that ended.
+    /// Busy time of this process and of its children that ended.
     own: f64,
-    /// Of each server.
+    /// Busy time of each server.
     servers: Vec<f64>,
 }
 
-/// What happened between two readings.
+/// The use of the processors between two readings.
 #[derive(Clone, Debug)]
 pub struct Usage {
     /// Elapsed time.
@@ -45,7 +45,7 @@ pub struct Usage {
     pub foreign: f64,
     /// Processor seconds of each server.
     pub servers: Vec<f64>,
-    /// Processor seconds of us and of the children that ended, the benchmark among them.
+    /// Processor seconds of this process and of its children that ended, the benchmark among them.
     pub own: f64,
 }
 
@@ -56,7 +56,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter for these servers, ourselves and our children.
+    /// Creates a meter for these servers, this process and its children.
     #[must_use]
     pub fn new(servers: &[Pid]) -> Meter {
         Meter {
@@ -67,7 +67,7 @@ impl Meter {
     /// Reads the clocks.
     ///
     /// # Errors
-    /// If /proc cannot be read, as when a server has ended.
+    /// Returns an error if /proc cannot be read, as when a server has ended.
     pub fn read(&self) -> Result<Reading> {
         let own = ticks("self")?;
         let servers: Result<Vec<_>> = self
@@ -83,7 +83,7 @@ impl Meter {
         })
     }
 
-    /// What happened since `before`.
+    /// Returns the usage since `before`.
     ///
     /// # Errors
     /// As [`Meter::read`].
@@ -106,7 +106,7 @@ impl Meter {
     /// Waits for a quiet window.
     ///
     /// # Errors
-    /// If there is none for five minutes.
+    /// Returns an error if there is none for five minutes.
     pub fn wait_quiet(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let mut told = false;
@@ -131,11 +131,12 @@ impl Meter {
     }
 }
 
-/// User and system time of a process, then of its children that ended, in seconds.
+/// Returns user and system time of a process, then of its children that ended, in seconds.
 fn ticks(process: &str) -> Result<[f64; 4]> {
     let path = format!("/proc/{process}/stat");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    // The second field, the name in parentheses, may hold blanks; the fields wanted are 14 to 17.
+    // The second field, the name in parentheses, may contain blanks; the needed fields are 14 to
+    // 17.
     let (_, rest) = text.rsplit_once(')').context("no name in /proc stat")?;
     let fields: Vec<&str> = rest.split_whitespace().skip(11).take(4).collect();
     let mut seconds = [0.0; 4];
@@ -145,7 +146,7 @@ fn ticks(process: &str) -> Result<[f64; 4]> {
     Ok(seconds)
 }
 
-/// Busy time of all cores: everything but idling and waiting for disks.
+/// Returns the busy time of all cores: everything but idling and waiting for disks.
 fn busy() -> Result<f64> {
     let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     let line = text.lines().next().unwrap_or_default();
@@ -165,7 +166,7 @@ fn clock_hz() -> f64 {
     rustix::param::clock_ticks_per_second() as f64
 }
 
-/// Where a result comes from.
+/// The origin of a result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Host {
     /// The commit that was built, with `+` when the tree had changes.
@@ -174,14 +175,14 @@ pub struct Host {
     pub system: String,
     /// The processor's name.
     pub processor: String,
-    /// How many cores there are.
+    /// The number of cores.
     pub cores: usize,
     /// The peer's version.
     pub redis: String,
 }
 
 impl Host {
-    /// This machine and this tree. What cannot be found out is told as `unknown`.
+    /// Describes this machine and this tree. A value that cannot be found out is `unknown`.
     #[must_use]
     pub fn here() -> Host {
         let ask = |program: &str, args: &[&str]| {

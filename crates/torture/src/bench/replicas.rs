@@ -1,4 +1,4 @@
-//! Reads of a replicated partition beside those of one node, by redis-benchmark, in one run.
+//! Reads of a replicated partition compared with those of one node, by redis-benchmark, in one run.
 //!
 //! | side | servers |
 //! |---|---|
@@ -6,9 +6,9 @@
 //! | read index | three nodes that hold one partition; the leader is asked |
 //! | lease | the same with `--lease-reads` |
 //!
-//! All servers are there all the time and hold the same keys; one side works while the others idle,
-//! and they take turns. Nobody is kept on a processor: servers and client share all of them, so that
-//! the processor time of followers is taken from what is measured.
+//! All servers run all the time and hold the same keys; one side works while the others idle, and
+//! they take turns. No process is pinned to a processor: servers and client share all of them, so
+//! that the processor time of followers reduces the measured rates.
 
 mod point;
 
@@ -40,21 +40,21 @@ const SIZE: usize = 64;
 const CLIENTS: u32 = 50;
 /// How long nodes may take to elect a leader.
 const ELECTED: Duration = Duration::from_secs(20);
-/// How often the nodes are asked meanwhile.
+/// The interval at which the nodes are asked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What to do.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Keys in each store.
     pub keys: u64,
     /// Runs that count, of each side with each load.
     pub repetitions: usize,
-    /// Seconds that a run lasts, about.
+    /// The approximate seconds of a run.
     pub seconds: f64,
     /// Measure on a machine that is not quiet.
     pub noisy: bool,
-    /// Where the JSON file goes.
+    /// The directory for the JSON file.
     pub out: PathBuf,
 }
 
@@ -70,8 +70,8 @@ struct Report {
 /// Runs the comparison with the server `binary`, prints the table and writes the file.
 ///
 /// # Errors
-/// If a server or the benchmark fails, a store does not hold what it should, or the machine does not
-/// become quiet. A missed aim is no error: it is told.
+/// Returns an error if a server or the benchmark fails, a store has wrong contents, or the machine
+/// does not become quiet. A missed aim is no error: it is reported.
 pub fn run(binary: &Path, options: &Options) -> Result<()> {
     let dir = TempDir::with_prefix("kumiki-bench-")?;
     let mut bench = Bench::start(binary, dir.path(), options)?;
@@ -176,7 +176,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Which of the side's servers is asked: the one that leads.
+    /// Returns which of the side's servers is asked: the leader.
     fn asked(&mut self, side: Side) -> Result<usize> {
         let Some(nodes) = self.nodes(side) else {
             return Ok(0);
@@ -222,7 +222,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// A run that counts: on a quiet machine, and with one leader from its beginning to its end.
+    /// Makes a run that counts: on a quiet machine, and with one leader from its beginning to its
+    /// end.
     fn measure_once(&mut self, load: Load, side: Side, requests: u64) -> Result<Run> {
         for _ in 0..WASTE {
             interrupt::check()?;

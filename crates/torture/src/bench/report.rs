@@ -12,7 +12,7 @@ use crate::bench::machine::Host;
 /// One run of redis-benchmark against one server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Repetition {
-    /// What redis-benchmark said.
+    /// The results of redis-benchmark.
     #[serde(flatten)]
     pub sample: Sample,
     /// Requests sent.
@@ -21,19 +21,19 @@ pub struct Repetition {
     pub server_cpu_us: f64,
     /// Share of its core that the client used: near 1 it is the limit, not the server.
     pub client_load: f64,
-    /// What others used meanwhile, in cores.
+    /// The load of other processes, in cores.
     pub foreign_load: f64,
-    /// Whether the machine was quiet enough for the run to count.
+    /// `true` if the machine was quiet enough for the run to count.
     pub kept: bool,
 }
 
 /// A cell with all its repetitions, ours and the peer's.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// What was asked.
+    /// The cell.
     #[serde(flatten)]
     pub cell: Cell,
-    /// The least ratio hoped for.
+    /// The least ratio that is aimed at.
     pub target: f64,
     /// Ours.
     pub kumiki: Vec<Repetition>,
@@ -41,16 +41,16 @@ pub struct Point {
     pub redis: Vec<Repetition>,
 }
 
-/// All of it.
+/// The whole result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Where it was measured.
+    /// The machine.
     pub host: Host,
     /// Keys in each store.
     pub keys: u64,
     /// Runs of each server in each cell.
     pub repetitions: usize,
-    /// Seconds that a run lasts, about.
+    /// The approximate seconds of a run.
     pub seconds: f64,
     /// The cells.
     pub points: Vec<Point>,
@@ -62,28 +62,28 @@ impl Point {
         (of(&self.kumiki), of(&self.redis))
     }
 
-    /// Our rate by the peer's, medians of both.
+    /// Returns our rate divided by the peer's, medians of both.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         let (ours, theirs) = self.medians(|r| r.sample.rate);
         ours / theirs
     }
 
-    /// Our processor time for a request by the peer's.
+    /// Returns our processor time for a request divided by the peer's.
     #[must_use]
     pub fn cpu_ratio(&self) -> f64 {
         let (ours, theirs) = self.medians(|r| r.server_cpu_us);
         ours / theirs
     }
 
-    /// Whether the cell's hopes came true. Below 2 % two medians are the same.
+    /// Returns `true` if the cell's aims are met. Below 2 % two medians are considered equal.
     #[must_use]
     pub fn met(&self) -> bool {
         let cpu = !self.cell.compares_cpu() || self.cpu_ratio() <= 1.02;
         cpu && self.ratio() >= self.target * 0.98
     }
 
-    /// A line of the table.
+    /// Returns a line of the table.
     #[must_use]
     pub fn line(&self) -> String {
         let (rate, redis_rate) = self.medians(|r| r.sample.rate);
@@ -114,7 +114,7 @@ impl Point {
     }
 }
 
-/// What stands above the lines.
+/// Returns the header of the table.
 #[must_use]
 pub fn header() -> String {
     format!(
@@ -148,7 +148,7 @@ impl Report {
     /// Writes `bench-redis.json` into `dir`.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn write(&self, dir: &Path) -> Result<PathBuf> {
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let path = dir.join("bench-redis.json");
@@ -158,7 +158,7 @@ impl Report {
     }
 }
 
-/// The value in the middle.
+/// Returns the median.
 pub(crate) fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     match all.len() {

@@ -1,46 +1,46 @@
-//! What goes wrong in a round, and when: drawn from the seed before the round begins.
+//! The faults of a round and their times, drawn from the seed before the round begins.
 //!
-//! Whoever leads is found out at the moment at which the fault strikes. Several faults may be there
-//! at once. With half of the nodes or fewer hit nothing is promised but that the partition keeps its
-//! word; that it serves again is asked for when all faults have ended.
+//! The leader is determined at the moment at which the fault strikes. Several faults may exist at
+//! once. With half of the nodes or more hit nothing is promised but that the partition stays
+//! consistent; it must serve again when all faults have ended.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Who is hit.
+/// The target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom {
-    /// Who leads at that moment.
+    /// The leader at that moment.
     Leader,
     /// This node.
     Node(u16),
 }
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Its plug is pulled: neither nodes nor clients reach it.
+    /// Its plug is pulled: neither nodes nor clients can reach it.
     Unplug(Whom),
-    /// The others do not reach it, nor it them; clients do.
+    /// The other nodes and it cannot reach each other; clients can reach it.
     Isolate(Whom),
-    /// So many nodes, less than half, the leader among them or not, and the others do not reach each
+    /// So many nodes, less than half, with or without the leader, and the others cannot reach each
     /// other.
     Split {
-        /// Those of the smaller part.
+        /// The nodes of the smaller part.
         minority: Vec<u16>,
     },
-    /// Two nodes do not reach each other.
+    /// Two nodes cannot reach each other.
     Cut {
         /// One.
         one: Whom,
         /// The other one: so many nodes behind it.
         behind: u16,
     },
-    /// Nothing arrives of what one node sends to another; the way back is open.
+    /// Nothing that one node sends to another arrives; the other direction is open.
     Mute {
-        /// Who sends.
+        /// The sender.
         from: Whom,
-        /// Who gets nothing: so many nodes behind it.
+        /// The receiver: so many nodes behind it.
         behind: u16,
     },
     /// SIGKILL; it comes back at the end of the fault.
@@ -51,8 +51,8 @@ pub enum Fault {
     Pause(Whom),
     /// Its disk is full.
     Fill(Whom),
-    /// SIGKILL, and its disk is lost. It comes back empty, and is added when the round's faults have
-    /// ended.
+    /// SIGKILL, and its disk is lost. It comes back empty, and is added when the round's faults
+    /// have ended.
     Wipe(Whom),
     /// SIGTERM, and a start.
     Restart(Whom),
@@ -65,35 +65,35 @@ pub enum Fault {
 pub struct Planned {
     /// When it strikes, after the round has begun.
     pub at: Duration,
-    /// How long it stays.
+    /// Its duration.
     pub lasts: Duration,
-    /// What it is.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What is drawn from.
+/// The conditions of the draw.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: u16,
     /// The shortest time after which a silent leader is replaced.
     pub election: Duration,
-    /// In which time faults strike.
+    /// The time in which faults strike.
     pub span: Duration,
-    /// Whether a disk may be full.
+    /// `true` if a disk may be full.
     pub may_fill: bool,
-    /// Leaders sleep longer than their leases, one after the other, and nothing else happens.
+    /// Leaders sleep longer than their leases, one after the other, without other faults.
     pub drowsy: bool,
 }
 
-/// The faults of a round, by their time.
+/// Returns the faults of a round, by their time.
 pub fn plan(rng: &mut fastrand::Rng, terms: &Terms) -> Vec<Planned> {
     if terms.drowsy {
         return (0..SLEEPS).map(|turn| drowse(rng, terms, turn)).collect();
     }
     let count = rng.usize(2..=5);
     let mut faults: Vec<Planned> = (0..count).map(|_| one(rng, terms)).collect();
-    // A second lost disk may take what the majority relied upon.
+    // A second lost disk may lose entries that the majority relied upon.
     let mut wiped = false;
     faults.retain(|planned| {
         !(matches!(planned.fault, Fault::Wipe(_)) && std::mem::replace(&mut wiped, true))
@@ -118,10 +118,10 @@ fn one(rng: &mut fastrand::Rng, terms: &Terms) -> Planned {
     Planned { at, lasts, fault }
 }
 
-/// How often leaders sleep in a round in which nothing else happens.
+/// The number of sleeping leaders in a round without other faults.
 const SLEEPS: u32 = 4;
 
-/// A leader that sleeps until another one has been elected.
+/// Returns a leader that sleeps until another one has been elected.
 fn drowse(rng: &mut fastrand::Rng, terms: &Terms, turn: u32) -> Planned {
     Planned {
         at: 5 * turn * terms.election,
@@ -162,7 +162,7 @@ fn minority(rng: &mut fastrand::Rng, nodes: u16) -> Vec<u16> {
     all
 }
 
-/// The node that is so many behind `node`, in a circle of `nodes`.
+/// Returns the node that is so many behind `node`, in a circle of `nodes`.
 #[must_use]
 pub fn behind(node: u16, count: u16, nodes: u16) -> u16 {
     (node - 1 + count) % nodes + 1

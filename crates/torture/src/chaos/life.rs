@@ -25,7 +25,7 @@ use xtask::interrupt;
 
 /// Load without faults, before them and after.
 const CALM: Duration = Duration::from_millis(300);
-/// How long a node may take to answer while nothing is wrong.
+/// How long a node may take to answer without faults.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Loyal readers of each node.
 const LOYAL: usize = 2;
@@ -38,51 +38,51 @@ pub struct Life {
     dir: PathBuf,
     nodes: Nodes,
     books: Books,
-    /// What registers of earlier rounds held.
+    /// The values of registers of earlier rounds.
     earlier: BTreeMap<String, Option<Value>>,
-    /// What they may hold yet.
+    /// The values that they may still get.
     unknown: HashSet<Value>,
 }
 
-/// What a round is to be.
+/// The parameters of a round.
 #[derive(Debug)]
 pub struct Round<'a> {
-    /// Its number; registers have it in their names.
+    /// Its number, which is in the names of its registers.
     pub number: u64,
-    /// What is drawn from.
+    /// The conditions of the draw.
     pub terms: Terms,
-    /// Clients that do everything.
+    /// Clients that do all kinds of operations.
     pub workers: usize,
-    /// Where the history goes.
+    /// The file for the history.
     pub history: Option<&'a Path>,
 }
 
-/// What kind of promise was broken.
+/// The kind of promise that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Clients or nodes have seen what does not fit together.
+    /// The observations of clients or nodes are inconsistent.
     Inconsistent,
-    /// Nobody is served, or too late.
+    /// No client is served, or too late.
     Unavailable,
-    /// A node has ended, or has said what none should say.
+    /// A node has ended, or has given an answer that no node should give.
     Failed,
 }
 
 /// A broken promise.
 #[derive(Clone, Debug)]
 pub struct Complaint {
-    /// Which kind.
+    /// Its kind.
     pub kind: Kind,
-    /// What was seen.
+    /// The observation.
     pub text: String,
 }
 
-/// What a round showed.
+/// The results of a round.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What was wrong.
+    /// The broken promises.
     pub complaints: Vec<Complaint>,
-    /// What was done, and when.
+    /// The faults and other actions, with their times.
     pub events: Vec<String>,
     /// Requests that were served, refused, and of unknown outcome.
     pub served: [u64; 3],
@@ -94,7 +94,7 @@ pub struct Report {
     pub restarting: Duration,
     /// From the end of the faults until a write was acknowledged.
     pub serving: Duration,
-    /// From then on until all had the same.
+    /// From then on until all nodes had the same state.
     pub catching_up: Duration,
     /// Nodes that had lost their disks and were added.
     pub added: usize,
@@ -103,7 +103,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Enters broken promises.
+    /// Adds broken promises.
     pub fn complain(&mut self, kind: Kind, texts: impl IntoIterator<Item = String>) {
         let complaints = texts.into_iter().map(|text| Complaint { kind, text });
         self.complaints.extend(complaints);
@@ -114,7 +114,7 @@ impl Life {
     /// Makes a partition of `count` nodes in `dir`, and waits until it serves.
     ///
     /// # Errors
-    /// If it cannot be made, or does not begin to serve.
+    /// Returns an error if it cannot be made, or does not begin to serve.
     pub fn begin(network: &Network, program: &Program, dir: PathBuf, count: u16) -> Result<Life> {
         let life = Life {
             nodes: Nodes::new(program, &dir, count)?,
@@ -143,7 +143,7 @@ impl Life {
             .with_context(|| tails().collect::<Vec<_>>().join("\n"))
     }
 
-    /// Where its files lie.
+    /// Returns the directory of its files.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -152,7 +152,7 @@ impl Life {
     /// Kills all nodes at once and starts them as other ones.
     ///
     /// # Errors
-    /// If they do not serve again.
+    /// Returns an error if they do not serve again.
     pub fn turn_into(&mut self, network: &Network, program: Program) -> Result<()> {
         self.nodes.kill_all()?;
         self.nodes.set_program(program);
@@ -165,15 +165,15 @@ impl Life {
     /// Stops all nodes in good order.
     ///
     /// # Errors
-    /// If one does not end well.
+    /// Returns an error if one does not end well.
     pub fn end(&self) -> Result<()> {
         self.nodes.ids().try_for_each(|id| self.nodes.stop(id))
     }
 
-    /// Load, faults, peace, and judgement.
+    /// Runs a round: load, faults, recovery, and judgement.
     ///
     /// # Errors
-    /// If the round cannot be played; what it shows is no error here.
+    /// Returns an error if the round cannot be run; a broken promise is no error here.
     pub fn round(
         &mut self,
         network: &Network,
@@ -214,7 +214,7 @@ impl Life {
         Ok(report)
     }
 
-    /// Waits until all nodes take part and have the same; what they have, if so.
+    /// Waits until all nodes take part and have the same state. Returns that state, if so.
     fn settle(
         &self,
         world: &World,
@@ -269,7 +269,8 @@ impl Life {
         Ok(())
     }
 
-    /// Registers of earlier rounds stay as they were, but for what was unknown then.
+    /// Checks that registers of earlier rounds have not changed, except for values that were
+    /// unknown then.
     fn compare_earlier(&mut self, found: &Found) -> Vec<String> {
         let mut complaints = Vec::new();
         for ((name, was), is) in self.earlier.iter_mut().zip(found.earlier()) {
@@ -329,7 +330,7 @@ fn suffer(
 ) -> Result<()> {
     thread::sleep(CALM);
     let suffered = field.suffer(plan);
-    // Also after a failure: nobody is left asleep or cut off.
+    // Also after a failure: no process may be left asleep or cut off.
     field.heal()?;
     let begun = Instant::now();
     let (rng, patience) = (rng.fork(), round.terms.election);
@@ -341,7 +342,7 @@ fn suffer(
     });
     interrupt::check()?;
     report.serving = *serving.as_ref().unwrap_or(&Duration::ZERO);
-    // That a node has ended, or has not, is a complaint about the nodes, and that nobody serves.
+    // The end of a node, a missing end, and a lack of service are complaints about the nodes.
     let told = |error: anyhow::Error| format!("{error:#}");
     let failures = [suffered.err(), answering.err()];
     report.complain(Kind::Failed, failures.into_iter().flatten().map(told));

@@ -1,14 +1,14 @@
-//! What clients do in a round.
+//! The operations of clients in a round.
 //!
 //! | operation | entered in |
 //! |---|---|
-//! | `GET`; `GETSET`; `SET`, of values that nobody else writes | the history |
+//! | `GET`; `GETSET`; `SET`, of values that no other client writes | the history |
 //! | blocks of two `GETSET`, and of three `GET` | the history |
 //! | `WATCH`, `GET`, `GET`, and a block of two `SET` | the history |
 //! | those of [`Counters`] and [`Transfers`] | these workloads |
 //!
-//! Registers are those of a round: its history begins with nothing, and is judged by itself. Counters
-//! and accounts stay.
+//! Registers belong to a round: its history begins empty, and is judged by itself. Counters and
+//! accounts stay.
 
 use std::thread;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub struct Books {
 }
 
 impl Books {
-    /// Of a partition that is empty.
+    /// Creates the books of an empty partition.
     #[must_use]
     pub fn new() -> Books {
         Books {
@@ -58,8 +58,8 @@ impl Books {
         }
     }
 
-    /// Judges what the workers of a round have seen, and what was found under the keys of counters and accounts
-    /// in the end, if that was read. Returns complaints.
+    /// Judges what the workers of a round have seen, and the final values of counters and accounts,
+    /// if they were read. Returns complaints.
     pub fn check(&mut self, done: Vec<Done>, found: Option<[Values<'_>; 2]>) -> Vec<String> {
         let (mut complaints, mut counting, mut tellers) = (Vec::new(), Vec::new(), Vec::new());
         for one in done {
@@ -85,7 +85,7 @@ impl Default for Books {
     }
 }
 
-/// What a worker has done to counters and accounts.
+/// A worker's operations on counters and accounts.
 #[derive(Debug)]
 pub struct Done {
     counting: <Counters as Workload>::Client,
@@ -93,7 +93,7 @@ pub struct Done {
     complaints: Vec<String>,
 }
 
-/// A register of a round.
+/// Returns a register of a round.
 #[must_use]
 pub fn register(round: u64, index: usize) -> String {
     format!("r{round}:{index}")
@@ -111,7 +111,7 @@ pub struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// The client of a round.
+    /// Creates the client of a round.
     #[must_use]
     pub fn new(
         world: &'a World,
@@ -121,7 +121,7 @@ impl<'a> Worker<'a> {
         mut rng: fastrand::Rng,
     ) -> Worker<'a> {
         let log = recorder.process();
-        // Some give up while a leader sleeps, and ask another one; some wait until it wakes up.
+        // Some give up while a leader sleeps, and ask another node; some wait until it wakes up.
         let patience = [1, 3, 12][rng.usize(..3)];
         Worker {
             world,
@@ -283,10 +283,10 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Has a client's next transaction executed, and returns how it ended.
+/// Executes a client's next transaction, and returns its outcome.
 ///
 /// # Errors
-/// If what it saw is wrong by itself.
+/// Returns an error if its results are wrong by themselves.
 pub fn transact(
     world: &World,
     session: &mut Session<'_>,
@@ -299,7 +299,7 @@ pub fn transact(
     Ok(ended)
 }
 
-/// How a transaction ended. A null of `EXEC` says that what was watched has changed.
+/// Returns the outcome of a transaction. A null of `EXEC` says that a watched key has changed.
 fn outcome(answer: &Answer) -> Outcome {
     match answer {
         Answer::Done(replies) if replies.last() == Some(&Reply::NullArray) => Outcome::Aborted,
@@ -309,7 +309,7 @@ fn outcome(answer: &Answer) -> Outcome {
     }
 }
 
-/// The replies in a block, if it was executed.
+/// Returns the replies in a block, if it was executed.
 fn block_of(answer: &Answer) -> Option<&[Reply]> {
     match answer {
         Answer::Done(replies) => match replies.last() {

@@ -1,8 +1,8 @@
 //! Readers that stay at one node, whether it leads or not, and wait for it.
 //!
-//! They go on asking while it does not answer. A leader that has been replaced while it slept finds
-//! their requests first when it wakes up; some of these were sent after its successor had
-//! acknowledged writes, and must not be answered from what it knew before.
+//! They continue to send requests while it does not answer. A replaced leader that wakes up finds
+//! their requests first; some of these were sent after its successor had acknowledged writes, and
+//! must not be answered from its old state.
 
 use std::io;
 use std::thread;
@@ -16,7 +16,7 @@ use super::session::{self, World};
 use testkit::workload::resp::number;
 use testkit::{Client, Reply};
 
-/// Requests that wait for their replies, at most.
+/// The most requests that wait for their replies.
 const OPEN: usize = 64;
 /// How long to wait for a reply before another request is sent.
 const GAP: Duration = Duration::from_millis(30);
@@ -37,7 +37,7 @@ pub struct Loyal<'a> {
 }
 
 impl<'a> Loyal<'a> {
-    /// Reads registers of a round at node `at`, from 0 on.
+    /// Creates a reader of a round's registers at node `at`, from 0 on.
     #[must_use]
     pub fn new(
         world: &'a World,
@@ -60,7 +60,7 @@ impl<'a> Loyal<'a> {
         while !self.world.is_over() {
             let address = self.world.addresses[self.at];
             if let Ok(mut client) = Client::connect_within(address, PATIENCE) {
-                // What was asked on a connection that broke stays unknown.
+                // The outcome of requests on a broken connection stays unknown.
                 let _ = self.converse(&mut client);
             }
             thread::sleep(PAUSE);
@@ -75,7 +75,7 @@ impl<'a> Loyal<'a> {
         Ok(())
     }
 
-    /// Asks until there is an answer, and takes the answers to all that was asked.
+    /// Sends requests until there is an answer, and takes the answers to all of them.
     fn ask(&mut self, client: &mut Client) -> io::Result<()> {
         let mut open = Vec::new();
         for log in &mut self.logs {

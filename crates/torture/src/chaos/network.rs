@@ -6,9 +6,9 @@
 //!                              ├────── v2 ──────  …
 //! ```
 //!
-//! Nothing of it is seen outside, so that neither addresses nor names of devices meet those of
-//! others. Namespaces alone have names that all processes see; the harness's process id is in them,
-//! and a later run removes those of processes that are gone.
+//! It is invisible from outside, so that neither addresses nor names of devices conflict with those
+//! of others. Only namespaces have names that all processes see; they contain the harness's process
+//! id, and a later run removes those of processes that are gone.
 //!
 //! | fault | by |
 //! |---|---|
@@ -29,12 +29,12 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use xtask::process;
 
-/// What the names of all namespaces begin with.
+/// The prefix of the names of all namespaces.
 pub(super) const PREFIX: &str = "kumiki-chaos-";
 /// Where `ip` keeps namespaces.
 const NAMESPACES: &str = "/run/netns";
 
-/// The network. It goes with this, and so must all processes in it.
+/// The network. It is removed when this is dropped, and all processes in it must have ended before.
 #[derive(Debug)]
 pub struct Network {
     tag: String,
@@ -42,14 +42,14 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes a network for nodes 1 to `nodes`, after removing what earlier runs have left.
+    /// Makes a network for nodes 1 to `nodes`, after removing leftovers of earlier runs.
     ///
     /// # Errors
-    /// If the system does not permit it; the message says what is needed.
+    /// Returns an error if the system does not permit it; the message says what is needed.
     pub fn build(nodes: u16) -> Result<Network> {
         sweep()?;
         let tag = format!("{PREFIX}{}", std::process::id());
-        // From here on whatever was made goes if the rest fails.
+        // From here on everything that was made is removed if the rest fails.
         let network = Network { tag, nodes };
         network.lay().context(
             "network namespaces cannot be made, and chaos runs need them: run it as root, with \
@@ -79,11 +79,11 @@ impl Network {
         Ok(())
     }
 
-    /// Moves the calling thread, and those and the processes that it starts, to where all nodes are
-    /// reached.
+    /// Moves the calling thread, and the threads and processes that it starts, to the namespace
+    /// from which all nodes can be reached.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Returns an error if the system refuses.
     pub fn enter(&self) -> Result<()> {
         let path = Path::new(NAMESPACES).join(self.hub());
         let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -91,7 +91,8 @@ impl Network {
         move_into_link_name_space(file.as_fd(), kind).context("cannot enter a network namespace")
     }
 
-    /// A command line that has what follows it run where `node` is, in the same process.
+    /// Returns a command line that runs the command behind it in the namespace of `node`, in the
+    /// same process.
     #[must_use]
     pub fn wrapper(&self, node: u16) -> Command {
         let path = Path::new(NAMESPACES).join(self.namespace(node));
@@ -103,22 +104,22 @@ impl Network {
     /// Plugs a node in, or pulls its plug.
     ///
     /// # Errors
-    /// If `ip` fails.
+    /// Returns an error if `ip` fails.
     pub fn plug(&self, node: u16, is_in: bool) -> Result<()> {
         let state = if is_in { "up" } else { "down" };
         ip(&["-n", &self.hub(), "link", "set", &cable(node), state])
     }
 
-    /// Loses everything that `from` sends to `to`, from now on.
+    /// Drops everything that `from` sends to `to`, from now on.
     ///
     /// # Errors
-    /// If `ip` fails.
+    /// Returns an error if `ip` fails.
     pub fn block(&self, from: u16, to: u16) -> Result<()> {
         let (name, to) = (self.namespace(from), address(to).to_string());
         ip(&["-n", &name, "route", "replace", "blackhole", &to])
     }
 
-    /// Loses nothing more of what `from` sends to `to`.
+    /// Stops dropping what `from` sends to `to`.
     pub fn unblock(&self, from: u16, to: u16) {
         let (name, to) = (self.namespace(from), address(to).to_string());
         // Another fault that has ended may have removed it already.
@@ -128,7 +129,7 @@ impl Network {
     /// Ends all faults.
     ///
     /// # Errors
-    /// If `ip` fails.
+    /// Returns an error if `ip` fails.
     pub fn heal(&self) -> Result<()> {
         for node in self.all() {
             self.plug(node, true)?;
@@ -155,13 +156,13 @@ impl Drop for Network {
     fn drop(&mut self) {
         let nodes = self.all().map(|node| self.namespace(node));
         for name in nodes.chain([self.hub()]) {
-            // One that was never made is as good as removed.
+            // A namespace that was never made counts as removed.
             let _ = ip(&["netns", "del", &name]);
         }
     }
 }
 
-/// A node's address.
+/// Returns a node's address.
 #[must_use]
 pub fn address(node: u16) -> Ipv4Addr {
     let host = u8::try_from(node).expect("few nodes");
@@ -176,7 +177,7 @@ fn ip(arguments: &[&str]) -> Result<()> {
     process::output("ip", Command::new("ip").args(arguments)).map(drop)
 }
 
-/// Whether a name, which an earlier run has made, is of a process that is gone.
+/// Returns `true` if a name, which an earlier run has made, is of a process that is gone.
 pub(super) fn is_stale(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX) else {
         return false;
@@ -185,7 +186,7 @@ pub(super) fn is_stale(name: &str) -> bool {
     let Ok(id) = digits.parse::<u32>() else {
         return false;
     };
-    // A process that has got the number since then is another program.
+    // Another process may have the number now: then it is another program.
     let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
     name.trim_end() != own_name() || id == std::process::id()
 }
@@ -209,7 +210,7 @@ fn sweep() -> Result<()> {
         let list = process::output("ip", Command::new("ip").args(["netns", "pids", &name]));
         for pid in list.unwrap_or_default().lines() {
             if let Some(pid) = pid.trim().parse().ok().and_then(Pid::from_raw) {
-                // It may have ended meanwhile.
+                // It may have ended in the meantime.
                 let _ = kill_process(pid, Signal::KILL);
             }
         }

@@ -21,18 +21,18 @@ use testkit::{Client, Reply};
 use xtask::interrupt;
 use xtask::process::Guarded;
 
-/// Where clients, other nodes, and those of the same partition connect.
+/// The ports for clients, other nodes, and those of the same partition.
 const PORTS: [u16; 3] = [7001, 17001, 27001];
-/// What nodes prove to each other. Nobody else is on their network.
+/// The secret of the nodes. Their network has no other users.
 const SECRET: &str = "the secret of a chaos run";
 /// How long a node may take to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A node that was started so long ago needs no room for that any more.
+/// A node that was started so long ago needs no further room for its start.
 const STARTED: Duration = Duration::from_secs(1);
 /// How long a node may take to recover and to listen.
 const READY: Duration = Duration::from_secs(30);
 
-/// All nodes of a partition. They are killed when this goes.
+/// All nodes of a partition. They are killed when this is dropped.
 #[derive(Debug)]
 pub struct Nodes {
     program: Program,
@@ -46,7 +46,7 @@ struct Node {
     volume: Volume,
     log: PathBuf,
     process: Mutex<Option<Guarded>>,
-    /// When it was started last.
+    /// The time of its last start.
     started: Mutex<Instant>,
     /// There is no room on its disk.
     is_full: AtomicBool,
@@ -58,7 +58,7 @@ impl Nodes {
     /// Describes `count` nodes in `dir`, with empty volumes. Starts none.
     ///
     /// # Errors
-    /// If files cannot be written, or volumes not be made.
+    /// Returns an error if files cannot be written, or volumes cannot be made.
     pub fn new(program: &Program, dir: &Path, count: u16) -> Result<Nodes> {
         let infos: Vec<_> = (1..=count)
             .map(|id| {
@@ -94,32 +94,32 @@ impl Nodes {
         })
     }
 
-    /// Has nodes be started with further arguments from now on, instead of the last ones.
+    /// Sets the program with which nodes are started from now on.
     pub fn set_program(&mut self, program: Program) {
         self.program = program;
     }
 
-    /// The nodes' numbers.
+    /// Returns the nodes' numbers.
     pub fn ids(&self) -> impl Iterator<Item = u16> + use<'_> {
         self.nodes.iter().map(|node| node.id)
     }
 
-    /// How many there are.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn count(&self) -> u16 {
         u16::try_from(self.nodes.len()).expect("few nodes")
     }
 
-    /// Where clients find each of them.
+    /// Returns the addresses of the nodes for clients.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.ids().map(client_address).collect()
     }
 
-    /// Starts a node that does not run, unless its disk is full: it would say so, and end.
+    /// Starts a node that does not run, unless its disk is full: it would report that, and end.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// Returns an error if it cannot be started.
     pub fn start(&self, network: &Network, id: u16) -> Result<()> {
         let node = self.node(id);
         let mut process = node.process.lock();
@@ -131,35 +131,35 @@ impl Nodes {
         let line = self.program.node_line(&self.file, id, &data)?;
         let append = || File::options().append(true).create(true).open(&node.log);
         let mut command = network.wrapper(id);
-        // Ctrl-C does not reach it: whoever started the nodes stops them.
+        // Ctrl-C does not reach it: the process that started the nodes stops them.
         command.args(line).process_group(0);
         command.stdout(append()?).stderr(append()?);
         *process = Some(Guarded::spawn(&format!("node {id}"), &mut command)?);
         Ok(())
     }
 
-    /// SIGKILL, if it runs.
+    /// Sends SIGKILL, if it runs.
     ///
     /// # Errors
-    /// If it cannot be waited for.
+    /// Returns an error if it cannot be waited for.
     pub fn kill(&self, id: u16) -> Result<()> {
         let process = self.node(id).process.lock().take();
         process.map_or(Ok(()), |mut process| process.kill().map(drop))
     }
 
-    /// SIGKILL of all, before any of them is waited for.
+    /// Sends SIGKILL to all, before waiting for any of them.
     ///
     /// # Errors
-    /// If one cannot be waited for.
+    /// Returns an error if one cannot be waited for.
     pub fn kill_all(&self) -> Result<()> {
         self.ids().for_each(|id| self.signal(id, Signal::KILL));
         self.ids().try_for_each(|id| self.kill(id))
     }
 
-    /// SIGKILL, and the disk is lost.
+    /// Sends SIGKILL, and empties the disk.
     ///
     /// # Errors
-    /// If it cannot be waited for, or the disk not be emptied.
+    /// Returns an error if it cannot be waited for, or the disk cannot be emptied.
     pub fn wipe(&self, id: u16) -> Result<()> {
         let node = self.node(id);
         let mut process = node.process.lock();
@@ -170,20 +170,22 @@ impl Nodes {
         node.volume.wipe()
     }
 
-    /// SIGSTOP or SIGCONT, or any other signal, if it runs.
+    /// Sends SIGSTOP, SIGCONT or any other signal, if it runs.
     pub fn signal(&self, id: u16, signal: Signal) {
         if let Some(process) = &*self.node(id).process.lock() {
-            // It may have ended by itself, which `crashed` tells.
+            // It may have ended by itself, which `crashed` reports.
             let _ = kill_process(process.pid(), signal);
         }
     }
 
-    /// SIGTERM, if it runs, which must lead to a clean exit, unless another fault kills it first.
+    /// Sends SIGTERM, if it runs, which must lead to a clean exit, unless another fault kills it
+    /// first.
     ///
-    /// The node counts as running until it has ended, so that nobody starts it beside itself.
+    /// The node counts as running until it has ended, so that no other thread starts it a second
+    /// time.
     ///
     /// # Errors
-    /// If it stays, or ends with another status than zero.
+    /// Returns an error if it does not end, or ends with another status than zero.
     pub fn stop(&self, id: u16) -> Result<()> {
         let pid = |process: &Guarded| process.pid();
         let Some(stopped) = self.node(id).process.lock().as_ref().map(pid) else {
@@ -216,10 +218,10 @@ impl Nodes {
         }
     }
 
-    /// Takes the room of a node's disk, if it has run for a while, or gives it back.
+    /// Fills a node's disk, if it has run for a while, or frees it.
     ///
     /// # Errors
-    /// If it cannot be taken.
+    /// Returns an error if it cannot be filled.
     pub fn fill(&self, id: u16, is_full: bool) -> Result<()> {
         let node = self.node(id);
         let process = node.process.lock();
@@ -235,10 +237,11 @@ impl Nodes {
         Ok(())
     }
 
-    /// Nodes that have ended although nobody has ended them. They are started no more.
+    /// Returns the nodes that have ended although the harness has not ended them. They are not
+    /// started again.
     ///
     /// # Errors
-    /// If the system cannot say.
+    /// Returns the error of the system.
     pub fn crashed(&self) -> Result<Vec<String>> {
         let mut told = Vec::new();
         for node in &self.nodes {
@@ -257,10 +260,10 @@ impl Nodes {
         Ok(told)
     }
 
-    /// Waits until each answers, whatever it answers.
+    /// Waits until each node answers, with any answer.
     ///
     /// # Errors
-    /// If one ends, or takes too long.
+    /// Returns an error if one ends, or takes too long.
     pub fn wait_answering(&self) -> Result<()> {
         let deadline = Instant::now() + READY;
         for id in self.ids() {
@@ -278,10 +281,10 @@ impl Nodes {
         Ok(())
     }
 
-    /// `kumiki cluster …`, about a node.
+    /// Runs `kumiki cluster …`, about a node.
     ///
     /// # Errors
-    /// What the command has said, if it fails.
+    /// Returns the output of the command, if it fails.
     pub fn command(&self, verb: &str, option: &str, id: u16, seconds: u64) -> Result<(), String> {
         let Program::Kumiki { binary, .. } = &self.program else {
             return Err("only Kumiki has such commands".to_owned());
@@ -297,10 +300,10 @@ impl Nodes {
         }
     }
 
-    /// Has the nodes that lost their disks take part again.
+    /// Adds the nodes that lost their disks again.
     ///
     /// # Errors
-    /// If one cannot be added within `seconds`.
+    /// Returns an error if one cannot be added within `seconds`.
     pub fn add_wiped(&self, seconds: u64) -> Result<usize> {
         let wiped = |node: &&Node| node.is_wiped.load(Ordering::SeqCst);
         let mut added = 0;
@@ -323,7 +326,7 @@ impl Nodes {
         Ok(added)
     }
 
-    /// The last lines that a node has printed.
+    /// Returns the last lines that a node has printed.
     #[must_use]
     pub fn tail(&self, id: u16) -> String {
         let text = fs::read(&self.node(id).log).unwrap_or_default();
@@ -338,7 +341,7 @@ impl Nodes {
     }
 }
 
-/// Where clients find a node.
+/// Returns the address of a node for clients.
 #[must_use]
 pub fn client_address(id: u16) -> SocketAddr {
     SocketAddr::from((network::address(id), PORTS[0]))

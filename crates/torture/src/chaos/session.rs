@@ -1,9 +1,9 @@
-//! A client of the partition: it goes where it is sent, and says what became of its requests.
+//! A client of the partition: it follows redirects, and classifies the outcomes of its requests.
 //!
 //! | a reply says | then |
 //! |---|---|
 //! | `MOVED` | nothing has happened; the next request goes to the node that it names |
-//! | `CLUSTERDOWN` `TRYAGAIN` `LOADING` `EXECABORT`, or nobody takes the connection | nothing has happened; the next request goes to any node, a little later |
+//! | `CLUSTERDOWN` `TRYAGAIN` `LOADING` `EXECABORT`, or no node takes the connection | nothing has happened; the next request goes to any node, a little later |
 //! | `UNKNOWN` `MISCONF`, or there is none | anything may have happened, or may happen later |
 //! | any other error | the node is wrong |
 
@@ -17,13 +17,13 @@ use parking_lot::Mutex;
 use testkit::workload::{Ended, Plan, Subject, resp};
 use testkit::{Client, Reply};
 
-/// How long to wait where nobody serves.
+/// How long to wait if no node serves.
 const PAUSE: Duration = Duration::from_millis(8);
 
-/// What all clients of a round share.
+/// The state that all clients of a round share.
 #[derive(Debug)]
 pub struct World {
-    /// Where clients find each node.
+    /// The addresses of the nodes for clients.
     pub addresses: Vec<SocketAddr>,
     /// Set when the round's load is over.
     pub over: AtomicBool,
@@ -31,24 +31,24 @@ pub struct World {
     pub leader: AtomicU16,
     /// Replies that no node should give.
     pub wrong: Mutex<Vec<String>>,
-    /// Requests that were served, that nothing became of, and of which nobody knows.
+    /// Counts of requests that were served, that had no effect, and whose outcome is unknown.
     pub served: [AtomicU64; 3],
     origin: Instant,
 }
 
-/// What became of requests.
+/// The outcome of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// They were answered.
     Done(Vec<Reply>),
     /// Nothing has happened, and nothing will.
     Void,
-    /// Nobody knows.
+    /// It is not known.
     Unknown,
 }
 
 impl World {
-    /// Clients of these nodes, from now on.
+    /// Creates the world of clients of these nodes, which begins now.
     #[must_use]
     pub fn new(addresses: Vec<SocketAddr>) -> World {
         World {
@@ -61,13 +61,13 @@ impl World {
         }
     }
 
-    /// Nanoseconds on the clock of all clients.
+    /// Returns the nanoseconds on the clock of all clients.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// Whether the round's load is over.
+    /// Returns `true` if the round's load is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::SeqCst)
@@ -86,7 +86,7 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// A client that starts at any node and waits so long for each reply.
+    /// Creates a client that starts at any node and waits so long for each reply.
     #[must_use]
     pub fn new(world: &'a World, patience: Duration, mut rng: fastrand::Rng) -> Session<'a> {
         Session {
@@ -98,8 +98,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sends requests at once and reads their replies. After [`Answer::Done`] the connection is the
-    /// same one still.
+    /// Sends requests at once and reads their replies. After [`Answer::Done`] the connection is
+    /// still the same.
     pub fn ask(&mut self, requests: &[&[&str]]) -> Answer {
         let answer = self.exchange(requests);
         let kind = match &answer {
@@ -109,14 +109,15 @@ impl<'a> Session<'a> {
         };
         self.world.served[kind].fetch_add(1, Ordering::Relaxed);
         if requests.len() == 1 && kind == 0 {
-            // Alone, it was executed where it was asked.
+            // A single request was executed by the node that was asked.
             let node = u16::try_from(self.at + 1).expect("few nodes");
             self.world.leader.store(node, Ordering::Relaxed);
         }
         answer
     }
 
-    /// The node that is asked next, from 0 on; after [`Answer::Done`], that which has answered.
+    /// Returns the node that is asked next, from 0 on; after [`Answer::Done`], the one that has
+    /// answered.
     #[must_use]
     pub fn node(&self) -> usize {
         self.at
@@ -174,7 +175,7 @@ impl<'a> Session<'a> {
         Answer::Void
     }
 
-    /// Tries another node, a little later.
+    /// Switches to another node, a little later.
     fn wander(&mut self) {
         self.client = None;
         self.at = self.rng.usize(..self.world.addresses.len());
@@ -217,7 +218,7 @@ fn complain(world: &World, at: usize, text: &str) {
     world.wrong.lock().push(format!("node {node}: {text}"));
 }
 
-/// What an error says.
+/// The meaning of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Void,
@@ -235,7 +236,7 @@ impl Told {
     }
 }
 
-/// The error of a reply, also one in a block.
+/// Returns the error of a reply, also one in a block.
 fn error(reply: &Reply) -> Option<&str> {
     match reply {
         Reply::Error(text) => Some(text),
@@ -244,7 +245,7 @@ fn error(reply: &Reply) -> Option<&str> {
     }
 }
 
-/// Where `MOVED slot host:port` sends.
+/// Returns the address in `MOVED slot host:port`.
 fn moved(error: &str) -> Option<SocketAddr> {
     let mut words = error.split(' ');
     let is_moved = words.next() == Some("MOVED");

@@ -1,4 +1,4 @@
-//! The end of a round: the partition serves again, and all nodes have the same.
+//! The end of a round: the partition serves again, and all nodes have the same state.
 
 use std::collections::HashSet;
 use std::thread;
@@ -16,17 +16,17 @@ use testkit::workload::{Ended, Plan, Subject, Workload};
 use testkit::{Client, Reply};
 use xtask::interrupt;
 
-/// How long nodes may take to have the same after the load has ended.
+/// How long nodes may take to have the same state after the load has ended.
 const EQUAL: Duration = Duration::from_secs(20);
 /// How long to wait between looks.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long the partition may take to serve before the round is given up.
 const SERVING: Duration = Duration::from_secs(30);
 
-/// How long it takes from now on until a write is acknowledged.
+/// Returns how long it takes from now on until a write is acknowledged.
 ///
 /// # Errors
-/// If it takes half a minute, or the user asked to stop.
+/// Returns an error if it takes half a minute, or the user asked to stop.
 pub fn first_write(world: &World, patience: Duration, rng: fastrand::Rng) -> Result<Duration> {
     let begun = Instant::now();
     let mut session = Session::new(world, patience, rng);
@@ -39,10 +39,10 @@ pub fn first_write(world: &World, patience: Duration, rng: fastrand::Rng) -> Res
     Ok(begun.elapsed())
 }
 
-/// Has a workload's setup executed, which may be done more than once.
+/// Executes a workload's setup, which may happen more than once.
 ///
 /// # Errors
-/// If it takes half a minute, or the user asked to stop.
+/// Returns an error if it takes half a minute, or the user asked to stop.
 pub fn set_up(world: &World, patience: Duration, plan: &Plan) -> Result<()> {
     let begun = Instant::now();
     let mut session = Session::new(world, patience, fastrand::Rng::new());
@@ -63,7 +63,7 @@ pub struct Keys {
     accounts: usize,
 }
 
-/// What was found under [`Keys`].
+/// The values of [`Keys`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     values: Vec<Option<Value>>,
@@ -72,7 +72,8 @@ pub struct Found {
 }
 
 impl Keys {
-    /// The registers of this round, counters, accounts, and the registers of earlier rounds.
+    /// Returns the registers of this round, counters, accounts, and the registers of earlier
+    /// rounds.
     #[must_use]
     pub fn of(round: u64, books: &Books, earlier: impl Iterator<Item = String>) -> Keys {
         let (counters, accounts) = (books.counters.keys(), books.transfers.keys());
@@ -106,31 +107,32 @@ impl Keys {
 }
 
 impl Found {
-    /// Of this round's registers.
+    /// Returns the values of this round's registers.
     #[must_use]
     pub fn registers(&self) -> &[Option<Value>] {
         &self.values[..REGISTERS]
     }
 
-    /// Of counters, and of accounts.
+    /// Returns the values of counters, and of accounts.
     #[must_use]
     pub fn books(&self) -> [Values<'_>; 2] {
         let (counters, rest) = self.values[REGISTERS..].split_at(self.counters);
         [counters, &rest[..self.accounts]]
     }
 
-    /// Of registers of earlier rounds.
+    /// Returns the values of registers of earlier rounds.
     #[must_use]
     pub fn earlier(&self) -> &[Option<Value>] {
         &self.values[REGISTERS + self.counters + self.accounts..]
     }
 }
 
-/// Waits until all nodes show the same as the leader, and tells it. What the leader shows goes to
-/// the history, too.
+/// Waits until all nodes have the same state as the leader, and returns it. The leader's state also
+/// goes to the history.
 ///
 /// # Errors
-/// If they do not, which is a complaint about the nodes; the message says how they differ.
+/// Returns an error if they do not, which is a complaint about the nodes; the message says how they
+/// differ.
 pub fn equal(
     nodes: &Nodes,
     world: &World,
@@ -175,7 +177,7 @@ fn read_leader(
     found
 }
 
-/// What a node has, whether it leads or not.
+/// Returns the state of a node, whether it leads or not.
 fn read_node(id: u16, keys: &Keys) -> Result<Found, String> {
     let patience = Duration::from_secs(2);
     let read = || -> Result<Reply> {
@@ -188,7 +190,7 @@ fn read_node(id: u16, keys: &Keys) -> Result<Found, String> {
         .ok_or_else(|| format!("its answer makes no sense: {reply:?}"))
 }
 
-/// How what nodes have differs from what the leader has.
+/// Describes how a node's state differs from the leader's.
 fn difference(
     keys: &Keys,
     led: Option<&Found>,
@@ -209,7 +211,7 @@ fn difference(
     })
 }
 
-/// Values that transactions of unknown outcome may have written, or write yet.
+/// Returns the values that transactions with unknown outcomes may have written, or may still write.
 pub fn unknown_values(history: &History) -> HashSet<Value> {
     let unknown = history.transactions.iter();
     let unknown = unknown.filter(|transaction| transaction.outcome == Outcome::Unknown);

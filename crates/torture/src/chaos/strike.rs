@@ -1,4 +1,4 @@
-//! Bringing faults about, and ending them.
+//! Causes faults, and ends them.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -19,23 +19,23 @@ const TRANSFER_S: u64 = 3;
 /// How often a full disk is filled again: the node may have removed something.
 const REFILL: Duration = Duration::from_millis(25);
 
-/// What faults strike.
+/// The system that faults strike.
 pub struct Field<'a> {
     /// Cables and routes.
     pub network: &'a Network,
     /// Processes and disks.
     pub nodes: &'a Nodes,
-    /// Knows who leads.
+    /// Knows the leader.
     pub world: &'a World,
-    /// What was done, and when.
+    /// The actions, with their times.
     pub events: &'a Mutex<Vec<String>>,
 }
 
 impl Field<'_> {
-    /// Brings all faults about, each at its time, and waits until all have ended.
+    /// Causes all faults, each at its time, and waits until all have ended.
     ///
     /// # Errors
-    /// The first thing that failed which should work under any fault.
+    /// Returns the first failure of an action that should work under any fault.
     pub fn suffer(&self, plan: &[Planned]) -> Result<()> {
         let begun = Instant::now();
         thread::scope(|scope| {
@@ -102,7 +102,7 @@ impl Field<'_> {
                 self.nodes.start(self.network, who(*whom))
             }
             Fault::Transfer(to) => {
-                // There may be nobody who could.
+                // There may be no node that can lead.
                 let ended = self.nodes.command("transfer", "--to", *to, TRANSFER_S);
                 self.events
                     .lock()
@@ -112,7 +112,7 @@ impl Field<'_> {
         }
     }
 
-    /// The ways between some nodes and all others, in both directions.
+    /// Returns the directions between some nodes and all others, in both ways.
     fn between(&self, some: &[u16]) -> Vec<(u16, u16)> {
         let others = self.nodes.ids().filter(|id| !some.contains(id));
         let pairs = others.flat_map(|other| some.iter().map(move |one| (*one, other)));
@@ -142,10 +142,10 @@ impl Field<'_> {
         self.nodes.fill(id, false)
     }
 
-    /// Ends whatever may be left of faults.
+    /// Ends all faults that may be left.
     ///
     /// # Errors
-    /// If something cannot be ended.
+    /// Returns an error if something cannot be ended.
     pub fn heal(&self) -> Result<()> {
         self.network.heal()?;
         for id in self.nodes.ids() {

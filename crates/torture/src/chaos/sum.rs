@@ -1,11 +1,11 @@
-//! Sums over the rounds of a run, and how long things took.
+//! Sums over the rounds of a run, and their times.
 
 use std::time::Duration;
 
 use super::life::Report;
 use crate::spread::Spread;
 
-/// Who is answered so soon was served already.
+/// A client that is answered so soon was being served already.
 const AT_ONCE: Duration = Duration::from_millis(50);
 
 /// See the module's description.
@@ -32,7 +32,7 @@ impl Sum {
         self.catching_up.push(report.catching_up);
     }
 
-    /// Prints what was measured.
+    /// Prints the measurements.
     pub fn tell(&self) {
         let [served, refused, unknown] = self.served;
         println!(

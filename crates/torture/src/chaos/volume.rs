@@ -2,7 +2,7 @@
 //!
 //! | in the directory of a run | what |
 //! |---|---|
-//! | `cluster.toml` | what all nodes are told |
+//! | `cluster.toml` | the configuration of all nodes |
 //! | `node<n>/` | a volume: `data` is the node's, `ballast` takes its room |
 //! | `node<n>.log` | what the node has printed |
 
@@ -16,20 +16,20 @@ use anyhow::{Context, Result};
 use super::network;
 use xtask::process;
 
-/// How large it is: some snapshots and segments of a small partition.
+/// Its size: some snapshots and segments of a small partition.
 const MIB: u32 = 48;
 
-/// A mounted volume. It goes with this.
+/// A mounted volume. It is unmounted when this is dropped.
 #[derive(Debug)]
 pub struct Volume {
     mount: PathBuf,
 }
 
 impl Volume {
-    /// Mounts an empty one at `mount`, which is made.
+    /// Mounts an empty one at `mount`, which is created.
     ///
     /// # Errors
-    /// If the system does not permit it.
+    /// Returns an error if the system does not permit it.
     pub fn mount(mount: PathBuf) -> Result<Volume> {
         fs::create_dir_all(&mount).with_context(|| format!("cannot make {}", mount.display()))?;
         let mut command = Command::new("mount");
@@ -43,22 +43,22 @@ impl Volume {
         Ok(volume)
     }
 
-    /// The node's own directory.
+    /// Returns the node's own directory.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.mount.join("data")
     }
 
-    /// Takes all room that is left.
+    /// Takes all remaining room.
     ///
     /// # Errors
-    /// If there is no ballast file to be had.
+    /// Returns an error if the ballast file cannot be opened.
     pub fn fill(&self) -> Result<()> {
         let path = self.ballast();
         let mut file = File::options().append(true).create(true).open(path)?;
         for size in [1 << 20, 1 << 12] {
             let piece = vec![0xA5; size];
-            // The first error says that so much does not fit any more.
+            // The first error says that the next piece does not fit any more.
             while file.write_all(&piece).is_ok() {}
         }
         Ok(())
@@ -73,7 +73,7 @@ impl Volume {
     /// Loses the node's data.
     ///
     /// # Errors
-    /// If it cannot be removed.
+    /// Returns an error if it cannot be removed.
     pub fn wipe(&self) -> Result<()> {
         let data = self.data();
         fs::remove_dir_all(&data)
@@ -92,17 +92,17 @@ impl Drop for Volume {
     }
 }
 
-/// Unmounts at once, whoever still has files open there.
+/// Unmounts at once, even if processes still have files open there.
 fn unmount(mount: &Path) {
     let mut command = Command::new("umount");
     // Nothing can be done about a failure; the next run tries again.
     let _ = process::output("umount", command.arg("--lazy").arg(mount));
 }
 
-/// The directory of this run, after removing those of earlier runs that were killed.
+/// Returns the directory of this run, after removing those of earlier runs that were killed.
 ///
 /// # Errors
-/// If it cannot be made.
+/// Returns an error if it cannot be made.
 pub fn directory() -> Result<PathBuf> {
     let parent = std::env::temp_dir();
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What the rounds came upon, read from the files and the logs that killed servers left: rounds
-//! that never met a checkpoint say nothing about checkpoints.
+//! The events that the rounds met, read from the files and the logs that killed servers left:
+//! rounds that never met a checkpoint show nothing about checkpoints.
 
 use std::fmt;
 use std::fs;
@@ -14,25 +14,25 @@ pub struct Coverage {
     pub published: u64,
     /// Kills in the middle of a checkpoint.
     pub interrupted: u64,
-    /// Times that segments of a log had gone since the last look.
+    /// The number of times that segments of a log had been removed since the last look.
     pub removed: u64,
     /// The newest published checkpoint and the first segment of each log at the last look.
     last: Look,
 }
 
-/// What a data directory shows.
+/// The contents of a data directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Look {
     newest: Option<String>,
-    /// For each log its first segment.
+    /// The first segment of each log.
     first: Vec<(String, String)>,
 }
 
 impl Coverage {
-    /// Looks at the data of a server that was killed, and at what it said (at the level debug).
+    /// Looks at the data of a server that was killed, and at its output (at the level debug).
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn look(&mut self, data: &Path) -> Result<()> {
         let now = Look::at(data)?;
         let said = fs::read_to_string(data.with_extension("log")).unwrap_or_default();
@@ -48,15 +48,15 @@ impl Coverage {
         Ok(())
     }
 
-    /// A new directory was begun.
+    /// Forgets the files: a new directory was begun.
     pub fn forget_files(&mut self) {
         self.last = Look::default();
     }
 
-    /// Whether the rounds said anything about checkpoints.
+    /// Checks that the rounds have met checkpoints.
     ///
     /// # Errors
-    /// If they did not.
+    /// Returns an error if they have not.
     pub fn require(&self) -> Result<()> {
         if self.published == 0 || self.interrupted == 0 || self.removed == 0 {
             bail!("the rounds say nothing about checkpoints: {self}; run more of them");
@@ -92,7 +92,7 @@ impl Look {
     }
 }
 
-/// The names in a directory, sorted; none if it is not there.
+/// Returns the names in a directory, sorted; none if it is not there.
 fn names(dir: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     if dir.is_dir() {

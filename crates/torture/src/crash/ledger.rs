@@ -1,4 +1,4 @@
-//! The books outside of the server: what was acknowledged, and what may be found afterwards.
+//! The books outside of the server: what was acknowledged, and which states are allowed afterwards.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The books of an empty store which `connections` connections will write.
+    /// Creates the books of an empty store which `connections` connections will write.
     #[must_use]
     pub fn new(connections: usize) -> Ledger {
         let own = (0..connections).flat_map(|c| (0..OWN_KEYS).map(move |k| own_key(c, k)));
@@ -48,12 +48,12 @@ impl Ledger {
         }
     }
 
-    /// All keys that anybody writes.
+    /// Returns all keys that any connection writes.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
 
-    /// Judges what was found after a round. What was found is where the next round starts.
+    /// Judges the state that was found after a round. The next round starts from that state.
     pub fn judge(&mut self, logs: Vec<Log>, found: &Found) -> Verdict {
         let mut verdict = Verdict::default();
         for (own, log) in self.own.iter_mut().zip(&logs) {

@@ -1,4 +1,4 @@
-//! Histories made by hand: what the ledger accepts and what it does not.
+//! Histories made by hand, which the ledger must accept or reject.
 
 use std::time::Instant;
 
@@ -85,7 +85,7 @@ fn group(ids: &[Option<u64>]) -> Found {
     )
 }
 
-/// Judges one round of one connection: (lost, partial, wrong).
+/// Judges one round of one connection. Returns (lost, partial, wrong).
 fn judge(records: Vec<Record>, found: &Found) -> (usize, usize, usize) {
     let verdict = Ledger::new(1).judge(
         vec![Log {
@@ -117,7 +117,7 @@ fn a_later_write_does_not_survive_an_earlier_one() {
     assert_eq!(judge(records, &own(&[(1, 2)])), (0, 1, 0));
 }
 
-/// Keys on several nodes: what was not acknowledged may be lost in any order, and no other.
+/// Keys on several nodes: unacknowledged writes may be lost in any order, and no others.
 #[test]
 fn keys_of_several_nodes_are_judged_one_by_one() {
     let judge = |records: Vec<Record>, found: &Found| {
@@ -273,7 +273,7 @@ fn a_group_is_whole_and_never_goes_back() {
 }
 
 #[test]
-fn a_key_that_nobody_wrote_is_wrong() {
+fn a_key_that_no_connection_wrote_is_wrong() {
     assert_eq!(
         judge(vec![], &found(&[("ghost".into(), vec![1])])),
         (0, 0, 1)

@@ -13,7 +13,7 @@ use crate::crash::op::{
 use crate::crash::value::Value;
 use testkit::{Client, Reply};
 
-/// Operations that are sent ahead of their replies, at most.
+/// The most operations that are sent ahead of their replies.
 const DEPTH: usize = 16;
 /// The longest expiry that counts as soon, in milliseconds.
 pub const SOON_MS: u64 = 30;
@@ -25,24 +25,25 @@ const LATE_MS: u64 = 3_600_000;
 pub struct Ticks(AtomicU64);
 
 impl Ticks {
-    /// The next tick.
+    /// Returns the next tick.
     pub fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
 }
 
-/// An operation that was sent, and what is known of it.
+/// An operation that was sent, and its known outcome.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The operation.
     pub op: Op,
-    /// Before it was sent.
+    /// The tick before it was sent.
     pub sent: u64,
-    /// After its reply came, with what the reply showed; `None` while nobody knows.
+    /// The tick after its reply came, with what the reply showed; `None` while the outcome is
+    /// unknown.
     pub acked: Option<(u64, Shown)>,
 }
 
-/// What one connection did in one round.
+/// The operations of one connection in one round.
 #[derive(Debug, Default)]
 pub struct Log {
     /// In the order of sending; those with a reply come first.
@@ -51,18 +52,19 @@ pub struct Log {
     pub complaint: Option<String>,
 }
 
-/// What the connections of one round share.
+/// The state that the connections of one round share.
 pub struct Round<'a> {
     /// The server.
     pub addr: SocketAddr,
     /// The order of events.
     pub ticks: &'a Ticks,
-    /// Passed by each connection, and by the one who will end the round, when all are connected.
+    /// Passed by each connection, and by the thread that will end the round, when all are
+    /// connected.
     pub start: &'a Barrier,
-    /// Set before the server is told to end. From then on errors and silence are no surprise.
+    /// Set before the server is ended. From then on errors and silence are expected.
     pub ending: &'a AtomicBool,
-    /// While set, whoever reads a reply takes it away and kills the server at once: an
-    /// acknowledgement that came too early is never closer to being found out.
+    /// While set, the thread that reads a reply clears it and kills the server at once: this is the
+    /// best chance to detect an acknowledgement that came too early.
     pub armed: &'a AtomicBool,
     /// The server's process.
     pub pid: Pid,
@@ -96,7 +98,7 @@ struct Driver<'a> {
     round: &'a Round<'a>,
     chooser: Chooser<'a>,
     client: Client,
-    /// How many records have their reply.
+    /// The number of records that have their reply.
     acked: usize,
     log: &'a mut Log,
 }
@@ -129,7 +131,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Reads the replies of the oldest open operation; false when the round is over.
+    /// Reads the replies of the oldest open operation. Returns `false` when the round is over.
     fn read_reply(&mut self) -> bool {
         let record = &mut self.log.records[self.acked];
         let mut last = Reply::Null;
@@ -238,7 +240,7 @@ impl Chooser<'_> {
         }
     }
 
-    /// Mostly short; some take several pages, a few more than a whole log buffer.
+    /// Draws a value: mostly short; some take several pages, a few more than a whole log buffer.
     fn value(&mut self) -> Value {
         let len = match self.rng.u32(0..2000) {
             0 => self.rng.usize(600_000..900_000),

@@ -1,11 +1,11 @@
-//! The load on a cluster: connections to all nodes, which go on while nodes die and come back.
+//! The load on a cluster: connections to all nodes, which continue while nodes die and come back.
 //!
 //! A connection's operations touch keys of all nodes, so that most of those with several keys are
-//! transactions over several partitions. Some transfers watch what they read:
-//! `WATCH MGET MULTI SET SET EXEC`. A node executes what has a single key only if it has that key,
-//! so that of these operations a share is turned away.
+//! transactions over several partitions. Some transfers watch the keys that they read: `WATCH MGET
+//! MULTI SET SET EXEC`. A node executes an operation with a single key only if it has that key, so
+//! that a share of these operations is redirected.
 //!
-//! What a reply says of an operation:
+//! The meaning of a reply to an operation:
 //!
 //! | reply | means |
 //! |---|---|
@@ -27,23 +27,24 @@ use crate::crash::load::{Chooser, Log, Record, Ticks};
 use crate::crash::op::{Op, account_key};
 use testkit::{Client, Reply};
 
-/// Operations that are sent ahead of their replies, at most.
+/// The most operations that are sent ahead of their replies.
 const DEPTH: usize = 6;
-/// How long any reply may take. Nodes come back within a second; what waits for them then ends.
+/// How long any reply may take. Nodes come back within a second; requests that wait for them then
+/// end.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to wait before connecting again.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What the connections of one round share.
+/// The state that the connections of one round share.
 pub struct Round<'a> {
     /// The order of events.
     pub ticks: &'a Ticks,
-    /// Set when the round is over: what was sent is still read.
+    /// Set when the round is over: outstanding replies are still read.
     pub over: &'a AtomicBool,
-    /// Taken away by whoever reads a success next, who kills these at once: an acknowledgement
-    /// that came too early is never closer to being found out.
+    /// Taken by the thread that reads the next success, which kills these processes at once: this
+    /// is the best chance to detect an acknowledgement that came too early.
     pub victims: &'a Mutex<Vec<Pid>>,
-    /// Operations that were refused without effect, and how.
+    /// Operations that were refused without effect, and their errors.
     pub refused: &'a Mutex<Vec<String>>,
 }
 
@@ -67,7 +68,7 @@ pub fn drive(round: &Round<'_>, addr: SocketAddr, connection: usize, rng: fastra
             continue;
         };
         if client.set_patience(PATIENCE).is_ok() {
-            // Whatever ended the connection, what was not answered stays open.
+            // For any end of the connection, unanswered operations stay open.
             let _ = driver.converse(client);
         }
         driver.log.records.extend(driver.open.drain(..));
@@ -148,7 +149,7 @@ impl Driver<'_> {
         })
     }
 
-    /// Enters what the last reply to the oldest open operation says.
+    /// Records the meaning of the last reply to the oldest open operation.
     fn settle(&mut self, last: &Reply) -> Step {
         let mut record = self.open.pop_front().expect("it was sent");
         match last {
@@ -192,7 +193,7 @@ impl Driver<'_> {
         let watched = self.receive(client)? == Reply::Status("OK".to_owned());
         let read = self.receive(client)?;
         let Some([a, b]) = numbers(&read).filter(|_| watched) else {
-            // One of them was refused: so would be what is built on it.
+            // One of them was refused: a block that depends on it would be refused, too.
             client.push(&["UNWATCH"]);
             client.flush().map_err(|_| Ended)?;
             return self.receive(client).map(drop);
@@ -231,7 +232,7 @@ fn number(reply: &Reply) -> Option<i64> {
     }
 }
 
-/// Whether an error says that nothing has happened.
+/// Returns `true` if an error says that nothing has happened.
 fn is_void(error: &str) -> bool {
     [
         "MOVED ",
@@ -244,7 +245,7 @@ fn is_void(error: &str) -> bool {
     .any(|code| error.starts_with(code))
 }
 
-/// Whether an error says that anything may have happened.
+/// Returns `true` if an error says that anything may have happened.
 fn is_unknown(error: &str) -> bool {
     error.starts_with("UNKNOWN ") || error.starts_with("MISCONF ")
 }

@@ -1,15 +1,16 @@
-//! Crash rounds over a cluster: real nodes, some of which are killed under load and come back
-//! while the load goes on.
+//! Crash rounds over a cluster: real nodes, some of which are killed under load and come back while
+//! the load continues.
 //!
-//! One round: connections to all nodes; after a random time one node, or several, or all, get
-//! SIGKILL, often at the moment at which somebody reads a success; they start again on what they
-//! left; the load goes on for a while. Then everything that was acknowledged or shown must be there,
-//! every transaction wholly or not at all, on whichever nodes its keys lie; what was refused must
-//! have left nothing; and every key must be readable soon, through every node: no transaction stays
-//! undecided.
+//! In one round, connections to all nodes drive load; after a random time one node, or several, or
+//! all, get SIGKILL, often at the moment at which a client reads a success; they start again on
+//! their data; the load continues for a while. Then everything that was acknowledged or shown must
+//! be there, every transaction wholly or not at all, on whichever nodes its keys lie; refused
+//! operations must have left nothing; and every key must be readable soon, through every node: no
+//! transaction stays undecided.
 //!
-//! The books are those of a single server ([`super::ledger`]), but that a connection's requests for
-//! different keys may be lost out of order: one node has lost what another one has kept.
+//! The books are those of a single server ([`super::ledger`]), except that a connection's requests
+//! for different keys may be lost out of order: one node can lose a write while another keeps a
+//! later one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,38 +35,38 @@ use testkit::SetOnDrop;
 use testkit::{Client, Reply};
 use xtask::interrupt;
 
-/// Load lasts at most so long before a kill, and after the nodes are back.
+/// The longest time of load before a kill, and after the nodes are back.
 const LOAD_MS: u64 = 80;
 /// How long to wait for a reply at which to kill.
 const REPLY_WAIT: Duration = Duration::from_millis(50);
 /// Keys that are read at once.
 const CHUNK: usize = 16;
 
-/// What to do.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many rounds.
+    /// The number of rounds.
     pub rounds: u64,
-    /// Seed of the load and of the moments; the threads' interleaving stays the system's.
+    /// The seed of the load and of the moments; the interleaving of threads is the system's.
     pub seed: u64,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: u16,
-    /// How many connections each of them has.
+    /// The number of connections to each node.
     pub connections: usize,
-    /// Whether the data of a failed round stays for whoever looks into it.
+    /// `true` if the data of a failed round is kept for an investigation.
     pub keep: bool,
-    /// Whether the nodes make checkpoints all the time.
+    /// `true` if the nodes make checkpoints all the time.
     pub checkpoints: bool,
 }
 
-/// What the rounds came upon.
+/// The events that the rounds met.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Coverage {
     /// Nodes that were killed.
     pub killed: u64,
-    /// Transactions that were prepared when their node died, and still were when it came back.
+    /// Transactions that were prepared when their node died, and still prepared when it came back.
     pub prepared: u64,
-    /// Operations whose outcome nobody told.
+    /// Operations whose outcome is unknown.
     pub open: u64,
     /// Operations that were refused without effect.
     pub refused: u64,
@@ -74,7 +75,7 @@ pub struct Coverage {
 /// Runs the rounds up to the first complaint and prints the sum.
 ///
 /// # Errors
-/// If a round cannot be run at all; a complaint is no error here.
+/// Returns an error if a round cannot be run at all; a complaint is no error here.
 pub fn run(program: &Program, options: &Options) -> Result<Verdict> {
     let started = Instant::now();
     let mut sum = Verdict::default();
@@ -123,10 +124,11 @@ struct Crash<'a> {
     nodes: Nodes,
     ledger: Ledger,
     coverage: Coverage,
-    /// What was refused without effect in the last round, and what became of the rest.
+    /// The operations that were refused without effect in the last round, and the outcomes of the
+    /// others.
     refused: Vec<String>,
     told: Vec<String>,
-    /// What was done to the nodes since the directory was begun.
+    /// The actions on the nodes since the directory was begun.
     events: Vec<String>,
 }
 
@@ -169,7 +171,7 @@ impl<'a> Crash<'a> {
         self.nodes.start(index, &settings)
     }
 
-    /// One round. All nodes run before it, and after it unless one refused to start.
+    /// Runs one round. All nodes run before it, and after it unless one refused to start.
     fn round(&mut self) -> Result<Verdict> {
         let (logs, refusal) = self.load_and_kill()?;
         if let Some(refusal) = refusal {
@@ -179,7 +181,7 @@ impl<'a> Crash<'a> {
                 ..Verdict::default()
             });
         }
-        // What expires soon is gone by now.
+        // Keys that expire soon are gone by now.
         thread::sleep(Duration::from_millis(SOON_MS + 20));
         let records = || logs.iter().flat_map(|log| &log.records);
         self.coverage.open += records().filter(|record| record.acked.is_none()).count() as u64;
@@ -202,7 +204,7 @@ impl<'a> Crash<'a> {
         Ok(self.ledger.judge(logs, &found))
     }
 
-    /// The load's records, and why a node did not come back.
+    /// Returns the load's records, and the reason why a node did not come back.
     fn load_and_kill(&mut self) -> Result<(Vec<Log>, Option<String>)> {
         let (over, refused) = (AtomicBool::new(false), Mutex::default());
         let victims = Mutex::new(Vec::new());
@@ -238,7 +240,7 @@ impl<'a> Crash<'a> {
         ended
     }
 
-    /// Kills nodes and starts them again. Says why one did not start.
+    /// Kills nodes and starts them again. Returns the reason if one did not start.
     fn disturb(&mut self, round: &Round<'_>) -> Result<Option<String>> {
         self.pause(1000..LOAD_MS * 1000);
         let victims = self.choose();
@@ -265,7 +267,7 @@ impl<'a> Crash<'a> {
         Ok(None)
     }
 
-    /// Mostly one node, sometimes two, seldom all.
+    /// Chooses nodes: mostly one, sometimes two, seldom all.
     fn choose(&mut self) -> Vec<usize> {
         let mut all: Vec<_> = (0..self.nodes.count()).collect();
         self.rng.shuffle(&mut all);
@@ -307,7 +309,7 @@ impl<'a> Crash<'a> {
         thread::sleep(Duration::from_micros(self.rng.u64(micros)));
     }
 
-    /// How many transactions a node said that it found prepared.
+    /// Returns the number of transactions that a node reported as prepared.
     fn prepared_of(&self, index: usize) -> u64 {
         let log = self.dir.path().join(format!("node{}.log", index + 1));
         let said = fs::read_to_string(log).unwrap_or_default();
@@ -316,7 +318,7 @@ impl<'a> Crash<'a> {
         digits.flatten().filter_map(|n| n.parse::<u64>().ok()).sum()
     }
 
-    /// Reads every key through every node; all must say the same.
+    /// Reads every key through every node; the values must agree.
     fn read(&self) -> Result<Found> {
         let mut first: Option<Found> = None;
         for addr in self.nodes.addresses() {
@@ -336,7 +338,8 @@ impl<'a> Crash<'a> {
         first.context("a cluster has nodes")
     }
 
-    /// What has a single key is answered by its own node alone; a transaction over many by each.
+    /// Reads through one node: single keys are answered by their own node alone; a transaction over
+    /// many keys by each.
     fn read_through(&self, client: &mut Client) -> Result<Found> {
         let names: Vec<&str> = self.ledger.names().collect();
         let mut cells = BTreeMap::new();
@@ -399,7 +402,7 @@ impl<'a> Crash<'a> {
         }
     }
 
-    /// Stops the nodes and leaves their data where it is.
+    /// Stops the nodes and leaves their data in place. Returns the directory.
     fn keep(&mut self) -> PathBuf {
         for index in 0..self.nodes.count() {
             // It has ended by itself if this fails, and the guard reaps it.
@@ -416,10 +419,10 @@ impl<'a> Crash<'a> {
     }
 }
 
-/// The planted bug must show, or the harness is blind.
+/// Checks that the planted bug was found; otherwise the harness is blind.
 ///
 /// # Errors
-/// If there is no complaint.
+/// Returns an error if there is no complaint.
 pub fn require_found(verdict: &Verdict) -> Result<()> {
     if verdict.is_clean() {
         bail!("the planted bug was not found: {verdict}");

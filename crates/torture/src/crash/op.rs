@@ -1,4 +1,4 @@
-//! The operations of the crash load, as requests and as what their replies prove.
+//! The operations of the crash load, as requests and as the facts that their replies prove.
 //!
 //! | operation | keys | requests | what it can show |
 //! |---|---|---|---|
@@ -24,7 +24,7 @@ pub const GROUP_KEYS: usize = 5;
 /// Keys that each connection has for itself.
 pub const OWN_KEYS: usize = 24;
 
-/// When a cell goes by itself.
+/// When a cell expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// Never.
@@ -35,12 +35,12 @@ pub enum Expiry {
     Late(u64, Instant),
 }
 
-/// What a key was assigned.
+/// The value that a key was assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The value.
     pub value: Value,
-    /// When it goes.
+    /// When it expires.
     pub expiry: Expiry,
 }
 
@@ -56,7 +56,7 @@ pub enum How {
 /// One operation.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Gives own keys a value, or none.
+    /// Gives own keys a value, or deletes them.
     Assign {
         /// Keys and their cells; `None` deletes. One key, or several without expiry.
         cells: Vec<(String, Option<Cell>)>,
@@ -65,9 +65,9 @@ pub enum Op {
     },
     /// Adds to a counter.
     Add {
-        /// Which.
+        /// Its index.
         counter: usize,
-        /// How much; positive.
+        /// The amount; positive.
         by: i64,
     },
     /// Moves an amount.
@@ -76,16 +76,16 @@ pub enum Op {
         from: usize,
         /// To this one.
         to: usize,
-        /// How much.
+        /// The amount.
         amount: i64,
     },
     /// Writes one value to all keys of a group.
     Stamp {
-        /// Which.
+        /// Its index.
         group: usize,
         /// The value.
         stamp: Value,
-        /// How.
+        /// How the keys are written.
         how: How,
     },
     /// Reads a counter.
@@ -94,7 +94,7 @@ pub enum Op {
     ReadGroup(usize),
 }
 
-/// What a reply shows beyond success.
+/// The facts that a reply shows beyond success.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// Nothing.
@@ -105,20 +105,20 @@ pub enum Shown {
     Group(Option<Value>),
 }
 
-/// The name of a counter.
+/// Returns the name of a counter.
 #[must_use]
 pub fn counter_key(counter: usize) -> String {
     format!("counter:{counter}")
 }
 
-/// The name of an account.
+/// Returns the name of an account.
 #[must_use]
 pub fn account_key(account: usize) -> String {
     format!("account:{account}")
 }
 
-/// The names of a group's keys. They differ in their first letters, so that they lie far apart
-/// in the index.
+/// Returns the names of a group's keys. They differ in their first letters, so that they lie far
+/// apart in the index.
 #[must_use]
 pub fn group_keys(group: usize) -> Vec<String> {
     (0..GROUP_KEYS)
@@ -126,20 +126,20 @@ pub fn group_keys(group: usize) -> Vec<String> {
         .collect()
 }
 
-/// The name of one of a connection's own keys.
+/// Returns the name of one of a connection's own keys.
 #[must_use]
 pub fn own_key(connection: usize, key: usize) -> String {
     format!("own:{connection}:{key}")
 }
 
 impl Op {
-    /// Whether it writes.
+    /// Returns `true` if it writes.
     #[must_use]
     pub fn writes(&self) -> bool {
         !matches!(self, Op::ReadCounter(_) | Op::ReadGroup(_))
     }
 
-    /// Adds the requests to what `client` sends next.
+    /// Adds the requests to those that `client` sends next.
     pub fn push(&self, client: &mut Client) {
         match self {
             Op::Assign { cells, how } => match cells.as_slice() {
@@ -178,7 +178,7 @@ impl Op {
         }
     }
 
-    /// How many replies the requests get. The last one decides.
+    /// Returns the number of replies to the requests. The last one decides.
     #[must_use]
     pub fn replies(&self) -> usize {
         match self {
@@ -194,10 +194,10 @@ impl Op {
         }
     }
 
-    /// What the last reply shows.
+    /// Returns what the last reply shows.
     ///
     /// # Errors
-    /// Says what is wrong with the reply.
+    /// The text says what is wrong with the reply.
     pub fn judge(&self, reply: &Reply) -> Result<Shown, String> {
         let unexpected = || Err(format!("{self:?} was answered with {reply:?}"));
         match (self, reply) {

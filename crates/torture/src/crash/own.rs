@@ -1,10 +1,10 @@
 //! The book of one connection's own keys.
 //!
-//! Nobody else writes these keys, and the server executes a connection's requests in order. So
-//! whatever happens, what is found after a crash must be the state after some prefix of what the
-//! connection sent, and the prefix must contain everything that was acknowledged. Comparing whole
-//! states shows more than comparing keys one by one: a later write that survived while an earlier
-//! one did not is found, and so is a transaction in part.
+//! No other connection writes these keys, and the server executes a connection's requests in order.
+//! So the state after a crash must always be the state after some prefix of the connection's
+//! requests, and the prefix must contain all acknowledged ones. Comparing whole states shows more
+//! than comparing keys one by one: it also detects a later write that survived while an earlier one
+//! did not, and a partial transaction.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +13,27 @@ use crate::crash::op::{Cell, Expiry, OWN_KEYS, Op, own_key};
 use crate::crash::value::Value;
 use crate::crash::verdict::{Found, FoundCell, Verdict};
 
-/// How far a remaining life may be from what the books say: requests wait in queues.
+/// The tolerance of a remaining time to live: requests wait in queues.
 const TTL_SLACK_MS: i64 = 1500;
 
-/// As [`TTL_SLACK_MS`], where a request may also wait for a transaction over several nodes, ten
+/// As [`TTL_SLACK_MS`], if a request may also wait for a transaction over several nodes, ten
 /// seconds at most.
 const SCATTERED_TTL_SLACK_MS: i64 = 11_500;
 
 type Assignments = [(String, Option<Cell>)];
 type State = BTreeMap<String, Cell>;
 
-/// The keys of one connection as they were found last.
+/// The keys of one connection as they were last found.
 #[derive(Debug)]
 pub struct Own {
     connection: usize,
     settled: State,
-    /// Whether its requests take effect in their order whatever happens.
+    /// `true` if its requests always take effect in their order.
     ordered: bool,
 }
 
 impl Own {
-    /// A connection that has written nothing.
+    /// Creates the book of a connection that has written nothing.
     #[must_use]
     pub fn new(connection: usize) -> Own {
         Own {
@@ -43,8 +43,8 @@ impl Own {
         }
     }
 
-    /// As [`Own::new`], where requests for different keys may be lost out of order: the keys lie
-    /// on several nodes, and some of these died.
+    /// As [`Own::new`], if requests for different keys may be lost out of order: the keys lie on
+    /// several nodes, and some of these died.
     #[must_use]
     pub fn scattered(connection: usize) -> Own {
         Own {
@@ -53,7 +53,8 @@ impl Own {
         }
     }
 
-    /// Compares what was found with what `records` allow, and takes it over for the next round.
+    /// Compares the state that was found with what `records` allow, and takes it over for the next
+    /// round.
     pub fn judge(&mut self, records: &[Record], found: &Found, verdict: &mut Verdict) {
         let (acked, open) = split(records);
         if !self.ordered {
@@ -86,8 +87,8 @@ impl Own {
             .all(|key| self.agrees(state.get(&key), found.cells.get(&key)))
     }
 
-    /// No prefix fits: says of each key what is wrong with it, or, when every key could be right
-    /// by itself, that they cannot be right together.
+    /// Reports a state that no prefix fits: says of each key what is wrong with it, or, if every
+    /// key could be right by itself, that they cannot be right together.
     fn diagnose(
         &self,
         acked: &[&Assignments],
@@ -105,7 +106,8 @@ impl Own {
         }
     }
 
-    /// Each key by itself: what was acknowledged last, or something that was never answered.
+    /// Judges each key by itself: it must have the last acknowledged value, or one of a request
+    /// without an answer.
     fn judge_keys(
         &self,
         acked: &[&Assignments],
@@ -136,8 +138,8 @@ impl Own {
         }
     }
 
-    /// `past` is what the key held up to the last acknowledged write, `allowed` that and what came
-    /// after it.
+    /// Judges one key. `past` has its values up to the last acknowledged write, `allowed` that one
+    /// and later ones.
     fn diagnose_key(
         &self,
         key: &str,
@@ -230,7 +232,7 @@ fn apply(state: &mut State, cells: &Assignments) {
     }
 }
 
-/// What an operation leaves in a key, if it writes the key at all.
+/// Returns the value that an operation leaves in a key, if it writes the key at all.
 fn assigned<'c>(cells: &'c Assignments, key: &str) -> Option<Option<&'c Cell>> {
     cells
         .iter()

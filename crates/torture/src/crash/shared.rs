@@ -1,4 +1,4 @@
-//! The books of what all connections write: counters, accounts and groups.
+//! The books of the keys that all connections write: counters, accounts and groups.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Compares what was found with what `records` allow, and takes it over for the next round.
+    /// Compares the state that was found with what `records` allow, and takes it over for the next
+    /// round.
     pub fn judge(&mut self, records: &[Record], found: &Found, verdict: &mut Verdict) {
         let (mut least, mut most) = (self.settled, self.settled);
         let mut shown = self.settled;
@@ -53,14 +54,16 @@ impl Counters {
     }
 }
 
-/// Accounts: amounts move, so the sum stays zero; each lies between what the open transfers allow.
+/// Accounts: amounts move, so the sum stays zero; each value lies within the bounds of the open
+/// transfers.
 #[derive(Debug, Default)]
 pub struct Accounts {
     settled: [i64; ACCOUNTS],
 }
 
 impl Accounts {
-    /// Compares what was found with what `records` allow, and takes it over for the next round.
+    /// Compares the state that was found with what `records` allow, and takes it over for the next
+    /// round.
     pub fn judge(&mut self, records: &[Record], found: &Found, verdict: &mut Verdict) {
         let (mut least, mut most) = (self.settled, self.settled);
         for record in records {
@@ -102,14 +105,15 @@ pub struct Groups {
     settled: [Option<Value>; GROUPS],
 }
 
-/// A stamp's life: before it was sent, and when it was first known to be there.
+/// The life of a stamp: before it was sent, and when it was first known to be there.
 struct Life {
     sent: u64,
     known: Option<u64>,
 }
 
 impl Groups {
-    /// Compares what was found with what `records` allow, and takes it over for the next round.
+    /// Compares the state that was found with what `records` allow, and takes it over for the next
+    /// round.
     pub fn judge(&mut self, records: &[Record], found: &Found, verdict: &mut Verdict) {
         for group in 0..GROUPS {
             let keys = group_keys(group);
@@ -140,7 +144,7 @@ impl Groups {
         verdict: &mut Verdict,
     ) {
         let lives = self.lives(group, records);
-        // Whatever was known before this was sent has been overwritten by it.
+        // Stamps that were known before this one was sent have been overwritten by it.
         let newest = lives
             .values()
             .filter(|l| l.known.is_some())

@@ -1,4 +1,4 @@
-//! Values that can be told from any other value, and from damaged ones.
+//! Values that can be distinguished from any other value, and from damaged ones.
 //!
 //! | part | form |
 //! |---|---|
@@ -19,7 +19,7 @@ impl Value {
     /// Room for every id and length.
     pub const MIN_LEN: usize = 32;
 
-    /// The bytes to store.
+    /// Returns the bytes to store.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         debug_assert!(self.len >= Value::MIN_LEN);
@@ -32,7 +32,7 @@ impl Value {
         bytes
     }
 
-    /// The value that encodes to exactly these bytes.
+    /// Returns the value that encodes to exactly these bytes.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Value> {
         let head = bytes.split(|&b| b == b':').next()?;

@@ -1,4 +1,4 @@
-//! What a round found out.
+//! The findings of a round.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,12 +17,12 @@ pub struct Verdict {
     pub lost: Vec<String>,
     /// Transactions of which only a part is there.
     pub partial: Vec<String>,
-    /// Anything else that cannot be: values that nobody sent, replies that no right server gives.
+    /// Any other impossibility: values that no client sent, replies that no correct server gives.
     pub wrong: Vec<String>,
 }
 
 impl Verdict {
-    /// Whether there is nothing to complain of.
+    /// Returns `true` if there is no complaint.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.lost.is_empty() && self.partial.is_empty() && self.wrong.is_empty()
@@ -36,7 +36,7 @@ impl Verdict {
         self.wrong.extend(other.wrong);
     }
 
-    /// Every complaint, one in a line.
+    /// Returns every complaint, one in a line.
     #[must_use]
     pub fn complaints(&self) -> String {
         let kinds = [
@@ -74,7 +74,7 @@ impl fmt::Display for Verdict {
 pub struct FoundCell {
     /// The value.
     pub bytes: Vec<u8>,
-    /// What PTTL said: milliseconds, or −1 for never.
+    /// The answer of PTTL: milliseconds, or −1 for never.
     pub ttl_ms: i64,
     /// When PTTL was asked.
     pub read_at: Instant,
@@ -91,7 +91,8 @@ impl Found {
     /// Reads the whole store through KEYS, GET and PTTL.
     ///
     /// # Errors
-    /// If the server goes away, answers with an error, or lists a key that GET does not find.
+    /// Returns an error if the server goes away, answers with an error, or lists a key that GET
+    /// does not find.
     pub fn read(client: &mut Client) -> Result<Found> {
         let Reply::Array(keys) = client.expect(&["KEYS", "*"])? else {
             bail!("KEYS was not answered with an array");
@@ -128,16 +129,16 @@ impl Found {
         Ok(Found { cells })
     }
 
-    /// The bytes of a key.
+    /// Returns the bytes of a key.
     #[must_use]
     pub fn bytes(&self, key: &str) -> Option<&[u8]> {
         self.cells.get(key).map(|cell| cell.bytes.as_slice())
     }
 
-    /// The number in a key; an absent key is zero.
+    /// Returns the number in a key; an absent key is zero.
     ///
     /// # Errors
-    /// If the value is no number.
+    /// Returns an error if the value is no number.
     pub fn number(&self, key: &str) -> Result<i64, String> {
         let Some(bytes) = self.bytes(key) else {
             return Ok(0);

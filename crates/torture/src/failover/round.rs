@@ -1,4 +1,4 @@
-//! What one change of leaders showed, and what all of them show together.
+//! The results of one change of leaders, and of all of them together.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::writer::Ack;
 use crate::spread::Spread;
 
-/// A new leader is to serve within so many election time-outs.
+/// A new leader must serve within so many election time-outs.
 pub const AIM: f64 = 3.0;
 
 /// How a leader ends.
@@ -47,7 +47,7 @@ pub struct Round {
     /// The longest time without an acknowledged write, until the node was level again.
     #[serde(rename = "pause_ms", serialize_with = "in_ms")]
     pub pause: Duration,
-    /// From the node's start until it had everything.
+    /// From the node's start until it had all entries.
     #[serde(rename = "level_ms", serialize_with = "in_ms")]
     pub level: Duration,
 }
@@ -56,14 +56,14 @@ fn in_ms<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, 
     serializer.serialize_f64(time.as_secs_f64() * 1e3)
 }
 
-/// The first write that another node than `node` has acknowledged since `at`.
+/// Returns the first write that another node than `node` has acknowledged since `at`.
 #[must_use]
 pub fn first_of_another(acks: &[Ack], node: usize, at: u64) -> Option<Ack> {
     let others = acks.iter().filter(|ack| ack.node != node && ack.at > at);
     others.min_by_key(|ack| ack.at).copied()
 }
 
-/// The longest time without an acknowledgement between the first and the last of them.
+/// Returns the longest time without an acknowledgement between the first and the last of them.
 #[must_use]
 pub fn longest_pause(acks: &[Ack]) -> Duration {
     let mut times: Vec<u64> = acks.iter().map(|ack| ack.at).collect();
@@ -72,14 +72,14 @@ pub fn longest_pause(acks: &[Ack]) -> Duration {
     Duration::from_nanos(pauses.max().unwrap_or(0))
 }
 
-/// Whether 99 of 100 leaders that were killed were replaced in time.
+/// Returns `true` if 99 of 100 killed leaders were replaced in time.
 #[must_use]
 pub fn is_met(rounds: &[Round], election: Duration) -> bool {
     let killed = rounds.iter().filter(|round| round.end == End::Killed);
     Spread::of(killed.map(|round| round.serving)).p99 <= election.mul_f64(AIM)
 }
 
-/// The table over all rounds that ended leaders in this way; nothing if there are none.
+/// Returns the table over all rounds that ended leaders in this way; nothing if there are none.
 #[must_use]
 pub fn table(rounds: &[Round], end: End, election: Duration) -> String {
     let of = |field: fn(&Round) -> Duration| {

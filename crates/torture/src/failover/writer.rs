@@ -10,19 +10,19 @@ use testkit::workload::{Counters, Counts, Ended};
 use crate::chaos::load::transact;
 use crate::chaos::session::{Session, World};
 
-/// Between a write and the next one.
+/// The pause between a write and the next one.
 const GAP: Duration = Duration::from_millis(2);
 
 /// An acknowledged write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// When, in nanoseconds on the clients' clock.
+    /// The time, in nanoseconds on the clients' clock.
     pub at: u64,
-    /// By which node, from 0 on.
+    /// The node, from 0 on.
     pub node: usize,
 }
 
-/// The counters of this many clients.
+/// Returns the counters of this many clients.
 #[must_use]
 pub fn counters(count: usize) -> Counters {
     Counters::new(Options {
@@ -32,7 +32,7 @@ pub fn counters(count: usize) -> Counters {
     })
 }
 
-/// Counts up until the load is over, and goes where it is sent. What it finds wrong goes to the world.
+/// Counts up until the load is over, and follows redirects. Wrong answers go to the world.
 pub fn write(
     world: &World,
     mut client: Counting,

@@ -1,4 +1,4 @@
-//! The headline figures: what each of them asks of which servers.
+//! The headline figures: their requests and their servers.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,13 +16,13 @@ use testkit::{Client, Reply};
 
 /// Blocks of four slices in a round.
 const BLOCKS: u32 = 12;
-/// How long a slice lasts: short, so that other work on the machine meets both sides alike.
+/// The length of a slice: short, so that other work on the machine affects both sides alike.
 const SLICE: Duration = Duration::from_millis(30);
 /// How long each server is warmed up in a round.
 const WARM_UP: Duration = Duration::from_millis(150);
 /// Requests of a preload that are under way at a time, and keys in each.
 const PRELOAD: (usize, usize) = (16, 200);
-/// What an account holds at first.
+/// The initial balance of an account.
 const BALANCE: i64 = 1000;
 
 /// A headline figure.
@@ -39,7 +39,7 @@ pub struct Figure {
     pub(super) kind: Kind,
 }
 
-/// What kind of figure it is.
+/// The kind of a figure.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// Servers answer requests.
@@ -54,7 +54,7 @@ pub(super) struct Served {
     pub(super) setting: Setting,
     pub(super) connections: usize,
     pub(super) request: Request,
-    /// Keys that are there before.
+    /// The number of keys before the requests.
     pub(super) keys: u32,
 }
 
@@ -67,7 +67,7 @@ const fn served(setting: Setting, connections: usize, request: Request, keys: u3
     })
 }
 
-/// All of them. Logs lie in memory, so that a device's moods are no part of them.
+/// All figures. Logs lie in memory, so that the variation of a device does not affect them.
 pub const FIGURES: &[Figure] = &[
     Figure {
         name: "get",
@@ -171,7 +171,7 @@ pub const FIGURES: &[Figure] = &[
 ];
 
 impl Figure {
-    /// What `cargo xtask pairs` has to know.
+    /// Returns the description for `cargo xtask pairs`.
     pub(super) fn describe(&self) -> Value {
         json!({
             "name": self.name,
@@ -209,7 +209,7 @@ impl Served {
         Ok(Driven { running, load })
     }
 
-    /// Checks that the servers hold what they must.
+    /// Checks that the servers have the expected values.
     pub(super) fn check(&self, driven: &Driven, keys: u32) -> Result<()> {
         let keys = keys.min(self.keys);
         let mut client = Client::try_connect(driven.running.addresses()[0])?;
@@ -236,7 +236,7 @@ impl Served {
         dir: &Path,
     ) -> Result<Observation> {
         let start = |subject: &Subject, name: &str| self.start(subject, &dir.join(name), u32::MAX);
-        // Who starts first gets other memory; so that changes from round to round.
+        // The first server that starts gets other memory; so the order changes from round to round.
         let mut driven = match turns(round)[0] {
             Side::Old => {
                 let old = start(&subjects.old, "old").context("old")?;
@@ -319,7 +319,7 @@ pub(super) fn preload(address: SocketAddr, request: Request, keys: u32) -> Resul
     Ok(())
 }
 
-/// The sum of all accounts.
+/// Returns the sum of all accounts.
 fn balances(client: &mut Client, keys: u32) -> Result<i64> {
     let all: Vec<u32> = (0..keys).collect();
     let mut sum = 0;
@@ -339,7 +339,7 @@ fn balances(client: &mut Client, keys: u32) -> Result<i64> {
     Ok(sum)
 }
 
-/// The numbers of the keys below `keys`, by the node that has them.
+/// Returns the numbers of the keys below `keys`, by the node that has them.
 fn keys_of_nodes(file: &Path, keys: u32) -> Result<Vec<Vec<u32>>> {
     let topology = Topology::load(file)?;
     let mut pools = vec![Vec::new(); topology.nodes().len()];

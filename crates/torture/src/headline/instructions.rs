@@ -1,12 +1,14 @@
 //! Instructions in user space, counted by valgrind's callgrind.
 //!
-//! They vary little, and need no counters of the processor, which virtual machines often lack. Each binary
-//! runs up to where its server has its keys and connections, and through the operations as well. The
-//! difference, by operation, is the figure. Both binaries run at the same time.
+//! They vary little, and need no counters of the processor, which virtual machines often lack. Each
+//! binary runs once up to the point at which its server has its keys and connections, and once
+//! through the operations as well. The difference, divided by the operations, is the figure. Both
+//! binaries run at the same time.
 //!
-//! Threads that look for work from time to time, or wait in a loop, add instructions by the time that a run
-//! takes. They never take any away, so that the least count of some runs is kept. Of several servers that wait
-//! for each other most would be such instructions: these are not counted.
+//! Threads that look for work from time to time, or wait in a loop, add instructions in proportion
+//! to the time of a run. They never reduce the count, so that the least count of some runs is kept.
+//! Of several servers that wait for each other most instructions would be such ones: these are not
+//! counted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,14 +24,14 @@ use super::load::Stop;
 use super::subject::{Setting, Subject};
 use super::timed::Task;
 
-/// Keys that servers have: as few as show what an operation does, because loading them is slow.
+/// The keys of servers: as few as show the cost of an operation, because loading them is slow.
 const KEYS: u32 = 2000;
-/// Operations that are counted, at least.
+/// The least number of operations that are counted.
 const OPERATIONS: u64 = 15_000;
 /// Runs of which the least count is kept.
 const RUNS: usize = 2;
 
-/// What counts.
+/// The program that counts.
 #[derive(Debug)]
 pub(super) struct Counter;
 
@@ -42,12 +44,12 @@ impl Counter {
         Ok(Counter)
     }
 
-    /// Its name in results.
+    /// Returns its name in results.
     pub(super) fn name(&self) -> &'static str {
         "callgrind"
     }
 
-    /// Instructions of one operation, or of the whole command.
+    /// Returns the instructions of one operation, or of the whole command.
     pub(super) fn compare(
         &self,
         figure: &Figure,
@@ -97,7 +99,7 @@ fn of_operation(served: &Served, subject: &Subject, dir: &Path) -> Result<f64> {
     Ok((all - before) as f64 / done as f64)
 }
 
-/// Instructions of a run, and the operations that were done.
+/// Returns the instructions of a run, and the number of its operations.
 fn count(served: &Served, subject: &Subject, dir: &Path, operations: u64) -> Result<(u64, u64)> {
     let counts = counted(subject, dir)?;
     let mut driven = served.start(&counts.subject, &dir.join("servers"), KEYS)?;
@@ -119,7 +121,7 @@ fn of_command(task: Task, subject: &Subject, dir: &Path) -> Result<f64> {
     Ok(least as f64)
 }
 
-/// A binary under callgrind, and where the counts of its processes lie.
+/// A binary under callgrind, and the directory with the counts of its processes.
 struct Counted {
     subject: Subject,
     dir: PathBuf,
@@ -139,7 +141,7 @@ fn counted(subject: &Subject, dir: &Path) -> Result<Counted> {
 }
 
 impl Counted {
-    /// The count of the only process, which has ended.
+    /// Returns the count of the only process, which has ended.
     fn total(&self) -> Result<u64> {
         let mut counts = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
@@ -160,7 +162,7 @@ impl Counted {
     }
 }
 
-/// The sum that callgrind writes at the end of its file.
+/// Returns the sum that callgrind writes at the end of its file.
 fn total(text: &str) -> Option<u64> {
     let of = |line: &str| line.strip_prefix("totals:")?.trim().parse().ok();
     text.lines().rev().find_map(of)

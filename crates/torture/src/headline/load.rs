@@ -1,8 +1,9 @@
 //! The load generator: one thread with many connections, which writes a batch of requests on each of them
 //! and then takes all replies.
 //!
-//! A batch is rendered once for each connection; before it is sent, only the numbers in its keys are drawn
-//! anew. Of a reply, the first line is compared with what it must be, and the rest is skipped.
+//! A batch is rendered once for each connection; before it is sent, only the numbers in its keys
+//! are drawn anew. The first line of a reply is compared with the expected one, and the rest is
+//! skipped.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,15 +16,15 @@ use xtask::interrupt;
 pub(super) const VALUE: usize = 100;
 /// Digits of a key's number.
 const DIGITS: usize = 12;
-/// How long a reply may take; with instructions counted it takes long.
+/// How long a reply may take; it takes long while instructions are counted.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A key by its number.
+/// Returns a key by its number.
 pub(super) fn key(number: u32) -> Vec<u8> {
     format!("key:{number:0DIGITS$}").into_bytes()
 }
 
-/// What is asked again and again.
+/// The request that is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Get {
@@ -43,7 +44,7 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// The batches that a connection sends by turns.
+    /// Returns the batches that a connection sends by turns.
     fn batches(self, connection: usize) -> Vec<Batch> {
         match self {
             Request::Get { pipeline } => {
@@ -122,11 +123,11 @@ enum Word<'a> {
 #[derive(Debug, Default)]
 struct Batch {
     bytes: Vec<u8>,
-    /// Where the numbers of keys begin in the bytes, and the pool that each is drawn from.
+    /// The places of the numbers of keys in the bytes, and the pool that each is drawn from.
     numbers: Vec<(usize, usize)>,
     /// The first line of each reply.
     replies: Vec<Vec<u8>>,
-    /// How many operations are done when the replies are there.
+    /// The number of operations that are done when the replies have come.
     operations: u64,
 }
 
@@ -140,7 +141,7 @@ impl Batch {
                 Word::Key(pool) => {
                     let key = key(0);
                     self.bulk(&key);
-                    // The number is what stands before the line's end.
+                    // The number stands before the line's end.
                     self.numbers.push((self.bytes.len() - 2 - DIGITS, *pool));
                 }
             }
@@ -180,7 +181,7 @@ pub(super) enum Stop {
     Operations(u64),
 }
 
-/// What was done.
+/// The work of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) operations: u64,
@@ -232,7 +233,7 @@ impl Load {
         })
     }
 
-    /// Asks until the stop.
+    /// Sends requests until the stop.
     pub(super) fn run(&mut self, stop: Stop) -> Result<Sample> {
         let begun = Instant::now();
         let mut operations = 0;
@@ -268,7 +269,7 @@ impl Connection {
             .context("cannot send requests")
     }
 
-    /// Takes the replies, and returns how many operations are done.
+    /// Takes the replies, and returns the number of operations that are done.
     fn take(&mut self) -> Result<u64> {
         let batch = &self.batches[self.next];
         self.next = (self.next + 1) % self.batches.len();
@@ -279,7 +280,7 @@ impl Connection {
     }
 }
 
-/// What has been received and not yet been looked at.
+/// Input that has been received and not yet parsed.
 #[derive(Debug)]
 struct Replies {
     buffer: Vec<u8>,
@@ -308,7 +309,8 @@ impl Replies {
         Ok(())
     }
 
-    /// Takes a line, and a string's bytes behind it; returns how many replies are nested in it.
+    /// Takes a line, and a string's bytes behind it. Returns the number of replies that are nested
+    /// in it.
     fn line(&mut self, wanted: Option<&[u8]>, source: &mut impl Read) -> Result<usize> {
         let end = loop {
             let there = &self.buffer[self.from..self.to];

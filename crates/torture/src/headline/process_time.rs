@@ -5,8 +5,8 @@ use std::fs;
 use anyhow::{Context, Result};
 use rustix::process::Pid;
 
-/// Seconds that the threads of a process have run. Threads that have ended do not count any more, so that
-/// differences are of use only where threads stay.
+/// Returns the seconds that the threads of a process have run. Threads that have ended do not count
+/// any more, so that differences are useful only if no thread ends.
 pub(super) fn of(pid: Pid) -> Result<f64> {
     let threads = format!("/proc/{}/task", pid.as_raw_pid());
     let mut nanoseconds = 0;
@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn work_takes_processor_time() {
         assert_eq!(first_field("12345 67 8\n"), Some(12345));
-        // A process of its own: threads of other tests end meanwhile.
+        // A process of its own: threads of other tests end in the meantime.
         let mut child = Command::new("sh")
             .args(["-c", "while :; do :; done"])
             .spawn()

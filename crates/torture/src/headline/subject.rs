@@ -1,4 +1,4 @@
-//! A binary and the servers that are started of it.
+//! A binary and the servers that run it.
 
 use std::fs::{self, File, Permissions};
 use std::net::SocketAddr;
@@ -20,12 +20,13 @@ use crate::server::{Program, Server};
 use crate::status::Status;
 use testkit::{Client, Reply};
 
-/// How long a proxy, and an election, may take. With instructions counted everything takes long.
+/// How long a proxy, and an election, may take. Everything takes long while instructions are
+/// counted.
 const READY: Duration = Duration::from_secs(60);
 /// How long a proxy may take to end.
 const END: Duration = Duration::from_secs(60);
 
-/// Which servers are started.
+/// The servers of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Setting {
     /// One server without a log.
@@ -42,13 +43,14 @@ pub(super) enum Setting {
     Proxy,
 }
 
-/// The processors of the servers and of their client; none if there is only one.
+/// Returns the processors of the servers and of their client; none if there is only one.
 fn processors() -> Option<(usize, usize)> {
     let all = thread::available_parallelism().map_or(1, usize::from);
     (all > 1).then(|| (0, all - 1))
 }
 
-/// Keeps this thread, and what it starts without saying otherwise, on the client's processor.
+/// Pins this thread, and the processes that it starts without another setting, to the client's
+/// processor.
 pub(super) fn leave_the_servers_alone() -> Result<()> {
     let Some((_, client)) = processors() else {
         return Ok(());
@@ -58,7 +60,7 @@ pub(super) fn leave_the_servers_alone() -> Result<()> {
     sched_setaffinity(None, &set).context("cannot choose the client's processor")
 }
 
-/// A binary, started through a script that says where and under what it runs.
+/// A binary, started through a script that sets its processor and its wrapper.
 #[derive(Debug)]
 pub(super) struct Subject {
     binary: PathBuf,
@@ -67,7 +69,8 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// The binary on the servers' processor; `dir`, which is made, takes what belongs to it.
+    /// Creates a subject for the binary on the servers' processor; `dir`, which is created, takes
+    /// its files.
     pub(super) fn new(binary: &Path, dir: &Path) -> Result<Subject> {
         let binary = binary
             .canonicalize()
@@ -76,7 +79,7 @@ impl Subject {
         Subject::behind(&binary, dir, &pinned.unwrap_or_default())
     }
 
-    /// The same binary behind these words of a shell, wherever it runs.
+    /// Returns the same binary behind these words of a shell, without a processor of its own.
     pub(super) fn wrapped(&self, words: &str, dir: &Path) -> Result<Subject> {
         Subject::behind(&self.binary, dir, words)
     }
@@ -94,17 +97,17 @@ impl Subject {
         })
     }
 
-    /// Where files of this binary may lie for as long as it is measured.
+    /// Returns the directory for files of this binary during its measurement.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// A command of the binary.
+    /// Returns a command of the binary.
     pub(super) fn command(&self) -> Command {
         Command::new(&self.script)
     }
 
-    /// `kumiki serve` with these arguments.
+    /// Returns `kumiki serve` with these arguments.
     pub(super) fn program(&self, arguments: &[&str]) -> Program {
         let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
         Program::kumiki(self.script.clone(), arguments)
@@ -213,7 +216,7 @@ fn wait_for_pong(process: &mut Guarded, address: SocketAddr) -> Result<()> {
     }
 }
 
-/// The address of the node that leads.
+/// Returns the address of the node that leads.
 fn leader(addresses: &[SocketAddr]) -> Result<SocketAddr> {
     let deadline = Instant::now() + READY;
     loop {
@@ -229,7 +232,7 @@ fn leader(addresses: &[SocketAddr]) -> Result<SocketAddr> {
     }
 }
 
-/// Servers that run. They are killed when this goes.
+/// Running servers. They are killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     addresses: Vec<SocketAddr>,
@@ -245,12 +248,12 @@ enum Servers {
 }
 
 impl Running {
-    /// Where clients connect.
+    /// Returns the addresses for clients.
     pub(super) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Seconds that all servers' threads have run.
+    /// Returns the seconds that all servers' threads have run.
     pub(super) fn processor_time(&self) -> Result<f64> {
         self.pids.iter().map(|pid| process_time::of(*pid)).sum()
     }
@@ -263,7 +266,7 @@ impl Running {
         Ok(())
     }
 
-    /// Lets all of them end in good order.
+    /// Stops all of them in good order.
     pub(super) fn stop(self) -> Result<()> {
         match self.servers {
             Servers::One(mut server) => server.stop(),

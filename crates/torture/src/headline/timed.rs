@@ -19,7 +19,7 @@ const RECOVERED: (u32, u32) = (100_000, 4);
 /// The scale factor of the table that is checked.
 const SCALE: &str = "0.2";
 
-/// What is timed.
+/// The task that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     /// From the start of a server over a log until it answers.
@@ -36,7 +36,7 @@ impl Task {
         }
     }
 
-    /// The files that it takes, which are made when they are needed first.
+    /// Returns the files that it needs, which are made on the first call.
     pub(super) fn files(self, subject: &Subject) -> Result<PathBuf> {
         let files = subject.dir().join(self.name());
         if !files.exists() {
@@ -69,7 +69,7 @@ impl Task {
         Ok(())
     }
 
-    /// Seconds that it takes over these files.
+    /// Returns the seconds that it takes over these files.
     pub(super) fn time(self, subject: &Subject, files: &Path, dir: &Path) -> Result<f64> {
         match self {
             Task::Recovery => {
@@ -103,7 +103,7 @@ impl Task {
         }
     }
 
-    /// Does it four times for each side, by turns.
+    /// Runs it four times for each side, by turns.
     pub(super) fn observe(
         self,
         round: u32,

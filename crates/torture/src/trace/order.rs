@@ -1,13 +1,13 @@
-//! What must stand before a reply in the trace of system calls.
+//! The calls that must precede a reply in the trace of system calls.
 //!
-//! Several clients set keys of their own, each waiting for its reply before it goes on. For each
+//! Several clients set keys of their own, each waiting for its reply before it continues. For each
 //! acknowledged write, in this order, each ended before the next begins:
 //! 1. a file in the data directory is written, and the bytes contain the write's key;
 //! 2. the same file is synced, with success;
 //! 3. the reply is sent.
 //!
-//! And if the file was created in the traced time: its directory was synced, after the creation
-//! and before the reply. Else a power failure may take the file with its name.
+//! And if the file was created in the traced time: its directory was synced, after the creation and
+//! before the reply. Otherwise a power failure may remove the file with its name.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,14 +18,14 @@ const WRITES: &[&str] = &["write", "pwrite64", "writev", "pwritev", "pwritev2"];
 const SYNCS: &[&str] = &["fdatasync", "fsync"];
 const SENDS: &[&str] = &["write", "writev", "sendto", "sendmsg"];
 
-/// What is asked of a trace.
+/// The demands on a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand<'a> {
     /// The directory in which the log lies, with a slash at its end.
     pub data: &'a str,
-    /// What each client did.
+    /// The writes of each client.
     pub clients: &'a [ClientKeys],
-    /// Whether the directory of a created file must be synced too.
+    /// `true` if the directory of a created file must be synced too.
     pub directories: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct ClientKeys {
     pub keys: Vec<String>,
 }
 
-/// Checks the order; the list of complaints is empty when all is right.
+/// Checks the order. Returns complaints; the list is empty if all is right.
 #[must_use]
 pub fn check(calls: &[Call], demand: &Demand<'_>) -> Vec<String> {
     let created = created(calls, demand.data);
@@ -103,7 +103,7 @@ fn check_one(
     }
 }
 
-/// Whether `path` was synced with success within the lines `after` and `before`.
+/// Returns `true` if `path` was synced successfully between the lines `after` and `before`.
 fn synced(calls: &[Call], path: &str, after: usize, before: usize) -> bool {
     calls.iter().any(|call| {
         SYNCS.contains(&call.name.as_str())
@@ -114,7 +114,8 @@ fn synced(calls: &[Call], path: &str, after: usize, before: usize) -> bool {
     })
 }
 
-/// Files of the data directory that were created, by path, with the line at which they were.
+/// Returns the files of the data directory that were created, by path, with the lines at which they
+/// were.
 fn created<'c>(calls: &'c [Call], data: &str) -> HashMap<&'c str, usize> {
     let opened = calls
         .iter()

@@ -1,8 +1,8 @@
-//! Reading what `strace -f -yy -o FILE` wrote.
+//! Parses the output of `strace -f -yy -o FILE`.
 //!
-//! A call that nothing interrupted takes one line, `PID name(args) = ret`. Else it takes two: one
-//! ends in `<unfinished ...>`, the other begins with `<... name resumed>`. Lines stand in the order
-//! of events, so the first line of a call is its beginning and the last its end.
+//! A call that nothing interrupted takes one line, `PID name(args) = ret`. Other calls take two:
+//! one ends in `<unfinished ...>`, the other begins with `<... name resumed>`. Lines are in the
+//! order of events, so the first line of a call is its beginning and the last its end.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub struct Call {
     pub name: String,
     /// Its arguments as strace prints them.
     pub args: String,
-    /// What it returned.
+    /// Its result.
     pub result: i64,
     /// The line at which it began.
     pub begin: usize,
@@ -22,7 +22,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// The path, or the connection, behind the call's first argument: `5</tmp/log>` is `/tmp/log`.
+    /// Returns the path, or the connection, behind the call's first argument: for `5</tmp/log>`,
+    /// `/tmp/log`.
     #[must_use]
     pub fn target(&self) -> Option<&str> {
         let number = self.args.find(|c: char| !c.is_ascii_digit())?;
@@ -36,15 +37,15 @@ impl Call {
         Some(&rest[..end])
     }
 
-    /// Whether it succeeded.
+    /// Returns `true` if it succeeded.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         self.result >= 0
     }
 }
 
-/// Parses a whole trace. Lines of other kinds (signals, exits) are passed over, and so are calls
-/// that never returned.
+/// Parses a whole trace. Lines of other kinds (signals, exits) are ignored, and so are calls that
+/// never returned.
 #[must_use]
 pub fn parse(text: &str) -> Vec<Call> {
     let mut open: HashMap<&str, (usize, &str)> = HashMap::new();
@@ -74,7 +75,7 @@ fn call(text: &str, begin: usize, end: usize) -> Option<Call> {
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return None;
     }
-    // The last one: strings among the arguments may hold the same characters.
+    // The last one: strings among the arguments may contain the same characters.
     let (args, result) = rest.rsplit_once(" = ")?;
     let args = args.trim_end().strip_suffix(')')?;
     let result = result.split([' ', '<']).next()?.parse().ok()?;

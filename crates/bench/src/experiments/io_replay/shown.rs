@@ -1,4 +1,4 @@
-//! What is drawn of `io-replay`, and what stands beside the paper's values.
+//! The figures of `io-replay`, and the comparisons with the paper's values.
 
 use super::{RECORDED, THREADS};
 use crate::experiment::Param;

@@ -1,4 +1,4 @@
-//! What is drawn of `remote-io`, and what stands beside the paper's values.
+//! The figures of `remote-io`, and the comparisons with the paper's values.
 
 use super::{BUSY, SIZES};
 use crate::experiment::Param;
@@ -91,7 +91,7 @@ pub(super) fn plots() -> Vec<Plot> {
     all
 }
 
-/// Figure 4.18, as MB/s by size.
+/// Returns figure 4.18, as MB/s by size.
 fn tops() -> Vec<Plot> {
     let bars = |title, caption, only: Vec<(&'static str, Vec<Param>)>, series, y| Plot {
         title,
@@ -146,7 +146,7 @@ fn tops() -> Vec<Plot> {
     ]
 }
 
-/// What is compared, by size.
+/// The comparison, by size.
 type Rows = [(&'static str, &'static str); 4];
 
 const DISK_SHM: Rows = [

@@ -21,17 +21,17 @@ impl World<'_> {
         self.machine.go_on(thread, service, What::Asked { txn });
     }
 
-    /// Whether the client asks all partitions itself.
+    /// Returns `true` if the client asks all partitions itself.
     pub(super) fn asks_all(&self, txn: TxnId) -> bool {
         self.config.way != Way::S2pl && !self.txns[txn].writes
     }
 
-    /// Whether it takes two rounds in any case.
+    /// Returns `true` if it takes two rounds in any case.
     pub(super) fn is_small(&self, txn: TxnId) -> bool {
         self.config.way == Way::RampS && !self.txns[txn].writes
     }
 
-    /// The client has sent what it asks.
+    /// Handles the end of the client's work of sending its requests.
     pub(super) fn ask(&mut self, txn: TxnId) {
         if self.asks_all(txn) {
             return self.ask_round(txn);
@@ -78,7 +78,7 @@ impl World<'_> {
         }
     }
 
-    /// A partition answers with what is newest, or with what was asked for.
+    /// Answers as a partition with the newest versions, or with the requested ones.
     pub(super) fn look(&mut self, txn: TxnId, part: usize) {
         let (node, keys) = self.txns[txn].parts[part].clone();
         let second = self.txns[txn].second_round;
@@ -109,7 +109,7 @@ impl World<'_> {
         let whole = self.config.costs.read.client(servers, self.config.width);
         let rounds = if small { 2.0 } else { 1.0 };
         let service = match second && !small {
-            // Beyond the first round, that a part is asked once more.
+            // The work beyond the first round if a part is asked once more.
             true => self.config.costs.read.client.of([0, 1, asked.len(), 0]),
             false => whole / 2.0 / rounds / servers as f64,
         };
@@ -143,7 +143,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Whether there is a second round, and what it brings.
+    /// Returns `true` if there is a second round, after noting which versions it brings.
     pub(super) fn wants_more(&mut self, txn: TxnId) -> bool {
         let small = self.is_small(txn);
         if self.config.plant {
@@ -174,7 +174,7 @@ impl World<'_> {
         small || !state.wanted.is_empty()
     }
 
-    /// A read saw all or nothing of every write.
+    /// Checks that a read saw all or nothing of every write.
     pub(super) fn check(&self, txn: TxnId) -> Result<(), String> {
         let seen = &self.txns[txn].seen;
         for version in seen.values() {
@@ -191,7 +191,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The client knows, and goes on.
+    /// Gives the client the outcome, and begins its next transaction.
     pub(super) fn ended(&mut self, client: usize) {
         self.counts.ended += 1;
         self.counts.latency += self.machine.now() - self.begun[client];

@@ -17,7 +17,7 @@ impl World<'_> {
         }
     }
 
-    /// A coordinator's service time; a third of it each for start, commit and finish.
+    /// Returns a coordinator's service time; a third of it each for start, commit and finish.
     pub(super) fn coordinator_cost(&self, txn: TxnId) -> f64 {
         let state = &self.txns[txn];
         let own = state.parts[0].1.len();
@@ -26,7 +26,7 @@ impl World<'_> {
         self.cost(state.writes).coordinator(others, own, far)
     }
 
-    /// The coordinator begins an attempt.
+    /// Begins an attempt on the coordinator.
     pub(super) fn start(&mut self, txn: TxnId) -> Result<(), String> {
         self.counts.attempts += 1;
         self.clock += 1;
@@ -60,7 +60,7 @@ impl World<'_> {
         }
     }
 
-    /// Prepares a part where it is.
+    /// Prepares a part on its partition.
     pub(super) fn try_part(&mut self, txn: TxnId, part: usize) -> Vote {
         let state = &self.txns[txn];
         let (node, keys) = state.parts[part].clone();
@@ -83,7 +83,7 @@ impl World<'_> {
         vote
     }
 
-    /// Notes what a part that is held reads.
+    /// Notes the versions that a held part reads.
     pub(super) fn read_part(&mut self, txn: TxnId, part: usize) {
         let (node, keys) = self.txns[txn].parts[part].clone();
         for &key in &*keys {
@@ -139,7 +139,7 @@ impl World<'_> {
         }
     }
 
-    /// Gives an attempt up, and begins another one later.
+    /// Gives an attempt up, and schedules another one.
     pub(super) fn abort(&mut self, txn: TxnId, against: usize) {
         self.txns[txn].missing = 0;
         let parts = self.txns[txn].parts.clone();
@@ -161,7 +161,7 @@ impl World<'_> {
             .give(parts[0].0, pause as u64, service, What::Start { txn });
     }
 
-    /// Gives up what a part holds, and lets others go on.
+    /// Gives up the keys of a part, and lets waiting parts continue.
     pub(super) fn release(&mut self, txn: TxnId, part: usize) {
         let (node, keys) = self.txns[txn].parts[part].clone();
         if self.config.way != Way::S2pl {
@@ -170,7 +170,8 @@ impl World<'_> {
         for (waited, vote) in self.partitions[node].release(txn, &keys) {
             let (other, attempt) = (waited.txn, waited.attempt);
             if self.txns[other].attempt != attempt {
-                // What it holds now is given up when it hears that the attempt was.
+                // The keys that it holds now are given up when it hears that the attempt was given
+                // up.
                 continue;
             }
             let parts = &self.txns[other].parts;
@@ -186,7 +187,7 @@ impl World<'_> {
         }
     }
 
-    /// All are for it.
+    /// Commits: all participants have voted for it.
     pub(super) fn commit_all(&mut self, txn: TxnId) -> Result<(), String> {
         let parts = self.txns[txn].parts.clone();
         let writes = self.txns[txn].writes;
@@ -210,7 +211,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Tells the client that its transaction has ended.
+    /// Sends the client the outcome of its transaction.
     pub(super) fn reply(&mut self, txn: TxnId) {
         let (client, writes) = (self.txns[txn].client, self.txns[txn].writes);
         let size = if writes {

@@ -22,16 +22,16 @@ const SLICES: u32 = 8;
 /// writes, and its reply.
 const REQUEST: usize = 58;
 const REPLY: usize = 13;
-/// One request of so many reads.
+/// One request in so many reads.
 const READS: u64 = 10;
 /// Rows of a client.
 const ROWS: u64 = 16;
 
 pub(super) struct Paced {
     pub(super) version: Version,
-    /// Of all clients together, a second.
+    /// Requests a second of all clients together.
     pub(super) rate: f64,
-    /// Requests before, each way.
+    /// Requests before that, each way.
     pub(super) warm_up: u64,
     pub(super) clients: usize,
 }
@@ -90,7 +90,7 @@ pub(super) fn measure(
     values.set("beside-direct", ours / theirs);
     values.set("above", (ours - theirs - trip) * 1e3);
     values.set("mean-by-median", driven.latency.mean_ms() / ours);
-    // What is not counted of a slice uses the same time for each request.
+    // The part of a slice that is not counted takes the same time for each request.
     let counted = plan.time.as_secs_f64() / (plan.time + plan.warm_up).as_secs_f64();
     let each = |used: f64, driven: &Driven| used * counted * 1e6 / done(driven);
     values.set("server-cpu", each(used[0], &driven));
@@ -188,7 +188,7 @@ impl Asker {
     }
 }
 
-/// Whether there is one row, which holds this.
+/// Checks that there is one row, which holds this value.
 fn is_row(body: &ResultBody<'_>, value: &[u8]) -> Result<(), String> {
     let rows = match body {
         ResultBody::Rows(rows) => rows.iter().collect(),

@@ -16,7 +16,7 @@ use cassandra::{self, Compiler, Nodes};
 /// Java's heap of a node, in MiB.
 const HEAP: u64 = 1024;
 
-/// Both. They end with this, the proxy first.
+/// Both. They end when this is dropped, the proxy first.
 pub(super) struct System {
     proxy: Process,
     nodes: Nodes,
@@ -24,7 +24,7 @@ pub(super) struct System {
     _dir: tempfile::TempDir,
 }
 
-/// Which way requests go.
+/// The way of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Road {
     Direct,
@@ -72,7 +72,7 @@ impl System {
         self.nodes.addresses()
     }
 
-    /// Where clients that go this way connect.
+    /// Returns the addresses for clients that go this way.
     pub(super) fn targets(&self, road: Road) -> Vec<SocketAddr> {
         match road {
             Road::Direct => self.nodes(),
@@ -80,7 +80,7 @@ impl System {
         }
     }
 
-    /// Processor time in seconds: of the nodes, of the proxy.
+    /// Returns the processor time in seconds: of the nodes, of the proxy.
     pub(super) fn used(&self) -> [f64; 2] {
         let pids = (0..self.nodes.count()).filter_map(|node| self.nodes.pid(node));
         let nodes = pids.map(|pid| machine::cpu_of(pid.as_raw_nonzero().get().cast_unsigned()));
@@ -90,7 +90,7 @@ impl System {
 
 fn start(options: &cassandra::Options) -> Result<Nodes, RunError> {
     match Nodes::start(options) {
-        // A machine that is too small for so many is no failure of what is measured.
+        // A machine that is too small for so many nodes is no failure of the measured system.
         Err(error @ cassandra::Error::Memory { .. }) => Err(RunError::Skipped(error.to_string())),
         other => other.map_err(|error| RunError::failed("starting Cassandra")(&error)),
     }
@@ -101,7 +101,7 @@ fn pinned(options: &cassandra::Options) -> Result<Nodes, RunError> {
     let failed = |error: std::io::Error| RunError::failed("placing the nodes")(&error);
     let usable = base::cpus::usable().map_err(failed)?;
     let cpu = usable.last().copied().unwrap_or(0);
-    // Processes inherit the place of the thread that starts them.
+    // Processes inherit the processor of the thread that starts them.
     let pinned = || {
         base::cpus::pin_current_thread(cpu).map_err(failed)?;
         start(options)
@@ -110,14 +110,14 @@ fn pinned(options: &cassandra::Options) -> Result<Nodes, RunError> {
         .unwrap_or_else(|_| Err(RunError::Failed("starting the nodes panicked".to_owned())))
 }
 
-/// The protocol's version of a number.
+/// Returns the protocol's version with this number.
 pub(super) fn version(number: u8) -> Result<Version, RunError> {
     let known = Version::from_number(number);
     known.ok_or_else(|| RunError::Failed(format!("the protocol has no version {number}")))
 }
 
 impl Load {
-    /// As parameters of points name it.
+    /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -126,7 +126,7 @@ impl Load {
         }
     }
 
-    /// Of the protocol.
+    /// Returns the version of the protocol.
     #[must_use]
     pub fn version(self) -> u8 {
         match self {

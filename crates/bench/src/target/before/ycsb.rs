@@ -1,7 +1,7 @@
 //! YCSB's workload A, directly and through the proxy, in pairs whose order changes.
 //!
-//! YCSB counts its threads' connecting as part of a run; so throughput is that of its reports of each
-//! second, without the first few, in which the client's Java is slow, and without the last.
+//! YCSB counts the connecting of its threads as part of a run; so throughput is that of its reports
+//! of each second, without the first few, in which the client's Java is slow, and without the last.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,11 +15,11 @@ use crate::sample::{RunError, Sample};
 use crate::target::{Context, Place};
 use cassandra::ycsb::{Binding, Phase, Ycsb};
 
-/// Seconds at the begin of a run that are not counted, at most: a third of a short one.
+/// The most seconds at the beginning of a run that are not counted: a third of a short one.
 const NOT_COUNTED: u64 = 4;
-/// How much longer than told a run may take, connecting and loading included.
+/// How much longer than planned a run may take, connecting and loading included.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// How often it is looked whether a run has ended.
+/// The interval at which it is checked if a run has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(super) struct Plan {
@@ -29,7 +29,7 @@ pub(super) struct Plan {
     pub(super) clients: usize,
 }
 
-/// What a run has told.
+/// The results of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Told {
     throughput: f64,
@@ -102,7 +102,7 @@ impl Runner<'_> {
         Ok(told)
     }
 
-    /// Runs a phase; what it has told, and said about how it goes on.
+    /// Runs a phase. Returns its output and its errors.
     fn said(&self, phase: Phase, road: Road) -> Result<[String; 2], RunError> {
         let failed = |error: std::io::Error| RunError::failed("running YCSB")(&error);
         let Plan {
@@ -175,7 +175,7 @@ impl Runner<'_> {
             }
             let stopped = self.context.stop.load(Ordering::Relaxed);
             if stopped || Instant::now() > deadline {
-                // An error means that it has ended already, which `wait` tells.
+                // An error means that it has ended already, which `wait` reports.
                 let _ = child.kill();
                 child.wait().map_err(failed)?;
                 return Err(match stopped {
@@ -188,23 +188,23 @@ impl Runner<'_> {
     }
 }
 
-/// A figure of an operation, as in `[READ], AverageLatency(us), 411.5`.
+/// Returns a figure of an operation, as in `[READ], AverageLatency(us), 411.5`.
 fn figure(out: &str, operation: &str, name: &str) -> Option<f64> {
     let begin = format!("[{operation}], {name}, ");
     let line = out.lines().find_map(|line| line.strip_prefix(&begin));
     line?.trim().parse().ok()
 }
 
-/// How many operations a run has made.
+/// Returns the number of operations of a run.
 fn operations(out: &str) -> u64 {
     let of = |operation| figure(out, operation, "Operations").unwrap_or(0.0) as u64;
     of("READ") + of("UPDATE")
 }
 
-/// What a run has told: at its end, and each second.
+/// Returns the results of a run: at its end, and for each second.
 ///
 /// # Errors
-/// Something is missing, or a record that was read was not what had been written.
+/// Returns an error if something is missing, or if a record was read that had not been written so.
 fn read(out: &str, err: &str, seconds: u64) -> Result<Told, String> {
     let get = |operation: &str, name: &str| {
         let found = figure(out, operation, name);
@@ -235,8 +235,8 @@ fn read(out: &str, err: &str, seconds: u64) -> Result<Told, String> {
     })
 }
 
-/// The operations a second in a report such as
-/// `2026-01-31 10:00:00:000 3 sec: 900 operations; 300 current ops/sec; …`.
+/// Returns the operations a second in a report such as `2026-01-31 10:00:00:000 3 sec: 900
+/// operations; 300 current ops/sec; …`.
 fn rate(line: &str) -> Option<f64> {
     let (before, _) = line.split_once(" current ops/sec;")?;
     before.rsplit("; ").next()?.trim().parse().ok()

@@ -1,4 +1,4 @@
-//! How it is known that transactions over several partitions were atomic.
+//! Checks that transactions over several partitions were atomic.
 //!
 //! A write puts one stamp, its own, on all of its keys; which keys these are follows from the stamp.
 //! The client knows when each write began and ended, and which stamps each read saw.
@@ -9,9 +9,9 @@
 //! | in the end: a key by write *U* | *U* did not write it; or a write of the key began after *U* had ended |
 //!
 //! Of two writes that overlap in time either may be the later. So a read that misses a part of a
-//! write is found whenever the part that it saw instead is not of the same moment.
+//! write is detected whenever the part that it saw instead is not of the same moment.
 //!
-//! Reads are judged after the run, so that the judgement takes no time from what is measured.
+//! Reads are judged after the run, so that the judgement takes no time from the measurement.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use fastrand::Rng;
 use crate::keys::{Chooser, Distribution, Population};
 use crate::stamp::Stamp;
 
-/// The writer of what is there in the beginning.
+/// The writer of the initial values.
 pub(super) const LOADER: u32 = 0;
 
 /// A write that was acknowledged: when it began and ended, in nanoseconds.
@@ -30,7 +30,7 @@ pub(super) struct Put {
     pub(super) end: u64,
 }
 
-/// Which keys transactions take.
+/// The keys that transactions take.
 #[derive(Clone)]
 pub(super) struct Keys {
     seed: u64,
@@ -40,7 +40,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Of `count` keys, `width` different ones in each transaction.
+    /// Creates it for `count` keys, `width` different ones in each transaction.
     pub(super) fn new(seed: u64, count: u64, width: usize, draws: Distribution) -> Keys {
         Keys {
             seed,
@@ -50,7 +50,7 @@ impl Keys {
         }
     }
 
-    /// Those of a read.
+    /// Returns the keys of a read.
     pub(super) fn draw(&self, rng: &mut Rng) -> Vec<u64> {
         let mut drawn = Vec::with_capacity(self.width);
         while drawn.len() < self.width {
@@ -62,7 +62,7 @@ impl Keys {
         drawn
     }
 
-    /// Those of a write.
+    /// Returns the keys of a write.
     pub(super) fn of(&self, stamp: Stamp) -> Vec<u64> {
         let mix = stamp.sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut rng = Rng::with_seed(self.seed ^ mix ^ u64::from(stamp.writer) << 48);
@@ -70,7 +70,7 @@ impl Keys {
     }
 }
 
-/// What reads saw: key after key.
+/// The results of reads: key after key.
 #[derive(Default)]
 pub(super) struct Reads {
     seen: Vec<(u64, Stamp)>,
@@ -78,7 +78,7 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// One read saw these stamps on these keys.
+    /// Adds a read that saw these stamps on these keys.
     pub(super) fn push(&mut self, keys: &[u64], stamps: &[Stamp]) {
         let pairs = keys.iter().copied().zip(stamps.iter().copied());
         self.seen.extend(pairs);
@@ -111,7 +111,7 @@ pub(super) struct Book {
 }
 
 impl Book {
-    /// For each writer, from 1 on, its writes, from sequence 1 on.
+    /// Creates the book; for each writer, from 1 on, `puts` has its writes, from sequence 1 on.
     pub(super) fn new(keys: &Keys, puts: &[Vec<Put>]) -> Book {
         let written = |writer, sequence, put| {
             let mut keys = keys.of(Stamp { writer, sequence });
@@ -130,7 +130,7 @@ impl Book {
         }
     }
 
-    /// Whether every read may be.
+    /// Checks that every read is possible.
     pub(super) fn judge(&self, reads: &Reads) -> Result<(), String> {
         reads.iter().try_for_each(|read| self.judge_one(read))
     }
@@ -158,7 +158,7 @@ impl Book {
         Ok(())
     }
 
-    /// Whether `held`, keys and their stamps in the end, may be.
+    /// Checks that `held`, the keys and their stamps in the end, is possible.
     pub(super) fn settle(&self, held: &[(u64, Stamp)]) -> Result<(), String> {
         let mut newest = vec![0; self.count as usize];
         for written in self.writes.iter().flatten() {
@@ -180,7 +180,7 @@ impl Book {
         Ok(())
     }
 
-    /// A write; `None` for what was there in the beginning.
+    /// Returns a write; `None` for the initial value.
     fn find(&self, stamp: Stamp) -> Result<Option<&Written>, String> {
         let Some(writer) = (stamp.writer as usize).checked_sub(1) else {
             return Ok(None);
@@ -206,7 +206,8 @@ mod tests {
         Stamp { writer, sequence }
     }
 
-    /// Two writes of one writer, one after the other, and one of another, beside both.
+    /// Returns a book with two writes of one writer, one after the other, and one of another,
+    /// concurrent with both.
     fn book() -> Book {
         let put = |begin, end| Put { begin, end };
         Book::new(
@@ -215,7 +216,7 @@ mod tests {
         )
     }
 
-    /// What the keys hold when these were written in this order.
+    /// Returns the stamps of keys after these writes in this order.
     fn after(writes: &[Stamp]) -> Vec<(u64, Stamp)> {
         let mut held: Vec<_> = (0..KEYS).map(|key| (key, stamp(LOADER, 0))).collect();
         for &stamp in writes {
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wrote_there_is_seen() {
+    fn a_value_that_no_writer_wrote_there_is_seen() {
         let a = stamp(1, 1);
         let mut held = after(&[a, stamp(1, 2), stamp(2, 1)]);
         let foreign = (0..KEYS).find(|key| !keys().of(a).contains(key));

@@ -15,15 +15,16 @@ use crate::sample::RunError;
 
 use super::{READ_ATOMIC, Transport};
 
-/// How long a server may take to say its figures.
+/// How long a server may take to report its figures.
 const SAYING: Duration = Duration::from_secs(2);
-/// How often servers are started again whose ports others have, and after what pause.
+/// The number of attempts to start servers whose ports other processes have, and the pause between
+/// them.
 const TRIES: usize = 5;
 const AGAIN: Duration = Duration::from_millis(300);
 /// How long a server may take to listen.
 const READY: Duration = Duration::from_secs(60);
 
-/// The processes. They are killed when this goes.
+/// The processes. They are killed when this is dropped.
 pub(in crate::target) struct Servers {
     binary: PathBuf,
     dir: PathBuf,
@@ -33,7 +34,7 @@ pub(in crate::target) struct Servers {
     running: Vec<Child>,
 }
 
-/// What the processes are.
+/// The shape of the processes.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::target) struct Shape {
     /// How many.
@@ -42,7 +43,7 @@ pub(in crate::target) struct Shape {
     pub(in crate::target) replicas: usize,
     /// Threads of each that serve clients; `None`: its share of the processors.
     pub(in crate::target) threads: Option<usize>,
-    /// Whether they keep logs.
+    /// `true` if they keep logs.
     pub(in crate::target) logged: bool,
     /// How their messages travel.
     pub(in crate::target) transport: Transport,
@@ -51,7 +52,7 @@ pub(in crate::target) struct Shape {
 }
 
 impl Shape {
-    /// Each with a partition of its own, in memory only.
+    /// Returns a shape with a partition for each process, in memory only.
     pub(in crate::target) fn partitions(count: usize) -> Shape {
         Shape {
             count,
@@ -63,7 +64,7 @@ impl Shape {
         }
     }
 
-    /// All with one partition, on disk.
+    /// Returns a shape with one partition for all processes, on disk.
     pub(in crate::target) fn replicas(count: usize) -> Shape {
         Shape {
             replicas: count,
@@ -74,8 +75,8 @@ impl Shape {
 }
 
 impl Servers {
-    /// Describes them in `dir`, where their logs go, too; starts none. Where there are
-    /// several partitions, keys with the prefix [`READ_ATOMIC`] are read atomic.
+    /// Describes them in `dir`, where their logs go, too; starts none. If there are several
+    /// partitions, keys with the prefix [`READ_ATOMIC`] are read atomic.
     pub(in crate::target) fn new(
         binary: &Path,
         dir: &Path,
@@ -92,7 +93,7 @@ impl Servers {
             replica: of.get(2).copied(),
         };
         let nodes: Vec<NodeInfo> = (1..).zip(addresses.chunks(each)).map(node).collect();
-        // Others reach an address that is not loopback while the servers run.
+        // Other processes can connect to an address that is not loopback while the servers run.
         let length = if shape.address.is_loopback() { 0 } else { 32 };
         let secret: String = std::iter::repeat_with(fastrand::alphanumeric)
             .take(length)
@@ -115,23 +116,23 @@ impl Servers {
         })
     }
 
-    /// What clients that are written in Rust have to know.
+    /// Returns the secret for Rust clients.
     pub(in crate::target) fn secret(&self) -> &str {
         &self.secret
     }
 
-    /// Where clients that are written in Rust find them.
+    /// Returns the addresses for Rust clients.
     pub(in crate::target) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.nodes.iter().map(|node| node.fabric)
     }
 
-    /// Where clients that speak RESP find them.
+    /// Returns the addresses for RESP clients.
     pub(in crate::target) fn clients(&self) -> impl Iterator<Item = SocketAddr> {
         self.nodes.iter().map(|node| node.client)
     }
 
-    /// How many reads of several read-atomic keys they have run, and how many of these took more
-    /// than one round. A server that does not say counts as none.
+    /// Returns the number of reads of several read-atomic keys that they have run, and the number
+    /// of these with more than one round. A server that does not answer counts as none.
     pub(in crate::target) fn ramp_reads(&self) -> [u64; 2] {
         let said = self.clients().filter_map(|at| info(at).ok());
         said.fold([0; 2], |[reads, several], text| {
@@ -150,7 +151,8 @@ impl Servers {
     pub(in crate::target) fn start(&mut self) -> Result<(), RunError> {
         for _ in 0..TRIES {
             match self.try_start() {
-                // Somebody has it as the near end of a connection, most often, and not for long.
+                // Mostly the port is the near end of another process's connection, and not for
+                // long.
                 Err(RunError::Failed(what)) if what.contains("Address already in use") => {
                     self.kill();
                     std::thread::sleep(AGAIN);
@@ -206,7 +208,7 @@ impl Servers {
         Ok(())
     }
 
-    /// The last that each of them has said.
+    /// Returns the last output of each of them.
     pub(in crate::target) fn said(&self) -> String {
         let last = |node: &NodeInfo| {
             let said = self.dir.join(format!("node{}.log", node.id));
@@ -217,13 +219,13 @@ impl Servers {
         all.join("; ")
     }
 
-    /// Processor time that each of them has used, in seconds.
+    /// Returns the processor time that each of them has used, in seconds.
     pub(in crate::target) fn cpu_of_each(&self) -> Vec<f64> {
         let used = self.running.iter().map(|child| machine::cpu_of(child.id()));
         used.collect()
     }
 
-    /// Processor time that they have used, in seconds.
+    /// Returns the processor time that they have used, in seconds.
     pub(in crate::target) fn cpu(&self) -> f64 {
         self.cpu_of_each().into_iter().sum()
     }
@@ -231,7 +233,7 @@ impl Servers {
     /// Kills them, as a power failure would.
     pub(in crate::target) fn kill(&mut self) {
         for child in &mut self.running {
-            // An error means that it has ended already, which `wait` tells.
+            // An error means that it has ended already, which `wait` reports.
             let _ = child.kill();
         }
         for mut child in self.running.drain(..) {
@@ -240,7 +242,7 @@ impl Servers {
     }
 }
 
-/// What a server says of its cluster.
+/// Returns a server's figures of its cluster.
 fn info(at: SocketAddr) -> io::Result<String> {
     let mut stream = TcpStream::connect(at)?;
     stream.set_read_timeout(Some(SAYING))?;

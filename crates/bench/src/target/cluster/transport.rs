@@ -1,4 +1,4 @@
-//! How messages travel in a run, what it takes, and what is to be known about its figures.
+//! How messages travel in a run, the requirements of that, and remarks on its figures.
 //!
 //! | transport | messages | the client's reads | needs |
 //! |---|---|---|---|
@@ -33,16 +33,17 @@ pub enum Transport {
     VerbsSend,
     /// Rings that RDMA devices write: the paper's GET+ and PUT+.
     VerbsRing,
-    /// The same, and the client reads by itself: the paper's GET\* and PUT+.
+    /// As [`Transport::VerbsRing`], and the client reads by itself: the paper's GET\* and PUT+.
     VerbsOneSided,
     /// Rings in shared memory: GET+ and PUT+.
     ShmRing,
-    /// The same, and the client reads by itself what servers have published: GET\* and PUT+.
+    /// As [`Transport::ShmRing`], and the client reads by itself the versions that servers have
+    /// published: GET\* and PUT+.
     ShmOneSided,
 }
 
 impl Transport {
-    /// All of them, what the others are compared with first.
+    /// All transports; the baseline of the others first.
     pub const ALL: [Transport; 7] = [
         Transport::Tcp,
         Transport::TcpIpoib,
@@ -53,7 +54,7 @@ impl Transport {
         Transport::ShmOneSided,
     ];
 
-    /// Its name among the parameters.
+    /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -67,13 +68,13 @@ impl Transport {
         }
     }
 
-    /// Whether the client reads by itself what servers have published.
+    /// Returns `true` if the client reads by itself the versions that servers have published.
     #[must_use]
     pub fn is_one_sided(self) -> bool {
         matches!(self, Transport::VerbsOneSided | Transport::ShmOneSided)
     }
 
-    /// As `kumiki serve --transport` has it.
+    /// Returns the argument of `kumiki serve --transport`.
     pub(super) fn argument(self) -> &'static str {
         match self.of_client() {
             client::Transport::Shm => "shm",
@@ -92,10 +93,10 @@ impl Transport {
         }
     }
 
-    /// Where servers listen, and what is to be known about the figures, if anything is.
+    /// Returns the address on which servers listen, and a remark on the figures, if there is one.
     ///
     /// # Errors
-    /// Why it cannot be measured here.
+    /// The text says why it cannot be measured here.
     pub(in crate::target) fn prepare(self) -> Result<(IpAddr, Option<String>), String> {
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
         match self {
@@ -119,21 +120,21 @@ impl Transport {
     }
 }
 
-/// The name of the RDMA device that would be used.
+/// Returns the name of the RDMA device that would be used.
 fn device() -> Result<String, String> {
     let device = Device::open(&VerbsOptions::default());
     let device = device.map_err(|error| error.to_string())?;
     Ok(device.name().to_owned())
 }
 
-/// Says that a device is none but software, if it is: its figures are those of an emulation.
+/// Returns a remark if a device is implemented in software: its figures are those of an emulation.
 fn emulated(device: &str) -> Option<String> {
     let is_software = ["rxe", "siw"].iter().any(|soft| device.starts_with(soft));
     let note = || format!("for its function: the RDMA device {device} is software");
     is_software.then(note)
 }
 
-/// An interface that carries IP over InfiniBand, and its address.
+/// Returns an interface that carries IP over InfiniBand, and its address.
 fn over_infiniband() -> Result<(String, IpAddr), String> {
     let none = "no interface of this machine carries IP over InfiniBand (none has an IPv4 address \
                 and the type 32 in /sys/class/net)";
@@ -141,7 +142,7 @@ fn over_infiniband() -> Result<(String, IpAddr), String> {
     found.ok_or_else(|| none.to_owned())
 }
 
-/// The first interface of a type with an IPv4 address.
+/// Returns the first interface of a type with an IPv4 address.
 fn of_type(wanted: &str) -> Result<Option<(String, IpAddr)>, nix::Error> {
     let address = |one: nix::ifaddrs::InterfaceAddress| {
         let ip = one.address?.as_sockaddr_in()?.ip();

@@ -8,8 +8,8 @@
 //! | `ramp-s` | RAMP-Small: two rounds | the same | read atomic |
 //! | `ramp-h` | RAMP-Hybrid: one round, or two | the same | read atomic |
 //!
-//! Writes are coordinated by a server, and so are reads but where it is said. Names of keys are equally
-//! long in all of them.
+//! Writes are coordinated by a server, and so are reads unless the table says otherwise. Names of
+//! keys are equally long in all of them.
 
 use base::Op;
 use base::partition::OwnedReply;
@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 use crate::keys;
 use crate::stamp::Stamp;
 
-/// Keys that begin so are read atomic in the clusters of benchmarks.
+/// The prefix of keys that are read atomic in the clusters of benchmarks.
 pub(in crate::target) const READ_ATOMIC: &str = "ra:";
-/// Those that are not begin so.
+/// The prefix of those that are not.
 const ORDINARY: &str = "or:";
 /// Keys that are loaded with one message.
 const BULK: usize = 200;
@@ -43,10 +43,10 @@ pub enum Way {
 }
 
 impl Way {
-    /// The protocols, what the others are compared with first.
+    /// The protocols; the baseline of the others first.
     pub const ALL: [Way; 4] = [Way::S2pl, Way::RampF, Way::RampS, Way::RampH];
 
-    /// Its name among the parameters.
+    /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl Way {
         }
     }
 
-    /// The algorithm, if it is RAMP.
+    /// Returns the algorithm, if it is RAMP.
     #[must_use]
     pub fn algorithm(self) -> Option<Algorithm> {
         match self {
@@ -69,7 +69,7 @@ impl Way {
         }
     }
 
-    /// Who runs its reads.
+    /// Returns where its reads run.
     pub(in crate::target) fn reads(self) -> Reads {
         match self {
             Way::RampFDirect => Reads::Direct,
@@ -77,7 +77,7 @@ impl Way {
         }
     }
 
-    /// The name of a key.
+    /// Returns the name of a key.
     pub(crate) fn key(self, key: u64) -> [u8; 11] {
         let prefix = match self {
             Way::S2pl => ORDINARY,
@@ -131,7 +131,7 @@ impl Way {
         }
     }
 
-    /// The stamps of keys, all of one moment.
+    /// Returns the stamps of keys, all of one moment.
     pub(in crate::target) fn read(
         self,
         client: &Client,

@@ -1,11 +1,11 @@
-//! Where locks are to be had: by Kumiki's commands, or by lightweight transactions of Cassandra.
+//! The interfaces to locks: Kumiki's commands, or lightweight transactions of Cassandra.
 //!
 //! | | take | give back |
 //! |---|---|---|
 //! | RESP | `LOCK.ACQUIRE name owner PX 30000` | `LOCK.RELEASE name owner` |
 //! | CQL | `INSERT INTO bench.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 30` | `DELETE FROM bench.locks WHERE name = ? IF owner = ?` |
 //!
-//! Requests of CQL are prepared. Both kinds go over a bare connection, one at a time.
+//! Requests of CQL are prepared. Both kinds use a bare connection, one request at a time.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,15 +19,15 @@ use cassandra::{self, Link, Statement};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What an acknowledged lock is known to, as a lock has to be.
+/// An acknowledged lock must be known to a quorum.
 const CONSISTENCY: Consistency = Consistency::Quorum;
 
-/// What came of taking a lock.
+/// The outcome of taking a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Grant {
-    /// It is ours. Cassandra has no tokens.
+    /// The client holds it. Cassandra has no tokens.
     Held { token: Option<u64> },
-    /// It is somebody else's.
+    /// Another owner holds it.
     Refused { holder: Vec<u8> },
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Grant {
 pub(super) trait Desk {
     fn acquire(&mut self, name: &[u8], owner: &[u8]) -> Result<Grant, String>;
 
-    /// Whether the owner had the lock.
+    /// Returns `true` if the owner had the lock.
     fn release(&mut self, name: &[u8], owner: &[u8]) -> Result<bool, String>;
 }
 
@@ -104,7 +104,7 @@ impl Desk for Resp {
     }
 }
 
-/// What `LOCK.ACQUIRE` has answered.
+/// Parses the answer to `LOCK.ACQUIRE`.
 fn grant(parts: &[Value]) -> Option<Grant> {
     match parts {
         [Value::Int(1), Value::Int(token), Value::Int(_)] => Some(Grant::Held {
@@ -192,8 +192,8 @@ fn pair(name: &[u8], owner: &[u8]) -> ValueList {
     values
 }
 
-/// What a lightweight transaction has answered: whether it was applied, and otherwise the owner that
-/// there is, or nothing if there is none.
+/// Parses the answer to a lightweight transaction. Returns `true` if it was applied, and otherwise
+/// the current owner, or nothing if there is none.
 fn applied(body: ResultBody<'_>) -> Result<(bool, Vec<u8>), String> {
     let ResultBody::Rows(rows) = body else {
         return Err(format!(

@@ -20,7 +20,7 @@ const REPLICAS: usize = 3;
 /// Options of a proxy that keeps locks in its memory.
 const IN_MEMORY: [&str; 4] = ["--locks", "memory", "--data", "locks"];
 
-/// Processes that run. They end with this, the proxy before what it stands before.
+/// Running processes. They end when this is dropped, the proxy before its nodes.
 pub(super) struct Started {
     address: SocketAddr,
     _proxy: Option<Process>,
@@ -31,13 +31,13 @@ pub(super) struct Started {
 }
 
 impl Started {
-    /// Where locks are to be had.
+    /// Returns the address for requests of locks.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// Starts what keeps locks in some way.
+/// Starts a keeper of locks.
 pub(super) fn start(keeper: Keeper, context: &Context<'_>) -> Result<Started, RunError> {
     match keeper {
         Keeper::Memory => proxy(context, Shape::partitions(1), &IN_MEMORY),
@@ -63,7 +63,7 @@ pub(super) fn start(keeper: Keeper, context: &Context<'_>) -> Result<Started, Ru
     }
 }
 
-/// A proxy before nodes of Kumiki, which have nothing to do but hold locks, if they do.
+/// Returns a proxy before nodes of Kumiki, whose only work is to hold locks, if they do.
 fn proxy(context: &Context<'_>, shape: Shape, locks: &[&str]) -> Result<Started, RunError> {
     let binary = clusters::program(context)?;
     let dir = context.directory(Place::Disk)?;
@@ -80,7 +80,7 @@ fn proxy(context: &Context<'_>, shape: Shape, locks: &[&str]) -> Result<Started,
     })
 }
 
-/// A proxy that answers lightweight transactions on the table of locks by itself.
+/// Returns a proxy that answers lightweight transactions on the table of locks by itself.
 fn before_cassandra(context: &Context<'_>) -> Result<Started, RunError> {
     let binary = clusters::program(context)?;
     let help = Command::new(binary).args(["proxy", "--help"]).output();
@@ -114,7 +114,7 @@ fn listening(binary: &Path, dir: &Path, more: &[&str]) -> Result<Process, RunErr
     Process::start(binary, dir, "proxy", arguments)
 }
 
-/// Nodes of Cassandra, with the table of locks.
+/// Returns the nodes of Cassandra, with the table of locks.
 fn cassandra(context: &Context<'_>, nodes: u8, paxos: Paxos) -> Result<Nodes, RunError> {
     let installed = context.peers.cassandra()?;
     let options = cassandra::Options::new(installed, nodes).anywhere();
@@ -129,7 +129,7 @@ fn cassandra(context: &Context<'_>, nodes: u8, paxos: Paxos) -> Result<Nodes, Ru
     });
     let nodes = match nodes {
         Ok(nodes) => nodes,
-        // A machine that is too small for so many is no failure of what is measured.
+        // A machine that is too small for so many nodes is no failure of the measured system.
         Err(error @ cassandra::Error::Memory { .. }) => {
             return Err(RunError::Skipped(error.to_string()));
         }

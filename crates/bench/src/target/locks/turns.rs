@@ -1,11 +1,11 @@
-//! Locks taken and given back, one after the other, and what each answer must be.
+//! Locks taken and given back, one after the other, and the answers that each must get.
 //!
 //! Invariants:
-//! 1. Nobody but us has these locks: each is granted, and each is given back.
+//! 1. No other client uses these locks: each is granted, and each is given back.
 //! 2. Tokens of one lock rise from grant to grant.
-//! 3. Who asks for a lock that another one has is refused, and told whose it is; and who does not
-//!    have it cannot give it back. One turn of [`SECOND`] asks for that; it is not part of the
-//!    latencies.
+//! 3. A request for a lock that another owner has is refused, with the owner's name; and a client
+//!    that does not have it cannot give it back. One turn of [`SECOND`] checks that; it is not part
+//!    of the latencies.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::latency::Latencies;
 
 /// How many locks there are, in turn.
 const NAMES: usize = 1000;
-/// One turn of so many has a second owner.
+/// One turn in so many has a second owner.
 const SECOND: u64 = 16;
 /// The second owner.
 const OTHER: &[u8] = b"other";
@@ -24,11 +24,11 @@ pub(super) struct Turns<D> {
     desk: D,
     turn: u64,
     tokens: Vec<u64>,
-    /// Whether the second owner takes the first lock beforehand, to see that it is found.
+    /// `true` if the second owner takes the first lock beforehand, to see that it is found.
     planted: bool,
 }
 
-/// How long things took.
+/// The latencies.
 #[derive(Default)]
 pub(super) struct Took {
     pub(super) acquire: Latencies,
@@ -45,10 +45,10 @@ impl<D: Desk> Turns<D> {
         }
     }
 
-    /// So many turns.
+    /// Runs so many turns.
     ///
     /// # Errors
-    /// An answer that is none, or wrong.
+    /// Returns an error if an answer is missing or wrong.
     pub(super) fn run(&mut self, count: u64, took: &mut Took) -> Result<(), String> {
         (0..count).try_for_each(|_| {
             self.turn += 1;
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// A table of locks, and what is wrong with it.
+    /// A table of locks with a planted fault.
     #[derive(Default)]
     struct Table {
         held: HashMap<Vec<u8>, Vec<u8>>,

@@ -1,4 +1,5 @@
-//! What comes out of a query, and what has to: computed once from the generated rows, in a plain loop.
+//! The result of a query, and the expected one: computed once from the generated rows, in a plain
+//! loop.
 //!
 //! An answer is numbers by group:
 //!
@@ -39,7 +40,7 @@ impl Answer {
         }
     }
 
-    /// Adds what a fragment's batch says.
+    /// Adds the contents of a fragment's batch.
     pub(super) fn add_batch(&mut self, query: Query, variant: Variant, batch: &RecordBatch) {
         let decimal = |column: usize, row: usize| {
             batch
@@ -76,20 +77,20 @@ impl Answer {
         }
     }
 
-    /// Records that came out of the condition alone.
+    /// Returns the number of records that the condition alone has selected.
     pub(super) fn records(&self) -> i128 {
         self.0.values().filter_map(|numbers| numbers.first()).sum()
     }
 
-    /// Makes it wrong.
+    /// Makes the answer wrong.
     pub(super) fn spoil(&mut self) {
         self.add(b"", &[1]);
     }
 
-    /// Whether it is the expected one.
+    /// Checks that it is the expected one.
     ///
     /// # Errors
-    /// Where it differs.
+    /// The text says where it differs.
     pub(super) fn same(&self, expected: &Answer) -> Result<(), String> {
         let keys = expected.0.keys().chain(self.0.keys());
         for key in keys {
@@ -103,7 +104,7 @@ impl Answer {
     }
 }
 
-/// The right answers.
+/// The expected answers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reference {
     /// Rows of the table.
@@ -113,7 +114,7 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// Of `lineitem` at a scale factor.
+    /// Computes them for `lineitem` at a scale factor.
     pub(super) fn of_scale(scale_factor: f64, threads: usize) -> Reference {
         let mut reference = Reference::default();
         for batch in TpchTable::Lineitem.batches(scale_factor, threads) {
@@ -122,7 +123,7 @@ impl Reference {
         reference
     }
 
-    /// The answer of a query.
+    /// Returns the answer of a query.
     pub(super) fn of(&self, query: Query, variant: Variant) -> Answer {
         let answers = match variant {
             Variant::Where => &self.matching,

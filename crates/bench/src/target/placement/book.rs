@@ -1,4 +1,4 @@
-//! What all points of a run have told, and how far the planner's choices were from the best.
+//! The results of all points of a run, and how far the planner's choices were from the best.
 
 use std::collections::BTreeMap;
 
@@ -42,17 +42,18 @@ impl Cell {
 #[derive(Debug, Default)]
 pub(super) struct Book(BTreeMap<(Cell, Way), Times>);
 
-/// Those of a query that the planner places, and of the same one in each placement, turn by turn.
+/// The times of a query that the planner places, and of the same one in each placement, turn by
+/// turn.
 #[derive(Debug, Default)]
 struct Times {
     planned: Vec<f64>,
     placed: BTreeMap<Way, Vec<f64>>,
-    /// What the planner has chosen last.
+    /// The planner's last choice.
     chosen: Option<Way>,
 }
 
 impl Book {
-    /// Takes note of the turns of a query that was to run in a way.
+    /// Adds the turns of a query that runs in a way.
     pub(super) fn note(&mut self, way: Way, cell: Cell, contest: &Contest) {
         let times = self.0.entry((cell, way)).or_default();
         times.planned.extend_from_slice(&contest.planned);
@@ -63,12 +64,12 @@ impl Book {
         times.chosen = Some(contest.chosen);
     }
 
-    /// How long the planner's queries take, by those of the best placement.
+    /// Returns the time of the planner's queries in relation to that of the best placement.
     pub(super) fn of_best(&self, way: Way, cell: Cell) -> Option<f64> {
         self.0.get(&(cell, way))?.of_best()
     }
 
-    /// Sums up.
+    /// Sums up all results.
     pub(super) fn tally(&self) -> Result<Sample, RunError> {
         let of = |ratio: fn(&Times) -> Option<f64>| -> Vec<f64> {
             self.0.values().filter_map(ratio).collect()
@@ -113,14 +114,14 @@ impl Book {
 }
 
 impl Times {
-    /// Whether there are as many times of every placement as of the planner's queries.
+    /// Returns `true` if there are as many times of every placement as of the planner's queries.
     fn are_whole(&self, way: Way) -> bool {
         let of = |way: &Way| self.placed.get(way).map_or(0, Vec::len);
         let mut all = candidates(way).iter().map(of);
         !self.planned.is_empty() && all.all(|turns| turns == self.planned.len())
     }
 
-    /// The placements that could be chosen, quickest first, with the medians of their seconds.
+    /// Returns the possible placements, quickest first, with the medians of their seconds.
     fn ranking(&self) -> Vec<(Way, f64)> {
         let placed = self.placed.iter();
         let medians = placed.filter_map(|(&way, all)| Some((way, median(all.clone())?)));
@@ -129,7 +130,7 @@ impl Times {
         medians
     }
 
-    /// The median of some seconds by those of the best placement, turn by turn.
+    /// Returns the median of some seconds in relation to those of the best placement, turn by turn.
     fn beside_best(&self, seconds: &[f64]) -> Option<f64> {
         let (best, _) = *self.ranking().first()?;
         let turns = seconds.iter().zip(&self.placed[&best]);
@@ -144,7 +145,7 @@ impl Times {
         self.beside_best(self.placed.get(&self.chosen?)?)
     }
 
-    /// The slowest placement by the quickest.
+    /// Returns the time of the slowest placement in relation to the quickest.
     fn spread(&self) -> Option<f64> {
         let ranking = self.ranking();
         Some(ranking.last()?.1 / ranking.first()?.1)
@@ -173,7 +174,8 @@ mod tests {
         }
     }
 
-    /// Three turns of a machine that becomes twice as slow, and is disturbed in the last one.
+    /// Returns three turns of a machine that becomes twice as slow, and is disturbed in the last
+    /// one.
     fn contest(planned: f64, chosen: Way, placed: &[(Way, f64)]) -> Contest {
         let turns = |seconds: f64| vec![seconds, 2.0 * seconds, 9.0 * seconds];
         Contest {
@@ -201,7 +203,7 @@ mod tests {
         assert_eq!(told.get("near-best"), Some(1.0 / 3.0));
         assert_eq!(told.get("well-chosen"), Some(2.0 / 3.0));
         assert_eq!(told.get("spread"), Some(2.0));
-        // A placement that was left out is found.
+        // A placement that was left out is noticed.
         book.note(Way::Auto, other, &contest(1.0, Way::Local, &away));
         assert!(book.tally().expect("a tally").failure().is_some());
     }

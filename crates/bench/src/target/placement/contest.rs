@@ -1,5 +1,5 @@
 //! A query that the planner has placed, and the same query in every placement that it could have
-//! chosen, by turns: so a machine whose speed drifts does it to all of them.
+//! chosen, by turns: so the drift of a machine's speed affects all of them.
 
 use std::time::{Duration, Instant};
 
@@ -8,21 +8,21 @@ use super::run::{self, Ran};
 use super::stage::Stage;
 use super::{QueryJob, Way};
 
-/// So many turns there are at least, however long they take, and at most.
+/// The least number of turns, however long they take, and the most.
 const TURNS: (usize, usize) = (3, 15);
 
-/// What came of it.
+/// The results.
 #[derive(Clone, Debug)]
 pub(super) struct Contest {
     /// The planner's placement.
     pub(super) chosen: Way,
-    /// Of each turn, the seconds of the planner's query.
+    /// The seconds of the planner's query in each turn.
     pub(super) planned: Vec<f64>,
-    /// Of each placement, the seconds in each turn.
+    /// The seconds of each placement in each turn.
     pub(super) placed: Vec<(Way, Vec<f64>)>,
 }
 
-/// The placements among which the planner may choose.
+/// Returns the placements among which the planner may choose.
 pub(super) fn candidates(way: Way) -> &'static [Way] {
     match way {
         Way::Auto => &[Way::Local, Way::RemoteLocal, Way::RemoteRemote],
@@ -31,7 +31,7 @@ pub(super) fn candidates(way: Way) -> &'static [Way] {
     }
 }
 
-/// Runs turns for about so long. Tells of the planner's query the run in the middle, too.
+/// Runs turns for about so long. Also returns the median run of the planner's query.
 pub(super) fn run(
     job: &QueryJob,
     chosen: Way,
@@ -49,7 +49,7 @@ pub(super) fn run(
     let begun = Instant::now();
     let (least, most) = TURNS;
     while planned.len() < least || (begun.elapsed() < time && planned.len() < most) {
-        // Nobody is always the first, or always after the same one.
+        // No placement is always the first, or always after the same one.
         let turn = planned.len();
         for place in (0..=candidates.len()).map(|i| (i + turn) % (candidates.len() + 1)) {
             let way = candidates.get(place).copied();

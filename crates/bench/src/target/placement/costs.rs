@@ -1,5 +1,5 @@
-//! What the planner is told: costs that are measured over the table that is asked, by other fragments
-//! than the queries.
+//! The planner's input: costs that are measured over the same table, by other fragments than the
+//! queries.
 //!
 //! | probe | where | tells |
 //! |---|---|---|
@@ -18,14 +18,14 @@ use super::run::{self, Took};
 use super::stage::Stage;
 use super::{Data, QueryJob, Road, Way};
 
-/// Bytes of pages that probes read, at most.
+/// The most bytes of pages that probes read.
 const PROBED: u64 = 64 << 20;
 /// How often each probe runs.
 const PROBES: usize = 3;
 /// How often a round trip is timed.
 const ROUND_TRIPS: usize = 16;
 
-/// For what costs were measured.
+/// The configuration for which costs were measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Known {
     data: Data,
@@ -34,14 +34,14 @@ pub(super) struct Known {
     pinned: bool,
 }
 
-/// What was measured.
+/// The measured costs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     costs: Costs,
     page: PageWork,
 }
 
-/// Where the planner wants a job's operators, and why.
+/// Returns the placement that the planner chooses for a job, and why.
 pub(super) fn choose(job: &QueryJob, stage: &mut Stage) -> Result<(Way, String), String> {
     let known = Known {
         data: job.data,
@@ -96,7 +96,7 @@ fn measure(job: &QueryJob, stage: &mut Stage) -> Result<Measured, String> {
         threads,
     };
     let own_s = own.page(own.took.1);
-    // Of the processor alone: what waits for pages does no operations.
+    // Of the processor alone: a thread that waits for pages does no operations.
     let busy = work.took.1 - work.estimate.pages as f64 * own_s;
     let operation_s = (busy / work.estimate.all_operations()).max(1e-11);
     let byte_s = (all[1].took.0 - all[0].took.0) / all[0].estimate.result_bytes as f64;
@@ -123,21 +123,21 @@ fn measure(job: &QueryJob, stage: &mut Stage) -> Result<Measured, String> {
     })
 }
 
-/// A probe, what it was estimated to be, and what it took.
+/// A probe, its estimate, and its results.
 struct Probe {
     estimate: operators::Estimate,
     took: Took,
 }
 
 impl Probe {
-    /// Of so many seconds, those of a page.
+    /// Returns the seconds of a page, given those of the probe.
     fn page(&self, seconds: f64) -> f64 {
         seconds / self.estimate.pages.max(1) as f64
     }
 }
 
-/// Runs a fragment in several placements, by turns, so that a disk whose speed drifts does it to all of them;
-/// of each the run in the middle counts.
+/// Runs a fragment in several placements, by turns, so that the drift of a disk's speed affects all
+/// of them; the median run of each counts.
 fn probes<const N: usize>(
     jobs: [&QueryJob; N],
     stage: &mut Stage,
@@ -166,7 +166,7 @@ fn probes<const N: usize>(
     }))
 }
 
-/// Rows of the table's beginning, in so many parts.
+/// Returns the rows of the table's beginning, in so many parts.
 fn probed(stage: &Stage, parts: usize) -> Vec<Vec<Rows>> {
     let table = stage.table();
     let segment = &table.segments[0];
@@ -183,7 +183,7 @@ fn probed(stage: &Stage, parts: usize) -> Vec<Vec<Rows>> {
     (0..rows).step_by(part as usize).map(range).collect()
 }
 
-/// The quickest of some round trips, in seconds.
+/// Returns the quickest of some round trips, in seconds.
 fn round_trip(job: &QueryJob, stage: &mut Stage) -> Result<f64, String> {
     let node = stage.node(job.road);
     let mut best = f64::INFINITY;

@@ -17,25 +17,25 @@ use crate::sample::RunError;
 use crate::target::Context;
 use crate::target::process::Process;
 
-/// How a node is set up.
+/// The configuration of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     /// Threads that run operators.
     pub(super) task_threads: usize,
-    /// Threads that read pages; none: they are read as suits the device.
+    /// Threads that read pages; none: pages are read in the way that suits the device.
     pub(super) io_threads: Option<usize>,
-    /// The processor that all of it runs on, if it is one.
+    /// The processor that all of it runs on, if it is pinned.
     pub(super) cpu: Option<usize>,
 }
 
-/// A storage node. It ends when this goes.
+/// A storage node. It ends when this is dropped.
 pub(super) enum Host {
     Process(Process),
     Here(Node),
 }
 
 impl Host {
-    /// Starts a node over the tables in a directory. What it says goes to a file in `said`.
+    /// Starts a node over the tables in a directory. Its output goes to a file in `said`.
     pub(super) fn start(
         dir: &Path,
         said: &Path,
@@ -54,7 +54,7 @@ impl Host {
         let Some(cpu) = shape.cpu else {
             return start().map(Host::Process);
         };
-        // A process runs where the thread ran that has started it.
+        // A process runs on the processor of the thread that starts it.
         std::thread::scope(|scope| {
             let pinned = scope.spawn(|| {
                 let pinned = base::cpus::pin_current_thread(cpu);
@@ -104,7 +104,7 @@ impl Host {
         }
     }
 
-    /// Processor time that it has used, in seconds, if that is known.
+    /// Returns the processor time that it has used, in seconds, if that is known.
     pub(super) fn cpu(&self) -> Option<f64> {
         match self {
             Host::Process(process) => Some(process.cpu()),

@@ -48,7 +48,7 @@ impl Query {
     /// All of them.
     pub const ALL: [Query; 3] = [Query::Q1, Query::Q6, Query::Q15];
 
-    /// Its name among the parameters.
+    /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -59,18 +59,18 @@ impl Query {
     }
 }
 
-/// How much of a query is executed.
+/// The part of a query that is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Variant {
-    /// The condition alone, as in the paper: over records, of which those come out that match.
+    /// The condition alone, as in the paper: over records, of which the matching ones are returned.
     Where,
     /// Condition and partial aggregates, over columns.
     Full,
 }
 
 impl Variant {
-    /// Its name among the parameters.
+    /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -80,7 +80,7 @@ impl Variant {
     }
 }
 
-/// The fragment of a query.
+/// Returns the fragment of a query.
 pub(super) fn fragment(query: Query, variant: Variant) -> Fragment {
     match (variant, query) {
         (Variant::Where, _) => records(condition_columns(query), Some(condition(query))),
@@ -90,7 +90,8 @@ pub(super) fn fragment(query: Query, variant: Variant) -> Fragment {
     }
 }
 
-/// Counts rows, of which a single column is read: as little work as there can be.
+/// Returns a fragment that counts rows, of which a single column is read: as little work as
+/// possible.
 pub(super) fn counting() -> Fragment {
     let aggregates = vec![aggregate(Function::Count, None)];
     let work = Work::Aggregate {
@@ -100,7 +101,7 @@ pub(super) fn counting() -> Fragment {
     made(vec![SHIPDATE], None, work, vec![DataType::Int64])
 }
 
-/// Work on about half of the rows.
+/// Returns a fragment that works on about half of the rows.
 pub(super) fn working(variant: Variant) -> Fragment {
     let until = literal(DataType::Date32, 9_298);
     match variant {
@@ -115,7 +116,7 @@ pub(super) fn working(variant: Variant) -> Fragment {
     }
 }
 
-/// All rows come out: their records, or two of their columns.
+/// Returns a fragment that returns all rows: their records, or two of their columns.
 pub(super) fn everything(variant: Variant) -> Fragment {
     match variant {
         Variant::Where => records(vec![], None),
@@ -141,7 +142,7 @@ fn records(mut columns: Vec<usize>, filter: Option<Expr>) -> Fragment {
     made(columns, filter, work, vec![DataType::Binary])
 }
 
-/// The columns of a query's condition, the date of shipping first.
+/// Returns the columns of a query's condition, the date of shipping first.
 fn condition_columns(query: Query) -> Vec<usize> {
     match query {
         Query::Q1 | Query::Q15 => vec![SHIPDATE],
@@ -149,7 +150,7 @@ fn condition_columns(query: Query) -> Vec<usize> {
     }
 }
 
-/// A query's condition over these columns.
+/// Returns a query's condition over these columns.
 fn condition(query: Query) -> Expr {
     match query {
         Query::Q1 => binary(column(0), Operator::LtEq, date(Q1_LAST)),
@@ -264,7 +265,7 @@ fn hundredths(value: i128) -> Expr {
     literal(DataType::Decimal128(15, 2), value)
 }
 
-/// One, as a planner takes it between decimals.
+/// Returns the literal one, in the form that a planner gives it between decimals.
 fn one() -> Expr {
     literal(DataType::Decimal128(20, 0), 1)
 }

@@ -11,7 +11,7 @@ use super::stage::Stage;
 use super::{QueryJob, Way};
 use crate::machine;
 
-/// What a query took, and its answer.
+/// The costs of a query, and its answer.
 #[derive(Clone, Debug)]
 pub(super) struct Ran {
     pub(super) answer: Answer,
@@ -55,11 +55,11 @@ pub(super) fn once(job: &QueryJob, stage: &mut Stage) -> Result<(), String> {
     measured(job, stage).map(drop)
 }
 
-/// What a probe took: seconds, processor time here, and there if that is known.
+/// The costs of a probe: seconds, processor time here, and there if that is known.
 pub(super) type Took = (f64, f64, Option<f64>);
 
-/// Runs any fragment over some rows as a job would, and says what that took; what comes out is taken
-/// and not looked at.
+/// Runs any fragment over some rows as a job would. Returns its costs; its results are taken and
+/// not looked at.
 pub(super) fn probe(
     job: &QueryJob,
     stage: &mut Stage,
@@ -89,7 +89,7 @@ pub(super) fn probe(
     Ok((seconds, machine::own_cpu() - here, there))
 }
 
-/// Where a job's operators run, and how many threads take what comes out.
+/// Returns the site of a job's operators, and the number of threads that take the results.
 fn site(job: &QueryJob, stage: &mut Stage) -> (Box<dyn Site>, usize) {
     match job.way {
         Way::RemoteLocal => {
@@ -108,7 +108,7 @@ fn site(job: &QueryJob, stage: &mut Stage) -> (Box<dyn Site>, usize) {
     }
 }
 
-/// The processor on which everything runs that works here, if it is one.
+/// Returns the processor of this process's threads, if they are pinned.
 fn pinned_to(job: &QueryJob) -> Option<usize> {
     let cpus = base::cpus::usable().unwrap_or_default();
     cpus.last().copied().filter(|_| job.pinned)
@@ -133,7 +133,7 @@ fn execute(
     Ok(answer)
 }
 
-/// Does something with each task on a thread of its own.
+/// Runs `work` for each task on a thread of its own.
 fn on_threads<T: Send>(
     tasks: Vec<Task>,
     cpu: Option<usize>,

@@ -1,4 +1,4 @@
-//! One reader's pages over several connections, of each in turn.
+//! One reader's pages over several connections, each in turn.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! What the points of a run share: tables, the storage node over one of them, right answers, what was
-//! measured.
+//! The state that the points of a run share: tables, the storage node over one of them, expected
+//! answers, measured costs.
 //!
-//! A point asks one table over one node. The next point's may be the same ones; otherwise they make
-//! room for the next ones, as pages of large tables have large directories. Files stay until the
-//! run's end.
+//! A point uses one table over one node. The next point may use the same ones; otherwise they are
+//! closed to make room, as pages of large tables have large directories. Files stay until the run's
+//! end.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -44,7 +44,8 @@ impl Stages {
     }
 }
 
-/// See the [module](self). What refers to files is named before them, and so goes before them.
+/// See the [module](self). Values that refer to files are declared before them, and so are dropped
+/// before them.
 #[derive(Default)]
 pub(super) struct Stage {
     set: Option<Set>,
@@ -61,14 +62,14 @@ struct Set {
     data: Data,
     table: Arc<Table>,
     tables: Tables,
-    /// By threads that read.
+    /// By the number of threads that read.
     locals: HashMap<Option<usize>, Local>,
     roads: HashMap<Road, Far>,
-    /// What was executed since the node is there.
+    /// The jobs that were executed since the node was started.
     warm: HashSet<(Way, Road, usize, usize)>,
 }
 
-/// The scale factor of an effort.
+/// Returns the scale factor of an effort.
 pub(super) fn scale_factor(effort: Effort) -> f64 {
     match effort {
         Effort::Tiny => 0.01,
@@ -78,7 +79,7 @@ pub(super) fn scale_factor(effort: Effort) -> f64 {
 }
 
 impl Stage {
-    /// Has the table and the node of a job be there.
+    /// Ensures that the table and the node of a job are there.
     pub(super) fn prepare(
         &mut self,
         job: &QueryJob,
@@ -127,7 +128,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The directory with a table, which is loaded if it was not.
+    /// Returns the directory with a table, which is loaded on the first call.
     fn dir(&mut self, data: Data, context: &Context<'_>) -> Result<Arc<TempDir>, RunError> {
         if let Some(dir) = self.dirs.get(&data) {
             return Ok(Arc::clone(dir));
@@ -160,7 +161,7 @@ impl Stage {
         Ok(dir)
     }
 
-    /// The right answers.
+    /// Returns the expected answers.
     pub(super) fn reference(&mut self, context: &Context<'_>) -> Arc<Reference> {
         let factor = scale_factor(context.scale.effort);
         let reference = self
@@ -169,7 +170,7 @@ impl Stage {
         Arc::clone(reference)
     }
 
-    /// Runs a query once for its caches and connections, if the like was not run before.
+    /// Runs a query once to fill caches and open connections, if no similar one was run before.
     pub(super) fn warm(&mut self, job: &QueryJob) -> Result<(), String> {
         let kind = (job.way, job.road, job.connections, job.threads);
         if self.set_mut().warm.insert(kind) {
@@ -178,7 +179,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What has to be known of figures.
+    /// Returns a remark on the figures, if there is one.
     pub(super) fn note(&self) -> Option<String> {
         let is_here = matches!(self.set().node, Host::Here(..));
         is_here.then(|| "the storage node runs in this process".to_owned())
@@ -188,12 +189,12 @@ impl Stage {
         &self.set().table
     }
 
-    /// Processor time of the node, in seconds, if that is known.
+    /// Returns the processor time of the node, in seconds, if that is known.
     pub(super) fn node_cpu(&self) -> Option<f64> {
         self.set().node.cpu()
     }
 
-    /// Pages that a job reads.
+    /// Returns the pages that a job reads.
     pub(super) fn pages_of(&self, job: &QueryJob) -> u64 {
         let fragment = query::fragment(job.query, job.data.variant);
         let table = self.table();
@@ -202,7 +203,8 @@ impl Stage {
         pages.map_or(0, |pages| pages.len() as u64)
     }
 
-    /// Pages of this machine's own, read by so many threads, or as suits the device.
+    /// Returns this machine's own pages, read by so many threads, or in the way that suits the
+    /// device.
     pub(super) fn local(&mut self, io_threads: Option<usize>) -> Arc<dyn Source> {
         let set = self.set_mut();
         let local = set.locals.entry(io_threads).or_insert_with(|| {
@@ -216,13 +218,13 @@ impl Stage {
         Arc::new(local.clone())
     }
 
-    /// Pages of the node, over so many connections for each reader.
+    /// Returns the pages of the node, over so many connections for each reader.
     pub(super) fn far(&mut self, road: Road, connections: usize) -> Arc<dyn Source> {
         let node = self.node(road);
         Arc::new(Spread { node, connections })
     }
 
-    /// The node.
+    /// Returns the node.
     pub(super) fn node(&mut self, road: Road) -> Far {
         let set = self.set_mut();
         let address = set.node.address();

@@ -1,5 +1,5 @@
-//! Processes of etcd, which form a cluster on this machine. What is not said here is as etcd has it
-//! by default; above all, it syncs its log before it answers.
+//! Processes of etcd, which form a cluster on this machine. Options that are not set here have
+//! etcd's defaults; above all, it syncs its log before it answers.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ struct Member {
     peer: SocketAddr,
 }
 
-/// The processes. They are killed when this goes.
+/// The processes. They are killed when this is dropped.
 pub(super) struct Etcd {
     binary: PathBuf,
     dir: PathBuf,
@@ -72,7 +72,7 @@ impl Etcd {
         self.dir.join(format!("{}.log", member.name))
     }
 
-    /// Where clients find the leader, and its version; `None` while there is none.
+    /// Returns the leader's address for clients, and its version; `None` while there is none.
     pub(super) async fn leader(&self) -> Option<(SocketAddr, String)> {
         for member in &self.members {
             let Ok(mut link) = Grpc::connect(member.client).await else {
@@ -88,7 +88,7 @@ impl Etcd {
         None
     }
 
-    /// The last that the members have said, for whoever wonders why there is no leader.
+    /// Returns the last output of the members, which may explain why there is no leader.
     pub(super) fn said(&self) -> String {
         let last = |member: &Member| {
             let said = std::fs::read_to_string(self.log(member)).unwrap_or_default();
@@ -98,7 +98,7 @@ impl Etcd {
         all.join("; ")
     }
 
-    /// Processor time that they have used, in seconds.
+    /// Returns the processor time that they have used, in seconds.
     pub(super) fn cpu(&self) -> f64 {
         let used = self.running.iter().map(|child| machine::cpu_of(child.id()));
         used.sum()
@@ -107,7 +107,7 @@ impl Etcd {
     /// Kills them, as a power failure would.
     pub(super) fn kill(&mut self) {
         for child in &mut self.running {
-            // An error means that it has ended already, which `wait` tells.
+            // An error means that it has ended already, which `wait` reports.
             let _ = child.kill();
         }
         for mut child in self.running.drain(..) {

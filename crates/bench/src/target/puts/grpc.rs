@@ -17,11 +17,11 @@ const PREFIX: usize = 5;
 /// A connection.
 pub(super) struct Grpc {
     sender: SendRequest<Bytes>,
-    /// What requests have in common.
+    /// The URI that requests have in common.
     at: SocketAddr,
 }
 
-/// What a member says of itself.
+/// A member's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) version: String,
@@ -35,12 +35,12 @@ fn said(error: impl std::fmt::Display) -> String {
 }
 
 impl Grpc {
-    /// Connects, within a runtime that goes on to serve the connection.
+    /// Connects, within a runtime that continues to serve the connection.
     pub(super) async fn connect(at: SocketAddr) -> Result<Grpc, String> {
         let stream = TcpStream::connect(at).await.map_err(said)?;
         stream.set_nodelay(true).map_err(said)?;
         let (sender, connection) = h2::client::handshake(stream).await.map_err(said)?;
-        // It ends with the connection; whoever calls is told why.
+        // It ends with the connection; callers get the reason.
         tokio::spawn(async move {
             let _ = connection.await;
         });
@@ -96,7 +96,7 @@ impl Grpc {
     }
 }
 
-/// The message of an answer that says that all is well.
+/// Returns the message of a successful answer.
 async fn answer(reply: Response<RecvStream>) -> Result<Vec<u8>, String> {
     let (head, mut body) = reply.into_parts();
     let mut message = Vec::new();

@@ -9,7 +9,7 @@
 //! | `StatusResponse` | 1 header, with 2 member id; 2 version; 4 the leader's member id |
 //!
 //! A field is a varint of its number and kind (the lowest three bits: 0 a varint, 2 bytes with
-//! their length before them), and then its value. Fields that are not asked for are passed over.
+//! their length before them), and then its value. Unknown fields are ignored.
 
 /// A field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,8 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// The first field of this number; `None` if there is none, or the message ends before its end.
+/// Returns the first field of this number; `None` if there is none, or the message ends before its
+/// end.
 pub(super) fn find(mut message: &[u8], number: u32) -> Option<Field<'_>> {
     while !message.is_empty() {
         let key = varint(&mut message)?;
@@ -56,7 +57,7 @@ pub(super) fn find(mut message: &[u8], number: u32) -> Option<Field<'_>> {
     None
 }
 
-/// The bytes of a field.
+/// Returns the bytes of a field.
 pub(super) fn bytes(message: &[u8], number: u32) -> Option<&[u8]> {
     match find(message, number)? {
         Field::Bytes(bytes) => Some(bytes),
@@ -64,7 +65,7 @@ pub(super) fn bytes(message: &[u8], number: u32) -> Option<&[u8]> {
     }
 }
 
-/// The number in a field; 0, which is not written, if there is none.
+/// Returns the number in a field; 0, which is not written, if there is none.
 pub(super) fn number(message: &[u8], number: u32) -> u64 {
     match find(message, number) {
         Some(Field::Number(number)) => number,

@@ -1,4 +1,4 @@
-//! What puts are measured on, behind one face.
+//! The systems that puts are measured on, behind one interface.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::target::resp::Resp;
 
 /// How long a cluster may take to have a leader.
 const READY: Duration = Duration::from_secs(60);
-/// How often that is looked for.
+/// The interval at which the leader is looked for.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Which one.
+/// The system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum System {
@@ -29,7 +29,7 @@ pub enum System {
 }
 
 impl System {
-    /// Its name among the parameters.
+    /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ impl Nodes {
         }
     }
 
-    /// Starts them, and waits for a leader. Returns where it is, and what to call the system.
+    /// Starts them, and waits for a leader. Returns its address, and the name of the system.
     pub(super) async fn start(&mut self) -> Result<(SocketAddr, String), RunError> {
         match self {
             Nodes::Etcd(etcd) => etcd.start()?,
@@ -104,7 +104,7 @@ impl Nodes {
                     let Ok(mut link) = Resp::connect(at).await else {
                         continue;
                     };
-                    // Followers send their clients away.
+                    // Followers refuse their clients.
                     if link.put(b"probe", b"1").await.is_ok() {
                         let version = env!("CARGO_PKG_VERSION");
                         return Some((at, format!("Kumiki {version}")));
@@ -122,7 +122,7 @@ impl Nodes {
         })
     }
 
-    /// Processor time that they have used, in seconds.
+    /// Returns the processor time that they have used, in seconds.
     pub(super) fn cpu(&self) -> f64 {
         match self {
             Nodes::Etcd(etcd) => etcd.cpu(),
@@ -139,7 +139,7 @@ impl Nodes {
 }
 
 impl Link {
-    /// Sets a key; it is durable then.
+    /// Sets a key, durably.
     pub(super) async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
         match self {
             Link::Etcd(grpc) => grpc.put(key, value).await,
@@ -147,7 +147,7 @@ impl Link {
         }
     }
 
-    /// The newest value of a key, whichever node it was acknowledged by.
+    /// Returns the newest value of a key, whichever node acknowledged it.
     pub(super) async fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
         match self {
             Link::Etcd(grpc) => grpc.get(key).await,

@@ -1,4 +1,4 @@
-//! What a client asks, and what it must be answered.
+//! The queries of a client, and the expected replies.
 //!
 //! | | bytes |
 //! |---|---|
@@ -10,18 +10,18 @@ use ::resp::command::write_command;
 
 /// Keys of each client.
 const KEYS: u64 = 16;
-/// One query of so many reads.
+/// One query in so many reads.
 const READS: u64 = 10;
-/// How many keys and values five digits can tell apart.
+/// The number of keys and values that five digits can distinguish.
 const MANY: u64 = 100_000;
 
-/// One client's.
+/// The state of one client.
 pub(super) struct Book {
     client: u64,
     nodes: usize,
     asked: u64,
     puts: u64,
-    /// Writes other values than it says, to see that it is found.
+    /// Writes other values than it records, to see that it is found.
     planted: bool,
     request: Vec<u8>,
     expected: Vec<u8>,
@@ -41,12 +41,12 @@ impl Book {
         }
     }
 
-    /// How many queries there were.
+    /// Returns the number of queries.
     pub(super) fn asked(&self) -> u64 {
         self.asked
     }
 
-    /// Makes the next query, and says which node has its key.
+    /// Makes the next query. Returns the node that has its key.
     pub(super) fn turn(&mut self) -> usize {
         self.asked += 1;
         let reads = self.asked.is_multiple_of(READS);
@@ -73,10 +73,10 @@ impl Book {
         &self.request
     }
 
-    /// Whether `reply` is the whole reply to the last query.
+    /// Returns `true` if `reply` is the whole reply to the last query.
     ///
     /// # Errors
-    /// It is none, nor the beginning of it.
+    /// Returns an error if it is neither that nor the beginning of it.
     pub(super) fn is_whole(&self, reply: &[u8]) -> Result<bool, String> {
         if self.expected.starts_with(reply) {
             return Ok(reply.len() == self.expected.len());
@@ -91,7 +91,7 @@ impl Book {
         ))
     }
 
-    /// Keys that were written, with what they must hold.
+    /// Returns the keys that were written, with their expected values.
     pub(super) fn last_writes(&self) -> impl Iterator<Item = ([u8; 5], [u8; 5])> {
         let oldest = self.puts.saturating_sub(KEYS);
         (oldest..self.puts).map(|put| (self.key(put), self.value(put)))
@@ -106,7 +106,7 @@ impl Book {
     }
 }
 
-/// Which of the nodes has a key: they share the slots evenly, in their order.
+/// Returns the node that has a key: nodes share the slots evenly, in their order.
 pub(super) fn node_of(key: &[u8], nodes: usize) -> usize {
     let slot = usize::from(slot::of(key));
     let begins = |node: &usize| node * usize::from(SLOTS) / nodes <= slot;

@@ -1,4 +1,4 @@
-//! Clients: tasks that ask as fast as they can, and one that asks on a schedule.
+//! Clients: tasks that ask at full speed, and one that asks on a schedule.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -112,7 +112,7 @@ fn connect(targets: &[SocketAddr]) -> Result<Vec<std::net::TcpStream>, String> {
     links.map_err(|error| error.to_string())
 }
 
-/// Whether every key holds what was written last, asked of the nodes themselves.
+/// Checks that every key holds its last write, by reading it from the nodes directly.
 pub(super) fn read_back(nodes: &[SocketAddr], books: &[Book]) -> Result<(), String> {
     let mut links = connect(nodes)?;
     for (key, value) in books.iter().flat_map(Book::last_writes) {

@@ -1,4 +1,4 @@
-//! The nodes, and what stands before them.
+//! The nodes, and the proxy before them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl Nodes {
         let failed = |error: std::io::Error| RunError::failed("placing the nodes")(&error);
         let usable = base::cpus::usable().map_err(failed)?;
         let cpu = usable.last().copied().unwrap_or(0);
-        // Processes inherit the place of the thread that starts them.
+        // Processes inherit the processor of the thread that starts them.
         let pinned = || {
             base::cpus::pin_current_thread(cpu).map_err(failed)?;
             start()
@@ -84,7 +84,7 @@ impl Nodes {
         &self.addresses
     }
 
-    /// Processor time that they have used, in seconds.
+    /// Returns the processor time that they have used, in seconds.
     pub(super) fn cpu(&self) -> f64 {
         match &self.kind {
             Kind::Redis(all) => all.iter().map(Process::cpu).sum(),
@@ -194,7 +194,7 @@ impl Proxy {
         self.0.address()
     }
 
-    /// Processor time that it has used, in seconds.
+    /// Returns the processor time that it has used, in seconds.
     pub(super) fn cpu(&self) -> f64 {
         self.0.cpu()
     }

@@ -1,9 +1,9 @@
-//! Packets at the nodes, as their sockets count them: `ss` of Linux's iproute2 tells.
+//! Packets at the nodes, as their sockets count them, read by `ss` of Linux's iproute2.
 
 use std::net::SocketAddr;
 use std::process::Command;
 
-/// What the sockets of some listeners' connections have counted.
+/// The counters of the sockets of some listeners' connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packets {
     /// Segments in both directions, acknowledgements included.
@@ -13,7 +13,7 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// Those of connections that these have accepted; `None` where nobody tells.
+    /// Returns the counters of connections that these have accepted; `None` if they cannot be read.
     pub(super) fn at(listeners: &[SocketAddr]) -> Option<Packets> {
         let ports = listeners.iter().map(|at| format!("sport = :{}", at.port()));
         let ports: Vec<String> = ports.collect();
@@ -22,7 +22,7 @@ impl Packets {
         command.args(["-tinHO", "state", "established", &filter]);
         let output = command.output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
-        // There may be no connection yet, which tells nothing and is no failure.
+        // There may be no connection yet, which is no failure.
         output.status.success().then(|| Packets::read(&text))
     }
 
@@ -38,7 +38,7 @@ impl Packets {
         }
     }
 
-    /// What was counted since an earlier time: all, and requests.
+    /// Returns the increase since an earlier time: of all, and of requests.
     pub(super) fn since(self, before: Packets) -> [u64; 2] {
         [
             self.all.saturating_sub(before.all),

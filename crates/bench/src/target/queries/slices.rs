@@ -1,5 +1,5 @@
-//! Latencies at a rate: the way in question, the direct way, and a bare round trip over loopback, by
-//! turns in short slices, so that a machine whose speed drifts does it to all three.
+//! Latencies at a rate: the way that is measured, the direct way, and a bare round trip over
+//! loopback, by turns in short slices, so that the drift of a machine's speed affects all three.
 
 use std::net::SocketAddr;
 
@@ -62,7 +62,7 @@ pub(super) fn measure(
     Ok(books.collect())
 }
 
-/// A slice of one kind, added to what its slices have told.
+/// Runs a slice of one kind, and adds it to the results of its slices.
 pub(in crate::target) fn slice<C: Client>(
     client: C,
     plan: Plan,

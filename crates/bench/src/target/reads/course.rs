@@ -1,5 +1,5 @@
-//! How far the threads of a run are, and what processor time the processes have used, from moment
-//! to moment.
+//! The progress of the threads of a run, and the processor time of the processes, from moment to
+//! moment.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ const MOMENTS: u32 = 20;
 /// From moment to moment of one that counts reads.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// How long it is waited for a first read.
+/// How long a first read is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A counter that shares no cache line with another one.
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[repr(align(128))]
 struct Counter(AtomicU64);
 
-/// What the threads of a run tell.
+/// The counters of the threads of a run.
 pub(super) struct Tally {
     counters: Vec<Counter>,
     /// All threads are ready, or have failed.
@@ -35,7 +35,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// For so many threads.
+    /// Creates it for so many threads.
     pub(super) fn new(threads: usize) -> Tally {
         Tally {
             counters: (0..threads).map(|_| Counter::default()).collect(),
@@ -54,7 +54,8 @@ impl Tally {
     ) {
         let prepared = prepare();
         self.ready.wait();
-        // The begin is noted in between: threads may be through before anybody else runs.
+        // The beginning is recorded in between: threads may be finished before any other thread
+        // runs.
         self.ready.wait();
         if let Err(what) = prepared.and_then(read) {
             self.failure.lock().get_or_insert(what);
@@ -63,22 +64,22 @@ impl Tally {
         self.running.fetch_sub(1, Ordering::Release);
     }
 
-    /// Whether a thread is to go on.
+    /// Returns `true` if a thread must continue.
     #[inline]
     pub(super) fn goes_on(&self) -> bool {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// A thread has checked so many reads more.
+    /// Adds reads that a thread has checked.
     #[inline]
     pub(super) fn add(&self, thread: usize, reads: u64) {
         let counter = &self.counters[thread].0;
-        // Nobody else writes it.
+        // No other thread writes it.
         let before = counter.load(Ordering::Relaxed);
         counter.store(before + reads, Ordering::Relaxed);
     }
 
-    /// What came of the checks.
+    /// Returns the outcome of the checks.
     pub(super) fn outcome(&self, reads: u64) -> Result<(), String> {
         match self.failure.lock().take() {
             Some(what) => Err(what),
@@ -102,8 +103,8 @@ impl Tally {
             || context.stop.load(Ordering::Relaxed)
     }
 
-    /// Follows the threads, from when all are ready on: for the scale's time if that is wanted, else
-    /// until they are through. Has them stop.
+    /// Follows the threads, from when all are ready on: for the scale's time if that is requested,
+    /// otherwise until they are finished. Then stops them.
     pub(super) fn follow(
         &self,
         context: &Context<'_>,
@@ -124,7 +125,7 @@ impl Tally {
                     break;
                 }
             }
-            // Others may have had the processors all the time.
+            // Other processes may have had the processors all the time.
             let begun = Instant::now();
             while points[0].reads == points[points.len() - 1].reads
                 && !self.is_over(context)
@@ -148,7 +149,7 @@ impl Tally {
     }
 }
 
-/// How far things are at a moment.
+/// The progress at a moment.
 struct Point {
     at: Instant,
     reads: u64,
@@ -164,25 +165,25 @@ impl Course {
         ends.expect("a run has a begin and an end")
     }
 
-    /// Reads that counted.
+    /// Returns the reads that counted.
     pub(super) fn reads(&self) -> u64 {
         let (first, last) = self.ends();
         last.reads - first.reads
     }
 
-    /// How long they took.
+    /// Returns their time in seconds.
     pub(super) fn seconds(&self) -> f64 {
         let (first, last) = self.ends();
         (last.at - first.at).as_secs_f64().max(1e-6)
     }
 
-    /// Processor time of this process and the node's, in seconds.
+    /// Returns the processor time of this process and the node's, in seconds.
     pub(super) fn cpu(&self) -> [f64; 2] {
         let (first, last) = self.ends();
         [0, 1].map(|process| last.cpu[process] - first.cpu[process])
     }
 
-    /// The cores that the processes used, over time.
+    /// Returns the cores that the processes used, over time.
     pub(super) fn cores(&self) -> Vec<Moment> {
         let (first, _) = self.ends();
         let each = self.0.len().div_ceil(MOMENTS as usize).max(1);

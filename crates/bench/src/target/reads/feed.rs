@@ -1,4 +1,4 @@
-//! Which parts of the file a thread reads, and what a cache has of them.
+//! The parts of the file that a thread reads, and its use of a cache.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,10 +23,10 @@ pub(super) struct Feed<'f> {
     spared: u64,
 }
 
-/// Bytes that a cache needs for a unit besides its own, at most.
+/// The most bytes that a cache needs for a unit besides its own.
 const AROUND: u64 = 256;
 
-/// A cache that takes so many units of this size.
+/// Returns a cache that takes so many units of this size.
 pub(super) fn cache(unit: usize, units: u64) -> Cache<Box<[u8]>> {
     Cache::with_pages_of(unit as u64, units * (unit as u64 + AROUND))
 }
@@ -39,7 +39,7 @@ fn address(offset: u64, unit: usize) -> Address {
 }
 
 impl<'f> Feed<'f> {
-    /// Offsets within the first bytes of a file.
+    /// Creates offsets within the first bytes of a file.
     pub(super) fn new(work: &'f Work<'f>, seed: u64, bytes: u64) -> Feed<'f> {
         Feed {
             work,
@@ -50,7 +50,7 @@ impl<'f> Feed<'f> {
         }
     }
 
-    /// The offset of the next read; `None` when there is nothing more to read.
+    /// Returns the offset of the next read; `None` when there is nothing more to read.
     #[inline]
     pub(super) fn next(&mut self) -> Option<u64> {
         let unit = self.work.job.unit as u64;
@@ -69,7 +69,7 @@ impl<'f> Feed<'f> {
         })
     }
 
-    /// Looks for a unit in the cache, and checks it if it is there. Tells whether it was.
+    /// Looks up a unit in the cache, and checks it if it is there. Returns `true` if it was.
     #[inline]
     pub(super) fn cached(&mut self, offset: u64, checker: &mut Checker) -> Result<bool, String> {
         let Some(cache) = &self.work.cache else {

@@ -13,7 +13,7 @@ use crate::content::Checker;
 use crate::sample::RunError;
 use crate::storage::Reading;
 
-/// Reads of a plain thread between two looks at whether it is to go on.
+/// Reads of a plain thread between two checks if it must continue.
 const TURN: usize = 16;
 /// How long a turn may wait.
 const WAIT: Duration = Duration::from_millis(100);
@@ -54,7 +54,7 @@ fn open(path: &Path) -> Result<ReadFile, String> {
     ReadFile::open(path, PageCache::Past).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// One of many threads that read in a loop.
+/// Runs one of many threads that read in a loop.
 fn plain(work: &Work<'_>, thread: usize, file: &ReadFile) -> Result<(), String> {
     let unit = work.job.unit;
     let mut memory = OwnBuf::new(unit);
@@ -80,7 +80,7 @@ fn plain(work: &Work<'_>, thread: usize, file: &ReadFile) -> Result<(), String> 
     Ok(())
 }
 
-/// A memory of one read, and where it was read from.
+/// The memory of one read, and the offset that was read.
 type Into = (PoolBuf, u64);
 
 /// One of the node's ways.

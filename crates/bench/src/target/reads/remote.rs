@@ -17,14 +17,14 @@ use crate::target::process::Process;
 
 /// How long a turn may wait.
 const WAIT: Duration = Duration::from_millis(100);
-/// Units that a cache has between two turns, at most.
+/// The most units that a cache has between two turns.
 const FOUND: usize = 256;
-/// Bytes of a session's window: at least this, and twice what is under way.
+/// Bytes of a session's window: at least this, and twice the bytes under way.
 const WINDOW: usize = 1 << 20;
-/// Reads that a thread of the node has under way at most.
+/// The most reads that a thread of the node has under way.
 const DEPTH: usize = 4096;
 
-/// The processors of node and readers, if each is to have one.
+/// Returns the processors of node and readers, if each must have one.
 pub(super) fn places(work: &Work<'_>) -> Result<Option<[usize; 2]>, RunError> {
     if !work.job.pinned {
         return Ok(None);
@@ -102,7 +102,7 @@ fn connect(work: &Work<'_>, far: &Far, address: SocketAddr) -> Result<(Session, 
     Ok((session, open))
 }
 
-/// One of the threads, with a connection of its own.
+/// Runs one of the threads, with a connection of its own.
 fn read(work: &Work<'_>, thread: usize, mut session: Session, open: &Open) -> Result<(), String> {
     let unit = work.job.unit as u64;
     let mut feed = work.feed(thread, open.pages * unit);
@@ -129,7 +129,7 @@ fn read(work: &Work<'_>, thread: usize, mut session: Session, open: &Open) -> Re
             }
             session.read(open, 0, (offset / unit) as u32, offset);
         }
-        // What was found is no reason to wait.
+        // Units from the cache are no reason to wait.
         let wait = if found > 0 { Duration::ZERO } else { WAIT };
         session.turn(wait).map_err(|error| error.to_string())?;
         let mut came = 0;
@@ -148,12 +148,13 @@ fn read(work: &Work<'_>, thread: usize, mut session: Session, open: &Open) -> Re
     Ok(())
 }
 
-/// Units that are under way to a cache: who wants one of them waits for it, and does not read it again.
+/// Units that are being read: a thread that needs one of them waits for it, and does not read it
+/// again.
 #[derive(Default)]
 struct UnderWay(HashMap<u64, u64>);
 
 impl UnderWay {
-    /// Whether a unit is under way already. If not, it is from now on.
+    /// Returns `true` if a unit is being read already. Otherwise marks it.
     fn joins(&mut self, offset: u64) -> bool {
         match self.0.entry(offset) {
             Entry::Occupied(mut waiting) => {
@@ -167,7 +168,7 @@ impl UnderWay {
         }
     }
 
-    /// A unit has come. Returns how many more reads than the first one have waited for it.
+    /// Ends the read of a unit. Returns how many more reads than the first one have waited for it.
     fn ended(&mut self, offset: u64) -> u64 {
         self.0.remove(&offset).unwrap_or(0)
     }

@@ -1,8 +1,8 @@
-//! How it is known that replicas hold what was acknowledged, and all of them the same.
+//! Checks that replicas hold everything that was acknowledged, and are all the same.
 //!
-//! Counters begin at zero. Each acknowledged transaction adds one to two of them, so that one is as
-//! great as the number of acknowledged transactions that added to it. Their answers are the numbers
-//! from one up to that, each of them once; by their sum it is known that none was lost or told twice.
+//! Counters begin at zero. Each acknowledged transaction adds one to two of them, so that a counter
+//! equals the number of acknowledged transactions that added to it. Their answers are the numbers
+//! from one up to that, each of them once; their sum shows that none was lost or given twice.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,15 +13,15 @@ use base::partition::OwnedReply;
 use super::members::{Held, Members};
 use crate::keys;
 
-/// What was acknowledged of a counter.
+/// The acknowledged transactions of a counter.
 #[derive(Clone, Copy, Default)]
 struct Count {
     additions: u64,
-    /// Of the answers.
+    /// The sum of the answers.
     sum: u64,
 }
 
-/// What was acknowledged; all clients share it.
+/// The acknowledged transactions; all clients share it.
 #[derive(Clone)]
 pub(super) struct Ledger(Rc<RefCell<Vec<Count>>>);
 
@@ -33,7 +33,7 @@ impl Ledger {
         ])))
     }
 
-    /// These counters were added to, in this order, and these are the answers.
+    /// Adds a transaction that added to these counters, in this order, with these answers.
     pub(super) fn acknowledged(&self, drawn: &[u64], replies: &[OwnedReply]) -> Result<(), String> {
         if drawn.len() != replies.len() {
             return Err(format!(
@@ -54,7 +54,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether a member holds exactly this.
+    /// Checks that a member holds exactly this.
     fn compare(&self, held: &Held) -> Result<(), String> {
         let counts = self.0.borrow();
         for &(index, value) in &held.counters {
@@ -81,8 +81,8 @@ impl Ledger {
     }
 }
 
-/// Whether every member holds what was acknowledged, and all the same state at the same entry.
-/// `plant` has one acknowledgement forgotten before.
+/// Checks that every member holds what was acknowledged, and that all have the same state at the
+/// same entry. `plant` makes it forget one acknowledgement.
 pub(super) fn members(members: &Members, ledger: &Ledger, plant: bool) -> Result<(), String> {
     if plant {
         let mut counts = ledger.0.borrow_mut();
@@ -104,7 +104,7 @@ pub(super) fn members(members: &Members, ledger: &Ledger, plant: bool) -> Result
     Ok(())
 }
 
-/// A number that depends on a key, who wrote it and what it holds, to be added up over all keys.
+/// Returns a hash of a key, its writer and its value, which is added up over all keys.
 pub(super) fn digest(key: &[u8], tid: Tid, value: &[u8]) -> u64 {
     let number = tid.epoch().0 << 20 | u64::from(tid.sequence());
     let mut sum = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -115,7 +115,7 @@ pub(super) fn digest(key: &[u8], tid: Tid, value: &[u8]) -> u64 {
     sum
 }
 
-/// A counter of a member: its number and what it has come to.
+/// Parses a counter of a member: its number and its value.
 pub(super) fn counter(key: &[u8], value: &[u8]) -> Result<(u64, u64), String> {
     let sum = std::str::from_utf8(value)
         .ok()

@@ -1,8 +1,8 @@
 //! Clients of a replicated partition, within its leader's process.
 //!
 //! All of them share a worker of the leader, as the connections of one thread of a server do: each
-//! executes its request, gets a *ticket*, and is waked when the ticket has resolved. An *usher*, a
-//! task of the same thread, learns from the member when tickets have.
+//! executes its request, gets a *ticket*, and is woken when the ticket has resolved. An *usher*, a
+//! task of the same thread, learns from the member when tickets have resolved.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,16 +25,16 @@ use crate::sample::RunError;
 /// Counters that are loaded at once.
 const BATCH: usize = 500;
 
-/// What those are told who wait for a ticket.
+/// The outcome for a task that waits for a ticket.
 type Told = Result<(), String>;
 
-/// Who waits for what.
+/// The tasks that wait.
 #[derive(Default)]
 struct Waiting {
     /// By ticket, and by their order.
     tickets: BTreeMap<(u64, u64), oneshot::Sender<Told>>,
     drawn: u64,
-    /// For holds that somebody gives back.
+    /// Tasks that wait until holds are given back.
     held: Vec<oneshot::Sender<()>>,
 }
 
@@ -62,7 +62,7 @@ impl Desk {
         Ok(Rc::new(desk))
     }
 
-    /// Has all counters be there, at zero.
+    /// Creates all counters, at zero.
     pub(super) async fn load(&self, counters: u64) -> Result<(), String> {
         let all: Vec<u64> = (0..counters).collect();
         let session = self.open_session().await?;
@@ -88,7 +88,7 @@ impl Desk {
         opened.map_err(|abort| abort.to_string())
     }
 
-    /// Executes operations as one transaction, and waits until it is known that they have been.
+    /// Executes operations as one transaction, and waits until their outcome is known.
     async fn execute(
         &self,
         ops: &[Op<'_>],
@@ -115,7 +115,7 @@ impl Desk {
         }
     }
 
-    /// The same for a partition that executes after consensus.
+    /// As `execute`, for a partition that executes after consensus.
     async fn propose(
         &self,
         ops: &[Op<'_>],
@@ -149,7 +149,7 @@ impl Desk {
         wait.await.unwrap_or_else(gone)
     }
 
-    /// Waits until holds have been given back since there were so many releases.
+    /// Waits until holds have been given back since the count was `releases`.
     async fn released(&self, releases: u64) {
         let wait = {
             let mut waiting = self.waiting.lock();
@@ -160,12 +160,12 @@ impl Desk {
             waiting.held.push(send);
             wait
         };
-        // Without an usher the next attempt is told why.
+        // Without an usher the next attempt returns the reason.
         let _ = wait.await;
     }
 }
 
-/// What is known of a ticket.
+/// Returns the outcome of a ticket, if it is known.
 fn known(partition: &Partition, ticket: Epoch) -> Option<Told> {
     if partition.is_lost(ticket) {
         return Some(Err("the leader has lost its leadership".to_owned()));
@@ -173,7 +173,7 @@ fn known(partition: &Partition, ticket: Epoch) -> Option<Told> {
     (ticket <= partition.durable()).then_some(Ok(()))
 }
 
-/// Wakes whoever waits for what has changed, until the partition is gone.
+/// Wakes the tasks that wait for a change, until the partition is gone.
 async fn usher(partition: Weak<Partition>, waiting: Arc<Mutex<Waiting>>, changed: Arc<Notify>) {
     loop {
         changed.notified().await;
@@ -184,7 +184,7 @@ async fn usher(partition: Weak<Partition>, waiting: Arc<Mutex<Waiting>>, changed
         while let Some(first) = waiting.tickets.first_entry()
             && let Some(told) = known(&partition, Epoch(first.key().0))
         {
-            // Who does not wait any more need not be told.
+            // A task that does not wait any more need not be woken.
             let _ = first.remove().send(told);
         }
         for held in waiting.held.drain(..) {
@@ -207,7 +207,7 @@ pub(super) struct Client {
     pub(super) rng: Rng,
 }
 
-/// The counters of a client: each has some of its own, so that nobody waits for anybody's locks.
+/// The counters of a client: each client has its own, so that no client waits for another's locks.
 #[derive(Clone, Copy)]
 pub(super) struct Share {
     /// The client's number, from 1 on.
@@ -218,7 +218,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Two different ones.
+    /// Returns two different ones.
     fn draw(self, rng: &mut Rng) -> [u64; 2] {
         let own = self.counters / self.clients;
         let first = rng.u64(0..own);

@@ -13,31 +13,31 @@ use super::check::{counter, digest};
 use super::{Consensus, ReplicasJob};
 use crate::sample::RunError;
 
-/// How long they may take to have a leader, or to be level.
+/// How long they may take to have a leader, or to have the same entries.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often that is looked for.
+/// The interval at which that is checked.
 const LOOK: Duration = Duration::from_millis(2);
 /// Records that are looked at in one go.
 const SLICE: usize = 1000;
 
-/// See the module's description. They stop when this goes.
+/// See the module's description. They stop when this is dropped.
 pub(super) struct Members {
     partitions: Vec<(NodeId, Arc<Partition>)>,
 }
 
-/// What a member holds.
+/// The state of a member.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     /// The last entry that it has applied.
     pub(super) applied: u64,
-    /// Of keys, values, and the transactions that wrote them.
+    /// The hash of keys, values, and the transactions that wrote them.
     pub(super) hash: u64,
-    /// Counters and what they have come to.
+    /// Counters and their values.
     pub(super) counters: Vec<(u64, u64)>,
 }
 
 impl Members {
-    /// Starts all of them, with logs below `dir`, if they are to have any, and waits for a leader.
+    /// Starts all of them, with logs below `dir`, if given, and waits for a leader.
     pub(super) fn open(job: &ReplicasJob, dir: Option<&Path>) -> Result<Members, RunError> {
         let nodes: Vec<NodeId> = (1..=job.nodes as u16).map(NodeId).collect();
         let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -76,15 +76,15 @@ impl Members {
         Ok(members)
     }
 
-    /// The one that leads and may serve.
+    /// Returns the member that leads and may serve.
     pub(super) fn leader(&self) -> Result<&Arc<Partition>, RunError> {
         let mut all = self.partitions.iter().map(|(_, partition)| partition);
         let none = || RunError::Failed("no member leads any more".to_owned());
         all.find(|partition| partition.is_leader()).ok_or_else(none)
     }
 
-    /// Waits until all have applied all entries. Statuses are told once in a turn, and may be older
-    /// than what was acknowledged; engines say what they have.
+    /// Waits until all have applied all entries. Statuses are updated once in a turn, and may be
+    /// older than what was acknowledged; the engines have the current state.
     pub(super) fn wait_level(&self) -> Result<(), RunError> {
         self.wait("level members", |members| {
             let statuses = members.partitions.iter().map(|(_, one)| one.status());
@@ -116,7 +116,7 @@ impl Members {
         Ok(())
     }
 
-    /// What each of them holds.
+    /// Returns the state of each of them.
     pub(super) fn held(&self) -> Result<Vec<(NodeId, Held)>, String> {
         let held = |(node, one): &(NodeId, Arc<Partition>)| Ok((*node, held(one)?));
         self.partitions.iter().map(held).collect()
@@ -124,7 +124,7 @@ impl Members {
 
     /// Stops them.
     pub(super) fn close(&mut self) {
-        // The followers first: nobody needs to lead those that stop.
+        // The followers first: no member needs to take over from those that stop.
         self.partitions.sort_by_key(|(_, one)| one.is_leader());
         for (_, partition) in self.partitions.drain(..) {
             partition.close(Duration::ZERO);

@@ -2,10 +2,10 @@
 //! that client, coordinator and participants use for them.
 //!
 //! A shape says how many keys are of which server. The first server has most of them, so that it
-//! coordinates: what a coordinator costs and what others cost is told apart by who used the time.
-//! But a server that coordinates everything is busy, and does many things at once for the price of
-//! fewer. So shapes are measured once more with the roles going round, and all service times are
-//! scaled to what servers, and the client, use then.
+//! coordinates: the costs of the coordinator and of the others are distinguished by the process
+//! that used the time. But a server that coordinates everything is busy, and does many things at
+//! once for the price of fewer. So shapes are measured once more with rotating roles, and all
+//! service times are scaled to what servers, and the client, use then.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -44,7 +44,7 @@ const SEVERAL: [Keys; 5] = [
     [6, 5, 0, 0],
     [5, 4, 4, 4],
 ];
-/// … and those whose roles go round.
+/// … and those with rotating roles.
 const ROUND: [Keys; 4] = [[2, 1, 1, 0], [1, 1, 1, 1], [2, 2, 0, 0], [4, 3, 2, 2]];
 
 /// Service times that were measured; each way once.
@@ -52,7 +52,7 @@ const ROUND: [Keys; 4] = [[2, 1, 1, 0], [1, 1, 1, 1], [2, 2, 0, 0], [4, 3, 2, 2]
 pub struct Calibrations(Mutex<HashMap<Way, Costs>>);
 
 impl Calibrations {
-    /// Those of a way, which are measured if they were not.
+    /// Returns those of a way, which are measured on the first call.
     pub(super) fn of(&self, way: Way, context: &Context<'_>) -> Result<Costs, RunError> {
         let mut known = self.0.lock();
         if let Some(costs) = known.get(&way) {
@@ -64,7 +64,7 @@ impl Calibrations {
     }
 }
 
-/// What a transaction of a shape has cost, in nanoseconds.
+/// The costs of a transaction of a shape, in nanoseconds.
 struct Spent {
     keys: Keys,
     client: f64,
@@ -112,7 +112,7 @@ struct Bench<'b> {
 }
 
 impl Bench<'_> {
-    /// The service times of reads, or of writes.
+    /// Returns the service times of reads, or of writes.
     fn cost(&self, writes: bool) -> Result<Cost, RunError> {
         let spent = |shapes: &[Keys], round: bool| -> Result<Vec<Spent>, RunError> {
             let shapes = shapes.iter();
@@ -194,7 +194,7 @@ impl Bench<'_> {
     }
 }
 
-/// By how much client and servers use more time than computed when roles go round.
+/// Returns the factors by which client and servers use more time than computed when roles rotate.
 fn scales(cost: &Cost, round: &[Spent], asks_all: bool) -> [f64; 2] {
     let (mut used, mut computed) = ([0.0; 2], [0.0; 2]);
     for one in round {
@@ -213,7 +213,7 @@ fn scales(cost: &Cost, round: &[Spent], asks_all: bool) -> [f64; 2] {
     [scale(0), scale(1)]
 }
 
-/// The terms of a [`Line`], and what they come to.
+/// The terms of a [`Line`], and their value.
 type Measured = ([usize; 4], f64);
 
 impl Spent {
@@ -240,7 +240,7 @@ struct Driver<'b> {
     bench: &'b Bench<'b>,
     keys: Keys,
     writes: bool,
-    /// Whether another server has the first one's part each time.
+    /// `true` if another server has the first one's part each time.
     round: bool,
     rng: Rng,
     stamp: Stamp,

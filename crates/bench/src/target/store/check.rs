@@ -35,7 +35,7 @@ pub(super) fn each(
     Ok(visited)
 }
 
-/// A number that depends on key and value, to be added up over all keys in any order.
+/// Returns a hash of key and value, which is added up over all keys in any order.
 pub(super) fn digest(index: u64, value: &[u8]) -> u64 {
     let mut sum = index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for chunk in value.chunks(8) {

@@ -1,4 +1,4 @@
-//! Transfers between accounts: their sum stays, whatever happens.
+//! Transfers between accounts: their sum is constant.
 
 use fastrand::Rng;
 use store::{Db, Op, Worker};

@@ -16,25 +16,25 @@ use crate::stamp::{self, Stamp};
 use crate::target::{Context, StoreJob};
 use crate::workload::{Book, Generator, Ledger, Todo, Ycsb};
 
-/// What the loader writes.
+/// The stamp of the loader's values.
 const LOADED: Stamp = Stamp {
     writer: 0,
     sequence: 0,
 };
 /// Keys loaded by one transaction.
 const BATCH: u64 = 16;
-/// One key in so many has its last write in the book; all of them where there are few.
+/// One key in so many has its last write in the book; all of them if there are few.
 const SAMPLE: u64 = 64;
 const FEW: u64 = 10_000;
-/// With a planted failure one value in so many is wrong: often enough that some are not
-/// overwritten before anybody looks.
+/// With a planted failure one value in so many is wrong: often enough that some are not overwritten
+/// before they are read.
 const PLANT_EVERY: u64 = 50;
-/// What a recorded client does at most: whoever judges a history wants to come to an end.
+/// The most transactions of a recorded client: the judgement of a history must end.
 const RECORDED_TRANSACTIONS: u64 = 500;
 /// The greatest key space of a recorded run.
 const RECORDED_RECORDS: u64 = 1_000;
 
-/// The workload and what is known of it.
+/// The workload and its state.
 pub(super) struct Load {
     ycsb: Ycsb,
     population: Arc<Population>,
@@ -48,7 +48,7 @@ impl Load {
         let mut ycsb = ycsb.clone();
         if context.recorder.is_some() {
             ycsb.records = ycsb.records.min(RECORDED_RECORDS);
-            // A history tells values apart, so that a stamp must be whole.
+            // A history distinguishes values, so that a stamp must be whole.
             ycsb.value_size = ycsb.value_size.max(stamp::WHOLE);
         }
         let population = Arc::new(Population::new(ycsb.records, job.workers));
@@ -61,7 +61,7 @@ impl Load {
         }
     }
 
-    /// Puts these keys in, in transactions of a few.
+    /// Writes these keys, in transactions of a few.
     fn load_range(&self, worker: &mut Worker, range: Range<u64>) -> Result<(), String> {
         let mut value = vec![0; self.ycsb.value_size];
         for first in range.clone().step_by(BATCH as usize) {
@@ -172,18 +172,19 @@ impl super::Load for Load {
     }
 }
 
-/// The stamp of a value that may be there.
+/// Returns the stamp of a value that may be there.
 fn stamped(key: u64, value: &[u8], size: usize) -> Result<Stamp, String> {
     let stamp = Stamp::read(key, value).filter(|_| value.len() == size);
     stamp.ok_or_else(|| format!("key {key} has a value that nobody wrote there: {value:02x?}"))
 }
 
-/// A key's name in a history. Names are in the order of the store's keys, for the sake of scans.
+/// Returns a key's name in a history. Names are in the order of the store's keys, for the sake of
+/// scans.
 fn name(run: usize, key: u64) -> String {
     format!("r{run}:{:016x}", u64::from_be_bytes(keys::encode(key)))
 }
 
-/// A value's number in a history.
+/// Returns a value's number in a history.
 fn number(stamp: Stamp) -> i64 {
     i64::from(stamp.writer) << 40 | stamp.sequence as i64
 }
@@ -193,7 +194,7 @@ struct Writer {
     number: u32,
     sequence: u64,
     size: usize,
-    /// Some values are to be wrong ones.
+    /// Some values must be wrong.
     plant: bool,
 }
 
@@ -223,7 +224,7 @@ pub(super) struct Client<'r> {
     keys: Vec<[u8; 8]>,
     /// The values to write, one behind the other.
     values: Vec<u8>,
-    /// What was read, for the history alone.
+    /// The values that were read, for the history alone.
     seen: Vec<Seen>,
     log: Option<recorder::Log<'r>>,
     number: usize,
@@ -231,7 +232,7 @@ pub(super) struct Client<'r> {
     left: u64,
 }
 
-/// What an operation saw or wrote.
+/// The result of an operation, or the value that it wrote.
 enum Seen {
     Read(u64, Stamp),
     Wrote(u64, Stamp),
@@ -367,7 +368,7 @@ impl Client<'_> {
         }
     }
 
-    /// Notes in the ledger what was written.
+    /// Records the writes in the ledger.
     fn keep(&mut self, first: u64, observed: Observed) {
         let writes = self.todo.iter().filter_map(|todo| match *todo {
             Todo::Update(key) | Todo::Insert(key) | Todo::Modify(key) => Some(key),
@@ -390,8 +391,8 @@ impl Writer {
 
 type Found = Vec<(u64, Stamp)>;
 
-/// Whether this is an answer to that operation. What was read is returned if it is to be kept:
-/// an empty list costs nothing.
+/// Checks that this is an answer to that operation. Returns what was read if it must be kept: an
+/// empty list costs nothing.
 fn verify(todo: &Todo, reply: &Reply<'_>, size: usize, keep: bool) -> Result<Found, String> {
     let mut found = Found::new();
     let mut take = |key, value| {

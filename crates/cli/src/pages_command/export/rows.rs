@@ -10,13 +10,13 @@ use pages::PageSize;
 use super::LongValues;
 use super::snapshot::Entry;
 
-/// The end of the year 9999, in milliseconds since the Unix epoch: what expires later does so then,
-/// because others than Kumiki know no later times.
+/// The end of the year 9999, in milliseconds since the Unix epoch. A later deadline becomes this
+/// one, because other programs do not know later times.
 const LATEST_MS: i64 = 253_402_300_799_999;
-/// So much of a key is told in an error, in bytes.
+/// Bytes of a key that an error shows.
 const SHOWN: usize = 100;
 
-/// Makes rows of entries.
+/// Converts entries to rows.
 pub(super) struct Rows {
     schema: SchemaRef,
     binary: bool,
@@ -48,17 +48,17 @@ impl Rows {
         }
     }
 
-    /// The columns.
+    /// Returns the columns.
     pub(super) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Values that were too long, and are null.
+    /// Returns the number of values that were too long, and are null.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// A row for each entry.
+    /// Returns a row for each entry.
     pub(super) fn batch(&mut self, entries: &[Entry]) -> Result<RecordBatch, String> {
         let most = self.page_size.longest_value();
         let mut values = Vec::with_capacity(entries.len());
@@ -126,7 +126,7 @@ fn binary<'v>(values: impl Iterator<Item = Option<&'v [u8]>>) -> ArrayRef {
     Arc::new(bytes.finish())
 }
 
-/// A key as an error tells it.
+/// Returns a key in the form that errors show.
 fn shown(key: &[u8]) -> String {
     let rest = if key.len() > SHOWN { "…" } else { "" };
     format!("\"{}\"{rest}", key[..key.len().min(SHOWN)].escape_ascii())
@@ -139,7 +139,7 @@ fn no_text(what: &str, key: &[u8]) -> String {
     )
 }
 
-/// What to say of bytes that do not fit into a page, with what to do.
+/// Returns the error for bytes that do not fit into a page, with what to do.
 fn too_long(what: &str, key: &[u8], bytes: usize, page_size: PageSize) -> String {
     let most = page_size.longest_value();
     let page = base::size::Size(page_size.bytes() as u64);

@@ -1,4 +1,4 @@
-//! A server's snapshot, as its entries come (`KUMIKI.SNAPSHOT`).
+//! A server's snapshot, received entry by entry (`KUMIKI.SNAPSHOT`).
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::ask::Asked;
 
 /// How long the server may take for one reply. A value of a reply may be long, and its log slow.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Pieces that are asked for before the first of them has come.
+/// Pieces that are requested before the first of them has come.
 const AHEAD: usize = 3;
 
 const NEXT: &[&[u8]] = &[b"KUMIKI.SNAPSHOT", b"NEXT"];
@@ -20,11 +20,11 @@ pub(super) struct Snapshot {
     pub(super) epoch: i64,
     /// Its time, milliseconds since the Unix epoch.
     pub(super) time_ms: i64,
-    /// The partition that it is of, of so many.
+    /// The partition that it is of, and the number of partitions.
     pub(super) partition: i64,
     pub(super) partitions: i64,
     keys: Option<u64>,
-    /// Pieces that were asked for and have not come.
+    /// Pieces that were requested and have not come.
     under_way: usize,
     at_end: bool,
 }
@@ -41,8 +41,8 @@ pub(super) struct Entry {
 }
 
 impl Snapshot {
-    /// Begins one, of keys that match. It may be that of a replica which does not lead if it may be
-    /// `stale`.
+    /// Begins a snapshot of the keys that match. If `stale`, it may be that of a replica which does
+    /// not lead.
     pub(super) fn begin(
         mut asked: Asked,
         pattern: Option<&str>,
@@ -59,7 +59,7 @@ impl Snapshot {
         asked.send(&args)?;
         let about = asked.reply(PATIENCE).map_err(explained)?;
         let field = |name: &str| number_of(&about, name).ok_or_else(nonsense);
-        // How many keys match nobody knows beforehand.
+        // The number of keys that match is not known in advance.
         let keys = field("keys")?;
         let keys = u64::try_from(keys).ok().filter(|_| pattern.is_none());
         Ok(Snapshot {
@@ -74,12 +74,12 @@ impl Snapshot {
         })
     }
 
-    /// How many entries there are, about, if that is known.
+    /// Returns the approximate number of entries, if it is known.
     pub(super) fn expected(&self) -> Option<u64> {
         self.keys
     }
 
-    /// The next entries, which may be none; `None` behind the last ones.
+    /// Returns the next entries, which may be none; `None` behind the last ones.
     pub(super) fn next(&mut self) -> Result<Option<Vec<Entry>>, String> {
         if self.at_end {
             return Ok(None);
@@ -100,7 +100,7 @@ fn nonsense() -> String {
     "its answer makes no sense: it may be of another release".to_owned()
 }
 
-/// An error of a server that does not give its snapshot.
+/// Explains the error of a server that does not give its snapshot.
 fn explained(error: String) -> String {
     let mut words = error.split(' ');
     match (words.next(), words.nth(1)) {
@@ -116,7 +116,7 @@ fn explained(error: String) -> String {
     }
 }
 
-/// The value of a field of a map, which RESP2 has as a list.
+/// Returns the value of a field of a map, which RESP2 has as a list.
 fn number_of(about: &Value, name: &str) -> Option<i64> {
     let Value::Array(list) = about else {
         return None;
@@ -129,7 +129,7 @@ fn number_of(about: &Value, name: &str) -> Option<i64> {
     }
 }
 
-/// Whether there may be more, and entries.
+/// Returns `true` if there may be more, and the entries.
 fn piece_of(piece: Value) -> Option<(bool, Vec<Entry>)> {
     let Value::Array(piece) = piece else {
         return None;

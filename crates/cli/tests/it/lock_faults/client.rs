@@ -9,12 +9,12 @@ use super::history::{Denial, Effect, Grant, History, Note, Write};
 use testkit::client::Answer;
 use testkit::{Client as Connection, Frame};
 
-/// The longest lease that is asked for.
+/// The longest lease that is requested.
 pub(crate) const LONGEST_LEASE_MS: u64 = 1_500;
 
-/// What clients and faults have in common.
+/// The state that clients and faults share.
 pub(crate) struct Stage {
-    /// Where the proxies listen that run.
+    /// The addresses of the running proxies.
     pub(crate) proxies: Mutex<Vec<SocketAddr>>,
     pub(crate) keys: usize,
     pub(crate) is_over: AtomicBool,
@@ -42,13 +42,13 @@ struct Held {
     grants: Vec<Grant>,
 }
 
-/// What became of a request about a lock.
+/// The result of a request about a lock.
 enum Reply {
     /// A list, a number or nothing.
     Frame(Frame),
     /// Nothing has happened.
     Nothing,
-    /// Nobody knows.
+    /// It is not known.
     Unknown,
 }
 
@@ -65,7 +65,7 @@ impl Client<'_> {
         }
     }
 
-    /// Goes on until it is told to stop. Returns what it has seen.
+    /// Runs until it is stopped. Returns what it has seen.
     pub(crate) fn run(mut self) -> History {
         while !self.stage.is_over.load(Ordering::SeqCst) {
             let key = self.random.usize(..self.stage.keys);
@@ -136,7 +136,7 @@ impl Client<'_> {
                 14..18 => self.look(held),
                 18 => std::thread::sleep(Duration::from_millis(self.random.u64(1..30))),
                 _ => {
-                    // As one that stands still, and does not know how late it is.
+                    // Like a client that is paused, and does not know how late it is.
                     let late = Duration::from_millis(self.random.u64(50..600));
                     let left = held.until.saturating_duration_since(Instant::now());
                     std::thread::sleep(left + late);
@@ -156,7 +156,7 @@ impl Client<'_> {
                     self.deny(&held, asked, "release: it does not hold it".to_owned());
                 }
                 Reply::Frame(_) | Reply::Nothing => {}
-                // It may come to pass later, and must not meet another lock then.
+                // It may still take effect, and must not meet another lock then.
                 Reply::Unknown => self.rename(),
             }
             self.seen.releases.push((held.key, held.token, asked));
@@ -164,7 +164,7 @@ impl Client<'_> {
         self.seen.grants.append(&mut held.grants);
     }
 
-    /// A write under the guard of the lock, in one piece.
+    /// Writes under the guard of the lock, in one piece.
     fn write(&mut self, key: usize, token: i64) {
         let (lock, data, token_text) = (format!("k{key}"), format!("data{key}"), token.to_string());
         let asked = Instant::now();
@@ -220,7 +220,7 @@ impl Client<'_> {
         }
     }
 
-    /// Asks another proxy, most often, who holds the lock.
+    /// Asks, mostly another proxy, for the holder of the lock.
     fn look(&mut self, held: &Held) {
         self.connection = None;
         let asked = Instant::now();
@@ -294,7 +294,7 @@ impl Client<'_> {
         }
     }
 
-    /// The connection, or one to any proxy that runs. `None` if that one does not.
+    /// Returns the connection, or a new one to a running proxy. `None` if that one does not answer.
     fn connect(&mut self) -> Option<&mut Connection> {
         if self.connection.is_none() {
             let proxies = self.stage.proxies.lock().expect("whole").clone();
@@ -308,7 +308,7 @@ impl Client<'_> {
     }
 }
 
-/// The token of a grant; `None` if it is none.
+/// Returns the token of a grant; `None` if it is none.
 fn token_of(frame: &Frame) -> Option<i64> {
     match frame.frames() {
         Some([one, token, _]) if one.int() == Some(1) => token.int(),

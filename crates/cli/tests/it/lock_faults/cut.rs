@@ -1,5 +1,5 @@
-//! Cutting a process's connections: its sockets are borrowed and shut down, which both ends see as
-//! an end that nobody has announced.
+//! Cuts a process's connections: its sockets are borrowed and shut down, which both ends see as an
+//! end without any announcement.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -7,10 +7,10 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 /// Cuts the connections of a child process whose other end is at one of these addresses. Returns
-/// how many there were.
+/// their number.
 ///
 /// # Errors
-/// The system's, above all where it does not let anybody have sockets of another process.
+/// Returns the system's error, above all if it does not allow access to sockets of another process.
 pub(crate) fn cut(process: u32, to: &[SocketAddr]) -> io::Result<usize> {
     let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
     let pidfd = pidfd_open(pid.expect("a process"), PidfdFlags::empty())?;
@@ -28,11 +28,11 @@ pub(crate) fn cut(process: u32, to: &[SocketAddr]) -> io::Result<usize> {
         };
         let stream = match pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty()) {
             Ok(file) => TcpStream::from(file),
-            // It has just been closed.
+            // The process has just closed it.
             Err(rustix::io::Errno::BADF) => continue,
             Err(error) => return Err(error.into()),
         };
-        // What is no TCP connection has no peer's address.
+        // A socket that is no TCP connection has no peer's address.
         if stream.peer_addr().is_ok_and(|peer| to.contains(&peer)) {
             stream.shutdown(Shutdown::Both)?;
             count += 1;

@@ -1,24 +1,24 @@
-//! What clients of locks have seen, and whether it may be so.
+//! The history of clients of locks, and the check that it is allowed.
 //!
 //! All times are of one clock, that of the test's process. A client counts a lease from when it
-//! sent the request that was granted, and counts on nothing any more once it has asked for its
+//! sent the request that was granted, and counts on nothing any more once it has requested its
 //! release.
 //!
 //! 1. **One holder.** The times in which clients count on grants of one key with different tokens
 //!    do not overlap; no token of a key has two owners.
-//! 2. **Growing tokens.** A grant that was asked for after another one had been told has a token
-//!    that is not below it.
-//! 3. **Nothing is lost.** Nobody who counts on a lock during all of a request is told by it that
-//!    it does not hold the lock.
-//! 4. **Fencing.** A guarded write takes effect only if none with a newer token had been told to
-//!    have done so before it was sent. It is refused only if one with a newer token had been sent
-//!    before that was told. What is there in the end has no older token than any write that has
+//! 2. **Growing tokens.** A grant that was requested after another one had been answered has a
+//!    token that is not below it.
+//! 3. **Nothing is lost.** A client that counts on a lock during all of a request gets no answer to
+//!    it that says that the client does not hold the lock.
+//! 4. **Fencing.** A guarded write takes effect only if no write with a newer token had been
+//!    reported successful before it was sent. It is refused only if a write with a newer token had
+//!    been sent before the refusal. The final value has no older token than any write that has
 //!    taken effect.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// A client was told that it holds a lock.
+/// A client got the answer that it holds a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
     pub(crate) key: usize,
@@ -26,24 +26,24 @@ pub(crate) struct Grant {
     pub(crate) token: i64,
     pub(crate) asked: Instant,
     pub(crate) told: Instant,
-    /// It counts on it until then.
+    /// The client counts on it until then.
     pub(crate) until: Instant,
 }
 
-/// A client that has once been granted a lock was told that it does not hold it.
+/// A client to which a lock was once granted got the answer that it does not hold it.
 #[derive(Clone, Debug)]
 pub(crate) struct Denial {
     pub(crate) key: usize,
     pub(crate) owner: String,
     pub(crate) token: i64,
-    /// It has counted on the lock from then until then.
+    /// The client has counted on the lock from the first time to the second.
     pub(crate) counted: (Instant, Instant),
     pub(crate) asked: Instant,
     pub(crate) told: Instant,
     pub(crate) what: String,
 }
 
-/// What became of a guarded write.
+/// The outcome of a guarded write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
     Applied,
@@ -61,7 +61,7 @@ pub(crate) struct Write {
     pub(crate) effect: Effect,
 }
 
-/// A request about a lock and its answer, for people who look for what went wrong.
+/// A request about a lock and its answer, for people who look for the cause of a failure.
 #[derive(Clone, Debug)]
 pub(crate) struct Note {
     pub(crate) asked: Instant,
@@ -69,22 +69,22 @@ pub(crate) struct Note {
     pub(crate) text: String,
 }
 
-/// What all clients have seen.
+/// The observations of all clients.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) notes: Vec<Note>,
     pub(crate) grants: Vec<Grant>,
-    /// When the release of a grant was asked for: its key and token. Its owner counts on nothing
-    /// any more from then on, however often it was granted and renewed.
+    /// When the release of a grant was requested: its key and token. From then on its owner counts
+    /// on nothing, however often it was granted and renewed.
     pub(crate) releases: Vec<(usize, i64, Instant)>,
     pub(crate) denials: Vec<Denial>,
     pub(crate) writes: Vec<Write>,
-    /// Of each key that has a value in the end, the token with which it was written.
+    /// For each key that has a value in the end, the token with which it was written.
     pub(crate) values: BTreeMap<usize, i64>,
 }
 
 impl History {
-    /// Adds what somebody else has seen.
+    /// Adds the history of another client.
     pub(crate) fn append(&mut self, mut other: History) {
         self.notes.append(&mut other.notes);
         self.grants.append(&mut other.grants);
@@ -94,7 +94,7 @@ impl History {
         self.values.append(&mut other.values);
     }
 
-    /// What is wrong, if anything is.
+    /// Returns an error that describes what is wrong, if anything is.
     pub(crate) fn judge(&self) -> Result<(), String> {
         let mut released: BTreeMap<(usize, i64), Instant> = BTreeMap::new();
         for &(key, token, asked) in &self.releases {
@@ -132,7 +132,7 @@ impl History {
         self.fencing()
     }
 
-    /// All notes in the order in which the requests were sent.
+    /// Returns all notes in the order in which the requests were sent.
     pub(crate) fn protocol(&self) -> String {
         let mut notes: Vec<&Note> = self.notes.iter().collect();
         notes.sort_by_key(|note| note.asked);
@@ -177,7 +177,7 @@ impl History {
     }
 }
 
-/// `grants` are of one key, in the order in which they were told.
+/// Checks that grants of one key, in the order in which they were answered, have one holder.
 fn one_holder(grants: &[Grant]) -> Result<(), String> {
     let mut owners: BTreeMap<i64, &Grant> = BTreeMap::new();
     let mut running: Vec<&Grant> = Vec::new();
@@ -222,12 +222,12 @@ mod tests {
 
     use super::*;
 
-    /// Milliseconds after a beginning.
+    /// Returns the milliseconds after a beginning.
     fn at(begin: Instant, ms: u64) -> Instant {
         begin + Duration::from_millis(ms)
     }
 
-    /// Grants of owners with tokens: asked, told, until.
+    /// Returns grants of owners with tokens: requested, answered, until.
     fn grants(all: &[(&str, i64, [u64; 3])]) -> History {
         let begin = Instant::now();
         let grant = |&(owner, token, [asked, told, until]): &(&str, i64, [u64; 3])| Grant {
@@ -257,12 +257,12 @@ mod tests {
     fn what_may_be_is_accepted() {
         let good = grants(&[
             ("ann", 1, [0, 2, 10]),
-            // A renewal, asked for while nobody else could have it.
+            // A renewal, requested while no other client could have it.
             ("ann", 1, [5, 6, 20]),
-            // Told late, and when its lease has ended: nobody counted on it.
+            // Answered late, when its lease had ended: no client counted on it.
             ("bob", 2, [21, 90, 60]),
             ("cid", 3, [61, 62, 80]),
-            // Asked for before a newer one was told.
+            // Requested before a newer one was answered.
             ("dot", 4, [100, 130, 140]),
             ("eve", 5, [101, 110, 120]),
         ]);
@@ -286,7 +286,7 @@ mod tests {
             ("bob", 2, [4, 50, 60]),
         ];
         refused(&grants(&hidden), "two holders");
-        // Who holds it already gets the same token.
+        // The holder gets the same token again.
         refused(
             &grants(&[("ann", 1, [0, 1, 10]), ("ann", 2, [2, 3, 10])]),
             "two holders",
@@ -350,12 +350,12 @@ mod tests {
             ..History::default()
         };
         refused(&denial([0, 10], 1, 9), "lost");
-        // The lease may have ended before the answer was given, or not begun when it was asked for.
+        // The lease may have ended before the answer was given, or not begun when it was requested.
         assert_eq!(denial([0, 10], 1, 10).judge(), Ok(()));
         assert_eq!(denial([5, 10], 4, 9).judge(), Ok(()));
     }
 
-    /// Writes: token, asked, told, effect. In the end there is a value with this token.
+    /// Returns writes: token, requested, answered, effect. The final value has this token.
     fn writes(all: &[(i64, u64, u64, Effect)], value: Option<i64>) -> History {
         let begin = Instant::now();
         let write = |&(token, asked, told, effect): &(i64, u64, u64, Effect)| Write {
@@ -381,7 +381,7 @@ mod tests {
                 (2, 2, 4, Applied),
                 (1, 3, 5, Applied),
                 (1, 5, 6, Fenced),
-                // It has taken effect, though nobody knows.
+                // It has taken effect, though the client does not know.
                 (4, 6, 7, Unknown),
                 (2, 7, 8, Fenced),
             ],

@@ -130,7 +130,7 @@ fn a_load_that_is_stopped_says_so_and_leaves_nothing() {
     testkit::eventually("something is written", || {
         written().iter().any(|bytes| *bytes > 1 << 16)
     });
-    // Not SIGINT: whoever runs tests in the background may have had it ignored.
+    // Not SIGINT: a shell that runs tests in the background may have made them ignore it.
     kill_process(Pid::from_child(&process), Signal::TERM).expect("it runs");
     let ended = process.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();

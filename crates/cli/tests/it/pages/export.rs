@@ -24,7 +24,7 @@ use crate::support::replicas::Replicas;
 use testkit::SetOnDrop;
 use testkit::{Client, eventually, free_address};
 
-/// A row, but for its version.
+/// A row without its version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Row {
     key: Vec<u8>,
@@ -42,7 +42,7 @@ fn row(key: &str, value: &str) -> Row {
     }
 }
 
-/// Rows of a table in a directory, and the versions in them.
+/// Returns the rows of a table in a directory, and the versions in them.
 fn rows_of(dir: &Path, name: &str) -> (Vec<Row>, Vec<i64>) {
     let tables = Tables::open_read_only(Arc::new(RealDisk), &[dir.to_path_buf()]);
     let tables = tables.expect("a directory of pages");
@@ -123,7 +123,7 @@ fn set(client: &mut Client, pairs: &[(&str, &str)]) {
     }
 }
 
-/// Keys `name:000000` and so on, with values of so many bytes.
+/// Writes keys `name:000000` and so on, with values of so many bytes.
 fn fill(client: &mut Client, name: &str, keys: usize, bytes: usize) {
     let value = "v".repeat(bytes);
     let all: Vec<String> = (0..keys).map(|key| format!("{name}:{key:06}")).collect();
@@ -223,7 +223,7 @@ fn the_keys_of_a_server_become_a_table() {
     assert!(done(checked).contains("store: 5 rows"));
 }
 
-/// What many clients move about is in the table as it was at one moment.
+/// The table has the keys that many clients change as they were at one moment.
 #[test]
 fn a_table_is_of_one_moment() {
     const ACCOUNTS: usize = 3000;
@@ -291,13 +291,13 @@ fn a_storage_node_takes_it() {
     let said = done(to_node(&[]));
     assert!(said.starts_with("store: 20000 rows"), "{said}");
     assert!(refused(to_node(&[])).contains("--replace"));
-    // Who names the directory finds the node that has it.
+    // A command that names the directory finds the node that uses it.
     done(export(server.address, &node.dir(), &["--replace"]));
     assert_eq!(node.table("store")["version"], 2);
     assert_eq!(node.table("store")["rows"], 20_000);
     let (rows, _) = rows_of(&node.dir(), "store");
     assert_eq!(rows[19_999], row("k:019999", &"v".repeat(300)));
-    // What fails at the server leaves the node's table.
+    // A failure at the server leaves the node's table unchanged.
     set(&mut client, &[("m", "1")]);
     client.frame(&[&b"SET"[..], b"z", b"\xff"]);
     let said = refused(to_node(&["--replace"]));
@@ -305,7 +305,7 @@ fn a_storage_node_takes_it() {
     assert_eq!(node.table("store")["version"], 2);
 }
 
-/// What the store keeps about read-atomic keys besides their values is nobody else's.
+/// The store's own records about read-atomic keys are not exported.
 #[test]
 fn read_atomic_keys_are_as_they_are_read() {
     let server = start_server(&["--ephemeral", "--read-atomic", "ra:"]);
@@ -395,7 +395,7 @@ fn values_that_no_page_holds_are_named_or_null() {
     );
 }
 
-/// Passes on what a server sends, up to so many bytes; then calls `stop`, and ends the connection
+/// Forwards what a server sends, up to so many bytes; then calls `stop`, and ends the connection
 /// once that has returned.
 fn relay(to: SocketAddr, bytes: usize, stop: impl FnOnce() + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -412,7 +412,7 @@ fn relay(to: SocketAddr, bytes: usize, stop: impl FnOnce() + Send + 'static) -> 
         let passed = std::io::copy(&mut limited, &mut client);
         assert_eq!(passed.expect("both are there"), bytes as u64);
         stop();
-        // What the server has sent before it was killed.
+        // The bytes that the server sent before it was killed.
         drop(std::io::copy(&mut server, &mut client));
         drop(client.flush());
     });
@@ -542,7 +542,7 @@ fn who_does_not_lead_says_who_does() {
     let said = refused(export(replicas.address(follower), &dir.pages(), &[]));
     let advice = format!("--from {}", replicas.address(leader));
     assert!(said.contains(&advice), "{said}");
-    // What it has is as whole as what the leader has, and may be older.
+    // The replica's copy is as complete as the leader's, and may be older.
     let mut said = String::new();
     eventually("a table of what the follower has", || {
         let args = ["--table", "stale", "--stale", "--replace"];

@@ -1,4 +1,4 @@
-//! A storage node, and those who load, list, check and remove its tables.
+//! A storage node, and commands that load, list, check and remove its tables.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// On a port that is free, with further options.
+    /// Starts a node on a free port, with further options.
     pub(super) fn start(options: &[&str]) -> Node {
         let dir = tempfile::tempdir().expect("a directory");
         let server = Server::start(|address, _| serve(address, &pages_dir(dir.path()), options));
@@ -30,7 +30,7 @@ impl Node {
         Node { server, dir }
     }
 
-    /// Again, where it was, after it has ended.
+    /// Starts it again at the same address, after it has ended.
     fn start_again(&mut self) {
         let command = |address, _: &Path| serve(address, &self.dir(), &[]);
         let started = Server::insist_at(self.server.address, command);
@@ -41,14 +41,14 @@ impl Node {
         pages_dir(self.dir.path())
     }
 
-    /// A command for the node, by its address.
+    /// Returns a command for the node, by its address.
     pub(super) fn command(&self, args: &[&str]) -> Command {
         let mut command = pages(args);
         command.arg("--node").arg(self.server.address.to_string());
         command
     }
 
-    /// A command for the node's directory.
+    /// Returns a command for the node's directory.
     fn in_dir(&self, args: &[&str]) -> Command {
         let mut command = pages(args);
         command.arg("--dir").arg(self.dir());
@@ -59,7 +59,7 @@ impl Node {
         self.command(&[LOAD, &[table], more].concat())
     }
 
-    /// What there is of a table, told by the node.
+    /// Returns the node's description of a table.
     pub(super) fn table(&self, name: &str) -> serde_json::Value {
         json(&done(self.command(&["ls", name, "--json"])))
     }
@@ -69,7 +69,7 @@ fn pages_dir(dir: &Path) -> PathBuf {
     dir.join("pages")
 }
 
-/// The command that serves a directory; without a secret unless the options name one.
+/// Returns the command that serves a directory; without a secret unless the options name one.
 pub(crate) fn serve(address: SocketAddr, dir: &Path, options: &[&str]) -> Command {
     let mut command = pages(&["serve", "--listen", &address.to_string()]);
     command.arg("--dir").arg(dir).args(options);
@@ -80,7 +80,7 @@ pub(crate) fn serve(address: SocketAddr, dir: &Path, options: &[&str]) -> Comman
     command
 }
 
-/// Names of the files in a directory, without those that are there always.
+/// Returns the names of the files in a directory, without those that are there always.
 pub(crate) fn files(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).expect("a directory").flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -99,7 +99,7 @@ fn tables_are_loaded_listed_checked_and_removed_while_it_runs() {
     let said = refused(node.load("orders", &[]));
     assert!(said.contains("--replace"), "{said}");
 
-    // Who names the directory finds the node that has it.
+    // A command that names the directory finds the node that uses it.
     let said = done(node.in_dir(&[LOAD, &["region"]].concat()));
     assert!(said.contains("region: 5 rows"), "{said}");
     let tables = json(&done(node.command(&["ls", "--json"])));
@@ -135,7 +135,7 @@ fn tables_are_loaded_listed_checked_and_removed_while_it_runs() {
     assert!(said.contains("there are: nation, region"), "{said}");
     let said = refused(node.command(&["ls", "orders"]));
     assert!(said.contains("there are: nation, region"), "{said}");
-    // It keeps versions that were opened for those who may go on with them, until it ends.
+    // It keeps versions that were opened for readers that may continue with them, until it ends.
     node.server.signal(Signal::TERM);
     assert_eq!(node.server.end().code(), Some(0));
     let left = files(&node.dir());
@@ -146,7 +146,7 @@ fn tables_are_loaded_listed_checked_and_removed_while_it_runs() {
     );
 }
 
-/// A table that cannot be read is not passed over in silence.
+/// A table that cannot be read is reported.
 #[test]
 fn a_table_that_is_damaged_is_told_of() {
     let mut node = Node::start(&[]);
@@ -188,7 +188,7 @@ fn it_ends_when_it_is_told_to_and_has_its_tables_afterwards() {
         assert!(!address.exists());
         let said = refused(node.command(&["ls"]));
         assert!(said.contains(&node.server.address.to_string()), "{said}");
-        // Its directory is nobody's now.
+        // No node uses its directory now.
         done(node.in_dir(&[LOAD, &["orders", "--replace"]].concat()));
         node.start_again();
         assert_eq!(node.table("orders")["rows"], 15_000);
@@ -250,8 +250,8 @@ fn a_secret_is_wanted_unless_all_are_trusted() {
     done(node.command(&["ls"]));
 }
 
-/// A node that is killed while a table is loaded has nothing of it afterwards, and all of what was
-/// loaded before.
+/// A node that is killed while a table is loaded has no part of it afterwards, and everything that
+/// was loaded before.
 #[test]
 fn a_node_that_is_killed_leaves_no_half_table() {
     let mut node = Node::start(&[]);

@@ -29,7 +29,7 @@ impl Connection {
         connection
     }
 
-    /// A connection of a user; or what is said to it.
+    /// Returns a connection of a user, or the node's error.
     pub(crate) fn of_user(
         address: SocketAddr,
         version: Version,
@@ -49,7 +49,7 @@ impl Connection {
         }
     }
 
-    /// A connection that has sent nothing but STARTUP.
+    /// Returns a connection that has sent nothing but STARTUP.
     fn begin(address: SocketAddr, version: Version) -> Connection {
         let stream = TcpStream::connect(address).expect("the proxy listens");
         let patience = Some(Duration::from_secs(60));
@@ -68,7 +68,7 @@ impl Connection {
         connection
     }
 
-    /// The answer to STARTUP.
+    /// Returns the answer to STARTUP.
     fn started(&mut self) -> (Header, Vec<u8>) {
         let (stream, header, body) = self.receive();
         assert_eq!(stream, StreamId(0));
@@ -92,7 +92,7 @@ impl Connection {
         self.stream.write_all(&out).expect("the proxy reads");
     }
 
-    /// The next reply: its stream, and its header and body.
+    /// Returns the next reply: its stream, and its header and body.
     pub(crate) fn receive(&mut self) -> (StreamId, Header, Vec<u8>) {
         loop {
             if let Some((header, body)) = self.envelopes.pop_front() {
@@ -122,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// Whether a text was executed; else what was said.
+    /// Executes a text. Returns the node's error if it fails.
     pub(crate) fn execute(&mut self, text: &str) -> Result<(), String> {
         let none = BoundValues::none(self.version);
         let parameters = Parameters::new(Consistency::One, none);
@@ -135,7 +135,7 @@ impl Connection {
         }
     }
 
-    /// The ids of a statement, and of its result's columns.
+    /// Returns the ids of a statement, and of its result's columns.
     pub(crate) fn prepare(&mut self, text: &str) -> (Vec<u8>, Option<Vec<u8>>) {
         let keyspace = None;
         self.send(1, Request::Prepare(Prepare { text, keyspace }));

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use crate::support::drivers::{Drivers, Language, lines};
 
-/// What the driver programs print that find Cassandra at `address`, all at the same time: each has a
-/// keyspace of its own. They are given `user`, a name and a password, if there is one.
+/// Returns the output of the driver programs for Cassandra at `address`, all run at the same time:
+/// each has a keyspace of its own. They get `user`, a name and a password, if there is one.
 pub(crate) fn run(
     drivers: &Drivers,
     address: SocketAddr,

@@ -18,22 +18,22 @@ use testkit::wait::go_on_until;
 const WINDOW: usize = 32;
 /// Keys of one connection.
 const KEYS: usize = 500;
-/// Between two requests of a connection, while a node starts.
+/// The pause between two requests of a connection, while a node starts.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Replies that there must be between two events.
 const ENOUGH: u64 = 2000;
 
-/// What load has seen.
+/// The counts of the load.
 #[derive(Default)]
 struct Seen {
     over: AtomicBool,
-    /// A node starts: it is to have some of the processor.
+    /// A node starts: it needs some of the processor.
     gently: AtomicBool,
     good: AtomicU64,
     failed: AtomicU64,
 }
 
-/// Writes and reads keys of its own, many at a time. What is read of a key is the key.
+/// Writes and reads keys of its own, many at a time. The value of each key is the key.
 fn load(address: SocketAddr, number: usize, seen: &Seen) {
     let version = [Version::V4, Version::V5][number % 2];
     let mut random = fastrand::Rng::with_seed(number as u64);
@@ -99,7 +99,7 @@ fn restart(nodes: &mut Nodes, index: usize, seen: &Seen) {
     seen.gently.store(false, Ordering::Relaxed);
 }
 
-/// Makes tables and drops them. What has been answered, every node has.
+/// Creates tables and drops them. Every node has the changes that were answered.
 fn change_schema(address: SocketAddr, rounds: usize) {
     let mut connection = Connection::open(address, Version::V5);
     for round in 0..rounds {

@@ -1,4 +1,5 @@
-//! Several proxies before one cluster: a driver knows all of them, and goes on when one is killed.
+//! Several proxies before one cluster: a driver knows all of them, and continues when one is
+//! killed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,7 +28,7 @@ pub(crate) fn a_driver_survives_a_proxy(node: SocketAddr, drivers: &Drivers) {
     let both = format!("{first} {second}");
     assert_eq!(line(), both, "it knows both");
     assert_eq!(line(), both, "it asks both");
-    // The one that it was told of, and from which it learns of others.
+    // The one that the driver was given, and from which it learned of the others.
     one.kill();
     orders.write_all(b"killed\n").expect("it listens");
     assert_eq!(line(), second.to_string());

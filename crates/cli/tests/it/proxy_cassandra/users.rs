@@ -1,4 +1,4 @@
-//! Who clients are is for the node to judge, and what one user may, no other does by the proxy.
+//! The node authenticates clients, and through the proxy each user has only his own permissions.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -49,9 +49,10 @@ pub(crate) fn what_one_may_others_may_not(node: SocketAddr) {
                 assert!(words.contains("permission"), "{words}");
             }
         }
-        // Connections that were accepted with the old password are no use to who comes with it.
+        // A client with a wrong password gains nothing from connections that were accepted with the
+        // old one.
         let alter = format!("ALTER ROLE {ann} WITH PASSWORD = 'another'");
-        // Cassandra has a role's password changed once in five seconds.
+        // Cassandra allows one change of a role's password in five seconds.
         let begun = Instant::now();
         while let Err(words) = first.execute(&alter) {
             assert!(words.contains("only be changed every"), "{words}");
@@ -65,7 +66,7 @@ pub(crate) fn what_one_may_others_may_not(node: SocketAddr) {
     assert!(proxy.terminate().success());
 }
 
-/// A wrong password is answered through the proxy as it is without it.
+/// Checks that a wrong password gets the same answer through the proxy as without it.
 fn refused_like_directly(node: SocketAddr, proxy: SocketAddr, version: Version, user: &str) {
     for (user, password) in [(user, "wrong"), (user, ""), ("nobody", "a secret")] {
         let said = [node, proxy].map(|address| {

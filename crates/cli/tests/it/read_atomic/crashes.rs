@@ -1,4 +1,4 @@
-//! What is left when nodes are killed.
+//! The data after nodes are killed.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,13 +13,13 @@ use testkit::client::Answer;
 use testkit::wait::go_on_until;
 use testkit::{Client, eventually};
 
-/// What a writer and a reader share with who ends them.
+/// The state that a writer and a reader share with the thread that stops them.
 #[derive(Default)]
 struct Load {
     stop: AtomicBool,
     /// The last number that was acknowledged.
     acknowledged: AtomicU64,
-    /// How often something was read.
+    /// The number of reads.
     reads: AtomicU64,
 }
 
@@ -28,15 +28,15 @@ impl Load {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether there was more of both than this.
+    /// Returns `true` if both counts exceed these.
     fn exceeds(&self, reads: u64, acknowledged: u64) -> bool {
         self.reads.load(Ordering::Relaxed) > reads
             && self.acknowledged.load(Ordering::Relaxed) > acknowledged
     }
 }
 
-/// Writes rising numbers to the keys by one node until told to stop. Returns the last number that was
-/// acknowledged, and the last that was tried.
+/// Writes rising numbers to the keys by one node until it is stopped. Returns the last number that
+/// was acknowledged, and the last that was tried.
 fn write(to: SocketAddr, keys: &[&str], load: &Load) -> (u64, u64) {
     let (mut acknowledged, mut tried) = (0, 0);
     while load.goes_on() {
@@ -59,7 +59,7 @@ fn write(to: SocketAddr, keys: &[&str], load: &Load) -> (u64, u64) {
     (acknowledged, tried)
 }
 
-/// Reads the keys until told to stop; what comes is whole.
+/// Reads the keys until it is stopped, and checks that each result is whole.
 fn read(to: SocketAddr, keys: &[&str], load: &Load) {
     let mut client = Client::connect(to);
     while load.goes_on() {
@@ -78,7 +78,7 @@ fn a_killed_coordinator_leaves_nothing_by_halves() {
     for round in 0..4 {
         let victim = round % 3;
         let by = cluster.address(victim);
-        // Two keys that are on nodes which live, and a node that lives.
+        // Two keys on nodes that live, and a node that lives.
         let others = [keys[(victim + 1) % 3], keys[(victim + 2) % 3]];
         let reader = cluster.address((victim + 1) % 3);
         let load = Load::default();
@@ -117,14 +117,14 @@ fn a_killed_coordinator_leaves_nothing_by_halves() {
             last = found;
         }
     }
-    // Single keys, asked where they are, say the same.
+    // Single keys, read at their nodes, have the same values.
     for (node, key) in keys.iter().enumerate() {
         let reply = Client::connect(cluster.address(node)).frame(&["GET", key]);
         assert_eq!(reply.bytes(), Some(last.to_string().as_bytes()));
     }
 }
 
-/// As [`write`], by a client that goes where it is sent.
+/// As [`write`], by a client that follows redirects.
 fn insist(mut client: Follower, keys: &[&str], load: &Load) -> (u64, u64) {
     let (mut acknowledged, mut tried) = (0, 0);
     while load.goes_on() {
@@ -140,7 +140,7 @@ fn insist(mut client: Follower, keys: &[&str], load: &Load) -> (u64, u64) {
 
 #[test]
 fn nor_does_a_killed_leader_of_a_replicated_partition() {
-    // One of each of two partitions.
+    // One key of each of two partitions.
     let keys = [KEYS[0], KEYS[3]];
     let mut replicas = Replicas::start_declared(2, 3, TOP);
     let (writer, mut reader) = (replicas.client(), replicas.client());

@@ -1,5 +1,5 @@
-//! Nodes whose memory clients read are killed, or stand still: what clients believe is not older than
-//! what was acknowledged, they notice at once, and they come back to reading in memory.
+//! Nodes whose memory clients read are killed, or paused: clients believe nothing older than what
+//! was acknowledged, they notice at once, and they return to reading in memory.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -16,10 +16,10 @@ use testkit::wait::go_on_until;
 
 /// Keys of the two nodes.
 pub(crate) const BOTH: [&str; 2] = [KEYS[0], KEYS[2]];
-/// The key of the second node, which dies or stands still.
+/// The key of the second node, which is killed or paused.
 const OF_VICTIM: [&str; 1] = [KEYS[2]];
 const VICTIM: usize = 1;
-/// How long a client waits for an answer of a node that it takes to be there.
+/// How long a client waits for an answer of a node that it considers alive.
 const ANSWER: Duration = Duration::from_secs(3);
 
 fn start(keeping: Keeping) -> Cluster {
@@ -30,7 +30,7 @@ fn start(keeping: Keeping) -> Cluster {
     cluster
 }
 
-/// A client that reads in memory, and gives up after a time.
+/// Returns a client that reads in memory, and gives up after a time.
 fn connect(cluster: &Cluster, timeout: Duration) -> Client {
     connect_with(cluster.fabrics(), |options| {
         options.transport = Transport::Shm;
@@ -45,7 +45,7 @@ pub(crate) fn put(client: &Client, keys: &[&str], number: u64) -> Result<(), Err
     client.put_all(&pairs.collect::<Vec<_>>(), Algorithm::Fast)
 }
 
-/// The numbers that keys have; 0 if they are absent.
+/// Returns the numbers that keys have; 0 if they are absent.
 pub(crate) fn get(client: &Client, keys: &[&str]) -> Result<Vec<u64>, Error> {
     let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
     let number = |value: Option<Vec<u8>>| {
@@ -66,8 +66,8 @@ pub(crate) fn warm(client: &Client, keys: &[&str]) {
     });
 }
 
-/// While a node is away, calls for its keys are tried again and again: each try notices at once, and the
-/// first one that can succeed does. Other keys are read as ever.
+/// While a node is away, calls for its keys are repeated: each attempt notices at once, and the
+/// first one that can succeed does. Other keys are read as usual.
 #[test]
 fn a_dead_node_is_noticed_at_once_and_its_successor_too() {
     let mut cluster = start(Keeping::Data);
@@ -116,10 +116,10 @@ fn a_dead_node_is_noticed_at_once_and_its_successor_too() {
     }
 }
 
-/// Whoever reads may remove what a dead node has left in memory, so that its successor finds nothing of
-/// it. Another one, who was not that fast, may believe it for a while nevertheless.
+/// A reader may remove what a dead node has left in memory, so that its successor finds no trace of
+/// it. Another reader that was slower may still believe it for a while.
 #[test]
-fn a_successor_waits_until_nobody_believes_its_predecessor() {
+fn a_successor_waits_until_no_reader_believes_its_predecessor() {
     let mut cluster = start(Keeping::Data);
     let client = connect(&cluster, Duration::from_secs(20));
     put(&client, &BOTH, 1).expect("it is written");
@@ -127,7 +127,7 @@ fn a_successor_waits_until_nobody_believes_its_predecessor() {
     warm(&hasty, &BOTH);
     cluster.kill_node(VICTIM);
     let killed = Instant::now();
-    // It has been read just before, and is looked at anew only after a while.
+    // It has been read just before, and is checked again only after a while.
     std::thread::sleep(Duration::from_millis(15));
     get(&hasty, &OF_VICTIM).expect_err("it is dead");
     cluster.start_node(VICTIM).expect("it starts again");
@@ -136,8 +136,8 @@ fn a_successor_waits_until_nobody_believes_its_predecessor() {
     assert!(rested > Duration::from_millis(210), "it was {rested:?}");
 }
 
-/// Reads what a node has published that stands still, until it is not believed any more. How long it
-/// was.
+/// Reads what a paused node has published, until it is not believed any more. Returns how long it
+/// was believed.
 fn believed(client: &Client, lease: Duration) -> Duration {
     let paused = Instant::now();
     loop {
@@ -157,7 +157,7 @@ fn believed(client: &Client, lease: Duration) -> Duration {
     }
 }
 
-/// A node that stands still cannot say that its memory is not to be believed any more.
+/// A paused node cannot say that its memory must not be believed any more.
 #[test]
 fn a_node_that_stands_still_is_believed_until_its_lease_ends() {
     const LEASE: Duration = Duration::from_secs(1);
@@ -172,7 +172,7 @@ fn a_node_that_stands_still_is_believed_until_its_lease_ends() {
     let last = loop {
         cluster.pause_node(VICTIM);
         let last = believed(&hasty, LEASE);
-        // On a busy machine it may have stood still for a while before that is known.
+        // On a busy machine the node may have been paused for a while before that is known.
         if last > LEASE / 2 || Instant::now() > until {
             break last;
         }
@@ -180,9 +180,9 @@ fn a_node_that_stands_still_is_believed_until_its_lease_ends() {
         warm(&hasty, &BOTH);
     };
     println!("the node was believed for {last:?}");
-    // So that the reads before were not by chance.
+    // Otherwise the reads before may have been chance.
     assert!(last > LEASE / 2, "it was believed for {last:?} only");
-    // It stays so, whoever asks: one who knows the region from before, and one who does not.
+    // It stays so for every client: one that knows the region from before, and one that does not.
     let newcomer = connect_with(cluster.fabrics().take(1), |options| {
         options.transport = Transport::Shm;
         options.timeout = Duration::from_millis(300);
@@ -211,14 +211,13 @@ fn a_node_that_stands_still_is_believed_until_its_lease_ends() {
 /// How often a reader reads at least, or it shows nothing.
 pub(crate) const ENOUGH: u64 = 100;
 
-/// What a writer and readers of one run share.
+/// The state that a writer and readers of one run share.
 #[derive(Default)]
 pub(crate) struct Run {
     pub(crate) stop: AtomicBool,
-    /// The number that was acknowledged last. There is one writer.
+    /// The number that was last acknowledged. There is one writer.
     pub(crate) acknowledged: AtomicU64,
-    /// Numbers of which the writer does not know whether they are, or will be, there: also behind later
-    /// ones.
+    /// Numbers whose writes have an unknown outcome: they may also appear behind later ones.
     unknown: Mutex<HashSet<u64>>,
 }
 
@@ -244,7 +243,7 @@ impl Run {
         }
     }
 
-    /// Reads keys, and counts how often. Returns how long the longest read took that failed.
+    /// Reads keys, and counts the reads. Returns the longest time of a failed read.
     pub(crate) fn read(&self, client: &Client, keys: &[&str], reads: &AtomicU64) -> Duration {
         let _ends = SetOnDrop(&self.stop);
         let (mut last, mut longest) = (0, Duration::ZERO);
@@ -274,15 +273,15 @@ impl Run {
         longest
     }
 
-    /// Goes on until all readers have read enough.
+    /// Continues until all readers have read enough.
     pub(crate) fn suffices(&self, reads: &[AtomicU64]) {
         let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) > ENOUGH;
         go_on_until(|| reads.iter().all(enough) || !self.goes_on());
     }
 }
 
-/// A node is killed and started again under load, with its data. Some clients read all the time, and
-/// one does not at all while it happens.
+/// A node is killed and started again under load, with its data. Some clients read all the time,
+/// and one does not read while it happens.
 #[test]
 fn nothing_older_is_seen_when_a_node_is_killed_and_started_again() {
     const TIMEOUT: Duration = Duration::from_millis(500);

@@ -1,6 +1,7 @@
-//! What clients have seen and written at once, recorded and judged: nobody sees a part of what was
-//! written together, nothing that was acknowledged is missed, and each key by itself is linearizable;
-//! whatever way messages travel, and whether newest versions are read in memory or asked for.
+//! Recorded histories of clients that read and write at the same time, checked: no reader sees a
+//! part of what was written together, nothing that was acknowledged is missed, and each key by
+//! itself is linearizable; with each transport, and whether newest versions are read in memory or
+//! requested.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,10 +14,10 @@ use crate::read_atomic::{TOP, connect_with};
 use crate::support::cluster::{Cluster, Keeping};
 
 const NODES: usize = 4;
-/// So many keys of each run, over all nodes; writers prefer the first ones.
+/// The number of keys of each run, over all nodes; writers prefer the first ones.
 const KEYS: usize = 24;
 const TIME: Duration = Duration::from_millis(1500);
-/// So many histories are made at most until enough was seen.
+/// The most histories that are made until enough was seen.
 const HISTORIES: usize = 20;
 
 /// How a client reads.
@@ -40,7 +41,7 @@ impl Way {
     }
 }
 
-/// What all clients of a run share.
+/// The state that all clients of a run share.
 struct Run<'r> {
     name: &'r str,
     cluster: &'r Cluster,
@@ -69,7 +70,7 @@ impl<'r> Actor<'r> {
         }
     }
 
-    /// Different keys, so many at most.
+    /// Returns different keys, at most `most`.
     fn keys(&mut self, most: usize, of: usize) -> Vec<String> {
         let mut all: Vec<usize> = (0..of).collect();
         self.random.shuffle(&mut all);
@@ -78,7 +79,7 @@ impl<'r> Actor<'r> {
         all.iter().map(name).collect()
     }
 
-    /// Those that writers choose from: few ones mostly.
+    /// Returns the number of keys that a write chooses from: mostly few.
     fn written(&mut self) -> usize {
         if self.random.u8(..4) > 0 { 4 } else { KEYS }
     }
@@ -175,7 +176,7 @@ impl<'r> Actor<'r> {
         add(&self.run.met_a_writer, counts.several_rounds - small);
     }
 
-    /// Lets readers find something that nobody is writing just now.
+    /// Pauses, so that readers find keys that no client is writing.
     fn rest(&mut self) {
         std::thread::sleep(Duration::from_micros(self.random.u64(..4000)));
     }
@@ -190,27 +191,27 @@ fn number(value: Option<Vec<u8>>) -> Option<i64> {
     Some(text.parse().expect("a number"))
 }
 
-/// What there was in histories.
+/// The counts of histories.
 #[derive(Default)]
 struct Counts {
     transactions: usize,
     /// Reads that have met a writer.
     met: u64,
-    /// Keys that were read in memory, and those that were asked for.
+    /// Keys that were read in memory, and those that were requested.
     in_memory: u64,
     asked: u64,
 }
 
 impl Counts {
-    /// The share of keys that were read in memory.
+    /// Returns the share of keys that were read in memory.
     fn share(&self) -> f64 {
         self.in_memory as f64 / (self.in_memory + self.asked).max(1) as f64
     }
 }
 
-/// Makes histories, and judges them, until there was enough in them: how often readers meet writers, and
-/// what they find in memory, is the scheduler's to say. Returns the share of keys that were read in
-/// memory; more than `least` is wanted, if it is not zero.
+/// Makes histories, and checks them, until they contain enough: the scheduler decides how often
+/// readers meet writers, and what they find in memory. Returns the share of keys that were read in
+/// memory; it must exceed `least`, if that is not zero.
 #[track_caller]
 fn judge(cluster: &Cluster, name: &str, ways: &[Way], least: f64) -> f64 {
     let mut sum = Counts::default();
@@ -232,8 +233,8 @@ fn judge(cluster: &Cluster, name: &str, ways: &[Way], least: f64) -> f64 {
     sum.share()
 }
 
-/// Writers and readers that go these ways, at once. Keys of the run have its name. Judges what they
-/// have seen.
+/// Runs writers and readers in these ways, at the same time. Keys of the run contain its name.
+/// Checks their history.
 #[track_caller]
 fn judge_one(cluster: &Cluster, name: &str, ways: &[Way]) -> Counts {
     let recorder = Recorder::new();
@@ -287,7 +288,7 @@ fn through_shared_memory_and_in_it() {
     assert_eq!(judge(&cluster, "rings", &[Way::Rings], 0.0), 0.0);
     let share = judge(&cluster, "memory", &[Way::OneSided], 0.1);
     assert!(share > 0.1, "only {share:.2} of keys were read in memory");
-    // Each of the three readers goes another way, and so do those who write beside it.
+    // Each of the three readers goes another way, and so do the clients that write beside it.
     let ways = [Way::Tcp, Way::Rings, Way::OneSided, Way::OneSided];
     let share = judge(&cluster, "all", &ways, 0.05);
     assert!(share > 0.05, "only {share:.2} of keys were read in memory");

@@ -1,5 +1,5 @@
-//! Clients and nodes are killed at any moment while messages travel through shared memory: the others
-//! go on, nothing wrong is read, and no memory stays.
+//! Clients and nodes are killed at any moment while messages travel through shared memory: the
+//! others continue, nothing wrong is read, and no memory remains.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -18,18 +18,18 @@ use testkit::eventually;
 const NODES: usize = 2;
 const PEERS: usize = 3;
 const ROUNDS: usize = 40;
-/// Files that a node has for itself: what it publishes, and two for each link. Each of two threads makes
-/// a link to the other node, and accepts one.
+/// Files that belong to a node: the region that it publishes, and two for each link. Each of two
+/// threads makes a link to the other node, and accepts one.
 const OWN: usize = 1 + 2 * (2 + 2) * (NODES - 1);
-/// How often a client has to get on, or it shows nothing.
+/// The least number of rounds of a client that shows something.
 const ENOUGH: u64 = 10;
-/// How long a client goes on that is told to end, and has not got on so often.
+/// How long a client continues that should end and has not made so many rounds.
 const LONGER: Duration = Duration::from_secs(20);
 /// How long a client's call may take.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The client of another process: writes all keys at once, and one of its own, and reads them, while
-/// nodes are killed. It tells how often that was done, and how often it was not.
+/// Runs the client of another process: it writes all keys at once, and one of its own, and reads
+/// them, while nodes are killed. Returns how often that succeeded, and how often it did not.
 pub(crate) fn write_and_read(seed: usize, fabrics: &[SocketAddr], stop: &AtomicBool) -> Vec<u64> {
     let mut random = fastrand::Rng::with_seed(seed as u64);
     let own = format!("ra:own{seed}");
@@ -87,7 +87,7 @@ pub(crate) fn write_and_read(seed: usize, fabrics: &[SocketAddr], stop: &AtomicB
     vec![done, failed]
 }
 
-/// A client, as soon as a node answers.
+/// Returns a client, as soon as a node answers.
 fn connect(fabrics: impl Iterator<Item = SocketAddr>, one_sided: bool) -> Client {
     connect_with(fabrics, |options| {
         options.transport = Transport::Shm;
@@ -96,7 +96,7 @@ fn connect(fabrics: impl Iterator<Item = SocketAddr>, one_sided: bool) -> Client
     })
 }
 
-/// The names of memory that a process shares with others.
+/// Returns the names of memory that a process shares with others.
 fn shared(process: u32) -> BTreeSet<PathBuf> {
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
     let names = maps.lines().filter_map(|line| {
@@ -108,7 +108,7 @@ fn shared(process: u32) -> BTreeSet<PathBuf> {
 }
 
 #[test]
-fn nobody_hangs_and_no_memory_stays_when_clients_and_nodes_are_killed() {
+fn no_process_hangs_and_no_memory_stays_when_clients_and_nodes_are_killed() {
     let mut random = fastrand::Rng::with_seed(3);
     let mut cluster = Cluster::start_with(NODES, Keeping::Data, TOP, &["--transport", "shm"]);
     let count = |cluster: &Cluster| {

@@ -1,5 +1,5 @@
-//! What the leader of a replicated partition publishes: it is believed as long as the leader has a lease,
-//! and not when another one may have followed it.
+//! The region of the leader of a replicated partition is believed as long as the leader has a
+//! lease, and not when another one may have followed it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn connect(replicas: &Replicas, timeout: Duration) -> Client {
     })
 }
 
-/// Without leases a leader has to ask the others before it answers a read; nobody may do without that
+/// Without leases a leader must ask the others before it answers a read; no reader may bypass that
 /// by reading its memory.
 #[test]
 fn a_leader_without_a_lease_publishes_nothing() {
@@ -39,10 +39,10 @@ fn a_leader_without_a_lease_publishes_nothing() {
     assert_eq!(client.read_counts().in_memory, 0);
 }
 
-/// What happens to a leader.
+/// The fault of a leader.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
-    /// It stands still, and does not know afterwards that it led no more.
+    /// It is paused, and does not know afterwards that it no longer leads.
     StandsStill,
     /// It is killed.
     Dies,

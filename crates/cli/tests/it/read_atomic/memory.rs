@@ -1,4 +1,4 @@
-//! The same through shared memory: nobody sees a part, and who is killed is noticed at once.
+//! The same through shared memory: no reader sees a part, and a killed node is noticed at once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -82,7 +82,7 @@ fn a_killed_node_is_noticed_at_once_and_found_again() {
     );
     cluster.start_node(1).unwrap();
     let values = client.get_all(&keys(), Algorithm::Fast).unwrap();
-    // Nothing was kept by the one that was killed.
+    // The killed node had kept nothing.
     assert_eq!(
         values.iter().filter(|value| value.is_some()).count(),
         KEYS.len() - 1

@@ -1,9 +1,9 @@
-//! Clients in processes of their own, which is this program again: they can be stopped and killed as
-//! clients of others can.
+//! Clients in processes of their own, which run this same program: they can be stopped and killed
+//! like any other client.
 //!
-//! A client is told by its environment what it does and where the nodes are, and goes on until it is
-//! told no more. Then it tells in a line what it has done. Where something is wrong it panics, so that
-//! its process fails.
+//! A client learns from its environment what to do and where the nodes are, and runs until its
+//! input ends. Then it prints one line with its results. It panics on an error, so that its process
+//! fails.
 
 use std::io::{BufRead, BufReader, stdin};
 use std::net::SocketAddr;
@@ -17,14 +17,14 @@ use testkit::own_process::test_as_process;
 
 use crate::read_atomic::{killed, pressure};
 
-/// Tells the test below to be a client: its role, a number, and where the nodes are.
+/// Makes the test below a client: its role, a number, and the addresses of the nodes.
 const PLAY: &str = "KUMIKI_TEST_READ_ATOMIC_CLIENT";
-/// What comes before what it tells.
+/// The prefix of its results.
 const MARK: &str = "client:";
 /// How long it may take to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a client does.
+/// The work of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Role {
     /// See [`pressure::read`].
@@ -62,10 +62,10 @@ impl Peer {
         kill_process(Pid::from_child(&self.0), signal).expect("it is there");
     }
 
-    /// Has it end, and returns the numbers that it tells.
+    /// Stops it, and returns the numbers that it prints.
     ///
     /// # Panics
-    /// If it does not end, or something was wrong.
+    /// Panics if it does not end, or something was wrong.
     pub(crate) fn finish(mut self) -> Vec<u64> {
         drop(self.0.stdin.take());
         let begun = Instant::now();
@@ -93,7 +93,7 @@ impl Drop for Peer {
     }
 }
 
-/// The process of a [`Peer`]; by itself nothing.
+/// Runs as the process of a [`Peer`]; without the variable it does nothing.
 #[test]
 fn plays_a_client_if_told_to() {
     let Ok(play) = std::env::var(PLAY) else {
@@ -110,7 +110,7 @@ fn plays_a_client_if_told_to() {
     std::thread::spawn(move || {
         while stdin().lines().next().is_some() {}
         stopped.store(true, Ordering::SeqCst);
-        // Whoever has started it may have died.
+        // The parent may have died.
         std::thread::sleep(PATIENCE);
         std::process::exit(1);
     });

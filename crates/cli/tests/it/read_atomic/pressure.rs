@@ -1,6 +1,6 @@
 //! More keys than there is memory for: slots pass from key to key all the time, under readers that
-//! are stopped in the middle of what they do. Nobody takes one key's value for another's, nor half of
-//! one for a value, nor an old one for a new one.
+//! are stopped in the middle of their work. No reader takes one key's value for another's, nor half
+//! of one for a value, nor an old one for a new one.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,21 +17,21 @@ use testkit::SetOnDrop;
 
 /// Keys, whose values are together about twice what nodes publish.
 const KEYS: usize = 6000;
-/// Half of what is read and written is of these.
+/// Half of the reads and writes are of these keys.
 const HOT: usize = 200;
 const WRITERS: usize = 2;
 const TIME: Duration = Duration::from_secs(4);
-/// How many keys a reader reads in memory, and how many it asks for, or it shows nothing.
+/// The least number of keys that a reader must read in memory and must request to show something.
 const ENOUGH: u64 = 100;
-/// How long a reader goes on that is told to end, and has not read so many.
+/// How long a reader continues that should end and has not read so many.
 const LONGER: Duration = Duration::from_secs(20);
 
 fn key(at: usize) -> String {
     format!("ra:p{at}")
 }
 
-/// A value that says whose it is, and which: the key and the number over and over, so often that
-/// another number mostly makes another size.
+/// Returns a value that contains its key and number: both over and over, so often that another
+/// number mostly makes another size.
 fn value(key: &str, number: u64) -> Vec<u8> {
     let times = 1 + (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56);
     format!("{key}={number};")
@@ -39,7 +39,7 @@ fn value(key: &str, number: u64) -> Vec<u8> {
         .into_bytes()
 }
 
-/// The number of a value, which must be one of this key as a whole.
+/// Returns the number of a value, after checking that it is one whole value of this key.
 fn certified(key: &str, found: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(found);
     let number = text
@@ -79,7 +79,8 @@ fn put(client: &Client, keys: impl Iterator<Item = usize>, number: u64) {
         .expect("it is written");
 }
 
-/// The client of another process. It tells how many keys were read in memory, and how many asked for.
+/// Runs the client of another process. Returns how many keys were read in memory, and how many were
+/// requested.
 pub(crate) fn read(seed: usize, fabrics: &[SocketAddr], stop: &AtomicBool) -> Vec<u64> {
     let client = connect_by(fabrics.iter().copied(), Transport::Shm);
     std::thread::scope(|scope| {
@@ -121,7 +122,7 @@ fn read_by(client: &Client, seed: usize, stop: &AtomicBool) {
 }
 
 #[test]
-fn slots_that_are_reused_show_nobody_what_is_not_his() {
+fn slots_that_are_reused_show_each_reader_only_its_key() {
     let further = ["--transport", "shm", "--published", "3mb"];
     let cluster = Cluster::start_with(2, Keeping::Nothing, TOP, &further);
     let client = connect_by(cluster.fabrics(), Transport::Shm);
@@ -146,7 +147,7 @@ fn slots_that_are_reused_show_nobody_what_is_not_his() {
             peers[1].signal(Signal::CONT);
             std::thread::sleep(Duration::from_micros(random.u64(..20_000)));
         }
-        // Writers go on until readers have ended: these may need a while yet.
+        // Writers continue until readers have ended: these may need a while.
         let ended = scope.spawn(|| peers.map(Peer::finish)).join();
         stop.store(true, Ordering::Relaxed);
         ended.expect("nothing wrong was read")

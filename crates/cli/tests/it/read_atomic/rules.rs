@@ -1,4 +1,4 @@
-//! What is refused, to whom, and what is not.
+//! The commands that are refused, for each kind of client, and those that are not.
 
 use ::client::{Abort, Error, Op, OwnedReply};
 
@@ -7,7 +7,8 @@ use crate::support::cluster::{Cluster, Keeping};
 use crate::support::process::start_server;
 use testkit::{Client, Frame};
 
-/// What is refused to Rust clients, and what is serializable as ever, with holds or without.
+/// Operations that are refused to Rust clients, and those that are serializable as usual, with
+/// holds or without.
 #[test]
 fn rust_clients_are_refused_the_same_and_other_keys_are_serializable() {
     let cluster = Cluster::start_with(4, Keeping::Nothing, TOP, &[]);
@@ -59,7 +60,7 @@ fn rust_clients_are_refused_the_same_and_other_keys_are_serializable() {
     check();
 }
 
-/// What is refused, by itself or in a block, with words of the answer.
+/// Commands that are refused, alone or in a block, with words of the answer.
 const REFUSED: &[(&[&[&str]], &str)] = &[
     (&[&["MSET", "ra:x", "1", "other", "1"]], "and others"),
     (&[&["MGET", "ra:x", "other"]], "and others"),
@@ -78,7 +79,7 @@ const REFUSED: &[(&[&[&str]], &str)] = &[
     (&[&["MSETNX", "ra:x", "1", "ra:y", "1"]], "conditions"),
 ];
 
-/// Gives commands, in a block if there are several.
+/// Sends commands, in a block if there are several.
 fn give(client: &mut Client, commands: &[&[&str]]) -> Frame {
     if let [command] = commands {
         return client.frame(command);
@@ -90,7 +91,7 @@ fn give(client: &mut Client, commands: &[&[&str]]) -> Frame {
     client.frame(&["EXEC"])
 }
 
-/// What is refused and what is not, whichever node has the keys.
+/// Checks which commands are refused and which are not, for keys of any node.
 fn check_what_is_refused(client: &mut Client) {
     for (commands, words) in REFUSED {
         let reply = give(client, commands);
@@ -102,7 +103,7 @@ fn check_what_is_refused(client: &mut Client) {
     }
     let reply = give(client, &[&["EXISTS", "ra:x", "ra:y"]]);
     assert_eq!(reply.raw, b":0\r\n", "something has taken effect");
-    // One key alone is as any other, and several that are only read or only written are too.
+    // One key alone is treated as any other, and so are several that are only read or only written.
     let alone = give(client, &[&["SET", "ra:x", "1"], &["INCR", "ra:x"]]);
     assert_eq!(alone.raw, b"*2\r\n+OK\r\n:2\r\n");
     let set = give(
@@ -120,7 +121,7 @@ fn check_what_is_refused(client: &mut Client) {
     assert_eq!(client.frame(&["DEL", "ra:x", "ra:y"]).raw, b":1\r\n");
 }
 
-/// What is watched counts as a key of the block.
+/// Checks that a watched key counts as a key of the block.
 fn check_watches(client: &mut Client, other: &mut Client) {
     let watch = |client: &mut Client| {
         assert_eq!(client.frame(&["WATCH", "ra:x"]).raw, b"+OK\r\n");

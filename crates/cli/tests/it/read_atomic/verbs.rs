@@ -1,6 +1,6 @@
-//! The same over RDMA: what is recorded of writers and readers is read atomic and fresh, whether they
-//! ask or read memory; who is killed is noticed at once; and what a stopped node has published is not
-//! believed for long.
+//! The same over RDMA: recorded histories of writers and readers are read atomic and fresh, whether
+//! they send requests or read memory; a killed node is noticed at once; and the region of a stopped
+//! node is not believed for long.
 //!
 //! These need an RDMA device. `cargo xtask rdma` runs them in a machine that has one, where a missing
 //! one is a failure, and where time is emulated: rounds are few, and patience is long.
@@ -18,14 +18,14 @@ use crate::support::cluster::{Cluster, Keeping};
 /// Set where a missing device is a failure.
 const REQUIRE: &str = "KUMIKI_REQUIRE_RDMA";
 const NODES: usize = 3;
-/// Of one slot of each node, in their order.
+/// One key of a slot of each node, in their order.
 const KEYS: [&str; NODES] = ["ra:y", "ra:x", "ra:z"];
 const TIME: Duration = Duration::from_secs(8);
-/// So many histories are made at most until enough was seen.
+/// The most histories that are made until enough was seen.
 const HISTORIES: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether there is a device; says so if not.
+/// Returns `true` if there is a device; prints a message if not.
 fn has_device() -> bool {
     match Device::open(&VerbsOptions::default()) {
         Ok(_) => true,
@@ -71,9 +71,9 @@ fn get(client: &Client, keys: &[&[u8]]) -> Result<Vec<Option<i64>>, Error> {
     Ok(values.into_iter().map(read).collect())
 }
 
-/// What clients of a run share.
+/// The state that clients of a run share.
 struct Run {
-    /// Of this run alone.
+    /// The keys of this run alone.
     keys: [String; 6],
     recorder: Recorder,
     values: AtomicI64,
@@ -105,7 +105,7 @@ impl Run {
             done.expect("it is written");
             written.iter().for_each(|key| entry.write(key, value, None));
             entry.end(Outcome::Committed);
-            // Readers find something that nobody is writing just now.
+            // Readers find keys that no client is writing.
             std::thread::sleep(Duration::from_millis(random.u64(..60)));
         }
     }
@@ -124,8 +124,8 @@ impl Run {
     }
 }
 
-/// Makes histories, and judges them, until there was enough in them. Returns how many keys were read in
-/// memory.
+/// Makes histories, and checks them, until they contain enough. Returns the number of keys that
+/// were read in memory.
 fn judge(cluster: &Cluster, name: &str, one_sided: bool) -> u64 {
     let (mut count, mut in_memory) = (0, 0);
     for history in 0..HISTORIES {
@@ -140,8 +140,8 @@ fn judge(cluster: &Cluster, name: &str, one_sided: bool) -> u64 {
     in_memory
 }
 
-/// Records writers and readers, and judges what they have seen. Returns how many transactions there were,
-/// and how many keys were read in memory.
+/// Records writers and readers, and checks their history. Returns the number of transactions, and
+/// the number of keys that were read in memory.
 fn judge_one(cluster: &Cluster, name: &str, one_sided: bool) -> (usize, u64) {
     let clients = [(); 4].map(|()| connect(cluster, one_sided));
     let run = Run {
@@ -211,7 +211,7 @@ fn a_killed_node_is_noticed_at_once_and_read_anew() {
     assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
     assert_eq!(get(&client, &keys()[..1]).unwrap(), [Some(1)]);
     cluster.start_node(1).unwrap();
-    // It has kept nothing, and what it had published is not taken for what it has.
+    // The restarted node has kept nothing, and its former region is not taken for its data.
     assert_eq!(get(&client, &keys()).unwrap(), [Some(1), None, Some(1)]);
     put(&client, 2);
     let before = client.read_counts().in_memory;
@@ -236,7 +236,7 @@ fn a_stopped_node_s_memory_is_not_believed_after_its_lease() {
     let counts = reader.read_counts();
     assert!(counts.in_memory > 0, "nothing is published");
     cluster.pause_node(0);
-    // A lease lasts a second; the device serves the memory for as long as it is there.
+    // A lease lasts a second; the device serves the memory as long as it exists.
     std::thread::sleep(Duration::from_secs(3));
     let read = std::thread::scope(|scope| {
         let read = scope.spawn(|| get(&reader, &keys()[..1]));
@@ -254,7 +254,7 @@ fn a_stopped_node_s_memory_is_not_believed_after_its_lease() {
     assert_eq!(whole(&get(&reader, &keys()).unwrap()), Some(1));
 }
 
-/// Whatever this machine has, it has no library of this name.
+/// The machine may have a library, but none with this name.
 #[test]
 fn a_client_without_a_device_is_told_what_to_do() {
     let cluster = Cluster::start_with(1, Keeping::Nothing, TOP, &[]);

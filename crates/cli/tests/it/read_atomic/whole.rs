@@ -1,4 +1,4 @@
-//! Of what is written together, readers see all or nothing.
+//! Readers see all or nothing of what was written together.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::support::cluster::{Cluster, Keeping};
 use testkit::SetOnDrop;
 use testkit::{Client, eventually};
 
-/// How long a reader goes on that has not met enough.
+/// How long a reader continues that has not met enough writers.
 const LONGEST: Duration = Duration::from_secs(60);
 
 #[test]
@@ -68,7 +68,7 @@ fn redis_clients_of_any_node_see_all_or_nothing() {
     });
     let seen = seen.into_inner();
     assert!(seen > 100, "only {seen} values were seen");
-    // A thread tells of its figures at the end of its turn, after its replies.
+    // A thread updates its figures at the end of its turn, after its replies.
     eventually("all reads are counted", || {
         let reads: u64 = sum("cluster_ramp_reads");
         reads >= 3 * READS as u64
@@ -117,14 +117,14 @@ fn rust_clients_see_all_or_nothing_by_every_algorithm() {
     for algorithm in Algorithm::ALL {
         write_and_read(&cluster, (algorithm, algorithm), 500);
     }
-    // What was written by one can be read by another.
+    // Keys written by one algorithm can be read by another.
     write_and_read(&cluster, (Algorithm::Small, Algorithm::Fast), 200);
     write_and_read(&cluster, (Algorithm::Hybrid, Algorithm::Small), 200);
     write_and_read(&cluster, (Algorithm::Fast, Algorithm::Hybrid), 200);
 }
 
-/// Four writers, each of two keys that it shares with two others, and each by an algorithm of its own.
-/// Of one writer nobody sees two values at a time.
+/// Four writers, each of two keys that it shares with two others, and each by an algorithm of its
+/// own. No reader sees two values of one writer at a time.
 #[test]
 fn writes_that_overlap_are_seen_whole() {
     let cluster = Cluster::start_with(4, Keeping::Nothing, TOP, &[]);
@@ -188,7 +188,7 @@ fn a_node_goes_by_the_algorithm_that_it_is_told() {
             assert_eq!(value.as_deref(), Some("1"));
         }
         let figure = |name| figure(cluster.address(1), name);
-        // A thread tells of its figures at the end of its turn, after its replies; and a read counts
+        // A thread updates its figures at the end of its turn, after its replies; and a read counts
         // when it begins, its rounds when it ends.
         eventually("all reads are counted", || {
             figure("cluster_ramp_reads") >= 10 && figure("cluster_ramp_second_rounds") >= every

@@ -1,10 +1,10 @@
-//! What `COMMAND` says of each command, beside what Redis says of it.
+//! The descriptions of commands by `COMMAND`, compared with Redis's.
 
 use std::net::SocketAddr;
 
 use testkit::{Client, Reply};
 
-/// Commands of Kumiki's own, and those of later releases of Redis.
+/// Returns `true` for commands of Kumiki's own, and those of later releases of Redis.
 fn is_unknown_to_redis(name: &str) -> bool {
     let own = [
         "watch.version",
@@ -38,7 +38,7 @@ fn names(client: &mut Client) -> Vec<String> {
     names.map(text).collect()
 }
 
-/// The fields of a command's description, without its second words.
+/// Returns the fields of a command's description, without its second words.
 fn described(client: &mut Client, name: &str) -> Vec<Reply> {
     let mut answer = list(client.call(&["COMMAND", "INFO", name]));
     let mut fields = list(answer.swap_remove(0));
@@ -46,7 +46,7 @@ fn described(client: &mut Client, name: &str) -> Vec<Reply> {
     fields
 }
 
-/// A field of `COMMAND DOCS`.
+/// Returns a field of `COMMAND DOCS`.
 fn documented(client: &mut Client, name: &str, field: &str) -> Reply {
     let mut answer = list(client.call(&["COMMAND", "DOCS", name]));
     let fields = list(answer.swap_remove(1));
@@ -54,10 +54,10 @@ fn documented(client: &mut Client, name: &str, field: &str) -> Reply {
     fields[at.expect("the field") + 1].clone()
 }
 
-/// Makes Redis's description what it should be here.
+/// Changes Redis's description to the one that is expected here.
 fn expected(name: &str, mut fields: Vec<Reply>) -> Vec<Reply> {
     let is_of_several = |tip: &Reply| *tip == Reply::bulk("request_policy:multi_shard");
-    // Commands of several keys are not to be split.
+    // Commands of several keys must not be split.
     if list(fields[7].clone()).iter().any(is_of_several) {
         fields[7] = Reply::Array(Vec::new());
     }
@@ -77,7 +77,7 @@ fn expected(name: &str, mut fields: Vec<Reply>) -> Vec<Reply> {
     fields
 }
 
-/// Compares the descriptions. Returns how many there were.
+/// Compares the descriptions. Returns their number.
 pub(crate) fn compare(redis: SocketAddr, subject: SocketAddr) -> usize {
     let (mut redis, mut subject) = (Client::connect(redis), Client::connect(subject));
     let mut compared = 0;

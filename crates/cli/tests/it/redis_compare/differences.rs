@@ -1,4 +1,4 @@
-//! The list of documented differences, held against the scripts.
+//! The list of documented differences, compared with the scripts.
 //!
 //! In `docs/differences-from-redis.md` each difference is a heading `### id`, and some lines of a
 //! script show it by `[differs id]`. Those lines fail when the replies are equal, so that a
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use super::rules::Rule;
 use super::script::{Action, Script};
 
-/// The ids of the documented differences.
+/// Returns the ids of the documented differences.
 pub(crate) fn documented(text: &str) -> BTreeSet<String> {
     text.lines()
         .filter_map(|line| line.strip_prefix("### "))
@@ -17,7 +17,7 @@ pub(crate) fn documented(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The ids that scripts show.
+/// Returns the ids that scripts show.
 pub(crate) fn shown<'a>(scripts: impl IntoIterator<Item = &'a Script>) -> BTreeSet<String> {
     let steps = scripts
         .into_iter()

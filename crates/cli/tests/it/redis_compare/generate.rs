@@ -39,7 +39,7 @@ impl Generator {
         }
     }
 
-    /// So many calls.
+    /// Returns so many calls.
     pub(crate) fn calls(&mut self, count: usize) -> Vec<Call> {
         (0..count).map(|_| self.call()).collect()
     }
@@ -270,7 +270,7 @@ impl Generator {
         }
     }
 
-    /// A fraction that is exact in binary, so that its sums are, too.
+    /// Returns a fraction that is exact in binary, so that its sums are, too.
     fn fraction(&mut self) -> Vec<u8> {
         match self.rng.u32(..10) {
             0 => self.pick(&[
@@ -371,7 +371,8 @@ impl Generator {
     }
 }
 
-/// What to ask about every key after the calls: the whole state, as far as it can be seen.
+/// Returns calls that read every key after the generated calls: the whole state, as far as it can
+/// be observed.
 pub(crate) fn state() -> Vec<Call> {
     let mut generator = Generator::new(0, 0);
     let mut keys: Vec<Vec<u8>> = (0..500).map(|_| generator.key()).collect();
@@ -383,7 +384,7 @@ pub(crate) fn state() -> Vec<Call> {
         .iter()
         .flat_map(|key| asked.map(|name| vec![b(name), key.clone()]));
     let all = [vec![b("KEYS"), b("*")], vec![b("DBSIZE")]];
-    // Every key has been met by now, so that Redis counts none that expired.
+    // Every key has been accessed by now, so that Redis counts none that has expired.
     each.chain(all)
         .map(|args| Call {
             connection: CONNECTIONS + 1,

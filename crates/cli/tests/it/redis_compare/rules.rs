@@ -7,7 +7,7 @@
 //! | `exact` | the same bytes | all others |
 //! | `near N` | integers that differ by at most N; negative ones exactly | times to live and deadlines |
 //! | `set` | the same elements in any order | `KEYS`, `COMMAND LIST` |
-//! | `shape` | the same frames, lengths and null-ness, whatever the text | `TIME`, `CLIENT ID` |
+//! | `shape` | the same frames, lengths and null-ness, with any text | `TIME`, `CLIENT ID` |
 //! | `kind` | the same first byte | `INFO`, `CLIENT LIST` |
 //! | `hello` | `shape`, and exactly for `proto`, `mode`, `role`, `modules` | `HELLO` |
 //! | `scan` | the same set of keys over the whole iteration | `SCAN` |
@@ -37,7 +37,7 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
-    /// A rule from its text in a script.
+    /// Returns a rule from its text in a script.
     pub(crate) fn parse(text: &str) -> Option<Rule> {
         let mut words = text.split_whitespace();
         let rule = match words.next()? {
@@ -55,7 +55,7 @@ impl Rule {
         words.next().is_none().then_some(rule)
     }
 
-    /// The rule for a command that says nothing else.
+    /// Returns the rule for a command that says nothing else.
     pub(crate) fn usual(args: &[Vec<u8>]) -> Rule {
         let word = |i: usize| {
             args.get(i)
@@ -73,7 +73,7 @@ impl Rule {
         }
     }
 
-    /// Whether Redis's answer and the subject's count as equal.
+    /// Returns `true` if Redis's answer and the subject's count as equal.
     pub(crate) fn holds(&self, redis: &Answer, subject: &Answer) -> bool {
         match (self, redis, subject) {
             (_, Answer::Broken(_), _) | (_, _, Answer::Broken(_)) => false,
@@ -116,7 +116,7 @@ impl Rule {
 pub(crate) struct Queue(Option<Vec<Rule>>);
 
 impl Queue {
-    /// The rule for the immediate reply to `args`, whose own rule is `rule`.
+    /// Returns the rule for the immediate reply to `args`, whose own rule is `rule`.
     pub(crate) fn rule(&mut self, args: &[Vec<u8>], rule: Rule) -> Rule {
         let name = args
             .first()
@@ -167,7 +167,7 @@ fn same_shape(a: &Frame, b: &Frame) -> bool {
         }
 }
 
-/// The fields of two `HELLO` replies come in turn with their names, in either protocol.
+/// Compares two `HELLO` replies, whose values follow their names, in either protocol.
 fn same_hello(a: &Frame, b: &Frame) -> bool {
     let (Some(x), Some(y)) = (a.frames(), b.frames()) else {
         return false;

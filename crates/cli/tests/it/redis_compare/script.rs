@@ -27,7 +27,7 @@ use super::rules::Rule;
 pub(crate) struct Case {
     /// Its name.
     pub(crate) name: String,
-    /// What to do.
+    /// The steps of the case.
     pub(crate) steps: Vec<Step>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Step {
     pub(crate) line: usize,
     /// Which connection it uses.
     pub(crate) connection: usize,
-    /// What to do.
+    /// The action.
     pub(crate) action: Action,
     /// The subject's reply, when a difference says so.
     pub(crate) pinned: Option<Vec<u8>>,
@@ -55,7 +55,7 @@ pub(crate) enum Action {
 pub(crate) struct Script {
     /// Flags for both servers.
     pub(crate) options: Vec<String>,
-    /// For which servers alone it is: those that keep their data, or those that do not.
+    /// The servers that it is for: those that keep their data, or those that do not.
     pub(crate) durable: Option<bool>,
     /// The cases in their order.
     pub(crate) cases: Vec<Case>,

@@ -1,4 +1,4 @@
-//! Connections to Redis and to the subject, and what both answered.
+//! Connections to Redis and to the subject, and their answers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,13 +24,13 @@ const UNTIL_CLOSED: usize = 100;
 pub(crate) struct Pair {
     /// Redis.
     pub(crate) redis: SocketAddr,
-    /// The server that is held against it.
+    /// The server that is compared with it.
     pub(crate) subject: SocketAddr,
     /// Their password.
     pub(crate) password: Option<String>,
 }
 
-/// Which protocol new connections start with.
+/// The protocol with which new connections start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Protocol {
     Resp2,
@@ -48,15 +48,15 @@ pub(crate) struct Call {
 
 /// Two answers that should be equal and are not.
 pub(crate) struct Mismatch {
-    /// What was asked.
+    /// The call.
     pub(crate) call: String,
     /// The line of the script, or the index of the call.
     pub(crate) at: usize,
-    /// Which rule they broke.
+    /// The rule that they broke.
     pub(crate) rule: Rule,
-    /// What Redis answered.
+    /// The answer of Redis.
     pub(crate) redis: Answer,
-    /// What the subject answered.
+    /// The answer of the subject.
     pub(crate) subject: Answer,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Empties both databases.
+    /// Creates a session after emptying both databases.
     pub(crate) fn new(pair: &'a Pair, protocol: Protocol) -> Session<'a> {
         for address in [pair.redis, pair.subject] {
             let mut client = Client::connect(address);
@@ -102,7 +102,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Plays a case to its end, or until a connection does not answer as RESP does.
+    /// Plays a case to its end, or until a connection's answer is not RESP.
     pub(crate) fn play(&mut self, case: &Case) -> Vec<Mismatch> {
         let mut mismatches = Vec::new();
         for step in &case.steps {
@@ -235,7 +235,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// A command as a line of a script.
+/// Returns a command as a line of a script.
 fn line(args: &[Vec<u8>]) -> String {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"_.:*?-+".contains(b);
     let word = |arg: &Vec<u8>| match arg.iter().all(plain) && !arg.is_empty() {
@@ -245,8 +245,8 @@ fn line(args: &[Vec<u8>]) -> String {
     args.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Follows a `SCAN` from cursor to cursor; all keys that it gave, each once and in order, as one
-/// frame, or the answer that was not a step of an iteration.
+/// Follows a `SCAN` from cursor to cursor. Returns all keys that it gave, each once and in order,
+/// as one frame, or the answer that was not a step of an iteration.
 fn scan(client: &mut Client, args: &[Vec<u8>]) -> Answer {
     let mut args = args.to_vec();
     let mut keys: Vec<Vec<u8>> = Vec::new();

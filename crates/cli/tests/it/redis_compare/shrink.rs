@@ -1,4 +1,4 @@
-//! From many calls that end in a mismatch to few.
+//! Reduces many calls that end in a mismatch to few.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use super::session::{Call, Mismatch, Pair, Protocol, Session};
 /// How long to look for fewer calls.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The fewest calls found that still end in a mismatch, and that mismatch. `calls` ended in
+/// Returns the fewest calls found that still end in a mismatch, and that mismatch. `calls` ended in
 /// `mismatch` when they ran on empty databases.
 pub(crate) fn shrink(
     pair: &Pair,

@@ -17,13 +17,14 @@ pub(crate) struct SharedNode {
     _machine: RwLockReadGuard<'static, ()>,
 }
 
-/// Waits until no other test of this program has Cassandra nodes. None has until the guard is dropped.
+/// Waits until no other test of this program has Cassandra nodes. No other test gets any until the
+/// guard is dropped.
 pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SharedNode {
-    /// The node, which is started if no test has it; others that ask wait until it is there.
+    /// Returns the node, which is started if no test has it; other callers wait until it is there.
     pub(crate) fn get(installed: &Installed) -> SharedNode {
         let machine = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
         let mut shared = NODE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,7 +43,7 @@ impl SharedNode {
         self.nodes.addresses()[0]
     }
 
-    /// The test that leaves as the last one stops the node, which must end in good order.
+    /// Leaves the node. The last test that leaves stops it, and it must end in good order.
     pub(crate) fn leave(self) {
         if let Some(node) = Arc::into_inner(self.nodes) {
             node.stop().expect("it ends in good order");

@@ -17,11 +17,11 @@ pub(crate) struct Cluster {
     keeping: Keeping,
     /// Further arguments of each node.
     further: Vec<String>,
-    /// Where the cluster's file lies, and each node's data.
+    /// The directory of the cluster's file, and of each node's data.
     dir: TempDir,
 }
 
-/// Whether nodes keep their data on disk.
+/// Where nodes keep their data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keeping {
     Nothing,
@@ -70,7 +70,7 @@ impl Cluster {
         }
     }
 
-    /// Starts a node, which are numbered from 0 here. If it does not start, what it said.
+    /// Starts a node; nodes are numbered from 0 here. If it does not start, returns its errors.
     pub(crate) fn start_node(&mut self, node: usize) -> Result<(), String> {
         let dir = self.dir.path();
         let build = |_, _: &Path| {
@@ -100,7 +100,7 @@ impl Cluster {
         }
     }
 
-    /// Where the cluster's file is.
+    /// Returns the path of the cluster's file.
     pub(crate) fn file(&self) -> String {
         self.dir.path().join(FILE).display().to_string()
     }
@@ -115,27 +115,27 @@ impl Cluster {
         self.servers[node].take().expect("it runs").terminate()
     }
 
-    /// The number of a node's process.
+    /// Returns the number of a node's process.
     pub(crate) fn process(&self, node: usize) -> u32 {
         self.servers[node].as_ref().expect("it runs").process()
     }
 
-    /// Has a node stand still; see [`Server::pause`].
+    /// Pauses a node; see [`Server::pause`].
     pub(crate) fn pause_node(&self, node: usize) {
         self.servers[node].as_ref().expect("it runs").pause();
     }
 
-    /// Has it go on.
+    /// Lets it continue.
     pub(crate) fn resume_node(&self, node: usize) {
         self.servers[node].as_ref().expect("it runs").resume();
     }
 
-    /// Where clients of a node connect.
+    /// Returns the address for clients of a node.
     pub(crate) fn address(&self, node: usize) -> SocketAddr {
         self.addresses[node].client
     }
 
-    /// Where nodes and Rust clients connect.
+    /// Returns the addresses for nodes and Rust clients.
     pub(crate) fn fabrics(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.addresses.iter().map(|node| node.fabric)
     }

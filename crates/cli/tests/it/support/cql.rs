@@ -20,12 +20,12 @@ pub(crate) struct Connection {
     input: Vec<u8>,
 }
 
-/// What a statement was answered.
+/// The answer to a statement.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Told {
     /// Rows, each with the names of its columns.
     Rows(Vec<Vec<(String, Value)>>),
-    /// That it was done.
+    /// Success without rows.
     Done,
     /// A code, and words.
     Error(i32, String),
@@ -38,7 +38,7 @@ pub(crate) struct Prepared {
 }
 
 impl Told {
-    /// Whether the statement was applied; `None` if it was not answered so.
+    /// Returns `true` if the statement was applied; `None` if the answer does not say.
     pub(crate) fn applied(&self) -> Option<bool> {
         let Told::Rows(rows) = self else {
             return None;
@@ -49,7 +49,7 @@ impl Told {
         }
     }
 
-    /// The code of the error, or 0.
+    /// Returns the code of the error, or 0.
     pub(crate) fn code(&self) -> i32 {
         match self {
             Told::Error(code, _) => *code,
@@ -57,7 +57,7 @@ impl Told {
         }
     }
 
-    /// The words of the error.
+    /// Returns the words of the error.
     pub(crate) fn words(&self) -> &str {
         match self {
             Told::Error(_, words) => words,
@@ -67,7 +67,7 @@ impl Told {
 }
 
 impl Connection {
-    /// Connects; an error if nobody listens, or whoever does goes away.
+    /// Connects. Returns an error if no server listens, or if it closes the connection.
     pub(crate) fn open(address: SocketAddr, version: Version) -> std::io::Result<Connection> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
@@ -88,7 +88,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// One request and what `read` makes of its reply.
+    /// Sends one request and returns the result of `read` for its reply.
     pub(crate) fn ask<T>(
         &mut self,
         request: Request<'_>,
@@ -126,7 +126,7 @@ impl Connection {
         self.ask(Request::Query(Query { text, parameters }), told)
     }
 
-    /// Sends texts in one piece, and breaks the connection when something has been answered.
+    /// Sends texts in one piece, and breaks the connection when the first answer has come.
     pub(crate) fn ask_and_go(mut self, texts: &[&str]) -> std::io::Result<()> {
         let mut out = Vec::new();
         let mut packer = Packer::new(&mut out, self.framing);
@@ -140,12 +140,12 @@ impl Connection {
         }
         drop(packer);
         self.stream.write_all(&out)?;
-        // What was not read makes a reset of the end.
+        // Unread input turns the end into a reset.
         self.stream.peek(&mut [0])?;
         Ok(())
     }
 
-    /// Prepares a text, or what is wrong with it.
+    /// Prepares a text, or returns the node's error.
     pub(crate) fn prepare(&mut self, text: &str) -> std::io::Result<Result<Prepared, Told>> {
         let keyspace = None;
         self.ask(
@@ -160,8 +160,8 @@ impl Connection {
         )
     }
 
-    /// Executes what was prepared with each of these values, all of it sent in one piece; what each
-    /// was told.
+    /// Executes a prepared statement with each of these values, all sent in one piece. Returns the
+    /// answers.
     pub(crate) fn execute_all(
         &mut self,
         prepared: &Prepared,
@@ -219,7 +219,7 @@ impl Connection {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// Executes what was prepared.
+    /// Executes a prepared statement.
     pub(crate) fn execute(
         &mut self,
         prepared: &Prepared,
@@ -238,7 +238,7 @@ impl Connection {
     }
 }
 
-/// What a response to a statement says.
+/// Returns the contents of a response to a statement.
 pub(crate) fn told(response: Response<'_>) -> Told {
     match response {
         Response::Result(ResultBody::Rows(rows)) => {

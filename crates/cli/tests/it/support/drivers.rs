@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use ::cassandra::Installed;
 use testkit::peers::{self, Group};
 
-/// What a program is written in.
+/// The language of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Language {
     Python,
@@ -18,7 +18,7 @@ pub(crate) enum Language {
 impl Language {
     pub(crate) const ALL: [Language; 3] = [Language::Python, Language::Java, Language::Rust];
 
-    /// The versions of the protocol that its driver speaks.
+    /// Returns the versions of the protocol that its driver speaks.
     pub(crate) fn protocols(self) -> &'static [&'static str] {
         match self {
             Language::Python | Language::Java => &["4", "5"],
@@ -40,7 +40,7 @@ pub(crate) struct Drivers {
 }
 
 impl Drivers {
-    /// All of them; `None` after saying that something is not installed.
+    /// Returns all of them; `None`, with a message, if something is not installed.
     pub(crate) fn find() -> Option<Drivers> {
         peers::installed(Group::Cassandra, "cassandra/lib")?;
         let drivers = Drivers {
@@ -55,7 +55,7 @@ impl Drivers {
         Some(drivers)
     }
 
-    /// Runs a program in Python; whatever happens, it ends.
+    /// Runs a program in Python; it ends in any case.
     pub(crate) fn python(&self, program: &str) -> Command {
         let mut command = bounded(&self.python);
         command.arg(programs().join(program));
@@ -66,14 +66,14 @@ impl Drivers {
     /// Runs a program in Java, from its source.
     pub(crate) fn java(&self, program: &str) -> Command {
         let mut command = bounded(&self.installed.java);
-        // It ends before it would be worth while to compile much of it, or to use many threads.
+        // It ends before it would pay to compile much of it, or to use many threads.
         command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
         command.arg("-cp").arg(self.jars.join("*"));
         command.arg(programs().join(program));
         command
     }
 
-    /// Runs the program in Rust, which does one thing or another.
+    /// Runs the program in Rust; `what` selects its work.
     pub(crate) fn rust(&self, what: &str) -> Command {
         let mut command = bounded(&self.rust);
         command.arg(what);
@@ -96,7 +96,7 @@ impl Drivers {
         command.args([address.ip().to_string(), address.port().to_string()]);
         command.arg(format!("{language:?}{protocol}").to_lowercase());
         command.arg(protocol);
-        // Of the others nothing is compressed.
+        // The other programs compress nothing.
         if language == Language::Java {
             let compression = if protocol == "4" { "snappy" } else { "lz4" };
             command.env("COMPRESSION", compression);
@@ -105,7 +105,7 @@ impl Drivers {
     }
 }
 
-/// What a command prints that ends well.
+/// Returns the lines that a command prints, which must succeed.
 pub(crate) fn lines(command: &mut Command) -> Vec<String> {
     let output = command.stdin(Stdio::null()).output().expect("timeout");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -114,7 +114,7 @@ pub(crate) fn lines(command: &mut Command) -> Vec<String> {
     out.lines().map(str::to_owned).collect()
 }
 
-/// A command that ends after a quarter of an hour at the latest.
+/// Returns a command that ends after a quarter of an hour at the latest.
 fn bounded(program: &Path) -> Command {
     let mut command = Command::new("timeout");
     command.arg("900").arg(program);
@@ -125,7 +125,7 @@ fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/cassandra")
 }
 
-/// The program in Rust, if it is built of the sources that are here.
+/// Returns the program in Rust, if it was built from the current sources.
 fn rust_program() -> Option<PathBuf> {
     let (source, place) = (
         programs().join("rust"),

@@ -6,12 +6,12 @@ use std::process::Command;
 
 use testkit::process::{Server, finished};
 
-/// The binary under test.
+/// Returns the binary under test.
 pub(crate) fn kumiki() -> Command {
     Command::new(env!("CARGO_BIN_EXE_kumiki"))
 }
 
-/// `kumiki serve --listen ADDRESS`.
+/// Returns `kumiki serve --listen ADDRESS`.
 pub(crate) fn serve(address: SocketAddr) -> Command {
     let mut command = kumiki();
     command.args(["serve", "--listen", &address.to_string()]);
@@ -39,8 +39,8 @@ pub(crate) fn proxy<A: AsRef<OsStr>>(args: &[A]) -> Server {
     })
 }
 
-/// Runs the binary, which is expected to end by itself. Returns its exit code and what it has said:
-/// output and errors.
+/// Runs the binary, which is expected to end by itself. Returns its exit code, its output and its
+/// errors.
 pub(crate) fn run(args: &[&str]) -> (Option<i32>, String, String) {
     finished(kumiki().args(args))
 }

@@ -14,7 +14,7 @@ use testkit::{Client, Frame, eventually, eventually_some};
 
 use super::process::{kumiki, run};
 
-/// How long a leader is missed before another one is elected.
+/// The time without a leader after which another one is elected.
 const ELECTION: &str = "300ms";
 /// The name of the cluster's file.
 const FILE: &str = "cluster.toml";
@@ -29,7 +29,7 @@ pub(crate) struct Replicas {
 }
 
 impl Replicas {
-    /// Starts so many partitions with so many nodes each, and waits until all are led.
+    /// Starts so many partitions with so many nodes each, and waits until all have leaders.
     pub(crate) fn start(partitions: usize, per_partition: usize) -> Replicas {
         Replicas::start_with(partitions, per_partition, &[])
     }
@@ -132,7 +132,7 @@ impl Replicas {
         self.try_start_node(node).expect("it starts again");
     }
 
-    /// Where the cluster's file is.
+    /// Returns the path of the cluster's file.
     pub(crate) fn file(&self) -> String {
         self.dir.path().join(FILE).display().to_string()
     }
@@ -147,49 +147,49 @@ impl Replicas {
         self.servers[node - 1].take().expect("it runs").terminate()
     }
 
-    /// Has a node stand still, while its connections stay.
+    /// Pauses a node, while its connections stay.
     pub(crate) fn pause_node(&self, node: usize) {
         self.servers[node - 1].as_ref().expect("it runs").pause();
     }
 
-    /// Has a node go on that stands still.
+    /// Lets a paused node continue.
     pub(crate) fn resume_node(&self, node: usize) {
         self.servers[node - 1].as_ref().expect("it runs").resume();
     }
 
-    /// Takes away what a node that does not run has on its disk.
+    /// Removes the data of a node that does not run from its disk.
     pub(crate) fn wipe_node(&self, node: usize) {
         let data = self.dir.path().join(format!("node{node}"));
         std::fs::remove_dir_all(data).expect("its data");
     }
 
-    /// What a node has logged since it was started.
+    /// Returns the log of a node since it was started.
     pub(crate) fn log(&self, node: usize) -> String {
         self.servers[node - 1].as_ref().expect("it runs").errors()
     }
 
-    /// Where clients of a node connect.
+    /// Returns the address for clients of a node.
     pub(crate) fn address(&self, node: usize) -> SocketAddr {
         self.addresses[node - 1].client
     }
 
-    /// Where nodes and Rust clients connect.
+    /// Returns the addresses for nodes and Rust clients.
     pub(crate) fn fabrics(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.addresses.iter().map(|node| node.fabric)
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub(crate) fn count(&self) -> usize {
         self.servers.len()
     }
 
-    /// Nodes that run.
+    /// Returns the nodes that run.
     pub(crate) fn running(&self) -> impl Iterator<Item = usize> + '_ {
         let servers = (1..).zip(&self.servers);
         servers.filter_map(|(node, server)| server.is_some().then_some(node))
     }
 
-    /// What a node says of its replica: the value of a line of that name.
+    /// Returns a node's report on its replica: the value of the line with that name.
     pub(crate) fn said(&self, node: usize, name: &str) -> Option<String> {
         let mut client = Client::try_connect(self.address(node)).ok()?;
         let Answer::Reply(frame) = client.answer(&["CLUSTER", "REPLICATION", "STATUS"]) else {
@@ -201,7 +201,7 @@ impl Replicas {
         Some(value.to_owned())
     }
 
-    /// The node that leads a partition, numbered from 1 on; waits for it.
+    /// Returns the node that leads a partition, numbered from 1 on; waits for it.
     pub(crate) fn leader(&self, partition: usize) -> usize {
         let first = (partition - 1) * self.per_partition + 1;
         let nodes = first..first + self.per_partition;
@@ -222,14 +222,14 @@ impl Replicas {
         });
     }
 
-    /// Runs `kumiki cluster`. Returns its exit code and what it has said: output and errors.
+    /// Runs `kumiki cluster`. Returns its exit code, its output and its errors.
     pub(crate) fn command(&self, args: &[&str]) -> (Option<i32>, String, String) {
         let file = self.dir.path().join(FILE).display().to_string();
         run(&[&["cluster"], args, &["--cluster", &file]].concat())
     }
 
-    /// Hands over leadership by `kumiki cluster transfer`. It is refused while the leader has not heard of
-    /// another member for a moment, so it is tried until it succeeds.
+    /// Hands over leadership by `kumiki cluster transfer`. It is refused while the leader has not
+    /// heard from another member for a moment, so it is repeated until it succeeds.
     #[track_caller]
     pub(crate) fn transfer(&self, args: &[&str]) {
         let args = [&["transfer"], args].concat();
@@ -242,13 +242,13 @@ impl Replicas {
         });
     }
 
-    /// Where a node's data lies.
+    /// Returns the data directory of a node.
     pub(crate) fn data(&self, node: usize) -> String {
         let data = self.dir.path().join(format!("node{node}"));
         data.display().to_string()
     }
 
-    /// A client that goes where it is sent.
+    /// Returns a client that follows redirects.
     pub(crate) fn client(&self) -> Follower {
         Follower {
             addresses: self.addresses.iter().map(|node| node.client).collect(),
@@ -258,27 +258,27 @@ impl Replicas {
     }
 }
 
-/// A client that goes where it is sent, and elsewhere when its connection breaks.
+/// A client that follows redirects, and connects to another node when its connection breaks.
 pub(crate) struct Follower {
     addresses: Vec<SocketAddr>,
     at: usize,
     client: Option<(SocketAddr, Client)>,
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     /// It was answered.
     Reply(Frame),
-    /// It has taken effect or not.
+    /// It may have taken effect or not.
     Unknown(String),
 }
 
 impl Follower {
-    /// Gives a command until it is answered, or its outcome is not known.
+    /// Sends a command until it is answered, or its outcome is unknown.
     ///
     /// # Panics
-    /// When that takes too long.
+    /// Panics if that takes too long.
     #[track_caller]
     pub(crate) fn call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Outcome {
         let begin = Instant::now();
@@ -310,7 +310,7 @@ impl Follower {
         }
     }
 
-    /// As [`Follower::call`], again when its outcome is not known.
+    /// As [`Follower::call`], repeated while the outcome is unknown.
     #[track_caller]
     pub(crate) fn insist<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Frame {
         loop {
@@ -320,8 +320,8 @@ impl Follower {
         }
     }
 
-    /// Gives commands as one block, on one connection. `None`: it was refused, or has taken effect
-    /// or not.
+    /// Sends commands as one block, on one connection. `None`: it was refused, or its outcome is
+    /// unknown.
     pub(crate) fn block(&mut self, commands: &[&[&str]]) -> Option<Frame> {
         let all = [&[&["MULTI"][..]], commands, &[&["EXEC"][..]]].concat();
         let mut last = None;
@@ -329,7 +329,7 @@ impl Follower {
             match self.try_call(args) {
                 Some(Answer::Reply(frame)) if !frame.is_error() => last = Some(frame),
                 _ => {
-                    // With the connection the block goes.
+                    // The block ends with the connection.
                     self.leave();
                     return None;
                 }
@@ -338,7 +338,7 @@ impl Follower {
         last
     }
 
-    /// Gives a command once; `None` if nobody listens.
+    /// Sends a command once; `None` if the node does not listen.
     fn try_call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Option<Answer> {
         if self.client.is_none() {
             let address = self.addresses[self.at % self.addresses.len()];

@@ -1,23 +1,23 @@
-//! Commands and replies as text, and what replies about locks say.
+//! Commands and replies as text, and the contents of replies about locks.
 
 use testkit::{Client, Frame};
 
-/// A reply as it came.
+/// Returns the bytes of a reply as text.
 pub(crate) fn text(frame: &Frame) -> String {
     String::from_utf8_lossy(&frame.raw).into_owned()
 }
 
-/// The reply to a command, whose words have blanks between them.
+/// Returns the reply to a command, whose words are separated by blanks.
 pub(crate) fn ask(client: &mut Client, command: &str) -> Frame {
     client.frame(&command.split(' ').collect::<Vec<_>>())
 }
 
-/// As [`ask`], the reply as it came.
+/// As [`ask`], returns the bytes of the reply as text.
 pub(crate) fn told(client: &mut Client, command: &str) -> String {
     text(&ask(client, command))
 }
 
-/// The token of a lock, if it was granted.
+/// Returns the token of a lock, if it was granted.
 pub(crate) fn token(frame: &Frame) -> Option<i64> {
     let fields = frame.frames()?;
     fields[1].int().filter(|_| fields[0].int() == Some(1))

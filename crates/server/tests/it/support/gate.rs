@@ -13,7 +13,7 @@ enum State {
     Broken,
 }
 
-/// What syncs have to pass. Clones are handles to the same gate.
+/// A gate that syncs have to pass. Clones are handles to the same gate.
 #[derive(Clone)]
 pub(crate) struct Gate(Arc<(Mutex<State>, Condvar)>);
 
@@ -31,7 +31,7 @@ impl Gate {
         self.set(State::Open);
     }
 
-    /// Has every sync fail from now on.
+    /// Makes every sync fail from now on.
     pub(crate) fn break_down(&self) {
         self.set(State::Broken);
     }

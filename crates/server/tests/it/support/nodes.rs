@@ -25,14 +25,14 @@ pub(crate) struct Nodes {
 #[derive(Clone)]
 pub(crate) struct NodesOptions {
     pub(crate) count: u16,
-    /// Whether data is kept on disk.
+    /// `true` if data is kept on disk.
     pub(crate) durable: bool,
     pub(crate) config: Config,
     pub(crate) timeouts: Timeouts,
 }
 
 impl Default for NodesOptions {
-    /// Three nodes that keep data, with time-outs that suit a test.
+    /// Returns three nodes that keep data, with time-outs that suit a test.
     fn default() -> NodesOptions {
         NodesOptions {
             count: 3,
@@ -48,7 +48,7 @@ impl Default for NodesOptions {
     }
 }
 
-/// A cluster of so many nodes with the default options.
+/// Returns a cluster of so many nodes with the default options.
 pub(crate) fn nodes(count: u16) -> Nodes {
     Nodes::start(NodesOptions {
         count,
@@ -118,7 +118,7 @@ impl Nodes {
             .1
     }
 
-    /// Where clients of a node connect.
+    /// Returns where clients of a node connect.
     pub(crate) fn address(&self, node: u16) -> SocketAddr {
         self.topology.node(NodeId(node)).unwrap().client
     }
@@ -127,21 +127,21 @@ impl Nodes {
         connect(self.address(node))
     }
 
-    /// The node that has a key.
+    /// Returns the node that has a key.
     pub(crate) fn owner(&self, key: &str) -> u16 {
         self.topology
             .node_of(self.topology.partition_of(key.as_bytes()))
             .0
     }
 
-    /// A key that begins with `name` and is of this node, of another slot for each `name`.
+    /// Returns a key that begins with `name` and is of this node, of another slot for each `name`.
     pub(crate) fn key_of(&self, node: u16, name: &str) -> String {
         let keys = (0..).map(|number: u32| format!("{name}:{number}"));
         let mut keys = keys.filter(|key| self.owner(key) == node);
         keys.next().expect("keys without end")
     }
 
-    /// A value, asked of the node that has it.
+    /// Returns a value, asked of the node that has it.
     pub(crate) fn get(&self, key: &str) -> Reply {
         self.client(self.owner(key)).call(&["GET", key])
     }
@@ -161,7 +161,7 @@ impl Nodes {
     }
 }
 
-/// The place of the only node of a cluster.
+/// Returns the place of the only node of a cluster.
 pub(crate) fn membership_alone() -> Membership {
     Membership {
         topology: Arc::new(topology(1)),
@@ -172,12 +172,12 @@ pub(crate) fn membership_alone() -> Membership {
     }
 }
 
-/// The slot of a key.
+/// Returns the slot of a key.
 pub(crate) fn slot_of(key: &str) -> u16 {
     slot::of(key.as_bytes())
 }
 
-/// A cluster of nodes on free ports, with equal shares of the slots.
+/// Returns a cluster of nodes on free ports, with equal shares of the slots.
 fn topology(count: u16) -> Topology {
     let addresses = NodeAddresses::free(usize::from(count), false);
     let text = format!(

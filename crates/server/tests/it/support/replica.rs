@@ -1,5 +1,5 @@
-//! A server in this process whose partition is replicated, on one node: all of a replica but other
-//! ones.
+//! A server in this process whose partition is replicated, on one node: everything of a replica but
+//! other ones.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct Replica {
     member: Arc<Partition>,
 }
 
-/// A replica that leads.
+/// Returns a replica that leads.
 pub(crate) fn alone() -> Replica {
     let me = NodeId(1);
     let member = MemberOptions {
@@ -51,7 +51,7 @@ impl Replica {
         connect(self.server.address())
     }
 
-    /// Has the member end, as one does that cannot go on.
+    /// Ends the member, as if it could not continue.
     pub(crate) fn end_member(&self) {
         self.member.close(Duration::ZERO);
     }

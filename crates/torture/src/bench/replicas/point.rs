@@ -8,9 +8,9 @@ use crate::bench::cell::{Load, Sample, Test};
 use crate::bench::machine::Usage;
 use crate::bench::report::median;
 
-/// Least rate of reads, of that of one node.
+/// The least rate of reads, relative to that of one node.
 pub(super) const AIM: f64 = 0.5;
-/// Who is asked.
+/// The servers that are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Side {
@@ -30,15 +30,15 @@ pub(super) struct Run {
     requests: u64,
     /// Microseconds of all of the side's servers for a request.
     cpu_us: f64,
-    /// Microseconds of the one that is asked.
+    /// Microseconds of the server that is asked.
     asked_cpu_us: f64,
     /// Share of a core that the client used.
     client_load: f64,
-    /// What others used meanwhile, in cores.
+    /// The load of other processes, in cores.
     foreign_load: f64,
 }
 
-/// All runs of one load, by side; those of one turn stand at the same place.
+/// All runs of one load, by side; those of one turn are at the same index.
 #[derive(Debug, Serialize)]
 pub(super) struct Point {
     #[serde(flatten)]
@@ -57,7 +57,7 @@ impl Side {
         }
     }
 
-    /// The places of its servers among all.
+    /// Returns the indices of its servers among all.
     fn servers(self) -> Range<usize> {
         match self {
             Side::OneNode => 0..1,
@@ -97,7 +97,7 @@ impl Point {
         }
     }
 
-    /// The median over the turns of the side's rate by that of one node.
+    /// Returns the median over the turns of the side's rate relative to that of one node.
     fn ratio(&self, side: Side) -> f64 {
         let pairs = self.runs(side).iter().zip(&self.one_node);
         median(
@@ -107,7 +107,7 @@ impl Point {
         )
     }
 
-    /// A line of the table for each side.
+    /// Returns a line of the table for each side.
     pub(super) fn lines(&self) -> String {
         let line = |side: Side| {
             let of = |field: fn(&Run) -> f64| median(self.runs(side).iter().map(field).collect());
@@ -134,7 +134,7 @@ impl Point {
     }
 }
 
-/// What stands above the lines.
+/// Returns the header of the table.
 pub(super) fn header() -> String {
     format!(
         "{:<3} {:>3} {:<10} | {:>9} {:>6} {:<6} | {:>6} {:>6} | {:>6} {:>7} | {:>6}\n\
