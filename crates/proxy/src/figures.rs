@@ -40,7 +40,7 @@ pub(crate) struct Now {
     pub(crate) connections: usize,
     /// Connections that have failed and are tried again by themselves.
     pub(crate) awaited: usize,
-    /// Connections on which nothing comes although the node was asked something.
+    /// Connections on which nothing comes although the node owes an answer.
     pub(crate) silent: usize,
 }
 

@@ -50,7 +50,8 @@ impl admin::Subject for ProxySubject {
         own + &process::text(&Process::now(), started)
     }
 
-    /// Needed nodes must be connected, or accept a connection.
+    /// Returns the reason why the proxy is unhealthy, if it is: it has lost a thread, it stops, or a needed
+    /// node is not connected and accepts no connection.
     fn trouble(&self) -> Option<String> {
         if self.stopping.lost.load(Relaxed) {
             return Some("a thread of the proxy is lost".to_owned());

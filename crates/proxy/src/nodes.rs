@@ -73,14 +73,14 @@ impl Nodes {
         let _ = self.on_silence.set(OnSilence(Box::new(run)));
     }
 
-    /// Runs that function. Called while nothing comes from a node although it was asked something.
+    /// Runs that function. Called while nothing comes from a node although it owes an answer.
     pub(crate) fn report_silence(&self) {
         if let Some(OnSilence(run)) = self.on_silence.get() {
             run();
         }
     }
 
-    /// Returns `true` if nothing comes from the node at this address although it was asked something.
+    /// Returns `true` if nothing comes from the node at this address although it owes an answer.
     pub(crate) fn is_silent(&self, address: SocketAddr) -> bool {
         let known = self.known.read();
         let place = known.places.get(&address);

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// The pause before the listener connects to another node.
 const REST: Duration = Duration::from_millis(500);
 
-/// A node that has sent nothing for so long is sent a request that shows if it lives.
+/// A node that has sent nothing for this time is sent a request that shows if it lives.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// The schema as last seen.

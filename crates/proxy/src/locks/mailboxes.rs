@@ -37,7 +37,7 @@ struct Mailbox {
 }
 
 impl Mailboxes {
-    /// Creates mailboxes for so many threads.
+    /// Creates mailboxes for `threads` threads.
     pub(crate) fn new(threads: usize) -> Mailboxes {
         let boxes = (0..threads).map(|_| CachePadded::default());
         Mailboxes {

@@ -23,7 +23,7 @@ pub(crate) use special::{Everywhere, LOCAL, LockCommand, Special, Split};
 pub(crate) struct Command {
     /// In lower case; the words of a two-word command are joined by `|`.
     pub(crate) name: Box<str>,
-    /// How many arguments it takes, including its name; negative: at least so many.
+    /// How many arguments it takes, including its name; negative: at least that many.
     arity: i64,
     /// It changes nothing.
     pub(crate) read_only: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Returns `true` if it can have so many arguments.
+    /// Returns `true` if it can have this many arguments.
     pub(crate) fn takes(&self, args: usize) -> bool {
         match usize::try_from(self.arity) {
             Ok(exactly) => args == exactly,

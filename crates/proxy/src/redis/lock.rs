@@ -2,8 +2,8 @@
 //!
 //! | command | reply | |
 //! |---|---|---|
-//! | `LOCK.ACQUIRE key owner PX ms [WAIT ms]` | `[1, token, lease]` | granted, for so many ms from when the request was sent: the lease of the request plus the time that it had waited |
-//! | | `[0, holder, left]` | another owner has it, and had for as long as the request waited; at most so many ms |
+//! | `LOCK.ACQUIRE key owner PX ms [WAIT ms]` | `[1, token, lease]` | granted, for `lease` ms from when the request was sent: the requested lease plus the time that the request had waited |
+//! | | `[0, holder, left]` | another owner has it, and had for as long as the request waited; it has it for at most `left` ms more |
 //! | `LOCK.RENEW key owner PX ms` | `[1, token, lease]` | the same |
 //! | | `[0, holder, left]` | the owner does not hold it; the holder is null if no owner does |
 //! | `LOCK.RELEASE key owner` | `1` | it is free |

@@ -29,7 +29,7 @@ pub(crate) struct Options {
 /// | bits | meaning |
 /// |---|---|
 /// | 0 | replies are of RESP3 |
-/// | 1…8 | which of the connections that clients share |
+/// | 1…8 | the index among the connections that clients share |
 /// | 9 | it is one client's own |
 /// | 10…25, 26…57 | that client: its thread, its number |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -39,7 +39,7 @@ use crate::net::{Network, SocketEvent};
 use admission::due;
 use connection::{Connection, list};
 
-/// A piece of a request of at most so many bytes is copied, so that it does not keep its block in
+/// A piece of a request of at most this many bytes is copied, so that it does not keep its block in
 /// memory.
 const SMALL: usize = 4096;
 /// Replies taken from one queue in a turn, so that requests get their turn as well.

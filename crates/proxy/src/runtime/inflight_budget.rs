@@ -1,5 +1,5 @@
-//! Counts queries for each node: how many may be with it, how many are, and how many places are kept
-//! for clients that have waited.
+//! Counts queries for each node: how many may be with it (the node's *room*), how many are, and how many
+//! places are kept for clients that have waited.
 //!
 //! Invariants:
 //! 1. The queries that are with a node and the places that are kept there are together no more than the
@@ -126,8 +126,8 @@ impl InflightBudget {
         has
     }
 
-    /// Returns `true` if each of these nodes takes so many queries. Half of a node's room is enough for
-    /// any number: more might never be free.
+    /// Returns `true` if each of these nodes takes the wanted number of queries. Half of a node's room is
+    /// enough for any number: more might never be free.
     pub(crate) fn has_all(&mut self, wanted: &[(NodeIndex, u32)]) -> bool {
         let most = self.most.div_ceil(2);
         let mut beside = Counts::new();

@@ -33,8 +33,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The first pause before a connection is tried again for which nothing waits.
 const REVIVAL: Duration = Duration::from_secs(1);
 const LONGEST_REVIVAL: Duration = Duration::from_secs(30);
-/// A node that was asked something is silent when nothing has come from it for so long, or for half of
-/// the limit if that is shorter. Then the proxy asks other nodes which node has its slots.
+/// A node that owes an answer is silent when nothing has come from it for this time, or for half of the
+/// limit if that is shorter. Then the proxy asks other nodes which node has its slots.
 const SILENCE: Duration = Duration::from_millis(500);
 /// Reads of one turn, so that one node does not keep the others waiting.
 const READS: usize = 8;
@@ -52,7 +52,7 @@ pub(crate) struct LinkLimits {
     pub(crate) packs: usize,
     /// How long connecting may take, and how long a reply may take.
     pub(crate) timeout: Duration,
-    /// A connection that has been idle for so long is sent a request that shows if the node lives.
+    /// A connection that has been idle for this time is sent a request that shows if the node lives.
     pub(crate) health: Duration,
 }
 
@@ -401,7 +401,7 @@ impl<N: Network, W: Wire> Link<N, W> {
         }
     }
 
-    /// Returns `true` if nothing comes from the node although it was asked something. The thread has
+    /// Returns `true` if nothing comes from the node although it owes an answer. The thread has
     /// run without interruption since `running_since`.
     pub(crate) fn is_silent(
         &self,

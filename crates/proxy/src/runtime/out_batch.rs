@@ -42,7 +42,7 @@ impl OutBatch {
         self.len == 0
     }
 
-    /// Puts bytes behind the others.
+    /// Puts bytes after the others.
     pub(crate) fn put(&mut self, bytes: &Bytes) {
         if bytes.len() < LARGE {
             return self.put_slice(bytes);
@@ -52,13 +52,13 @@ impl OutBatch {
         self.pieces.push_back(bytes.clone());
     }
 
-    /// Puts a copy of bytes behind the others.
+    /// Puts a copy of bytes after the others.
     pub(crate) fn put_slice(&mut self, bytes: &[u8]) {
         self.tail.extend_from_slice(bytes);
         self.len += bytes.len();
     }
 
-    /// Has `write` put bytes behind the others.
+    /// Lets `write` put bytes after the others.
     pub(crate) fn put_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.tail.len();
         write(&mut self.tail);

@@ -116,7 +116,7 @@ pub(crate) trait ClientProtocol: Send + 'static {
         false
     }
 
-    /// Called regularly, and before anything is read.
+    /// Takes over changes from other threads. Called regularly, and before anything is read.
     fn refresh(&mut self, now: Duration);
 
     /// Returns `true` if there is news that clients get without having asked, or for which they wait
@@ -177,7 +177,7 @@ impl RequestContext<'_> {
         self.inflight.has_one(node)
     }
 
-    /// Returns `true` if each of these nodes takes so many queries at once.
+    /// Returns `true` if each of these nodes takes the wanted number of queries at once.
     pub(crate) fn has_room_for_all(&mut self, wanted: &[(NodeIndex, u32)]) -> bool {
         self.inflight.has_all(wanted)
     }

@@ -50,7 +50,7 @@ pub(crate) trait Wire: Send + 'static {
         true
     }
 
-    /// Puts a query behind the others.
+    /// Puts a query after the others.
     fn put(&mut self, query: Query, pack: &mut OutBatch, now: Duration);
 
     /// Ends the part of the batch that was put since the last call, and adds what the wire itself has
@@ -63,7 +63,7 @@ pub(crate) trait Wire: Send + 'static {
         self.under_way() == 0 && self.oldest().is_none()
     }
 
-    /// Puts a request of the proxy's own that shows whether the node answers.
+    /// Puts a request of the proxy's own that shows if the node answers.
     fn ask_for_life(&mut self, pack: &mut OutBatch, now: Duration);
 
     /// Takes whole replies from the start of `input` and passes each on with its query.

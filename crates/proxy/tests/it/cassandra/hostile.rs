@@ -23,7 +23,8 @@ fn proxy(nodes: &Nodes) -> Proxy {
     })
 }
 
-/// A client that behaves: sends many tagged requests at a time and checks the replies, until `over`.
+/// Runs a client that behaves: it sends many tagged requests at a time and checks the replies, until
+/// `over`.
 fn well_behaved(address: SocketAddr, number: u64, over: &AtomicBool, answered: &AtomicU64) {
     let version = [Version::V4, Version::V5][number as usize % 2];
     let mut client = Client::open(address, version);

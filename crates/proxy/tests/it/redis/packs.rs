@@ -20,8 +20,8 @@ fn sent(client: &mut Client) -> (u64, u64) {
     (number(",queries="), number(",packets="))
 }
 
-/// A node that answers the first of five requests when all have been made. Returns how many packets
-/// they took.
+/// Returns how many packets five requests take to a node that answers the first of them when all have
+/// been made.
 fn packets_of_five(packs: Option<usize>) -> u64 {
     let (seen, all_are_made) = (
         Arc::new(AtomicUsize::new(0)),
