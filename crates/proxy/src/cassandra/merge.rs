@@ -9,7 +9,6 @@
 //! |---|---|
 //! | 20…31 | keyspace and replicas, as a hash; 0: it is not to be merged |
 //! | 0…19 | the key, as a hash |
-//! | 0…19 | the key, as a hash |
 //!
 //! Invariants:
 //! 1. The writes of a batch have the same keyspace and replicas, the same two consistencies, and the

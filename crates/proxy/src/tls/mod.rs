@@ -44,8 +44,8 @@ pub(crate) use setup::{Setup, ToNodes};
 const LIMIT: Duration = Duration::from_secs(10);
 /// Bytes of ciphertext that wait for a socket.
 const MOST_WAITING: usize = 64 * 1024;
-/// Inner streams' numbers begin here; numbers of owners and of listeners are outside [`BASE`]`..2 *
-/// BASE`.
+/// Inner streams' numbers begin here; numbers of owners and of listeners are outside
+/// [`BASE`]`..2 * BASE`.
 const BASE: usize = 1 << (usize::BITS - 2);
 /// Each thread logs failed connections of clients at most once in this time.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
