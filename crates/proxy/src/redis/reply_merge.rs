@@ -84,7 +84,7 @@ impl ReplyMerge {
 
 impl ReplyMerge {
     /// Returns the error of the command if a part failed. If other parts have changed something, the
-    /// error says so, whatever the part's own error claims.
+    /// error says so, even if the part's own error denies it.
     fn error(&self, parts: &[&Bytes]) -> Option<Bytes> {
         let is_error = |part: &&&Bytes| part.first() == Some(&b'-');
         let errors: Vec<&Bytes> = parts.iter().filter(is_error).copied().collect();
