@@ -2,40 +2,40 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | [`frames`] | envelopes as they come and as they leave |
+//! | [`frames`] | the encoding of envelopes |
 //! | [`wire`] | a connection to a node |
-//! | [`connection_key`] | what connections to a node differ in |
-//! | [`protocol`] | what a thread knows for its clients, and in what steps it serves them |
-//! | [`requests`] | what clients ask, and which node gets it |
-//! | [`replies`] | what nodes answer, and what becomes of what none has answered |
+//! | [`connection_key`] | the properties by which connections to a node differ |
+//! | [`protocol`] | the state of a thread for its clients, and the steps in which it serves them |
+//! | [`requests`] | the clients' requests, and the nodes that get them |
+//! | [`replies`] | the nodes' replies, and requests that got none |
 //! | [`keyspace`] | `USE` |
-//! | [`preparing`] | nodes are told of statements that they do not know |
-//! | [`client`] | what is remembered of a client |
-//! | [`handshake`] | how a client begins: versions, options, who it is |
-//! | [`route`] | where a request goes |
-//! | [`suspect_nodes`] | nodes that have failed, and are asked nothing |
+//! | [`preparing`] | prepares statements with nodes that do not know them |
+//! | [`client`] | the state of a client |
+//! | [`handshake`] | the handshake of a client: versions, options, authentication |
+//! | [`route`] | the node or nodes of a request |
+//! | [`suspect_nodes`] | nodes that have failed, and are avoided |
 //! | [`prepared`] | statements that nodes have prepared, for all clients |
-//! | [`retry_policy`] | what is tried again, and what is told instead |
+//! | [`retry_policy`] | which queries are retried, and the errors for the others |
 //! | [`system`] | `system.local` and `system.peers`: the proxy as the one node |
 //! | [`lock_table`] | tables that are locks, which the proxy keeps |
-//! | [`merge`] | writes of several clients as one batch, if that is wanted |
-//! | [`token_ring`] | which node keeps which key |
-//! | [`topology`] | what nodes tell of themselves and of each other |
-//! | [`topology_refresher`] | asks them for it, and again when it may have changed |
-//! | [`events`] | what nodes tell without having been asked |
-//! | [`control_connection`] | a connection for a few questions |
-//! | [`credentials`] | who clients are |
+//! | [`merge`] | merges writes of several clients into one batch, if configured |
+//! | [`token_ring`] | the nodes of each key |
+//! | [`topology`] | the nodes, as they report themselves and each other |
+//! | [`topology_refresher`] | asks the nodes for the topology, and again when it may have changed |
+//! | [`events`] | events of nodes |
+//! | [`control_connection`] | a connection for a few requests of the proxy's own |
+//! | [`credentials`] | the proofs of clients' identities |
 //!
 //! Guarantees:
-//! 1. A reply has the stream of its request, and goes to the connection that this came from.
-//! 2. A request is given to a node as it came: but for its stream, not a byte is changed. Writes are
-//!    merged only if `--merge-writes` says so; see [`merge`].
-//! 3. What was not sent, and what only reads, goes to another node when one fails. Everything else
-//!    whose reply was lost, or does not come, is answered with a write timeout that nobody has
-//!    acknowledged, which is what Cassandra says of an uncertain outcome. A reply that comes after
-//!    that is nobody's.
-//! 4. A change of the schema is answered, and clients are told of it, when all nodes that live have
-//!    it, or ten seconds later: what comes next may go to any of them.
+//! 1. A reply has the stream of its request, and goes to the connection that the request came from.
+//! 2. A node gets a request as the client sent it: only its stream is changed. Writes are merged only
+//!    with `--merge-writes`; see [`merge`].
+//! 3. When a node fails, requests that were not sent and requests that only read go to another node.
+//!    Every other request whose reply was lost, or does not come, is answered with a write timeout
+//!    without acknowledgements, which is what Cassandra reports for an uncertain outcome. A reply that
+//!    comes after that is dropped.
+//! 4. A change of the schema is answered, and clients get its event, when all living nodes have it, or
+//!    ten seconds later: the next request may go to any of them.
 
 pub(crate) mod client;
 pub(crate) mod connection_key;
@@ -97,7 +97,7 @@ pub(crate) fn start<P: Parts>(
     let found = topology::discover(&seeds.addresses(), &config.lock_tables, &options, &nodes);
     let (nature, known) = found.map_err(|tried| StartError::NoNode { tried })?;
     let listen = config.listen;
-    // Nodes that ask nobody serve anyone; the proxy must not do that for strangers.
+    // Nodes without authentication serve anyone; the proxy must not do that for other machines.
     let asks = nature.authenticator.is_some()
         || config
             .tls

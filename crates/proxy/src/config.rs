@@ -1,4 +1,4 @@
-//! How a proxy is set up.
+//! The settings of a proxy.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,25 +7,25 @@ use std::time::Duration;
 use crate::locks;
 use crate::seeds::NodeAddress;
 
-/// Who does the network.
+/// The network stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Stack {
-    /// The kernel's sockets, on the threads that work with what comes (paper 3, section 5.1).
+    /// The kernel's sockets, used by the threads that also work off the input (paper 3, section 5.1).
     Sockets,
-    /// The same through io_uring, a turn of a thread being one system call; sockets where the kernel
-    /// refuses that.
+    /// The kernel's sockets through io_uring, where a turn of a thread is one system call. Where the
+    /// kernel refuses io_uring, the same as `Sockets`.
     #[default]
     Uring,
 }
 
-/// What the proxy stands before.
+/// The nodes behind the proxy, by their kind.
 #[derive(Clone, Debug)]
 pub enum Nodes {
-    /// A Kumiki cluster: where its nodes listen for Redis clients.
+    /// A Kumiki cluster: the addresses on which its nodes listen for Redis clients.
     Kumiki(Vec<NodeAddress>),
     /// Redis: some nodes of a Redis Cluster, or servers that do not know of each other.
     Redis(Vec<NodeAddress>),
-    /// Some nodes of a Cassandra cluster; they tell of the others.
+    /// Some nodes of a Cassandra cluster; the proxy learns of the others from them.
     Cassandra(Vec<NodeAddress>),
 }
 
@@ -41,20 +41,21 @@ pub struct LockTable {
 /// How clients' connections are encrypted. Files are in PEM.
 #[derive(Clone, Debug)]
 pub struct TlsClients {
-    /// The proxy's certificate, and those between it and the authority.
+    /// The proxy's certificate, and the intermediate certificates up to the authority.
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Authorities of the certificates that clients must show; `None`: they need none.
+    /// Authorities of the certificates that clients must show; `None`: clients need no certificate.
     pub client_ca: Option<PathBuf>,
 }
 
 /// How connections to nodes are encrypted.
 #[derive(Clone, Debug, Default)]
 pub struct TlsNodes {
-    /// Authorities of the nodes' certificates, in PEM; `None`: those that the system knows.
+    /// Authorities of the nodes' certificates, in PEM; `None`: the authorities that the system trusts.
     pub ca: Option<PathBuf>,
-    /// The name in all nodes' certificates; `None`: each must have its node's address.
+    /// The name in all nodes' certificates; `None`: each node's certificate must have the node's
+    /// address.
     pub name: Option<String>,
 }
 
@@ -63,28 +64,28 @@ pub struct TlsNodes {
 pub struct Limits {
     /// Connections at once (a count).
     pub clients: usize,
-    /// Of these, connections whose clients have not said who they are, where they must (a count), of which each
-    /// thread has its part. When there are more, the oldest is closed.
+    /// Of these, connections whose clients have not authenticated or finished their handshake, where
+    /// they must (a count). Each thread has its part. When there are more, the oldest is closed.
     pub newcomers: usize,
-    /// What one request may claim.
+    /// Limits of one request.
     pub request: resp::Limits,
     /// Input of one connection that is not yet a whole request.
     pub query_buffer: usize,
-    /// Replies of a connection that wait for those before them, beyond which its requests wait.
+    /// Replies of a connection that wait for earlier replies; beyond this its next requests wait.
     pub unordered: usize,
-    /// Replies held for a connection, beyond which it is closed.
+    /// Replies held for a connection; beyond this it is closed.
     pub output: usize,
-    /// Input and replies of all connections together. The connection that needs more is closed.
+    /// Input and replies of all connections together. A connection that needs more is closed.
     pub in_flight: u64,
-    /// The body of one request of CQL.
+    /// The body of one CQL request.
     pub envelope: usize,
     /// Arguments held by a `MULTI` block.
     pub block_bytes: usize,
     /// Commands in a `MULTI` block (a count).
     pub block_commands: usize,
-    /// How long a client may take to say who it is, where it must (a time).
+    /// How long a client may take to authenticate or finish its handshake, where it must (a time).
     pub greeting: Duration,
-    /// How long nothing may come in the middle of a request (a time).
+    /// The longest pause in the middle of a request (a time).
     pub stall: Duration,
 }
 
@@ -107,20 +108,21 @@ impl Default for Limits {
     }
 }
 
-/// How a proxy is set up.
+/// The settings of a proxy.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it listens. Port 0 takes a free one.
+    /// The address on which the proxy listens. Port 0 selects a free port.
     pub listen: SocketAddr,
-    /// What it stands before.
+    /// The nodes behind the proxy.
     pub nodes: Nodes,
-    /// Where clients reach this proxy, if not where it listens (Cassandra).
+    /// The address at which clients reach this proxy, if it is not the one on which it listens
+    /// (Cassandra).
     pub advertise: Option<SocketAddr>,
-    /// Where clients reach the other proxies before the same nodes (Cassandra).
+    /// The addresses at which clients reach the other proxies of the same nodes (Cassandra).
     pub proxies: Vec<SocketAddr>,
     /// Tables that are locks, which the proxy keeps instead of the nodes (Cassandra).
     pub lock_tables: Vec<LockTable>,
-    /// Whether writes of several clients may become one batch (Cassandra).
+    /// Writes of several clients may become one CQL batch (Cassandra).
     pub merge_writes: bool,
     /// Threads with clients, each with a listener of its own.
     pub network_threads: usize,
@@ -130,16 +132,16 @@ pub struct Config {
     pub threads_for_each_node: usize,
     /// Connections of one thread to a node.
     pub connections: u8,
-    /// For each thread (those with clients first) the processor that it stays on; empty: wherever
-    /// the system puts them.
+    /// For each thread (those with clients first) the processor that it is pinned to; empty: no thread
+    /// is pinned.
     pub cpus: Vec<usize>,
-    /// Who does the network.
+    /// The network stack.
     pub network: Stack,
     /// Queries that may wait for one node, or be under way to it, over all threads.
     pub queue: usize,
-    /// Packets that may be without any reply on one connection to a node, while what comes gathers for
-    /// the next; `None`: 2 before Redis, which is idle while it has none and answers at once, and any
-    /// number before nodes that answer late, because they sync first, or in another order.
+    /// Packets that may be without any reply on one connection to a node; further queries gather for
+    /// the next packet. `None`: 2 before Redis, which is idle while it has none and answers at once,
+    /// and any number before nodes that answer late, because they sync first, or in another order.
     pub packs: Option<usize>,
     /// Queries in one packet, at most.
     pub pack_count: usize,
@@ -147,13 +149,14 @@ pub struct Config {
     pub pack_bytes: usize,
     /// How long a node may take to answer.
     pub timeout: Duration,
-    /// How long a query is tried again for, while its node fails.
+    /// How long a query is retried while its node fails.
     pub patience: Duration,
-    /// How long a connection to a node is idle before it is asked whether it lives.
+    /// How long a connection to a node may be idle before a request is sent that shows if the node
+    /// lives.
     pub health: Duration,
-    /// Where figures and health are served over HTTP.
+    /// The address on which figures and health are served over HTTP.
     pub admin: Option<SocketAddr>,
-    /// Which sources the program was built from, to show in figures.
+    /// The sources that the program was built from, to show in figures.
     pub build: admin::Build,
     /// How clients' connections are encrypted; `None`: they are not.
     pub tls: Option<TlsClients>,
@@ -161,22 +164,22 @@ pub struct Config {
     pub node_tls: Option<TlsNodes>,
     /// The password that clients must give.
     pub password: Option<String>,
-    /// The user that nodes are told.
+    /// The user as which the proxy authenticates with nodes.
     pub node_user: Option<String>,
-    /// The password that nodes want.
+    /// The password with which the proxy authenticates with nodes.
     pub node_password: Option<String>,
-    /// Whether to listen where strangers may reach, without a password.
+    /// Allows listening without a password where other machines can connect.
     pub insecure: bool,
     /// The locks; `None`: commands about locks are refused.
     pub locks: Option<locks::Options>,
-    /// What clients control.
+    /// Limits on what clients control.
     pub limits: Limits,
     /// How long a stopping proxy waits for clients to take their replies.
     pub drain: Duration,
 }
 
 impl Config {
-    /// A proxy before these nodes, with defaults for everything else.
+    /// Returns the settings of a proxy of these nodes, with defaults for everything else.
     #[must_use]
     pub fn new(nodes: Nodes) -> Config {
         Config {
@@ -213,7 +216,7 @@ impl Config {
         }
     }
 
-    /// Packets that may be without any reply on one connection to a node.
+    /// Returns the limit of packets that may be without any reply on one connection to a node.
     pub(crate) fn packs_under_way(&self) -> usize {
         let by_nodes = match &self.nodes {
             Nodes::Redis(_) => 2,
@@ -226,7 +229,7 @@ impl Config {
 /// Why a proxy cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Anyone who can reach the address could read and change everything.
+    /// Any client that can reach the address could read and change everything.
     #[error(
         "{listen} can be reached from other machines and no password is set: give --requirepass \
          PASSWORD, or listen on 127.0.0.1, or give --insecure to serve anyone"
@@ -235,7 +238,8 @@ pub enum StartError {
         /// The address.
         listen: SocketAddr,
     },
-    /// The same, where nodes want to know nobody.
+    /// Any client that can reach the address could read and change everything: the nodes demand no
+    /// authentication.
     #[error(
         "{listen} can be reached from other machines and the nodes ask nobody for a password: \
          listen on 127.0.0.1, or give --insecure to serve anyone"
@@ -244,36 +248,36 @@ pub enum StartError {
         /// The address.
         listen: SocketAddr,
     },
-    /// The address cannot be listened on.
+    /// The proxy cannot listen on the address.
     #[error("cannot listen on {listen}: {error}; choose another address by --listen")]
     Listen {
         /// The address.
         listen: SocketAddr,
-        /// Why not.
+        /// The reason.
         error: std::io::Error,
     },
-    /// The admin endpoint cannot be had.
+    /// The admin endpoint cannot start.
     #[error(transparent)]
     Admin(#[from] admin::StartError),
-    /// Certificates or keys are of no use.
+    /// Certificates or keys are unusable.
     #[error("{what}")]
     Tls {
-        /// Which, why, and what to do.
+        /// The file, the reason, and the remedy.
         what: String,
     },
-    /// No node tells what it is.
+    /// No node answers a request for its kind.
     #[error("no node answers as it should; start the nodes, or correct their addresses:\n{}", .tried.join("\n"))]
     NoNode {
-        /// Each address, and what is wrong there.
+        /// Each address, and the reason why it failed.
         tried: Vec<String>,
     },
-    /// The locks cannot be had.
+    /// The locks cannot start.
     #[error(transparent)]
     Locks(#[from] locks::LockStartError),
-    /// A thread cannot be had.
+    /// A thread cannot start.
     #[error("cannot start a thread of the proxy: {error}")]
     Thread {
-        /// Why not.
+        /// The reason.
         error: std::io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! Figures: what each thread and each node's connections have done.
+//! Figures: counts of the work of each thread and of each node's connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use crate::nodes::Nodes;
 use crate::runtime::link::LinkFigures;
 use crate::runtime::query::NodeIndex;
 
-/// Of one node, over all connections to it.
+/// Figures of one node, over all connections to it.
 #[derive(Debug, Default)]
 pub(crate) struct NodeFigures {
     pub(crate) queries: AtomicU64,
@@ -20,15 +20,16 @@ pub(crate) struct NodeFigures {
     pub(crate) reads: AtomicU64,
     pub(crate) connects: AtomicU64,
     pub(crate) failures: AtomicU64,
-    /// Grows when somebody tells that the node came or went: its connections are to be looked at.
+    /// Grows when a report says that the node came or went: then its connections are checked.
     pub(crate) hints: AtomicU64,
-    /// When other nodes replaced this one the last time: nanoseconds since the proxy's start; 0: never.
+    /// The time at which other nodes last replaced this one: nanoseconds since the proxy's start; 0:
+    /// never.
     replaced: AtomicU64,
-    /// As they were when connections were looked at the last time.
+    /// The state of each thread's connections when they were last checked.
     waiting: Mutex<Vec<Now>>,
 }
 
-/// What was seen of a node by one thread.
+/// The state of one thread's connections to a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Now {
     /// Queries that wait to be sent.
@@ -39,18 +40,18 @@ pub(crate) struct Now {
     pub(crate) connections: usize,
     /// Connections that have failed and are tried again by themselves.
     pub(crate) awaited: usize,
-    /// Connections on which nothing comes although the node was asked something.
+    /// Connections on which nothing comes although the node owes an answer.
     pub(crate) silent: usize,
 }
 
 impl Now {
-    /// Whether no connection is up, and one will be as soon as the node can be reached.
+    /// Returns `true` if no connection is up, and one will be as soon as the node can be reached.
     pub(crate) fn is_cut_off(self) -> bool {
         self.connections == 0 && self.awaited > 0
     }
 }
 
-/// Of a thread with nodes.
+/// Figures of a thread with nodes.
 #[derive(Debug)]
 pub(crate) struct BackendFigures {
     thread: usize,
@@ -62,8 +63,7 @@ impl BackendFigures {
         BackendFigures { thread, nodes }
     }
 
-    /// What one connection did since the last time; what all of this thread's connections to the
-    /// node have in hand.
+    /// Adds the figures of one connection since the last call.
     pub(crate) fn add(&self, node: NodeIndex, figures: LinkFigures) {
         let total = self.nodes.figures(node);
         total.queries.fetch_add(figures.queries, Relaxed);
@@ -75,7 +75,7 @@ impl BackendFigures {
         total.failures.fetch_add(figures.failures, Relaxed);
     }
 
-    /// What all of this thread's connections to a node have in hand.
+    /// Sets the state of all of this thread's connections to a node.
     pub(crate) fn set(&self, node: NodeIndex, now: Now) {
         let total = self.nodes.figures(node);
         let mut waiting = total.waiting.lock();
@@ -87,13 +87,13 @@ impl BackendFigures {
 }
 
 impl NodeFigures {
-    /// Other nodes have what this one had.
+    /// Records that other nodes have taken over the slots of this one.
     pub(crate) fn set_replaced(&self, now: Duration) {
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         self.replaced.store(now, Relaxed);
     }
 
-    /// Returns when other nodes replaced this one the last time, in time since the proxy's start; `None`: never.
+    /// Returns when other nodes last replaced this one, in time since the proxy's start; `None`: never.
     pub(crate) fn replaced(&self) -> Option<Duration> {
         match self.replaced.load(Relaxed) {
             0 => None,
@@ -101,7 +101,7 @@ impl NodeFigures {
         }
     }
 
-    /// What all threads have in hand.
+    /// Returns the sum of the state over all threads.
     pub(crate) fn now(&self) -> Now {
         let waiting = self.waiting.lock();
         waiting.iter().fold(Now::default(), |sum, one| Now {
@@ -114,7 +114,7 @@ impl NodeFigures {
     }
 }
 
-/// Of a thread with clients.
+/// Figures of a thread with clients.
 #[derive(Debug)]
 pub(crate) struct FrontendFigures {
     all: Arc<Clients>,
@@ -124,7 +124,7 @@ pub(crate) struct FrontendFigures {
     pub(crate) failures: AtomicU64,
     pub(crate) bytes_in: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
-    /// From when a query was handed on until its reply was there; microseconds.
+    /// Time from handing on a query to its reply, in microseconds.
     pub(crate) latency: Latency,
 }
 
@@ -159,7 +159,7 @@ impl FrontendFigures {
         }
     }
 
-    /// Counts a client, if there may be one more.
+    /// Counts a client, and returns `true` if there may be one more.
     pub(crate) fn admit(&self, most: usize) -> bool {
         let admitted = self.all.now.fetch_add(1, Relaxed) < most;
         if admitted {
@@ -202,7 +202,7 @@ impl FrontendFigures {
     }
 }
 
-/// Adds to a figure that one thread alone writes.
+/// Adds to a figure that only one thread writes.
 fn add(figure: &AtomicU64, count: u64) {
     figure.store(figure.load(Relaxed) + count, Relaxed);
 }
@@ -210,7 +210,7 @@ fn add(figure: &AtomicU64, count: u64) {
 /// Buckets of [`Latency`]: each ends at twice the time of the one before it.
 pub(crate) const BUCKETS: usize = 28;
 
-/// How long something took: a count for each power of two of microseconds, as monitoring wants it.
+/// Counts of durations, one for each power of two of microseconds, as monitoring wants them.
 #[derive(Debug, Default)]
 pub(crate) struct Latency {
     buckets: [AtomicU64; BUCKETS],
@@ -220,14 +220,14 @@ pub(crate) struct Latency {
 impl Latency {
     fn record(&self, time: Duration) {
         let us = time.as_micros() as u64;
-        // A bucket ends with its bound: 1 us, 2 us, 4 us…
+        // The upper bound of a bucket belongs to it: 1 us, 2 us, 4 us…
         let bucket = (u64::BITS - us.saturating_sub(1).leading_zeros()) as usize;
         let bucket = if us <= 1 { 0 } else { bucket };
         add(&self.buckets[bucket.min(BUCKETS - 1)], 1);
         add(&self.sum_us, us);
     }
 
-    /// The counts, and the sum of all times in microseconds.
+    /// Returns the counts, and the sum of all times in microseconds.
     pub(crate) fn read(&self) -> ([u64; BUCKETS], u64) {
         let counts = std::array::from_fn(|bucket| self.buckets[bucket].load(Relaxed));
         (counts, self.sum_us.load(Relaxed))

@@ -1,4 +1,4 @@
-//! What the proxy tells of itself: `INFO`.
+//! The figures that the proxy returns for `INFO`.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -62,7 +62,7 @@ impl About {
         Arc::clone(&self.fronts[thread])
     }
 
-    /// The text of `INFO`, of one section or (empty) of all.
+    /// Returns the text of `INFO`: of one section, or of all if `section` is empty.
     pub(crate) fn text(&self, section: &[u8]) -> String {
         let wanted = |name: &str| {
             section.is_empty()
@@ -86,7 +86,7 @@ impl About {
         sections.join("\r\n")
     }
 
-    /// What the proxy stands before, in one word.
+    /// Returns the kind of the nodes, in one word.
     pub(crate) fn before(&self) -> &'static str {
         match self.kind {
             Kind::Kumiki => "kumiki",

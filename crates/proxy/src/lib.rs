@@ -1,19 +1,19 @@
-//! The proxy: many clients' requests in few packets to the nodes, and locks (paper 3).
+//! The proxy gathers many clients' requests into few packets to the nodes, and serves locks (paper 3).
 //!
 //! | module | concept |
 //! |---|---|
-//! | [`config`] | how a proxy is set up |
+//! | [`config`] | the settings of a proxy |
 //! | [`net`] | the network as threads see it: sockets, or a stack that bypasses the kernel |
-//! | `tls` | the same, encrypted |
-//! | `threads` | the threads, and what connects them |
+//! | `tls` | encrypted connections on top of any such network |
+//! | `threads` | the threads, and the queues that connect them |
 //! | [`queue`] | the queues between threads |
-//! | `runtime` | what carries requests and replies, whatever their protocol |
-//! | [`locks`] | locks with leases and tokens, which no node is asked about |
+//! | `runtime` | carries requests and replies; the same for all protocols |
+//! | [`locks`] | locks with leases and tokens, which the proxy serves without the nodes |
 //! | `redis` | RESP: one server in front of Kumiki, Redis Cluster or Redis servers |
-//! | `cassandra` | CQL: the one node in front of a Cassandra cluster |
+//! | `cassandra` | CQL: one node in front of a Cassandra cluster |
 //! | [`NodeAddress`] | the nodes that the proxy was given, by address or by name |
-//! | `nodes` `figures` | the nodes; what was done |
-//! | `info` `metrics` | the figures as `INFO`; for Prometheus, and what the admin endpoint tells |
+//! | `nodes` `figures` | the nodes; counts of the work done |
+//! | `info` `metrics` | the figures as `INFO`; for Prometheus, and health for the admin endpoint |
 //!
 //! Decision that binds this crate: `docs/decisions/0063-tls-is-a-network-around-a-network.md`.
 
@@ -59,24 +59,24 @@ pub struct Running {
     kind: Kind,
     stopper: Stopper,
     threads: Vec<JoinHandle<()>>,
-    /// Threads that keep true what is known of the nodes, and what ends them.
+    /// Threads that keep the proxy's knowledge of the nodes up to date; `release` ends them.
     keepers: Vec<JoinHandle<()>>,
     release: Box<dyn Fn() + Send + Sync>,
     about: Arc<About>,
     duties: Arc<dyn NodeRoles>,
-    /// Goes on until everything else has ended, to say that it is stopping.
+    /// Runs until everything else has ended, to report that the proxy is stopping.
     admin: Option<Admin>,
 }
 
-/// A proxy has lost a thread, and has stopped because of that. Its log says which one. Start it
-/// again, and report what the log says.
+/// A proxy has lost a thread, and has stopped because of that. Its log names the thread. Start the
+/// proxy again, and report its log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "the proxy has lost a thread, and has stopped: start it again, and report what its log says"
 )]
 pub struct ThreadLost;
 
-/// Stops a proxy; clones stop the same one.
+/// Stops a proxy; all clones stop the same proxy.
 #[derive(Clone)]
 pub struct Stopper {
     stopping: Arc<Stopping>,
@@ -84,8 +84,8 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Has the proxy stop: it accepts nothing more, answers what it has received, and closes.
-    /// Returns at once.
+    /// Begins to stop the proxy: it accepts no connections, answers the requests that it has received,
+    /// and closes. Returns at once.
     pub fn stop(&self) {
         self.stopping.begun.store(true, Ordering::SeqCst);
         for waker in &self.wakers {
@@ -95,34 +95,34 @@ impl Stopper {
 }
 
 impl Running {
-    /// Where it listens.
+    /// Returns the address on which the proxy listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where figures and health are served, if they are.
+    /// Returns the address on which figures and health are served, if they are.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(Admin::address)
     }
 
-    /// What it found the nodes to be.
+    /// Returns the kind of the nodes, as the proxy found it.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What stops it.
+    /// Returns a handle that stops the proxy.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Waits until it has stopped.
+    /// Waits until the proxy has stopped.
     ///
     /// # Errors
-    /// It has stopped by itself, because it had lost a thread.
+    /// Returns an error if the proxy has stopped by itself because it had lost a thread.
     pub fn wait(self) -> Result<(), ThreadLost> {
         for thread in self.threads {
             if thread.join().is_err() {
@@ -144,7 +144,7 @@ impl Running {
         }
     }
 
-    /// Has a thread of its own for what is kept true.
+    /// Starts a thread that keeps knowledge of the nodes up to date.
     fn keep(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
         let builder = std::thread::Builder::new().name(name.to_owned());
         let watch = Watch {
@@ -176,14 +176,14 @@ pub fn start(config: &Config) -> Result<Running, StartError> {
     start_with(config, admin)
 }
 
-/// Checks that no address lies open to strangers.
+/// Checks that no address can be reached from other machines without authentication.
 ///
 /// # Errors
-/// [`StartError::Open`] or [`StartError::Admin`] if one does.
+/// Returns [`StartError::Open`] or [`StartError::Admin`] if one can.
 pub fn check(config: &Config) -> Result<(), StartError> {
     let listen = config.listen;
     let shows_certificate = |tls: &TlsClients| tls.client_ca.is_some();
-    // Before Cassandra the nodes say who must give a password; they have yet to be asked.
+    // Before Cassandra, authentication is the nodes' decision; they have yet to be asked.
     let has_password = config
         .password
         .as_ref()
@@ -194,14 +194,14 @@ pub fn check(config: &Config) -> Result<(), StartError> {
         return Err(StartError::Open { listen });
     }
     if let Some(address) = config.admin {
-        // The password is for clients; here nobody asks for it.
+        // The password is for clients; the admin endpoint does not ask for it.
         admin::check(address, config.insecure)?;
     }
     Ok(())
 }
 
-/// As [`start`], with an admin endpoint that was started before, or none; [`Config::admin`] is only
-/// checked.
+/// Starts a proxy like [`start`], but with an admin endpoint that was started before, or with none;
+/// [`Config::admin`] is only checked.
 ///
 /// # Errors
 /// The [`StartError`] says what to change.
@@ -209,8 +209,8 @@ pub fn start_with(config: &Config, admin: Option<Admin>) -> Result<Running, Star
     start_of::<Configured>(config, admin)
 }
 
-/// As [`start`], without an admin endpoint, with threads that use the network `N` and the queues `Q`;
-/// [`Config::network`] has no effect.
+/// Starts a proxy like [`start`], but without an admin endpoint, and with threads that use the network
+/// `N` and the queues `Q`; [`Config::network`] has no effect.
 ///
 /// # Errors
 /// The [`StartError`] says what to change.

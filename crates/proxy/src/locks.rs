@@ -1,21 +1,21 @@
-//! Locks that the proxy decides about (paper 3): commands come in on the threads that
-//! have clients, and never travel to the nodes.
+//! Locks that the proxy serves itself (paper 3): commands come in on the threads that have clients, and
+//! never travel to the nodes.
 //!
 //! | module | concept |
 //! |---|---|
-//! | `context` | what threads with clients ask: requests, cancellations |
-//! | `figures` | what has happened, as `INFO locks` and monitoring tell it |
-//! | `memory` | a table in memory: carried out at once, on the thread that asks |
-//! | `kept` | a table that something durable keeps: transactions, and threads that execute them |
-//! | `ledger_file` | what of a table in memory is durable |
-//! | `lock_replies` | which client's request each of a thread's lock replies answers |
-//! | `mail` | answers that come later, on their way to the threads that have the clients |
-//! | `clock` | the clocks that leases are measured by |
+//! | `lock_service` | the requests and cancellations of threads with clients |
+//! | `figures` | counts of the events, for `INFO locks` and monitoring |
+//! | `memory_table` | a table in memory: requests are executed at once, on the thread that asks |
+//! | `partition_table` | a table that durable storage keeps: transactions, and threads that execute them |
+//! | `ledger_file` | the durable part of a table in memory |
+//! | `pending_requests` | the client's request that each of a thread's lock replies answers |
+//! | `mailboxes` | answers that come later, on their way to the threads that have the clients |
+//! | `clock` | the clocks that measure leases |
 //!
 //! Invariants:
 //! 1. A request is answered once: at once, or by one lock reply to the thread that asked.
-//! 2. A lock reply of a request that was cancelled finds nobody, and is dropped.
-//! 3. No thread waits for a disk or for a node while it holds what threads with clients need.
+//! 2. A lock reply of a request that was cancelled has no receiver, and is dropped.
+//! 3. No thread waits for a disk or for a node while it holds a lock that threads with clients need.
 
 pub(crate) mod clock;
 mod figures;
@@ -36,7 +36,7 @@ use base::transaction::{Abort, Transaction};
 use disk::Disk;
 pub use figures::{CLASSES, Figures, KeptTimes, SharedFigures};
 
-/// What became of a request.
+/// The outcome of a request.
 pub(crate) type Outcome = Result<Answer, LockError>;
 
 /// Executes transactions for a table of locks. Several threads call it at once.
@@ -44,12 +44,12 @@ pub trait Execute: Send + Sync + 'static {
     /// Executes a transaction atomically, and returns when its outcome is durable.
     ///
     /// # Errors
-    /// The [`Abort`] says why nothing has happened; after [`Abort::Unknown`], [`Abort::Forgotten`]
-    /// and [`Abort::ReadOnly`] it may have taken effect.
+    /// The [`Abort`] gives the reason why the transaction had no effect; after [`Abort::Unknown`],
+    /// [`Abort::Forgotten`] and [`Abort::ReadOnly`] it may have taken effect.
     fn execute(&self, transaction: &Transaction<'_>) -> Result<Vec<OwnedReply>, Abort>;
 }
 
-/// What keeps the table.
+/// The storage of the table.
 #[derive(Clone)]
 pub enum Keeping {
     /// The memory of this process. After a restart nothing is granted until the longest lease from
@@ -57,26 +57,26 @@ pub enum Keeping {
     Memory {
         /// The file layer.
         disk: Arc<dyn Disk>,
-        /// Where the ledger lies. Nobody else may use the directory.
+        /// The directory of the ledger. No other process may use it.
         directory: PathBuf,
     },
     /// A partition, of this process or of a cluster.
     Partition {
-        /// What it is, for `INFO`: one word.
+        /// The kind of partition, for `INFO`: one word.
         name: &'static str,
-        /// What executes transactions there.
+        /// Executes transactions there.
         executor: Arc<dyn Execute>,
-        /// With what the table's keys begin there. The same for all proxies of a table.
+        /// The prefix of the table's keys there. It is the same for all proxies of a table.
         prefix: Vec<u8>,
     },
 }
 
-/// How locks are set up.
+/// The settings of the locks.
 #[derive(Clone)]
 pub struct Options {
-    /// What keeps the table.
+    /// The storage of the table.
     pub keeping: Keeping,
-    /// The longest lease that clients may ask for.
+    /// The longest lease that a client may request.
     pub longest_lease: Duration,
 }
 
@@ -93,13 +93,13 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// Why locks cannot be set up.
+/// The reason why locks cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum LockStartError {
     /// The directory is in use, or cannot be locked.
     #[error(transparent)]
     Directory(#[from] disk::LockError),
-    /// The directory, or the ledger in it, cannot be read or made.
+    /// The directory, or the ledger in it, cannot be read or created.
     #[error(
         "cannot use the directory {} for locks: {error}; make it one that this process may write to, \
          or choose another",
@@ -108,10 +108,10 @@ pub enum LockStartError {
     File {
         /// The directory.
         directory: PathBuf,
-        /// Why not.
+        /// The reason.
         error: std::io::Error,
     },
-    /// Nobody knows which tokens were granted.
+    /// The ledger cannot tell which tokens were granted.
     #[error(
         "the ledger of locks {} is damaged, or of another version: which tokens were granted is not \
          known. Restore it, or move it away if nobody compares tokens any more and the longest \
@@ -122,10 +122,10 @@ pub enum LockStartError {
         /// The file.
         file: PathBuf,
     },
-    /// A thread cannot be had.
+    /// A thread cannot start.
     #[error("cannot start a thread of the locks: {error}")]
     Thread {
-        /// Why not.
+        /// The reason.
         error: std::io::Error,
     },
 }

@@ -1,7 +1,8 @@
-//! The figures in Prometheus's text format, and health: what the admin endpoint tells of a proxy.
+//! The figures in Prometheus's text format, and health: the parts of the admin endpoint that describe a
+//! proxy.
 //!
-//! `docs/metrics.md` lists every family; a test holds the two against each other. Threads write
-//! their figures as they go, with plain stores; whoever reads them costs them nothing.
+//! `docs/metrics.md` lists every family; a test compares the two. Threads update their figures as they
+//! run, with plain stores; reading the figures costs the threads nothing.
 
 mod locks;
 
@@ -23,18 +24,18 @@ use crate::runtime::query::NodeIndex;
 use crate::runtime::thread::Stopping;
 use crate::runtime::thread_waker::ThreadWaker;
 
-/// How long a node without a connection may take to accept one, when health is asked for.
+/// How long a node without a connection may take to accept one when health is checked.
 const REACH: Duration = Duration::from_secs(1);
-/// Nodes that are tried at once.
+/// Nodes to which connections are tried at once.
 const TRIED: usize = 16;
 /// The first class of a histogram ends here.
 const FIRST_CLASS: Duration = Duration::from_micros(1);
 
-/// What is told of.
+/// The proxy that the endpoint describes.
 pub(crate) struct ProxySubject {
     pub(crate) about: Arc<About>,
     pub(crate) duties: Arc<dyn NodeRoles>,
-    /// Of all threads, those with clients first.
+    /// The wakers of all threads, those with clients first.
     pub(crate) wakers: Vec<Arc<ThreadWaker>>,
     pub(crate) stopping: Arc<Stopping>,
 }
@@ -49,7 +50,8 @@ impl admin::Subject for ProxySubject {
         own + &process::text(&Process::now(), started)
     }
 
-    /// Nodes that are needed must be connected, or accept a connection.
+    /// Returns the reason why the proxy is unhealthy, if it is: it has lost a thread, it stops, or a needed
+    /// node is not connected and accepts no connection.
     fn trouble(&self) -> Option<String> {
         if self.stopping.lost.load(Relaxed) {
             return Some("a thread of the proxy is lost".to_owned());
@@ -86,7 +88,7 @@ impl admin::Subject for ProxySubject {
     }
 }
 
-/// Those of the nodes that accept no connection.
+/// Returns the nodes that accept no connection.
 fn unreachable(nodes: &[(NodeIndex, SocketAddr)]) -> Vec<(NodeIndex, SocketAddr)> {
     std::thread::scope(|scope| {
         let tries = nodes.iter().map(|&(node, address)| {
@@ -104,7 +106,7 @@ fn unreachable(nodes: &[(NodeIndex, SocketAddr)]) -> Vec<(NodeIndex, SocketAddr)
     })
 }
 
-/// A node at one moment.
+/// The state of a node at one moment.
 struct Node {
     name: String,
     slots: usize,

@@ -1,14 +1,13 @@
-//! The network as the proxy's threads see it: a small trait, and sockets of the kernel behind it.
+//! The network as the proxy's threads see it: a small trait, and its implementation with the kernel's
+//! sockets.
 //!
-//! A stack that bypasses the kernel can stand in their place; the paper's proxy used mTCP on DPDK
-//! (paper 3, section 5.1). What a thread needs of it is little: to hear what has happened, to read
-//! and write without blocking, and to be woken by other threads. Routing, aggregation and locks
-//! know nothing else of it.
+//! A stack that bypasses the kernel can replace the sockets; the paper's proxy used mTCP on DPDK (paper
+//! 3, section 5.1). A thread needs little of it: events, reads and writes that do not block, and a way
+//! for other threads to wake it. Routing, aggregation and locks use nothing else of it.
 //!
 //! Invariants:
-//! 1. A stream is told of once when it becomes readable or writable (edge-triggered): whoever is
-//!    told reads or writes until the stream has no more to give or to take, or remembers that it
-//!    did not.
+//! 1. A stream is reported once when it becomes readable or writable (edge-triggered): the caller reads
+//!    or writes until the stream has no more to give or to take, or remembers that it did not.
 //! 2. A network belongs to one thread; only its [`Network::Waker`] is given to others.
 
 pub mod buffered;
@@ -24,10 +23,10 @@ use socket2::{SockRef, TcpKeepalive};
 
 pub use uring::{Uring, UringListener, UringStream};
 
-/// Something has happened to a stream or a listener.
+/// An event of a stream or a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketEvent {
-    /// The number under which it was made known.
+    /// The number under which the stream or listener was registered.
     pub token: usize,
     /// There is something to read or to accept, or the peer has ended.
     pub readable: bool,
@@ -39,91 +38,91 @@ pub struct SocketEvent {
 
 /// Wakes a thread that waits in [`Network::wait`].
 pub trait Wake: Send + Sync + 'static {
-    /// Has the thread's wait end, this one or the next.
+    /// Ends the thread's wait, the current one or the next.
     fn wake(&self);
 }
 
-/// See the module's page.
+/// See the module documentation.
 pub trait Network: Send + Sized + 'static {
     /// A connection.
     type Stream: Send;
-    /// What accepts connections.
+    /// A socket that accepts connections.
     type Listener: Send;
-    /// What other threads keep to wake this one.
+    /// A handle with which other threads wake this one.
     type Waker: Wake;
 
-    /// A network of its own for one thread.
+    /// Creates a network for one thread.
     ///
     /// # Errors
-    /// If the system lacks what it takes, for example descriptors.
+    /// Returns an error if the system lacks a resource, for example descriptors.
     fn open() -> io::Result<Self>;
 
-    /// What wakes this thread.
+    /// Returns a handle that wakes this thread.
     ///
     /// # Errors
-    /// If the system lacks what it takes.
+    /// Returns an error if the system lacks a resource.
     fn waker(&mut self) -> io::Result<Self::Waker>;
 
     /// Listens with a socket that is bound already.
     ///
     /// # Errors
-    /// If it cannot be watched.
+    /// Returns an error if the socket cannot be watched.
     fn listen(&mut self, socket: std::net::TcpListener, token: usize)
     -> io::Result<Self::Listener>;
 
-    /// The next connection, if there is one ([`io::ErrorKind::WouldBlock`] otherwise). It is not
-    /// watched yet.
+    /// Returns the next connection, if there is one ([`io::ErrorKind::WouldBlock`] otherwise). It is
+    /// not watched yet.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the system's errors.
     fn accept(&mut self, listener: &Self::Listener) -> io::Result<(Self::Stream, SocketAddr)>;
 
     /// Watches a connection from now on.
     ///
     /// # Errors
-    /// If it cannot be watched.
+    /// Returns an error if the connection cannot be watched.
     fn watch(&mut self, stream: &mut Self::Stream, token: usize) -> io::Result<()>;
 
-    /// Begins to connect, and watches the connection: it is told of as writable when it is made,
-    /// and as ended when it could not be.
+    /// Begins to connect, and watches the connection: it is reported as writable when it is made, and
+    /// as ended when the attempt failed.
     ///
     /// # Errors
-    /// If not even the attempt can be made.
+    /// Returns an error if not even the attempt can be made.
     fn connect(&mut self, address: SocketAddr, token: usize) -> io::Result<Self::Stream>;
 
-    /// Why a connection could not be made, if it could not.
+    /// Checks a connection that was being made.
     ///
     /// # Errors
-    /// The reason.
+    /// Returns the reason if the connection could not be made.
     fn connected(&mut self, stream: &Self::Stream) -> io::Result<()>;
 
-    /// Reads what is there, at most as much as `into` has room for; 0 when the peer has ended.
+    /// Reads at most as many bytes as `into` has room for; returns 0 when the peer has ended.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when there is nothing.
+    /// Returns [`io::ErrorKind::WouldBlock`] when there is nothing to read.
     fn read(&mut self, stream: &mut Self::Stream, into: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes the pieces one behind the other, and returns how much was taken. It leaves with the
+    /// Writes the pieces one after another, and returns how many bytes were taken. They leave with the
     /// next wait at the latest.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when there is no room.
+    /// Returns [`io::ErrorKind::WouldBlock`] when there is no room.
     fn write(&mut self, stream: &mut Self::Stream, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
 
     /// Closes a connection. What was written is still sent.
     fn close(&mut self, stream: Self::Stream);
 
-    /// Whether nothing is left to be sent on connections that were closed, as far as the network
-    /// itself has to do that: asked before a thread ends.
+    /// Returns `true` if closed connections have nothing left to be sent, as far as the network itself
+    /// has to send it. Called before a thread ends.
     fn is_settled(&self) -> bool {
         true
     }
 
-    /// Waits until something happens, the thread is woken, or the time has passed, and appends what
-    /// has happened.
+    /// Waits until an event, until the thread is woken, or until the time has passed, and appends the
+    /// events.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the system's errors.
     fn wait(
         &mut self,
         happened: &mut Vec<SocketEvent>,
@@ -149,15 +148,15 @@ impl Wake for mio::Waker {
     }
 }
 
-/// Has the system find out that a node is gone which nobody asks anything: within about half a minute.
-/// One that loses its power says nothing, and connections that wait for ever must learn of it.
+/// Lets the system notice within about half a minute that a node is gone to which nothing is sent. A
+/// node that loses its power says nothing, and connections that wait for ever must learn of it.
 fn keep_node_alive(socket: &SockRef<'_>) -> io::Result<()> {
     let ask = TcpKeepalive::new().with_time(Duration::from_secs(15));
     socket.set_tcp_keepalive(&ask.with_interval(Duration::from_secs(5)).with_retries(3))
 }
 
-/// The same for a client, of which there are many: within about two minutes. It would have its place
-/// among those that may be connected for ever.
+/// Lets the system notice within about two minutes that a client is gone. There are many clients, and a
+/// client that is gone would keep its place among the connections for ever.
 fn keep_client_alive(socket: &SockRef<'_>) -> io::Result<()> {
     let ask = TcpKeepalive::new().with_time(Duration::from_secs(60));
     socket.set_tcp_keepalive(&ask.with_interval(Duration::from_secs(15)).with_retries(4))
@@ -220,7 +219,7 @@ impl Network for Sockets {
 
     fn write(&mut self, stream: &mut TcpStream, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         match pieces {
-            // A plain write costs the kernel less than a list of one.
+            // A plain write costs the kernel less than a list with one piece.
             [piece] => stream.write(piece),
             _ => stream.write_vectored(pieces),
         }

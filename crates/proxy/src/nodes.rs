@@ -1,4 +1,4 @@
-//! The nodes that the proxy stands before.
+//! The nodes behind the proxy.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use crate::figures::NodeFigures;
 use crate::runtime::query::NodeIndex;
 
-/// All nodes that were ever known; each keeps its place.
+/// All nodes that were ever known; each keeps its index.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     known: RwLock<KnownNodes>,
@@ -33,7 +33,7 @@ struct KnownNodes {
 }
 
 impl Nodes {
-    /// The place of the node at this address, which it is given if it has none.
+    /// Returns the index of the node at this address; a new node gets the next one.
     pub(crate) fn place(&self, address: SocketAddr) -> NodeIndex {
         if let Some(&place) = self.known.read().places.get(&address) {
             return place;
@@ -47,17 +47,17 @@ impl Nodes {
         place
     }
 
-    /// Where a node is.
+    /// Returns the address of a node.
     pub(crate) fn address(&self, node: NodeIndex) -> SocketAddr {
         self.known.read().nodes[node.0 as usize].0
     }
 
-    /// Figures of a node.
+    /// Returns the figures of a node.
     pub(crate) fn figures(&self, node: NodeIndex) -> Arc<NodeFigures> {
         Arc::clone(&self.known.read().nodes[node.0 as usize].1)
     }
 
-    /// Somebody tells that the node at this address came or went, if there is one.
+    /// Records a report that the node at this address came or went, if there is one.
     pub(crate) fn hint(&self, address: SocketAddr) {
         let known = self.known.read();
         if let Some(place) = known.places.get(&address) {
@@ -68,46 +68,46 @@ impl Nodes {
         }
     }
 
-    /// Sets what runs when a node is silent: once, before there are connections.
+    /// Sets the function that runs when a node is silent. Called once, before there are connections.
     pub(crate) fn on_silence(&self, run: impl Fn() + Send + Sync + 'static) {
         let _ = self.on_silence.set(OnSilence(Box::new(run)));
     }
 
-    /// Runs what is to be done while nothing comes from a node although it was asked something.
+    /// Runs that function. Called while nothing comes from a node although it owes an answer.
     pub(crate) fn report_silence(&self) {
         if let Some(OnSilence(run)) = self.on_silence.get() {
             run();
         }
     }
 
-    /// Returns `true` if nothing comes from the node at this address although it was asked something.
+    /// Returns `true` if nothing comes from the node at this address although it owes an answer.
     pub(crate) fn is_silent(&self, address: SocketAddr) -> bool {
         let known = self.known.read();
         let place = known.places.get(&address);
         place.is_some_and(|place| known.nodes[place.0 as usize].1.now().silent > 0)
     }
 
-    /// All of them.
+    /// Returns all nodes.
     pub(crate) fn all(&self) -> Vec<(SocketAddr, Arc<NodeFigures>)> {
         self.known.read().nodes.clone()
     }
 }
 
-/// What the nodes are there for, as it is known now.
+/// The roles of the nodes, as they are known now.
 pub(crate) trait NodeRoles: Send + Sync + 'static {
-    /// How many slots a node has; 0 where keys are not spread by slots.
+    /// Returns how many slots a node has; 0 where keys are not spread by slots.
     fn slots(&self, node: NodeIndex) -> usize;
 
-    /// Those without which something fails.
+    /// Returns the nodes without which something fails.
     fn needed(&self) -> Needed;
 }
 
 /// See [`NodeRoles::needed`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Needed {
-    /// Each of them keeps what no other does.
+    /// Each of them keeps data that no other does.
     Each(Vec<NodeIndex>),
-    /// One is enough to go on: others keep the same.
+    /// One is enough: all keep the same data.
     Any(Vec<NodeIndex>),
 }
 

@@ -1,11 +1,11 @@
 //! Bounded queues, through which a proxy's threads pass each other queries and replies.
 //!
 //! Each pair of threads has a queue of its own in either direction, so that a queue has one producer
-//! and one consumer: neither waits for the other, nor for anybody else. (The paper's rings have many
-//! producers, and it finds their contention to bound how far the proxy scales: paper 3, section
+//! and one consumer: neither waits for the other, nor for any other thread. (The paper's rings have
+//! many producers, and it finds their contention to bound how far the proxy scales: paper 3, section
 //! 6.4.)
 //!
-//! Invariant: what is put is taken once, in order.
+//! Invariant: each item is taken once, in the order in which items were put.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub trait Queues: 'static {
     fn queue<T: Send + 'static>(capacity: usize) -> (Producer<T>, Consumer<T>);
 }
 
-/// Rings without locks (paper 3, section 5.1).
+/// Queues as rings without locks (paper 3, section 5.1).
 #[derive(Clone, Copy, Debug)]
 pub struct LockFree;
 
@@ -27,12 +27,12 @@ impl Queues for LockFree {
     }
 }
 
-/// A queue that another crate brings.
+/// A queue that another crate implements.
 pub trait Queue<T>: Send + Sync {
-    /// Puts an item, or gives it back when there is no room.
+    /// Puts an item.
     ///
     /// # Errors
-    /// The item, if there is no room.
+    /// Returns the item if there is no room.
     fn put(&self, item: T) -> Result<(), T>;
 
     /// Returns the next item, if there is one.
@@ -42,14 +42,14 @@ pub trait Queue<T>: Send + Sync {
     fn count(&self) -> usize;
 }
 
-/// Returns both ends of a queue that another crate brings.
+/// Returns both ends of a queue that another crate implements.
 #[must_use]
 pub fn ends<T>(queue: Arc<dyn Queue<T>>) -> (Producer<T>, Consumer<T>) {
     let producer = Producer(Putting::Other(Arc::clone(&queue)));
     (producer, Consumer(Taking::Other(queue)))
 }
 
-/// The end of a queue that puts.
+/// The producer's end of a queue.
 pub struct Producer<T>(Putting<T>);
 
 enum Putting<T> {
@@ -57,7 +57,7 @@ enum Putting<T> {
     Other(Arc<dyn Queue<T>>),
 }
 
-/// The end of a queue that takes.
+/// The consumer's end of a queue.
 pub struct Consumer<T>(Taking<T>);
 
 enum Taking<T> {
@@ -66,10 +66,10 @@ enum Taking<T> {
 }
 
 impl<T> Producer<T> {
-    /// Puts an item, or gives it back when there is no room.
+    /// Puts an item.
     ///
     /// # Errors
-    /// The item, if there is no room.
+    /// Returns the item if there is no room.
     pub fn put(&mut self, item: T) -> Result<(), T> {
         match &mut self.0 {
             Putting::Ring(ring) => ring.push(item).map_err(|rtrb::PushError::Full(item)| item),

@@ -3,30 +3,31 @@
 //! | module | concept |
 //! |---|---|
 //! | [`wire`] | a connection to a node |
-//! | [`protocol`] | what clients send, and where it goes |
-//! | [`replies`] | what nodes answer, and what becomes of what none has answered |
-//! | [`transactions`] | what clients put into blocks, and what becomes of blocks |
-//! | [`client`] | what is remembered of a client; its replies in their order |
-//! | [`commands`] | which commands there are, and where their keys stand: as the nodes say it |
-//! | [`route`] | where a command goes |
-//! | [`reply_merge`] | one reply of several |
-//! | [`multi_block`] | a block, and what is watched |
-//! | [`retry_policy`] | what is tried again, and what is told instead |
+//! | [`protocol`] | the clients' commands, and their ways to the nodes |
+//! | [`replies`] | the nodes' replies, and queries that got none |
+//! | [`transactions`] | commands in blocks, and the execution of blocks |
+//! | [`client`] | the state of a client; its replies in their order |
+//! | [`commands`] | the commands and the positions of their keys, as the nodes report them |
+//! | [`route`] | the node or nodes of a command |
+//! | [`reply_merge`] | one reply made of several |
+//! | [`multi_block`] | a block, and the watched keys |
+//! | [`retry_policy`] | which queries are retried, and the errors for the others |
 //! | [`local_commands`] | commands that the proxy answers |
 //! | [`lock`] | commands about locks |
 //! | [`slot_map`] | which node has which slot |
-//! | [`topology_refresher`] | finds that out, and keeps it so |
+//! | [`topology_refresher`] | learns the slots' nodes, and keeps them up to date |
 //!
 //! Guarantees:
 //! 1. A client's replies have the order of its commands. Commands on one key are executed in their
-//!    order, unless one is tried again while later ones were under way already; of commands on keys of several nodes that are sent without waiting for replies, each
-//!    node executes its own in their order. A command that one node executes for several (Kumiki)
-//!    waits for what was sent before it, and what is sent after it waits for it.
-//! 2. Kumiki: a command on several keys is one transaction, and so is a `MULTI` block with what it
-//!    watches. Redis: a command on several keys of several slots is split into one for each slot,
-//!    each of which is atomic for itself; a block must have all keys in one slot.
-//! 3. What was not sent, and what changes nothing, is tried again for a while when a node fails.
-//!    Everything else whose reply was lost is answered with `-UNKNOWN`.
+//!    order, unless one of them is retried while later ones were under way already. Of commands on keys
+//!    of several nodes that are sent without waiting for replies, each node executes its own in their
+//!    order. A command that one node executes for several (Kumiki) waits for the commands sent before
+//!    it, and those sent after it wait for it.
+//! 2. Kumiki: a command on several keys is one transaction, and so is a `MULTI` block with its watched
+//!    keys. Redis: a command on keys of several slots is split into one for each slot, each of which is
+//!    atomic by itself; all keys of a block must be in one slot.
+//! 3. A query that was not sent, or that changes nothing, is retried for a while when a node fails.
+//!    Every other query whose reply was lost is answered with `-UNKNOWN`.
 
 pub(crate) mod client;
 pub(crate) mod commands;
@@ -55,15 +56,15 @@ use crate::seeds::{NodeAddress, Seeds};
 use crate::threads::{Ground, Parts};
 use crate::tls::Setup;
 
-/// What the nodes are.
+/// The kind of the nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Nodes of a Kumiki cluster: any of them executes a command on keys of several.
     Kumiki,
     /// Nodes of a Redis Cluster.
     RedisCluster,
-    /// Redis servers that do not know of each other: the slots are shared out evenly among them, in
-    /// the order in which they were given.
+    /// Redis servers that do not know of each other: the slots are divided evenly among them, in the
+    /// order in which the servers were given.
     RedisServers,
     /// Nodes of a Cassandra cluster.
     Cassandra,

@@ -1,24 +1,27 @@
-//! The machine: what carries requests from many clients to few nodes, whatever their protocol.
+//! The runtime carries requests from many clients to few nodes. It is the same for all protocols.
 //!
-//! Paper 3, sections 5.1 and 5.2. Way of a request:
+//! Paper 3, sections 5.1 and 5.2. The way of a request:
 //!
 //! 1. A thread with clients ([`frontend`]) is woken by the socket and reads into shared memory
-//!    ([`arena`]). The protocol ([`protocol`]) finds the request's end and its node; the request becomes
-//!    a [`query`], which is a slice of what was received.
-//! 2. The query is put ([`outbox`]) into the [queue](crate::queue) to the thread that has the node's connection
-//!    ([`backend`]). That is another thread, or, where threads have both clients and nodes, the same one.
-//! 3. The connection ([`link`]) takes what waits, up to a limit, into one [`out_batch`], and writes it
-//!    at once. While the socket or the node's window is full, or the node has enough batches
-//!    ([`batch_window`]), queries gather; nobody waits for that while it is not.
-//! 4. What the node sends is split into replies by the protocol ([`wire`]), and each goes back
-//!    through the queue in the other direction with its query. The protocol makes the client's reply of
-//!    it, in the client's order.
+//!    ([`arena`]). The protocol ([`protocol`]) finds the end of the request and its node. The request
+//!    becomes a [`query`], which is a slice of the bytes that were received.
+//! 2. The [`outbox`] puts the query into the [queue](crate::queue) to the thread that has the node's
+//!    connection ([`backend`]). That is another thread, or the same one if each thread has both clients
+//!    and nodes.
+//! 3. The connection ([`link`]) takes the queries that wait, up to a limit, into one batch
+//!    ([`out_batch`]) and writes it at once. Queries gather only while the socket or the node's window
+//!    is full, or the node has enough batches ([`batch_window`]); the connection never delays a query
+//!    in the hope of a larger batch.
+//! 4. The node-side protocol ([`wire`]) splits the node's output into replies, and each reply goes back
+//!    through the queue in the other direction together with its query. The protocol turns it into the
+//!    client's reply, and replies leave in the order of the client's requests.
 //!
-//! What bounds what: each client's thread gives each node room for so many queries ([`inflight_budget`]); a client
-//! whose next request has no room waits for its turn ([`wait_queue`]) and is not read from, and its socket
-//! fills. Who stops in the middle of a request is closed ([`deadlines`]). So what waits in the proxy,
-//! and with it the latency under overload, is bounded by configuration; and a node that is slow or dead
-//! holds up only those who ask for its keys.
+//! Limits: each thread with clients sends each node at most a fixed number of queries
+//! ([`inflight_budget`]). A client whose next request has no room waits for its turn ([`wait_queue`]).
+//! The proxy does not read from this client meanwhile, and its socket fills. A client that stops in the
+//! middle of a request is closed ([`deadlines`]). So the configuration bounds how much waits in the
+//! proxy, and with it the latency under overload, and a node that is slow or dead delays only the
+//! clients that use its keys.
 
 pub(crate) mod arena;
 pub(crate) mod backend;

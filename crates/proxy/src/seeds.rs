@@ -24,13 +24,13 @@ pub struct NodeAddress {
 }
 
 impl NodeAddress {
-    /// The node at `host:port`. The system looks up the host's name.
+    /// Creates the address of the node at `host:port`. The system looks up the host's name.
     #[must_use]
     pub fn new(text: &str) -> NodeAddress {
         NodeAddress::with(text, Arc::new(|text| Ok(text.to_socket_addrs()?.collect())))
     }
 
-    /// The same, where `look_up` looks up the host's name.
+    /// Creates the address of the node at `host:port`, where `look_up` looks up the host's name.
     #[must_use]
     pub fn with(text: &str, look_up: LookUp) -> NodeAddress {
         NodeAddress {
@@ -107,13 +107,13 @@ impl Seeds {
         })
     }
 
-    /// Returns where they were at the last look-up, in the order in which they were given.
+    /// Returns their addresses at the last look-up, in the order in which they were given.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         self.found.lock().addresses.clone()
     }
 
-    /// Returns where they are. A node whose name leads nowhere now is where it was. Names are looked up at most
-    /// once a second.
+    /// Returns their addresses now. A node whose name cannot be resolved now keeps its last address.
+    /// Names are looked up at most once a second.
     pub(crate) fn look_up_again(&self) -> Vec<SocketAddr> {
         if self.found.lock().at.elapsed() >= REST {
             self.look_up_now();

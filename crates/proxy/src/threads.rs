@@ -1,7 +1,8 @@
 //! The threads of a proxy, and the queues between them.
 //!
-//! Threads with clients come first; those with nodes follow, or, without any, each of the first has
-//! connections to the nodes of its own. Whatever the protocol, they are made here.
+//! Threads with clients come first, and threads with nodes follow. Where there are none with nodes,
+//! each thread with clients has its own connections to the nodes. This module makes the threads for all
+//! protocols.
 
 use std::marker::PhantomData;
 use std::net::{SocketAddr, TcpListener};
@@ -35,10 +36,10 @@ use crate::{Running, Stopper};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// Room of a queue between two threads.
+/// Capacity of a queue between two threads.
 const QUEUE: usize = 8192;
 
-/// What a proxy stands on, whatever its protocol: its nodes are found, and it listens.
+/// The base of a proxy, the same for all protocols: its nodes are found, and it listens.
 pub(crate) struct Ground {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) address: SocketAddr,
@@ -49,10 +50,10 @@ pub(crate) struct Ground {
     tls: Setup,
 }
 
-/// Threads that run, and what stops them.
+/// Threads that run, and a handle that stops them.
 pub(crate) type Threads = (Vec<JoinHandle<()>>, Stopper);
 
-/// Which network and which queues a proxy's threads have.
+/// The network and the queues of a proxy's threads.
 pub(crate) trait Parts {
     /// Starts the threads.
     fn spawn<F: ClientProtocol, W: Wire>(
@@ -105,7 +106,7 @@ impl<N: Network, Q: Queues> Parts for Given<N, Q> {
 }
 
 impl Ground {
-    /// Listens, and opens the locks.
+    /// Starts to listen, and opens the locks.
     pub(crate) fn new(
         config: &Config,
         kind: Kind,
@@ -290,7 +291,8 @@ struct ThreadQueues {
 }
 
 impl ThreadQueues {
-    /// `inline`: each thread has both, and passes to itself.
+    /// Creates the queues. `inline`: each thread has both clients and nodes, and passes queries to
+    /// itself.
     fn new<Q: Queues>(
         fronts: &[Arc<ThreadWaker>],
         backs: &[Arc<ThreadWaker>],
@@ -324,7 +326,7 @@ impl ThreadQueues {
     }
 }
 
-/// The network that was asked for, or sockets where the kernel refuses io_uring.
+/// Returns the wanted network, or sockets if the kernel refuses io_uring.
 fn to_be_had(wanted: Stack, open: impl FnOnce() -> std::io::Result<Uring>) -> Stack {
     match wanted {
         Stack::Uring => match open() {
@@ -338,18 +340,18 @@ fn to_be_had(wanted: Stack, open: impl FnOnce() -> std::io::Result<Uring>) -> St
     }
 }
 
-/// As many listeners on one address: the system spreads connections over them.
+/// Opens `count` listeners on one address: the system spreads connections over them.
 fn listeners(address: SocketAddr, count: usize) -> std::io::Result<Vec<TcpListener>> {
     let mut address = address;
-    // Sockets that share an address share it with those of another process, too, and would take
-    // turns with it. A socket that does not share finds out.
+    // Sockets that share an address also share it with those of another process, and would take turns
+    // with them. A socket that does not share fails if the address is in use.
     drop(socket(address, false)?);
     let mut listeners = Vec::with_capacity(count);
     for _ in 0..count {
         let socket = socket(address, count > 1)?;
         socket.listen(BACKLOG)?;
         let listener = TcpListener::from(socket);
-        // With port 0 the first listener has chosen; the others share its port.
+        // With port 0 the system has chosen the first listener's port; the others share it.
         address = listener.local_addr()?;
         listeners.push(listener);
     }
@@ -394,7 +396,7 @@ mod tests {
         assert_eq!(to_be_had(Stack::Sockets, never), Stack::Sockets);
     }
 
-    /// Panics at what the first client says.
+    /// A protocol that panics at the first client's input.
     struct Fragile;
 
     impl ClientProtocol for Fragile {

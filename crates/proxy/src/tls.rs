@@ -1,20 +1,21 @@
-//! TLS around a network: streams that are encrypted, and look like plain ones to whoever has them.
+//! TLS around a network: encrypted streams that look like plain ones to their owners.
 //!
-//! Faces, wires and aggregation know nothing of it. A proxy without TLS does not use this module at
-//! all, so that plain connections cost what they did.
+//! Protocols, wires and aggregation know nothing of it. A proxy without TLS does not use this module at
+//! all, so plain connections cost nothing more.
 //!
-//! Way of the bytes: what the inner network reads goes through a `rustls` session, which gives plain
-//! text; what is written is encrypted at once, and what the socket does not take waits here. Sessions
-//! belong to the network, not to those who have streams, so that handshakes go on and ciphertext is
-//! flushed in [`Network::wait`], whatever the owner of the stream waits for.
+//! The way of the bytes: input of the inner network goes through a `rustls` session, which returns
+//! plain text; output is encrypted at once, and ciphertext that the socket does not take waits here.
+//! Sessions belong to the network, not to the owners of streams, so that handshakes go on and
+//! ciphertext is flushed in [`Network::wait`] even while the owner of the stream waits for something
+//! else.
 //!
 //! Invariants:
-//! 1. The owner of a stream is told of it only when the handshake is over: then as readable and
+//! 1. The owner of a stream gets events of it only when the handshake is over: then as readable and
 //!    writable, or, when it has failed, as ended.
-//! 2. A read that brings less than there is room for has emptied the socket and the session, as
-//!    invariant 1 of [`crate::net`] asks.
-//! 3. No more plain text is taken while ciphertext waits for the socket: what waits for one stream is
-//!    at most [`MOST_WAITING`] bytes and a record.
+//! 2. A read that returns less than there is room for has emptied the socket and the session, as
+//!    invariant 1 of [`crate::net`] requires.
+//! 3. No more plain text is taken while ciphertext waits for the socket: the bytes that wait for one
+//!    stream are at most [`MOST_WAITING`] and a record.
 //! 4. A handshake that takes longer than [`LIMIT`] fails. A stream that was closed while ciphertext
 //!    waited is kept as long, and no longer.
 //! 5. Inner streams have numbers of their own, from [`BASE`] on, so that a number which the owner uses
@@ -39,45 +40,45 @@ use session::{Around, Phase, Session};
 pub(crate) use blocking::Blocking;
 pub(crate) use setup::{Setup, ToNodes};
 
-/// How long a handshake may take, and a closed stream to be rid of what waits.
+/// How long a handshake may take, and how long a closed stream may take to send its ciphertext.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Bytes of ciphertext that wait for a socket.
 const MOST_WAITING: usize = 64 * 1024;
-/// Inner streams' numbers begin here; those of owners and of listeners are none of
+/// Inner streams' numbers begin here; numbers of owners and of listeners are outside
 /// [`BASE`]`..2 * BASE`.
 const BASE: usize = 1 << (usize::BITS - 2);
-/// Clients that cannot be spoken with are told of in the log once in this time, by each thread.
+/// Each thread logs failed connections of clients at most once in this time.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// An encrypted stream, or a plain one.
 pub(crate) enum Stream<S> {
-    /// Of the inner network.
+    /// A stream of the inner network.
     Plain(S),
-    /// The place of its session.
+    /// The place of the stream's session.
     Tls(usize),
 }
 
-/// See the module's page.
+/// See the module documentation.
 pub(crate) struct Tls<N: Network> {
     inner: N,
     clients: Option<Arc<ServerConfig>>,
     nodes: Option<Arc<ToNodes>>,
     sessions: Slab<Session<N::Stream>>,
-    /// For whom time runs, in the order in which it ends.
+    /// Sessions with a deadline, the earliest first.
     deadlines: VecDeque<(Instant, usize, u64)>,
     serial: u64,
-    /// To be looked at without anything having happened.
+    /// Sessions to be checked without an event.
     fresh: Vec<usize>,
-    /// To be told by the next wait.
+    /// Events that the next wait reports.
     told: Vec<SocketEvent>,
     raw: Vec<SocketEvent>,
-    /// Memory for ciphertext, if nobody has it.
+    /// Memory for ciphertext, while no session uses it.
     spare: Vec<u8>,
     logged: Option<Instant>,
 }
 
 impl<N: Network> Tls<N> {
-    /// TLS with clients and nodes as `setup` says, over `inner`.
+    /// Creates TLS over `inner`, with the settings for clients and nodes in `setup`.
     pub(crate) fn around(inner: N, setup: &Setup) -> Tls<N> {
         Tls {
             inner,
@@ -94,7 +95,7 @@ impl<N: Network> Tls<N> {
         }
     }
 
-    /// Makes a session and lets its time run.
+    /// Creates a session and starts its deadline.
     fn begin(&mut self, stream: N::Stream, tls: rustls::Connection, phase: Phase) -> usize {
         self.serial += 1;
         let session = Session::new(stream, tls, phase, self.serial);
@@ -121,8 +122,7 @@ impl<N: Network> Tls<N> {
         use_it(&mut self.sessions[key], &mut around)
     }
 
-    /// Goes on with a session, to which `happened` has happened, and notes what its owner is to be
-    /// told.
+    /// Advances a session after the event `happened`, and notes the events for its owner.
     fn go_on(&mut self, key: usize, happened: SocketEvent) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
@@ -171,7 +171,7 @@ impl<N: Network> Tls<N> {
         }
     }
 
-    /// Says why a client could not be spoken with; nodes' links say that themselves.
+    /// Logs why a client's connection failed; links to nodes log their failures themselves.
     fn log_failure(&mut self, key: usize, error: &io::Error) {
         let session = &self.sessions[key];
         let Some(peer) = session.client else {
@@ -192,7 +192,7 @@ impl<N: Network> Tls<N> {
         self.inner.close(session.stream);
     }
 
-    /// Ends what has taken too long.
+    /// Ends sessions whose deadline has passed.
     fn expire(&mut self) {
         if self.deadlines.is_empty() {
             return;
@@ -223,7 +223,7 @@ impl<N: Network> Tls<N> {
         }
     }
 
-    /// Whether time does not run for it any more.
+    /// Returns `true` if the session's deadline no longer applies.
     fn is_over(&self, key: usize, serial: u64) -> bool {
         let session = self.sessions.get(key);
         session.is_none_or(|session| session.serial != serial || !session.has_deadline())
@@ -244,7 +244,7 @@ impl<N: Network> Network for Tls<N> {
     type Listener = N::Listener;
     type Waker = N::Waker;
 
-    /// Without a setup nothing is encrypted.
+    /// Creates a network that encrypts nothing: it has no setup.
     fn open() -> io::Result<Tls<N>> {
         Ok(Tls::around(N::open()?, &Setup::default()))
     }
@@ -311,7 +311,7 @@ impl<N: Network> Network for Tls<N> {
                 let session = &self.sessions[key];
                 if let (Ok(1..), true, Some(token)) = (&result, session.has_ended(), session.token)
                 {
-                    // Whoever got less than there was room for does not ask again by itself.
+                    // An owner that got less than there was room for does not read again by itself.
                     self.told.push(SocketEvent {
                         token,
                         readable: true,
@@ -338,7 +338,7 @@ impl<N: Network> Network for Tls<N> {
                 let over = self.with(key, |session, around| session.say_goodbye(around));
                 self.serial += 1;
                 let session = &mut self.sessions[key];
-                // What is under way for its owner is for nobody now.
+                // Work in progress has no owner any more.
                 let token = session.token.take();
                 (session.phase, session.serial) = (Phase::Closing, self.serial);
                 self.told.retain(|told| Some(told.token) != token);

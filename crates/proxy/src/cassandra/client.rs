@@ -1,4 +1,4 @@
-//! What is remembered of a client.
+//! The state of a client.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,21 +14,22 @@ use super::lock_table::PendingLockRequest;
 use crate::locks::pending_requests::{MOST_ASKED, PendingRequest};
 use crate::runtime::query::{ClientId, ConnectionKey, NodeIndex, Query};
 
-/// How far a client has come in saying who it is.
+/// The stage of a client's handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Nothing has been agreed on.
+    /// No version has been agreed on.
     New,
-    /// It is to say who it is.
+    /// It must authenticate.
     Unknown,
     /// It can send requests.
     Welcome,
 }
 
-/// A reply that is held back until nodes agree.
+/// A reply that is held back until the nodes agree on the schema.
 #[derive(Debug)]
 pub(crate) struct HeldReply {
-    /// What [`State::want_agreement`](super::topology_refresher::State::want_agreement) has given.
+    /// The number that [`State::want_agreement`](super::topology_refresher::State::want_agreement) has
+    /// returned.
     pub(crate) number: u64,
     pub(crate) stream: StreamId,
     pub(crate) envelope: Bytes,
@@ -42,36 +43,36 @@ pub(crate) struct ParkedRequest {
     pub(crate) id: Bytes,
 }
 
-/// See the module's page.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: ClientId,
     pub(crate) step: Step,
     pub(crate) version: Version,
     pub(crate) keyspace: Option<Arc<str>>,
-    /// The keyspace that it wants to use, of which it is being seen whether there is one.
+    /// The keyspace that it wants to use; a node is being asked if it exists.
     pub(crate) wanted_keyspace: String,
     pub(crate) credential: Option<Credential>,
     pub(crate) unpacker: Unpacker,
-    /// Envelopes that have come in one frame, or in one piece.
+    /// Envelopes that have come in one frame or in one read.
     pub(crate) envelopes: Bytes,
     /// A request that could not be sent.
     pub(crate) put_back: Option<(Header, Bytes)>,
-    /// What comes next may depend on the reply that is awaited.
+    /// The next request may depend on the reply that is awaited.
     pub(crate) alone: bool,
-    /// Whether it is told of changes of the schema.
+    /// It receives events about changes of the schema.
     pub(crate) registered: bool,
-    /// By the number that they were given.
+    /// Requests that wait for their statements, by their numbers.
     pub(crate) parked: HashMap<u32, ParkedRequest>,
     parked_ever: u32,
     pub(crate) held: Vec<HeldReply>,
-    /// What it has asked of the locks, by the number of the question.
+    /// Its requests to the lock service, by their numbers.
     pub(crate) asked: BTreeMap<u64, PendingRequest<PendingLockRequest>>,
     asked_ever: u64,
-    /// The connection on which it says who it is.
+    /// The connection on which it authenticates.
     pub(crate) login: Option<(NodeIndex, ConnectionKey)>,
     pub(crate) framing: Framing,
-    /// What it has asked for; bodies and frames may be compressed so from then on.
+    /// The compression that it has requested; later bodies and frames may be compressed with it.
     pub(crate) compression: Option<Compression>,
     pub(crate) gathered: EnvelopeBatch,
     suspect: bool,
@@ -106,7 +107,7 @@ impl Client {
         }
     }
 
-    /// The connection key that it shares with those who agree with it in everything.
+    /// Returns the connection key that it shares with the clients that have the same properties.
     pub(crate) fn connection_key(
         &mut self,
         connection_keys: &ConnectionKeys,
@@ -121,7 +122,7 @@ impl Client {
         connection_key
     }
 
-    /// The name of its connection key, had it this keyspace.
+    /// Returns the properties of its connection key for this keyspace.
     pub(crate) fn lane_name(
         &self,
         keyspace: Option<Arc<str>>,
@@ -138,34 +139,34 @@ impl Client {
         }
     }
 
-    /// From now on it uses this keyspace.
+    /// Sets the keyspace that it uses from now on.
     pub(crate) fn uses(&mut self, keyspace: &str) {
         self.keyspace = Some(keyspace.into());
         self.connection_key = None;
     }
 
-    /// From now on nodes know who it is.
+    /// Sets the credential with which it has authenticated.
     pub(crate) fn is(&mut self, credential: Credential) {
         self.credential = Some(credential);
         self.connection_key = None;
     }
 
-    /// From now on it can send requests, within these limits.
+    /// Records that it can send requests from now on, within these limits.
     pub(crate) fn is_welcome(&mut self, limits: Limits) {
         self.step = Step::Welcome;
         self.unpacker.limit(limits);
     }
 
-    /// Nodes could not read a request of its, or may not be able to. From now on it shares connections
-    /// only with others of which that is true: a node closes a connection on which it cannot read two
-    /// requests in a row.
+    /// Records that nodes could not read a request of this client, or may not be able to. From now on
+    /// it shares connections only with other such clients: a node closes a connection on which it
+    /// cannot read two requests in a row.
     pub(crate) fn becomes_suspect(&mut self) {
         self.suspect = true;
         self.connection_key = None;
     }
 
-    /// Whether [`Client::becomes_suspect`] was said of it. What becomes of the connections that it shares
-    /// says nothing of their nodes.
+    /// Returns `true` if [`Client::becomes_suspect`] was called. The loss of connections that it shares
+    /// says nothing about their nodes.
     pub(crate) fn is_suspect(&self) -> bool {
         self.suspect
     }
@@ -177,23 +178,23 @@ impl Client {
         self.gathered.put(stream, envelope.into());
     }
 
-    /// Answers a request by an error that has nothing behind its message.
+    /// Answers a request with an error that has nothing after its message.
     pub(crate) fn refuse(&mut self, stream: StreamId, code: i32, message: &str) {
         self.answer(stream, Response::Error(ErrorBody::plain(code, message)));
     }
 
-    /// Whether it waits for as many answers of the locks as it may.
+    /// Returns `true` if it waits for as many answers of the locks as it may.
     pub(crate) fn has_asked_most(&self) -> bool {
         self.asked.len() >= MOST_ASKED
     }
 
-    /// The number of its next question to the locks.
+    /// Returns the number of its next request to the locks.
     pub(crate) fn next_question(&mut self) -> u64 {
         self.asked_ever += 1;
         self.asked_ever
     }
 
-    /// Parks a request; its number.
+    /// Parks a request and returns its number.
     pub(crate) fn park(&mut self, parked: ParkedRequest) -> u32 {
         self.parked_ever = self.parked_ever.wrapping_add(1);
         self.parked.insert(self.parked_ever, parked);

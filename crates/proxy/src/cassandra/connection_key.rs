@@ -1,13 +1,13 @@
-//! ConnectionKeys: what connections to a node differ in.
+//! Connection keys: the properties by which connections to a node differ.
 //!
-//! The number of a connection key is never given to another one: threads find their connections by it, and one
-//! of another user must not be among them.
+//! The number of a connection key is never given to another one: threads find their connections by it,
+//! and a connection of another user must not be among them.
 //!
-//! | bits of the number | connection key of clients that agree | connection key of one client that says who it is |
+//! | bits of the number | connection key that clients share | connection key of one client that authenticates |
 //! |---|---|---|
 //! | 63 | 0 | 1 |
 //! | 62 | 0 | version 5 |
-//! | 0…62 | place in the book | 0…31 the client's number, 32…47 its thread |
+//! | 0…62 | place in the table of connection keys | 0…31 the client's number, 32…47 its thread |
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,36 +22,37 @@ use crate::runtime::query::{ClientId, ConnectionKey};
 const LOGIN: u64 = 1 << 63;
 const LOGIN_V5: u64 = 1 << 62;
 
-/// The index of the connection that clients share whose requests a node could not read, or may not
-/// be able to. There are fewer connections of other clients.
+/// The index of the shared connection for clients with requests that a node could not read, or may not
+/// be able to read. There are fewer connections of other clients than this number.
 pub(crate) const OF_SUSPECTS: u8 = u8::MAX;
 
-/// What clients must agree in to share a connection.
+/// The properties that clients must have in common to share a connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ConnectionProperties {
     pub(crate) version: Version,
-    /// Which of several connections.
+    /// The index among several connections with the same properties.
     pub(crate) index: u8,
-    /// The keyspace of names that have none.
+    /// The keyspace of table names without a keyspace.
     pub(crate) keyspace: Option<Arc<str>>,
-    /// Who they are, if nodes want to know it.
+    /// The clients' credential, if nodes require authentication.
     pub(crate) credential: Option<Credential>,
 }
 
-/// What the number of a connection key says.
+/// The meaning of a connection key's number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum KeyMeaning {
     Shared(ConnectionProperties),
-    /// One client says who it is.
+    /// One client authenticates on it.
     Login(Version),
 }
 
-/// The book of connection keys. Keyspaces and credentials come into it once nodes have accepted them, so that
-/// nobody fills it with what there is not. Credentials that nobody has had for [`MEMORY`] leave it.
+/// The table of connection keys. Keyspaces and credentials are added when nodes have accepted them, so
+/// that no client fills the table with values that do not exist. Credentials that no client has had for
+/// [`MEMORY`] are removed.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionKeys(RwLock<KeyTable>);
 
-/// How long connection keys of a credential stay that no client has any more.
+/// How long connection keys of a credential stay when no client has it any more.
 const MEMORY: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Default)]
@@ -66,12 +67,12 @@ struct KeyTable {
 #[derive(Debug, Default)]
 struct Holders {
     count: usize,
-    /// When it was seen that there are none.
+    /// The time at which the count was seen to be zero.
     none_since: Option<Instant>,
 }
 
 impl ConnectionKeys {
-    /// The connection key of this name.
+    /// Returns the connection key with these properties.
     pub(crate) fn connection_key(&self, name: &ConnectionProperties) -> ConnectionKey {
         if let Some(&place) = self.0.read().places.get(name) {
             return ConnectionKey(place);
@@ -86,7 +87,7 @@ impl ConnectionKeys {
         ConnectionKey(place)
     }
 
-    /// One more client has this credential.
+    /// Counts one more client that has this credential.
     pub(crate) fn hold(&self, credential: &Credential) {
         let mut book = self.0.write();
         let holders = book.holders.entry(credential.clone()).or_default();
@@ -94,14 +95,14 @@ impl ConnectionKeys {
         holders.none_since = None;
     }
 
-    /// A client that had it is gone.
+    /// Records that a client with this credential is gone.
     pub(crate) fn release(&self, credential: &Credential) {
         if let Some(holders) = self.0.write().holders.get_mut(credential) {
             holders.count = holders.count.saturating_sub(1);
         }
     }
 
-    /// Forgets credentials that nobody has had for long. To be called now and then.
+    /// Removes credentials that no client has had for long. Called regularly.
     pub(crate) fn forget(&self, now: Instant) {
         let mut book = self.0.write();
         let KeyTable {
@@ -124,8 +125,8 @@ impl ConnectionKeys {
         }
     }
 
-    /// What a connection key's number says. One that is forgotten is nobody's any more: what is asked on it is
-    /// asked by nobody that nodes know.
+    /// Returns the meaning of a connection key's number. A number that was removed means a connection
+    /// that has not authenticated.
     pub(crate) fn meaning(&self, connection_key: ConnectionKey) -> KeyMeaning {
         if connection_key.0 & LOGIN == 0 {
             let book = self.0.read();
@@ -141,7 +142,7 @@ impl ConnectionKeys {
     }
 }
 
-/// The connection key of a client that says who it is.
+/// Returns the connection key of a client that authenticates.
 pub(crate) fn login(version: Version, client: ClientId) -> ConnectionKey {
     let version = if version == Version::V5 { LOGIN_V5 } else { 0 };
     ConnectionKey(LOGIN | version | u64::from(client.thread) << 32 | u64::from(client.number))
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_that_nobody_has_are_forgotten() {
+    fn credentials_that_no_client_has_are_forgotten() {
         let (connection_keys, begun) = (ConnectionKeys::default(), Instant::now());
         let of = |credential: Option<&Credential>| {
             connection_keys.connection_key(&ConnectionProperties {

@@ -1,4 +1,4 @@
-//! A connection to a node for a few questions, one after the other. It waits for each answer.
+//! A blocking connection to a node for a few requests of the proxy's own, one after another.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind as Failed, Read, Write};
@@ -18,23 +18,23 @@ use super::frames;
 use super::wire::{Options, plain_query, startup};
 use crate::tls::Blocking;
 
-/// How long a node may take to answer, from the first byte of the question to the last one of the
+/// How long a node may take to answer, from the first byte of the request to the last byte of the
 /// answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// See the module's page.
+/// See the module documentation.
 pub(crate) struct ControlConnection {
     stream: Blocking,
     unpacker: Unpacker,
     input: BytesMut,
     envelopes: Bytes,
-    /// What was told while an answer was awaited.
+    /// Events that came while an answer was awaited.
     events: VecDeque<Bytes>,
-    /// The class by which nodes find out who clients are, if they want to know it.
+    /// The class by which nodes authenticate clients, if they do.
     pub(crate) authenticator: Option<String>,
 }
 
-/// Rows of an answer.
+/// The rows of an answer.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Table {
     pub(crate) columns: Columns,
@@ -42,12 +42,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The value of a row's column.
+    /// Returns the value of a row's column.
     pub(crate) fn value<'a>(&self, row: &'a [Value], name: &str) -> Option<&'a Value> {
         row.get(self.columns.position(name)?)
     }
 
-    /// The text of a row's column.
+    /// Returns the text of a row's column.
     pub(crate) fn text<'a>(&self, row: &'a [Value], name: &str) -> Option<&'a str> {
         match self.value(row, name)? {
             Value::Text(text) => Some(text),
@@ -57,10 +57,10 @@ impl Table {
 }
 
 impl ControlConnection {
-    /// Connects, and says who the proxy is.
+    /// Connects, and authenticates as the proxy.
     ///
     /// # Errors
-    /// What is wrong with the node.
+    /// Returns the fault of the node.
     pub(crate) fn connect(
         address: SocketAddr,
         options: &Options,
@@ -101,10 +101,10 @@ impl ControlConnection {
         Ok(())
     }
 
-    /// One request and what `read` makes of its answer.
+    /// Sends one request, and returns what `read` makes of its answer.
     ///
     /// # Errors
-    /// The node does not answer, or `read` says so.
+    /// Returns an error if the node does not answer, or that of `read`.
     pub(crate) fn ask<T>(
         &mut self,
         request: Request<'_>,
@@ -133,10 +133,10 @@ impl ControlConnection {
         }
     }
 
-    /// The rows of a query.
+    /// Returns the rows of a query.
     ///
     /// # Errors
-    /// The node does not answer with rows.
+    /// Returns an error if the node does not answer with rows.
     pub(crate) fn query(&mut self, text: &str) -> Result<Table, String> {
         self.ask(plain_query(text, Version::V4), |response| {
             let Response::Result(ResultBody::Rows(rows)) = response else {
@@ -155,10 +155,10 @@ impl ControlConnection {
         })
     }
 
-    /// The body of the next event; `None` if none comes within `patience`.
+    /// Returns the body of the next event; `None` if none comes within `patience`.
     ///
     /// # Errors
-    /// The connection is of no use any more.
+    /// Returns an error if the connection is of no use any more.
     pub(crate) fn event(&mut self, patience: Duration) -> std::io::Result<Option<Bytes>> {
         if let Some(event) = self.events.pop_front() {
             return Ok(Some(event));
@@ -176,7 +176,7 @@ impl ControlConnection {
         }
     }
 
-    /// The next envelope, or `None` after a read that brought no whole one.
+    /// Returns the next envelope, or `None` after a read that completed none.
     fn receive(&mut self) -> std::io::Result<Option<(Header, Bytes)>> {
         if let Some(next) = frames::next(&mut self.envelopes, Direction::Response) {
             return Ok(Some(next));
@@ -205,7 +205,7 @@ fn decode(header: Header, envelope: &Bytes) -> Result<Response<'_>, String> {
     Ok(message.response)
 }
 
-/// What a response says in words.
+/// Describes a response in words.
 fn words(response: &Response<'_>) -> String {
     match response {
         Response::Error(error) => match error.kind {

@@ -1,18 +1,18 @@
-//! Who clients are: what they prove it with, and never in a log.
+//! The proofs of clients' identities. They never appear in a log.
 
 use std::fmt;
 
 use bytes::Bytes;
 
-/// What a client has answered when a node asked who it is, and the node has accepted. Connections
-/// that clients of the same answer share give it, too.
+/// A client's answer to a node's request to authenticate, which the node has accepted. Connections that
+/// clients with the same answer share give this answer as well.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Credential(Bytes);
 
 impl Credential {
-    /// Of an answer that nodes with an authenticator of this class have accepted.
-    /// `PasswordAuthenticator` looks at a name and a password, and not at what stands before them: by
-    /// that, one user could have as many credentials as it wants.
+    /// Makes a credential of an answer that nodes with an authenticator of this class have accepted.
+    /// `PasswordAuthenticator` reads a name and a password, and ignores the text before them: by
+    /// varying that, one user could have any number of credentials, so it is removed.
     pub(crate) fn accepted(token: &[u8], class: &str) -> Credential {
         let parts: Vec<&[u8]> = token.split(|byte| *byte == 0).collect();
         let is_plain = class.rsplit('.').next() == Some("PasswordAuthenticator");
@@ -22,14 +22,14 @@ impl Credential {
         }
     }
 
-    /// What `PasswordAuthenticator` wants: a name and a password.
+    /// Makes the credential that `PasswordAuthenticator` requires: a name and a password.
     pub(crate) fn of_password(user: &str, password: &str) -> Credential {
         Credential(Bytes::from(
             [b"", user.as_bytes(), password.as_bytes()].join(&0),
         ))
     }
 
-    /// The answer itself.
+    /// Returns the answer itself.
     pub(crate) fn token(&self) -> &[u8] {
         &self.0
     }

@@ -1,11 +1,11 @@
-//! What nodes tell without having been asked. One connection of the proxy asks one node for
-//! everything; of what it tells, clients are given changes of the schema. That nodes come and go is
-//! the proxy's own affair: clients see the proxy.
+//! Events of nodes. One connection of the proxy registers with one node for all events; of these,
+//! clients receive changes of the schema. The proxy handles by itself that nodes come and go: clients
+//! see only the proxy.
 //!
-//! A node that loses its power closes no connection: one that is silent is asked now and then which
-//! version its schema has. If that is another one when a node is listened to again, there were
-//! changes of which nobody told, and clients are told that all keyspaces have changed: drivers look
-//! at them again.
+//! A node that loses its power closes no connection, so a silent node is asked regularly for its schema
+//! version. If the version has changed when the proxy next registers with a node, some events were
+//! missed. Then the proxy sends clients events that all keyspaces have changed, and drivers read them
+//! again.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -21,15 +21,15 @@ use super::control_connection::ControlConnection;
 use super::topology_refresher::State;
 use crate::seeds::Seeds;
 
-/// How often the listener looks whether it is to stop.
+/// Interval at which the listener checks if it must stop.
 const LOOK: Duration = Duration::from_millis(250);
-/// The pause before another node is asked.
+/// The pause before the listener connects to another node.
 const REST: Duration = Duration::from_millis(500);
 
-/// A node that has told nothing for so long is asked whether it lives.
+/// A node that has sent nothing for this time is sent a request that shows if it lives.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// The schema as it was seen the last time.
+/// The schema as last seen.
 #[derive(Default)]
 struct Schema {
     version: Option<Value>,
@@ -37,7 +37,7 @@ struct Schema {
 }
 
 impl Schema {
-    /// Looks at a node's schema; what has changed since the last time.
+    /// Reads a node's schema. Returns the events for the changes since the last time.
     fn look(&mut self, asked: &mut ControlConnection) -> Result<Vec<Bytes>, String> {
         let table = asked.query("SELECT schema_version FROM system.local WHERE key = 'local'")?;
         let row = table.rows.first();
@@ -69,7 +69,7 @@ impl Schema {
     }
 }
 
-/// The body of the event that a keyspace has changed.
+/// Returns the body of the event that a keyspace has changed.
 fn of_keyspace((change, keyspace): (Change, &String)) -> Bytes {
     let target = SchemaTarget::Keyspace;
     let event = Event::Schema(SchemaChange {
@@ -82,7 +82,7 @@ fn of_keyspace((change, keyspace): (Change, &String)) -> Bytes {
     body.into()
 }
 
-/// Listens to one node after the other, until the proxy stops.
+/// Listens to one node after another until the proxy stops.
 pub(crate) fn listen(state: &State, seeds: &Seeds) {
     let mut turn = 0;
     let mut schema = Schema::default();
@@ -93,7 +93,7 @@ pub(crate) fn listen(state: &State, seeds: &Seeds) {
         if let Err(what) = listen_to(state, address, &mut schema) {
             tracing::debug!(node = %address, what, "a node tells no events");
         }
-        // What happened meanwhile was told to nobody.
+        // No connection received the events of the meantime.
         state.ask_for_news();
         if !state.is_stopping() {
             std::thread::sleep(REST);
@@ -119,7 +119,7 @@ fn listen_to(state: &State, address: SocketAddr, schema: &mut Schema) -> Result<
             happened(state, body);
             heard = Instant::now();
         } else if heard.elapsed() >= SILENCE {
-            // The changes themselves were told.
+            // The node has sent the events for these changes.
             schema.look(&mut asked)?;
             heard = Instant::now();
         }

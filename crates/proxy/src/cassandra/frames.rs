@@ -1,4 +1,4 @@
-//! Envelopes as they come and as they leave: with the frames of version 5, or without.
+//! The encoding of envelopes: in the frames of version 5, or without frames.
 
 use bytes::{Bytes, BytesMut};
 use cql::{
@@ -8,11 +8,11 @@ use cql::{
 
 use crate::runtime::out_batch::OutBatch;
 
-/// Takes whole envelopes from the start of `input`; `None` when more input is needed. They are
-/// shared with the input, and not copied, unless one came in several frames.
+/// Takes whole envelopes from the start of `input`; `None` when more input is needed. They are shared
+/// with the input, and not copied, unless one came in several frames.
 ///
 /// # Errors
-/// What comes next is no envelope.
+/// Returns an error if the input is no envelope.
 pub(crate) fn take(
     unpacker: &mut Unpacker,
     input: &mut BytesMut,
@@ -35,7 +35,7 @@ pub(crate) fn take(
     }))
 }
 
-/// The first of envelopes that [`take`] has found.
+/// Takes the first of the envelopes that [`take`] has found.
 pub(crate) fn next(envelopes: &mut Bytes, direction: Direction) -> Option<(Header, Bytes)> {
     let any = Limits { body: usize::MAX };
     let header = Header::parse(envelopes, direction, &any).ok().flatten()?;
@@ -43,10 +43,10 @@ pub(crate) fn next(envelopes: &mut Bytes, direction: Direction) -> Option<(Heade
     (len <= envelopes.len()).then(|| (header, envelopes.split_to(len)))
 }
 
-/// An envelope of which the body is not compressed.
+/// Returns the envelope with its body decompressed.
 ///
 /// # Errors
-/// The body is compressed, and not as was agreed on, or too long.
+/// Returns an error if the body is not compressed as agreed on, or is too long.
 pub(crate) fn expand(
     (header, bytes): (Header, Bytes),
     compression: Option<Compression>,
@@ -65,19 +65,19 @@ pub(crate) fn expand(
     }
 }
 
-/// The header of an envelope.
+/// Returns the header of an envelope.
 pub(crate) fn header_of(bytes: &Bytes, direction: Direction) -> Option<Header> {
     let any = Limits { body: usize::MAX };
     let header = Header::parse(bytes, direction, &any).ok().flatten()?;
     (bytes.len() >= HEADER_LEN).then_some(header)
 }
 
-/// The body of an envelope.
+/// Returns the body of an envelope.
 pub(crate) fn body(envelope: &Bytes) -> Bytes {
     envelope.slice(HEADER_LEN..)
 }
 
-/// Envelopes that are to leave together, in as few frames as can be.
+/// Envelopes that are to leave together, in as few frames as possible.
 #[derive(Debug, Default)]
 pub(crate) struct EnvelopeBatch {
     envelopes: Vec<(StreamId, Bytes)>,
@@ -85,18 +85,18 @@ pub(crate) struct EnvelopeBatch {
 }
 
 impl EnvelopeBatch {
-    /// Puts an envelope behind the others; it leaves with this stream.
+    /// Puts an envelope after the others; it leaves with this stream.
     pub(crate) fn put(&mut self, stream: StreamId, envelope: Bytes) {
         self.len += envelope.len();
         self.envelopes.push((stream, envelope));
     }
 
-    /// How many bytes there are.
+    /// Returns how many bytes there are.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Moves all of it into `pack`. Bodies outside of frames are compressed if `compression` says so.
+    /// Moves all of it into `pack`. Outside of frames, bodies are compressed if `compression` is set.
     pub(crate) fn seal(
         &mut self,
         framing: Framing,

@@ -1,8 +1,8 @@
-//! How a client begins: it asks for options, names a version, and says who it is if nodes want to
-//! know that.
+//! The handshake of a client: it asks for options, names a version, and authenticates if nodes require
+//! it.
 //!
-//! A client that wants a version or a compression that there is not is refused by an error from
-//! which drivers see that they can try an older version, or none.
+//! A client that requests an unknown version or compression is refused with an error from which drivers
+//! see that they can try an older version, or no compression.
 
 use bytes::{Bytes, BytesMut};
 use cql::request::{Request, RequestMessage};
@@ -21,11 +21,11 @@ use super::route::{ReplyTimeLimit, envelope};
 use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
 use crate::runtime::query::{ConnectionKey, NodeIndex, Query};
 
-/// Clients of one thread that a node may be asked about at a time: each has a connection of its own
-/// to the node for that, and checking passwords is slow on purpose.
+/// Limit of clients of one thread that authenticate with nodes at a time: each has a connection of its
+/// own to the node for that, and checking passwords is slow on purpose.
 pub(super) const MOST_LOGINS: usize = 64;
 
-/// The next request of a client's input.
+/// Returns the next request of a client's input.
 pub(crate) fn next(
     client: &mut Client,
     input: &mut BytesMut,
@@ -35,7 +35,7 @@ pub(crate) fn next(
         return Ok(Some(request));
     }
     if client.step == Step::New {
-        // What stands behind STARTUP may be in frames.
+        // Input after STARTUP may be in frames.
         let envelope = Envelope::split(input, Direction::Request, limits)?;
         let header = envelope.map(|envelope| envelope.header);
         return Ok(header.map(|header| (header, input.split_to(header.envelope_len()).freeze())));
@@ -51,7 +51,7 @@ pub(crate) fn next(
     }
 }
 
-/// The compressions that there are in a version.
+/// Returns the compressions of a version.
 fn compressions(version: Version) -> &'static [&'static str] {
     match version {
         Version::V5 => &["lz4"],
@@ -60,7 +60,7 @@ fn compressions(version: Version) -> &'static [&'static str] {
 }
 
 impl CqlProtocol {
-    /// The versions that there are, as drivers look for them.
+    /// Returns the versions that the proxy speaks, in the form in which drivers look for them.
     fn versions(&self) -> &'static str {
         match self.state.nature.newest {
             Version::V5 => "4/v4, 5/v5",
@@ -68,7 +68,7 @@ impl CqlProtocol {
         }
     }
 
-    /// What came is not of the protocol; nothing behind it can be understood.
+    /// Answers input that is not of the protocol; nothing after it can be understood.
     pub(crate) fn not_understood(&self, client: &mut Client, error: StreamError) {
         let stream = match error {
             StreamError::Envelope(EnvelopeError::Version(number)) => {
@@ -82,7 +82,7 @@ impl CqlProtocol {
 
     fn no_version(&self, client: &mut Client, number: u8) {
         if client.step == Step::New {
-            // A client that knows only newer versions knows this one, too.
+            // A client that knows only newer versions can read this one as well.
             client.version = self.state.nature.newest;
         }
         self.unsupported(client, StreamId(0), number);
@@ -96,7 +96,7 @@ impl CqlProtocol {
         client.refuse(stream, PROTOCOL_ERROR, &text);
     }
 
-    /// A request of a client that has not begun.
+    /// Handles a request of a client that has not begun.
     pub(crate) fn begin(&self, client: &mut Client, header: Header, bytes: &Bytes) -> Done {
         let (stream, version) = (header.stream, header.version);
         client.version = version;
@@ -163,7 +163,7 @@ impl CqlProtocol {
         };
     }
 
-    /// The answer to STARTUP has been sealed: what follows is in frames.
+    /// Switches to frames, if the answer to STARTUP has just been sealed.
     pub(crate) fn frames_follow(client: &mut Client) {
         if client.step != Step::New
             && client.version >= Version::V5
@@ -190,7 +190,7 @@ impl CqlProtocol {
         client.answer(stream, Response::Supported(options));
     }
 
-    /// A request of a client that is to say who it is.
+    /// Handles a request of a client that must authenticate.
     pub(crate) fn identify(
         &mut self,
         client: &mut Client,
@@ -220,7 +220,7 @@ impl CqlProtocol {
         let Some(node) = self.any_node(context) else {
             return Done::Not(header, bytes, Progress::AwaitsRoom);
         };
-        // A connection of the client's own: on one that others share, nobody says who he is.
+        // A connection of the client's own: no client authenticates on a shared one.
         let connection_key = connection_key::login(client.version, client.id);
         self.begin_login(client, node, connection_key);
         client.alone = true;
@@ -238,7 +238,7 @@ impl CqlProtocol {
         Done::Taken
     }
 
-    /// A node has answered a client that says who it is.
+    /// Handles a node's answer to a client that authenticates.
     pub(crate) fn logged_in(
         &mut self,
         client: &mut Client,
@@ -275,7 +275,7 @@ impl CqlProtocol {
         }
     }
 
-    /// A client has a connection of its own on which it says who it is.
+    /// Gives a client a connection of its own on which it authenticates.
     pub(crate) fn begin_login(
         &mut self,
         client: &mut Client,
@@ -286,7 +286,7 @@ impl CqlProtocol {
         self.logins += 1;
     }
 
-    /// Closes the connection on which a client has said who it is.
+    /// Closes the connection on which a client has authenticated.
     pub(crate) fn end_login(&mut self, client: &mut Client, context: &mut RequestContext<'_>) {
         if let Some((node, connection_key)) = client.login.take() {
             self.logins -= 1;

@@ -1,4 +1,4 @@
-//! `USE`: a connection that many clients share uses no keyspace for one of them.
+//! `USE`: a shared connection does not change its keyspace for one client.
 
 use bytes::Bytes;
 use cql::response::INVALID;
@@ -10,12 +10,13 @@ use super::route::{Route, envelope};
 use super::wire::plain_query;
 use crate::runtime::protocol::{Progress, RequestContext};
 
-/// No keyspace has a longer name, in bytes: nodes need not be asked.
+/// No keyspace has a longer name, in bytes, so nodes need not be asked about one.
 const LONGEST_NAME: usize = 256;
 
 impl CqlProtocol {
-    /// A connection that many clients share uses no keyspace for one of them. It is seen whether
-    /// there is one, and the client's requests take connections from then on that use it.
+    /// Handles a client's `USE`. A shared connection does not change its keyspace for one client: the
+    /// proxy checks if the keyspace exists, and the client's requests then take connections that use
+    /// it.
     pub(crate) fn use_keyspace(
         &mut self,
         client: &mut Client,
@@ -55,7 +56,7 @@ impl CqlProtocol {
         Done::Taken
     }
 
-    /// It is known whether there is the keyspace that a client wants to use.
+    /// Handles a node's answer to the question if the keyspace exists that a client wants to use.
     pub(crate) fn used(
         &mut self,
         client: &mut Client,

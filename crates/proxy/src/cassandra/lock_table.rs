@@ -1,25 +1,25 @@
-//! Tables of locks: what is asked of them is answered by the proxy, as Cassandra would.
+//! Tables of locks: the proxy answers statements about them as Cassandra would.
 //!
 //! | module | concept |
 //! |---|---|
-//! | [`schema`] | the tables' columns, as nodes tell them |
+//! | [`schema`] | the tables' columns, as nodes report them |
 //! | [`row`] | a row as the value of a lock |
-//! | [`reading`] | what a statement says, with its values |
-//! | [`step`] | what becomes of the lock by it, and what is told |
+//! | [`reading`] | reads a statement with its values |
+//! | [`step`] | the effect of a statement on its lock, and the reply |
 //!
-//! | what a client sends about such a table | what happens |
+//! | a client's request about such a table | effect |
 //! |---|---|
-//! | PREPARE of a step of the recipe | a node prepares it, which tells the columns and sees whether it is right |
+//! | PREPARE of a step of the recipe | a node prepares it, checks it and returns its columns |
 //! | QUERY and EXECUTE of one | the locks are asked |
-//! | PREPARE and QUERY of anything else, BATCH with it | refused |
-//! | changes of the schema | nodes carry them out |
+//! | PREPARE and QUERY of any other statement, BATCH with it | refused |
+//! | changes of the schema | nodes execute them |
 //!
 //! Invariants:
 //! 1. Nothing that writes to such a table reaches a node. A statement whose text the proxy does not
-//!    know is not executed: its client is told to prepare it again.
+//!    know is not executed: its client gets the error to prepare it again.
 //! 2. A request is answered once: at once, or when its lock reply comes.
-//! 3. What waits for lock replies is bounded: of a connection that has asked so much, nothing more about
-//!    such a table is carried out until a lock reply has come.
+//! 3. The number of requests that wait for lock replies is bounded: from a connection that has reached
+//!    the limit, no further request about such a table is executed until a lock reply has come.
 
 mod reading;
 pub(crate) mod row;
@@ -46,26 +46,26 @@ use crate::locks::lock_service::LockService;
 use crate::locks::pending_requests::PendingRequest;
 use crate::runtime::protocol::{LockReply, RequestContext};
 
-/// The locks, and which tables they are.
+/// The locks, and the tables that are kept as locks.
 #[derive(Default)]
 pub(crate) struct Keeping {
     pub(crate) tables: Vec<LockTable>,
-    /// `None`: the proxy keeps none.
+    /// The lock service; `None`: the proxy keeps no locks.
     pub(crate) context: Option<Arc<LockService>>,
 }
 
-/// A statement as it came: where it is answered, and how.
+/// A statement of a client, and how it must be answered.
 #[derive(Clone, Copy)]
 pub(crate) struct Said<'a> {
     pub(crate) stream: StreamId,
     pub(crate) text: &'a str,
-    /// The keyspace of names that have none.
+    /// The keyspace of table names without a keyspace.
     pub(crate) current: Option<&'a str>,
     pub(crate) values: &'a BoundValues<'a>,
     pub(crate) skip_metadata: bool,
 }
 
-/// What a client is to be told of: a statement whose answer comes as a lock reply.
+/// A statement whose answer comes as a lock reply.
 #[derive(Debug)]
 pub(crate) struct PendingLockRequest {
     stream: StreamId,
@@ -80,13 +80,13 @@ impl fmt::Display for LockTable {
 }
 
 impl Keeping {
-    /// Whether the proxy keeps one of these tables.
+    /// Returns `true` if the proxy keeps one of these tables.
     fn has_one_of(&self, tables: &[TableName<'_>], current: Option<&str>) -> bool {
         let is = |table: &TableName<'_>| self.tables.iter().any(|own| own.is(table, current));
         tables.iter().any(is)
     }
 
-    /// Whether a text is about a table that the proxy keeps.
+    /// Returns `true` if a text is about a table that the proxy keeps.
     pub(crate) fn answers(&self, text: &str, current: Option<&str>) -> bool {
         !self.tables.is_empty()
             && Summary::of(text).is_ok_and(|summary| self.has_one_of(&summary.tables, current))
@@ -100,18 +100,18 @@ impl LockTable {
 }
 
 impl CqlProtocol {
-    /// Whether there are tables of locks.
+    /// Returns `true` if there are tables of locks.
     pub(crate) fn keeps_lock_tables(&self) -> bool {
         !self.state.setting.keeping.tables.is_empty()
     }
 
-    /// Whether a statement is about a table of locks.
+    /// Returns `true` if a statement is about a table of locks.
     pub(crate) fn is_of_locks(&self, summary: Option<&Summary<'_>>, current: Option<&str>) -> bool {
         let keeping = &self.state.setting.keeping;
         summary.is_some_and(|summary| keeping.has_one_of(&summary.tables, current))
     }
 
-    /// What is wrong with preparing a text, if something is.
+    /// Returns the reason why a text cannot be prepared, if there is one.
     pub(crate) fn cannot_prepare(&self, text: &str, current: Option<&str>) -> Option<String> {
         if !self.state.setting.keeping.answers(text, current) {
             return None;
@@ -121,7 +121,7 @@ impl CqlProtocol {
             .map(|error| error.to_string())
     }
 
-    /// What is wrong with a batch, if something is.
+    /// Returns the reason why a batch cannot be executed, if there is one.
     pub(crate) fn cannot_batch<'a>(
         &self,
         version: Version,
@@ -133,7 +133,7 @@ impl CqlProtocol {
             let of_locks = match part.statement {
                 Part::Text(text) => keeping.answers(text, current),
                 Part::Prepared(id) => match self.state.prepared.get(version, id) {
-                    // Nobody knows what it is about.
+                    // It may be about any table.
                     None => return Some(unprepared(id)),
                     Some(statement) => {
                         let current = statement.connection_keyspace.as_deref();
@@ -150,7 +150,7 @@ impl CqlProtocol {
         None
     }
 
-    /// Carries out a statement about a table of locks; its answer may come later.
+    /// Executes a statement about a table of locks; its answer may come later.
     pub(crate) fn lock(
         &mut self,
         client: &mut Client,
@@ -190,7 +190,7 @@ impl CqlProtocol {
         }
     }
 
-    /// What a statement asks for.
+    /// Returns the step that a statement asks for.
     fn step(&self, said: Said<'_>) -> Result<Step, String> {
         let statement = LockStatement::parse(said.text).map_err(|error| error.to_string())?;
         let is_it = |known: &&LockTableSchema| known.name.is(&statement.table, said.current);
@@ -207,12 +207,12 @@ impl CqlProtocol {
         )
     }
 
-    /// A client executes what the proxy does not know, so that it may be about anything.
+    /// Answers a client that executes a statement unknown to the proxy, which may be about any table.
     pub(crate) fn not_prepared(client: &mut Client, stream: StreamId, id: &[u8]) {
         client.answer(stream, Response::Error(unprepared(id)));
     }
 
-    /// The locks have answered a statement.
+    /// Gives the client the lock service's answer to a statement.
     pub(crate) fn deliver_letter(client: &mut Client, lock_reply: &LockReply) {
         let Some(question) = client.asked.remove(&lock_reply.sequence) else {
             return;
@@ -222,7 +222,7 @@ impl CqlProtocol {
         tell(client, stream, &asked.step, skip, &lock_reply.outcome);
     }
 
-    /// Forgets what a client that has gone asked for.
+    /// Forgets the pending requests of a client that has gone.
     pub(crate) fn forget_locks(&mut self, client: &mut Client) {
         let Some(locks) = &self.state.setting.keeping.context else {
             return;
@@ -249,7 +249,7 @@ fn unprepared(id: &[u8]) -> ErrorBody<'_> {
     }
 }
 
-/// Tells a client what became of its request.
+/// Sends a client the outcome of its request.
 fn tell(
     client: &mut Client,
     stream: StreamId,
@@ -259,7 +259,7 @@ fn tell(
 ) {
     let found = match outcome {
         Ok(Answer::Changed { found, .. } | Answer::Info(found)) => found.as_ref(),
-        // Nothing else is asked for.
+        // No other answer occurs.
         Ok(_) => None,
         Err(error) => {
             let message = error.to_string();
@@ -267,7 +267,7 @@ fn tell(
             return client.answer(stream, Response::Error(error));
         }
     };
-    // What was decided about what was found is decided once more, to tell it.
+    // The decision about the row that was found is repeated, to make the reply of it.
     let judged = step.judge(found);
     if let Judged::Refused(what) = judged {
         return client.refuse(stream, INVALID, what);
@@ -280,7 +280,7 @@ fn tell(
     client.answer(stream, Response::Result(body));
 }
 
-/// What of Cassandra's errors says that the locks have not done something.
+/// Returns the error of Cassandra that fits an error of the locks.
 fn failure<'a>(error: &LockError, step: &Step, message: &'a str) -> ErrorBody<'a> {
     let consistency = Consistency::Serial;
     let kind = match error {

@@ -1,22 +1,21 @@
-//! Writes of several clients that wait for one node at the same time become one `UNLOGGED` batch, if
-//! `--merge-writes` says so.
+//! Merges writes of several clients that wait for one node at the same time into one `UNLOGGED` batch,
+//! with `--merge-writes`.
 //!
 //! A write may be merged if it is the EXECUTE of an INSERT, UPDATE or DELETE without a condition,
-//! without functions and without adding to what is there; if its values have no names, it gives the
-//! whole key of a partition, and nothing is asked of it besides (a trace, a payload). What is so is
-//! marked:
+//! without functions and without adding to existing values; if its values have no names, it gives the
+//! whole key of a partition, and it requests nothing else (a trace, a payload). Such writes are marked:
 //!
-//! | bits of [`Query::part`] | what |
+//! | bits of [`Query::part`] | meaning |
 //! |---|---|
 //! | 20…31 | keyspace and replicas, as a hash; 0: it is not to be merged |
 //! | 0…19 | the key, as a hash |
 //!
 //! Invariants:
-//! 1. The writes of a batch agree in keyspace and replicas, in both consistencies, and in the
-//!    timestamp and the time that their clients have given, or in that they gave none.
-//! 2. No two are of one partition: with one timestamp for both, columns of the one could win and
-//!    columns of the other.
-//! 3. A batch is smaller than what nodes warn of, in bytes and in partitions.
+//! 1. The writes of a batch have the same keyspace and replicas, the same two consistencies, and the
+//!    same timestamp and time if their clients have given them, or else none.
+//! 2. No two writes are of one partition: with one timestamp for both, some columns of the one could
+//!    win and some of the other.
+//! 3. A batch is smaller than the limits at which nodes warn, in bytes and in partitions.
 //! 4. Each write has an answer of its own. If the batch shows that one of its writes cannot be
 //!    executed, nothing has happened, and each is sent by itself. A query that is sent again is not
 //!    merged.
@@ -43,13 +42,13 @@ use super::prepared::Statement;
 use super::route::envelope;
 use crate::runtime::query::{NodeIndex, Query};
 
-/// The most writes of a batch. Nodes warn of batches over more partitions than ten.
+/// The most writes of a CQL batch. Nodes warn of batches over more than ten partitions.
 pub(crate) const MOST: usize = 10;
-/// The most bytes of requests that become a batch. Nodes warn of batches above 5 KiB.
+/// The most bytes of requests that become a CQL batch. Nodes warn of batches above 5 KiB.
 pub(crate) const BYTES: usize = 4096;
 const KEY_BITS: u32 = 20;
 
-/// The mark of a request; 0: it is not to be merged.
+/// Returns the mark of a request; 0: it is not to be merged.
 pub(crate) fn mark(
     header: Header,
     statement: &Statement,
@@ -66,7 +65,7 @@ pub(crate) fn mark(
         _ => return 0,
     };
     let state = FixedState::default();
-    // The order of replicas is that of the ring, which differs from key to key.
+    // The replicas are in the order of the ring, which differs from key to key.
     let mut sorted = smallvec::SmallVec::<[NodeIndex; 8]>::from_slice(replicas);
     sorted.sort_unstable();
     let place = state.hash_one((&statement.keyspace, &sorted[..])) as u32 >> KEY_BITS;
@@ -74,19 +73,19 @@ pub(crate) fn mark(
     place.max(1) << KEY_BITS | key
 }
 
-/// Whether a query may be merged with others.
+/// Returns `true` if a query may be merged with others.
 pub(crate) fn may_merge(query: &Query) -> bool {
     query.part >> KEY_BITS != 0 && query.retries == 0 && query.bytes[4] == Opcode::Execute as u8
 }
 
-/// What is to be sent.
+/// A request to be sent.
 pub(crate) enum Outgoing {
     Alone(Query),
-    /// A batch, which is the request of all of these.
+    /// A CQL batch, which is the request of all these queries.
     Together(Vec<Query>, Bytes),
 }
 
-/// In what writes must agree.
+/// The properties that the writes of a batch have in common.
 #[derive(PartialEq, Eq)]
 struct BatchTraits {
     place: u32,
@@ -161,13 +160,13 @@ impl Group {
     }
 }
 
-/// Puts writes together, in the order in which they came, as far as they agree.
+/// Merges writes that agree, in the order in which they came.
 pub(crate) fn parcels(queries: Vec<Query>, version: Version) -> Vec<Outgoing> {
     let mut groups: Vec<Group> = Vec::new();
     let mut parcels = Vec::new();
     for query in queries {
         let Some(traits) = traits(&query) else {
-            // The node says what is wrong with it.
+            // The node will return the error.
             parcels.push(Outgoing::Alone(query));
             continue;
         };
@@ -188,15 +187,15 @@ pub(crate) fn parcels(queries: Vec<Query>, version: Version) -> Vec<Outgoing> {
     parcels
 }
 
-/// What the answer to a batch means for its writes.
+/// The meaning of a batch's answer for its writes.
 pub(crate) enum BatchOutcome {
-    /// This is the answer to each.
+    /// It is the answer to each write.
     Each(Bytes),
-    /// Nothing has happened, perhaps because of one: each is to be sent by itself.
+    /// Nothing has happened, perhaps because of one write: each is to be sent by itself.
     Again,
 }
 
-/// What an answer means. What nodes warn of is not passed on: it is about the batch.
+/// Returns the meaning of an answer. Warnings of nodes are not passed on: they concern the batch.
 pub(crate) fn meaning(whole: Envelope<'_>, bytes: &Bytes) -> BatchOutcome {
     let version = whole.header.version;
     let each = |response: Response<'_>| {
@@ -222,7 +221,7 @@ pub(crate) fn meaning(whole: Envelope<'_>, bytes: &Bytes) -> BatchOutcome {
     }
 }
 
-/// The error of a batch as that of one of its writes.
+/// Turns the error of a batch into that of one of its writes.
 fn of_one(mut error: ErrorBody<'_>) -> ErrorBody<'_> {
     if let ErrorKind::WriteTimeout { write, .. } | ErrorKind::WriteFailure { write, .. } =
         &mut error.kind

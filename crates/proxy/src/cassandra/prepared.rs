@@ -1,12 +1,12 @@
 //! Statements that nodes have prepared, for all clients.
 //!
-//! A node knows what was prepared by it, and each has the same id for the same text. A client
-//! prepares a statement once; the proxy prepares it with the other nodes when they say that they do
-//! not know it.
+//! A node knows the statements that it has prepared itself, and all nodes have the same id for the same
+//! text. A client prepares a statement once; the proxy prepares it with the other nodes when they
+//! report that they do not know it.
 //!
-//! What is remembered is bounded in number and in bytes: clients choose the texts. The oldest
-//! statement is forgotten first. A client whose statement is forgotten prepares it again: that is
-//! what drivers do when they are told that it is not known.
+//! The number and the bytes of the statements are bounded, because clients choose the texts. The oldest
+//! statement is removed first. A client whose statement was removed prepares it again: drivers do that
+//! when they get the error that it is not known.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,28 +22,28 @@ use super::system;
 
 /// The most statements of one version that are remembered.
 const MOST: usize = 100_000;
-/// The most bytes of them.
+/// The most bytes that statements of one version take.
 const MOST_BYTES: usize = 128 << 20;
-/// About what a statement takes besides its texts.
+/// The approximate size of a statement besides its texts.
 const OVERHEAD: usize = 512;
 
-/// A statement and what its first node told of it.
+/// A statement, with data from the answer of the node that prepared it first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Statement {
-    /// The PREPARE, as the client gave it.
+    /// The PREPARE, as the client sent it.
     pub(crate) request: Bytes,
     pub(crate) text: String,
-    /// The keyspace of the connection that it came from.
+    /// The keyspace of the client's connection that sent it.
     pub(crate) connection_keyspace: Option<Arc<str>>,
     /// The keyspace of its table.
     pub(crate) keyspace: Option<String>,
     /// The markers of the partition key's columns.
     pub(crate) key: Vec<u16>,
-    /// The names of those markers, by which clients may give values, too.
+    /// The names of those markers, by which clients may give values as well.
     pub(crate) key_names: Vec<String>,
-    /// The body of the result: what the client knows.
+    /// The body of the result that the client got.
     pub(crate) told: Bytes,
-    /// It reads.
+    /// It only reads.
     pub(crate) reads: bool,
     /// It writes under a condition.
     pub(crate) conditional: bool,
@@ -55,8 +55,8 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// What a node's answer tells. `request` and `told` are copied: they would keep alive what came
-    /// with them.
+    /// Makes a statement of a node's answer. `request` and `told` are copied, because they would keep
+    /// whole input blocks in memory.
     pub(crate) fn new(
         request: &[u8],
         prepare: request::Prepare<'_>,
@@ -71,7 +71,7 @@ impl Statement {
             None => connection_keyspace,
         };
         let columns = &result.bind.columns.0;
-        // Without markers no column tells of the table; its text does.
+        // Without markers no column names the table; the text does.
         let table = summary.as_ref().and_then(|summary| summary.tables.first());
         let keyspace = match (columns.first(), table) {
             (Some(column), _) => Some(column.keyspace.to_string()),
@@ -99,7 +99,7 @@ impl Statement {
         }
     }
 
-    /// About how many bytes it takes.
+    /// Returns about how many bytes it takes.
     fn bytes(&self) -> usize {
         let names: usize = self.key_names.iter().map(|name| name.len() + 32).sum();
         self.request.len() + self.text.len() + self.told.len() + names + OVERHEAD
@@ -112,7 +112,7 @@ struct ById {
     statements: HashMap<Bytes, Arc<Statement>, foldhash::fast::RandomState>,
     /// The ids, the oldest first.
     order: VecDeque<Bytes>,
-    /// Of all statements.
+    /// The size of all statements.
     bytes: usize,
 }
 
@@ -135,7 +135,7 @@ impl ById {
     }
 }
 
-/// Whether a statement only sets what it writes, so that it can stand in a batch with others.
+/// Returns `true` if a statement only sets columns, so that it can be part of a batch with others.
 fn merges(text: &str, summary: Option<&Summary<'_>>) -> bool {
     let writes = [
         StatementKind::Insert,
@@ -146,7 +146,7 @@ fn merges(text: &str, summary: Option<&Summary<'_>>) -> bool {
         && is_idempotent(text)
 }
 
-/// All statements; see the module's page.
+/// All statements; see the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared([RwLock<ById>; 2]);
 
@@ -155,12 +155,12 @@ impl Prepared {
         &self.0[usize::from(version == Version::V5)]
     }
 
-    /// Remembers a statement.
+    /// Adds a statement.
     pub(crate) fn put(&self, version: Version, id: &[u8], statement: Statement) {
         self.of(version).write().put(id, statement);
     }
 
-    /// The statement of this id.
+    /// Returns the statement of this id.
     pub(crate) fn get(&self, version: Version, id: &[u8]) -> Option<Arc<Statement>> {
         self.of(version).read().statements.get(id).cloned()
     }

@@ -1,4 +1,4 @@
-//! Nodes are told of statements that they do not know.
+//! Prepares statements with nodes that do not know them.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::runtime::protocol::{Dispatch, RequestContext};
 use crate::runtime::query::Query;
 
 impl CqlProtocol {
-    /// A node has prepared a statement for a client.
+    /// Remembers a statement that a node has prepared for a client.
     pub(crate) fn remember(&self, query: &Query, header: Header, bytes: &Bytes) {
         let Some((id, statement)) = self.statement_of(query, header, bytes) else {
             return;
@@ -25,7 +25,7 @@ impl CqlProtocol {
         self.state.prepared.put(header.version, &id, statement);
     }
 
-    /// The statement that a node has prepared, and its id.
+    /// Returns the statement that a node has prepared, and its id.
     fn statement_of(
         &self,
         query: &Query,
@@ -59,7 +59,7 @@ impl CqlProtocol {
         Some((Bytes::copy_from_slice(result.id), statement))
     }
 
-    /// A node does not know the statement of a request: it is told, and the request waits.
+    /// Prepares the statement of a request with a node that does not know it; the request waits.
     pub(crate) fn prepare_for(
         &mut self,
         client: &mut Client,
@@ -95,7 +95,7 @@ impl CqlProtocol {
         context.send(Dispatch { part, ..dispatch }, statement.request.clone());
     }
 
-    /// A node has been told of a statement that it did not know.
+    /// Handles a node's answer to the PREPARE of a statement that it did not know.
     pub(crate) fn prepared_again(
         &mut self,
         client: &mut Client,
@@ -109,13 +109,13 @@ impl CqlProtocol {
         };
         let (_, stream) = Task::of(parked.sequence);
         let Some((found, statement)) = self.statement_of(query, header, &bytes) else {
-            // The table is not there any more, for example.
+            // The table may have been dropped, for example.
             return client.gathered.put(stream, bytes);
         };
         let before = self.state.prepared.get(header.version, &id);
         let changed = before.is_none_or(|before| before.told != statement.told);
         self.state.prepared.put(header.version, &found, statement);
-        // In version 4 a client learns of other columns by preparing again alone.
+        // In version 4 a client learns about changed columns only by preparing again.
         if found != id || changed && header.version < Version::V5 {
             let error = ErrorBody {
                 message: "Prepared query has changed: prepare it again",

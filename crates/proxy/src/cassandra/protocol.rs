@@ -1,4 +1,4 @@
-//! What a thread knows for its clients, and in what steps it serves them.
+//! The state of a thread for its clients, and the steps in which it serves them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,67 +18,68 @@ use crate::runtime::out_batch::OutBatch;
 use crate::runtime::protocol::{ClientProtocol, LockReply, Progress, RequestContext};
 use crate::runtime::query::{ClientId, NodeIndex, Reply};
 
-/// Replies that a client has not taken, in bytes, beyond which it is not read from. Drivers read all the time, and
-/// bound how many requests are under way: who does not read is broken, or hostile.
+/// The limit, in bytes, of replies that a client has not taken; beyond it the client is not read from.
+/// Drivers read all the time, and bound how many requests are under way: a client that does not read is
+/// broken, or hostile.
 const UNREAD: usize = 1 << 20;
 
-/// The longest body of a request by which it does that.
+/// The longest body of a request in the handshake.
 const STRANGERS: usize = 16 * 1024;
 
-/// See the module's page.
+/// See the module documentation.
 pub(crate) struct CqlProtocol {
     pub(crate) state: Arc<State>,
     pub(crate) known: Arc<Topology>,
     version: u64,
-    /// The agreements, and the changes of the schema, that this thread has seen.
+    /// The agreements and the changes of the schema that this thread has seen.
     agreements: u64,
     seen: u64,
-    /// What clients are to be told.
+    /// Changes of the schema that clients are to be told.
     changes: Vec<Bytes>,
     agreed: u64,
     pub(crate) avoided: SuspectNodes,
-    /// Clients that a node is being asked about, on connections of their own.
+    /// Clients that are authenticating with a node, on connections of their own.
     pub(crate) logins: usize,
-    /// Takes turns among nodes.
+    /// Chooses nodes in turn.
     pub(crate) turn: usize,
-    /// Where the request that is looked at can go; empty: to any node.
+    /// The nodes for the current request; empty: any node.
     pub(crate) replicas: Vec<NodeIndex>,
-    /// From the locks.
+    /// Requests that wait for the locks.
     pub(crate) lock_replies: PendingRequests,
 }
 
-/// What became of one request.
+/// The result of one request.
 pub(crate) enum Done {
     /// It is answered, or on its way.
     Taken,
-    /// It is to be looked at again.
+    /// It is put back, and read again later.
     Not(Header, Bytes, Progress),
-    /// It is answered, and nothing behind it is.
+    /// It is answered, and later requests are not.
     Last,
 }
 
-/// What a query is for.
+/// The purpose of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Task {
-    /// Its reply is the client's.
+    /// Its reply is the client's reply.
     Request,
-    /// The same, and the statement is to be remembered.
+    /// Its reply is the client's reply, and the statement is to be remembered.
     Prepare,
-    /// A node is to know the statement of a request that is parked.
+    /// It prepares the statement of a parked request with a node.
     PrepareAgain,
-    /// Whether there is a keyspace.
+    /// It checks if a keyspace exists.
     Use,
-    /// The client says who it is.
+    /// The client authenticates.
     Login,
 }
 
 impl Task {
-    /// The number of a query with this task, whose reply has this stream.
+    /// Returns the number of a query with this task whose reply has this stream.
     pub(crate) fn sequence(self, stream: StreamId) -> u64 {
         u64::from(stream.0.cast_unsigned()) | (self as u64) << 16
     }
 
-    /// What a number says.
+    /// Returns the task and the stream of a number.
     pub(crate) fn of(sequence: u64) -> (Task, StreamId) {
         let tasks = [
             Task::Request,
@@ -261,7 +262,7 @@ impl CqlProtocol {
         }
     }
 
-    /// How long a request may be of a client that has come so far.
+    /// Returns how long a request may be in this stage of the handshake.
     pub(crate) fn limits_of(&self, step: Step) -> Limits {
         let most = self.state.setting.limits.envelope;
         let body = match step {

@@ -1,4 +1,4 @@
-//! What nodes answer, and what becomes of a request that none has answered.
+//! The nodes' replies, and requests that got none.
 
 use bytes::Bytes;
 use cql::request::Execute;
@@ -15,12 +15,12 @@ use super::route::{self, envelope};
 use crate::runtime::protocol::RequestContext;
 use crate::runtime::query::{Failure, NodeError, NodeIndex, Query};
 
-/// How often a request is repeated because a node does not know its statements: once for each that
-/// a batch may well have.
+/// How often a request is repeated because a node does not know its statements: once for each statement
+/// that a batch may reasonably have.
 const PREPARES: u32 = 256;
 
 impl CqlProtocol {
-    /// A node has answered.
+    /// Handles a node's answer.
     pub(crate) fn answered(
         &mut self,
         client: &mut Client,
@@ -72,7 +72,7 @@ impl CqlProtocol {
         }
     }
 
-    /// A query has no answer.
+    /// Handles a query that has no answer.
     pub(crate) fn failed(
         &mut self,
         client: &mut Client,
@@ -84,7 +84,8 @@ impl CqlProtocol {
         let node_serves = match why {
             NodeError::Refused(_) | NodeError::Lacks(_) | NodeError::Spoilt(_) => true,
             NodeError::Unanswered(_) | NodeError::HungUp | NodeError::Stopping => true,
-            // Of two requests that it could not read, perhaps. If it is dead, others notice.
+            // The node may have closed it after two unreadable requests. If it is dead, other
+            // connections notice.
             NodeError::Closed(_) => client.is_suspect(),
             NodeError::Unreachable(_) | NodeError::Silent(_) => false,
             NodeError::Unready(_) | NodeError::Nonsense(_) => false,
@@ -136,7 +137,7 @@ impl CqlProtocol {
         client.answer(stream, Response::Error(told));
     }
 
-    /// The node behind the one that a query comes from: so each is asked once.
+    /// Returns the node after the one of a query, so that each node is asked once.
     fn next_node(&self, query: &Query) -> NodeIndex {
         let nodes = self.known.map.nodes();
         let at = nodes.iter().position(|node| *node == query.node);
@@ -144,7 +145,7 @@ impl CqlProtocol {
         nodes.get(next).copied().unwrap_or(query.node)
     }
 
-    /// Where a query that failed is to go now: another replica of its key, or any node.
+    /// Returns the node to which a failed query goes next: another replica of its key, or any node.
     fn other_node(&mut self, query: &Query, context: &mut RequestContext<'_>) -> NodeIndex {
         self.replicas.clear();
         if let Some(header) = header_of(&query.bytes, Direction::Request)

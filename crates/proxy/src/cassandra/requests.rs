@@ -1,4 +1,4 @@
-//! What clients ask, and which node gets it.
+//! The clients' requests, and the nodes that get them.
 
 use bytes::Bytes;
 use cql::request::{Execute, Parameters, Query as CqlQuery, Request, RequestMessage};
@@ -17,10 +17,10 @@ use super::system::{self, Proxies};
 use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
 use crate::runtime::query::NodeIndex;
 
-/// Refuses a request with the one timestamp that nodes cannot read; whether it did. They count what
-/// they cannot read by connection, and this one is shared. Where a page ended is the nodes' own
-/// affair: a client that gives a state of another form is not refused, but what it sends is kept
-/// from the others' from now on.
+/// Refuses a request with the one timestamp that nodes cannot read, and returns `true` if it did. Nodes
+/// count unreadable requests by connection, and this connection is shared. Paging states are left to
+/// the nodes: a client that gives a state of another form is not refused, but from now on its requests
+/// take separate connections.
 fn refuse_unreadable(client: &mut Client, stream: StreamId, parameters: &Parameters<'_>) -> bool {
     let is_readable = parameters.paging_state.is_none_or(paging::is_readable);
     if !is_readable {
@@ -36,7 +36,7 @@ fn refuse_unreadable(client: &mut Client, stream: StreamId, parameters: &Paramet
 }
 
 impl CqlProtocol {
-    /// A request of a client that nodes know, as far as they want to.
+    /// Handles a request of a client that has finished its handshake.
     pub(crate) fn request(
         &mut self,
         client: &mut Client,
@@ -122,7 +122,7 @@ impl CqlProtocol {
                     text: &statement.text,
                     current,
                     values: &values,
-                    // Nodes tell the columns of conditional statements each time.
+                    // Nodes send the columns of conditional statements each time.
                     skip_metadata: false,
                 };
                 self.lock(client, said, context);
@@ -191,7 +191,7 @@ impl CqlProtocol {
         Ok(self.send(client, header, bytes, Task::Request, route, context))
     }
 
-    /// Answers a read of a table that the proxy answers itself; whether it did.
+    /// Answers a read of a table that the proxy answers itself. Returns `true` if it did.
     fn answer_here(
         &self,
         client: &mut Client,
@@ -272,14 +272,14 @@ impl CqlProtocol {
         Ok(self.send(client, header, bytes, Task::Prepare, route, context))
     }
 
-    /// A node that can be asked anything.
+    /// Returns a node that can be asked anything; `None` if none has room.
     pub(crate) fn any_node(&mut self, context: &mut RequestContext<'_>) -> Option<NodeIndex> {
         self.turn = self.turn.wrapping_add(1);
         let nodes = self.known.map.nodes();
         route::choose(nodes, false, self.turn, &self.avoided, context)
     }
 
-    /// An dispatch on the connection key that the client shares with others.
+    /// Returns a dispatch on the connection key that the client shares with others.
     pub(crate) fn dispatch(
         &self,
         client: &mut Client,
@@ -300,7 +300,7 @@ impl CqlProtocol {
         }
     }
 
-    /// Sends a request as it is, to one of `self.replicas` or to any node.
+    /// Sends a request unchanged to one of `self.replicas`, or to any node.
     fn send(
         &mut self,
         client: &mut Client,
@@ -317,7 +317,7 @@ impl CqlProtocol {
             self.replicas.extend(from.iter().chain(before));
         }
         let serial = route.of_node || route.serial && !self.replicas.is_empty();
-        // Where no replica lives, any node says so at once.
+        // Where no replica lives, any node reports that at once.
         let is_avoided = |node: &NodeIndex| self.avoided.avoids(*node, context.now);
         let nodes = match self.replicas.iter().all(is_avoided) {
             true => nodes,

@@ -1,4 +1,4 @@
-//! What is tried again, and what clients are told instead.
+//! Decides which queries are retried, and makes the errors for the others.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::runtime::query::{Failure, NodeError, Query};
 const PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// Whether a query that failed so may be sent again.
+/// Returns `true` if a query that failed in this way may be sent again.
 pub(crate) fn may_repeat(query: &Query, failure: &Failure) -> bool {
     match failure {
         Failure::Unsent(NodeError::Stopping | NodeError::HungUp | NodeError::Refused(_)) => false,
@@ -24,8 +24,8 @@ pub(crate) fn may_repeat(query: &Query, failure: &Failure) -> bool {
     }
 }
 
-/// How long to wait before a query is sent again; `None`: it has been tried for long enough. Each
-/// of `nodes` is tried once without a pause.
+/// Returns how long to wait before a query is sent again; `None`: it has been retried for long enough.
+/// Each of `nodes` is tried once without a pause.
 pub(crate) fn pause(
     query: &Query,
     failure: &Failure,
@@ -37,7 +37,7 @@ pub(crate) fn pause(
     if round == 0 {
         return Some(Duration::ZERO);
     }
-    // What all nodes have said does not become another thing by asking again.
+    // If all nodes have given the same answer, asking again does not change it.
     let known = matches!(failure, Failure::Unsent(NodeError::Lacks(_)));
     if known || now >= query.since + patience {
         return None;
@@ -46,7 +46,7 @@ pub(crate) fn pause(
     Some(doubled.min(LONGEST_PAUSE))
 }
 
-/// How a request is executed: its consistency, and what a timeout calls it.
+/// Returns a request's consistency, and the kind of write that a timeout names.
 fn manner(envelope: &Envelope<'_>, conditional: bool) -> Option<(Consistency, &'static str)> {
     let simple = if conditional { "CAS" } else { "SIMPLE" };
     Some(match envelope.header.opcode {
@@ -74,7 +74,7 @@ fn manner(envelope: &Envelope<'_>, conditional: bool) -> Option<(Consistency, &'
     })
 }
 
-/// What a client is told of a request that failed at a node. `message` is [`words`] of it.
+/// Returns the error for a request that failed at a node. `message` is its [`words`].
 pub(crate) fn told<'a>(
     query: &Query,
     failure: &Failure,
@@ -123,7 +123,7 @@ pub(crate) fn told<'a>(
     }
 }
 
-/// The same for people.
+/// Describes the failure in words for people.
 pub(crate) fn words(query: &Query, failure: &Failure, node: SocketAddr) -> String {
     match failure {
         Failure::Unsent(NodeError::Refused(text) | NodeError::Lacks(text)) => text.clone(),

@@ -1,4 +1,4 @@
-//! Where a request goes.
+//! The routes of requests to nodes.
 
 use bytes::Bytes;
 use cql::request::{Batch, BatchStatement, Execute, Request, RequestMessage, Statement as Part};
@@ -12,34 +12,33 @@ use super::token_ring::Map;
 use crate::runtime::protocol::RequestContext;
 use crate::runtime::query::NodeIndex;
 
-/// What is to be known of a request to send it.
+/// The properties of a request that decide where it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Route {
-    /// Whether it only reads: it may be given twice.
+    /// It only reads: it may be sent twice.
     pub(crate) reads: bool,
-    /// Whether replicas must agree on an order: then the same one is asked by all, which saves them
-    /// from getting into each other's way.
+    /// Replicas must agree on an order: then all clients' requests go to the same replica, so that
+    /// replicas do not contend with each other.
     pub(crate) serial: bool,
-    /// It is about what nodes tell of themselves: one client asks one node.
+    /// It reads data that nodes report about themselves: one client asks one node.
     pub(crate) of_node: bool,
     pub(crate) pace: ReplyTimeLimit,
-    /// With what it may be merged; see [`super::merge`].
+    /// The mark by which it may be merged with others; see [`super::merge`].
     pub(crate) merge: u32,
 }
 
 /// How long a request may take at a node that lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum ReplyTimeLimit {
-    /// It reads or writes rows. Nodes give up after at most ten seconds, if they are not told
-    /// otherwise.
+    /// It reads or writes rows. Nodes give up after at most ten seconds, unless configured otherwise.
     #[default]
     Rows,
-    /// It changes the schema, or empties a table: they take up to a minute.
+    /// It changes the schema, or empties a table: nodes take up to a minute.
     Schema,
 }
 
 impl ReplyTimeLimit {
-    /// That of a statement; of what is not understood, the longer one.
+    /// Returns the limit of a statement; for a statement that is not understood, the longer one.
     pub(crate) fn of(kind: Option<StatementKind>) -> ReplyTimeLimit {
         match kind {
             None | Some(StatementKind::Truncate | StatementKind::Other) => ReplyTimeLimit::Schema,
@@ -47,8 +46,8 @@ impl ReplyTimeLimit {
         }
     }
 
-    /// How many times the time-out of a node it is; as
-    /// [`Query::route`](crate::machine::query::Query::route).
+    /// Returns the limit as a multiple of a node's timeout, for
+    /// [`Query::route`](crate::runtime::query::Query::route).
     pub(crate) fn timeouts(self) -> u32 {
         match self {
             ReplyTimeLimit::Rows => 3,
@@ -61,7 +60,7 @@ fn is_serial(consistency: Consistency) -> bool {
     matches!(consistency, Consistency::Serial | Consistency::LocalSerial)
 }
 
-/// The envelope of a request that has been taken apart already.
+/// Returns the envelope of a request from its header and bytes.
 pub(crate) fn envelope(header: Header, bytes: &Bytes) -> Envelope<'_> {
     Envelope {
         header,
@@ -89,7 +88,7 @@ fn of_values(
     }
 }
 
-/// The route of an EXECUTE.
+/// Returns the route of an EXECUTE.
 pub(crate) fn of_execute(
     map: &Map,
     statement: Option<&Statement>,
@@ -110,7 +109,7 @@ pub(crate) fn of_execute(
     }
 }
 
-/// The route of a text.
+/// Returns the route of a text.
 pub(crate) fn of_text(summary: Option<&Summary<'_>>, current: Option<&str>) -> Route {
     let pace = ReplyTimeLimit::of(summary.map(|summary| summary.kind));
     let Some(summary) = summary else {
@@ -132,12 +131,12 @@ pub(crate) fn of_text(summary: Option<&Summary<'_>>, current: Option<&str>) -> R
     }
 }
 
-/// Whether tables of the keyspace differ from node to node.
+/// Returns `true` if tables of the keyspace differ from node to node.
 fn tells_of_nodes(keyspace: &str) -> bool {
     ["system", "system_views", "system_virtual_schema"].contains(&keyspace)
 }
 
-/// The route of a BATCH: that of its first statement with a key.
+/// Returns the route of a BATCH: that of its first statement with a key.
 pub(crate) fn of_batch(
     map: &Map,
     prepared: &Prepared,
@@ -170,7 +169,7 @@ fn statement_of(
     }
 }
 
-/// Whether a lost request of a client was about a condition.
+/// Returns `true` if a client's lost request had a condition.
 pub(crate) fn is_conditional(prepared: &Prepared, envelope: &Envelope<'_>) -> bool {
     let version = envelope.header.version;
     match envelope.header.opcode {
@@ -193,9 +192,8 @@ pub(crate) fn is_conditional(prepared: &Prepared, envelope: &Envelope<'_>) -> bo
     }
 }
 
-/// The node that is asked: of those that have not failed the one with the fewest queries under way,
-/// or with `serial` the first one. `turn` decides among equals. `None`: all that could be asked have
-/// no room.
+/// Chooses a node: of those that have not failed, the one with the fewest queries under way, or with
+/// `serial` the first one. `turn` decides among equals. `None`: none of the possible nodes has room.
 pub(crate) fn choose(
     nodes: &[NodeIndex],
     serial: bool,

@@ -1,9 +1,9 @@
-//! Nodes that have failed, and are asked nothing while others can be.
+//! Nodes that have failed, and are avoided while others can be asked.
 //!
 //! A node is avoided for a second after it has failed, and for twice as long each time that it fails
-//! again before it has answered anything, up to [`LONGEST`]. When that is over it is avoided as long
-//! as its connections are lost: they are made again by themselves, so no request waits in vain to
-//! find out that the node is still away.
+//! again before it has answered anything, up to [`LONGEST`]. After that it is avoided as long as its
+//! connections are lost: they are made again by themselves, so no request waits in vain to find out
+//! that the node is still away.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use std::time::Duration;
 use crate::nodes::Nodes;
 use crate::runtime::query::NodeIndex;
 
-/// How long a node is avoided that has failed for the first time.
+/// How long a node is avoided after its first failure.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// A node's failures since it has answered the last time.
+/// A node's failures since its last answer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Failed {
     until: Duration,
-    /// Zero: none.
+    /// Zero: it has not failed.
     pause: Duration,
 }
 
-/// See the module's page. Times are since the proxy's start.
+/// See the module documentation. Times are since the proxy's start.
 #[derive(Debug)]
 pub(crate) struct SuspectNodes {
     nodes: Arc<Nodes>,
@@ -36,21 +36,21 @@ impl SuspectNodes {
         SuspectNodes { nodes, failed }
     }
 
-    /// A request has failed because of the node.
+    /// Records that a request has failed because of the node.
     pub(crate) fn has_failed(&mut self, node: NodeIndex, now: Duration) {
         let at = node.0 as usize;
         if self.failed.len() <= at {
             self.failed.resize(at + 1, Failed::default());
         }
         let failed = &mut self.failed[at];
-        // Many requests fail at a time when a connection is lost.
+        // Many requests fail at once when a connection is lost.
         if failed.pause.is_zero() || now >= failed.until {
             failed.pause = (failed.pause * 2).clamp(FIRST, LONGEST);
             failed.until = now + failed.pause;
         }
     }
 
-    /// The node has answered.
+    /// Records that the node has answered.
     pub(crate) fn has_answered(&mut self, node: NodeIndex) {
         if let Some(failed) = self.failed.get_mut(node.0 as usize) {
             *failed = Failed::default();
@@ -120,7 +120,7 @@ mod tests {
         avoided.has_failed(node, seconds(10));
         see(0, 1);
         assert!(avoided.avoids(node, seconds(10_000)));
-        // Where no connection is tried again, a request must do it.
+        // Where no connection is retried by itself, a request must try it.
         see(0, 0);
         assert!(!avoided.avoids(node, seconds(10_000)));
         see(1, 1);

@@ -1,20 +1,20 @@
-//! `system.local`, `system.peers` and `system.peers_v2`, so that drivers see the proxy as the one
-//! node, or all proxies as the nodes.
+//! `system.local`, `system.peers` and `system.peers_v2`: drivers see the proxy as the one node, or all
+//! proxies as the nodes.
 //!
 //! | column | value |
 //! |---|---|
 //! | addresses, ports of clients | the proxy's |
-//! | `host_id` | made of the proxy's address, so that it stays |
+//! | `host_id` | computed from the proxy's address, so that it stays the same |
 //! | `tokens` | the whole ring's; each of several proxies has a part |
-//! | any other | what the node said that was asked the last time |
+//! | any other | the value of the node that was last asked |
 //!
-//! Only plain reads are answered (see [`cql::statement::select`]); any other text about these
-//! tables goes to a node. All other tables of `system` and `system_schema` are the nodes' affair.
-//! A plain read with values that are not of their columns' types is refused here: the rows of a node
-//! would show drivers another cluster than the proxy does.
+//! Only plain reads are answered (see [`cql::statement::select`]); any other text about these tables
+//! goes to a node. All other tables of `system` and `system_schema` are left to the nodes. A plain read
+//! with values that are not of their columns' types is refused here: the rows of a node would show
+//! drivers another cluster than the proxy does.
 //!
-//! A column can be read once, under a name of at most [`LONGEST_NAME`] bytes: so a request makes no
-//! answer that is much longer than what the proxy knows.
+//! A column can be read once, under a name of at most [`LONGEST_NAME`] bytes: so no answer is much
+//! longer than the tables that the proxy knows.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -54,9 +54,9 @@ pub(crate) struct Proxies<'a> {
     pub(crate) others: &'a [SocketAddr],
 }
 
-/// Whether the proxy answers a text about a table itself. This is where tables that the proxy keeps
-/// are told from the nodes': a text comes here before it goes to a node, whether it is given as it
-/// is or prepared.
+/// Returns `true` if the proxy answers a text about a table itself. This function separates the proxy's
+/// tables from the nodes' tables: every text comes here before it goes to a node, sent as a query or
+/// prepared.
 pub(crate) fn answers(text: &str, current: Option<&str>) -> bool {
     // Nearly all texts are about other tables, and need not be parsed.
     let is_about = |word: &str| {
@@ -73,10 +73,10 @@ fn table<'a>(select: &'a Select<'_>, current: Option<&str>) -> Option<SystemTabl
     (!matches!(table, SystemTable::Schema(_))).then_some(table)
 }
 
-/// The rows that a text reads; `None` if the proxy does not answer it.
+/// Returns the rows that a text reads; `None` if the proxy does not answer it.
 ///
 /// # Errors
-/// The read is refused: it goes to no node.
+/// Returns an error if the read is refused: it goes to no node.
 pub(crate) fn answer(
     text: &str,
     current: Option<&str>,
@@ -166,7 +166,7 @@ fn select_from(
     Some(Ok(builder))
 }
 
-/// The value that a term is in a column of this type.
+/// Returns the value of a term in a column of this type.
 fn value(term: &Term<'_>, data_type: &DataType, values: &BoundValues<'_>) -> Option<Value> {
     match term {
         Term::Marker(marker) => match marker.value(values)? {
@@ -177,7 +177,7 @@ fn value(term: &Term<'_>, data_type: &DataType, values: &BoundValues<'_>) -> Opt
     }
 }
 
-/// The row of `system.local`.
+/// Returns the row of `system.local`.
 fn local(known: &Topology, proxies: Proxies<'_>) -> Option<Vec<Value>> {
     let row = known.local.rows.first()?;
     let columns = known.local.columns.0.iter();
@@ -191,7 +191,7 @@ fn local(known: &Topology, proxies: Proxies<'_>) -> Option<Vec<Value>> {
     Some(values.collect())
 }
 
-/// The rows of `system.peers` or `system.peers_v2`: the other proxies.
+/// Returns the rows of `system.peers` or `system.peers_v2`: the other proxies.
 fn peers(known: &Topology, table: &Table, proxies: Proxies<'_>) -> Vec<Vec<Value>> {
     let (local, no_row) = (&known.local, Vec::new());
     let row = local.rows.first().unwrap_or(&no_row);
@@ -209,15 +209,15 @@ fn peers(known: &Topology, table: &Table, proxies: Proxies<'_>) -> Vec<Vec<Value
     (1..=proxies.others.len()).map(one).collect()
 }
 
-/// What a proxy tells of itself as if it were a node.
+/// A proxy, as it presents itself in the tables of nodes.
 struct Proxy<'a> {
     address: SocketAddr,
     tokens: Vec<&'a String>,
 }
 
 impl<'a> Proxy<'a> {
-    /// The proxy at this place: zero is this one. Each takes its part of the tokens by the order of
-    /// addresses, which all proxies see alike.
+    /// Makes the proxy at this place: zero is this one. Each takes its part of the tokens by the order
+    /// of addresses, which is the same for all proxies.
     fn new(known: &'a Topology, proxies: Proxies<'_>, at: usize) -> Proxy<'a> {
         let mut all: Vec<SocketAddr> = proxies.others.to_vec();
         all.insert(0, proxies.this);
@@ -232,14 +232,15 @@ impl<'a> Proxy<'a> {
         }
     }
 
-    /// The value of a column that a proxy has of its own.
+    /// Returns the value of a column that each proxy has of its own.
     fn value(&self, column: &str) -> Option<Value> {
         Some(match column {
             "broadcast_address" | "listen_address" | "rpc_address" | "peer" | "native_address" => {
                 Value::Inet(self.address.ip())
             }
             "rpc_port" | "native_port" => Value::Int(self.address.port().into()),
-            // Nodes' ports for each other; a proxy has none. Drivers tell nodes apart by it.
+            // This is the nodes' port for each other, and a proxy has none. Drivers distinguish nodes
+            // by it.
             "peer_port" => Value::Int(self.address.port().into()),
             "preferred_ip" | "preferred_port" => Value::Null,
             "host_id" => Value::Uuid(host_id(self.address)),
@@ -249,7 +250,7 @@ impl<'a> Proxy<'a> {
     }
 }
 
-/// An id that stays, and that differs from that of a proxy elsewhere.
+/// Returns an id that stays the same, and that differs from that of a proxy at another address.
 fn host_id(address: SocketAddr) -> [u8; 16] {
     let half = |name: &str| {
         let name: Cow<'_, str> = format!("{name} of the proxy at {address}").into();
@@ -259,7 +260,7 @@ fn host_id(address: SocketAddr) -> [u8; 16] {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&first);
     id[8..].copy_from_slice(&second);
-    // Of the version and variant of ids that are made by other means.
+    // The version and variant of UUIDs that are made by other means.
     id[6] = id[6] & 0x0f | 0x80;
     id[8] = id[8] & 0x3f | 0x80;
     id

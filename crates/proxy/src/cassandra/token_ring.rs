@@ -1,4 +1,4 @@
-//! Which node keeps which key.
+//! The nodes of each key.
 
 use std::collections::HashMap;
 
@@ -16,13 +16,13 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// `nodes` are those of the ring, in its order.
+    /// Makes a map. `nodes` are those of the ring, in its order.
     pub(crate) fn new(
         ring: &Ring,
         nodes: Vec<NodeIndex>,
         keyspaces: impl IntoIterator<Item = (String, Replication)>,
     ) -> Map {
-        // Many keyspaces are replicated alike.
+        // Many keyspaces have the same replication.
         let mut known: HashMap<Replication, Placement> = HashMap::new();
         let placements = keyspaces.into_iter().map(|(keyspace, replication)| {
             let placement = known
@@ -34,13 +34,13 @@ impl Map {
         Map { nodes, placements }
     }
 
-    /// All nodes.
+    /// Returns all nodes.
     pub(crate) fn nodes(&self) -> &[NodeIndex] {
         &self.nodes
     }
 
-    /// Puts the nodes that keep a key into `replicas`, the first replica first; none where any node
-    /// will do.
+    /// Puts the nodes that keep a key into `replicas`, the first replica first; leaves it empty where
+    /// any node will do.
     pub(crate) fn replicas(&self, keyspace: &str, token: Token, replicas: &mut Vec<NodeIndex>) {
         replicas.clear();
         if let Some(placement) = self.placements.get(keyspace) {

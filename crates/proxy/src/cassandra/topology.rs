@@ -1,4 +1,4 @@
-//! What nodes are, as they tell it: which there are, which keys they keep, how they speak.
+//! The nodes, as they report themselves: their addresses, their keys, and their protocol versions.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,7 +14,7 @@ use crate::config::LockTable;
 use crate::nodes::Nodes;
 use crate::runtime::query::NodeIndex;
 
-/// What was found out.
+/// The knowledge of the nodes.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Topology {
     pub(crate) map: Map,
@@ -28,19 +28,19 @@ pub(crate) struct Topology {
     pub(crate) lock_tables: Vec<schema::LockTableSchema>,
 }
 
-/// What the nodes are, which does not change.
+/// The properties of the nodes that do not change.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterProperties {
-    /// The class by which they find out who clients are, if they want to know it.
+    /// The class by which they authenticate clients, if they do.
     pub(crate) authenticator: Option<String>,
     /// The newest version that they speak.
     pub(crate) newest: Version,
 }
 
-/// Finds out what the nodes at these addresses are.
+/// Learns the properties and the topology of the nodes at these addresses.
 ///
 /// # Errors
-/// What is wrong with each of them.
+/// Returns the fault of each of them.
 pub(crate) fn discover(
     addresses: &[SocketAddr],
     lock_tables: &[LockTable],
@@ -72,7 +72,7 @@ pub(crate) fn discover(
     Err(tried)
 }
 
-/// The newest version that a node speaks, of those that the proxy does.
+/// Returns the newest version that both a node and the proxy speak.
 fn newest(asked: &mut ControlConnection) -> Result<Version, String> {
     asked.ask(Request::Options, |response| {
         let Response::Supported(options) = response else {
@@ -90,7 +90,7 @@ fn newest(asked: &mut ControlConnection) -> Result<Version, String> {
     })
 }
 
-/// What a node tells of itself, of the others, and of keyspaces.
+/// Reads a node's tables about itself, the other nodes, and keyspaces.
 pub(super) fn topology(
     asked: &mut ControlConnection,
     address: SocketAddr,
@@ -106,7 +106,7 @@ pub(super) fn topology(
     let mut ring = vec![ring_node(&local, own)];
     let others = peers_v2.as_ref().unwrap_or(&peers);
     for row in &others.rows {
-        // A node that is just coming has no tokens yet.
+        // A node that is just joining has no tokens yet.
         let node = ring_node(others, row);
         if let Some(place) = place(others, row, address, nodes)
             && !node.tokens.is_empty()
@@ -156,7 +156,8 @@ fn ring_node(table: &Table, row: &[Value]) -> RingNode {
     }
 }
 
-/// Where another node is. One that says no port has that of the node that was asked.
+/// Returns the index of another node. If its row has no port, it has the port of the node that was
+/// asked.
 fn place(table: &Table, row: &[Value], asked: SocketAddr, nodes: &Nodes) -> Option<NodeIndex> {
     let address = |name| match table.value(row, name) {
         Some(Value::Inet(address)) => Some(*address),

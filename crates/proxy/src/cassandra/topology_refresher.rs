@@ -1,7 +1,7 @@
-//! Keeps true what is known of the nodes; sees when all of them have the same schema.
+//! Keeps the knowledge of the nodes up to date, and notices when all of them have the same schema.
 //!
-//! A thread of its own asks: at the start, when something shows that what is known is old, and now
-//! and then. Threads with clients look at a version in each turn, and take what is new.
+//! A thread asks the nodes: at the start, when something shows that the knowledge is old, and at
+//! regular intervals. Threads with clients check a version in each turn, and take over changes.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -23,40 +23,40 @@ use crate::runtime::query::NodeIndex;
 use crate::runtime::thread_waker::ThreadWaker;
 use crate::seeds::Seeds;
 
-/// How often the nodes are asked without a reason.
+/// Interval at which the nodes are asked without a reason.
 const ROUTINE: Duration = Duration::from_secs(10);
-/// The least time between two times that they are asked.
+/// The shortest interval between two rounds of questions.
 const REST: Duration = Duration::from_millis(20);
-/// How long nodes are waited for that have another schema.
+/// How long the refresher waits for nodes that have another schema.
 const AGREEMENT: Duration = Duration::from_secs(10);
-/// A node that does not answer is left out for so long.
+/// A node that does not answer is left out for this time.
 const ABSENCE: Duration = Duration::from_secs(5);
 
-/// What a [`State`] is made of, besides what was found out.
+/// The parts of a [`State`] besides the knowledge of the nodes.
 pub(crate) struct RefresherOptions {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) options: Arc<Options>,
     pub(crate) limits: Limits,
-    /// Connections to a node that clients share.
+    /// How many connections to a node clients share.
     pub(crate) connections: u8,
-    /// How long a query is tried again for.
+    /// How long a query is retried.
     pub(crate) patience: Duration,
-    /// Where clients reach this proxy.
+    /// The address at which clients reach this proxy.
     pub(crate) address: SocketAddr,
-    /// Where they reach the others.
+    /// The addresses at which clients reach the other proxies.
     pub(crate) others: Vec<SocketAddr>,
     pub(crate) keeping: Keeping,
-    /// Whether writes of several clients may become one batch.
+    /// Writes of several clients may become one CQL batch.
     pub(crate) merge_writes: bool,
 }
 
-/// What all threads with clients share.
+/// The state that all threads with clients share.
 pub(crate) struct State {
     pub(crate) setting: RefresherOptions,
     pub(crate) options: Arc<Options>,
     pub(crate) nature: ClusterProperties,
     pub(crate) prepared: Prepared,
-    /// Grows with what is known.
+    /// Grows with each change of the knowledge.
     pub(crate) version: AtomicU64,
     known: RwLock<Arc<Topology>>,
     news: RefreshSignal,
@@ -64,7 +64,7 @@ pub(crate) struct State {
     wakers: OnceLock<Vec<Arc<ThreadWaker>>>,
 }
 
-/// How the refresher is woken.
+/// Wakes the refresher.
 #[derive(Debug, Default)]
 struct RefreshSignal {
     wanted: Mutex<bool>,
@@ -72,17 +72,17 @@ struct RefreshSignal {
     stopping: AtomicBool,
 }
 
-/// What waits until nodes have one schema, and what waits no more.
+/// Requests for an agreement of the nodes on the schema, and the requests that are fulfilled.
 #[derive(Debug, Default)]
 struct SchemaAgreement {
-    /// How many have asked for it, and how many of those, the first ones, have it.
+    /// How many agreements were requested, and how many of these, the first ones, are reached.
     wanted: AtomicU64,
     reached: AtomicU64,
-    /// Changes that clients are to be told of then.
+    /// Changes that clients are to be told after the next agreement.
     changes: Mutex<Vec<Bytes>>,
-    /// Changes that they can be told of, and how many there were before them.
+    /// Changes that clients can be told, and how many there were before them.
     told: Mutex<(u64, Vec<Bytes>)>,
-    /// Grows with what clients are to be told.
+    /// Grows with each agreement.
     version: AtomicU64,
 }
 
@@ -109,12 +109,12 @@ impl State {
         Arc::clone(&self.known.read())
     }
 
-    /// Whom to wake when there is something to be told.
+    /// Sets the threads to wake after an agreement.
     pub(crate) fn set_bells(&self, wakers: Vec<Arc<ThreadWaker>>) {
         let _ = self.wakers.set(wakers);
     }
 
-    /// Something shows that what is known is old.
+    /// Wakes the refresher: something shows that the knowledge is old.
     pub(crate) fn ask_for_news(&self) {
         let mut wanted = self.news.wanted.lock();
         if !std::mem::replace(&mut *wanted, true) {
@@ -122,30 +122,31 @@ impl State {
         }
     }
 
-    /// A node tells of a change of the schema.
+    /// Handles a node's event about a change of the schema.
     pub(crate) fn schema_changed(&self, body: Bytes) {
         self.agreement.changes.lock().push(body);
         self.want_agreement();
     }
 
-    /// Wants all nodes to have one schema; the number by which [`State::agreed`] tells that they do.
+    /// Requests that all nodes have one schema. Returns the number at which [`State::agreed`] reports
+    /// that they do.
     pub(crate) fn want_agreement(&self) -> u64 {
         let number = self.agreement.wanted.fetch_add(1, Ordering::SeqCst) + 1;
         self.ask_for_news();
         number
     }
 
-    /// Up to which number the nodes have agreed.
+    /// Returns the number up to which the nodes have agreed.
     pub(crate) fn agreed(&self) -> u64 {
         self.agreement.reached.load(Ordering::Acquire)
     }
 
-    /// Grows when nodes have agreed.
+    /// Returns a count that grows when nodes have agreed.
     pub(crate) fn agreements(&self) -> u64 {
         self.agreement.version.load(Ordering::Acquire)
     }
 
-    /// The changes of the schema since there were `seen`, and how many there are now.
+    /// Returns the changes of the schema after the first `seen`, and how many there are now.
     pub(crate) fn changes_since(&self, seen: u64) -> (u64, Vec<Bytes>) {
         let told = self.agreement.told.lock();
         let skipped = seen.saturating_sub(told.0) as usize;
@@ -163,7 +164,7 @@ impl State {
         self.ask_for_news();
     }
 
-    /// Where nodes are, those that are known first.
+    /// Returns the addresses of nodes, known nodes first.
     pub(crate) fn addresses(&self, seeds: &Seeds) -> Vec<SocketAddr> {
         let known = self.known();
         let nodes = known.map.nodes().iter();
@@ -178,7 +179,7 @@ impl State {
         addresses
     }
 
-    /// Keeps what is known true, until it is stopped.
+    /// Keeps the knowledge up to date until it is stopped.
     pub(crate) fn keep(&self, seeds: &Seeds) {
         let mut acquaintances = ControlConnections::default();
         while !self.is_stopping() {
@@ -216,7 +217,7 @@ impl State {
         }
     }
 
-    /// The nodes have agreed, or were waited for for long enough.
+    /// Records an agreement, or the end of the wait for one, and wakes the threads with clients.
     pub(crate) fn tell(&self, wanted: u64, changes: Vec<Bytes>) {
         {
             let mut told = self.agreement.told.lock();
@@ -253,7 +254,7 @@ impl State {
         tracing::warn!("the nodes do not agree on the schema; going on without");
     }
 
-    /// Asks one node after the other until one tells.
+    /// Asks one node after another until one reports the topology.
     fn look(
         &self,
         seeds: &Seeds,
@@ -279,7 +280,7 @@ impl State {
     }
 }
 
-/// Connections of the refresher, and when nodes did not answer.
+/// Connections of the refresher, and the times at which nodes did not answer.
 #[derive(Default)]
 struct ControlConnections {
     connections: HashMap<SocketAddr, ControlConnection>,

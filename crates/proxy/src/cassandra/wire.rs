@@ -1,15 +1,15 @@
 //! A connection to a node that speaks CQL: replies come in any order, each with its stream.
 //!
-//! A connection begins with STARTUP and, as its connection key wants it, says who it is and uses a keyspace;
-//! queries wait for that. What a node says meanwhile is told clients only where all nodes would say
-//! the same: that a password is wrong, or, if all of them have said it, that there is no keyspace.
-//! Anything else is the node's own affair, and another one is asked.
+//! A connection begins with STARTUP and, as its connection key requires, authenticates and uses a
+//! keyspace; queries wait for that. Clients get a node's error from this phase only if all nodes would
+//! give the same: a wrong password, or, if all of them have reported it, a missing keyspace. Any other
+//! error concerns this node alone, and another node is asked.
 //!
 //! Invariants:
-//! 1. A stream belongs to one request at a time, and is free when its reply is there; not before,
-//!    even if nobody waits for the reply any more.
-//! 2. A node that answers OPTIONS has more time for a request than it takes by its own limits: what
-//!    it says when those pass is better than what the proxy can say.
+//! 1. A stream belongs to one request at a time, and is free when its reply has come; not before, even
+//!    if no client waits for the reply any more.
+//! 2. A node that answers OPTIONS has more time for a request than its own limits allow: its own
+//!    timeout error is more precise than any that the proxy can give.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,40 +34,39 @@ use crate::runtime::query::{Answer, ConnectionKey, NodeError, Query};
 use crate::runtime::wire::{Wire, WireError};
 use crate::tls::ToNodes;
 
-/// Bytes gathered for one batch, after which nothing is added: about a frame.
+/// Bytes gathered for one batch to the socket, after which nothing is added: about a frame.
 const MOST: usize = 64 * 1024;
 
-/// How the message begins by which a node says that it could not find out whether a password is
-/// right.
+/// The start of a node's message that it could not check a password.
 const CANNOT_JUDGE: &str = "Unable to perform authentication";
 
-/// How connections to nodes are set up.
+/// The settings of connections to nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     pub(crate) connection_keys: ConnectionKeys,
-    /// Who the proxy itself is, when it asks nodes about themselves.
+    /// The credential of the proxy itself, for its own requests to nodes.
     pub(crate) own: Option<Credential>,
-    /// How to speak with nodes; `None`: without TLS.
+    /// The TLS settings; `None`: without TLS.
     pub(crate) tls: Option<Arc<ToNodes>>,
 }
 
-/// Streams whose replies nobody waits for any more, after which a connection is given up: there
-/// would soon be none left for requests.
+/// Limit of streams for whose replies no client waits any more; beyond it the connection is given up,
+/// because there would soon be no streams left for requests.
 const MOST_FORGOTTEN: usize = StreamId::COUNT / 2;
 
 /// A request that is under way.
 enum Flight {
-    /// It was put then.
+    /// A query, and the time at which it was put.
     Query(Query, Duration),
-    /// A batch of these, which were put then.
+    /// A CQL batch of these queries, and the time at which it was put.
     Merged(Vec<Query>, Duration),
-    /// One of the proxy's own.
+    /// A request of the proxy's own.
     Own,
-    /// Its client has been told that it took too long.
+    /// Its client has got a timeout.
     Forgotten,
 }
 
-/// What has been said, and not yet been answered, before queries can be put.
+/// The request of the greeting that has been sent and not yet been answered, before queries can be put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Greeting {
     Startup,
@@ -76,25 +75,25 @@ enum Greeting {
     Over,
 }
 
-/// See the module's page.
+/// See the module documentation.
 pub(crate) struct CqlWire {
     version: Version,
     meaning: KeyMeaning,
     greeting: Greeting,
     framing: Framing,
     unpacker: Unpacker,
-    /// By stream.
+    /// Requests under way, by stream.
     flights: Slab<Flight>,
     forgotten: usize,
-    /// Writes that may be merged, and when the last one was put.
+    /// Writes that may be merged; `put` is the time of the last one.
     writes: Vec<Query>,
     put: Duration,
     /// How many queries there are beyond one for each flight.
     merged: usize,
-    /// Since when there are too many of those.
+    /// The time since which too many streams are forgotten.
     spent: Option<Duration>,
     gathered: EnvelopeBatch,
-    /// When the request of the proxy's own was put that is not answered.
+    /// The time at which the unanswered request of the proxy's own was put.
     asked: Option<Duration>,
 }
 
@@ -233,7 +232,7 @@ impl Wire for CqlWire {
     }
 }
 
-/// What the proxy begins a connection with.
+/// Returns the options with which the proxy begins a connection.
 pub(crate) fn startup() -> StringMap<'static> {
     vec![
         ("CQL_VERSION", "3.0.0"),
@@ -242,13 +241,13 @@ pub(crate) fn startup() -> StringMap<'static> {
     ]
 }
 
-/// A text that asks for nothing special.
+/// Returns a QUERY of a text, without any options.
 pub(crate) fn plain_query(text: &str, version: Version) -> Request<'_> {
     let parameters = Parameters::new(Consistency::One, BoundValues::none(version));
     Request::Query(CqlQuery { text, parameters })
 }
 
-/// A name of CQL in quotes.
+/// Returns a name of CQL in quotes.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
@@ -263,7 +262,7 @@ impl CqlWire {
         self.gathered.put(stream, envelope.into());
     }
 
-    /// One envelope of the node's.
+    /// Handles one envelope of the node.
     fn one(
         &mut self,
         header: Header,
@@ -285,7 +284,7 @@ impl CqlWire {
         if let Flight::Own = flight {
             return self.greeted(Envelope { header, body });
         }
-        // A connection that uses another keyspace from now on must not be used by others.
+        // A connection that uses another keyspace from now on must not be used by other clients.
         let spoilt = header.opcode == Opcode::Result
             && peek_result_kind(&Envelope { header, body }) == Ok(ResultKind::SetKeyspace);
         match flight {
@@ -332,7 +331,7 @@ impl CqlWire {
         }
     }
 
-    /// The reply to a batch of merged writes has come.
+    /// Handles the reply to a batch of merged writes.
     fn merged_came(
         &mut self,
         header: Header,
@@ -361,7 +360,7 @@ impl CqlWire {
         }
     }
 
-    /// A reply that nobody waits for has come: its stream is free.
+    /// Handles a reply for which no client waits: its stream is free.
     fn came_late(&mut self) {
         self.forgotten -= 1;
         if self.forgotten < MOST_FORGOTTEN {
@@ -369,10 +368,10 @@ impl CqlWire {
         }
     }
 
-    /// A reply to a request of the proxy's own.
+    /// Handles a reply to a request of the proxy's own.
     fn greeted(&mut self, envelope: Envelope<'_>) -> Result<(), WireError> {
         if self.greeting == Greeting::Over {
-            // The node lives, whatever it says.
+            // Any reply shows that the node lives.
             self.asked = None;
             return Ok(());
         }
@@ -403,9 +402,9 @@ impl CqlWire {
         }
     }
 
-    /// What an error in the greeting means.
+    /// Returns the meaning of an error in the greeting.
     fn not_greeted(&self, code: i32, message: &str) -> WireError {
-        // Nodes that cannot read their own table of users say so by the same code.
+        // Nodes that cannot read their own table of users report that with the same code.
         let is_judged = !message.starts_with(CANNOT_JUDGE);
         match (self.greeting, code) {
             (Greeting::Login, AUTHENTICATION_ERROR) if is_judged => {
@@ -416,7 +415,7 @@ impl CqlWire {
         }
     }
 
-    /// The next step of the greeting, after one that the node has accepted.
+    /// Sends the next request of the greeting, after the node has accepted one.
     fn go_on(&mut self, asks_who: bool) -> Result<(), WireError> {
         let name = match (&self.meaning, asks_who) {
             (KeyMeaning::Login(_), true) => {

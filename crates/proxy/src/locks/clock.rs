@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ::locks::Moment;
 use rustix::time::{ClockId, clock_gettime};
 
-/// What the clock shows that goes on while the machine is suspended and that nobody sets.
+/// Returns the time of a clock that goes on while the host is suspended and that cannot be set.
 pub(crate) fn now() -> Moment {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -13,8 +13,8 @@ pub(crate) fn now() -> Moment {
     Moment::from_us(seconds * 1_000_000 + micros)
 }
 
-/// The time of day in milliseconds since the Unix epoch. Tokens begin there; nothing else depends
-/// on it.
+/// Returns the time of day in milliseconds since the Unix epoch. Tokens begin there; nothing else
+/// depends on it.
 pub(crate) fn wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or(Duration::ZERO).as_millis() as u64

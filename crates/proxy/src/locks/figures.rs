@@ -1,4 +1,4 @@
-//! What the locks of a proxy have done: counted where it happens, told all at once.
+//! Figures of a proxy's locks. Threads count events as they happen; the sums are read on request.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,55 +11,55 @@ use super::Outcome;
 /// Classes of [`KeptTimes`]: each ends at twice the time of the one before it, the first at 1 µs.
 pub const CLASSES: usize = 28;
 
-/// What the locks of a proxy have done since it began, and have in hand. Each figure is exact by
-/// itself; they are read one after another.
+/// The work of a proxy's locks since the proxy started, and their current state. Each figure is exact
+/// by itself; they are read one after another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// What keeps them: one word.
+    /// The kind of storage that keeps the locks: one word.
     pub keeping: &'static str,
-    /// The longest lease that may be asked for.
+    /// The longest lease that a client may request.
     pub longest_lease: Duration,
-    /// Locks that are held, as far as this proxy knows: where several proxies share them, those
-    /// that others have granted are noticed within half a minute.
+    /// Locks that are held, as far as this proxy knows. Where several proxies share them, a lock that
+    /// another proxy has granted is noticed within half a minute.
     pub held: u64,
-    /// Requests that wait for their answer. In memory they wait for others or for the ledger;
-    /// elsewhere all do, until what keeps the locks has answered.
+    /// Requests that wait for their answer. In memory they wait for other clients or for the ledger;
+    /// elsewhere all requests wait until the storage of the locks has answered.
     pub waiting: u64,
     /// Requests.
     pub requests: u64,
-    /// Locks that were granted to who asked for them, whether or not it had them already; rows that
-    /// were made in tables of locks.
+    /// Locks that were granted to the client that asked for them, including locks that it had already;
+    /// rows that were inserted into tables of locks.
     pub acquired: u64,
-    /// Leases that were prolonged; rows that were there and were changed.
+    /// Leases that were prolonged; existing rows that were changed.
     pub renewed: u64,
     /// Locks that were released; rows that were deleted.
     pub released: u64,
-    /// Requests that found somebody else, or nobody, to hold the lock; statements that found no row,
-    /// or another one than they wanted.
+    /// Requests that found the lock held by another owner, or by none; statements that found no row, or
+    /// another row than they required.
     pub refused: u64,
     /// Requests that ended with an error.
     pub failed: u64,
     /// Requests that were not answered at once.
     pub waited: u64,
-    /// Requests that nobody waits for any more.
+    /// Requests that were cancelled: their client no longer waits.
     pub cancelled: u64,
-    /// Locks that ended with their lease, nobody having released them, as far as this proxy was the
-    /// one to notice.
+    /// Locks that ended with their lease and were not released, as far as this proxy was the first to
+    /// notice.
     pub expired: u64,
-    /// How long what keeps the locks took: for each ledger (in memory) or transaction, those that
-    /// failed included.
+    /// How long the storage took: for each ledger (in memory) or transaction, including those that
+    /// failed.
     pub kept: KeptTimes,
-    /// What there is besides where a partition keeps the locks.
+    /// Further figures where a partition keeps the locks.
     pub shared: Option<SharedFigures>,
 }
 
-/// How often something was kept, and how long that took.
+/// How many times the storage wrote, and how long that took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptTimes {
-    /// How often, by the class of the time: class *n* is for times up to 2ⁿ µs, the last one for
-    /// all that are longer.
+    /// Counts by class of time: class *n* is for times up to 2ⁿ µs, the last class for all longer
+    /// times.
     pub classes: [u64; CLASSES],
-    /// All times together.
+    /// The sum of all times.
     pub time: Duration,
 }
 
@@ -70,14 +70,14 @@ pub struct SharedFigures {
     pub transactions: u64,
     /// Locks that were taken over from another proxy.
     pub takeovers: u64,
-    /// Transactions that another proxy was faster than.
+    /// Transactions that lost a race against another proxy.
     pub overtaken: u64,
-    /// Requests that ended without anybody knowing.
+    /// Requests that ended with an unknown outcome.
     pub uncertain: u64,
 }
 
 impl KeptTimes {
-    /// How often.
+    /// Returns the count of all times.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.classes.iter().sum()
@@ -85,7 +85,7 @@ impl KeptTimes {
 }
 
 impl Figures {
-    /// The lines of `INFO locks`.
+    /// Returns the lines of `INFO locks`.
     pub(crate) fn lines(&self) -> String {
         let mut text = format!(
             "lock_keeping:{}\nlock_longest_lease_ms:{}\n",
@@ -123,7 +123,7 @@ impl Figures {
     }
 }
 
-/// What one thread's clients have asked for and were told.
+/// Counts of the requests of one thread's clients, and of their outcomes.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     requests: AtomicU64,
@@ -137,20 +137,20 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// A request has come; it has its outcome already, or waits for it.
+    /// Counts a request. `waits`: it has no outcome yet.
     pub(crate) fn asked(&self, waits: bool) {
         self.requests.fetch_add(1, Relaxed);
         self.waited.fetch_add(u64::from(waits), Relaxed);
     }
 
-    /// A request, which was to prolong a lease or something else, has its outcome.
+    /// Counts the outcome of a request. `renews`: the request was to prolong a lease.
     pub(crate) fn answered(&self, renews: bool, outcome: &Outcome) {
         let figure = match outcome {
             Ok(Answer::Granted { .. }) if renews => &self.renewed,
             Ok(Answer::Granted { .. }) => &self.acquired,
             Ok(Answer::Held(_) | Answer::NotHeld(_)) => &self.refused,
             Ok(Answer::Released) => &self.released,
-            // A row changes with its lease, so that its token does not tell who holds it.
+            // A row changes with its lease, so its token does not tell the holder.
             Ok(Answer::Changed { found, effect }) => match (effect, found) {
                 (Effect::Set(_), None) => &self.acquired,
                 (Effect::Set(_), Some(_)) => &self.renewed,
@@ -163,7 +163,7 @@ impl Counts {
         figure.fetch_add(1, Relaxed);
     }
 
-    /// Nobody waits for a request any more.
+    /// Counts a request that was cancelled.
     pub(crate) fn cancelled(&self) {
         self.cancelled.fetch_add(1, Relaxed);
     }
@@ -185,7 +185,7 @@ impl Counts {
     }
 }
 
-/// How long something took, as several threads write it.
+/// Durations that several threads add to.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
     classes: [AtomicU64; CLASSES],

@@ -1,14 +1,14 @@
-//! What of a table in memory is durable: one small file, `locks.ledger`.
+//! The durable part of a table in memory: one small file, `locks.ledger`.
 //!
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 18 | the ledger, as [`Ledger::encode`] lays it out |
 //! | 18 | 4 | CRC-32C of these bytes, little-endian |
 //!
-//! 1. The file is never changed: a new one is written beside it, synced, and takes its name. So
-//!    after a crash there is the ledger of before or the new one, whole.
-//! 2. A file whose sync has failed never takes the name. After the directory's sync has failed,
-//!    nothing is kept any more: no later sync says anything about it.
+//! 1. The file is never changed: a new one is written beside it, synced, and renamed over it. So after
+//!    a crash there is either the previous ledger or the new one, complete.
+//! 2. A file whose sync has failed is never renamed. After the directory's sync has failed, nothing is
+//!    written any more: a later sync says nothing about the earlier writes.
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -24,21 +24,21 @@ const NAME: &str = "locks.ledger";
 const NEW: &str = "locks.ledger.new";
 const LENGTH: usize = 22;
 
-/// See the module's page.
+/// See the module documentation.
 pub(crate) struct LedgerFile {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     /// The directory's sync has failed.
     is_broken: AtomicBool,
-    /// Nobody else uses the directory.
+    /// The lock by which this process is the only user of the directory.
     _lock: Box<dyn disk::DirLock>,
 }
 
 impl LedgerFile {
-    /// Takes the directory, which is made if it is not there, and reads the ledger.
+    /// Takes the directory, which is created if it does not exist, and reads the ledger.
     ///
     /// # Errors
-    /// [`LockStartError`], above all when another process has the directory.
+    /// Returns a [`LockStartError`], above all when another process has the directory.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -64,11 +64,11 @@ impl LedgerFile {
         Ok((file, ledger))
     }
 
-    /// Keeps a ledger in the place of the one before.
+    /// Writes a ledger in place of the previous one.
     ///
     /// # Errors
-    /// The operating system's. Then the ledger of before is kept, or this one; neither promises too
-    /// little.
+    /// Returns the operating system's error. Then the file has either the previous ledger or this one;
+    /// both promise enough.
     pub(crate) fn keep(&self, ledger: Ledger) -> io::Result<()> {
         if self.is_broken.load(Ordering::Relaxed) {
             let text = "the directory of the locks could not be synced; restart the proxy";

@@ -1,4 +1,4 @@
-//! What threads with clients ask of the locks.
+//! The service that threads with clients ask for locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::partition_table::PartitionTable;
 use super::{Keeping, LockStartError, Options, Outcome, clock};
 use crate::runtime::thread_waker::ThreadWaker;
 
-/// The locks of a proxy; all threads with clients share it.
+/// The locks of a proxy; all threads with clients share them.
 pub(crate) struct LockService {
     table: Table,
     name: &'static str,
@@ -28,10 +28,10 @@ enum Table {
 }
 
 impl LockService {
-    /// Sets up the locks for so many threads with clients.
+    /// Sets up the locks for `threads` threads with clients.
     ///
     /// # Errors
-    /// [`LockStartError`].
+    /// Returns a [`LockStartError`].
     pub(crate) fn start(options: &Options, threads: usize) -> Result<LockService, LockStartError> {
         let mail = Arc::new(Mailboxes::new(threads));
         let limits = Limits {
@@ -62,13 +62,13 @@ impl LockService {
         })
     }
 
-    /// What wakes a thread that has lock replies.
+    /// Sets the waker of a thread, which wakes it when it has lock replies.
     pub(crate) fn set_bell(&self, thread: usize, waker: &Arc<ThreadWaker>) {
         self.mail.set_bell(thread, waker);
     }
 
-    /// Asks for something on behalf of a client of this thread. Without an outcome there is a ticket,
-    /// and the outcome comes as a lock reply.
+    /// Executes a request of a client of this thread. Returns the outcome, or a ticket if there is none
+    /// yet; then the outcome comes as a lock reply.
     pub(crate) fn ask(
         &self,
         thread: u16,
@@ -89,8 +89,8 @@ impl LockService {
         Ok(outcome)
     }
 
-    /// Forgets a request of a client that does not wait for it any more: what it would hold, it does
-    /// not. If it says `false` the request has its answer, which is on its way.
+    /// Cancels a request whose client does not wait for it any more: it will not hold the lock. Returns
+    /// `false` if the request has its answer already, which is on its way.
     pub(crate) fn cancel(&self, thread: u16, ticket: Ticket, key: &[u8]) -> bool {
         let found = match &self.table {
             Table::Memory(memory) => memory.cancel(ticket, key),
@@ -102,7 +102,7 @@ impl LockService {
         found
     }
 
-    /// Whether a thread has lock replies.
+    /// Returns `true` if a thread has lock replies.
     pub(crate) fn has_lock_replies(&self, thread: u16) -> bool {
         self.mail.has_some(usize::from(thread))
     }
@@ -117,7 +117,7 @@ impl LockService {
         }
     }
 
-    /// Stops: nothing is granted any more. A table in memory that holds nothing remembers that.
+    /// Stops: nothing is granted any more. A table in memory that holds no lock records that.
     pub(crate) fn stop(&self) {
         match &self.table {
             Table::Memory(memory) => memory.stop(),
@@ -129,7 +129,7 @@ impl LockService {
         &self.counts[usize::from(thread)]
     }
 
-    /// What has happened, and what there is.
+    /// Returns the figures of the locks.
     pub(crate) fn figures(&self) -> Figures {
         let mut figures = Figures {
             keeping: self.name,
@@ -144,7 +144,7 @@ impl LockService {
         figures
     }
 
-    /// The lines of `INFO locks`.
+    /// Returns the lines of `INFO locks`.
     pub(crate) fn lines(&self) -> String {
         self.figures().lines()
     }

@@ -1,6 +1,7 @@
 //! Answers that come later, on their way to the threads that have the clients.
 //!
-//! A ticket names its thread, so that whoever has an answer knows the box that it belongs into.
+//! A ticket names its thread, so that the thread that has an answer knows the mailbox that it belongs
+//! in.
 //!
 //! | bits of a ticket | meaning |
 //! |---|---|
@@ -21,7 +22,7 @@ use crate::runtime::thread_waker::ThreadWaker;
 const THREAD_SHIFT: u32 = 48;
 const RENEWS: u64 = 1 << 47;
 
-/// A box for each thread that has clients.
+/// A mailbox for each thread that has clients.
 pub(crate) struct Mailboxes {
     boxes: Box<[CachePadded<Mailbox>]>,
 }
@@ -36,7 +37,7 @@ struct Mailbox {
 }
 
 impl Mailboxes {
-    /// Boxes for so many threads.
+    /// Creates mailboxes for `threads` threads.
     pub(crate) fn new(threads: usize) -> Mailboxes {
         let boxes = (0..threads).map(|_| CachePadded::default());
         Mailboxes {
@@ -44,13 +45,13 @@ impl Mailboxes {
         }
     }
 
-    /// What wakes a thread.
+    /// Sets the waker of a thread.
     pub(crate) fn set_bell(&self, thread: usize, waker: &Arc<ThreadWaker>) {
         let _ = self.boxes[thread].waker.set(Arc::clone(waker));
     }
 
-    /// A ticket that no other request has, for a request of this thread, which is to prolong a lease
-    /// or something else.
+    /// Returns a ticket that no other request has, for a request of this thread. `renews`: the request
+    /// is to prolong a lease.
     pub(crate) fn ticket(&self, thread: u16, renews: bool) -> Ticket {
         let number = &self.boxes[usize::from(thread)].next;
         let number = number.fetch_add(1, Ordering::Relaxed);
@@ -58,12 +59,12 @@ impl Mailboxes {
         Ticket(u64::from(thread) << THREAD_SHIFT | kind | number)
     }
 
-    /// Whether a ticket's request is to prolong a lease.
+    /// Returns `true` if a ticket's request is to prolong a lease.
     pub(crate) fn renews(ticket: Ticket) -> bool {
         ticket.0 & RENEWS != 0
     }
 
-    /// Puts an answer into the box of its thread, and wakes the thread.
+    /// Puts an answer into the mailbox of its thread, and wakes the thread.
     pub(crate) fn post(&self, ticket: Ticket, outcome: Outcome) {
         let mailbox = &self.boxes[(ticket.0 >> THREAD_SHIFT) as usize];
         mailbox.lock_replies.lock().push((ticket, outcome));
@@ -73,7 +74,7 @@ impl Mailboxes {
         }
     }
 
-    /// Whether a thread has lock replies.
+    /// Returns `true` if a thread has lock replies.
     pub(crate) fn has_some(&self, thread: usize) -> bool {
         self.boxes[thread].has_some.load(Ordering::Acquire)
     }

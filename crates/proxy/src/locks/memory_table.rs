@@ -1,11 +1,10 @@
-//! A table in memory: requests are carried out on the thread that asks, without waiting for
-//! anybody.
+//! A table in memory: the thread that asks executes its request, without waiting for another thread.
 //!
-//! One thread more, the *refresher*, ends leases and waits when they are due, and writes the ledger.
+//! One more thread, the *refresher*, ends leases and waits when they are due, and writes the ledger.
 //!
-//! Invariant: nobody waits in the table, and no ledger is asked for, without the refresher being
-//! woken. Locks that nobody waits for end when somebody asks for them; the refresher only takes them
-//! away, some time later.
+//! Invariant: the refresher is woken whenever a request begins to wait in the table or a ledger is to
+//! be written. A lock for which no request waits ends when a request asks for it; the refresher only
+//! removes it, some time later.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,12 +22,12 @@ use super::ledger_file::LedgerFile;
 use super::mailboxes::Mailboxes;
 use super::{LockStartError, Outcome};
 
-/// How often locks are taken away that have ended and that nobody asks for.
+/// Interval at which ended locks are removed for which no client asks.
 const TIDY: Duration = Duration::from_millis(250);
-/// The same while there are none.
+/// The same interval while there are none.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// See the module's page.
+/// See the module documentation.
 pub(crate) struct MemoryTable {
     inner: Arc<Inner>,
     refresher: Mutex<Option<JoinHandle<()>>>,
@@ -40,26 +39,26 @@ struct Inner {
     mail: Arc<Mailboxes>,
     duty: Mutex<Duty>,
     woken: Condvar,
-    /// How long ledgers took.
+    /// How long writing the ledgers took.
     times: Times,
 }
 
-/// What the refresher is to do.
+/// The tasks of the refresher.
 #[derive(Default)]
 struct Duty {
-    /// Keep this.
+    /// Write this ledger.
     ledger: Option<Ledger>,
-    /// Look again when something is due.
+    /// Check again when something is due.
     look: bool,
     /// Stop.
     stop: bool,
 }
 
 impl MemoryTable {
-    /// A table whose ledger lies in `directory`.
+    /// Creates a table whose ledger is in `directory`.
     ///
     /// # Errors
-    /// [`LockStartError`].
+    /// Returns a [`LockStartError`].
     pub(crate) fn start(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -91,7 +90,7 @@ impl MemoryTable {
             woken: Condvar::new(),
             times: Times::default(),
         });
-        // The first ledger is kept before anybody asks.
+        // The first ledger is written before the first request.
         inner.carry_out(&mut out, &mut |ledger, out| inner.keep(ledger, out));
         let refresher = {
             let inner = Arc::clone(&inner);
@@ -105,7 +104,7 @@ impl MemoryTable {
         })
     }
 
-    /// Carries out a request. `None`: its answer comes as a lock reply.
+    /// Executes a request. `None`: its answer comes as a lock reply.
     pub(crate) fn ask(
         &self,
         ticket: Ticket,
@@ -125,12 +124,12 @@ impl MemoryTable {
         outcome
     }
 
-    /// Forgets a request that waits. Says whether it did.
+    /// Cancels a request that waits. Returns `true` if it was waiting.
     pub(crate) fn cancel(&self, ticket: Ticket, key: &[u8]) -> bool {
         self.inner.table.cancel(key, ticket)
     }
 
-    /// What is known besides what clients were told.
+    /// Adds the figures of the table itself.
     pub(crate) fn add_to(&self, figures: &mut Figures) {
         let table = &self.inner.table;
         figures.held = table.locks() as u64;
@@ -139,7 +138,7 @@ impl MemoryTable {
         figures.kept = self.inner.times.read();
     }
 
-    /// Stops the table. If nothing is held, the ledger says so.
+    /// Stops the table. If no lock is held, the ledger records that.
     pub(crate) fn stop(&self) {
         let Some(refresher) = self.refresher.lock().take() else {
             return;
@@ -155,7 +154,7 @@ impl MemoryTable {
 }
 
 impl Inner {
-    /// Posts answers, and gives ledgers to `keep`, which may have more to be done.
+    /// Posts answers, and gives ledgers to `keep`, which may add further commands.
     fn carry_out(&self, out: &mut Vec<Command>, keep: &mut dyn FnMut(Ledger, &mut Vec<Command>)) {
         let mut more = Vec::new();
         loop {
@@ -172,7 +171,7 @@ impl Inner {
         }
     }
 
-    /// Posts answers; ledgers are for the refresher.
+    /// Posts answers, and leaves ledgers to the refresher.
     fn pass_on(&self, out: &mut Vec<Command>) {
         self.carry_out(out, &mut |ledger, _| {
             self.duty.lock().ledger = Some(ledger);
@@ -180,13 +179,13 @@ impl Inner {
         });
     }
 
-    /// Something may be due earlier than the refresher thinks.
+    /// Makes the refresher check again: something may be due earlier than it assumes.
     fn have_a_look(&self) {
         self.duty.lock().look = true;
         self.woken.notify_one();
     }
 
-    /// Writes a ledger, and tells the table.
+    /// Writes a ledger, and reports the result to the table.
     fn keep(&self, ledger: Ledger, out: &mut Vec<Command>) {
         let begin = Instant::now();
         let kept = self.file.keep(ledger);
@@ -198,7 +197,7 @@ impl Inner {
         self.table.ledger_kept(kept, clock::now(), out);
     }
 
-    /// The refresher.
+    /// Runs the refresher.
     fn run(&self) {
         let mut out = Vec::new();
         loop {

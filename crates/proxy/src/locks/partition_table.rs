@@ -1,20 +1,20 @@
-//! A table that a partition keeps: of this process, or of a cluster.
+//! A table in a partition, of this process or of a cluster.
 //!
-//! The table is a machine behind a mutex, which is held for microseconds. What it wants executed
-//! goes to a few threads, which bring the result back to it and take what it wants next; one
-//! thread more calls it when something is due.
+//! The table is a state machine behind a mutex, which is held for microseconds. A few threads execute
+//! its transactions: they bring the results back to it and take the next transactions. One more thread
+//! calls it when something is due.
 //!
 //! ```text
 //! thread with clients ──request──▶ machine ──transactions──▶ executors ──▶ partition
-//!          ▲                          │ ▲                        │
-//!          └───────lock replies────────────┘ └────────results─────────┘
+//!          ▲                         │ ▲                        │
+//!          └──────lock replies───────┘ └────────results─────────┘
 //! ```
 //!
 //! Invariants:
-//! 1. The machine is not held while a transaction is executed, nor while lock replies are posted.
-//! 2. The clock is read after a result has come, and before what the machine says is carried out.
-//! 3. A transaction that has waited for a thread as long as it may take is not executed any more:
-//!    the machine has given it up.
+//! 1. The mutex is not held while a transaction is executed, nor while lock replies are posted.
+//! 2. The clock is read after a result has come, and before the machine's commands are carried out.
+//! 3. A transaction that has waited for a thread for its whole timeout is not executed any more: the
+//!    machine has given it up.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,18 +30,18 @@ use super::figures::{Figures, SharedFigures, Times};
 use super::mailboxes::Mailboxes;
 use super::{Execute, LockStartError, Outcome, clock};
 
-/// The longest sleep of the thread that looks after what is due.
+/// The longest sleep of the thread that calls the machine when something is due.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// So many may wait for one key: the machine looks at all of them when something happens to it.
+/// Limit of requests that wait for one key: the machine looks at all of them at each event of the key.
 const WAITERS: usize = 1_000;
-/// So long a stop waits for what is under way: what was cancelled is given back, and what was released
-/// becomes free.
+/// How long a stop waits for what is under way: cancelled requests give their locks back, and released
+/// locks become free.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often it looks.
+/// Interval at which a stop checks.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// See the module's page.
+/// See the module documentation.
 pub(crate) struct PartitionTable {
     inner: Arc<Inner>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -73,24 +73,24 @@ struct Jobs {
     stop: bool,
 }
 
-/// When the machine wants to be called.
+/// The time at which the machine wants to be called.
 #[derive(Default)]
 struct Alarm {
     due: Option<Moment>,
     stop: bool,
 }
 
-/// What a call of the machine has led to.
+/// The results of a call of the machine.
 struct Orders {
     answers: Vec<(Ticket, Outcome)>,
     due: Option<Moment>,
 }
 
 impl PartitionTable {
-    /// A table under `prefix`.
+    /// Creates a table under `prefix`.
     ///
     /// # Errors
-    /// [`LockStartError::Thread`].
+    /// Returns [`LockStartError::Thread`] if a thread cannot start.
     pub(crate) fn start(
         executor: Arc<dyn Execute>,
         prefix: Vec<u8>,
@@ -109,7 +109,7 @@ impl PartitionTable {
         let executors = options.transactions;
         let inner = Arc::new(Inner {
             transaction_timeout: options.transaction_timeout,
-            // No two lives of proxies have the same number, up to chance.
+            // The number differs between any two runs of proxies, up to chance.
             runtime: Mutex::new(Shared::new(options, fastrand::u64(..), clock::now())),
             executor,
             mail,
@@ -166,7 +166,7 @@ impl PartitionTable {
         None
     }
 
-    /// Forgets a request. Says whether it was there.
+    /// Cancels a request. Returns `true` if it was there.
     pub(crate) fn cancel(&self, ticket: Ticket, key: &[u8]) -> bool {
         let (found, orders) = {
             let mut runtime = self.inner.runtime.lock();
@@ -177,7 +177,7 @@ impl PartitionTable {
         found
     }
 
-    /// What is known besides what clients were told.
+    /// Adds the figures of the table itself.
     pub(crate) fn add_to(&self, figures: &mut Figures) {
         let (counters, held, open) = {
             let runtime = self.inner.runtime.lock();
@@ -195,8 +195,8 @@ impl PartitionTable {
         });
     }
 
-    /// Ends the threads, once everything has been carried out that does not wait for others, or could
-    /// not be for some time. Requests that have no answer then get none.
+    /// Ends the threads, once everything has been carried out that does not wait for other clients, or
+    /// when that takes too long. Requests that have no answer then get none.
     pub(crate) fn stop(&self) {
         let begin = Instant::now();
         while self.inner.runtime.lock().owed() > 0 && begin.elapsed() < PATIENCE {
@@ -215,8 +215,8 @@ impl PartitionTable {
 }
 
 impl Inner {
-    /// Has the machine do what is due. Its transactions are handed on while it is held, so that
-    /// they keep their order; the rest is for [`Inner::carry_out`].
+    /// Makes the machine do what is due. Its transactions are handed on while the mutex is held, so
+    /// that they keep their order; the rest is for [`Inner::carry_out`].
     fn step(&self, runtime: &mut Shared) -> Orders {
         let mut out = Vec::new();
         let now = clock::now();
@@ -246,7 +246,7 @@ impl Inner {
         }
         if let Some(due) = orders.due {
             let mut alarm = self.alarm.lock();
-            // A later one than is needed is found out when it rings: another call may have come
+            // An alarm that is set too late is corrected when it rings: another call may have come
             // between.
             if alarm.due.is_none_or(|set| due < set) {
                 alarm.due = Some(due);
@@ -255,7 +255,7 @@ impl Inner {
         }
     }
 
-    /// One of the threads that execute transactions.
+    /// Runs one of the threads that execute transactions.
     fn execute_jobs(&self) {
         while let Some(job) = self.next_job() {
             let late = clock::now().since(job.since) >= self.transaction_timeout;
@@ -291,7 +291,7 @@ impl Inner {
         }
     }
 
-    /// The thread that calls the machine when something is due.
+    /// Runs the thread that calls the machine when something is due.
     fn watch_alarm(&self) {
         loop {
             {
@@ -324,7 +324,7 @@ mod tests {
 
     use super::*;
 
-    /// It takes its time, and refuses.
+    /// An executor that is slow, and refuses.
     struct Slow;
 
     impl Execute for Slow {

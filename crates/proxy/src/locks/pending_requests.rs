@@ -1,10 +1,10 @@
-//! Who is to get the lock replies of a thread.
+//! The requests that wait for lock replies, by thread.
 //!
-//! A protocol has one [`PendingRequests`]; its clients keep a [`PendingRequest`] for each request that is answered by
-//! lock reply, under the number by which they know it.
+//! A protocol has one [`PendingRequests`]. Its clients keep a [`PendingRequest`] for each request that
+//! is answered by lock reply, under the client's own number of the request.
 //!
-//! Invariant: a lock reply finds its client as long as the question has neither been cancelled nor
-//! forgotten, and nobody after that.
+//! Invariant: a lock reply finds its client as long as the request has been neither cancelled nor
+//! forgotten, and is dropped after that.
 
 use std::collections::HashMap;
 
@@ -16,16 +16,16 @@ use super::lock_service::LockService;
 use crate::runtime::protocol::LockReply;
 use crate::runtime::query::ClientId;
 
-/// So many requests of one connection may wait for the locks' answer; its next one waits for one of
-/// them.
+/// Limit of requests of one connection that wait for the locks' answer; its next request waits for one
+/// of these.
 pub(crate) const MOST_ASKED: usize = 256;
 
-/// The lock replies of one thread.
+/// The pending requests of one thread.
 #[derive(Default)]
 pub(crate) struct PendingRequests {
     /// The thread, once it has had a client.
     thread: Option<u16>,
-    /// The client, and which of its requests.
+    /// The client, and its number of the request.
     asked: HashMap<Ticket, (ClientId, u64), foldhash::fast::RandomState>,
     taken: Vec<(Ticket, Outcome)>,
 }
@@ -36,23 +36,24 @@ pub(crate) struct PendingRequest<T> {
     ticket: Ticket,
     key: Bytes,
     pub(crate) aim: WhenAbandoned,
-    /// What the protocol has to know for the answer.
+    /// Data that the protocol needs for the answer.
     pub(crate) about: T,
 }
 
-/// What becomes of a request when nobody waits for its answer any more.
+/// What happens with a request when its client no longer waits for the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WhenAbandoned {
-    /// It is to hold the lock, as soon as others do not: it is cancelled.
+    /// It is to acquire the lock, and waits while another owner has it: it is cancelled.
     HoldsLater,
-    /// It is to hold the lock, if nobody else does: it is cancelled.
+    /// It is to acquire the lock, if no other owner has it: it is cancelled.
     Holds,
-    /// It frees the lock, or asks about it: it is carried out.
+    /// It frees the lock, or asks about it: it is executed.
     Other,
 }
 
 impl WhenAbandoned {
-    /// What a request of a client is for. Whoever asks for a change knows what that is for.
+    /// Returns the kind of a client's request. For [`Request::Change`] the caller must know the kind
+    /// itself.
     pub(crate) fn of(request: &Request<'_>) -> WhenAbandoned {
         match request {
             Request::Acquire { wait, .. } if !wait.is_zero() => WhenAbandoned::HoldsLater,
@@ -64,7 +65,7 @@ impl WhenAbandoned {
 }
 
 impl<T> PendingRequest<T> {
-    /// A request for `key` that has this ticket.
+    /// Creates a pending request for `key` with this ticket.
     pub(crate) fn new(
         ticket: Ticket,
         key: &[u8],
@@ -81,12 +82,12 @@ impl<T> PendingRequest<T> {
 }
 
 impl PendingRequests {
-    /// The thread has a client.
+    /// Sets the thread, when it has a client.
     pub(crate) fn are_of(&mut self, thread: u16) {
         self.thread = Some(thread);
     }
 
-    /// A client's request of this number is answered by lock reply.
+    /// Records that a client's request with this number is answered by lock reply.
     pub(crate) fn expect<T>(
         &mut self,
         client: ClientId,
@@ -96,7 +97,7 @@ impl PendingRequests {
         self.asked.insert(question.ticket, (client, sequence));
     }
 
-    /// Whether there are some.
+    /// Returns `true` if there are lock replies.
     pub(crate) fn has_some(&self, context: Option<&LockService>) -> bool {
         match (context, self.thread) {
             (Some(context), Some(thread)) => context.has_lock_replies(thread),
@@ -104,7 +105,7 @@ impl PendingRequests {
         }
     }
 
-    /// Takes them, each with whom it is for.
+    /// Takes the lock replies, each with its client.
     pub(crate) fn collect(&mut self, context: Option<&LockService>, into: &mut Vec<LockReply>) {
         let (Some(context), Some(thread)) = (context, self.thread) else {
             return;
@@ -114,7 +115,7 @@ impl PendingRequests {
         }
         context.take_lock_replies(thread, &mut self.taken);
         for (ticket, outcome) in self.taken.drain(..) {
-            // Whoever has given up is not there any more.
+            // A request that was given up is not in the map any more.
             if let Some((client, sequence)) = self.asked.remove(&ticket) {
                 into.push(LockReply {
                     client,
@@ -125,8 +126,8 @@ impl PendingRequests {
         }
     }
 
-    /// Cancels a request: it grants nothing, and no lock reply comes. If it says `false` the request has
-    /// been answered meanwhile, and the lock reply is on its way.
+    /// Cancels a request: it grants nothing, and no lock reply comes. Returns `false` if the request
+    /// has been answered meanwhile and the lock reply is on its way.
     pub(crate) fn cancel<T>(
         &mut self,
         context: &LockService,
@@ -142,9 +143,9 @@ impl PendingRequests {
         found
     }
 
-    /// Forgets a request of a client that has gone. What would hold a lock is cancelled; if it has
-    /// been granted already, that ends with its lease. Everything else is carried out: a lock whose
-    /// release has been sent is free.
+    /// Forgets a request of a client that has gone. A request that would hold a lock is cancelled; if
+    /// the lock has been granted already, it ends with its lease. Every other request is executed: a
+    /// lock whose release has been sent becomes free.
     pub(crate) fn forget<T>(&mut self, context: &LockService, question: &PendingRequest<T>) {
         if question.aim != WhenAbandoned::Other {
             self.cancel(context, question);
@@ -188,7 +189,7 @@ mod tests {
         LockService::start(&options, 1).expect("it starts")
     }
 
-    /// Asks for what is answered by lock reply.
+    /// Sends a request that is answered by lock reply.
     fn ask(
         context: &LockService,
         lock_replies: &mut PendingRequests,
@@ -231,7 +232,7 @@ mod tests {
         assert_eq!(context.figures().cancelled, 1);
     }
 
-    /// It never answers in time.
+    /// An executor that never answers in time.
     struct Slow;
 
     impl Execute for Slow {
@@ -258,7 +259,7 @@ mod tests {
             assert_eq!(context.figures().cancelled, cancelled);
         }
         context.stop();
-        // The answer to the release finds nobody.
+        // The answer to the release finds no client.
         let mut found = Vec::new();
         assert!(lock_replies.has_some(Some(&context)));
         lock_replies.collect(Some(&context), &mut found);

@@ -1,4 +1,4 @@
-//! The figures of locks, those of `INFO locks`. They are absent where the proxy keeps none.
+//! The figures of locks, as in `INFO locks`. They are absent where the proxy keeps no locks.
 
 use admin::exposition::{Family, Kind, Samples};
 
@@ -12,7 +12,7 @@ impl Figures<'_> {
         }
     }
 
-    /// The same, of what there is only where a partition keeps the locks.
+    /// Adds a figure that exists only where a partition keeps the locks.
     fn of_partition(&self, out: &mut Samples<'_>, value: impl Fn(&SharedFigures) -> u64) {
         let shared = self.locks.as_ref().and_then(|locks| locks.shared.as_ref());
         if let Some(shared) = shared {
@@ -21,7 +21,7 @@ impl Figures<'_> {
     }
 }
 
-/// See the module's page.
+/// See the module documentation.
 pub(super) const FAMILIES: &[Family<Fill>] = &[
     family(
         "kumiki_proxy_locks_info",

@@ -1,14 +1,14 @@
-//! What those networks have in common that hold bytes of connections themselves, between the kernel
-//! and the owner of a connection.
+//! The common parts of networks that hold bytes of connections themselves, between the kernel and the
+//! owner of a connection.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 /// Bytes that a connection holds in one direction.
 pub const MOST: usize = 64 * 1024;
-/// How long what was written is sent after a connection was closed.
+/// How long written bytes are still sent after a connection was closed.
 pub const LINGER: Duration = Duration::from_secs(5);
-/// How often is looked at connections that are closed and not sent yet.
+/// Interval at which closed connections with unsent bytes are checked.
 pub const LOOK: Duration = Duration::from_millis(50);
 
 /// An error that can be returned more than once.

@@ -1,18 +1,19 @@
-//! The kernel's sockets through io_uring: all that a turn of the thread sends leaves in the one
-//! system call that waits for what comes next, and what comes is received without being asked for.
+//! The kernel's sockets through io_uring: everything that a turn of the thread sends leaves in the one
+//! system call that waits for the next events, and input is received without a read request for each
+//! piece.
 //!
-//! What is received lies in buffers of the ring until it is read, or until the next wait, which
-//! copies what was left and gives the buffers back. What is written is copied, and sent with the next
-//! wait; large pieces are not copied but written at once, as with [`Sockets`](super::Sockets).
+//! Received bytes stay in buffers of the ring until they are read, or until the next wait, which copies
+//! the rest and gives the buffers back. Written bytes are copied, and sent with the next wait; large
+//! pieces are not copied but written at once, as with [`Sockets`](super::Sockets).
 //!
 //! Invariants:
-//! 1. A connection that nobody reads from holds at most [`MOST`] bytes and what one wait brings, which
+//! 1. A connection that is not read from holds at most [`MOST`] bytes plus the input of one wait, which
 //!    the ring's buffers bound. Then nothing more is received for it, and its peer has to wait.
 //! 2. A connection holds at most [`MOST`] bytes that were written and not sent. Beyond it there is no
-//!    room, and its owner is told when there is again.
+//!    room, and its owner gets an event when there is room again.
 //! 3. Between waits no buffer is held: no connection keeps the others from receiving.
-//! 4. What was written before a connection was closed is sent, as the kernel does it, unless the
-//!    peer takes nothing for [`LINGER`].
+//! 4. Bytes that were written before a connection was closed are sent, as the kernel does it, unless
+//!    the peer takes nothing for [`LINGER`].
 
 mod line;
 mod turn;
@@ -31,12 +32,12 @@ use super::buffered::{LINGER, LOOK, MOST};
 use super::{Network, SocketEvent, Wake};
 use line::{Line, mark};
 
-/// From this length on (in bytes) what is written is not copied.
+/// From this length on (in bytes) written pieces are not copied.
 const LARGE: usize = 16 * 1024;
-/// Listeners' keys begin here; those of connections are below.
+/// Listeners' keys begin here; connections' keys are below.
 const LISTENERS: usize = 1 << 40;
 
-/// See the module's page.
+/// See the module documentation.
 pub struct Uring {
     ring: Ring,
     lines: Slab<Line>,
@@ -51,7 +52,7 @@ pub struct Uring {
     resuming: Vec<usize>,
     /// Lines that are closed and not sent yet.
     lingering: Vec<usize>,
-    /// To be told by the next wait.
+    /// Events that the next wait reports.
     told: Vec<SocketEvent>,
     done: Vec<Done>,
     /// The last wait did not ask the kernel.
@@ -70,14 +71,14 @@ enum State {
     Gone,
 }
 
-/// What accepts connections.
+/// A socket that accepts connections.
 pub struct UringListener {
     socket: std::net::TcpListener,
 }
 
 impl Drop for UringListener {
     fn drop(&mut self) {
-        // The ring holds on to the socket, too: nobody is to connect to it any more.
+        // The ring holds on to the socket as well; after this no client can connect to it.
         if let Err(error) = SockRef::from(&self.socket).shutdown(std::net::Shutdown::Both) {
             tracing::debug!(%error, "ending a listener");
         }
@@ -93,7 +94,7 @@ impl Wake for Waker {
 }
 
 impl Uring {
-    /// Watches a socket, which may not be connected yet; the place of its line.
+    /// Watches a socket, which may not be connected yet. Returns the place of its line.
     fn begin(&mut self, socket: OwnedFd, token: usize, connecting: bool) -> io::Result<usize> {
         let place = self.lines.vacant_key();
         let socket = self.ring.add(socket, place);
@@ -271,7 +272,7 @@ impl Network for Uring {
             return;
         };
         let line = &mut self.lines[place];
-        // Whoever gets the number next is not to hear of this one.
+        // The next owner of the number must not get events of this connection.
         let token = line.token;
         self.told.retain(|told| told.token != token);
         if !line.full && !line.out.is_empty() && line.failed.is_none() {
@@ -302,8 +303,8 @@ impl Network for Uring {
         happened: &mut Vec<SocketEvent>,
         timeout: Option<Duration>,
     ) -> io::Result<()> {
-        // Who does not want to wait has something to do: every other time that goes first, and what
-        // it writes leaves together with what is written already.
+        // A caller that does not want to wait has work to do: every other time that work goes first,
+        // and its output leaves together with what is written already.
         if timeout == Some(Duration::ZERO) && !std::mem::replace(&mut self.spared, true) {
             happened.append(&mut self.told);
             return Ok(());
@@ -329,7 +330,7 @@ impl Network for Uring {
     }
 }
 
-/// Whether an error says that it can be tried again.
+/// Returns `true` if the operation can be tried again after this error.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }

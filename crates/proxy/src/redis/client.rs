@@ -1,4 +1,4 @@
-//! What is remembered of a client, and its replies in their order.
+//! The state of a client, and its replies in the order of its commands.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -19,22 +19,22 @@ use crate::runtime::query::ClientId;
 /// A command whose reply has not left.
 #[derive(Debug)]
 pub(crate) enum Pending {
-    /// The node's reply is the client's.
+    /// The node's reply is the client's reply.
     Waiting,
-    /// Several nodes' replies make the client's.
+    /// The replies of several nodes are merged into the client's.
     Merging(Box<ReplyMerge>),
     /// One step of a `SCAN` over all nodes.
     Scan(Cursors),
-    /// A `WATCH`: the keys' versions come, or the number of the connection that watches.
+    /// A `WATCH`: the keys' versions will come, or the number of the connection that watches.
     Watch(Vec<Bytes>),
     /// A `COMMAND`: the proxy's commands about locks are added.
     Commands(CommandQuery),
-    /// Its reply waits for those before it.
+    /// A reply that waits for the replies before it.
     Ready(Bytes),
 }
 
 impl Pending {
-    /// What is held for a reply that waits, in bytes; `None`: it has not come.
+    /// Returns the bytes that a reply takes while it waits; `None`: it has not come.
     fn held(&self) -> Option<usize> {
         match self {
             Pending::Ready(reply) => Some(reply.len() + size_of::<Pending>()),
@@ -43,41 +43,41 @@ impl Pending {
     }
 }
 
-/// See the module's page.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: ClientId,
     pub(crate) address: SocketAddr,
-    /// When it connected, in time since the proxy's start.
+    /// The time at which it connected, since the proxy's start.
     pub(crate) since: Duration,
     pub(crate) protocol: Protocol,
     pub(crate) authenticated: bool,
-    /// It is, or was: a connection that has said once who it is may stay.
+    /// It is authenticated, or was once: then its connection may stay.
     pub(crate) begun: bool,
     pub(crate) name: Bytes,
     pub(crate) library: [Bytes; 2],
     pub(crate) parser: Parser,
     pub(crate) block: Option<Block>,
     pub(crate) watches: Watches,
-    /// The last command is executed by one node for several: the next waits until it has ended.
+    /// The last command is executed by one node for several nodes: the next waits until it has ended.
     pub(crate) alone: bool,
-    /// When what is to be sent again last is sent.
+    /// The time at which the last of the queries to be sent again will be sent.
     pub(crate) last_again: Option<Duration>,
-    /// The last command waits for something to happen.
+    /// The last command waits for an event.
     pub(crate) waits: bool,
     /// It has, or had, a connection of its own to some node.
     pub(crate) own_lanes: Vec<(
         crate::runtime::query::NodeIndex,
         crate::runtime::query::ConnectionKey,
     )>,
-    /// What it has asked of the locks, by the number of the request.
+    /// Its requests to the lock service, by their numbers.
     pub(crate) asked: BTreeMap<u64, PendingRequest<LockCommand>>,
     pending: VecDeque<Pending>,
-    /// How many of `pending` have no reply.
+    /// How many of `pending` have no reply yet.
     unready: usize,
-    /// What the replies in `pending` take, in bytes.
+    /// The size of the replies in `pending`, in bytes.
     held: usize,
-    /// The number of the first of `pending`.
+    /// The number of the first command of `pending`.
     first: u64,
 }
 
@@ -112,40 +112,40 @@ impl Client {
         }
     }
 
-    /// It has given the password.
+    /// Records that the client has given the password.
     pub(crate) fn is_known(&mut self) {
         (self.authenticated, self.begun) = (true, true);
     }
 
-    /// Whether every command has its reply.
+    /// Returns `true` if every command has its reply.
     pub(crate) fn is_idle(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// Whether it waits for nothing but locks.
+    /// Returns `true` if it waits for nothing but locks.
     pub(crate) fn has_asked_locks_alone(&self) -> bool {
         self.pending.is_empty() || (!self.asked.is_empty() && self.unready == self.asked.len())
     }
 
-    /// What the replies take that wait for those before them, in bytes.
+    /// Returns the size, in bytes, of the replies that wait for earlier replies.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
 
-    /// A command begins; its number.
+    /// Begins a command, and returns its number.
     pub(crate) fn expect(&mut self, pending: Pending) -> u64 {
         self.unready += 1;
         self.pending.push_back(pending);
         self.first + self.pending.len() as u64 - 1
     }
 
-    /// What a command waits for.
+    /// Returns the state of a command that has no reply yet.
     pub(crate) fn pending(&mut self, sequence: u64) -> Option<&mut Pending> {
         let at = sequence.checked_sub(self.first)?;
         self.pending.get_mut(usize::try_from(at).ok()?)
     }
 
-    /// Answers the next command at once, behind the replies of those before it.
+    /// Answers the next command at once, after the replies to earlier commands.
     pub(crate) fn answer(&mut self, out: &mut OutBatch, reply: Bytes) {
         if self.pending.is_empty() {
             self.first += 1;
@@ -155,13 +155,13 @@ impl Client {
         }
     }
 
-    /// A reply waits for those before it.
+    /// Keeps a reply that waits for earlier replies.
     fn keep(&mut self, ready: Pending) {
         self.held += ready.held().unwrap_or_default();
         self.pending.push_back(ready);
     }
 
-    /// As [`Client::answer`], for a reply that `write` makes.
+    /// Answers the next command like [`Client::answer`], with a reply that `write` makes.
     pub(crate) fn answer_with(&mut self, out: &mut OutBatch, write: impl FnOnce(&mut Writer<'_>)) {
         if self.pending.is_empty() {
             self.first += 1;
@@ -172,12 +172,12 @@ impl Client {
         self.answer(out, bytes.into());
     }
 
-    /// Refuses the next command, with a text that begins with its code.
+    /// Refuses the next command with a text that begins with its error code.
     pub(crate) fn refuse(&mut self, out: &mut OutBatch, text: &str) {
         self.answer_with(out, |writer| writer.error(text));
     }
 
-    /// A command has its reply.
+    /// Gives a command its reply.
     pub(crate) fn settle(&mut self, out: &mut OutBatch, sequence: u64, reply: Bytes) {
         if sequence == self.first {
             out.put(&reply);

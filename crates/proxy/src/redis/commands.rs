@@ -1,8 +1,8 @@
-//! Which commands there are, and where their keys stand.
+//! The commands of the nodes, and the positions of their keys.
 //!
-//! The nodes are asked (`COMMAND`), so that the proxy knows the commands of the version that runs
-//! there, those of its modules included. What that answer does not tell stands here: where the keys
-//! of commands are whose keys move (`keys`), and what the proxy does itself (`special`).
+//! The proxy asks the nodes (`COMMAND`), so it knows the commands of their version, including those of
+//! modules. This module has what that reply does not tell: where the keys of commands with movable keys
+//! are (`keys`), and how the proxy treats certain commands (`special`).
 
 mod keys;
 mod special;
@@ -23,7 +23,7 @@ pub(crate) use special::{Everywhere, LOCAL, LockCommand, Special, Split};
 pub(crate) struct Command {
     /// In lower case; the words of a two-word command are joined by `|`.
     pub(crate) name: Box<str>,
-    /// How many arguments it takes, its name included; negative: at least so many.
+    /// How many arguments it takes, including its name; negative: at least that many.
     arity: i64,
     /// It changes nothing.
     pub(crate) read_only: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Whether it can have so many arguments.
+    /// Returns `true` if it can have this many arguments.
     pub(crate) fn takes(&self, args: usize) -> bool {
         match usize::try_from(self.arity) {
             Ok(exactly) => args == exactly,
@@ -41,20 +41,20 @@ impl Command {
         }
     }
 
-    /// The index of its key, if it has exactly one, wherever it stands.
-    /// Of modules' commands the nodes may tell that they take fewer arguments than that.
+    /// Returns the index of its key, if it has exactly one, at any position. For modules' commands the
+    /// nodes may report fewer arguments than this index.
     pub(crate) fn only_key(&self, args: usize) -> Option<usize> {
         self.keys.only(args)
     }
 
-    /// Whether its author decides what it answers, and not the node.
+    /// Returns `true` if the command's author, not the node, decides its replies.
     pub(crate) fn is_script(&self) -> bool {
         ["eval", "fcall", "tfcall"]
             .iter()
             .any(|begin| self.name.starts_with(begin))
     }
 
-    /// The indexes of the keys among the arguments.
+    /// Returns the indexes of the keys among the arguments.
     pub(crate) fn keys(&self, args: Args<'_>) -> Vec<usize> {
         self.keys.among(args)
     }
@@ -64,7 +64,7 @@ impl Command {
         !self.subcommands.is_empty() && args.len() > 1 && self.sub(args).is_none()
     }
 
-    /// The command that the first two words name, if this one has such.
+    /// Returns the command that the first two words name, if this one has subcommands.
     fn sub(&self, args: Args<'_>) -> Option<&Command> {
         let word = args.get(1)?;
         self.subcommands.iter().find(|command| {
@@ -82,10 +82,10 @@ pub(crate) struct Commands(HashMap<Box<[u8]>, Command, foldhash::fast::RandomSta
 const LONGEST: usize = 64;
 
 impl Commands {
-    /// Commands as a node tells them in its reply to `COMMAND`, whole.
+    /// Reads the commands from a node's whole reply to `COMMAND`.
     ///
     /// # Errors
-    /// What is wrong with the reply.
+    /// Returns an error that describes the fault in the reply.
     pub(crate) fn read(reply: &[u8]) -> Result<Commands, String> {
         let list = match Value::decode(reply) {
             Ok(Value::Array(list)) => list,
@@ -97,7 +97,7 @@ impl Commands {
             commands.add(command);
         }
         for name in LOCAL.iter().chain(BLOCK) {
-            // The proxy has these even if the nodes do not.
+            // The proxy has these even if the nodes do not have them.
             if commands.find_name(name.as_bytes()).is_none() {
                 commands.add(Command {
                     name: (*name).into(),
@@ -141,8 +141,8 @@ impl Commands {
         self.0.get(&*lower)
     }
 
-    /// The command that these arguments call, in any case of lock replies; of a command of two words
-    /// that one.
+    /// Returns the command that these arguments call, in upper or lower case; for a command of two
+    /// words, its subcommand.
     pub(crate) fn find(&self, args: Args<'_>) -> Option<&Command> {
         let command = self.find_name(args.get(0)?)?;
         if command.subcommands.is_empty() {
@@ -152,8 +152,8 @@ impl Commands {
     }
 }
 
-/// One element of the reply to `COMMAND`: name, arity, flags, first key, last key, step, and from
-/// Redis 7 on categories, tips, key specifications and subcommands.
+/// Reads one element of the reply to `COMMAND`: name, arity, flags, first key, last key, step, and
+/// since Redis 7 categories, tips, key specifications and subcommands.
 fn command(value: &Value) -> Option<Command> {
     let Value::Array(fields) = value else {
         return None;
@@ -175,7 +175,7 @@ fn command(value: &Value) -> Option<Command> {
     };
     let first = usize::try_from(number(3)).ok()?;
     let subcommands = match (&*name, subcommands.is_empty()) {
-        // Before version 7 nodes do not tell them.
+        // Before version 7 nodes do not report them.
         ("script", true) => SCRIPT.iter().map(|name| subcommand(name)).collect(),
         _ => subcommands,
     };
@@ -189,7 +189,7 @@ fn command(value: &Value) -> Option<Command> {
         Special::None if has("blocking") => Special::Waits,
         Special::None if has("pubsub") => Special::Refused(NO_MESSAGES),
         Special::None if has("admin") => Special::Refused(ONE_NODE),
-        // Clients ask for settings before they begin (redis-benchmark does); any node tells its own.
+        // Some clients read settings first (redis-benchmark does); any node returns its own.
         Special::Refused(_) if name == "config|get" => Special::None,
         special => special,
     };
@@ -219,7 +219,7 @@ const SCRIPT: &[&str] = &[
     "script|kill",
 ];
 
-/// A subcommand without keys of which the nodes tell nothing.
+/// Returns a subcommand without keys which the nodes do not report.
 fn subcommand(name: &str) -> Command {
     Command {
         name: name.into(),

@@ -1,4 +1,4 @@
-//! Commands that the proxy answers: those about the connection, and about itself.
+//! Commands that the proxy answers: they concern the connection, or the proxy itself.
 
 use admin::about::REDIS_VERSION;
 use bytes::Bytes;
@@ -12,22 +12,22 @@ use crate::runtime::protocol::{Progress, RequestContext};
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
-/// Whether a client may give it before it has authenticated.
+/// Returns `true` if a client may send the command before it has authenticated.
 pub(crate) fn before_authentication(name: &str) -> bool {
     matches!(name, "auth" | "hello" | "quit" | "reset")
 }
 
-/// Whether it runs at once even in a block.
+/// Returns `true` if the command runs at once even in a block.
 pub(crate) fn leaves_block(name: &str) -> bool {
     matches!(name, "quit" | "reset")
 }
 
-/// Whether it may stand in a block, where a node executes it.
+/// Returns `true` if the command may be part of a block, where a node executes it.
 pub(crate) fn goes_into_block(name: &str) -> bool {
     matches!(name, "ping" | "echo")
 }
 
-/// At most 128 bytes of an argument, for an error.
+/// Returns at most 128 bytes of an argument, for an error.
 fn shown(arg: &[u8]) -> String {
     String::from_utf8_lossy(&arg[..arg.len().min(128)]).into_owned()
 }
@@ -39,7 +39,7 @@ pub(crate) fn unknown_subcommand(name: &str, args: Args<'_>) -> String {
     format!("ERR unknown subcommand '{word}'. Try {name} HELP.")
 }
 
-/// What is told of a command that no node knows.
+/// Returns the error for a command that no node knows.
 pub(crate) fn unknown(args: Args<'_>) -> String {
     let mut text = format!(
         "ERR unknown command '{}', with args beginning with: ",
@@ -76,7 +76,7 @@ pub(crate) fn run(
             None => writer.error(&wrong_number("echo")),
         },
         "select" if args.get(1) == Some(b"0") => writer.ok(),
-        // The connection is closed, because many clients go on after the error: in database 0.
+        // The connection is closed, because many clients go on after the error, in database 0.
         "select" => {
             writer.error("ERR SELECT is not allowed: the proxy has database 0 alone");
             client.answer(context.out, out.into());
@@ -88,7 +88,7 @@ pub(crate) fn run(
             let text = state.info(args.get(1).unwrap_or_default());
             writer.verbatim(b"txt", text.as_bytes());
         }
-        // What is under way is answered as it was asked for.
+        // Pending commands are answered in the protocol version in which they were sent.
         "hello" if changes_protocol(client, args) && !client.is_idle() => {
             client.alone = true;
             return Done::Not(Progress::AwaitsReply);
@@ -136,7 +136,7 @@ fn is_user(state: &State, user: &[u8], password: &[u8]) -> bool {
     right
 }
 
-/// Whether texts are the same, in a time that does not tell where they differ.
+/// Returns `true` if the texts are the same, in a time that does not depend on where they differ.
 fn same(a: &[u8], b: &[u8]) -> bool {
     let differ = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
     differ == 0 && a.len() == b.len()
@@ -188,7 +188,7 @@ fn hello(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) 
     writer.array(0);
 }
 
-/// Whether a `HELLO` asks for another version of the protocol than the client's.
+/// Returns `true` if a `HELLO` asks for another version of the protocol than the client's.
 fn changes_protocol(client: &Client, args: Args<'_>) -> bool {
     args.get(1)
         .is_some_and(|version| version != client.protocol.number().to_string().as_bytes())
@@ -226,13 +226,13 @@ fn say_hello(state: &State, client: &mut Client, args: Args<'_>) -> Result<(), S
                 .to_owned(),
         );
     }
-    // A connection that watches goes on in the version that it was made with.
+    // A connection that watches keeps the version that it was made with.
     client.watches.lost |= client.protocol != protocol && client.watches.own.is_some();
     client.protocol = protocol;
     Ok(())
 }
 
-/// A name for a connection: printable, without blanks.
+/// Checks a name for a connection: it must be printable and without blanks.
 fn name(name: &[u8]) -> Result<Bytes, String> {
     match name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         true => Ok(Bytes::copy_from_slice(name)),
@@ -242,7 +242,7 @@ fn name(name: &[u8]) -> Result<Bytes, String> {
     }
 }
 
-/// A number for the connection, which no other has.
+/// Returns the connection's number, which is unique.
 fn id(client: &Client) -> i64 {
     i64::from(client.id.thread) << 32 | i64::from(client.id.number)
 }

@@ -2,14 +2,14 @@
 //!
 //! | command | reply | |
 //! |---|---|---|
-//! | `LOCK.ACQUIRE key owner PX ms [WAIT ms]` | `[1, token, lease]` | granted, for so many ms from when the request was sent: what was asked for, and for how long it had waited |
-//! | | `[0, holder, left]` | somebody else has it, and had for as long as the request waited; at most so many ms |
+//! | `LOCK.ACQUIRE key owner PX ms [WAIT ms]` | `[1, token, lease]` | granted, for `lease` ms from when the request was sent: the requested lease plus the time that the request had waited |
+//! | | `[0, holder, left]` | another owner has it, and had for as long as the request waited; it has it for at most `left` ms more |
 //! | `LOCK.RENEW key owner PX ms` | `[1, token, lease]` | the same |
-//! | | `[0, holder, left]` | the owner does not hold it; the holder is null if nobody does |
+//! | | `[0, holder, left]` | the owner does not hold it; the holder is null if no owner does |
 //! | `LOCK.RELEASE key owner` | `1` | it is free |
 //! | | `0` | the owner does not hold it |
-//! | `LOCK.INFO key` | owner, token, left, waiters | a map, in RESP2 a list of names and values; null if nobody holds it |
-//! | `LOCK.GUARD key token` | – | first in a block; see [`super::block`] |
+//! | `LOCK.INFO key` | owner, token, left, waiters | a map, in RESP2 a list of names and values; null if no owner holds it |
+//! | `LOCK.GUARD key token` | – | first in a block; see [`super::multi_block`] |
 //!
 //! Tokens and times are integers; a time without end is -1. Replies are lists in both versions of
 //! the protocol. Errors:
@@ -18,17 +18,17 @@
 //! |---|---|
 //! | `LOCKLIMIT` | a key, owner or lease is longer than allowed |
 //! | `LOCKFULL` | too many locks, or requests that wait; later it may be possible |
-//! | `LOCKSETTLING` | a table in memory was emptied by a restart; says for how long |
+//! | `LOCKSETTLING` | a table in memory was emptied by a restart; the text gives the time until it grants again |
 //! | `LOCKSTOPPING` | the proxy is stopping; ask another |
-//! | `LOCKUNAVAILABLE` | what keeps the table does not answer; nothing has happened |
-//! | `LOCKUNKNOWN` | the same, and whether it took effect is not known |
-//! | `LOCKREFUSED`, `LOCKDAMAGED` | what keeps the table refuses, or has a record that cannot be read |
-//! | `LOCKCANCELLED` | the connection has ended while it waited |
+//! | `LOCKUNAVAILABLE` | the storage of the table does not answer; nothing has happened |
+//! | `LOCKUNKNOWN` | the storage of the table does not answer; the request may have taken effect or not |
+//! | `LOCKREFUSED`, `LOCKDAMAGED` | the storage of the table refuses, or has a record that cannot be read |
+//! | `LOCKCANCELLED` | the connection has ended while the request waited |
 //!
-//! Order: a command about locks waits until everything that its connection sent before has been
-//! answered by the nodes, and what is sent behind it waits for its answer. So a lock is not
-//! released before what was written under it has arrived. Commands about locks that follow each
-//! other do not wait for each other; on one key they are carried out in their order.
+//! Order: a command about locks waits until the nodes have answered everything that its connection sent
+//! before, and later commands wait for its answer. So a lock is not released before the writes made
+//! under it have arrived. Consecutive commands about locks do not wait for each other; commands on one
+//! key are executed in their order.
 
 mod command_docs;
 mod encoding;
@@ -44,7 +44,7 @@ use crate::runtime::protocol::{Ended, LockReply, Progress, RequestContext};
 pub(crate) use command_docs::{CommandQuery, telling, told};
 use encoding::{SYNTAX, encode, read, usage, write};
 
-/// Commands that the proxy has whatever the nodes have, and how many arguments they take.
+/// Commands that the proxy always has, and how many arguments they take.
 pub(crate) const COMMANDS: &[(&str, i64, LockCommand)] = &[
     ("lock.acquire", -5, LockCommand::Acquire),
     ("lock.renew", 5, LockCommand::Renew),
@@ -52,12 +52,12 @@ pub(crate) const COMMANDS: &[(&str, i64, LockCommand)] = &[
     ("lock.info", 2, LockCommand::Info),
 ];
 
-/// What is said of guards where nobody can enforce them.
+/// The error for guards where no node can enforce them.
 pub(crate) const NO_GUARD: &str = "these nodes compare no tokens, so that locks are advisory \
     before them: compare the token where the data is, for example in a script";
 
 impl RedisProtocol {
-    /// Carries out a command about locks, outside of a block.
+    /// Executes a command about locks, outside of a block.
     pub(crate) fn lock(
         &mut self,
         client: &mut Client,
@@ -105,7 +105,7 @@ impl RedisProtocol {
         Done::Taken
     }
 
-    /// The locks have answered a request.
+    /// Gives the client the lock service's answer to a request.
     pub(crate) fn deliver_letter(
         &self,
         client: &mut Client,
@@ -119,8 +119,8 @@ impl RedisProtocol {
         client.settle(context.out, lock_reply.sequence, reply);
     }
 
-    /// Cancels the client's requests that wait for others. Whether there were any. Those that have
-    /// just been answered stay: their lock replies tell what has become of them.
+    /// Cancels the client's requests that wait for other owners. Returns `true` if there were any.
+    /// Requests that have just been answered stay: their lock replies give their outcomes.
     pub(crate) fn give_up_locks(
         &mut self,
         client: &mut Client,
@@ -147,7 +147,7 @@ impl RedisProtocol {
         !cancelled.is_empty()
     }
 
-    /// Forgets everything that the client asked for.
+    /// Forgets all pending requests of the client.
     pub(crate) fn forget_locks(&mut self, client: &mut Client) {
         let Some(locks) = &self.state.locks else {
             return;

@@ -1,15 +1,16 @@
-//! Blocks: `MULTI … EXEC` with what is watched.
+//! Blocks: `MULTI … EXEC`, with watched keys.
 //!
-//! A block is gathered here and sent in one piece, so that blocks of many clients share a
-//! connection: nothing comes between its commands.
+//! A block is gathered here and sent in one piece, so that blocks of many clients can share a
+//! connection: no other command comes between its commands.
 //!
-//! What is watched depends on the nodes. Kumiki tells a key's version (`WATCH.VERSION`), and takes it
-//! back as a precondition of the block (`WATCH.AT`): nothing is remembered by a connection. Redis
-//! remembers on the connection, so a client that watches has one of its own while it does; if that
-//! connection is lost, what it watched may have changed, and the block is not executed.
+//! How keys are watched depends on the nodes. Kumiki returns a key's version (`WATCH.VERSION`), and
+//! takes it as a precondition of the block (`WATCH.AT`): the connection has no state. Redis keeps
+//! watched keys as state of the connection, so a client that watches has a connection of its own
+//! meanwhile; if that connection is lost, the watched keys may have changed, and the block is not
+//! executed.
 //!
-//! Guards (`LOCK.GUARD`) come first, and go to the node with the block, whose partitions compare
-//! tokens. Nodes that do not are given none.
+//! Guards (`LOCK.GUARD`) come first, and go with the block to a node whose partitions compare tokens.
+//! Nodes that do not compare tokens get no guards.
 
 use std::collections::HashSet;
 
@@ -20,21 +21,21 @@ use resp::{Args, Span};
 
 use crate::runtime::query::{ConnectionKey, NodeIndex};
 
-/// What a key costs besides its own bytes where it is watched: its version, and the lengths of both.
+/// The cost of a watched key besides its own bytes: its version, and the lengths of both.
 const VERSION_BYTES: usize = 48;
 
-/// Commands that are gathered.
+/// The commands of a block.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     commands: Vec<Bytes>,
     bytes: usize,
-    /// The slots of the keys, each once, in the order in which they came first.
+    /// The slots of the keys, each once, in the order of their first use.
     pub(crate) slots: Vec<u16>,
     /// How many of the commands are guards; they come first.
     pub(crate) guards: usize,
     /// A command could not be queued: the block cannot be executed.
     pub(crate) failed: bool,
-    /// Whether any command changes something.
+    /// At least one command changes something.
     pub(crate) changes: bool,
 }
 
@@ -54,18 +55,18 @@ impl Block {
         self.commands.is_empty()
     }
 
-    /// How many bytes are held.
+    /// Returns how many bytes are held.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many commands are held.
+    /// Returns how many commands are held.
     pub(crate) fn len(&self) -> usize {
         self.commands.len()
     }
 
-    /// The whole block as a node is to get it, with the versions of what is watched before it; and
-    /// how many replies the node gives.
+    /// Returns the whole block in the node's encoding, after the versions of the watched keys, and the
+    /// number of replies that the node gives.
     pub(crate) fn encode(&self, versions: &[(Bytes, Bytes)]) -> (Bytes, u32) {
         let mut out = Vec::with_capacity(self.bytes + 64);
         if !versions.is_empty() {
@@ -87,14 +88,15 @@ impl Block {
     }
 }
 
-/// What a client watches.
+/// The watched keys of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     /// Kumiki: keys and their versions.
     pub(crate) versions: Vec<(Bytes, Bytes)>,
-    /// Redis: the connection that watches, and which connection of that connection key it is.
+    /// Redis: the node and key of the connection that watches, and its number among those of the
+    /// connection key.
     pub(crate) own: Option<(NodeIndex, ConnectionKey, u64)>,
-    /// What was watched cannot be told any more: the next block is not executed.
+    /// The state of the watched keys is lost: the next block is not executed.
     pub(crate) lost: bool,
     /// The slots of the keys, each once.
     pub(crate) slots: Vec<u16>,
@@ -104,7 +106,7 @@ pub(crate) struct Watches {
 }
 
 impl Watches {
-    /// Those keys that are not watched yet, each once.
+    /// Returns the keys that are not watched yet, each once.
     pub(crate) fn new_ones<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) -> Vec<Bytes> {
         let mut seen: HashSet<&[u8], foldhash::fast::RandomState> = HashSet::default();
         keys.filter(|key| !self.keys.contains(*key) && seen.insert(key))
@@ -112,7 +114,7 @@ impl Watches {
             .collect()
     }
 
-    /// These keys are watched from now on.
+    /// Adds keys that are watched from now on.
     pub(crate) fn note(&mut self, keys: &[Bytes]) {
         self.bytes += bytes_of(keys);
         self.keys.extend(keys.iter().cloned());
@@ -121,12 +123,12 @@ impl Watches {
         self.slots.dedup();
     }
 
-    /// How many keys are watched.
+    /// Returns how many keys are watched.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// How many bytes a node is told about what is watched, at most.
+    /// Returns an upper bound of the bytes that a node gets about the watched keys.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -135,18 +137,18 @@ impl Watches {
         self.versions.is_empty() && self.own.is_none() && !self.lost
     }
 
-    /// Forgets everything, and says so to nobody.
+    /// Forgets all watched keys; the nodes are not notified.
     pub(crate) fn clear(&mut self) {
         *self = Watches::default();
     }
 }
 
-/// How many bytes a node is told about these keys if they are watched, with their versions.
+/// Returns how many bytes a node gets about these keys if they are watched, with their versions.
 pub(crate) fn bytes_of(keys: &[Bytes]) -> usize {
     keys.iter().map(|key| key.len() + VERSION_BYTES).sum()
 }
 
-/// A command as a node is to get it, and where its arguments stand there.
+/// Returns a command in the node's encoding, and the positions of its arguments there.
 pub(crate) fn list_of(args: Args<'_>) -> (BytesMut, Vec<Span>) {
     let mut out = BytesMut::with_capacity(args.total_bytes() + 32 * (args.len() + 1));
     let mut spans = Vec::with_capacity(args.len());
@@ -160,7 +162,7 @@ pub(crate) fn list_of(args: Args<'_>) -> (BytesMut, Vec<Span>) {
     (out, spans)
 }
 
-/// A command as a node is to get it.
+/// Returns a command in the node's encoding.
 pub(crate) fn encode(args: Args<'_>) -> Bytes {
     let words: Vec<&[u8]> = args.iter().collect();
     let mut out = Vec::with_capacity(args.total_bytes() + 16 * words.len());

@@ -1,4 +1,4 @@
-//! What clients send, and where it goes.
+//! The client side of RESP: reads commands and sends them to nodes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,26 +27,26 @@ use crate::runtime::protocol::{
 };
 use crate::runtime::query::{ClientId, ConnectionKey, NodeIndex, Reply};
 
-/// See the module's page.
+/// See the module documentation.
 pub(crate) struct RedisProtocol {
     pub(crate) state: Arc<State>,
     commands: Arc<Commands>,
     pub(super) map: Map,
     version: u64,
-    /// The map differs from the refresher's, since the refresher had looked so often.
+    /// The map was changed by a node's reply, at this count of the refresher's looks.
     learned: Option<u64>,
     spans: Vec<Span>,
-    /// From the locks.
+    /// Requests that wait for the locks.
     pub(super) lock_replies: PendingRequests,
 }
 
-/// What became of one command.
+/// The result of one command.
 pub(crate) enum Done {
     /// It is answered, or on its way.
     Taken,
-    /// It is to be looked at again.
+    /// It stays in the input, and is read again later.
     Not(Progress),
-    /// It is answered, and nothing behind it is.
+    /// It is answered, and later commands are not.
     Last,
 }
 
@@ -102,8 +102,8 @@ impl ClientProtocol for RedisProtocol {
             }
             let spans = std::mem::take(&mut self.spans);
             let done = if input[0] != b'*' {
-                // Nodes are given lists of bytes alone. What stands behind the line is copied only
-                // if the command has to wait: the parser has changed the line.
+                // Nodes get only lists of bulk strings. Input after the line is copied only if the
+                // command has to wait: the parser has changed the line.
                 let (mut list, spans) = multi_block::list_of(Args::new(input, &spans));
                 let whole = list.len();
                 let done = self.command(&commands, client, &mut list, &spans, whole, context);
@@ -172,7 +172,7 @@ impl ClientProtocol for RedisProtocol {
 
     fn refresh(&mut self, _: Duration) {
         let version = self.state.version.load(Ordering::Acquire);
-        // What one query has taught is right until the nodes have been asked again.
+        // The knowledge from one reply holds until the nodes have been asked again.
         let old = self
             .learned
             .is_some_and(|looks| self.state.looks.load(Ordering::Acquire) != looks);
@@ -204,13 +204,13 @@ impl RedisProtocol {
         }
     }
 
-    /// A node has told that another one has this slot.
+    /// Records a node's reply that another node has this slot.
     pub(super) fn learn(&mut self, slot: u16, node: NodeIndex) {
         self.map.moved(slot, node);
         self.learned = Some(self.state.looks.load(Ordering::Acquire));
     }
 
-    /// One whole command, at the start of the input.
+    /// Handles one whole command at the start of the input.
     fn command(
         &mut self,
         commands: &Commands,
@@ -247,7 +247,7 @@ impl RedisProtocol {
             let _ = input.split_to(end);
             return Done::Taken;
         }
-        // What stands behind a request to the locks waits for its answer.
+        // Commands after a request to the locks wait for its answer.
         if !client.asked.is_empty() && !matches!(command.special, Special::Lock(_)) {
             client.alone = true;
             return self.not_yet(client, Progress::AwaitsReply);
@@ -260,7 +260,7 @@ impl RedisProtocol {
             }
             Special::Lock(kind) => self.lock(client, command, kind, args, context),
             Special::Local => local_commands::run(&self.state, client, command, args, context),
-            // By far the most frequent, without looking at anything else.
+            // By far the most frequent case; it needs no further checks.
             Special::None if let Some(key) = command.only_key(args.len()) => {
                 let slot = slot::of(args.at(key));
                 let node = self.map.of_slot(slot);
@@ -283,13 +283,13 @@ impl RedisProtocol {
         }
     }
 
-    /// The command stays in the input.
+    /// Leaves the command in the input.
     fn not_yet(&self, client: &mut Client, progress: Progress) -> Done {
         client.parser.reset();
         Done::Not(progress)
     }
 
-    /// The dispatch of a command that one node answers.
+    /// Returns the dispatch of a command that one node answers.
     fn dispatch(
         &self,
         client: &mut Client,
@@ -309,8 +309,8 @@ impl RedisProtocol {
         }
     }
 
-    /// The connection key that a client shares with others. Always the same one, so that its commands on one
-    /// key keep their order.
+    /// Returns the connection key that a client shares with other clients. It is always the same, so
+    /// that the client's commands on one key keep their order.
     pub(super) fn connection_key(&self, client: &Client) -> ConnectionKey {
         let name = ConnectionProperties {
             resp3: client.protocol == resp::Protocol::Resp3,
@@ -320,7 +320,7 @@ impl RedisProtocol {
         name.connection_key()
     }
 
-    /// A command that goes to nodes, any but the simplest.
+    /// Sends a command that goes to nodes; handles all but the simplest case.
     fn send(
         &mut self,
         client: &mut Client,
@@ -424,7 +424,7 @@ impl RedisProtocol {
         }
     }
 
-    /// A connection key of the client alone.
+    /// Returns a connection key of this client alone.
     pub(super) fn own_lane(&self, client: &mut Client, node: NodeIndex) -> ConnectionKey {
         let resp3 = client.protocol == resp::Protocol::Resp3;
         let connection_key = ConnectionProperties::of_client(resp3, client.id).connection_key();
@@ -435,7 +435,7 @@ impl RedisProtocol {
     }
 }
 
-/// Whether every node has room for all its parts.
+/// Returns `true` if every node has room for all its parts.
 fn have_room(parts: &[Part], context: &mut RequestContext<'_>) -> bool {
     let mut counts: BTreeMap<NodeIndex, u32> = BTreeMap::new();
     for part in parts {

@@ -1,4 +1,4 @@
-//! What nodes answer, and what becomes of what none has answered.
+//! The nodes' replies, and queries that got none.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use super::{Kind, lock, route};
 use crate::runtime::protocol::RequestContext;
 use crate::runtime::query::{Failure, NodeIndex, Query};
 
-/// What goes before a command that another node is to execute although the slot is not its own yet.
+/// Precedes a command that another node is to execute although the slot is not its own yet.
 const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
 impl RedisProtocol {
-    /// Whether an error is what it looks like. Scripts and functions answer with what their authors
-    /// like, and servers that know of no others have no reason to name one. What a script answers
-    /// is followed once, to a node that is known and that looks itself whether it has the slot; it
-    /// is not given twice to a node that may have executed it.
+    /// Returns `true` if an error can be believed. Scripts and functions answer with any text that
+    /// their authors like, and servers that know of no others have no reason to name one. A redirection
+    /// from a script is followed once, to a node that is known and that checks itself if it has the
+    /// slot; the script is not sent twice to a node that may have executed it.
     pub(super) fn believes(&self, query: &Query, hint: RetryHint) -> bool {
         let script = route::is_script(query.route);
         match hint {
@@ -39,14 +39,14 @@ impl RedisProtocol {
         }
     }
 
-    /// The node at an address, if the refresher has heard of it from the nodes. The proxy gives its
+    /// Returns the node at an address, if nodes have reported it to the refresher. The proxy gives its
     /// password to no other.
     fn known_node(&self, to: Option<SocketAddr>) -> Option<NodeIndex> {
         let to = to?;
         (self.state.knows(to)).then(|| self.state.nodes.place(to))
     }
 
-    /// A query has its reply.
+    /// Handles the reply to a query.
     pub(super) fn settle(
         &mut self,
         client: &mut Client,
@@ -86,7 +86,7 @@ impl RedisProtocol {
         release_own(client, query, context);
     }
 
-    /// A node has said that another one is to be asked, or that it is to be asked again.
+    /// Follows a node's redirection to another node, or its request to retry.
     pub(super) fn redirect(
         &mut self,
         client: &mut Client,
@@ -101,10 +101,10 @@ impl RedisProtocol {
             let refused = retry_policy::refused(&error, self.state.nodes.address(query.node));
             return self.settle(client, &query, refused, 0, context);
         };
-        // What the client sends from now on must not overtake what is sent again.
+        // Later commands of the client must not overtake a query that is sent again.
         client.alone = true;
         match hint {
-            // What a connection watches does not move with it.
+            // The watched keys of a connection do not move with it.
             _ if own => {
                 self.state.ask_for_news();
                 let reply = lost_watch(client, &query);
@@ -114,7 +114,7 @@ impl RedisProtocol {
                 if let Some(node) = self.known_node(to)
                     && route::slot_of(query.route).is_none_or(|own| own == slot) =>
             {
-                // What is known for all is not changed by what a script says.
+                // A script's reply must not change the map that all clients share.
                 if route::slot_of(query.route).is_some() && !route::is_script(query.route) {
                     self.learn(slot, node);
                 }
@@ -147,8 +147,8 @@ impl RedisProtocol {
         }
     }
 
-    /// Returns the node that a query goes to when it is sent again. One without keys goes to another node than
-    /// before, if any node will do.
+    /// Returns the node to which a query goes when it is sent again. A query without keys goes to
+    /// another node than before, if any node will do.
     fn node_again(&self, client: &mut Client, query: &Query) -> NodeIndex {
         if let Some(slot) = route::slot_of(query.route) {
             return self.map.of_slot(slot);
@@ -161,7 +161,7 @@ impl RedisProtocol {
         all[at.map_or(0, |at| at + 1) % all.len()]
     }
 
-    /// A query has no answer.
+    /// Handles a query that has no answer.
     pub(super) fn failed(
         &mut self,
         client: &mut Client,
@@ -172,7 +172,7 @@ impl RedisProtocol {
         let query = plain(query);
         self.state.ask_for_news();
         if query.connection.is_some() {
-            // The connection that watched is gone: what it watched may have changed.
+            // The connection that watched is gone: the watched keys may have changed.
             let lost = matches!(failure, Failure::Unsent(_)) || query.safe;
             if lost {
                 let reply = lost_watch(client, &query);
@@ -211,7 +211,7 @@ impl RedisProtocol {
     }
 }
 
-/// A connection of the client's own is one more for the node: it does not stay, unless it watches.
+/// Releases a connection of the client's own, unless it watches: it costs the node one more connection.
 fn release_own(client: &Client, query: &Query, context: &mut RequestContext<'_>) {
     let watches =
         |(node, connection_key, _)| (node, connection_key) == (query.node, query.connection_key);
@@ -222,8 +222,8 @@ fn release_own(client: &Client, query: &Query, context: &mut RequestContext<'_>)
     }
 }
 
-/// Sends a query once more. A connection key of the client's own is then one to that node, too, so that it is
-/// closed when the client goes.
+/// Sends a query once more. If its connection key is the client's own, the connection is recorded for
+/// that node as well, so that it is closed when the client goes.
 fn send_again(
     client: &mut Client,
     query: Query,
@@ -231,7 +231,7 @@ fn send_again(
     pause: Duration,
     context: &mut RequestContext<'_>,
 ) {
-    // What is sent again keeps its order, although some of it was tried more often.
+    // Queries that are sent again keep their order, although some of them were tried more often.
     let waits = client.last_again.is_some_and(|last| last >= context.now);
     let due = client
         .last_again
@@ -240,7 +240,7 @@ fn send_again(
     if waits || !pause.is_zero() {
         client.last_again = Some(due);
     }
-    // What waits for this moment has not left yet.
+    // Queries that wait for this moment have not left yet.
     let least = if waits {
         Duration::from_nanos(1)
     } else {
@@ -256,7 +256,7 @@ fn send_again(
     context.send_again(query, node, pause);
 }
 
-/// A query as it was before another node was asked.
+/// Returns a query as it was before another node was asked.
 fn plain(query: Query) -> Query {
     if query.replies == 2 && query.bytes.starts_with(ASKING) {
         let bytes = query.bytes.slice(ASKING.len()..);
@@ -269,8 +269,8 @@ fn plain(query: Query) -> Query {
     query
 }
 
-/// The connection that watched is of no use any more: what it watched may have changed. What is
-/// told of this query to it: a block is not executed, and neither is the next one.
+/// Handles that the connection that watched is of no use any more: the watched keys may have changed.
+/// Returns the reply to this query: a block is not executed. The next block is not executed either.
 fn lost_watch(client: &mut Client, query: &Query) -> Bytes {
     let resp3 = client.protocol == resp::Protocol::Resp3;
     match client.pending(query.sequence) {
@@ -283,7 +283,7 @@ fn lost_watch(client: &mut Client, query: &Query) -> Bytes {
     }
 }
 
-/// The bytes of a bulk string.
+/// Returns the bytes of a bulk string.
 fn bulk(reply: &[u8]) -> &[u8] {
     let Some(head) = reply.iter().position(|&byte| byte == b'\n') else {
         return &[];

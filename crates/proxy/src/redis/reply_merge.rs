@@ -1,4 +1,4 @@
-//! One reply of several: of the parts of a command that was split.
+//! Merges the replies to the parts of a split command into one.
 
 use bytes::Bytes;
 use resp::{Protocol, Value, Writer};
@@ -10,15 +10,15 @@ use super::retry_policy::{NOTHING, UNKNOWN};
 pub(crate) enum Rule {
     /// Numbers are added (`DEL`, `EXISTS`, `DBSIZE`).
     Sum,
-    /// All must be the same; the first is given (`MSET`, `FLUSHALL`).
+    /// All must be the same; the first is used (`MSET`, `FLUSHALL`).
     First,
-    /// Lists are put one behind the other (`KEYS`).
+    /// Lists are appended to each other (`KEYS`).
     Append,
-    /// Lists of values; for each part, which places of the whole its values have (`MGET`).
+    /// Lists of values; for each part, the positions of its values in the whole (`MGET`).
     Places(Vec<Vec<u32>>),
 }
 
-/// Replies that are gathered.
+/// The replies that have come so far.
 #[derive(Debug)]
 pub(crate) struct ReplyMerge {
     rule: Rule,
@@ -38,7 +38,7 @@ impl ReplyMerge {
         }
     }
 
-    /// A part has its reply. The whole, if it was the last one.
+    /// Adds the reply of a part. Returns the whole reply if it was the last part.
     pub(crate) fn add(&mut self, part: u32, reply: Bytes, protocol: Protocol) -> Option<Bytes> {
         let place = &mut self.parts[part as usize];
         if place.replace(reply).is_none() {
@@ -83,8 +83,8 @@ impl ReplyMerge {
 }
 
 impl ReplyMerge {
-    /// What one part could not do, the command could not do. If others have changed something, the error says
-    /// so, whatever the error of the part claims.
+    /// Returns the error of the command if a part failed. If other parts have changed something, the
+    /// error says so, even if the part's own error denies it.
     fn error(&self, parts: &[&Bytes]) -> Option<Bytes> {
         let is_error = |part: &&&Bytes| part.first() == Some(&b'-');
         let errors: Vec<&Bytes> = parts.iter().filter(is_error).copied().collect();
@@ -110,7 +110,7 @@ fn number(reply: &[u8]) -> i64 {
     }
 }
 
-/// The elements of a list, each as it is.
+/// Returns the elements of a list, undecoded.
 pub(crate) fn elements(list: &[u8]) -> Vec<&[u8]> {
     let Some(head) = list.iter().position(|&byte| byte == b'\n') else {
         return Vec::new();
@@ -134,7 +134,7 @@ mod tests {
 
     fn joined_of(rule: Rule, read_only: bool, parts: &[&'static [u8]]) -> Vec<u8> {
         let mut join = ReplyMerge::new(rule, read_only, parts.len());
-        // They may come in any order.
+        // The parts may come in any order.
         let mut whole = None;
         for (part, reply) in parts.iter().enumerate().rev() {
             assert!(whole.is_none());

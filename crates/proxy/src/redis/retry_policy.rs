@@ -1,4 +1,4 @@
-//! What is tried again, and what clients are told instead.
+//! Decides which queries are retried, and makes the errors for the others.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,21 +11,22 @@ use crate::runtime::query::{Answer, Failure, Query};
 const PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// What a node's error asks for.
+/// The action that a node's error asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RetryHint {
-    /// The slot is another node's, for good; which, if it is told as an address.
+    /// The slot belongs to another node for good; `to` is its address, if the error gives it.
     Moved { slot: u16, to: Option<SocketAddr> },
-    /// The key is another node's, this once.
+    /// The key is at another node, for this query only.
     Ask { slot: u16, to: Option<SocketAddr> },
-    /// The node cannot do it for now; nothing has happened.
+    /// The node cannot execute it for now; nothing has happened.
     Later,
 }
 
-/// What the answer asks for, if it is such an error.
+/// Returns the action that the answer asks for, if it is such an error.
 pub(crate) fn hint(answer: &Answer) -> Option<RetryHint> {
     let error = match &answer.earlier_error {
-        // A block whose commands were refused says why before it says that it is not executed.
+        // When commands of a block were refused, their error precedes the one that says that it is not
+        // executed.
         Some(error) if answer.bytes.first() == Some(&b'-') => error,
         _ => &answer.bytes,
     };
@@ -49,14 +50,14 @@ pub(crate) fn hint(answer: &Answer) -> Option<RetryHint> {
     }
 }
 
-/// An address as nodes write it: an IPv6 address has no brackets.
+/// Reads an address as nodes write it: an IPv6 address has no brackets.
 fn address(text: &str) -> Option<SocketAddr> {
     let (host, port) = text.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     Some(SocketAddr::new(host.parse().ok()?, port.parse().ok()?))
 }
 
-/// Whether a query that failed so may be sent again.
+/// Returns `true` if a query that failed in this way may be sent again.
 pub(crate) fn may_repeat(query: &Query, failure: &Failure) -> bool {
     match failure {
         Failure::Unsent(_) => true,
@@ -64,7 +65,7 @@ pub(crate) fn may_repeat(query: &Query, failure: &Failure) -> bool {
     }
 }
 
-/// How long to wait before a query is sent again; `None`: it has been tried for long enough.
+/// Returns how long to wait before a query is sent again; `None`: it has been retried for long enough.
 pub(crate) fn pause(query: &Query, now: Duration, patience: Duration) -> Option<Duration> {
     if now >= query.since + patience {
         return None;
@@ -73,17 +74,17 @@ pub(crate) fn pause(query: &Query, now: Duration, patience: Duration) -> Option<
     Some(doubled.min(LONGEST_PAUSE))
 }
 
-/// What follows behind an error after which a command may simply be given again.
+/// The end of an error after which a command may simply be sent again.
 pub(crate) const NOTHING: &str = "; nothing has happened, retry it";
-/// How an error begins after which nobody knows.
+/// The start of an error whose command may have taken effect or not.
 pub(crate) const UNKNOWN: &str = "-UNKNOWN ";
 
-/// The code of errors after which a command may be given again. Clients of a single server know it, and do that by
-/// themselves; those of clusters have another meaning for them.
+/// The code of errors after which a command may be sent again. Clients of a single server know it and
+/// retry by themselves; cluster clients use it with another meaning.
 const UNAVAILABLE: &str = "LOADING";
 
-/// Returns the error for a query that failed at a node. One that changes nothing has no outcome that could be
-/// unknown.
+/// Returns the error for a query that failed at a node. A query that changes nothing has no unknown
+/// outcome.
 pub(crate) fn told(failure: &Failure, safe: bool, node: SocketAddr) -> Bytes {
     let text = match failure {
         Failure::Lost(why) if safe => {
@@ -100,8 +101,8 @@ pub(crate) fn told(failure: &Failure, safe: bool, node: SocketAddr) -> Bytes {
     text.into()
 }
 
-/// Returns the error for a query that a node has refused for so long that it is not tried again. The node's own
-/// error may be one of clusters (`MOVED`), which a client of a single server does not understand.
+/// Returns the error for a query that a node has refused for so long that it is not retried. The node's
+/// own error may be one of clusters (`MOVED`), which a client of a single server does not understand.
 pub(crate) fn refused(error: &[u8], node: SocketAddr) -> Bytes {
     let error = String::from_utf8_lossy(error);
     let error = error.strip_prefix('-').unwrap_or(&error).trim_end();
@@ -138,7 +139,7 @@ mod tests {
             Some("-MOVED 3999 127.0.0.1:7001\r\n"),
         );
         assert_eq!(hint(&block), moved);
-        // Some nodes tell hosts' names, or nothing, and IPv6 addresses without brackets.
+        // Some nodes give host names, or nothing, and IPv6 addresses without brackets.
         for (told, to) in [
             ("-MOVED 1 node.example:7001\r\n", None),
             ("-MOVED 1 :7001\r\n", None),
@@ -156,7 +157,7 @@ mod tests {
         ] {
             assert_eq!(hint(&answer(other, None)), None, "{other}");
         }
-        // A block that was executed is not given again for what one of its commands answered.
+        // A block that was executed is not sent again because of the answer to one of its commands.
         assert_eq!(
             hint(&answer("*1\r\n+OK\r\n", Some("-MOVED 1 127.0.0.1:1\r\n"))),
             None

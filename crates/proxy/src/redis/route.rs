@@ -1,4 +1,4 @@
-//! Where a command goes.
+//! The routes of commands to nodes.
 
 use std::collections::HashMap;
 
@@ -13,20 +13,20 @@ use super::reply_merge::Rule;
 use super::slot_map::Map;
 use crate::runtime::query::NodeIndex;
 
-/// Where a command goes.
+/// The way of a command.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Way {
-    /// To one node, as it is. `route` is one more than the slot that led there, or 0.
+    /// To one node, unchanged. `route` is one more than the slot that led there, or 0.
     One { node: NodeIndex, route: u32 },
-    /// To one node that executes it with others.
+    /// To one node, which executes it together with other nodes.
     Alone { node: NodeIndex, route: u32 },
     /// In parts.
     Parts { parts: Vec<Part>, rule: Rule },
     /// On a connection of the client's own.
     Own { node: NodeIndex, route: u32 },
-    /// To one node after the other.
+    /// To one node after another.
     Scan { cursors: Cursors, part: Part },
-    /// Nowhere.
+    /// Refused, with the error.
     Refused(&'static str),
 }
 
@@ -40,33 +40,32 @@ pub(crate) struct Part {
 
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 
-/// How many low bits of a cursor name the node: 0 for none, where a scan begins.
+/// How many low bits of a cursor name the node. 0 names no node: a scan begins.
 const CURSOR_BITS: u32 = 10;
 
-/// How a cursor names a node.
+/// Returns the name of a node in cursors.
 fn name(node: NodeIndex) -> u64 {
     u64::from(node.0) % ((1 << CURSOR_BITS) - 1) + 1
 }
 
-/// The names that the cursors of a step of `SCAN` may have.
+/// The node names that the cursors of a step of `SCAN` may have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Cursors {
-    /// Of the node that is asked.
+    /// The name of the node that is asked.
     node: u64,
-    /// Of the node behind it; 0: it is the last one.
+    /// The name of the next node; 0: there is none.
     next: u64,
 }
 
-/// What leads a query with a key of this slot to its node once more.
+/// Returns the route by which a query with a key of this slot finds its node again.
 pub(crate) fn route(slot: u16) -> u32 {
     u32::from(slot) + 1
 }
 
-/// What marks a route whose command answers with whatever its author likes, errors of nodes
-/// included.
+/// Marks a route whose command may answer anything that its author likes, including errors of nodes.
 const SCRIPT: u32 = 1 << 31;
 
-/// The route of a command, marked if that is a script or a function.
+/// Returns the route of a command, marked if the command is a script or a function.
 pub(crate) fn marked(route: u32, command: &Command) -> u32 {
     match command.is_script() {
         true => route | SCRIPT,
@@ -74,17 +73,17 @@ pub(crate) fn marked(route: u32, command: &Command) -> u32 {
     }
 }
 
-/// Whether the command of this route is a script or a function.
+/// Returns `true` if the command of this route is a script or a function.
 pub(crate) fn is_script(route: u32) -> bool {
     route & SCRIPT != 0
 }
 
-/// The slot that a route is of.
+/// Returns the slot of a route.
 pub(crate) fn slot_of(route: u32) -> Option<u16> {
     u16::try_from((route & !SCRIPT).checked_sub(1)?).ok()
 }
 
-/// Whether keys of these slots can be given to one node in one command.
+/// Returns `true` if keys of these slots can be sent to one node in one command.
 pub(crate) fn go_together(kind: Kind, map: &Map, slots: &[u16]) -> bool {
     let Some((first, others)) = slots.split_first() else {
         return true;
@@ -99,7 +98,7 @@ pub(crate) fn go_together(kind: Kind, map: &Map, slots: &[u16]) -> bool {
     }
 }
 
-/// Where a command goes. `any` chooses among nodes where any will do.
+/// Returns the way of a command. `any` chooses the node where any will do.
 pub(crate) fn way(kind: Kind, map: &Map, command: &Command, args: Args<'_>, any: usize) -> Way {
     match command.special {
         Special::Refused(why) => return Way::Refused(why),
@@ -151,7 +150,8 @@ fn everywhere(map: &Map, how: Everywhere, args: Args<'_>) -> Way {
     }
 }
 
-/// A step of `SCAN`: the cursor's low bits name the node, the others are that node's cursor.
+/// Returns the way of a step of `SCAN`: the cursor's low bits name the node, the others are that node's
+/// cursor.
 fn scan(map: &Map, args: Args<'_>) -> Way {
     const INVALID: Way = Way::Refused("ERR invalid cursor");
     let cursor = args.get(1).and_then(|arg| std::str::from_utf8(arg).ok());
@@ -184,7 +184,7 @@ fn scan(map: &Map, args: Args<'_>) -> Way {
     Way::Scan { cursors, part }
 }
 
-/// The reply of one node to a step of `SCAN`, with the cursor for the next step.
+/// Returns one node's reply to a step of `SCAN`, with the cursor for the next step.
 pub(crate) fn scanned(reply: &Bytes, cursors: Cursors) -> Bytes {
     let elements = super::reply_merge::elements(reply);
     let &[cursor, keys] = &elements[..] else {
@@ -208,14 +208,14 @@ pub(crate) fn scanned(reply: &Bytes, cursors: Cursors) -> Bytes {
     };
     let mut out = Vec::new();
     write_command(&mut out, &[next.to_string().as_bytes()]);
-    // As a list of two: the cursor, and the keys as they came.
+    // Makes it a list of two: the cursor, and the keys as they came.
     out[1] = b'2';
     out.extend_from_slice(keys);
     out.into()
 }
 
-/// A command on several keys, a part for each slot (Redis Cluster refuses keys of several slots even
-/// where one node has them) or each node. `None`: one part is enough.
+/// Splits a command on several keys into a part for each slot (Redis Cluster refuses keys of several
+/// slots even if one node has them) or for each node. `None`: one part is enough.
 fn parts(
     kind: Kind,
     map: &Map,
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(node, 1);
         let last = scanned(&reply("0"), cursors);
         assert_eq!(last, "*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n");
-        // Node 0 is gone, and node 2 has what it had: a cursor of node 0 means nothing there.
+        // Node 0 is gone, and node 2 has its slots: a cursor of node 0 means nothing there.
         let mut map = Map::even(&[NodeIndex(2), NodeIndex(1)]);
         map.follow(&two());
         let way = with_args(&format!("scan {second}"), |args| scan(&map, args));

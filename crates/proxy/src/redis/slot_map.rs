@@ -1,16 +1,18 @@
-//! Which node has which slot, and where a scan goes on when that changes.
+//! The node of each slot, and where a scan goes on when that changes.
 
 use cluster::slot::SLOTS;
 
 use crate::runtime::query::NodeIndex;
 
-/// For each slot its node, and the order in which `SCAN` visits the nodes.
+/// The node of each slot, and the order in which `SCAN` visits the nodes.
 ///
-/// A cursor names the node that it is of. When that node has no slots any more, because another one has taken
-/// them over, the scan goes on with that one, from its beginning: cursors of one node mean nothing to another.
+/// A cursor names its node. When that node has no slots any more because another node has taken them
+/// over, the scan goes on with that node, from its beginning: cursors of one node mean nothing to
+/// another.
 ///
-/// Invariant: a node that takes over all slots of another one has its place in the order, so that no place is
-/// skipped or visited twice by a scan that is under way. All other nodes that get slots come last.
+/// Invariant: a node that takes over all slots of another node gets its place in the order, so that a
+/// scan that is under way skips no place and visits none twice. All other nodes that get slots come
+/// last.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Map {
     nodes: Vec<NodeIndex>,
@@ -22,7 +24,7 @@ pub(crate) struct Map {
 /// A place in the order of nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Place {
-    /// The nodes that have had it; the last one has it now, if one does.
+    /// The nodes that have had the place; the last one has it now if `is_taken`.
     nodes: Vec<NodeIndex>,
     is_taken: bool,
 }
@@ -32,15 +34,15 @@ struct Place {
 pub(crate) struct Step {
     /// The node that is asked.
     pub(crate) node: NodeIndex,
-    /// Whether it is the node that the cursor names. Otherwise its part of the scan begins.
+    /// The cursor names this node. Otherwise the node's part of the scan begins.
     pub(crate) is_named: bool,
     /// The node whose turn is next.
     pub(crate) next: Option<NodeIndex>,
 }
 
 impl Map {
-    /// A map of ranges of slots (both ends belong to them). A slot that is in none is `fallback`'s,
-    /// which will say what is wrong with it.
+    /// Creates a map of ranges of slots (including both ends). A slot that is in none belongs to
+    /// `fallback`, whose error will explain the fault.
     pub(crate) fn new(ranges: &[(u16, u16, NodeIndex)], fallback: NodeIndex) -> Map {
         let mut nodes = vec![fallback; SLOTS.into()];
         for &(first, last, node) in ranges {
@@ -58,7 +60,7 @@ impl Map {
         map
     }
 
-    /// The slots shared out evenly, in this order.
+    /// Creates a map that divides the slots evenly among the nodes, in this order.
     pub(crate) fn even(nodes: &[NodeIndex]) -> Map {
         let count = nodes.len() as u32;
         let share = |index: u32| (index * u32::from(SLOTS) / count) as u16;
@@ -68,14 +70,14 @@ impl Map {
         Map::new(&ranges, nodes[0])
     }
 
-    /// Takes over the order of the map before this one.
+    /// Adopts the order of the previous map.
     pub(crate) fn follow(&mut self, before: &Map) {
         self.places.clone_from(&before.places);
         self.settle(|node| before.nodes.iter().position(|&one| one == node));
     }
 
-    /// Gives nodes that have slots their places, and takes them from those that have none. `first` returns the
-    /// first slot that a node had before.
+    /// Gives places to the nodes that have slots, and takes them from the nodes that have none. `first`
+    /// returns the first slot that a node had before.
     fn settle(&mut self, first: impl Fn(NodeIndex) -> Option<usize>) {
         let mut left = self.nodes.clone();
         left.sort_unstable();
@@ -107,7 +109,7 @@ impl Map {
         self.nodes[usize::from(slot)]
     }
 
-    /// The nodes that have slots.
+    /// Returns the nodes that have slots.
     pub(crate) fn all(&self) -> &[NodeIndex] {
         &self.all
     }
@@ -125,13 +127,14 @@ impl Map {
         lost > 0 && lost * 2 >= all
     }
 
-    /// How many slots a node has.
+    /// Returns how many slots a node has.
     pub(crate) fn count_of(&self, node: NodeIndex) -> usize {
         self.nodes.iter().filter(|&&one| one == node).count()
     }
 
-    /// The step of a scan whose cursor names a node for which `is_named` is true; `None`: it begins. Returns
-    /// `None` if no node was ever meant, or if what it had is with nodes that come later and there is none.
+    /// Returns the step of a scan whose cursor names a node for which `is_named` is true; with `None`
+    /// the scan begins. Returns `None` if no node ever matched, or if no node with slots is left at its
+    /// place or after it.
     pub(crate) fn step(&self, is_named: Option<impl Fn(NodeIndex) -> bool>) -> Option<Step> {
         let from = match &is_named {
             None => 0,
@@ -151,7 +154,7 @@ impl Map {
         })
     }
 
-    /// A node says that another one has this slot.
+    /// Records that another node has this slot.
     pub(crate) fn moved(&mut self, slot: u16, node: NodeIndex) {
         let Some(&before) = self.nodes.get(usize::from(slot)) else {
             return;
@@ -164,7 +167,7 @@ impl Map {
 }
 
 impl Place {
-    /// The node that has it now.
+    /// Returns the node that has the place now.
     fn node(&self) -> Option<NodeIndex> {
         self.nodes.last().copied().filter(|_| self.is_taken)
     }
@@ -213,7 +216,8 @@ mod tests {
         assert_eq!(map.all().len(), 3);
     }
 
-    /// The nodes that a scan asks from the one that a cursor names, and whether it is that one.
+    /// Returns the nodes that a scan asks after a cursor of this node, and if the first is the cursor's
+    /// own.
     fn rest(map: &Map, named: Option<u32>) -> Option<(Vec<u32>, bool)> {
         let named_is = |named: u32| move |node: NodeIndex| node == NodeIndex(named);
         let mut step = map.step(named.map(named_is))?;
@@ -238,16 +242,16 @@ mod tests {
         after.follow(&before);
         assert_eq!(after.all(), [7, 1, 2].map(NodeIndex));
         assert_eq!(rest(&after, None), Some((vec![7, 1, 2], false)));
-        // The scan was in the middle of node 0: the other one shows all that node had.
+        // The scan was in the middle of node 0: the other node returns all that node 0 had.
         assert_eq!(rest(&after, Some(0)), Some((vec![7, 1, 2], false)));
         assert_eq!(rest(&after, Some(1)), Some((vec![1, 2], true)));
         assert_eq!(rest(&after, Some(9)), None);
-        // And back.
+        // The slots move back.
         let mut again = thirds([0, 1, 2]);
         again.follow(&after);
         assert_eq!(rest(&again, Some(7)), Some((vec![0, 1, 2], false)));
         assert_eq!(rest(&again, Some(0)), Some((vec![0, 1, 2], true)));
-        // Two at once, one of them to a node that was there before.
+        // Two nodes are replaced at once, one of them by a node that was there before.
         let mut both = thirds([3, 3, 2]);
         both.follow(&again);
         assert_eq!(rest(&both, Some(1)), Some((vec![2], false)));
@@ -274,10 +278,10 @@ mod tests {
         // Node 0 has given its last slot to node 5, which has its place now.
         map.moved(0, NodeIndex(5));
         assert_eq!(rest(&map, Some(0)), Some((vec![5, 1, 2], false)));
-        // Node 1 keeps slots: who gets some of them comes last.
+        // Node 1 keeps slots: a node that gets some of them comes last.
         map.moved(7, NodeIndex(6));
         assert_eq!(rest(&map, None), Some((vec![5, 1, 2, 6], false)));
-        // Nobody takes the place of a node whose slots went to one that has its own.
+        // No node takes the place of a node whose slots went to one that has its own place.
         map.moved(0, NodeIndex(2));
         assert_eq!(rest(&map, Some(5)), Some((vec![1, 2, 6], false)));
     }

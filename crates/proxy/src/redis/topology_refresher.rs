@@ -1,7 +1,7 @@
-//! Finds out what the nodes are and which has which slot, and keeps that true.
+//! Learns the kind of the nodes and the node of each slot, and keeps this knowledge up to date.
 //!
-//! A thread of its own asks: at the start, when something shows that what is known is old, and now
-//! and then. Threads with clients look at a version in each turn, and take what is new.
+//! A thread asks the nodes: at the start, when something shows that the knowledge is old, and at
+//! regular intervals. Threads with clients check a version in each turn, and take over changes.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -28,57 +28,57 @@ use crate::runtime::query::NodeIndex;
 use crate::seeds::Seeds;
 use crate::tls::Blocking;
 
-/// How often the nodes are asked without a reason.
+/// Interval at which the nodes are asked without a reason.
 const ROUTINE: Duration = Duration::from_secs(10);
-/// The least time between two times that they are asked.
+/// The shortest interval between two rounds of questions.
 const REST: Duration = Duration::from_millis(50);
 /// How long one node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long is waited at the start for a node that loads its data.
+/// How long the start waits for a node that loads its data.
 const LOADING: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// What was found out.
+/// The knowledge of the nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterMetadata {
     pub(crate) commands: Arc<Commands>,
     pub(crate) map: Arc<Map>,
-    /// All nodes of which a node has told, those without slots included, and those that were given
-    /// to the proxy. No others are believed in.
+    /// All nodes that a node has reported, including those without slots, and those that were given to
+    /// the proxy. No other address is trusted.
     pub(crate) addresses: Arc<HashSet<SocketAddr>>,
 }
 
-/// Writes the text of `INFO`, of one section or (empty) of all.
+/// Writes the text of `INFO`: of one section, or of all if the argument is empty.
 pub(crate) type InfoWriter = Box<dyn Fn(&[u8]) -> String + Send + Sync>;
 
-/// What all threads with clients share.
+/// The state that all threads with clients share.
 pub(crate) struct State {
     pub(crate) kind: Kind,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) started: Instant,
     pub(crate) limits: Limits,
     pub(crate) password: Option<String>,
-    /// Connections to a node that clients share.
+    /// How many connections to a node clients share.
     pub(crate) connection_keys: u8,
-    /// How long a query is tried again for.
+    /// How long a query is retried.
     pub(crate) patience: Duration,
     /// The locks, if the proxy keeps any.
     pub(crate) locks: Option<Arc<LockService>>,
-    /// Grows with what is known.
+    /// Grows with each change of the knowledge.
     pub(crate) version: AtomicU64,
-    /// How often the nodes have told which has which slot.
+    /// How often the nodes have reported the slots.
     pub(crate) looks: AtomicU64,
     known: RwLock<ClusterMetadata>,
     /// Writes the text of `INFO`.
     pub(crate) about: InfoWriter,
     clients: Arc<Clients>,
-    /// Log lines that clients have caused, by what they say.
+    /// Limits log lines that clients cause, by their text.
     log_limit: Mutex<LogLimit<&'static str>>,
     news: RefreshSignal,
 }
 
-/// How the refresher is woken.
+/// Wakes the refresher.
 #[derive(Debug, Default)]
 struct RefreshSignal {
     wanted: Mutex<bool>,
@@ -86,7 +86,7 @@ struct RefreshSignal {
     stopping: AtomicBool,
 }
 
-/// What a [`State`] is made of, besides what was found out.
+/// The parts of a [`State`] besides the knowledge of the nodes.
 pub(crate) struct RefresherOptions {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) started: Instant,
@@ -99,7 +99,7 @@ pub(crate) struct RefresherOptions {
     pub(crate) clients: Arc<Clients>,
 }
 
-/// Clients cause a log line of each kind once in this time at most.
+/// Each log line that clients cause is written at most once in this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 impl State {
@@ -137,17 +137,17 @@ impl State {
         self.known.read().clone()
     }
 
-    /// Whether there is a node at this address.
+    /// Returns `true` if there is a node at this address.
     pub(crate) fn knows(&self, address: SocketAddr) -> bool {
         self.known.read().addresses.contains(&address)
     }
 
-    /// The text of `INFO`, of one section or (empty) of all.
+    /// Returns the text of `INFO`: of one section, or of all if `section` is empty.
     pub(crate) fn info(&self, section: &[u8]) -> String {
         (self.about)(section)
     }
 
-    /// Something shows that what is known is old.
+    /// Wakes the refresher: something shows that the knowledge is old.
     pub(crate) fn ask_for_news(&self) {
         let mut wanted = self.news.wanted.lock();
         if !std::mem::replace(&mut *wanted, true) {
@@ -161,7 +161,7 @@ impl State {
         self.ask_for_news();
     }
 
-    /// Keeps what is known true, until it is stopped.
+    /// Keeps the knowledge up to date until it is stopped.
     pub(crate) fn keep(&self, seeds: &Seeds, options: &Options) {
         while !self.news.stopping.load(Ordering::SeqCst) {
             {
@@ -196,7 +196,8 @@ impl State {
             tracing::info!(nodes = map.all().len(), "slots have moved");
             let before = std::mem::replace(&mut known.map, Arc::new(map));
             self.version.fetch_add(1, Ordering::Release);
-            // Queries are given up at a silent node when threads with clients can see where they go instead.
+            // Queries at a silent node are given up once threads with clients can see the nodes that
+            // replace it.
             for &node in before.all() {
                 if known.map.replaces(&before, node) {
                     self.nodes
@@ -209,7 +210,8 @@ impl State {
         self.looks.fetch_add(1, Ordering::Release);
     }
 
-    /// Asks one node after the other until one tells: those that have slots first, those that are silent last.
+    /// Asks one node after another until one reports the slots: nodes that have slots first, silent
+    /// nodes last.
     fn look(&self, seeds: &[SocketAddr], options: &Options) -> Result<SlotOwners, Vec<String>> {
         let map = Arc::clone(&self.known.read().map);
         let with_slots = map.all().iter().map(|&node| self.nodes.address(node));
@@ -219,7 +221,7 @@ impl State {
                 addresses.push(address);
             }
         }
-        // A node that is asked while it is silent keeps the others waiting.
+        // A silent node delays the questions to the others.
         addresses.sort_by_key(|&address| self.nodes.is_silent(address));
         let mut tried = Vec::new();
         for address in addresses {
@@ -248,10 +250,10 @@ impl NodeRoles for State {
     }
 }
 
-/// Finds out what the nodes at these addresses are.
+/// Learns the kind of the nodes at these addresses, and their slots.
 ///
 /// # Errors
-/// What is wrong with each of them.
+/// Returns the fault of each of them.
 pub(crate) fn discover(
     seeds: &Seeds,
     kumiki: bool,
@@ -325,10 +327,10 @@ fn try_discover(
     Err(tried)
 }
 
-/// Which node has which slot, and where there are nodes.
+/// The node of each slot, and the addresses of all nodes.
 type SlotOwners = (Map, HashSet<SocketAddr>);
 
-/// Servers that do not know of each other share the slots evenly.
+/// Divides the slots evenly among servers that do not know of each other.
 fn servers(addresses: &[SocketAddr], nodes: &Nodes) -> SlotOwners {
     let places: Vec<NodeIndex> = addresses
         .iter()
@@ -337,7 +339,7 @@ fn servers(addresses: &[SocketAddr], nodes: &Nodes) -> SlotOwners {
     (Map::even(&places), addresses.iter().copied().collect())
 }
 
-/// What one node tells of all; `None` if it is of no cluster.
+/// Asks one node for the slots and addresses of all; `None` if it belongs to no cluster.
 fn slots(
     asked: &mut NodeConnection,
     address: SocketAddr,
@@ -363,7 +365,7 @@ fn slots(
         told.insert(master);
         ranges.push((first, last, nodes.place(master)));
     }
-    // Nodes that have no slots yet may be named by those that give them some.
+    // Nodes that have no slots yet may be named in redirections by nodes that hand slots to them.
     if let Ok(reply) = asked.ask(&[b"CLUSTER", b"NODES"])
         && let Ok(Value::Bulk(text) | Value::Verbatim { text, .. }) = Value::decode(&reply)
     {
@@ -373,14 +375,14 @@ fn slots(
     Ok(Some((Map::new(&ranges, nodes.place(address)), told)))
 }
 
-/// Whether this error of a node says that it is of no cluster. Others (it loads its data, its user may not ask)
-/// say nothing about that.
+/// Returns `true` if this error of a node means that it belongs to no cluster. Other errors (the node
+/// loads its data, its user may not ask) say nothing about that.
 fn has_no_cluster(error: &[u8]) -> bool {
     let text = String::from_utf8_lossy(error).to_ascii_lowercase();
     text.contains("cluster support disabled") || text.starts_with("err unknown command")
 }
 
-/// One element of the reply to `CLUSTER SLOTS`: the first slot, the last, and whose they are.
+/// Reads one element of the reply to `CLUSTER SLOTS`: the first slot, the last, and their node.
 fn range(range: &Value, asked: SocketAddr) -> Option<(u16, u16, SocketAddr)> {
     let Value::Array(fields) = range else {
         return None;
@@ -406,7 +408,7 @@ fn range(range: &Value, asked: SocketAddr) -> Option<(u16, u16, SocketAddr)> {
     Some((first, last, place(host, port, asked)?))
 }
 
-/// Where the node of a line of the reply to `CLUSTER NODES` is: behind its id stands
+/// Returns the address of the node in a line of the reply to `CLUSTER NODES`: after its id comes
 /// `host:port@port`, and after a comma its name.
 fn listed(line: &str, asked: SocketAddr) -> Option<SocketAddr> {
     let text = line.split(' ').nth(1)?.split(['@', ',']).next()?;
@@ -415,8 +417,8 @@ fn listed(line: &str, asked: SocketAddr) -> Option<SocketAddr> {
     place(host, port, asked)
 }
 
-/// Where a node is, as another tells it. Without a host, or with one that is not known, it is on the
-/// one that was asked. A name is looked up.
+/// Returns a node's address as another node gives it. Without a host, or with an unknown one, it has
+/// the address of the node that was asked. A name is looked up.
 fn place(host: &str, port: u16, asked: SocketAddr) -> Option<SocketAddr> {
     if matches!(host, "" | "?") {
         return Some(SocketAddr::new(asked.ip(), port));
@@ -427,7 +429,7 @@ fn place(host: &str, port: u16, asked: SocketAddr) -> Option<SocketAddr> {
     }
 }
 
-/// A connection for a few questions.
+/// A connection for a few requests of the proxy's own.
 struct NodeConnection {
     stream: Blocking,
     input: BytesMut,
@@ -453,7 +455,7 @@ impl NodeConnection {
         Ok(asked)
     }
 
-    /// One request and its reply.
+    /// Sends one request, and returns its reply.
     fn ask(&mut self, request: &[&[u8]]) -> Result<Bytes, String> {
         let failed = |error: std::io::Error| format!("does not answer ({error})");
         let mut out = Vec::new();

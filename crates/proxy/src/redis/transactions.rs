@@ -1,4 +1,4 @@
-//! What clients put into blocks, and what becomes of blocks: `MULTI`, `EXEC`, `DISCARD`, `WATCH`.
+//! Commands in blocks, and the execution of blocks: `MULTI`, `EXEC`, `DISCARD`, `WATCH`.
 
 use bytes::Bytes;
 use cluster::slot;
@@ -12,7 +12,7 @@ use super::{Kind, local_commands, route};
 use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
 
 impl RedisProtocol {
-    /// Refuses a command; the block that it stands in, if there is one, cannot be executed.
+    /// Refuses a command; if it is part of a block, the block cannot be executed.
     pub(super) fn refuse_in(
         &self,
         client: &mut Client,
@@ -25,7 +25,7 @@ impl RedisProtocol {
         client.answer_with(context.out, |writer| writer.error_bytes(text.as_bytes()));
     }
 
-    /// Puts a command into the client's block.
+    /// Adds a command to the client's block.
     pub(super) fn queue(
         &self,
         client: &mut Client,
@@ -100,7 +100,7 @@ impl RedisProtocol {
                 client.refuse(context.out, "ERR WATCH inside MULTI is not allowed");
             }
             "watch" => return self.watch(client, args, context),
-            // In a block it is executed with the others, after which nothing is watched.
+            // In a block it is executed with the other commands; then no key is watched.
             _ if client.block.is_some() => {
                 let bytes = multi_block::encode(args);
                 self.queue(client, command, args, &bytes, context);
@@ -117,10 +117,10 @@ impl RedisProtocol {
         Done::Taken
     }
 
-    /// Forgets what the client watches.
+    /// Forgets the client's watched keys.
     pub(crate) fn unwatch(&self, client: &mut Client, context: &mut RequestContext<'_>) {
         if let Some((node, connection_key, _)) = client.watches.own {
-            // The connection watches no more once it is closed.
+            // The node forgets the watched keys when the connection is closed.
             context.hang_up(node, connection_key);
             client
                 .own_lanes
@@ -165,7 +165,7 @@ impl RedisProtocol {
         let first = slot::of(first);
         let node = self.map.of_slot(first);
         if client.watches.own.is_some_and(|own| own.0 != node) {
-            // The slot has moved since: what is watched at the other node may change unseen.
+            // The slot has moved since: keys watched at the other node may change unnoticed.
             client.watches.lost = true;
             client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
             return Done::Taken;
@@ -250,7 +250,7 @@ impl RedisProtocol {
             client.answer(context.out, Bytes::from_static(b"*0\r\n"));
             return Done::Taken;
         }
-        // A connection of the client's own is another one than that which what follows takes.
+        // A connection of the client's own is not the one that later commands take.
         client.alone = elsewhere || watches.own.is_some();
         let (bytes, replies) = block.encode(&watches.versions);
         let dispatch = Dispatch {

@@ -13,23 +13,23 @@ use crate::runtime::query::{Answer, ClientId, ConnectionKey, Query};
 use crate::runtime::wire::{Wire, WireError};
 use crate::tls::ToNodes;
 
-/// How connections to nodes are set up.
+/// The settings of connections to nodes.
 #[derive(Clone, Default)]
 pub(crate) struct Options {
-    /// The user that nodes are told, if they have users.
+    /// The user as which the proxy authenticates, if the nodes have users.
     pub(crate) user: Option<String>,
-    /// The password that nodes want.
+    /// The password that the nodes require.
     pub(crate) password: Option<String>,
-    /// How to encrypt connections, if they are to be.
+    /// The TLS settings, if connections are encrypted.
     pub(crate) tls: Option<Arc<ToNodes>>,
 }
 
-/// What the number of a connection key says.
+/// The meaning of the number of a connection key.
 ///
 /// | bits | meaning |
 /// |---|---|
 /// | 0 | replies are of RESP3 |
-/// | 1…8 | which of the connections that clients share |
+/// | 1…8 | the index among the connections that clients share |
 /// | 9 | it is one client's own |
 /// | 10…25, 26…57 | that client: its thread, its number |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct ConnectionProperties {
 }
 
 impl ConnectionProperties {
-    /// A connection key of this client alone.
+    /// Returns the properties of a connection key of this client alone.
     pub(crate) fn of_client(resp3: bool, id: ClientId) -> ConnectionProperties {
         ConnectionProperties {
             resp3,
@@ -68,21 +68,21 @@ impl ConnectionProperties {
 
 /// A request that is under way.
 struct Flight {
-    /// `None`: one of the proxy's own.
+    /// The query; `None`: a request of the proxy's own.
     query: Option<Query>,
-    /// Replies to come.
+    /// How many replies are still to come.
     missing: u32,
     earlier_error: Option<Bytes>,
-    /// When it was put, in time since the proxy's start.
+    /// The time at which it was put, since the proxy's start.
     put: Duration,
 }
 
-/// See the module's page.
+/// See the module documentation.
 pub(crate) struct RespWire {
     flights: VecDeque<Flight>,
     parser: ReplyParser,
-    /// Replies to the greeting that are to come. Until then it is not known that the node serves
-    /// the proxy.
+    /// How many replies to the greeting are still to come. Until then it is not known that the node
+    /// accepts the proxy.
     greeting: u32,
 }
 
@@ -154,7 +154,7 @@ impl Wire for RespWire {
             };
             let bytes = input.split_to(end).freeze();
             if bytes[0] == b'>' {
-                // Nobody has asked for it.
+                // No request asked for it: it is a push.
                 continue;
             }
             let Some(flight) = self.flights.front_mut() else {
@@ -213,10 +213,10 @@ impl RespWire {
         });
     }
 
-    /// A reply to a request of the proxy's own.
+    /// Handles a reply to a request of the proxy's own.
     fn greeted(&mut self, reply: &[u8]) -> Result<(), WireError> {
         if self.greeting == 0 {
-            // The node lives, whatever it says.
+            // Any reply shows that the node lives.
             return Ok(());
         }
         self.greeting -= 1;

@@ -1,31 +1,30 @@
 //! Memory that threads receive into: what arrives is never copied to be kept.
 //!
-//! A thread reads from all of its sockets into one block of memory after the other. What a read
-//! brought is split off and shared by counting; the block goes when the last piece of it does. So a
-//! connection that waits costs no buffer (what it keeps of an unfinished request is copied if it is
-//! small), and a request travels from the socket that it came from to
-//! the socket that it leaves by without having been copied, if it is not small (see
-//! [`OutBatch`](super::batch::Pack)).
+//! A thread reads from all of its sockets into one block of memory after the other. The bytes that a
+//! read returned are split off and shared by reference counting; the block is freed with its last
+//! piece. So an idle connection costs no buffer (a small unfinished request is copied out of the
+//! block), and a request that is not small travels from the socket that it came from to the socket that
+//! it leaves by without having been copied (see [`OutBatch`](super::out_batch::OutBatch)).
 
 use bytes::BytesMut;
 
 /// The length of a block in bytes.
 const BLOCK: usize = 256 * 1024;
-/// The least room that a read is given in a block.
+/// The least room in a block that a read gets.
 const LEAST: usize = 16 * 1024;
-/// The most room that a read is given in a block: one busy connection does not keep the others
-/// waiting for long.
+/// The most room in a block that a read gets: one busy connection does not keep the others waiting for
+/// long.
 const MOST: usize = 64 * 1024;
 
-/// See the module's page.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
-    /// What is left of the block; all of it has a value, as reading needs it.
+    /// The rest of the block; all of it is initialized, because reading needs that.
     block: BytesMut,
 }
 
 impl Arena {
-    /// Has `read` fill memory, and returns what it brought.
+    /// Lets `read` fill memory, and returns the bytes that it read.
     pub(crate) fn receive(
         &mut self,
         read: impl FnOnce(&mut [u8]) -> std::io::Result<usize>,
@@ -42,9 +41,9 @@ impl Arena {
     }
 }
 
-/// What a read brought.
+/// The result of a read.
 pub(crate) struct Received {
     pub(crate) bytes: BytesMut,
-    /// There was no room for more: there may be more to read.
+    /// The read filled all of its room: there may be more to read.
     pub(crate) filled: bool,
 }

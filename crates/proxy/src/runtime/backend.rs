@@ -1,4 +1,4 @@
-//! A thread's connections to nodes: takes queries from the threads with clients, and gives them the
+//! A thread's connections to nodes. They take queries from the threads with clients, and give them the
 //! replies.
 
 use std::collections::{HashMap, VecDeque};
@@ -20,23 +20,25 @@ use crate::queue::{Consumer, Producer};
 
 /// Queries taken from one queue at a time, so that all threads get their turn.
 const TAKEN: usize = 256;
-/// How often connections are looked at that wait for something.
+/// Interval at which connections that wait for something are checked.
 const TICK: Duration = Duration::from_millis(20);
-/// How often a node's silence is reported while it lasts: each time the other nodes are asked.
+/// Interval at which a node's silence is reported while it lasts: at each report the other nodes are
+/// asked.
 const SILENCE_REPORT: Duration = Duration::from_millis(200);
-/// The same, when nothing waits.
+/// Interval at which connections are checked when none waits for anything.
 const IDLE_TICK: Duration = Duration::from_millis(500);
-/// The thread was stopped, with its process or its machine, when it looks at its connections so late.
+/// If the thread checks its connections this late, it was stopped, with its process or its host.
 const INTERRUPTED: Duration = Duration::from_secs(1);
-/// A connection that nobody has needed for so long is closed, where connections are shared.
+/// A shared connection that no client has needed for this long is closed.
 const UNNEEDED: Duration = Duration::from_secs(300);
-/// The same, for one that its only client has released: long enough that a loop of `WATCH` and `EXEC` does
-/// not make one each time, which may take a handshake and a password.
+/// A connection that its only client has released is closed after this time. It is long enough that a
+/// loop of `WATCH` and `EXEC` does not open a connection each time, which may take a handshake and a
+/// password.
 const RELEASED: Duration = Duration::from_secs(1);
 
-/// A queue from and one to a thread with clients.
+/// A queue from a thread with clients, and one to it.
 pub(crate) struct FrontendQueues {
-    /// Which thread it is.
+    /// The number of the thread with clients.
     pub(crate) front: u16,
     pub(crate) orders: Consumer<BackendCommand>,
     pub(crate) replies: Producer<Reply>,
@@ -47,11 +49,11 @@ struct FrontendPeer {
     queues: FrontendQueues,
     /// Replies for which the queue had no room.
     late: VecDeque<Reply>,
-    /// Something was put since its waker was rung.
+    /// Something was put since the thread was last woken.
     told: bool,
 }
 
-/// See the module's page.
+/// See the module documentation.
 pub(crate) struct Backend<N: Network, W: Wire> {
     options: Arc<W::Options>,
     limits: LinkLimits,
@@ -63,11 +65,11 @@ pub(crate) struct Backend<N: Network, W: Wire> {
     ready: Vec<usize>,
     replies: Vec<Reply>,
     ticked: Duration,
-    /// Since when the thread has run without interruption.
+    /// The time since which the thread has run without interruption.
     running_since: Duration,
-    /// When a silence was reported the last time.
+    /// The time at which a silence was last reported.
     silence_reported: Duration,
-    /// Nodes that had a connection when connections were looked at the last time.
+    /// Nodes that had a connection when connections were last checked.
     seen: Vec<NodeIndex>,
     figures: Arc<BackendFigures>,
 }
@@ -102,7 +104,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
         }
     }
 
-    /// Something has happened to the connection of this number.
+    /// Records an event of the connection with this number.
     pub(crate) fn note(
         &mut self,
         link: usize,
@@ -128,7 +130,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
         }
     }
 
-    /// Reads replies, takes queries, writes them. Whether there is more to do at once.
+    /// Reads replies, takes queries, and writes them. Returns `true` if there is more to do at once.
     pub(crate) fn turn(&mut self, network: &mut N, arena: &mut Arena, now: Duration) -> bool {
         let mut more = self.take_orders(network, arena, now);
         let mut ready = std::mem::take(&mut self.ready);
@@ -181,7 +183,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
         more
     }
 
-    /// Gives a query to its link, which is made if there is none.
+    /// Gives a query to its link, which is created if there is none.
     fn assign(&mut self, query: Query) {
         let key = (query.node, query.connection_key);
         let link = match self.by_lane.get(&key) {
@@ -283,7 +285,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
             self.hang_up(key, network, arena, now);
         }
         for key in unneeded {
-            // Of those that are lost one stays, to see when the node is back.
+            // Of the lost connections one stays, to notice when the node is back.
             let left = in_hand.entry(key.0).or_default();
             if left.connections > 0 || left.awaited > 1 {
                 left.awaited = left.awaited.saturating_sub(1);
@@ -292,7 +294,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
         }
     }
 
-    /// Gives the replies to the threads that wait for them.
+    /// Puts the replies into the queues of the threads that wait for them.
     fn tell(&mut self) {
         for reply in self.replies.drain(..) {
             let thread = reply.query.client.thread;
@@ -322,14 +324,14 @@ impl<N: Network, W: Wire> Backend<N, W> {
         }
     }
 
-    /// Whether there is something to take: asked before sleeping.
+    /// Returns `true` if a queue has a command to take. Called before the thread sleeps.
     pub(crate) fn has_mail(&self) -> bool {
         self.fronts
             .iter()
             .any(|front| front.queues.orders.count() > 0)
     }
 
-    /// How long the thread may sleep.
+    /// Returns how long the thread may sleep.
     pub(crate) fn timeout(&self) -> Duration {
         let late = self.fronts.iter().any(|front| !front.late.is_empty());
         if late {
@@ -341,7 +343,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
         }
     }
 
-    /// Gives everything up.
+    /// Fails all connections and their queries.
     pub(crate) fn stop(&mut self, network: &mut N, arena: &mut Arena, now: Duration) {
         let mut around = LinkContext {
             network,

@@ -1,25 +1,25 @@
-//! When the next batch may leave: while enough of them are with the node, whatever comes gathers.
+//! Decides when the next batch may leave: while enough batches are with the node, queries gather.
 //!
-//! A node that has nothing of a connection gets the next query at once. One that is busy with two batches
-//! would not begin with a third, and each batch costs it, the proxy and the kernel far more than another
-//! query in it.
+//! A node that has no unanswered batch of a connection gets the next query at once. A node that is busy
+//! with two batches would not begin with a third, and each batch costs the node, the proxy and the
+//! kernel far more than another query in it.
 
 use std::collections::VecDeque;
 
-/// Packs of one connection that have left and had no reply yet.
+/// Batches of one connection that have left and had no reply yet.
 #[derive(Debug, Default)]
 pub(crate) struct BatchWindow {
     /// Queries that have left.
     sent: u64,
-    /// Queries that were answered, or given up.
+    /// Queries that were answered or given up.
     answered: u64,
-    /// How many had left before each batch.
+    /// How many queries had left before each batch.
     packs: VecDeque<u64>,
 }
 
 impl BatchWindow {
-    /// How many batches have had no reply at all. If replies do not come in the order of queries, this
-    /// takes them as if they did.
+    /// Returns how many batches have had no reply at all. If replies do not come in the order of
+    /// queries, they are counted as if they did.
     pub(crate) fn unanswered(&mut self) -> usize {
         while self
             .packs
@@ -31,7 +31,7 @@ impl BatchWindow {
         self.packs.len()
     }
 
-    /// A batch of so many queries leaves.
+    /// Records that a batch of `count` queries leaves.
     pub(crate) fn leaves(&mut self, count: usize) {
         if count > 0 {
             self.packs.push_back(self.sent);
@@ -39,7 +39,7 @@ impl BatchWindow {
         }
     }
 
-    /// A query has been answered, or was given up.
+    /// Records that a query was answered or given up.
     pub(crate) fn answered(&mut self) {
         self.answered += 1;
     }

@@ -1,21 +1,21 @@
-//! Clients that must go on by some time, by their places.
+//! Deadlines by which clients must go on, by the clients' places.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
 
-/// See the module's page. A client has one deadline at most.
+/// See the module documentation. A client has at most one deadline.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
-    /// The earliest first.
+    /// All deadlines, the earliest first.
     all: BTreeSet<(Duration, usize)>,
     of: HashMap<usize, Duration, RandomState>,
 }
 
 impl Deadlines {
-    /// The client must have gone on by then. An earlier deadline stays: whether it still holds is asked
-    /// when it comes.
+    /// Sets the time by which the client must have gone on. An earlier deadline stays; when it comes,
+    /// the caller checks if it still holds.
     pub(crate) fn set(&mut self, place: usize, due: Duration) {
         match self.of.get_mut(&place) {
             Some(earlier) if *earlier <= due => {}
@@ -31,7 +31,7 @@ impl Deadlines {
         }
     }
 
-    /// The client is gone.
+    /// Removes the deadline of a client that is gone.
     pub(crate) fn remove(&mut self, place: usize) {
         if !self.of.is_empty()
             && let Some(due) = self.of.remove(&place)
@@ -40,7 +40,7 @@ impl Deadlines {
         }
     }
 
-    /// A client whose deadline has come; it has none any more.
+    /// Removes and returns a client whose deadline has come.
     pub(crate) fn take(&mut self, now: Duration) -> Option<usize> {
         let &(due, place) = self.all.first()?;
         (due <= now).then(|| {
@@ -49,7 +49,7 @@ impl Deadlines {
         })
     }
 
-    /// When the next one comes.
+    /// Returns the earliest deadline.
     pub(crate) fn next(&self) -> Option<Duration> {
         self.all.first().map(|(due, _)| *due)
     }

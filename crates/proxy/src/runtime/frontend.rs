@@ -1,16 +1,17 @@
-//! A thread's clients: reads their requests, hands queries to the threads that have the nodes, and
+//! A thread's clients. It reads their requests, hands queries to the threads that have the nodes, and
 //! writes the replies.
 //!
 //! Invariants:
-//! 1. A reply is given to the connection that its query came from, or to nobody: names of
+//! 1. A reply is given to the connection that its query came from, or it is dropped: identifiers of
 //!    connections are never used twice.
-//! 2. A connection whose next request has no room with its node is not read from; the others are.
-//!    What the proxy holds for a node is bounded by the room that it gives.
-//! 3. A connection whose client takes no replies is not read from beyond the soft limit of its
-//!    output, and closed beyond the hard one.
-//! 4. A connection is closed whose client does not say who it is in time, or stops in the middle of a
-//!    request; one that waits between requests may wait for ever. Clients that have not said who they are have
-//!    few places, of which the oldest gives way to the next.
+//! 2. A connection whose next request has no room with its node is not read from; the others are. What
+//!    the proxy holds for a node is bounded by the node's room.
+//! 3. A connection whose client takes no replies is not read from beyond the soft limit of its output,
+//!    and is closed beyond the hard limit.
+//! 4. A connection is closed if its client does not finish its handshake (authentication included) in
+//!    time, or stops in the middle of a request; a client that is between requests may stay idle for
+//!    ever. There are few places for clients that have not authenticated; when all are taken, the
+//!    oldest of these clients is closed for the next one.
 
 mod admission;
 mod connection;
@@ -38,20 +39,21 @@ use crate::net::{Network, SocketEvent};
 use admission::due;
 use connection::{Connection, list};
 
-/// A piece of a request of at most so many bytes is copied, so that it keeps nothing else.
+/// A piece of a request of at most this many bytes is copied, so that it does not keep its block in
+/// memory.
 const SMALL: usize = 4096;
-/// Replies taken from one queue in a turn, so that requests get their turn, too.
+/// Replies taken from one queue in a turn, so that requests get their turn as well.
 const TAKEN: usize = 1024;
 
-/// Clients cause a log line of each kind once in this time at most, in each thread.
+/// Each thread writes at most one log line of each kind that clients cause in this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// See the module's page.
+/// See the module documentation.
 pub(crate) struct Frontend<N: Network, F: ClientProtocol> {
     thread: u16,
     protocol: F,
     limits: Limits,
-    /// What connections of all threads hold of requests and replies.
+    /// Memory that connections of all threads hold for requests and replies.
     budget: Arc<Budget>,
     listener: Option<N::Listener>,
     accepting: bool,
@@ -63,12 +65,12 @@ pub(crate) struct Frontend<N: Network, F: ClientProtocol> {
     touched: Vec<usize>,
     wait_queue: WaitQueue,
     lock_replies: Vec<LockReply>,
-    /// Clients that have not said who they are, where they must.
+    /// Clients that have not authenticated, where they must.
     newcomers: Newcomers<usize>,
-    /// Who may not have begun, or not have gone on with a request.
+    /// Deadlines of clients that have not authenticated, or have not gone on with a request.
     deadlines: Deadlines,
     stopping: bool,
-    /// Log lines that clients have caused, by what they say.
+    /// Limits log lines that clients cause, by their text.
     log_limit: LogLimit<&'static str>,
     figures: Arc<FrontendFigures>,
 }
@@ -106,12 +108,12 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         }
     }
 
-    /// The listener has connections.
+    /// Records that the listener has connections.
     pub(crate) fn note_listener(&mut self) {
         self.accepting = true;
     }
 
-    /// Something has happened to a client's connection.
+    /// Records an event of a client's connection.
     pub(crate) fn note(&mut self, place: usize, happened: SocketEvent, now: Duration) {
         let Some(connection) = self.connections.get_mut(place) else {
             return;
@@ -124,7 +126,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
             return;
         };
         if connection.ended && self.protocol.may_wait_for_ever(&connection.client) {
-            // Nobody waits any more for what may never happen.
+            // The client is gone, and the reply that it waits for may never come.
             connection.dead = true;
             list(&mut self.touched, &mut connection.in_touched, place);
         }
@@ -138,7 +140,8 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         }
     }
 
-    /// Takes replies, reads requests, hands on queries, writes. Whether there is more to do at once.
+    /// Takes replies, reads requests, hands on queries, and writes. Returns `true` if there is more to
+    /// do at once.
     pub(crate) fn turn(&mut self, network: &mut N, arena: &mut Arena, now: Duration) -> bool {
         let news = self.protocol.has_news();
         self.protocol.refresh(now);
@@ -164,14 +167,14 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         self.wait_queue.settle(&mut self.outbox.inflight);
         self.outbox.hand_on();
         self.write(network, now);
-        // Who was closed may have left connections of its own.
+        // A closed client may have left connections of its own.
         self.outbox.hand_on();
         self.figures.set_clients(self.connections.len());
         // Writing may have made room for the replies to what comes next.
         more || !self.ready.is_empty() || self.wait_queue.has_freed()
     }
 
-    /// Tells all clients what there is to be told.
+    /// Tells all clients the news that the protocol has for them.
     fn tell(&mut self, now: Duration) {
         for (place, connection) in &mut self.connections {
             let (client, _, mut context) = connection.at_desk(&mut self.outbox, now);
@@ -221,7 +224,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         }
     }
 
-    /// Gives clients what came from elsewhere than nodes.
+    /// Gives clients the replies of the lock service.
     fn take_lock_replies(&mut self, now: Duration) {
         let mut lock_replies = std::mem::take(&mut self.lock_replies);
         self.protocol.collect(&mut lock_replies);
@@ -242,7 +245,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         self.lock_replies = lock_replies;
     }
 
-    /// Has the protocol give up what the client waits for without end.
+    /// Lets the protocol give up the requests of the client that may wait without end.
     fn give_up_waiting(&mut self, place: usize, why: Ended, now: Duration) {
         let Some(connection) = self.connections.get_mut(place) else {
             return;
@@ -255,7 +258,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         }
     }
 
-    /// Gives a connection its turn: one read, and what can be made of it.
+    /// Serves a connection: reads once, and works off the requests that are whole.
     fn serve(&mut self, place: usize, network: &mut N, arena: &mut Arena, now: Duration) {
         let Some(connection) = self.connections.get_mut(place) else {
             return;
@@ -265,7 +268,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
             return list(&mut self.touched, &mut connection.in_touched, place);
         }
         if connection.out.len() > self.protocol.unread() {
-            // It goes on when its client has taken some.
+            // It goes on when its client has taken some replies.
             return;
         }
         let mut has_come = false;
@@ -293,7 +296,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => {
-                    // The client is gone; nobody is left to answer.
+                    // The client is gone; there is no one to answer.
                     connection.dead = true;
                     return list(&mut self.touched, &mut connection.in_touched, place);
                 }
@@ -304,7 +307,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         let (client, input, mut context) = connection.at_desk(&mut self.outbox, now);
         let before = context.orders.len();
         let progress = self.protocol.read(client, input, &mut context);
-        // What it sent before it ended is carried out, but waits for nobody.
+        // Requests that it sent before it ended are executed, but do not wait.
         let given_up = ended && self.protocol.ended(client, Ended::Client, &mut context);
         self.figures.asked(context.orders.len() - before);
         connection.progress = progress;
@@ -315,14 +318,14 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
             connection.newcomer = None;
         }
         if given_up && progress == Progress::AwaitsReply {
-            // The reply that it waits for may have been this one.
+            // The reply that the connection waits for may have been this one.
             list(&mut self.ready, &mut connection.in_ready, place);
         }
         if connection.input.is_empty() {
-            // Gives back the memory that it shares with others.
+            // Frees the memory that it shares with others.
             connection.input = BytesMut::new();
         } else if connection.input.len() <= SMALL && connection.input.capacity() > SMALL {
-            // A piece of a request that may be long in coming does not keep a whole block.
+            // A piece of a request may stay for long; it does not keep a whole block in memory.
             connection.input = BytesMut::from(&connection.input[..]);
         } else if connection.input.len() > self.limits.query_buffer {
             let text = "a client is closed: its input exceeds the limit";
@@ -348,7 +351,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         list(&mut self.touched, &mut connection.in_touched, place);
     }
 
-    /// Writes replies, and closes what is to be closed.
+    /// Writes replies, and closes the connections that are to be closed.
     fn write(&mut self, network: &mut N, now: Duration) {
         let mut touched = std::mem::take(&mut self.touched);
         for place in touched.drain(..) {
@@ -396,12 +399,12 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         self.touched = touched;
     }
 
-    /// Whether there is something to take: asked before sleeping.
+    /// Returns `true` if there is something to take. Called before the thread sleeps.
     pub(crate) fn has_mail(&self) -> bool {
         self.protocol.has_lock_replies() || self.protocol.has_news() || self.outbox.has_replies()
     }
 
-    /// How long the thread may sleep; `None`: until something happens.
+    /// Returns how long the thread may sleep; `None`: until an event.
     pub(crate) fn timeout(&self, now: Duration) -> Option<Duration> {
         let accepting = self.accepting.then_some(self.accept_from);
         let due = [self.outbox.due(now), accepting, self.deadlines.next()];
@@ -409,7 +412,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         Some(due.saturating_sub(now))
     }
 
-    /// Accepts nothing more, answers what was read, and closes.
+    /// Stops accepting, answers the requests that were read, and closes.
     pub(crate) fn begin_stop(&mut self, now: Duration) {
         self.listener = None;
         if !std::mem::replace(&mut self.stopping, true) {
@@ -423,12 +426,12 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         }
     }
 
-    /// Whether all connections are closed.
+    /// Returns `true` if all connections are closed.
     pub(crate) fn is_empty(&self) -> bool {
         self.connections.is_empty()
     }
 
-    /// Closes everything.
+    /// Closes all connections.
     pub(crate) fn stop(&mut self, network: &mut N, now: Duration) {
         let places: Vec<usize> = self.connections.iter().map(|(place, _)| place).collect();
         for place in places {

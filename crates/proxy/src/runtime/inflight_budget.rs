@@ -1,10 +1,12 @@
-//! How many queries may be with each node, how many are, and what is kept for those who have waited.
+//! Counts queries for each node: how many may be with it (the node's *room*), how many are, and how many
+//! places are kept for clients that have waited.
 //!
 //! Invariants:
-//! 1. What is with a node and what is kept there is together no more than the room that it has, but
-//!    for queries that are sent again, and for a request that is larger than half of the room: it goes
-//!    when half is free.
-//! 2. Who finds a node awaited by others gets none of its room, unless some is kept for it.
+//! 1. The queries that are with a node and the places that are kept there are together no more than the
+//!    node's room. Exceptions are queries that are sent again, and a request that is larger than half
+//!    of the room: it goes when half is free.
+//! 2. A client that finds other clients waiting for a node gets none of its room, unless some is kept
+//!    for that client.
 
 use smallvec::SmallVec;
 
@@ -15,38 +17,38 @@ pub(crate) type Counts = SmallVec<[(NodeIndex, u32); 4]>;
 
 #[derive(Clone, Copy, Default, Debug)]
 struct Node {
-    /// Queries that are with it.
+    /// Queries that are with the node.
     taken: u32,
-    /// What is kept for clients that have waited.
+    /// Places that are kept for clients that have waited.
     kept: u32,
-    /// Clients wait for it.
+    /// Clients wait for this node.
     awaited: bool,
 }
 
-/// What a request has not got.
+/// The room that a request has not got.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Shortfall {
     pub(crate) node: NodeIndex,
     pub(crate) wanted: u32,
-    /// What it needs of other nodes, as far as they have it.
+    /// Room that the request needs of other nodes, as far as they have it.
     pub(crate) beside: Counts,
-    /// Whether it needs several nodes.
+    /// The request needs several nodes.
     pub(crate) several: bool,
 }
 
-/// See the module's page.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct InflightBudget {
     most: u32,
     nodes: Vec<Node>,
-    /// What is kept for the client that is being served.
+    /// Places that are kept for the client that is being served.
     own: Counts,
-    /// What that client has asked for last, and not got.
+    /// The room that this client last asked for and did not get.
     lack: Option<Shortfall>,
 }
 
 impl InflightBudget {
-    /// `most`: queries that may be with one node.
+    /// Creates a budget. `most`: queries that may be with one node.
     pub(crate) fn new(most: u32) -> InflightBudget {
         InflightBudget {
             most,
@@ -64,7 +66,7 @@ impl InflightBudget {
         &mut self.nodes[at]
     }
 
-    /// A query is on its way.
+    /// Takes a place for a query that is sent.
     pub(crate) fn take(&mut self, query: &Query) {
         if query.waits {
             return;
@@ -77,25 +79,25 @@ impl InflightBudget {
         }
     }
 
-    /// It is back.
+    /// Frees the place of a query that has come back.
     pub(crate) fn give_back(&mut self, query: &Query) {
         if !query.waits {
             self.at(query.node).taken -= 1;
         }
     }
 
-    /// How many queries are with the node.
+    /// Returns how many queries are with the node.
     pub(crate) fn taken(&mut self, node: NodeIndex) -> u32 {
         self.at(node).taken
     }
 
-    /// How many more queries the node takes, and nothing is kept for.
+    /// Returns how many more queries the node takes, without the places that are kept.
     pub(crate) fn free(&mut self, node: NodeIndex) -> u32 {
         let Node { taken, kept, .. } = *self.at(node);
         self.most.saturating_sub(taken + kept)
     }
 
-    /// How many more queries the node takes of the client that is being served.
+    /// Returns how many more queries the node takes of the client that is being served.
     fn left(&mut self, node: NodeIndex) -> u32 {
         let own = self.own.iter().filter(|(kept_at, _)| *kept_at == node);
         let own = own.map(|(_, count)| count).sum::<u32>();
@@ -110,7 +112,7 @@ impl InflightBudget {
         }
     }
 
-    /// Whether the node takes one more query of the client that is being served.
+    /// Returns `true` if the node takes one more query of the client that is being served.
     pub(crate) fn has_one(&mut self, node: NodeIndex) -> bool {
         let has = self.left(node) > 0;
         if !has {
@@ -124,8 +126,8 @@ impl InflightBudget {
         has
     }
 
-    /// Whether all these nodes take so many queries each. Half of a node's room is enough for any
-    /// number: more might never be free.
+    /// Returns `true` if each of these nodes takes the wanted number of queries. Half of a node's room is
+    /// enough for any number: more might never be free.
     pub(crate) fn has_all(&mut self, wanted: &[(NodeIndex, u32)]) -> bool {
         let most = self.most.div_ceil(2);
         let mut beside = Counts::new();
@@ -148,29 +150,29 @@ impl InflightBudget {
         lacking.is_none()
     }
 
-    /// Keeps so much with a node; there must be as much.
+    /// Keeps `count` places with a node; they must be free.
     pub(crate) fn keep(&mut self, node: NodeIndex, count: u32) {
         self.at(node).kept += count;
     }
 
-    /// Keeps it no longer.
+    /// Keeps `count` places no longer.
     pub(crate) fn release(&mut self, node: NodeIndex, count: u32) {
         self.at(node).kept -= count;
     }
 
-    /// Whether clients wait for the node.
+    /// Sets if clients wait for the node.
     pub(crate) fn set_awaited(&mut self, node: NodeIndex, awaited: bool) {
         self.at(node).awaited = awaited;
     }
 
-    /// A client is being served, for which so much is kept.
+    /// Begins to serve a client, for which `own` is kept.
     pub(crate) fn begin(&mut self, own: Counts) {
         self.own = own;
         self.lack = None;
     }
 
-    /// It has been: what it lacks, and what was kept for it that it did not take. That is not kept any
-    /// more.
+    /// Ends serving the client. Returns the room that it lacks, and the places that were kept for it
+    /// and that it did not take. These are not kept any more.
     pub(crate) fn end(&mut self) -> (Option<Shortfall>, Counts) {
         let mut rest = std::mem::take(&mut self.own);
         rest.retain(|(_, count)| *count > 0);

@@ -1,17 +1,17 @@
 //! A connection to a node: queries wait here, leave in batches, and get their replies.
 //!
 //! Invariants:
-//! 1. Queries leave in the order in which they came, if the wire has room; whatever waits is written
-//!    as soon as the socket takes it, if the node has not enough already ([`LinkLimits::packs`]).
-//!    Nothing is held back in the hope of more from a node that is idle.
+//! 1. Queries leave in the order in which they came, if the wire has room. Queries that wait are
+//!    written as soon as the socket takes them, unless the node has enough batches already
+//!    ([`LinkLimits::packs`]). No query to an idle node is held back in the hope of more.
 //! 2. A query that has not been put into a batch has not been sent: it may be given to another
-//!    connection. One that has may have been executed.
-//! 3. A node that does not answer within the limit has its connection closed, and everything that
-//!    is under way given up. Time in which this thread did not run, because the machine or the process was
+//!    connection. A query that has been put into one may have been executed.
+//! 3. If a node does not answer within the limit, its connection is closed and everything that is under
+//!    way is given up. Time in which this thread did not run, because the host or the process was
 //!    stopped, is not counted.
 //! 4. The same holds for a silent node as soon as other nodes have replaced it.
-//! 5. Where connections are shared, one that is lost is made again even if nothing waits for it: so
-//!    it is seen that a node is back, and no request has to find out.
+//! 5. A shared connection that is lost is made again even if nothing waits for it: so the proxy notices
+//!    that a node is back, and no request has to find out.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -30,11 +30,11 @@ use crate::net::{Network, SocketEvent};
 /// The first pause before a connection is tried again; it doubles up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The same, where nothing waits for the connection.
+/// The first pause before a connection is tried again for which nothing waits.
 const REVIVAL: Duration = Duration::from_secs(1);
 const LONGEST_REVIVAL: Duration = Duration::from_secs(30);
-/// A node that was asked something is silent when nothing has come from it for so long, or for half of the limit
-/// if that is shorter. Other nodes are asked then who has its slots.
+/// A node that owes an answer is silent when nothing has come from it for this time, or for half of the
+/// limit if that is shorter. Then the proxy asks other nodes which node has its slots.
 const SILENCE: Duration = Duration::from_millis(500);
 /// Reads of one turn, so that one node does not keep the others waiting.
 const READS: usize = 8;
@@ -50,13 +50,13 @@ pub(crate) struct LinkLimits {
     pub(crate) window: usize,
     /// Packets that may be without any reply.
     pub(crate) packs: usize,
-    /// How long a connection may take, and a reply.
+    /// How long connecting may take, and how long a reply may take.
     pub(crate) timeout: Duration,
-    /// A connection that has been idle for so long is asked whether it lives.
+    /// A connection that has been idle for this time is sent a request that shows if the node lives.
     pub(crate) health: Duration,
 }
 
-/// Figures of one connection since it was told the last time.
+/// Figures of one connection since they were last collected.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct LinkFigures {
     pub(crate) queries: u64,
@@ -82,7 +82,7 @@ enum State<S> {
     },
 }
 
-/// See the module's page.
+/// See the module documentation.
 pub(crate) struct Link<N: Network, W: Wire> {
     pub(crate) node: NodeIndex,
     pub(crate) connection_key: ConnectionKey,
@@ -96,34 +96,34 @@ pub(crate) struct Link<N: Network, W: Wire> {
     input: BytesMut,
     /// The socket takes no more for now.
     full: bool,
-    /// It is on the list of those that have something to do.
+    /// It is on the list of links that have something to do.
     pub(crate) listed: bool,
     /// The socket has more to read.
     pub(crate) readable: bool,
-    /// The node will send nothing more: that was told once, and is to be read behind the rest.
+    /// The node will send nothing more. This is reported once, and read after the rest of the input.
     ended: bool,
     /// How many connections have been made.
     made: u64,
     /// The node has answered on this connection, and accepts the proxy.
     proven: bool,
     pause: Duration,
-    /// How often in a row it was lost before the node had accepted the proxy, and once more if it
-    /// was lost after that.
+    /// How often in a row it was lost before the node had accepted the proxy, plus one if it was lost
+    /// after that.
     failures: u32,
-    /// When it is made again though nothing waits.
+    /// The time at which it is made again although nothing waits.
     revival: Duration,
-    /// What was told of the node when it was asked the last time.
+    /// The node's count of hints at the last check.
     hints: u64,
-    /// When it was needed the last time.
+    /// The time at which it was last needed.
     needed: Duration,
-    /// Its client has no use for it since then.
+    /// The time since which its client has no use for it.
     released: Option<Duration>,
-    /// When something came from the node the last time.
+    /// The time at which something last came from the node.
     heard: Duration,
     pub(crate) figures: LinkFigures,
 }
 
-/// What a link needs of the thread that has it.
+/// Parts of the thread that a link uses.
 pub(crate) struct LinkContext<'a, N: Network, W: Wire> {
     pub(crate) network: &'a mut N,
     pub(crate) arena: &'a mut Arena,
@@ -171,34 +171,34 @@ impl<N: Network, W: Wire> Link<N, W> {
         }
     }
 
-    /// A query for this node. It is written by [`Link::go_on`].
+    /// Adds a query for this node. [`Link::go_on`] writes it.
     pub(crate) fn push(&mut self, query: Query) {
         self.released = None;
         self.waiting.push_back(query);
     }
 
-    /// How many queries wait to be sent.
+    /// Returns how many queries wait to be sent.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// How many have been sent and not been answered.
+    /// Returns how many queries have been sent and not been answered.
     pub(crate) fn under_way(&self) -> usize {
         self.wire.as_ref().map_or(0, Wire::under_way)
     }
 
-    /// Whether the node has accepted the proxy.
+    /// Returns `true` if the node has accepted the proxy.
     pub(crate) fn is_up(&self) -> bool {
         let is_welcome = self.wire.as_ref().is_some_and(Wire::is_welcome);
         is_welcome && matches!(self.state, State::Up { .. })
     }
 
-    /// Whether it is lost, and is made again by itself.
+    /// Returns `true` if the connection is lost and will be made again without a query for it.
     pub(crate) fn is_awaited(&self) -> bool {
         W::SHARED && self.failures > 0 && !self.is_up()
     }
 
-    /// Somebody has told that the node came or went, so often up to now.
+    /// Reports that the node came or went; `hints` counts these reports up to now.
     pub(crate) fn hint(&mut self, hints: u64, around: &mut LinkContext<'_, N, W>) {
         if std::mem::replace(&mut self.hints, hints) == hints {
             return;
@@ -219,7 +219,7 @@ impl<N: Network, W: Wire> Link<N, W> {
         }
     }
 
-    /// Something has happened to the socket.
+    /// Handles an event of the socket.
     pub(crate) fn note(&mut self, happened: SocketEvent, around: &mut LinkContext<'_, N, W>) {
         if matches!(self.state, State::Connecting { .. }) {
             self.finish_connecting(around);
@@ -260,7 +260,7 @@ impl<N: Network, W: Wire> Link<N, W> {
         }
     }
 
-    /// Reads what has come and tells the replies. Whether there may be more to read.
+    /// Reads replies and passes them on. Returns `true` if there may be more to read.
     pub(crate) fn read(&mut self, around: &mut LinkContext<'_, N, W>) -> bool {
         for _ in 0..READS {
             let State::Up { stream } = &mut self.state else {
@@ -327,13 +327,13 @@ impl<N: Network, W: Wire> Link<N, W> {
         });
         self.proven |= result.is_ok() && wire.has_room();
         if self.input.is_empty() {
-            // Gives back the memory that it shares with others.
+            // Frees the memory that it shares with others.
             self.input = BytesMut::new();
         }
         result
     }
 
-    /// Connects if that is to be done, and writes what waits.
+    /// Connects if that is due, and writes the queries that wait.
     pub(crate) fn go_on(&mut self, around: &mut LinkContext<'_, N, W>) {
         if !self.waiting.is_empty() {
             self.needed = around.now;
@@ -401,8 +401,8 @@ impl<N: Network, W: Wire> Link<N, W> {
         }
     }
 
-    /// Returns `true` if nothing comes from the node although it was asked something. The thread has run
-    /// without interruption since `running_since`.
+    /// Returns `true` if nothing comes from the node although it owes an answer. The thread has
+    /// run without interruption since `running_since`.
     pub(crate) fn is_silent(
         &self,
         now: Duration,
@@ -417,9 +417,9 @@ impl<N: Network, W: Wire> Link<N, W> {
         oldest.is_some_and(|oldest| now >= oldest.max(self.heard).max(running_since) + silence)
     }
 
-    /// Looks at how long everything takes. To be called now and then. Other nodes replaced this one at the
-    /// time `replaced`, if they did. The thread has run without interruption since `running_since`: what
-    /// nodes owe is counted from then at the earliest.
+    /// Checks how long everything takes. Called regularly. `replaced` is the time at which other nodes
+    /// replaced this one, if they did. The thread has run without interruption since `running_since`:
+    /// the time that a node takes for a reply is counted from then at the earliest.
     pub(crate) fn tick(
         &mut self,
         replaced: Option<Duration>,
@@ -450,7 +450,7 @@ impl<N: Network, W: Wire> Link<N, W> {
                 let oldest = wire.oldest();
                 let heard = self.heard.max(running_since);
                 let silent = |oldest: Duration| around.now >= oldest.max(heard) + timeout;
-                // What was put a little later was on its way when the node was replaced.
+                // A query that was put a little later was on its way when the node was replaced.
                 let is_replaced = |oldest: Duration| {
                     replaced.is_some_and(|replaced| oldest.max(self.heard) < replaced + SILENCE)
                 };
@@ -467,7 +467,7 @@ impl<N: Network, W: Wire> Link<N, W> {
                 }
             }
         }
-        // What waits for a node that takes nothing has waited long enough, too.
+        // Queries that wait for a node that takes nothing time out as well.
         while let Some(query) = self.waiting.front()
             && around.now >= query.since.max(running_since) + timeout
         {
@@ -478,7 +478,7 @@ impl<N: Network, W: Wire> Link<N, W> {
         }
     }
 
-    /// Closes the connection and gives up what is under way and what waits.
+    /// Closes the connection and fails the queries that are under way or wait.
     pub(crate) fn fail(&mut self, why: NodeError, around: &mut LinkContext<'_, N, W>) {
         tracing::debug!(node = %self.address, %why, "a connection to a node has ended");
         self.figures.failures += 1;
@@ -490,8 +490,8 @@ impl<N: Network, W: Wire> Link<N, W> {
             }
         }
         let node_serves = matches!(why, NodeError::Refused(_) | NodeError::Lacks(_));
-        // A node that accepts connections and then refuses the proxy is left in peace like one that
-        // cannot be reached.
+        // A node that accepts connections and then refuses the proxy is tried again after the same
+        // pauses as one that cannot be reached.
         (self.pause, self.failures) = match std::mem::take(&mut self.proven) {
             true => (PAUSE, 1),
             false => (
@@ -502,7 +502,7 @@ impl<N: Network, W: Wire> Link<N, W> {
         let doubled = REVIVAL * 2_u32.pow((self.failures - 1).min(5));
         self.revival = around.now + doubled.min(LONGEST_REVIVAL);
         if node_serves {
-            // Only for others; whether it is back need not be seen by this connection.
+            // The node serves other connections; this one need not find out when it is back.
             self.failures = 0;
         }
         self.pack.clear();
@@ -520,22 +520,22 @@ impl<N: Network, W: Wire> Link<N, W> {
         }
     }
 
-    /// Whether nobody has needed it for so long.
+    /// Returns `true` if no client has needed the connection for `time`.
     pub(crate) fn is_unneeded(&self, time: Duration, now: Duration) -> bool {
         W::SHARED && self.is_idle() && now >= self.needed + time
     }
 
-    /// The client whose own it is has no use for it, for now.
+    /// Records that the client that owns the connection has no use for it for now.
     pub(crate) fn release(&mut self, now: Duration) {
         self.released = Some(now);
     }
 
-    /// Whether that has been so for so long.
+    /// Returns `true` if the connection has been released for `time`.
     pub(crate) fn is_released(&self, time: Duration, now: Duration) -> bool {
         self.is_idle() && self.released.is_some_and(|since| now >= since + time)
     }
 
-    /// Whether nothing waits and nothing is under way.
+    /// Returns `true` if no query waits and none is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.under_way() == 0
     }

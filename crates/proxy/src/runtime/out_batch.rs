@@ -1,8 +1,9 @@
-//! Bytes on their way to a socket: many small pieces in one, large ones as they are.
+//! Bytes that wait to be written to a socket: small pieces are gathered into one buffer, large ones
+//! stay as they are.
 //!
 //! Invariants:
 //! 1. Bytes leave in the order in which they were put.
-//! 2. A piece of [`LARGE`] bytes and more is never copied: it is written from where it was received.
+//! 2. A piece of [`LARGE`] bytes or more is never copied: it is written from where it was received.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -11,28 +12,28 @@ use bytes::Bytes;
 
 use crate::net::Network;
 
-/// From this length on (in bytes) a piece is written from where it lies: a smaller one is copied
-/// faster than it is kept track of.
+/// A piece of at least this length (in bytes) is written from where it lies. Copying a smaller one
+/// costs less than keeping track of it.
 pub(crate) const LARGE: usize = 4096;
 /// Pieces given to one write.
 const PIECES: usize = 64;
-/// The greatest capacity worth keeping while there is nothing to write.
+/// The greatest capacity that is kept while there is nothing to write.
 const KEPT: usize = 64 * 1024;
 
-/// See the module's page.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct OutBatch {
-    /// Before `tail`, in their order.
+    /// Pieces before `tail`, in order.
     pieces: VecDeque<Bytes>,
-    /// How much of the first piece, or of the tail where there is none, has been written.
+    /// How many bytes of the first piece, or of the tail if there is no piece, have been written.
     written: usize,
     tail: Vec<u8>,
-    /// All that is not written yet.
+    /// The number of all bytes that are not written yet.
     len: usize,
 }
 
 impl OutBatch {
-    /// How many bytes have not been written.
+    /// Returns how many bytes have not been written.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -41,7 +42,7 @@ impl OutBatch {
         self.len == 0
     }
 
-    /// Puts bytes behind the others.
+    /// Puts bytes after the others.
     pub(crate) fn put(&mut self, bytes: &Bytes) {
         if bytes.len() < LARGE {
             return self.put_slice(bytes);
@@ -51,29 +52,29 @@ impl OutBatch {
         self.pieces.push_back(bytes.clone());
     }
 
-    /// Puts a copy of bytes behind the others.
+    /// Puts a copy of bytes after the others.
     pub(crate) fn put_slice(&mut self, bytes: &[u8]) {
         self.tail.extend_from_slice(bytes);
         self.len += bytes.len();
     }
 
-    /// Has `write` put bytes behind the others.
+    /// Lets `write` put bytes after the others.
     pub(crate) fn put_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.tail.len();
         write(&mut self.tail);
         self.len += self.tail.len() - before;
     }
 
-    /// Makes a piece of the tail, so that another can follow.
+    /// Makes a piece of the tail, so that another piece can follow.
     fn close_tail(&mut self) {
         if self.tail.is_empty() {
             return;
         }
-        // What was written of the tail was written of the first piece from now on.
+        // Bytes written of the tail now count as written of this piece, which is then the first.
         self.pieces.push_back(std::mem::take(&mut self.tail).into());
     }
 
-    /// Writes as much as the stream takes. Whether it took everything.
+    /// Writes as much as the stream takes. Returns `true` if it took everything.
     pub(crate) fn write<N: Network>(
         &mut self,
         network: &mut N,
@@ -116,7 +117,7 @@ impl OutBatch {
         count
     }
 
-    /// `count` bytes more have been written.
+    /// Records that `count` more bytes have been written.
     fn take(&mut self, count: usize) {
         self.len -= count;
         self.written += count;
@@ -134,7 +135,7 @@ impl OutBatch {
         }
     }
 
-    /// Everything that is not written.
+    /// Returns all bytes that are not written.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut all = self.pieces.iter().flatten().copied().collect::<Vec<u8>>();
@@ -142,13 +143,13 @@ impl OutBatch {
         all.split_off(self.written)
     }
 
-    /// The same, as text.
+    /// Returns all bytes that are not written, as text.
     #[cfg(test)]
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.bytes()).expect("text")
     }
 
-    /// Forgets everything.
+    /// Drops everything.
     pub(crate) fn clear(&mut self) {
         *self = OutBatch::default();
     }
@@ -161,7 +162,7 @@ mod tests {
     use std::net::SocketAddr;
     use std::time::Duration;
 
-    /// A network whose streams take at most so many bytes at a time, and none now and then.
+    /// A network whose streams take at most so many bytes at a time, and sometimes none.
     struct Narrow(fastrand::Rng);
 
     struct Nobody;
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_leave_in_their_order_whatever_the_stream_takes() {
+    fn bytes_leave_in_order_when_the_stream_takes_few_at_a_time() {
         let mut network = Narrow::open().expect("a network");
         for seed in 0..200 {
             let mut random = fastrand::Rng::with_seed(seed);

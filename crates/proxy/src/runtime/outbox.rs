@@ -1,4 +1,4 @@
-//! What a thread with clients has for threads with nodes: queries to be sent now, and those that are
+//! The queries that a thread with clients has for threads with nodes: those to be sent now, and those
 //! to be sent later.
 
 use std::cmp::Reverse;
@@ -11,10 +11,10 @@ use super::query::{BackendCommand, ClientId, NodeIndex, Query, Reply};
 use super::thread_waker::ThreadWaker;
 use crate::queue::{Consumer, Producer};
 
-/// A full queue is tried again after this.
+/// Pause before a full queue is tried again.
 const RETRY: Duration = Duration::from_micros(100);
 
-/// A queue to and one from a thread with nodes.
+/// A queue to a thread with nodes, and one from it.
 pub(crate) struct BackendQueues {
     pub(crate) orders: Producer<BackendCommand>,
     pub(crate) replies: Consumer<Reply>,
@@ -25,7 +25,7 @@ struct BackendPeer {
     queues: BackendQueues,
     /// Queries for which the queue had no room.
     late: VecDeque<BackendCommand>,
-    /// Something was put since its waker was rung.
+    /// Something was put since the thread was last woken.
     told: bool,
 }
 
@@ -49,14 +49,14 @@ impl Ord for Later {
     }
 }
 
-/// Which of the threads with nodes has which.
+/// Assigns nodes to the threads with nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shares {
     /// Threads with nodes that this thread knows.
     pub(crate) backends: usize,
-    /// How many of them share a node.
+    /// How many of these threads share a node.
     pub(crate) for_each_node: usize,
-    /// Which of those that share a node this thread takes.
+    /// Which of the threads that share a node this thread uses.
     pub(crate) mine: usize,
 }
 
@@ -66,7 +66,7 @@ impl Shares {
     }
 }
 
-/// See the module's page.
+/// See the module documentation.
 pub(crate) struct Outbox {
     pub(crate) inflight: InflightBudget,
     /// Filled while requests are read and replies given; emptied by [`Outbox::hand_on`].
@@ -79,7 +79,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// `room`: queries that may be with one node.
+    /// Creates an outbox. `inflight`: queries that may be with one node.
     pub(crate) fn new(queues: Vec<BackendQueues>, shares: Shares, inflight: u32) -> Outbox {
         let backends = queues.into_iter().map(|queues| BackendPeer {
             queues,
@@ -97,24 +97,24 @@ impl Outbox {
         }
     }
 
-    /// Threads with nodes.
+    /// Returns the number of threads with nodes.
     pub(crate) fn backends(&self) -> usize {
         self.backends.len()
     }
 
-    /// The next reply from one of them.
+    /// Returns the next reply from one of these threads.
     pub(crate) fn reply(&mut self, backend: usize) -> Option<Reply> {
         self.backends[backend].queues.replies.take()
     }
 
-    /// Whether there are replies.
+    /// Returns `true` if there are replies.
     pub(crate) fn has_replies(&self) -> bool {
         self.backends
             .iter()
             .any(|backend| backend.queues.replies.count() > 0)
     }
 
-    /// Sends what has waited for its time, unless nobody waits for it any more.
+    /// Sends the queries whose time has come, unless their client is gone.
     pub(crate) fn send_what_waited(&mut self, now: Duration, lives: impl Fn(ClientId) -> bool) {
         while let Some(Reverse(Later(due, ..))) = self.waiting.peek()
             && *due <= now
@@ -129,7 +129,7 @@ impl Outbox {
         }
     }
 
-    /// Puts the queries into the rings.
+    /// Puts the queries into the queues.
     pub(crate) fn hand_on(&mut self) {
         for (due, query) in self.later.drain(..) {
             self.waited += 1;
@@ -162,7 +162,7 @@ impl Outbox {
         }
     }
 
-    /// When there is something to do at the latest; `None`: when something happens.
+    /// Returns the latest time at which there is something to do; `None`: only after an event.
     pub(crate) fn due(&self, now: Duration) -> Option<Duration> {
         if self.backends.iter().any(|backend| !backend.late.is_empty()) {
             return Some(now + RETRY);

@@ -1,4 +1,4 @@
-//! A protocol as clients speak it.
+//! The client side of a protocol.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::locks::Outcome;
 /// How far a client's input was worked off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
-    /// All whole requests; what is left needs more behind it.
+    /// All whole requests were worked off; the rest is an incomplete request, or empty.
     Done,
     /// The next request waits until one of the client's earlier requests has its reply.
     AwaitsReply,
@@ -23,15 +23,15 @@ pub(crate) enum Progress {
     Close,
 }
 
-/// An answer that no node gave: from the locks.
+/// A reply of the lock service: no node gave it.
 pub(crate) struct LockReply {
     pub(crate) client: ClientId,
-    /// Which request of the client it answers.
+    /// The request of the client that it answers.
     pub(crate) sequence: u64,
     pub(crate) outcome: Outcome,
 }
 
-/// Why nobody waits any more.
+/// Why a client no longer waits for its replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ended {
     /// The client will send nothing more; most often it is gone.
@@ -40,33 +40,34 @@ pub(crate) enum Ended {
     Proxy,
 }
 
-/// Reads requests, has them become queries, and makes replies of what comes back. It makes no system
+/// Reads requests, turns them into queries, and makes replies of the nodes' answers. It makes no system
 /// calls. Each thread with clients has one.
 pub(crate) trait ClientProtocol: Send + 'static {
-    /// What is remembered of a client.
+    /// The state of one client.
     type Client: Send;
 
-    /// A client has connected.
+    /// Creates the state of a client that has connected.
     fn admit(&mut self, id: ClientId, address: SocketAddr) -> Self::Client;
 
-    /// How long a client may take until [`ClientProtocol::has_begun`]; `None`: as long as it wants.
+    /// Returns how long a client may take until [`ClientProtocol::has_begun`]; `None`: there is no
+    /// limit.
     fn patience(&self) -> Option<Duration> {
         None
     }
 
-    /// Whether a client has said all that it must say before it can ask anything. One that has, has
-    /// for ever.
+    /// Returns `true` if a client has sent all that it must send before its first request. From then on
+    /// it has unlimited time.
     fn has_begun(&self, _: &Self::Client) -> bool {
         true
     }
 
-    /// Whether a part of a request has come whose rest is to come, when all whole ones have been worked
-    /// off and this is what is left.
+    /// Returns `true` if a part of a request has come, with more to follow. `rest` is what is left when
+    /// all whole requests have been worked off.
     fn is_midway(&self, _: &Self::Client, rest: &BytesMut) -> bool {
         !rest.is_empty()
     }
 
-    /// Works off what the client has sent.
+    /// Works off the client's input.
     fn read(
         &mut self,
         client: &mut Self::Client,
@@ -74,28 +75,28 @@ pub(crate) trait ClientProtocol: Send + 'static {
         context: &mut RequestContext<'_>,
     ) -> Progress;
 
-    /// A query of the client has come back.
+    /// Handles the answer to a query of the client.
     fn reply(&mut self, client: &mut Self::Client, reply: Reply, context: &mut RequestContext<'_>);
 
-    /// Whether a reply that the client waits for may never come: if the client goes, so does its
-    /// connection, at once.
+    /// Returns `true` if the client waits for a reply that may never come: then its connection is
+    /// closed at once when the client goes.
     fn may_wait_for_ever(&self, _: &Self::Client) -> bool {
         false
     }
 
-    /// The client is gone; queries of its own connection keys can be given up.
+    /// Handles that the client is gone; queries with its own connection keys can be given up.
     fn gone(&mut self, client: &mut Self::Client, context: &mut RequestContext<'_>);
 
-    /// Answers that have come for this thread's clients from elsewhere than nodes. Each belongs to a
-    /// request for which [`RequestContext::wait_for_letter`] was called.
+    /// Appends the replies of the lock service for this thread's clients. Each belongs to a request for
+    /// which [`RequestContext::wait_for_lock_reply`] was called.
     fn collect(&mut self, _into: &mut Vec<LockReply>) {}
 
-    /// Whether there are such: asked before sleeping.
+    /// Returns `true` if there are replies of the lock service. Called before the thread sleeps.
     fn has_lock_replies(&self) -> bool {
         false
     }
 
-    /// An answer from elsewhere than a node.
+    /// Gives the client a reply of the lock service.
     fn deliver(
         &mut self,
         _client: &mut Self::Client,
@@ -104,8 +105,8 @@ pub(crate) trait ClientProtocol: Send + 'static {
     ) {
     }
 
-    /// Whatever the client waits for without end is to be given up. May be told several times.
-    /// Whether there was anything.
+    /// Gives up the requests of the client that may wait without end. It may be called several times.
+    /// Returns `true` if there were any.
     fn ended(
         &mut self,
         _client: &mut Self::Client,
@@ -115,47 +116,49 @@ pub(crate) trait ClientProtocol: Send + 'static {
         false
     }
 
-    /// To be called now and then, and before anything is read.
+    /// Takes over changes from other threads. Called regularly, and before anything is read.
     fn refresh(&mut self, now: Duration);
 
-    /// Whether there is something that clients are to be told without having asked, or that they
-    /// wait for besides replies. It is asked before [`ClientProtocol::refresh`], which takes it.
+    /// Returns `true` if there is news that clients get without having asked, or for which they wait
+    /// besides replies. Called before [`ClientProtocol::refresh`], which takes the news.
     fn has_news(&self) -> bool {
         false
     }
 
-    /// Tells a client what [`ClientProtocol::refresh`] has taken.
+    /// Tells a client the news that [`ClientProtocol::refresh`] has taken.
     fn tell(&mut self, _: &mut Self::Client, _: &mut RequestContext<'_>) {}
 
-    /// Puts what has been gathered for the client: it is about to be written.
+    /// Puts the output that has been gathered for the client into its batch, which is about to be
+    /// written.
     fn seal(&mut self, _: &mut Self::Client, _: &mut OutBatch) {}
 
-    /// Replies that a client has not taken, in bytes, beyond which nothing more is read of it.
+    /// Returns the limit, in bytes, of replies that a client has not taken; beyond it the client is not
+    /// read from.
     fn unread(&self) -> usize {
         usize::MAX
     }
 
-    /// What a client is told that there is no room for.
+    /// Returns the reply to a client that is refused because there is no room for it.
     fn refusal(&self) -> &'static [u8];
 }
 
-/// Where a protocol leaves what it makes of one client's requests and replies.
+/// Where a protocol puts the replies and queries that it makes of one client's requests.
 pub(crate) struct RequestContext<'a> {
     pub(crate) id: ClientId,
     /// Time since the proxy's start.
     pub(crate) now: Duration,
-    /// To the client.
+    /// Output to the client.
     pub(crate) out: &'a mut OutBatch,
-    /// To the nodes.
+    /// Commands to the threads with nodes.
     pub(crate) orders: &'a mut Vec<BackendCommand>,
-    /// To the nodes, at a later time since the proxy's start.
+    /// Queries to be sent at a later time, counted from the proxy's start.
     pub(crate) later: &'a mut Vec<(Duration, Query)>,
     pub(crate) inflight: &'a mut InflightBudget,
     /// Queries of this client that are with nodes, or are to be sent later.
     pub(crate) under_way: &'a mut u32,
 }
 
-/// What a query asks for, besides its bytes.
+/// The properties of a query besides its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dispatch {
     pub(crate) sequence: u64,
@@ -169,17 +172,17 @@ pub(crate) struct Dispatch {
 }
 
 impl RequestContext<'_> {
-    /// Whether the node takes one more query.
+    /// Returns `true` if the node takes one more query.
     pub(crate) fn has_room(&mut self, node: NodeIndex) -> bool {
         self.inflight.has_one(node)
     }
 
-    /// Whether all these nodes take so many queries at once.
+    /// Returns `true` if each of these nodes takes the wanted number of queries at once.
     pub(crate) fn has_room_for_all(&mut self, wanted: &[(NodeIndex, u32)]) -> bool {
         self.inflight.has_all(wanted)
     }
 
-    /// How many queries of this thread are with the node.
+    /// Returns how many queries of this thread are with the node.
     pub(crate) fn load(&mut self, node: NodeIndex) -> u32 {
         self.inflight.taken(node)
     }
@@ -189,8 +192,8 @@ impl RequestContext<'_> {
         self.send_query(dispatch, bytes, false);
     }
 
-    /// Sends a query that may wait for ever, on a connection key that only this client uses. It takes no room:
-    /// however many wait, the node's other clients go on.
+    /// Sends a query that may wait for ever, with a connection key that only this client uses. It takes
+    /// no room: however many such queries wait, the node's other clients go on.
     pub(crate) fn send_waiting(&mut self, dispatch: Dispatch, bytes: Bytes) {
         self.send_query(dispatch, bytes, true);
     }
@@ -229,23 +232,23 @@ impl RequestContext<'_> {
         }
     }
 
-    /// The client waits for a lock reply.
+    /// Records that the client waits for a lock reply.
     pub(crate) fn wait_for_lock_reply(&mut self) {
         *self.under_way += 1;
     }
 
-    /// It does not wait any more.
+    /// Records that the client no longer waits for a lock reply.
     pub(crate) fn forget_lock_reply(&mut self) {
         *self.under_way -= 1;
     }
 
-    /// Closes the connection of a connection key that only this client uses.
+    /// Closes the connection with a connection key that only this client uses.
     pub(crate) fn hang_up(&mut self, node: NodeIndex, connection_key: ConnectionKey) {
         self.orders
             .push(BackendCommand::HangUp(node, connection_key));
     }
 
-    /// Has it closed soon, if this client does not use it again.
+    /// Lets that connection be closed soon, if this client does not use it again.
     pub(crate) fn release(&mut self, node: NodeIndex, connection_key: ConnectionKey) {
         self.orders
             .push(BackendCommand::Release(node, connection_key));

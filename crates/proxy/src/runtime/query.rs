@@ -1,16 +1,16 @@
-//! What travels between the threads that have clients and those that have nodes.
+//! Queries, replies and commands that pass between the threads with clients and the threads with nodes.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-/// A node that the proxy stands before, by its place in [`Nodes`](crate::nodes::Nodes). A place is
-/// never given to another node.
+/// A node of the proxy, by its place in [`Nodes`](crate::nodes::Nodes). A place is never given to
+/// another node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct NodeIndex(pub(crate) u32);
 
-/// A connection of a client, and never another one: a place among the
-/// thread's connections is used again with a new number.
+/// Identifies one connection of a client for ever: a place among the thread's connections is used again
+/// with a new number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ClientId {
     /// The place among the thread's connections.
@@ -21,59 +21,62 @@ pub(crate) struct ClientId {
     pub(crate) number: u32,
 }
 
-/// Which of the connections to a node a query takes. The protocol and the wire agree on what it means.
+/// Selects the connection to a node that a query takes. The protocol and the wire agree on what it
+/// means.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ConnectionKey(pub(crate) u64);
 
-/// A request on its way to a node, as bytes that the node understands. It comes back with the reply.
+/// A request on its way to a node, in bytes that the node understands. It comes back with the reply.
 #[derive(Debug)]
 pub(crate) struct Query {
     pub(crate) client: ClientId,
-    /// Which request of the client it belongs to.
+    /// The request of the client that it belongs to.
     pub(crate) sequence: u64,
-    /// Which part of that request it is.
+    /// The part of that request that it is.
     pub(crate) part: u32,
     pub(crate) node: NodeIndex,
     pub(crate) connection_key: ConnectionKey,
     pub(crate) bytes: Bytes,
-    /// Of a connection key of the client's own: which of its connections it must be, as a reply on it told.
+    /// For a connection key of the client's own: the number of the connection that must be used, as a
+    /// reply on it gave it.
     pub(crate) connection: Option<u64>,
-    /// How many replies the node gives to it; the last one counts.
+    /// How many replies the node gives to it; the last one is the answer.
     pub(crate) replies: u32,
-    /// Whether it may be given twice: it changes nothing.
+    /// It may be sent twice: it changes nothing.
     pub(crate) safe: bool,
-    /// Whether its answer may take as long as it likes: it waits for something to happen, on a connection key
-    /// of the client's own. It takes no room from others.
+    /// Its answer may take any time: it waits for an event, with a connection key of the client's own.
+    /// It takes no room from other queries.
     pub(crate) waits: bool,
-    /// What the protocol needs to find its node again.
+    /// Data by which the protocol finds its node again.
     pub(crate) route: u32,
-    /// When it was sent for the first time, since the proxy's start.
+    /// The time at which it was first sent, since the proxy's start.
     pub(crate) since: Duration,
     /// How often it has been sent again.
     pub(crate) retries: u32,
 }
 
-/// What a thread with nodes is to do.
+/// A command to a thread with nodes.
 #[derive(Debug)]
 pub(crate) enum BackendCommand {
-    /// Send this.
+    /// Send this query.
     Send(Query),
-    /// Close the connection of this connection key, which nobody else uses.
+    /// Close the connection with this connection key, which no other client uses.
     HangUp(NodeIndex, ConnectionKey),
-    /// The same, if nothing is sent on it for a while.
+    /// Close that connection if nothing is sent on it for a while.
     Release(NodeIndex, ConnectionKey),
 }
 
-/// What became of a query.
+/// The outcome of a query.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) query: Query,
-    /// Which of its connection key's connections it came by; see [`Query::connection`].
+    /// The number of the connection that it came by, among those of its connection key; see
+    /// [`Query::connection`].
     pub(crate) connection: u64,
     pub(crate) result: Result<Answer, Failure>,
 }
 
-/// What a node answered.
+/// A node's answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// The last reply.
@@ -85,13 +88,13 @@ pub(crate) struct Answer {
 /// Why there is no answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Failure {
-    /// The query was not sent: nothing has happened.
+    /// The query was not sent: it had no effect.
     Unsent(NodeError),
-    /// The query was sent, and the connection was lost: what has happened is not known.
+    /// The query was sent, and the connection was lost: it may have had its effect or not.
     Lost(NodeError),
 }
 
-/// What is wrong with a node.
+/// The reason why a node, or a connection to it, failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum NodeError {
     /// No connection can be made.
@@ -100,7 +103,7 @@ pub(crate) enum NodeError {
     /// It does not answer.
     #[error("has not answered for {} ms", .0.as_millis())]
     Silent(Duration),
-    /// It lives, but has not answered this one query.
+    /// It lives, but has not answered this query.
     #[error("has not answered this request for {} ms", .0.as_millis())]
     Unanswered(Duration),
     /// It has closed the connection, or the connection broke.
@@ -112,16 +115,16 @@ pub(crate) enum NodeError {
     /// It cannot serve the proxy now.
     #[error("cannot serve now: {0}")]
     Unready(String),
-    /// It does not know what the connection is for.
+    /// It does not know the thing that the connection is for.
     #[error("does not know what is asked for: {0}")]
     Lacks(String),
     /// It lives; a connection to it was given up.
     #[error("was asked on a connection that had to be given up: {0}")]
     Spoilt(String),
-    /// It sent what is not of the protocol.
+    /// It sent bytes that are not of the protocol.
     #[error("does not speak the protocol: {0}")]
     Nonsense(String),
-    /// Whom the connection was for has gone.
+    /// The client that the connection was for has gone.
     #[error("is not waited for any more")]
     HungUp,
     /// The proxy is stopping.

@@ -1,10 +1,10 @@
 //! The loop of one thread, which has clients, nodes, or both.
 //!
-//! A turn: wait until something happens → read replies, take queries, write them to nodes → take
-//! replies, read requests, write replies to clients. A thread that has both passes what its clients
-//! ask to its own connections without waking anybody: the whole way of a request is run to completion
-//! on one thread. With threads of their own for nodes, packets to a node are made of the requests of
-//! all threads with clients.
+//! A turn: wait for an event → read replies, take queries, write them to nodes → take replies, read
+//! requests, write replies to clients. A thread that has both clients and nodes passes its clients'
+//! queries to its own connections without waking another thread: a request runs to completion on one
+//! thread. With separate threads for nodes, packets to a node are made of the requests of all threads
+//! with clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use crate::net::{Network, SocketEvent};
 
 pub(crate) const LISTENER: usize = usize::MAX - 1;
 
-/// Numbers of connections to clients are even, those of connections to nodes are odd.
+/// Returns the token of a client's connection. Tokens of clients are even, those of nodes are odd.
 pub(crate) fn client_token(place: usize) -> usize {
     2 * place
 }
@@ -30,7 +30,7 @@ pub(crate) fn link_token(link: usize) -> usize {
     2 * link + 1
 }
 
-/// See the module's page.
+/// See the module documentation.
 pub(crate) struct Thread<N: Network, F: ClientProtocol, W: Wire> {
     pub(crate) network: N,
     pub(crate) front: Option<Frontend<N, F>>,
@@ -40,27 +40,27 @@ pub(crate) struct Thread<N: Network, F: ClientProtocol, W: Wire> {
     pub(crate) stopping: Arc<Stopping>,
 }
 
-/// How a proxy stops.
+/// The state of a proxy that stops.
 #[derive(Debug, Default)]
 pub(crate) struct Stopping {
     /// Clients are to be answered and closed.
     pub(crate) begun: AtomicBool,
     /// Threads with clients that have not ended.
     pub(crate) fronts: std::sync::atomic::AtomicUsize,
-    /// A thread has ended before it was to: it has panicked, or could not go on.
+    /// A thread has ended too early: it has panicked, or could not go on.
     pub(crate) lost: AtomicBool,
-    /// How long clients are waited for.
+    /// How long the proxy waits for clients.
     pub(crate) drain: Duration,
 }
 
-/// What a thread of the proxy leaves behind however it ends. Where one is lost, its clients and its
-/// part of the nodes are: the whole proxy stops, rather than to listen where nobody accepts.
+/// Runs when a thread of the proxy ends, for any reason. A lost thread takes its clients and its part
+/// of the nodes with it: the whole proxy stops then, instead of listening without accepting.
 pub(crate) struct Watch {
     pub(crate) name: String,
     pub(crate) stopper: Stopper,
-    /// Whether it has clients.
+    /// The thread has clients.
     pub(crate) front: bool,
-    /// Whether it may end only when the proxy stops.
+    /// The thread may end only when the proxy stops.
     pub(crate) stays: bool,
 }
 
@@ -134,7 +134,7 @@ impl<N: Network, F: ClientProtocol, W: Wire> Thread<N, F, W> {
         }
     }
 
-    /// How long to wait for events. Says that the thread sleeps if it does.
+    /// Returns how long to wait for events. Marks the thread as asleep if it will sleep.
     fn before_waiting(&mut self, more: bool, stopping: bool) -> Option<Duration> {
         if more {
             return Some(Duration::ZERO);
@@ -142,8 +142,8 @@ impl<N: Network, F: ClientProtocol, W: Wire> Thread<N, F, W> {
         self.waker.falls_asleep();
         let mail = self.front.as_ref().is_some_and(Frontend::has_mail)
             || self.back.as_ref().is_some_and(Backend::has_mail);
-        // Whoever stops the proxy rings after having said so; a thread that was not asleep yet sees it
-        // here.
+        // The thread that stops the proxy wakes this one after it has set `begun`; if this thread was
+        // not asleep yet, it sees `begun` here.
         let begins_to_stop = !stopping && self.stopping.begun.load(Ordering::SeqCst);
         if mail || begins_to_stop {
             self.waker.is_awake();
@@ -156,14 +156,14 @@ impl<N: Network, F: ClientProtocol, W: Wire> Thread<N, F, W> {
         [front, back, stop].into_iter().flatten().min()
     }
 
-    /// Whether a stopping thread has nothing left to do, or no time for it.
+    /// Returns `true` if a stopping thread has nothing left to do, or no time for it.
     fn is_over(&mut self, late: bool, now: Duration) -> bool {
         match &mut self.front {
             Some(front) => {
                 front.begin_stop(now);
                 late || (front.is_empty() && self.network.is_settled())
             }
-            // Connections to nodes are needed as long as somebody has clients.
+            // Connections to nodes are needed as long as any thread has clients.
             None => self.stopping.fronts.load(Ordering::SeqCst) == 0,
         }
     }
@@ -210,9 +210,9 @@ mod tests {
         let panics = |_: &Stopping| panic!("by the test");
         assert_eq!(states(&watched(true, true, panics)), (true, true, 1));
         assert_eq!(states(&watched(false, false, panics)), (true, true, 2));
-        // One that cannot go on returns.
+        // A thread that cannot go on returns.
         assert_eq!(states(&watched(true, true, |_| {})), (true, true, 1));
-        // One that was asked to end, or may, is not lost.
+        // A thread that was asked to end, or may end, is not lost.
         let asked = |stopping: &Stopping| stopping.begun.store(true, Ordering::SeqCst);
         assert_eq!(states(&watched(true, true, asked)), (true, false, 1));
         assert_eq!(states(&watched(false, false, |_| {})), (false, false, 2));

@@ -1,7 +1,7 @@
-//! The waker that wakes a thread for which another one has put something into a [queue](crate::queue).
+//! Wakes a thread for which another thread has put something into a [queue](crate::queue).
 //!
-//! Invariant: a thread that has put something rings the other's waker before it sleeps. A thread that is
-//! about to sleep says so, and then looks at its queues once more: no wake-up is lost.
+//! Invariant: a thread that has put something wakes the other thread before it sleeps itself. A thread
+//! that is about to sleep sets `asleep`, and then checks its queues once more: no wake-up is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
@@ -12,7 +12,7 @@ use crate::net::Wake;
 /// Wakes a thread that sleeps, and costs little while it does not.
 pub(crate) struct ThreadWaker {
     asleep: CachePadded<AtomicBool>,
-    /// How often it was needed.
+    /// How often a sleeping thread was woken.
     rung: AtomicUsize,
     waker: Box<dyn Wake>,
 }
@@ -26,9 +26,9 @@ impl ThreadWaker {
         }
     }
 
-    /// The thread has something to take.
+    /// Wakes the thread if it sleeps: it has something to take.
     pub(crate) fn wake(&self) {
-        // What was put is visible before it is asked whether the thread sleeps.
+        // The item that was put is visible before `asleep` is read.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
             self.rung.fetch_add(1, Ordering::Relaxed);
@@ -36,18 +36,18 @@ impl ThreadWaker {
         }
     }
 
-    /// The thread is about to sleep, if there is nothing to take afterwards.
+    /// Marks the thread as asleep. The caller must check its queues afterwards, before it sleeps.
     pub(crate) fn falls_asleep(&self) {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// The thread does not sleep.
+    /// Marks the thread as awake.
     pub(crate) fn is_awake(&self) {
         self.asleep.store(false, Ordering::Relaxed);
     }
 
-    /// How often the thread was woken by others.
+    /// Returns how often the thread was woken by others.
     pub(crate) fn rung(&self) -> usize {
         self.rung.load(Ordering::Relaxed)
     }
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_arrives_in_order_and_nobody_sleeps_through_it() {
+    fn everything_arrives_in_order_and_no_wake_up_is_lost() {
         const COUNT: u32 = 200_000;
         let (mut producer, mut consumer) = LockFree::queue(64);
         let (tell, told) = mpsc::channel();

@@ -1,14 +1,14 @@
 //! Connections whose next request has no room with its node, in the order in which they came.
 //!
 //! Invariants:
-//! 1. Whoever waits for a node is woken when the node has room for the request, and no more of them
-//!    than there is room for: a node that is slow costs those that ask for others nothing.
-//! 2. For those who were woken the room is kept until they have been served. Who comes while others
-//!    wait goes behind them. So nobody is overtaken again and again.
+//! 1. A client that waits for a node is woken when the node has room for its request, and no more
+//!    clients are woken than there is room for: a slow node costs the clients of other nodes nothing.
+//! 2. The room is kept for the clients that were woken until they have been served. A client that comes
+//!    while others wait goes behind them. So no client is overtaken again and again.
 //! 3. A request that needs several nodes at once might find each of them free, and never all. Those
-//!    requests stand in a line, and for the first in it what it has got of some nodes is kept until it
-//!    has got the others. It is at most half of a node's room, and of one request for each thread:
-//!    while one of its nodes is slow, the others' clients have the other half.
+//!    requests stand in a line. For the first request in it, the room that it has got of some nodes is
+//!    kept until it has got the others. This is at most half of a node's room, and one request for each
+//!    thread: while one of the request's nodes is slow, clients of its other nodes have the other half.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -17,44 +17,44 @@ use foldhash::fast::RandomState;
 use super::inflight_budget::{Counts, InflightBudget};
 use super::query::NodeIndex;
 
-/// Who waits for a node, and for how much of its room.
+/// A client that waits for a node, and how much of the node's room it needs.
 #[derive(Debug)]
 struct Waiter {
     place: usize,
     wanted: u32,
 }
 
-/// See the module's page.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct WaitQueue {
-    /// By node. Who is not in `waits` any more with this node has gone.
+    /// Waiters by node. A waiter that `waits` does not contain with this node any more has gone.
     queues: Vec<VecDeque<Waiter>>,
-    /// The node that each waits for, by place.
+    /// The node that each client waits for, by place.
     waits: HashMap<usize, NodeIndex, RandomState>,
-    /// Those that wait for something else than a node, which a reply may bring.
+    /// Clients that wait for something other than a node's room, which a reply may bring.
     others: VecDeque<usize>,
-    /// Nodes that have room again, perhaps.
+    /// Nodes that may have room again.
     freed: Vec<NodeIndex>,
-    /// Something has come back.
+    /// A reply has come.
     answered: bool,
-    /// What is kept for those who have been woken and not yet served, by place.
+    /// Room that is kept for clients that have been woken and not yet served, by place.
     granted: HashMap<usize, (NodeIndex, u32), RandomState>,
-    /// Those whose requests need several nodes, in the order in which they came, by their tickets.
+    /// Clients whose requests need several nodes, by their tickets, in the order in which they came.
     line: BTreeMap<u64, usize>,
     tickets: HashMap<usize, u64, RandomState>,
     last_ticket: u64,
-    /// What is kept for the first in the line.
+    /// Room that is kept for the first in the line.
     claim: Counts,
 }
 
 impl WaitQueue {
-    /// A node has answered.
+    /// Records that a node has answered.
     pub(crate) fn freed(&mut self, node: NodeIndex) {
         self.answered = true;
         self.look_at(node);
     }
 
-    /// Whoever waits for the node may have room now.
+    /// Has the clients that wait for the node checked: there may be room now.
     fn look_at(&mut self, node: NodeIndex) {
         let queue = self.queues.get(node.0 as usize);
         let awaited = queue.is_some_and(|queue| !queue.is_empty());
@@ -63,9 +63,9 @@ impl WaitQueue {
         }
     }
 
-    /// Has `wake` woken those for whom there is room, which is kept for them. A node is looked at again
-    /// in the next turn as long as somebody was woken and others wait: who was woken may have gone, or
-    /// may not have needed it.
+    /// Calls `wake` for the clients for which there is room, and keeps the room for them. A node is
+    /// checked again in the next turn as long as a client was woken and others wait: the client that
+    /// was woken may have gone, or may not have needed the room.
     pub(crate) fn wake(&mut self, inflight: &mut InflightBudget, mut wake: impl FnMut(usize)) {
         if std::mem::take(&mut self.answered) {
             self.others.drain(..).for_each(&mut wake);
@@ -77,7 +77,8 @@ impl WaitQueue {
             while let Some(&Waiter { place, wanted }) = queue.front() {
                 if waits.get(&place) == Some(&node) {
                     if inflight.free(node) < wanted {
-                        // The node's next reply will tell, or who has kept the room.
+                        // The node is checked again after its next reply, or when the room that is kept
+                        // is freed.
                         break;
                     }
                     waits.remove(&place);
@@ -93,7 +94,7 @@ impl WaitQueue {
         });
     }
 
-    /// Whether somebody is to be woken in the next turn.
+    /// Returns `true` if a client is to be woken in the next turn.
     pub(crate) fn has_freed(&self) -> bool {
         !self.freed.is_empty()
     }
@@ -102,7 +103,7 @@ impl WaitQueue {
         self.line.first_key_value().map(|(_, &place)| place)
     }
 
-    /// A connection is about to be served: what is kept for it is its own.
+    /// Begins to serve a connection, which may use the room that is kept for it.
     pub(crate) fn begin(&mut self, place: usize, inflight: &mut InflightBudget) {
         let mut own = Counts::new();
         if !self.granted.is_empty() {
@@ -114,8 +115,8 @@ impl WaitQueue {
         inflight.begin(own);
     }
 
-    /// It has been served. With `waits` its next request waits: for the room that it lacks, or until
-    /// anything comes back.
+    /// Ends serving a connection. With `waits` its next request waits: for the room that it lacks, or
+    /// for any reply.
     pub(crate) fn end(&mut self, place: usize, waits: bool, inflight: &mut InflightBudget) {
         let (lack, rest) = inflight.end();
         let lack = lack.filter(|_| waits);
@@ -154,7 +155,7 @@ impl WaitQueue {
         if at >= self.queues.len() {
             self.queues.resize_with(at + 1, VecDeque::new);
         }
-        // Who waits there already keeps its place.
+        // A client that waits there already keeps its place.
         if self.waits.insert(place, node) != Some(node) {
             self.queues[at].push_back(Waiter { place, wanted });
         }
@@ -178,7 +179,8 @@ impl WaitQueue {
         }
     }
 
-    /// All have been served: what was kept for those who have not is for others.
+    /// Frees the room that is still kept for woken clients. Called at the end of a turn, when all had
+    /// their chance to be served.
     pub(crate) fn settle(&mut self, inflight: &mut InflightBudget) {
         if self.granted.is_empty() {
             return;
@@ -189,7 +191,7 @@ impl WaitQueue {
         }
     }
 
-    /// A connection is gone.
+    /// Removes a connection that is gone.
     pub(crate) fn gone(&mut self, place: usize, inflight: &mut InflightBudget) {
         if let Some(node) = self.waits.remove(&place) {
             self.look_at(node);

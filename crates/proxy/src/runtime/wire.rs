@@ -1,4 +1,4 @@
-//! A protocol as a connection to a node speaks it.
+//! The node side of a protocol.
 
 use std::time::Duration;
 
@@ -7,32 +7,33 @@ use bytes::BytesMut;
 use super::out_batch::OutBatch;
 use super::query::{Answer, ConnectionKey, NodeError, Query};
 
-/// The connection is of no use any more.
+/// Why a connection is of no use any more.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum WireError {
-    /// The node sent what is not of the protocol.
+    /// The node sent bytes that are not of the protocol.
     Nonsense(String),
-    /// The node refuses the proxy, for example its password. So will any other.
+    /// The node refuses the proxy, for example its password. So will any other node.
     Refused(String),
-    /// The node cannot serve the proxy now. Another may.
+    /// The node cannot serve the proxy now. Another node may.
     Unready(String),
-    /// The node does not know what the connection is for. Another may.
+    /// The node does not know the thing that the connection is for. Another node may.
     Lacks(String),
-    /// The node lives, but this connection is not what it should be any more.
+    /// The node lives, but this connection is in a wrong state.
     Spoilt(String),
 }
 
-/// Remembers which queries are under way on one connection to a node, puts them into batches, and
-/// finds their replies in what comes. It makes no system calls.
+/// Remembers the queries that are under way on one connection to a node, puts them into batches, and
+/// finds their replies in the input. It makes no system calls.
 pub(crate) trait Wire: Send + 'static {
-    /// How all connections to nodes are set up.
+    /// The settings of all connections to nodes.
     type Options: Send + Sync + 'static;
 
-    /// Whether connections belong to nobody: one that is lost is made again by itself, so that it is
-    /// known when its node is back, and one that nobody needs is closed.
+    /// `true` if connections are shared by clients: a lost connection is made again without a query for
+    /// it, so that the proxy notices when its node is back, and a connection that no client needs is
+    /// closed.
     const SHARED: bool = false;
 
-    /// A connection that has just been made. What it has to say first is put into `pack`.
+    /// Sets up a connection that has just been made. Puts its first bytes to the node into `pack`.
     fn open(
         options: &Self::Options,
         connection_key: ConnectionKey,
@@ -40,48 +41,51 @@ pub(crate) trait Wire: Send + 'static {
         now: Duration,
     ) -> Self;
 
-    /// Whether queries can be put: the node has accepted the proxy, and there is room for one more.
+    /// Returns `true` if a query can be put: the node has accepted the proxy, and there is room for one
+    /// more.
     fn has_room(&self) -> bool;
 
-    /// Whether the node has accepted the proxy.
+    /// Returns `true` if the node has accepted the proxy.
     fn is_welcome(&self) -> bool {
         true
     }
 
-    /// Puts a query behind the others.
+    /// Puts a query after the others.
     fn put(&mut self, query: Query, pack: &mut OutBatch, now: Duration);
 
-    /// Ends what was put since the last time, and puts what the wire has to say itself: the batch is
-    /// about to be written, if there is anything in it.
+    /// Ends the part of the batch that was put since the last call, and adds what the wire itself has
+    /// to send. The batch is about to be written, if it is not empty.
     fn seal(&mut self, pack: &mut OutBatch);
 
-    /// Whether a node that has been silent for long may be asked whether it lives.
+    /// Returns `true` if a request that shows if the node lives may be sent to a node that has been
+    /// silent for long.
     fn may_ask(&self) -> bool {
         self.under_way() == 0 && self.oldest().is_none()
     }
 
-    /// Puts a request of the proxy's own that shows whether the node answers.
+    /// Puts a request of the proxy's own that shows if the node answers.
     fn ask_for_life(&mut self, pack: &mut OutBatch, now: Duration);
 
-    /// Takes whole replies from the start of `input` and tells them, each with its query.
+    /// Takes whole replies from the start of `input` and passes each on with its query.
     ///
     /// # Errors
-    /// The connection is of no use any more; what is under way is lost.
+    /// Returns an error if the connection is of no use any more; the queries that are under way are
+    /// lost.
     fn receive(
         &mut self,
         input: &mut BytesMut,
         told: &mut dyn FnMut(Query, Answer),
     ) -> Result<(), WireError>;
 
-    /// How many queries are under way.
+    /// Returns how many queries are under way.
     fn under_way(&self) -> usize;
 
-    /// When the oldest request that is under way and must be answered soon was put, in time since
-    /// the proxy's start.
+    /// Returns the time, since the proxy's start, at which the oldest request was put that is under way
+    /// and must be answered soon.
     fn oldest(&self) -> Option<Duration>;
 
-    /// Gives up queries to which a node that lives has not replied for too long, as measured by its
-    /// `timeout`. The reply may still come; it is nobody's then. To be called now and then.
+    /// Gives up queries to which a node that lives has not replied for too long, as measured by
+    /// `timeout`. A reply that still comes is dropped. Called regularly.
     fn give_up_late(
         &mut self,
         _now: Duration,

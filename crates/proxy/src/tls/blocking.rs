@@ -1,4 +1,5 @@
-//! A connection that waits, for the few questions that are asked of nodes beside clients' requests.
+//! A blocking connection, for the few requests that the proxy sends to nodes besides its clients'
+//! requests.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,7 +9,7 @@ use rustls::{ClientConnection, StreamOwned};
 
 use super::ToNodes;
 
-/// See the module's page.
+/// See the module documentation.
 pub(crate) enum Blocking {
     Plain(TcpStream),
     Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
@@ -18,7 +19,7 @@ impl Blocking {
     /// Connects. This, and each read and write, takes at most `patience`.
     ///
     /// # Errors
-    /// Those of the system, or why the node is not to be trusted.
+    /// Returns the system's error, or the reason why the node cannot be trusted.
     pub(crate) fn connect(
         address: SocketAddr,
         tls: Option<&ToNodes>,
@@ -34,10 +35,10 @@ impl Blocking {
         })
     }
 
-    /// How long a read may take from now on.
+    /// Sets how long a read may take from now on.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the system's error.
     pub(crate) fn set_read_timeout(&self, patience: Duration) -> io::Result<()> {
         let socket = match self {
             Blocking::Plain(stream) => stream,

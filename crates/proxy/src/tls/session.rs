@@ -1,4 +1,4 @@
-//! One encrypted stream: what it is at, and what it has in hand.
+//! One encrypted stream: its phase, and the bytes that it holds.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::SocketAddr;
@@ -11,53 +11,53 @@ use crate::net::{Network, SocketEvent};
 /// Bytes of ciphertext read at a time.
 const READ: usize = 64 * 1024;
 
-/// What a session is at.
+/// The phase of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     /// The inner connection is not made yet.
     Connecting,
     /// The peers agree on keys.
     Handshake,
-    /// Plain text goes to and fro.
+    /// Plain text goes in both directions.
     Open,
-    /// It is of no use any more; why is told by whatever is tried next.
+    /// It is of no use any more; the next operation returns the reason.
     Failed,
     /// Its owner has closed it, and ciphertext waits for the socket.
     Closing,
 }
 
-/// What a session needs of its network.
+/// The parts of its network that a session uses.
 pub(super) struct Around<'a, N: Network> {
     pub(super) inner: &'a mut N,
     /// Memory for ciphertext.
     pub(super) spare: &'a mut Vec<u8>,
 }
 
-/// Ciphertext that was read and not yet decrypted: memory, and which part of it.
+/// Ciphertext that was read and not yet decrypted: a buffer, and the range of it.
 struct Input {
     memory: Vec<u8>,
     from: usize,
     to: usize,
 }
 
-/// See the module's page.
+/// See the module documentation.
 pub(super) struct Session<S> {
     pub(super) stream: S,
     tls: Connection,
     pub(super) phase: Phase,
-    /// Tells sessions of one place apart, and what deadlines are for.
+    /// Distinguishes sessions that use the same place, and identifies the session of a deadline.
     pub(super) serial: u64,
     /// The owner's number for it.
     pub(super) token: Option<usize>,
-    /// Where the client is, if it is one.
+    /// The client's address, if the peer is a client.
     pub(super) client: Option<SocketAddr>,
     failure: Option<(ErrorKind, String)>,
     input: Option<Input>,
-    /// The socket has no more to give until something happens.
+    /// The socket has no more to give until the next event.
     drained: bool,
     /// The socket's peer will send nothing more.
     pub(super) ended: bool,
-    /// All plain text was given, and the peer has said that there is no more.
+    /// All plain text was given, and the peer has announced the end.
     over: bool,
 }
 
@@ -111,7 +111,7 @@ impl<S: Send> Session<S> {
         }
     }
 
-    /// Whether the handshake is over; an error if it has failed.
+    /// Checks that the handshake is over; returns an error if it has failed.
     pub(super) fn connected(&self) -> io::Result<()> {
         match self.phase {
             Phase::Open => Ok(()),
@@ -120,8 +120,8 @@ impl<S: Send> Session<S> {
         }
     }
 
-    /// Goes on with what is not the owner's: the handshake, and ciphertext that waits. Whether the
-    /// session is open.
+    /// Advances the parts that are not the owner's: the handshake, and ciphertext that waits. Returns
+    /// `true` if the session is open.
     pub(super) fn advance<N: Network<Stream = S>>(
         &mut self,
         around: &mut Around<'_, N>,
@@ -153,8 +153,8 @@ impl<S: Send> Session<S> {
         Ok(true)
     }
 
-    /// Decrypts some of what has come, reading from the socket if there is nothing in hand, and sends
-    /// what the session has to say to it. How many bytes of ciphertext there were; 0: the end.
+    /// Decrypts some of the input, reading from the socket if none is buffered, and sends the session's
+    /// answer to it. Returns the number of bytes of ciphertext; 0: the end.
     fn pull<N: Network<Stream = S>>(&mut self, around: &mut Around<'_, N>) -> io::Result<usize> {
         let mut input = match self.input.take() {
             Some(input) => input,
@@ -170,7 +170,7 @@ impl<S: Send> Session<S> {
         }
         let read = read?;
         let processed = self.tls.process_new_packets();
-        // An alert tells the peer what is wrong.
+        // An alert tells the peer the error.
         let flushed = self.flush(around);
         let is_early = self.phase == Phase::Handshake;
         processed
@@ -215,8 +215,8 @@ impl<S: Send> Session<S> {
         let mut count = 0;
         while count < into.len() {
             match self.tls.reader().read(&mut into[count..]) {
-                // Requests and replies say themselves where they end, so that a connection which
-                // was cut is told from one that has ended without the peer's word for it.
+                // Requests and replies mark their own ends, so a connection that was cut can be told
+                // from one that has ended without a closing message of TLS.
                 Ok(0) => self.over = true,
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => self.over = true,
                 Ok(more) => {
@@ -233,7 +233,7 @@ impl<S: Send> Session<S> {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     Err(error) => {
                         self.fail(error);
-                        // What came before it is given first.
+                        // Plain text that came before the failure is given first.
                         self.over = true;
                         if count == 0 {
                             return Err(self.failure());
@@ -264,7 +264,7 @@ impl<S: Send> Session<S> {
         Ok(count)
     }
 
-    /// Writes ciphertext. Whether none is left.
+    /// Writes ciphertext. Returns `true` if none is left.
     pub(super) fn flush<N: Network<Stream = S>>(
         &mut self,
         around: &mut Around<'_, N>,
@@ -285,7 +285,7 @@ impl<S: Send> Session<S> {
         Ok(true)
     }
 
-    /// Says that nothing more will come. Whether everything has been written.
+    /// Announces that nothing more will come. Returns `true` if everything has been written.
     pub(super) fn say_goodbye<N: Network<Stream = S>>(
         &mut self,
         around: &mut Around<'_, N>,
@@ -298,7 +298,7 @@ impl<S: Send> Session<S> {
     }
 }
 
-/// A stream as the session writes to it.
+/// The stream to which the session writes.
 struct Socket<'a, N: Network> {
     inner: &'a mut N,
     stream: &'a mut N::Stream,
@@ -318,7 +318,7 @@ impl<N: Network> Write for Socket<'_, N> {
     }
 }
 
-/// What has gone wrong, and where to look.
+/// Returns a text that describes the error and where to look.
 pub(super) fn explain(error: &rustls::Error, is_early: bool) -> String {
     use rustls::Error::{AlertReceived, InvalidCertificate, NoCertificatesPresented};
     match error {

@@ -14,23 +14,23 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, Stream
 use super::session::explain;
 use crate::config::{Config, TlsClients, TlsNodes};
 
-/// How to speak with clients and with nodes; `None`: without TLS.
+/// The TLS settings for clients and for nodes; `None`: without TLS.
 #[derive(Clone, Default)]
 pub(crate) struct Setup {
     pub(crate) clients: Option<Arc<ServerConfig>>,
     pub(crate) nodes: Option<Arc<ToNodes>>,
 }
 
-/// How to speak with nodes.
+/// The TLS settings for nodes.
 #[derive(Debug)]
 pub(crate) struct ToNodes {
     pub(crate) config: Arc<ClientConfig>,
-    /// The name in all nodes' certificates; `None`: each has its address there.
+    /// The name in all nodes' certificates; `None`: each node's certificate has its address.
     name: Option<ServerName<'static>>,
 }
 
 impl ToNodes {
-    /// What the certificate of the node at this address must say.
+    /// Returns the name that the certificate of the node at this address must have.
     pub(crate) fn name_of(&self, address: SocketAddr) -> ServerName<'static> {
         let name = self.name.clone();
         name.unwrap_or_else(|| ServerName::IpAddress(address.ip().into()))
@@ -41,7 +41,7 @@ impl ToNodes {
     /// Speaks TLS over a blocking stream; the handshake is over when this returns.
     ///
     /// # Errors
-    /// Those of the stream, or why the node is not to be trusted.
+    /// Returns the stream's error, or the reason why the node cannot be trusted.
     pub(crate) fn encrypt(
         &self,
         mut stream: TcpStream,
@@ -69,17 +69,17 @@ impl ToNodes {
 }
 
 impl Setup {
-    /// Reads what `config` names.
+    /// Reads the files that `config` names.
     ///
     /// # Errors
-    /// What is wrong, with which option, and what to do.
+    /// Returns the problem, with its option and its remedy.
     pub(crate) fn load(config: &Config) -> Result<Setup, String> {
         let clients = config.tls.as_ref().map(clients).transpose()?;
         let nodes = config.node_tls.as_ref().map(nodes).transpose()?;
         Ok(Setup { clients, nodes })
     }
 
-    /// Whether nothing is encrypted.
+    /// Returns `true` if nothing is encrypted.
     pub(crate) fn is_plain(&self) -> bool {
         self.clients.is_none() && self.nodes.is_none()
     }

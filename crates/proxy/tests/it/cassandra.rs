@@ -1,5 +1,5 @@
-//! The proxy in front of pretended Cassandra nodes, which do what real ones do seldom or never: they
-//! keep a reply to themselves, or give it late.
+//! The proxy in front of simulated Cassandra nodes, which do what real ones do seldom or never: they
+//! keep replies back, or send them late.
 
 mod client;
 mod hostile;

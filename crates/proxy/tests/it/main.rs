@@ -1,4 +1,4 @@
-//! The proxy in this process: before real Redis servers, before pretended Cassandra nodes, and its
+//! The proxy in this process: before real Redis servers, before simulated Cassandra nodes, and its
 //! networks.
 
 mod cassandra;

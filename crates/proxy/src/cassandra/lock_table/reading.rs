@@ -1,6 +1,7 @@
-//! Reads a statement with a request's values: which row it is about, what it sets, and what must be.
+//! Reads a statement with a request's values: its row, the columns that it sets, and its condition.
 //!
-//! Values are as the table's columns want them, or the statement is refused, in Cassandra's words.
+//! A value must have the type of the table's column. Otherwise the statement is refused, in Cassandra's
+//! words.
 
 use std::time::Duration;
 
@@ -11,23 +12,23 @@ use cql::{Bound, BoundValues, DataType, Value};
 
 use super::schema::Schema;
 
-/// The longest lease that Cassandra takes, in seconds.
+/// The longest lease that Cassandra accepts, in seconds.
 const MAX_TTL: i32 = 20 * 365 * 24 * 60 * 60;
 
 /// A column and its value; `None` is null.
 pub(super) type Set = (usize, Option<Vec<u8>>);
 
-/// What a row must be for a statement to be carried out.
+/// The condition on a row for a statement to be executed.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Must {
-    /// It is there.
+    /// The row exists.
     Exist,
     /// Its columns have these values.
     Equal(Vec<Set>),
 }
 
 impl Must {
-    /// The columns that it is about, each once.
+    /// Returns the columns of the condition, each once.
     pub(super) fn places(&self) -> Vec<usize> {
         let mut places = Vec::new();
         if let Must::Equal(values) = self {
@@ -41,13 +42,13 @@ impl Must {
     }
 }
 
-/// Reads a statement with a request's values.
+/// A statement's table, with a request's values.
 pub(super) struct Reading<'a> {
     pub(super) schema: &'a Schema,
     pub(super) values: &'a BoundValues<'a>,
 }
 
-/// What stands for a value: null, nothing at all, or bytes.
+/// The value of a term: unset, null, or bytes.
 enum Given {
     Unset,
     Null,
@@ -55,7 +56,7 @@ enum Given {
 }
 
 impl Reading<'_> {
-    /// The place of a column.
+    /// Returns the place of a column.
     fn column(&self, name: &str) -> Result<usize, String> {
         let found = self.schema.column(name).map(|(at, _)| at);
         found.ok_or_else(|| {
@@ -64,7 +65,7 @@ impl Reading<'_> {
         })
     }
 
-    /// What a term is in a column of this name and type.
+    /// Returns the value of a term in a column of this name and type.
     fn given(&self, term: &Term<'_>, name: &str, data_type: &DataType) -> Result<Given, String> {
         let bytes = match term {
             Term::Literal(Literal::Null) => return Ok(Given::Null),
@@ -102,7 +103,7 @@ impl Reading<'_> {
         Ok((at, self.given(term, name, data_type)?))
     }
 
-    /// The values of the key's columns, of what is given by column.
+    /// Returns the values of the key's columns, from values given by column.
     fn whole_key(&self, mut given: Vec<(usize, Given)>) -> Result<Vec<Vec<u8>>, String> {
         let mut key = Vec::new();
         for (rank, &place) in self.schema.key.iter().enumerate() {
@@ -132,7 +133,7 @@ impl Reading<'_> {
         Ok(key)
     }
 
-    /// The values of the key's columns, as `WHERE` gives them.
+    /// Returns the values of the key's columns, as `WHERE` gives them.
     pub(super) fn key(&self, equalities: &Equalities<'_>) -> Result<Vec<Vec<u8>>, String> {
         let mut given: Vec<(usize, Given)> = Vec::new();
         for (name, term) in equalities {
@@ -152,7 +153,7 @@ impl Reading<'_> {
         self.whole_key(given)
     }
 
-    /// The key that `INSERT` gives, and what it sets.
+    /// Returns the key that `INSERT` gives, and the columns that it sets.
     pub(super) fn insert(
         &self,
         equalities: &Equalities<'_>,
@@ -167,7 +168,7 @@ impl Reading<'_> {
         Ok((self.whole_key(key)?, sets(others)))
     }
 
-    /// What `UPDATE` sets.
+    /// Returns the columns that `UPDATE` sets.
     pub(super) fn assignments(&self, equalities: &Equalities<'_>) -> Result<Vec<Set>, String> {
         let mut given: Vec<(usize, Given)> = Vec::new();
         for (name, term) in equalities {
@@ -183,7 +184,7 @@ impl Reading<'_> {
         Ok(sets(given))
     }
 
-    /// What stands behind `IF`.
+    /// Returns the condition after `IF`.
     pub(super) fn condition(&self, condition: &Condition<'_>) -> Result<Must, String> {
         let Condition::Equal(equalities) = condition else {
             return Ok(Must::Exist);
@@ -205,7 +206,7 @@ impl Reading<'_> {
         Ok(Must::Equal(must))
     }
 
-    /// The lease that `USING TTL` gives, or the table.
+    /// Returns the lease that `USING TTL` gives, or else the table's default.
     pub(super) fn lease(&self, ttl: Option<&Term<'_>>) -> Result<Lease, String> {
         let default = self.schema.default_ttl;
         let given = ttl.map(|term| self.given(term, "[ttl]", &DataType::Int));
@@ -228,7 +229,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The columns that are selected, with their names in the result.
+    /// Returns the columns that are selected, with their names in the result.
     pub(super) fn selection(
         &self,
         selection: &Selection<'_>,
@@ -251,7 +252,7 @@ impl Reading<'_> {
     }
 }
 
-/// What is to be set: what is not given stays.
+/// Returns the columns to set: a column that is unset keeps its value.
 fn sets(given: Vec<(usize, Given)>) -> Vec<Set> {
     let set = |(at, value)| match value {
         Given::Bytes(bytes) => Some((at, Some(bytes))),
@@ -261,7 +262,7 @@ fn sets(given: Vec<(usize, Given)>) -> Vec<Set> {
     given.into_iter().filter_map(set).collect()
 }
 
-/// Whether bytes are a value of a type of [`super::schema`].
+/// Returns `true` if the bytes are a value of a type of [`super::schema`].
 fn fits(bytes: &[u8], data_type: &DataType) -> bool {
     match data_type {
         DataType::Ascii => bytes.is_ascii(),
@@ -271,7 +272,7 @@ fn fits(bytes: &[u8], data_type: &DataType) -> bool {
     }
 }
 
-/// Of bytes that are equal values, always the same.
+/// Returns the same bytes for all encodings of equal values.
 fn one_of_equals(bytes: Vec<u8>, data_type: &DataType) -> Vec<u8> {
     match (data_type, &*bytes) {
         (DataType::Boolean, [truth]) => vec![u8::from(*truth != 0)],

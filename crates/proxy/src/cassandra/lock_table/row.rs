@@ -9,13 +9,13 @@
 //! | 4, *m* | length, value |
 //!
 //! Numbers are big-endian. Cassandra has an end for each cell, and one for the *marker* that INSERT
-//! leaves; a row is there as long as any part of it is. A lock has one lease, which is that of the
-//! part that ends last; the others tell how much earlier they end. So what lives can be told from
-//! what is left of the lease, without a clock.
+//! writes; a row exists as long as any part of it does. A lock has one lease, which is that of the part
+//! that ends last; the other parts store how much earlier they end. So the living parts can be computed
+//! from the rest of the lease, without a clock.
 //!
 //! Invariants:
-//! 1. Parts have names that differ, in the order of names.
-//! 2. Of a lock without end no part ends.
+//! 1. Names of parts differ, and parts are in the order of their names.
+//! 2. No part of a lock without end has an end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,16 +35,16 @@ struct Part {
     left: Lease,
 }
 
-/// What lives of a row, besides its key.
+/// The living parts of a row, besides its key.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Row(BTreeMap<String, Part>);
 
-/// Some columns of a row would end and others not, which one lease cannot say.
+/// Some columns of a row would end and others not, which one lease cannot express.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mixed;
 
 impl Row {
-    /// The row that a lock's value is; `None`: it is none.
+    /// Returns the row in a lock's value; `None`: the value is no row.
     pub(crate) fn of(lock: &Lock) -> Option<Row> {
         let mut reader = Reader::new(&lock.value);
         if reader.byte().ok()? != FORMAT {
@@ -65,17 +65,17 @@ impl Row {
         Some(Row(parts))
     }
 
-    /// Whether nothing of it lives: then there is no such row.
+    /// Returns `true` if no part lives: then there is no such row.
     pub(crate) fn is_gone(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The value of a column.
+    /// Returns the value of a column.
     pub(crate) fn value(&self, column: &str) -> Option<&[u8]> {
         self.0.get(column).map(|part| &*part.value)
     }
 
-    /// Sets a column; `None` takes it away.
+    /// Sets a column; `None` removes it.
     pub(crate) fn set(&mut self, column: &str, value: Option<&[u8]>, left: Lease) {
         match value {
             None => drop(self.0.remove(column)),
@@ -91,10 +91,10 @@ impl Row {
         self.set(MARKER, Some(b""), left);
     }
 
-    /// The row as the value of a lock, and the lock's lease.
+    /// Returns the row as the value of a lock, and the lock's lease.
     ///
     /// # Errors
-    /// [`Mixed`].
+    /// Returns [`Mixed`] if one lease cannot express the parts' ends.
     pub(crate) fn encode(&self) -> Result<(Vec<u8>, Lease), Mixed> {
         let longest = self.0.values().map(|part| part.left).reduce(Lease::max);
         let lease = longest.unwrap_or(Lease::Endless);
@@ -103,7 +103,7 @@ impl Row {
             let earlier = match (lease, part.left) {
                 (Lease::For(lease), Lease::For(left)) => lease - left,
                 (Lease::Endless, Lease::Endless) => Duration::ZERO,
-                // The row stays without it, as long as nobody takes its columns away one by one.
+                // The row stays without the marker, unless all of its columns are removed one by one.
                 (Lease::Endless, Lease::For(_)) if name == MARKER => continue,
                 _ => return Err(Mixed),
             };

@@ -1,4 +1,4 @@
-//! The tables of locks as the nodes know them: their columns, in the order in which rows tell them.
+//! The tables of locks as the nodes know them: their columns, in the order of `SELECT *`.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -29,47 +29,47 @@ const TYPES: [DataType; 14] = [
     DataType::Uuid,
 ];
 
-/// A table of locks, and what the nodes say of it.
+/// A table of locks, with the nodes' schema.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct LockTableSchema {
     pub(crate) name: LockTable,
-    /// Otherwise what is wrong with it, as a client is told.
+    /// The schema, or the fault of the table in words for a client.
     pub(crate) schema: Result<Arc<Schema>, String>,
 }
 
 /// The columns of a table of locks.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Schema {
-    /// Of this table, and of none that had the name before.
+    /// The table's id; a table that had the name before has another one.
     pub(crate) id: [u8; 16],
     pub(crate) name: LockTable,
-    /// As `SELECT *` has them.
+    /// The columns in the order of `SELECT *`.
     pub(crate) columns: Columns,
-    /// Places of the key's columns: those of the partition, then the clustering ones.
+    /// Places of the key's columns: first those of the partition key, then the clustering columns.
     pub(crate) key: Vec<usize>,
-    /// How many of them are the partition's.
+    /// How many of them belong to the partition key.
     pub(crate) partition: usize,
-    /// The lease of what is written without one, in seconds; 0: none.
+    /// The default lease, in seconds; 0: none.
     pub(crate) default_ttl: i32,
 }
 
 impl Schema {
-    /// The column of this name.
+    /// Returns the column of this name.
     pub(crate) fn column(&self, name: &str) -> Option<(usize, &ColumnSpec)> {
         let at = self.columns.position(name)?;
         Some((at, &self.columns.0[at]))
     }
 
-    /// Whether the column is of the key.
+    /// Returns `true` if the column belongs to the key.
     pub(crate) fn is_key(&self, place: usize) -> bool {
         self.key.contains(&place)
     }
 }
 
-/// Asks a node about tables.
+/// Asks a node for the schemas of tables.
 ///
 /// # Errors
-/// The node does not answer.
+/// Returns an error if the node does not answer.
 pub(crate) fn ask(
     asked: &mut ControlConnection,
     tables: &[LockTable],
@@ -108,7 +108,7 @@ fn one(asked: &mut ControlConnection, name: &LockTable) -> Result<Result<Schema,
     };
     let columns = asked.ask(Request::Prepare(prepare), |response| match response {
         Response::Result(ResultBody::Prepared(prepared)) => Ok(prepared.result.columns),
-        // It has gone meanwhile.
+        // The table has been dropped meanwhile.
         _ => Ok(None),
     })?;
     let Some(columns) = columns else {
@@ -117,7 +117,7 @@ fn one(asked: &mut ControlConnection, name: &LockTable) -> Result<Result<Schema,
     Ok(of_answers(name, &tables, &kinds, columns))
 }
 
-/// What clients are told of a table that is not there.
+/// Returns the error about a table that does not exist.
 fn missing(name: &LockTable) -> String {
     format!(
         "table {} does not exist: create {name}, as CQL does it, and it keeps locks",
@@ -125,7 +125,7 @@ fn missing(name: &LockTable) -> String {
     )
 }
 
-/// The schema that a node's answers tell.
+/// Makes a schema of a node's answers.
 pub(crate) fn of_answers(
     name: &LockTable,
     tables: &Table,
@@ -187,7 +187,7 @@ pub(crate) fn of_answers(
 impl FromStr for LockTable {
     type Err = String;
 
-    /// `keyspace.table`, as in CQL: in lower case, unless it is in quotes.
+    /// Parses `keyspace.table`, as in CQL: in lower case, unless it is in quotes.
     fn from_str(text: &str) -> Result<LockTable, String> {
         let error = || format!("{text} is no table such as app.locks");
         let select = format!("SELECT * FROM {text}");
@@ -218,7 +218,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A schema of columns, each with its kind and place.
+    /// Returns a schema of columns, each with its kind and place.
     pub(crate) fn schema(columns: &[(&str, DataType, &str, i32)]) -> Result<Schema, String> {
         let tables = table(
             &[
@@ -251,7 +251,7 @@ pub(crate) mod tests {
         )
     }
 
-    /// A table with a name and an owner.
+    /// Returns the schema of a table with a name and an owner.
     pub(crate) fn simple() -> Schema {
         schema(&[
             ("name", DataType::Text, "partition_key", 0),

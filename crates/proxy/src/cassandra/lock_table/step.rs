@@ -1,16 +1,16 @@
-//! A step of the lock recipe with its values: which lock it is about, and what becomes of it.
+//! A step of the lock recipe with its values: its lock, and its effect on the lock.
 //!
-//! | step | found | what happens, and what is told |
+//! | step | row found | effect and reply |
 //! |---|---|---|
-//! | INSERT | nothing | the row is set; applied |
-//! | | a row | nothing; not applied, and all columns |
-//! | UPDATE | a row, or none, as the condition wants | columns are set, which may make a row; applied |
-//! | DELETE | the same | the row goes; applied, or nothing if there was no condition |
-//! | both | a row with other values | nothing; not applied, and the condition's columns |
-//! | | no row | nothing; not applied |
+//! | INSERT | none | the row is set; applied |
+//! | | a row | no effect; not applied, and all columns |
+//! | UPDATE | a row, or none, as the condition requires | columns are set, which may make a row; applied |
+//! | DELETE | the same | the row goes; applied, or an empty reply if there was no condition |
+//! | both | a row with other values | no effect; not applied, and the condition's columns |
+//! | | no row | no effect; not applied |
 //! | SELECT | a row | the row |
 //!
-//! That is what Cassandra does, whose words are used where a statement is refused.
+//! Cassandra does the same, and its words are used where a statement is refused.
 
 use std::sync::Arc;
 
@@ -25,19 +25,19 @@ use super::row::{Mixed, Row};
 use super::schema::Schema;
 use crate::locks::pending_requests::WhenAbandoned;
 
-/// With what the names of locks of CQL begin, which no client of RESP will choose by chance.
+/// The prefix of the names of CQL's locks, which no client of RESP will choose by chance.
 const PREFIX: &[u8] = b"\0cql\0";
 const MIXED: &str = "a lock has one lease for all of its columns: give USING TTL in all statements \
      about it or in none, or set all columns";
 const NO_ROW: &str = "the lock of this key was not made by CQL";
 
-/// See the module's page.
+/// See the module documentation.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Step {
     schema: Arc<Schema>,
     /// The lock's name.
     pub(crate) lock: Vec<u8>,
-    /// In the order of [`Schema::key`].
+    /// The key's values, in the order of [`Schema::key`].
     key: Vec<Vec<u8>>,
     action: Action,
 }
@@ -58,24 +58,24 @@ enum Action {
     Select(Vec<(usize, String)>),
 }
 
-/// What becomes of a lock.
+/// The effect of a step on a lock.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Judged {
-    /// This.
+    /// The step is applied, with this verdict.
     Applied(Verdict),
-    /// Nothing: there is no row.
+    /// No effect: there is no row.
     Missing,
-    /// Nothing: the row is another.
+    /// No effect: the row differs from the condition.
     Differs(Row),
-    /// Nothing can.
+    /// The step is refused, with this error.
     Refused(&'static str),
 }
 
 impl Step {
-    /// What a statement asks for.
+    /// Makes the step that a statement asks for.
     ///
     /// # Errors
-    /// What the client is told.
+    /// Returns the error for the client.
     pub(crate) fn new(
         schema: &Arc<Schema>,
         statement: &LockStatement<'_>,
@@ -126,13 +126,14 @@ impl Step {
         })
     }
 
-    /// Whether it changes nothing.
+    /// Returns `true` if it changes nothing.
     pub(crate) fn reads(&self) -> bool {
         matches!(self.action, Action::Select(_))
     }
 
-    /// What becomes of it when its client has gone. Who would make a row where there is none would
-    /// hold a lock for nobody; what changes a row that there must be, or deletes it, may free one.
+    /// Returns what happens with the step when its client has gone. A step that makes a row where there
+    /// is none would hold a lock without an owner; one that changes or deletes an existing row may free
+    /// a lock.
     pub(crate) fn aim(&self) -> WhenAbandoned {
         match self.judge(None) {
             Judged::Applied(Verdict::Set { .. }) => WhenAbandoned::Holds,
@@ -140,7 +141,7 @@ impl Step {
         }
     }
 
-    /// What becomes of the lock. SELECT leaves it as it is.
+    /// Returns the effect on the lock. SELECT leaves it unchanged.
     pub(crate) fn judge(&self, lock: Option<&Lock>) -> Judged {
         let row = match lock.map(Row::of) {
             None => Row::default(),
@@ -195,7 +196,7 @@ impl Step {
         &self.schema.columns.0[column].name
     }
 
-    /// What is told of it; `None`: that it was done.
+    /// Returns the rows of the reply; `None`: the reply is empty.
     pub(crate) fn told(&self, judged: &Judged) -> Option<RowsBuilder> {
         let (applied, row) = match judged {
             Judged::Applied(_) if self.action == Action::Delete(None) => return None,

@@ -1,4 +1,4 @@
-//! Parcels of writes, and what answers to batches mean.
+//! Batches of writes, and the meaning of answers to batches.
 
 use cql::request::RequestMessage;
 use cql::response::{Failures, INVALID, UNPREPARED};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::runtime::query::{ClientId, ConnectionKey};
 
-/// An EXECUTE.
+/// An EXECUTE of a write.
 #[derive(Clone, Copy)]
 struct Write {
     part: u32,
@@ -59,7 +59,7 @@ fn query(number: u64, write: Write, version: Version) -> Query {
     }
 }
 
-/// Which writes are sent together.
+/// Returns which writes are sent together.
 fn together(writes: &[Write], version: Version) -> Vec<Vec<u64>> {
     let queries = writes.iter().zip(0..);
     let queries = queries.map(|(write, number)| query(number, *write, version));
@@ -78,7 +78,7 @@ fn together(writes: &[Write], version: Version) -> Vec<Vec<u64>> {
     all
 }
 
-/// A batch has what its writes have.
+/// Checks that a batch has what its writes have.
 fn check(queries: &[Query], batch: &Bytes) {
     let whole = Envelope::split(batch, Direction::Request, &Limits::default());
     let whole = whole.expect("CQL").expect("an envelope");
@@ -107,7 +107,7 @@ fn writes_that_agree_are_sent_together() {
     for version in [Version::V4, Version::V5] {
         let expected = [vec![0, 1, 2]];
         assert_eq!(together(&[key(0), key(1), key(2)], version), expected);
-        // The same key goes into the next batch.
+        // A second write of the same key goes into the next batch.
         let twice = [key(0), key(0), key(1), key(1)];
         assert_eq!(together(&twice, version), [vec![0, 2], vec![1, 3]]);
         let others = [
@@ -256,7 +256,7 @@ fn what_a_batch_is_answered_each_write_is_answered() {
         let kind = || ErrorKind::Plain(code);
         assert_eq!(meaning_of(error(kind())), written(error(kind())));
     }
-    // One of them was wrong, or is not known: nothing has happened.
+    // One of them was wrong, or is unknown: nothing has happened.
     assert_eq!(meaning_of(error(ErrorKind::Plain(INVALID))), None);
     let kind = ErrorKind::Unprepared { id: b"id" };
     assert_eq!(kind.code(), UNPREPARED);

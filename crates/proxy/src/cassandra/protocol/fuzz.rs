@@ -1,8 +1,8 @@
-//! Conversations with a protocol and wires over pretended nodes: one client behaves, the other sends
-//! mutations of a corpus, or noise. What the first one is told is the answer to what it asked.
+//! Conversations with a protocol and wires over simulated nodes: one client behaves, the other sends
+//! mutations of a corpus, or noise. Replies to the first client must answer its own requests.
 //!
-//! Besides, whatever the second one sends: it is answered in CQL, no request of it is left behind
-//! when nodes have answered, and nodes are sent nothing but CQL.
+//! For any input of the second client: it is answered in CQL, no request of it is left over when nodes
+//! have answered, and nodes get nothing but CQL.
 
 use std::path::Path;
 
@@ -16,14 +16,14 @@ use super::super::frames;
 use super::scene::{Person, Scene, TOKEN};
 use super::*;
 
-/// Conversations.
+/// The number of conversations.
 const ROUNDS: u64 = 1500;
 /// Turns after which everything must have been answered.
 const TURNS: usize = 500;
-/// What it prepares.
+/// The statement that the client prepares.
 const TEXT: &str = "SELECT * FROM app.t WHERE k = ?";
 
-/// Envelopes of requests, and whole streams, of the corpus that the parsers are fuzzed with.
+/// Returns envelopes of requests, and whole streams, from the corpus with which the parsers are fuzzed.
 fn corpus() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cql/corpus");
     let mut paths: Vec<_> = ["requests", "frames"]
@@ -97,7 +97,7 @@ fn mutate(random: &mut fastrand::Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// What the client that does not behave sends, all of it.
+/// Returns everything that the misbehaving client sends.
 fn hostile(random: &mut fastrand::Rng, person: &Person, corpus: &[Vec<u8>]) -> Vec<u8> {
     if random.u8(..8) == 0 {
         return (0..random.usize(..300)).map(|_| random.u8(..)).collect();
@@ -119,7 +119,7 @@ fn hostile(random: &mut fastrand::Rng, person: &Person, corpus: &[Vec<u8>]) -> V
         }
         if random.bool() {
             mutate(random, &mut bytes);
-            // As long as it says it is, so that what is in it is looked at.
+            // The header gets the actual length, so that the body is read.
             if bytes.len() >= HEADER_LEN && random.u8(..5) > 0 {
                 let len = (bytes.len() - HEADER_LEN) as u32;
                 bytes[5..9].copy_from_slice(&len.to_be_bytes());
@@ -137,7 +137,7 @@ fn hostile(random: &mut fastrand::Rng, person: &Person, corpus: &[Vec<u8>]) -> V
     all
 }
 
-/// The text and the value of a row, if a reply has one.
+/// Returns the text and the value of a row, if a reply has one.
 fn told_row(bytes: &Bytes, header: Header) -> Option<(String, String)> {
     let body = &bytes[HEADER_LEN..];
     let message = ResponseMessage::decode(Envelope { header, body }).expect("CQL");
@@ -149,7 +149,7 @@ fn told_row(bytes: &Bytes, header: Header) -> Option<(String, String)> {
     Some((text(0), text(1)))
 }
 
-/// One conversation; how many replies the client that behaves has had.
+/// Runs one conversation. Returns how many replies the well-behaved client has had.
 fn converse(seed: u64, corpus: &[Vec<u8>]) -> usize {
     let mut scene = Scene::new(seed);
     let mut random = fastrand::Rng::with_seed(!seed);
@@ -207,7 +207,7 @@ fn converse(seed: u64, corpus: &[Vec<u8>]) -> usize {
     answered
 }
 
-/// Turns until nothing is left to do.
+/// Runs turns until nothing is left to do.
 fn settle(scene: &mut Scene) {
     for _ in 0..TURNS {
         let wanted = scene.state.agreed() + 1;
@@ -222,7 +222,8 @@ fn settle(scene: &mut Scene) {
     panic!("it has no end");
 }
 
-/// Each request of the client that behaves has its own answer, or failed with its connection.
+/// Checks that each request of the well-behaved client has its own answer, or failed with its
+/// connection.
 fn check(scene: &Scene, tags: &[(String, String)]) -> usize {
     let told = &scene.people[0].told;
     let mut streams: Vec<i16> = told.iter().map(|(stream, ..)| stream.0).collect();

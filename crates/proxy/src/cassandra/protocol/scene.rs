@@ -1,4 +1,4 @@
-//! Two clients, a protocol, wires, and pretended nodes that answer in any order and in their own time.
+//! Two clients, a protocol, wires, and simulated nodes that answer in any order and at any time.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,7 +20,7 @@ use crate::runtime::inflight_budget::InflightBudget;
 use crate::runtime::query::{BackendCommand, ConnectionKey, Failure, NodeError, Query};
 use crate::runtime::wire::Wire;
 
-/// What a client says that nodes know, if they want to know who it is.
+/// The credential that the nodes accept, if they require authentication.
 pub(super) const TOKEN: &[u8] = b"\0user\0secret";
 
 pub(super) struct Person {
@@ -34,7 +34,7 @@ pub(super) struct Person {
     pub(super) unpacker: Unpacker,
     pub(super) heard: BytesMut,
     pub(super) closed: bool,
-    /// What it has been told: streams, opcodes, envelopes.
+    /// The replies that it has got: streams, opcodes, envelopes.
     pub(super) told: Vec<(StreamId, Opcode, Bytes)>,
 }
 
@@ -81,11 +81,11 @@ impl Person {
         }
     }
 
-    /// Takes what it has been told, which is CQL whatever it has said.
+    /// Takes the client's replies, which must be CQL for any input.
     fn hear(&mut self) {
         self.heard.extend_from_slice(&self.out.bytes());
         self.out.clear();
-        // Frames follow the answer to its STARTUP, which is not in one.
+        // Frames follow the answer to its STARTUP, which is not in a frame.
         while self.client.step == Step::New || self.framing == Framing::Plain {
             let envelope = Envelope::split(&self.heard, Direction::Response, &Limits::default());
             let Some(envelope) = envelope.expect("CQL") else {
@@ -188,7 +188,7 @@ impl Scene {
         )
     }
 
-    /// One turn of everybody. Whether something was done.
+    /// Runs one turn of all parts. Returns `true` if something was done.
     pub(super) fn turn(&mut self) -> bool {
         let mut busy = false;
         if self.protocol.has_news() {
@@ -247,7 +247,7 @@ impl Scene {
         })
     }
 
-    /// A connection to a node is lost.
+    /// Loses a connection to a node.
     fn lose(&mut self, key: (NodeIndex, ConnectionKey), why: NodeError) {
         let Some(mut link) = self.links.remove(&key) else {
             return;
@@ -276,7 +276,7 @@ impl Scene {
         });
     }
 
-    /// A link writes, its node answers some of what it was asked. Whether something was done.
+    /// Lets a link write, and its node answer some requests. Returns `true` if something was done.
     fn go_on(&mut self, key: (NodeIndex, ConnectionKey)) -> bool {
         if self.faults && self.random.u8(..60) == 0 {
             self.lose(key, NodeError::Closed("by the test".to_owned()));
@@ -333,7 +333,7 @@ impl Scene {
     }
 }
 
-/// What a node answers: that a statement was asked, and with which value.
+/// Returns a node's answer: a row with the statement and the value that it got.
 fn answer(
     version: Version,
     stream: StreamId,
@@ -397,7 +397,7 @@ fn answer(
     out
 }
 
-/// One row.
+/// A result of one row.
 struct Echo(RowsBuilder);
 
 impl Echo {

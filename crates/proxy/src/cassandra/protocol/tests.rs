@@ -1,4 +1,4 @@
-//! A protocol with one client, and nodes that are pretended.
+//! A protocol with one client and simulated nodes.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ const ID: ClientId = ClientId {
     number: 1,
 };
 
-/// A client before a proxy with three nodes, each of which has all keys of `app`.
+/// A client of a proxy with three nodes, each of which has all keys of `app`.
 struct Stage {
     protocol: CqlProtocol,
     client: Client,
@@ -101,7 +101,7 @@ impl Stage {
         }
     }
 
-    /// A client that has begun.
+    /// Returns a stage whose client has begun.
     fn begun(version: Version) -> Stage {
         let mut stage = Stage::new(state(None, Version::V5), version);
         let startup = Request::Startup(vec![("CQL_VERSION", "3.0.0")]);
@@ -153,7 +153,7 @@ impl Stage {
         self.with(|protocol, client, context| protocol.read(client, &mut input, context))
     }
 
-    /// What the client has been told: streams, opcodes, bodies.
+    /// Takes the client's replies: streams, opcodes, bodies.
     fn told(&mut self) -> Vec<(StreamId, Opcode, Bytes)> {
         self.protocol.seal(&mut self.client, &mut self.out);
         let mut input = BytesMut::from(&self.out.bytes()[..]);
@@ -167,7 +167,7 @@ impl Stage {
         told
     }
 
-    /// The only thing that the client has been told, if it is an error: its stream and code.
+    /// Takes the client's only reply, which must be an error: its stream and code.
     fn error(&mut self) -> (StreamId, i32) {
         let told = self.told();
         let [(stream, Opcode::Error, bytes)] = &told[..] else {
@@ -177,7 +177,7 @@ impl Stage {
         (*stream, i32::from_be_bytes(code[..].try_into().expect("4")))
     }
 
-    /// The only query that nodes have been given since the last time.
+    /// Takes the only query that nodes have got since the last call.
     fn order(&mut self) -> Query {
         match self.orders.pop().expect("a query") {
             BackendCommand::Send(query) => {
@@ -365,7 +365,7 @@ fn a_read_goes_to_one_replica_after_the_other() {
     }
     nodes.sort_unstable();
     assert_eq!(nodes, [0, 1, 2].map(NodeIndex));
-    // All have failed: from now on there are pauses, and an end.
+    // All nodes have failed: from now on there are pauses, and an end.
     stage.give(query, Err(unsent()));
     let (due, mut query) = stage.later.pop().expect("a query");
     assert!(due > stage.now && stage.orders.is_empty());
@@ -470,7 +470,8 @@ fn versions_are_agreed_on() {
     }
 }
 
-/// What a client compresses goes to the node as if it had not, and long replies are compressed for it.
+/// Input that a client compresses goes to the node uncompressed, and long replies are compressed for
+/// the client.
 #[test]
 fn bodies_and_frames_are_compressed_as_a_client_asks() {
     let long = format!("SELECT * FROM app.t WHERE k = '{}'", "kumiki ".repeat(100));
@@ -567,7 +568,7 @@ fn what_is_not_of_the_protocol_ends_the_connection() {
             let mut envelope = Vec::new();
             let message = plain_query("SELECT * FROM app.t", version).into_message();
             message.write(&mut envelope, version, StreamId(9), Flags::default());
-            // A body that ends too early, in an envelope that is whole.
+            // A body that ends too early, in a whole envelope.
             let body = random.usize(..envelope.len() - HEADER_LEN - 1);
             envelope.truncate(HEADER_LEN + body);
             envelope[5..9].copy_from_slice(&(body as u32).to_be_bytes());
@@ -630,7 +631,7 @@ fn a_read_on_a_connection_that_was_spoilt_is_repeated() {
     let query = stage.order();
     stage.answer(query, Response::Result(ResultBody::Void));
     assert_eq!(stage.told()[0].1, Opcode::Result);
-    // A write is not.
+    // A write is not repeated.
     stage.send(
         8,
         plain_query("UPDATE t SET v = 1 WHERE k = 1", Version::V4),
@@ -674,7 +675,7 @@ fn strangers_say_little_and_few_are_asked_about_at_a_time() {
     let query = stage.order();
     stage.answer(query, Response::AuthSuccess(None));
     assert_eq!(stage.protocol.logins, handshake::MOST_LOGINS - 1);
-    // Now it may say more.
+    // Now it may send longer requests.
     stage.orders.clear();
     stage.told();
     let long = format!("SELECT * FROM t -- {}", "x".repeat(30_000));
@@ -683,7 +684,7 @@ fn strangers_say_little_and_few_are_asked_about_at_a_time() {
 }
 
 #[test]
-fn a_keyspace_with_a_name_beyond_all_is_asked_of_nobody() {
+fn a_keyspace_with_a_name_beyond_all_is_asked_of_no_node() {
     let mut stage = Stage::begun(Version::V5);
     let text = format!("USE {}", "k".repeat(70_000));
     stage.send(1, plain_query(&text, Version::V5));

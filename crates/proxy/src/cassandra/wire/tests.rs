@@ -1,4 +1,4 @@
-//! A wire, and a node that is pretended.
+//! A wire, and a simulated node.
 
 use cql::response::{ErrorBody, INVALID};
 use cql::{Packer, RequestMessage};
@@ -13,12 +13,12 @@ const CLIENT: ClientId = ClientId {
     number: 1,
 };
 
-/// A node: understands what is packed, and answers it in any order and any pieces.
+/// A node: reads the batches, and answers them in any order and in any pieces.
 struct Node {
     version: Version,
     unpacker: Unpacker,
     framing: Framing,
-    /// Requests that are not answered: their streams and what they are.
+    /// Requests that are not answered: their streams, opcodes and bodies.
     asked: Vec<(StreamId, Opcode, Bytes)>,
 }
 
@@ -32,7 +32,7 @@ impl Node {
         }
     }
 
-    /// Takes what the wire has to say.
+    /// Takes the wire's output.
     fn hear(&mut self, wire: &mut CqlWire) {
         let mut pack = OutBatch::default();
         wire.seal(&mut pack);
@@ -46,7 +46,7 @@ impl Node {
         assert!(input.is_empty(), "whole envelopes");
     }
 
-    /// The bytes of responses.
+    /// Returns the bytes of responses.
     fn say(&self, responses: Vec<(StreamId, Response<'_>)>) -> Vec<u8> {
         let mut out = Vec::new();
         let mut packer = Packer::new(&mut out, self.framing);
@@ -59,7 +59,7 @@ impl Node {
         out
     }
 
-    /// Answers the only request that there is.
+    /// Answers the only pending request.
     fn answer(&mut self, wire: &mut CqlWire, response: Response<'_>) -> Result<(), WireError> {
         let (stream, ..) = self.asked.pop().expect("a request");
         let bytes = self.say(vec![(stream, response)]);
@@ -96,7 +96,7 @@ fn name(version: Version) -> ConnectionProperties {
     }
 }
 
-/// A wire that has been accepted, and its node.
+/// Returns a wire that has been accepted, and its node.
 fn welcome(version: Version) -> (CqlWire, Node) {
     let (mut wire, mut node) = (open(&name(version)), Node::new(version));
     node.hear(&mut wire);
@@ -128,7 +128,7 @@ fn query(number: u64, version: Version, text: &str) -> Query {
     }
 }
 
-/// The text of a QUERY.
+/// Returns the text of a QUERY.
 fn text(opcode: Opcode, bytes: &Bytes) -> String {
     assert_eq!(opcode, Opcode::Query);
     let header = Header::parse(bytes, Direction::Request, &Limits::default());
@@ -368,7 +368,7 @@ fn a_node_is_asked_whether_it_lives_while_requests_take_their_time() {
 }
 
 #[test]
-fn a_late_reply_is_nobodys_and_frees_its_stream() {
+fn a_late_reply_is_dropped_and_frees_its_stream() {
     let second = Duration::from_secs(1);
     for version in [Version::V4, Version::V5] {
         let (mut wire, mut node) = welcome(version);
@@ -432,7 +432,7 @@ fn a_connection_that_answers_too_little_is_given_up() {
     assert_eq!((received, wire.oldest()), (Ok(()), None));
 }
 
-/// An EXECUTE of a key that may be merged with those of other keys.
+/// Returns an EXECUTE of a key, which may be merged with those of other keys.
 fn write(key: u32, version: Version) -> Query {
     let execute = cql::request::Execute {
         id: b"id",
@@ -450,7 +450,7 @@ fn write(key: u32, version: Version) -> Query {
     }
 }
 
-/// A wire with a batch of three under way, and its stream.
+/// Returns a wire with a batch of three under way, and the batch's stream.
 fn with_a_batch(version: Version) -> (CqlWire, Node, StreamId) {
     let (mut wire, mut node) = welcome(version);
     for key in 0..3 {
@@ -526,7 +526,7 @@ fn merged_writes_are_given_up_each() {
         late.push(query.sequence)
     });
     assert_eq!((late, wire.under_way()), (vec![0, 1, 2], 0));
-    // Its answer comes all the same, and finds nobody.
+    // Its answer comes all the same, and is dropped.
     let bytes = node.say(vec![(stream, Response::Result(cql::ResultBody::Void))]);
     let received = wire.receive(&mut BytesMut::from(&bytes[..]), &mut |_, _| {
         panic!("whose?")

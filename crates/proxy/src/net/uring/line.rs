@@ -1,4 +1,5 @@
-//! A connection of the ring: what was received and not read, what was written and not sent.
+//! A connection of the ring: bytes that were received and not read, and bytes that were written and not
+//! sent.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -13,23 +14,23 @@ pub(super) struct Line {
     pub(super) token: usize,
     pub(super) socket: SocketId,
     pub(super) connecting: bool,
-    /// What was received, in order: first what was copied, then buffers with how much of each is
-    /// read.
+    /// Received bytes, in order: first the copied ones (`kept`), then buffers, each with the number of
+    /// bytes of it that are read (`arrived`).
     pub(super) kept: BytesMut,
     pub(super) arrived: VecDeque<(BufferId, usize)>,
     pub(super) receiving: bool,
-    /// It is being told to receive no more.
+    /// The ring has been asked to receive no more for it.
     pub(super) holding_off: bool,
     pub(super) ended: bool,
     pub(super) failed: Option<Failure>,
-    /// Written and not sent.
+    /// Bytes that were written and not sent.
     pub(super) out: Vec<u8>,
     pub(super) dirty: bool,
-    /// There is no room in the kernel; it tells when there is.
+    /// The kernel has no room; it reports when there is room.
     pub(super) full: bool,
     /// The owner waits for room.
     pub(super) wanted: bool,
-    /// It is closed, and given up at this time.
+    /// It is closed, and is dropped at this time.
     pub(super) closing: Option<Instant>,
 }
 
@@ -53,14 +54,14 @@ impl Line {
         }
     }
 
-    /// Whether it is to receive, and does not.
+    /// Returns `true` if the line should receive again.
     pub(super) fn may_resume(&self) -> bool {
         let over = self.ended || self.failed.is_some() || self.closing.is_some();
         !over && !self.connecting && !self.receiving && self.kept.len() < MOST
     }
 }
 
-/// Puts a line on the list of those with something to send, once.
+/// Puts a line on the list of lines with bytes to send, unless it is on it already.
 pub(super) fn mark(dirty: &mut Vec<usize>, line: &mut Line, place: usize) {
     if !std::mem::replace(&mut line.dirty, true) {
         dirty.push(place);

@@ -1,5 +1,5 @@
-//! What a wait does: it gives buffers back, hands what was written to the ring, and takes note of
-//! what has come of requests.
+//! The work of a wait: it gives buffers back, hands written bytes to the ring, and processes the
+//! completions of requests.
 
 use std::io;
 use std::time::Instant;
@@ -19,7 +19,7 @@ impl Uring {
         self.ring.receive(line.socket)
     }
 
-    /// Gives buffers back, and copies what nobody has read.
+    /// Gives buffers back, and copies the bytes that were not read.
     pub(super) fn clear_buffers(&mut self) -> io::Result<()> {
         for place in std::mem::take(&mut self.holding) {
             let Some(line) = self.lines.get_mut(place) else {
@@ -43,7 +43,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Hands what was written to the ring. Whether somebody waits for it to be sent.
+    /// Hands written bytes to the ring. Returns `true` if an owner waits for them to be sent.
     pub(super) fn send_all(&mut self) -> io::Result<bool> {
         let mut urgent = false;
         std::mem::swap(&mut self.dirty, &mut self.sending);
@@ -61,7 +61,7 @@ impl Uring {
         Ok(urgent)
     }
 
-    /// After sending: tells of room.
+    /// Reports room after sending.
     pub(super) fn sent_all(&mut self) {
         let mut sending = std::mem::take(&mut self.sending);
         for place in sending.drain(..) {
@@ -146,7 +146,7 @@ impl Uring {
         self.ring.await_room(line.socket)
     }
 
-    /// There is room again, or a connection was made, or it is broken.
+    /// Handles that a connection has room again, was made, or is broken.
     fn has_room(&mut self, place: usize) -> io::Result<()> {
         let Some(line) = self.lines.get_mut(place) else {
             return Ok(());
@@ -187,7 +187,7 @@ impl Uring {
         self.ring.remove(line.socket);
     }
 
-    /// Gives up those that have lingered for too long.
+    /// Drops lines that have lingered for too long.
     pub(super) fn look_at_lingering(&mut self) {
         let now = Instant::now();
         for place in std::mem::take(&mut self.lingering) {
@@ -209,7 +209,7 @@ fn event(token: usize, readable: bool, writable: bool, ended: bool) -> SocketEve
     }
 }
 
-/// Whether a connection was made.
+/// Returns an error if the connection was not made.
 fn made(socket: &SockRef<'_>) -> io::Result<()> {
     if let Some(error) = socket.take_error()? {
         return Err(error);

@@ -1,9 +1,9 @@
-//! Where the keys of a command stand.
+//! The positions of a command's keys.
 
 use base::number::parse_int;
 use resp::Args;
 
-/// Where the keys of a command stand among its arguments.
+/// The positions of a command's keys among its arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Keys {
     None,
@@ -13,22 +13,21 @@ pub(super) enum Keys {
         last: i64,
         step: usize,
     },
-    /// Their number stands at `count`, and they behind it; one more at `also`, if it is not 0.
+    /// Their number is at `count`, and they follow it; one more key is at `also`, if it is not 0.
     Counted {
         count: usize,
         also: usize,
     },
-    /// In the first half of what is behind the word `STREAMS`, of all words that are options.
+    /// In the first half of the arguments after the option `STREAMS`.
     Streams,
-    /// One at 1, and one behind the last word `STORE` or `STOREDIST`, of all words that are options,
-    /// which begin at `options`.
+    /// One at 1, and one after the last option `STORE` or `STOREDIST`; options begin at `options`.
     Stored {
         options: usize,
     },
 }
 
 impl Keys {
-    /// The index of the key, if there is exactly one, wherever it stands.
+    /// Returns the index of the key, if there is exactly one, at any position.
     pub(super) fn only(self, args: usize) -> Option<usize> {
         match self {
             Keys::Range { first, last, .. } if last == first as i64 && first < args => Some(first),
@@ -36,7 +35,7 @@ impl Keys {
         }
     }
 
-    /// The indexes of the keys among the arguments.
+    /// Returns the indexes of the keys among the arguments.
     pub(super) fn among(self, args: Args<'_>) -> Vec<usize> {
         let count = args.len();
         match self {
@@ -72,7 +71,7 @@ impl Keys {
     }
 }
 
-/// Where the keys are of commands whose keys move.
+/// Returns the positions of the keys of a command with movable keys.
 pub(super) fn moving_keys(name: &str) -> Option<Keys> {
     let counted = |count, also| Some(Keys::Counted { count, also });
     match name {
@@ -89,14 +88,14 @@ pub(super) fn moving_keys(name: &str) -> Option<Keys> {
     }
 }
 
-/// Whether an argument is this word, in any case of lock replies.
+/// Returns `true` if an argument is this word, in upper or lower case.
 fn is(args: Args<'_>, at: usize, word: &[u8]) -> bool {
     args.get(at)
         .is_some_and(|arg| arg.eq_ignore_ascii_case(word))
 }
 
-/// The arguments from this one on that are options, without what is behind an option and belongs to
-/// it: that may be any word.
+/// Returns the indexes of the arguments from `first` on that are options. Words that belong to an
+/// option are skipped: they may be any word.
 fn options(args: Args<'_>, first: usize) -> impl Iterator<Item = usize> {
     let next = move |&at: &usize| {
         let behind = OPTIONS

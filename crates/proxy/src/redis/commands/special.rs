@@ -1,23 +1,23 @@
-//! What the proxy does with a command, apart from what the nodes tell.
+//! How the proxy treats commands, apart from what the nodes report.
 
-/// What the proxy does with a command, apart from what the nodes tell.
+/// How the proxy treats a command, apart from what the nodes report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Special {
-    /// To the node of its keys; if it has none, to any.
+    /// Goes to the node of its keys; if it has none, to any node.
     None,
-    /// Split into one for each part of its keys; how the replies are joined.
+    /// Is split into one command for each part of its keys; the value tells how the replies are joined.
     Split(Split),
-    /// To all nodes that have slots.
+    /// Goes to all nodes that have slots.
     Everywhere(Everywhere),
-    /// Answered by the proxy.
+    /// The proxy answers it.
     Local,
-    /// Begins, ends or gives up a block, or watches.
+    /// Begins, ends or discards a block, or watches keys.
     Block,
-    /// About locks.
+    /// Concerns locks.
     Lock(LockCommand),
-    /// May wait for something to happen: on a connection of the client's own.
+    /// May wait for an event: goes over a connection of the client's own.
     Waits,
-    /// Not through a proxy.
+    /// Is refused: it does not work through a proxy.
     Refused(&'static str),
 }
 
@@ -28,11 +28,11 @@ pub(crate) enum LockCommand {
     Renew,
     Release,
     Info,
-    /// Executed by the nodes, in a block.
+    /// The nodes execute it, in a block.
     Guard,
 }
 
-/// How a command on several keys is split where the nodes do not do it.
+/// How a command on several keys is split where the nodes do not do that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Split {
     /// Values by key (`MGET`).
@@ -48,7 +48,7 @@ pub(crate) enum Split {
 pub(crate) enum Everywhere {
     /// A number that is added up.
     Sum,
-    /// Lists behind each other.
+    /// Lists, appended to each other.
     Append,
     /// The first, if none is an error.
     First,
@@ -80,7 +80,7 @@ pub(super) const ONE_NODE: &str = "it is about one node: connect to that node fo
 pub(super) const NO_MESSAGES: &str =
     "messages are not passed on by the proxy: connect to a node for PUBLISH and SUBSCRIBE";
 
-/// What the proxy does with the command of this name, of two words joined by `|`.
+/// Returns how the proxy treats the command of this name; two words are joined by `|`.
 pub(super) fn special(name: &str) -> Special {
     let word = name.split('|').next().unwrap_or_default();
     if LOCAL.contains(&word) {
@@ -101,7 +101,7 @@ pub(super) fn special(name: &str) -> Special {
             Special::Everywhere(Everywhere::First)
         }
         "scan" => Special::Everywhere(Everywhere::Scan),
-        // Nodes tell so by a flag, but only from version 7 on.
+        // Nodes report this by a flag, but only since version 7.
         "blpop" | "brpop" | "brpoplpush" | "blmove" | "blmpop" | "bzpopmin" | "bzpopmax"
         | "bzmpop" | "xread" | "xreadgroup" => Special::Waits,
         "subscribe" | "unsubscribe" | "psubscribe" | "punsubscribe" | "ssubscribe"

@@ -2,7 +2,7 @@ use resp::{Protocol, Span, Writer};
 
 use super::*;
 
-/// Some commands, as a node tells them.
+/// Returns some commands, as a node reports them.
 pub(crate) fn some() -> Commands {
     let all: &[(&str, i64, &[&str], [i64; 3])] = &[
         ("get", 2, &["readonly", "fast"], [1, 1, 1]),
@@ -50,7 +50,7 @@ pub(crate) fn some() -> Commands {
             writer.int(*key);
         }
     }
-    // Object and its subcommand, as from Redis 7 on.
+    // OBJECT and its subcommand, as Redis reports them since version 7.
     writer.array(10);
     writer.bulk(b"object");
     writer.int(-2);
@@ -95,7 +95,7 @@ fn keys_are_found() {
         ("xread COUNT 2 streams a b 0 0", &[4, 5]),
         ("blpop a b 0", &[1, 2]),
         ("dbsize", &[]),
-        // Options' words may be anything.
+        // Words of options may be anything.
         ("xread count streams streams a 0", &[4]),
         (
             "xreadgroup group streams streams block 5 streams a b > >",
@@ -105,7 +105,7 @@ fn keys_are_found() {
         ("sort a by store get store limit 0 1 store b", &[1, 10]),
         ("sort a get store", &[1]),
         ("georadius a 1 2 3 km storedist b", &[1, 7]),
-        // Fewer arguments than its keys ask for.
+        // Fewer arguments than the positions of its keys require.
         ("bf.add", &[]),
         ("object encoding", &[]),
     ] {
@@ -141,7 +141,7 @@ fn what_the_proxy_does_itself() {
     assert!(takes("mget", 5) && !takes("mget", 1));
 }
 
-/// A connection that clients share must be for each of them as if it were new.
+/// A connection that clients share must be like new for each of them.
 #[test]
 fn nothing_that_changes_a_connection_goes_onto_a_shared_one() {
     for name in [

@@ -1,5 +1,5 @@
-//! What `COMMAND` tells of the proxy's commands about locks, of which nodes know nothing: a node is
-//! asked, and they are added to its reply.
+//! The replies of `COMMAND` about the proxy's commands about locks, which nodes do not know: the proxy
+//! asks a node and adds these commands to its reply.
 
 use bytes::Bytes;
 use resp::{Args, Protocol, Value, Writer};
@@ -8,8 +8,8 @@ use super::COMMANDS;
 use crate::redis::commands::Command;
 use crate::redis::reply_merge;
 
-/// What an argument of a command is: its name, its type, and, if it stands behind a word, that word
-/// and whether it may be left out.
+/// An argument of a command: its name, its type, and, if it follows a keyword, that keyword and whether
+/// it is optional.
 type Argument = (&'static str, &'static str, Option<(&'static str, bool)>);
 
 const KEY: Argument = ("key", "string", None);
@@ -17,7 +17,7 @@ const OWNER: Argument = ("owner", "string", None);
 const LEASE: Argument = ("lease-milliseconds", "integer", Some(("PX", false)));
 const WAIT: Argument = ("wait-milliseconds", "integer", Some(("WAIT", true)));
 
-/// What `COMMAND DOCS` tells of [`COMMANDS`], in the same order: what a command does, and its
+/// The replies of `COMMAND DOCS` for [`COMMANDS`], in the same order: a summary of the command, and its
 /// arguments.
 const DOCS: &[(&str, &[Argument])] = &[
     (
@@ -37,7 +37,7 @@ const DOCS: &[(&str, &[Argument])] = &[
 
 const _: () = assert!(DOCS.len() == COMMANDS.len());
 
-/// What `COMMAND` asks of a node.
+/// The kind of a `COMMAND` query.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum CommandQuery {
     /// All commands.
@@ -46,13 +46,13 @@ pub(crate) enum CommandQuery {
     Count,
     /// Their names.
     Names,
-    /// Those that are named: at each place, which of the proxy's it is.
+    /// Named commands: for each position, which of the proxy's commands it is.
     Some(Vec<Option<usize>>),
-    /// What they do, and of the proxy's, which are asked for.
+    /// Documentation; the value has the proxy's commands that are asked for.
     Docs(Vec<usize>),
 }
 
-/// What a command asks for, if it asks about commands.
+/// Returns the kind of query if the command asks about commands.
 pub(crate) fn telling(command: &Command, args: Args<'_>) -> Option<CommandQuery> {
     if !command.name.starts_with("command") {
         return None;
@@ -75,7 +75,7 @@ pub(crate) fn telling(command: &Command, args: Args<'_>) -> Option<CommandQuery>
     }
 }
 
-/// A node's reply, with the proxy's commands about locks.
+/// Adds the proxy's commands about locks to a node's reply.
 pub(crate) fn told(reply: &Bytes, telling: &CommandQuery, protocol: Protocol) -> Bytes {
     if let (CommandQuery::Count, Ok(Value::Int(count))) = (telling, Value::decode(reply)) {
         return Bytes::from(format!(":{}\r\n", count + COMMANDS.len() as i64));
@@ -84,7 +84,7 @@ pub(crate) fn told(reply: &Bytes, telling: &CommandQuery, protocol: Protocol) ->
         return reply.clone();
     };
     let elements = reply_merge::elements(reply);
-    // As many fields as the node tells of a command.
+    // As many fields as the node reports for a command.
     let fields = elements.iter().find_map(|one| match Value::decode(one) {
         Ok(Value::Array(fields)) if fields.len() >= 6 => Some(fields.len()),
         _ => None,
@@ -122,7 +122,7 @@ pub(crate) fn told(reply: &Bytes, telling: &CommandQuery, protocol: Protocol) ->
     out.into()
 }
 
-/// A command as `COMMAND` tells of it. A lock's name is no key.
+/// Writes a command as in the reply to `COMMAND`. A lock's name is no key.
 fn describe(place: usize, fields: usize, writer: &mut Writer<'_>) {
     let (name, arity, _) = COMMANDS[place];
     writer.array(fields);
@@ -138,7 +138,7 @@ fn describe(place: usize, fields: usize, writer: &mut Writer<'_>) {
     }
 }
 
-/// A command as `COMMAND DOCS` tells of it: its name and a map.
+/// Writes a command as in the reply to `COMMAND DOCS`: its name and a map.
 fn explain(place: usize, writer: &mut Writer<'_>) {
     let (summary, arguments) = DOCS[place];
     writer.bulk(COMMANDS[place].0.as_bytes());

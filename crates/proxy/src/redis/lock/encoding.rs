@@ -1,4 +1,4 @@
-//! Commands about locks as clients send them, and the replies to them.
+//! The encoding of commands about locks, and of the replies to them.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) fn usage(command: &Command) -> &'static str {
     }
 }
 
-/// What a command asks for.
+/// Reads the request of a command.
 pub(super) fn read<'a>(kind: LockCommand, args: Args<'a>) -> Result<Request<'a>, &'static str> {
     let owner = || args.get(2).unwrap_or_default();
     match kind {
@@ -39,7 +39,7 @@ pub(super) fn read<'a>(kind: LockCommand, args: Args<'a>) -> Result<Request<'a>,
     }
 }
 
-/// What stands behind `PX` and `WAIT`, in any order.
+/// Reads the values after `PX` and `WAIT`, in any order.
 fn times(args: Args<'_>, waits: bool) -> Result<(Duration, Duration), &'static str> {
     let (mut lease, mut wait) = (None, None);
     let mut at = 3;
@@ -69,7 +69,7 @@ pub(super) fn encode(outcome: &Outcome, kind: LockCommand, protocol: Protocol) -
     out.into()
 }
 
-/// The reply to a command.
+/// Writes the reply to a command.
 pub(super) fn write(outcome: &Outcome, kind: LockCommand, writer: &mut Writer<'_>) {
     match outcome {
         Err(error) => writer.error(&format!("{} {error}", code(error))),
@@ -98,7 +98,7 @@ pub(super) fn write(outcome: &Outcome, kind: LockCommand, writer: &mut Writer<'_
                 writer.int(number);
             }
         }
-        // No command asks for these.
+        // No command requests these.
         Ok(Answer::Changed { .. } | Answer::Listing(_)) => writer.null(),
     }
 }
@@ -118,7 +118,7 @@ fn not_granted(lock: Option<&Lock>, writer: &mut Writer<'_>) {
     }
 }
 
-/// How long a lock lasts at most; never told too short.
+/// Returns an upper bound of the time that a lock lasts, in milliseconds.
 fn left(lock: &Lock) -> i64 {
     milliseconds(lock.left, |time| time.as_nanos().div_ceil(1_000_000))
 }

@@ -1,5 +1,5 @@
-//! Whatever clients send and nodes answer, a protocol goes on: nothing panics, and a client whose
-//! queries have all been answered has all its replies.
+//! For any input of clients and any replies of nodes, a protocol goes on: it does not panic, and a
+//! client whose queries have all been answered has all its replies.
 
 use super::super::Kind;
 use super::super::commands::tests::some;
@@ -16,7 +16,7 @@ const ID: ClientId = ClientId {
     number: 1,
 };
 
-/// Before two nodes.
+/// Returns the state of a proxy before two nodes.
 fn state(kind: Kind) -> Arc<State> {
     let nodes = Arc::new(Nodes::default());
     let addresses = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
@@ -40,7 +40,7 @@ fn state(kind: Kind) -> Arc<State> {
     Arc::new(State::new(setting, kind, known))
 }
 
-/// A client before a protocol, and what has been made of what it sent.
+/// A client of a protocol, and the queries and replies that were made of its commands.
 struct Stage {
     protocol: RedisProtocol,
     client: Client,
@@ -102,7 +102,7 @@ impl Stage {
         self.with(|protocol, client, input, context| protocol.read(client, input, context))
     }
 
-    /// Takes what is with the nodes.
+    /// Takes the queries that are with the nodes.
     fn take(&mut self) -> Vec<Query> {
         let waited = self.later.drain(..).map(|(due, query)| {
             self.now = self.now.max(due);
@@ -137,7 +137,7 @@ fn plain(bytes: &'static [u8]) -> Result<Answer, Failure> {
     })
 }
 
-/// Any reply, fitting or not.
+/// Returns any reply, which may fit the query or not.
 fn any_reply(random: &mut fastrand::Rng) -> Result<Answer, Failure> {
     const REPLIES: &[&[u8]] = &[
         b"+OK\r\n",
@@ -248,11 +248,11 @@ fn nothing_that_is_sent_or_answered_breaks_a_face() {
                 }
             }
         }
-        // Whatever waits goes on once its turn has come.
+        // A query that waits goes on once its turn has come.
         for _ in 0..10_000 {
             stage.read();
             let queries = stage.take();
-            // What a refused SELECT ends is read here all the same.
+            // After a refused SELECT this test reads on, although the connection would be closed.
             if queries.is_empty() && stage.client.is_idle() && stage.input.is_empty() {
                 break;
             }
@@ -352,7 +352,7 @@ fn lines_of_words_are_commands_and_leave_what_is_behind_them() {
             "*2\r\n$3\r\nGET\r\n$3\r\nfoo\r\n"
         ]
     );
-    // One that has to wait is the same when its turn comes.
+    // A command that has to wait is still the same when its turn comes.
     stage.input.clear();
     stage.send(&[b"GET", b"foo"]);
     stage.input.extend_from_slice(b"WATCH \"f o\"\r\nPING\r\n");

@@ -1,4 +1,4 @@
-//! Who comes, and who has come and does not begin, or does not go on.
+//! Accepts clients, and closes those that do not authenticate or do not go on in time.
 
 use budget::Share;
 use std::io::ErrorKind;
@@ -15,11 +15,11 @@ use crate::runtime::thread::client_token;
 
 /// Connections accepted in one turn.
 const ACCEPTS: usize = 128;
-/// When the system has no descriptor left, accepting is tried again after this.
+/// Pause before accepting is tried again when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl<N: Network, F: ClientProtocol> Frontend<N, F> {
-    /// Accepts some of those who have connected.
+    /// Accepts some of the clients that have connected.
     pub(super) fn accept(&mut self, network: &mut N, now: Duration) {
         for _ in 0..ACCEPTS {
             let Some(listener) = &self.listener else {
@@ -53,7 +53,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
             let Some(due) = due(&self.protocol, &self.limits, connection) else {
                 continue;
             };
-            // What has come of who takes no replies may not have been read.
+            // Input of a client that takes no replies may have arrived and not been read.
             let unread = connection.readable || connection.out.len() > self.protocol.unread();
             if due > now {
                 self.deadlines.set(place, due);
@@ -107,7 +107,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         }
     }
 
-    /// Closes the connection of a client that has not said who it is: a newer one has got its place.
+    /// Closes the connection of a client that has not authenticated: a newer client has got its place.
     fn turn_out_newcomer(&mut self, place: usize) {
         let Some(connection) = self.connections.get_mut(place) else {
             return;
@@ -120,7 +120,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
     }
 }
 
-/// Whether accepting failed because of the one connection that was next.
+/// Returns `true` if accepting failed because of the one connection that was next.
 fn is_of_the_client(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
@@ -128,7 +128,7 @@ fn is_of_the_client(error: &std::io::Error) -> bool {
     )
 }
 
-/// By when a client must have gone on; `None`: whenever it likes.
+/// Returns the time by which a client must have gone on; `None`: there is no limit.
 pub(super) fn due<F: ClientProtocol, S>(
     protocol: &F,
     limits: &Limits,

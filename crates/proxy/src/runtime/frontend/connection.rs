@@ -11,7 +11,7 @@ use crate::runtime::outbox::Outbox;
 use crate::runtime::protocol::{Progress, RequestContext};
 use crate::runtime::query::ClientId;
 
-/// See the module's page.
+/// See the module documentation.
 pub(super) struct Connection<S, C> {
     pub(super) id: ClientId,
     pub(super) stream: S,
@@ -19,13 +19,13 @@ pub(super) struct Connection<S, C> {
     pub(super) input: BytesMut,
     pub(super) out: OutBatch,
     pub(super) under_way: u32,
-    /// When it was accepted.
+    /// The time at which it was accepted.
     pub(super) since: Duration,
-    /// When the last piece came of a request that is not whole yet.
+    /// The time at which the last piece of an unfinished request came.
     pub(super) midway: Option<Duration>,
     /// The socket has more to read.
     pub(super) readable: bool,
-    /// The client will send nothing more: that was told once, and is to be read behind the rest.
+    /// The client will send nothing more. This is reported once, and read after the rest of the input.
     pub(super) ended: bool,
     /// Everything that it sent has been read.
     pub(super) finished: bool,
@@ -36,15 +36,15 @@ pub(super) struct Connection<S, C> {
     pub(super) dead: bool,
     pub(super) in_ready: bool,
     pub(super) in_touched: bool,
-    /// Its place among the clients that have not said who they are, while it is one of them.
+    /// Its place among the clients that have not authenticated, while it is one of them.
     pub(super) newcomer: Option<Place>,
-    /// What it holds of the memory that all connections share.
+    /// Its share of the memory that all connections share.
     pub(super) share: Share,
 }
 
 impl<S, C> Connection<S, C> {
-    /// One that has just been accepted: what came before it was watched may not be told of, so that
-    /// it is on the list of those to be read.
+    /// Creates a connection that has just been accepted. Input that came before it was watched may not
+    /// be reported, so it starts on the list of connections to be read.
     pub(super) fn new(
         id: ClientId,
         stream: S,
@@ -74,7 +74,7 @@ impl<S, C> Connection<S, C> {
         }
     }
 
-    /// The client, what it has sent, and where what is made of it is left.
+    /// Returns the client, its input, and the context in which its requests are worked off.
     pub(super) fn at_desk<'a>(
         &'a mut self,
         outbox: &'a mut Outbox,
@@ -93,7 +93,7 @@ impl<S, C> Connection<S, C> {
     }
 }
 
-/// Puts a connection on a list, once.
+/// Puts a connection on a list, unless it is on it already.
 pub(super) fn list(list: &mut Vec<usize>, listed: &mut bool, place: usize) {
     if !std::mem::replace(listed, true) {
         list.push(place);

@@ -1,4 +1,4 @@
-//! Clients that ask nodes again and again, whose room is small.
+//! Clients that ask nodes with little room again and again.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn query(place: usize, node: NodeIndex) -> Query {
     }
 }
 
-/// A client: what its requests need, and how it stands.
+/// A client: the needs of its requests, and its state.
 #[derive(Clone, Default)]
 struct Asking {
     wants: Vec<(NodeIndex, u32)>,
@@ -40,17 +40,17 @@ struct Asking {
     under_way: u32,
     /// Requests that have been sent.
     sent: usize,
-    /// Turns since then.
+    /// Turns since the last request was sent.
     waited: usize,
     gone: bool,
 }
 
-/// A thread with clients, in the steps of which a turn consists.
+/// A thread with clients, with the steps of a turn.
 struct Thread {
     wait_queue: WaitQueue,
     inflight: InflightBudget,
     clients: Vec<Asking>,
-    /// With each node: whose queries.
+    /// The clients of the queries that are with each node.
     nodes: Vec<VecDeque<usize>>,
     ready: Vec<usize>,
 }
@@ -70,8 +70,8 @@ impl Thread {
         }
     }
 
-    /// A node answers the oldest of its queries. Who has all replies asks again at once, before all who
-    /// wait.
+    /// Lets a node answer the oldest of its queries. A client that has all replies asks again at once,
+    /// before all clients that wait.
     fn answer(&mut self, node: NodeIndex) {
         let Some(place) = self.nodes[node.0 as usize].pop_front() else {
             return;
@@ -85,7 +85,7 @@ impl Thread {
         }
     }
 
-    /// Serves those who are ready, and those who are woken. Who was woken.
+    /// Serves the clients that are ready or woken. Returns those that were woken.
     fn turn(&mut self) -> Vec<usize> {
         let mut woken = Vec::new();
         self.wait_queue
@@ -125,7 +125,8 @@ impl Thread {
         self.wait_queue.end(place, !goes, &mut self.inflight);
     }
 
-    /// All who wait are served once the nodes go on to answer, and nothing is kept for anybody.
+    /// Checks that all clients that wait are served when the nodes go on to answer, and that no room
+    /// stays kept.
     fn comes_to_rest(mut self) {
         let before: Vec<usize> = self.clients.iter().map(|client| client.sent).collect();
         let all = self.nodes.len() as u32;
@@ -164,7 +165,7 @@ impl Thread {
 
 #[test]
 fn as_many_are_woken_as_there_is_room_for_and_no_others() {
-    // Two fit with A; one asks B.
+    // Two requests fit with A; one asks B.
     let mut thread = Thread::new(
         2,
         2,
@@ -195,7 +196,7 @@ fn as_many_are_woken_as_there_is_room_for_and_no_others() {
     thread.answer(A);
     thread.answer(A);
     assert_eq!(thread.turn(), [3, 4]);
-    // One that was woken and is gone leaves its room to the next.
+    // A client that was woken and is gone leaves its room to the next.
     thread.answer(A);
     thread.clients[0].gone = true;
     assert_eq!(thread.turn(), [0]);
@@ -245,7 +246,7 @@ fn a_request_over_several_nodes_is_not_overtaken_for_ever() {
     }
 }
 
-/// While a node is silent, half of the others' room is everybody's at least.
+/// While a node is silent, all clients have at least half of the other node's room.
 #[test]
 fn a_silent_node_holds_up_only_its_own() {
     let both = [(A, 2), (B, 2)];
@@ -257,7 +258,7 @@ fn a_silent_node_holds_up_only_its_own() {
     }
     assert!(thread.clients[4].sent > 40 && thread.clients[5].sent > 40);
     assert!(thread.clients[1..4].iter().all(|client| client.sent == 0));
-    // And goes on when it does.
+    // The silent node answers again, and its clients go on.
     for _ in 0..300 {
         thread.turn();
         thread.answer(A);
@@ -268,7 +269,7 @@ fn a_silent_node_holds_up_only_its_own() {
 }
 
 #[test]
-fn whatever_happens_everybody_is_served() {
+fn every_client_is_served_under_random_events() {
     for seed in 0..500 {
         let mut random = fastrand::Rng::with_seed(seed);
         let (most, nodes) = (random.u32(1..9), random.usize(1..5));
@@ -299,7 +300,7 @@ fn whatever_happens_everybody_is_served() {
                     thread.clients[place].gone = true;
                     thread.wait_queue.gone(place, &mut thread.inflight);
                 }
-                // Somebody is looked at though nothing has changed.
+                // A client is looked at though nothing has changed.
                 1..10 => thread.ready.push(place),
                 _ => {}
             }

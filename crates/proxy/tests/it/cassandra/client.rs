@@ -14,7 +14,7 @@ use kumiki_proxy::{Config, Running};
 
 use crate::cassandra::node::Nodes;
 
-/// How long anything may take.
+/// The longest time that anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A proxy in this process. It is stopped when this is dropped.
@@ -48,14 +48,14 @@ impl Drop for Proxy {
     }
 }
 
-/// What a client is told.
+/// A reply to a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Told {
-    /// One row: what was asked, and by whom.
+    /// One row: the statement that the node got, and the user that sent it.
     Echo(String, String),
     /// An error's code and message.
     Error(i32, String),
-    /// Anything else.
+    /// Any other reply.
     Other(String),
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A connection on which nothing has been said.
+    /// Opens a connection and sends nothing.
     pub(crate) fn connect(address: SocketAddr, version: Version) -> Client {
         let stream = TcpStream::connect(address).expect("the proxy listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time");
@@ -85,14 +85,14 @@ impl Client {
         }
     }
 
-    /// A connection that has begun.
+    /// Opens a connection and begins.
     pub(crate) fn open(address: SocketAddr, version: Version) -> Client {
         let mut client = Client::connect(address, version);
         assert_eq!(client.start(), Told::Other("Ready".to_owned()));
         client
     }
 
-    /// A connection of a user, or what was said to it.
+    /// Opens a connection of a user, or returns the refusal.
     pub(crate) fn of_user(
         address: SocketAddr,
         version: Version,
@@ -120,7 +120,7 @@ impl Client {
         told
     }
 
-    /// The bytes of a request.
+    /// Returns the bytes of a request.
     pub(crate) fn packed(&self, stream: i16, request: Request<'_>) -> Vec<u8> {
         let (mut envelope, mut out) = (Vec::new(), Vec::new());
         let message = request.into_message();
@@ -148,7 +148,7 @@ impl Client {
         assert_eq!(self.receive(), (1, Told::Other("Result".to_owned())));
     }
 
-    /// Executes what was prepared, with a key.
+    /// Executes a prepared statement with a key.
     pub(crate) fn execute(&mut self, stream: i16, text: &str, key: &str) {
         let mut values = ValueList::new();
         values.push(Bound::Bytes(key.as_bytes()));
@@ -161,12 +161,12 @@ impl Client {
         self.send(stream, Request::Execute(execute));
     }
 
-    /// The next reply and its stream.
+    /// Returns the next reply and its stream.
     pub(crate) fn receive(&mut self) -> (i16, Told) {
         self.try_receive().expect("the proxy answers")
     }
 
-    /// The next reply; an error at the connection's end.
+    /// Returns the next reply; an error at the connection's end.
     pub(crate) fn try_receive(&mut self) -> std::io::Result<(i16, Told)> {
         loop {
             if let Some((header, body)) = self.envelopes.pop_front() {

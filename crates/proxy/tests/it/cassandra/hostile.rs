@@ -1,4 +1,4 @@
-//! Clients that send what they should not, or hardly anything: others do not notice.
+//! Clients that send wrong input, or hardly any: other clients do not notice.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -23,7 +23,8 @@ fn proxy(nodes: &Nodes) -> Proxy {
     })
 }
 
-/// A client that behaves: asks many tagged requests at a time and checks the replies, until `over`.
+/// Runs a client that behaves: it sends many tagged requests at a time and checks the replies, until
+/// `over`.
 fn well_behaved(address: SocketAddr, number: u64, over: &AtomicBool, answered: &AtomicU64) {
     let version = [Version::V4, Version::V5][number as usize % 2];
     let mut client = Client::open(address, version);
@@ -49,7 +50,7 @@ fn well_behaved(address: SocketAddr, number: u64, over: &AtomicBool, answered: &
     }
 }
 
-/// Whatever `hostile` does, others get their replies: at least so many while it goes on.
+/// Checks that other clients get their replies, at least so many, while `hostile` runs.
 fn beside(proxy: &Proxy, least: u64, hostile: impl FnOnce(SocketAddr)) {
     let (over, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -81,7 +82,7 @@ fn query(client: &Client, stream: i16, text: &str) -> Vec<u8> {
     client.packed(stream, Request::Query(Query { text, parameters }))
 }
 
-/// What comes until the proxy closes the connection: an error of the protocol, and nothing else.
+/// Checks that only an error of the protocol comes before the proxy closes the connection.
 fn is_refused(client: &mut Client, what: &str) {
     let mut errors = 0;
     loop {
@@ -99,7 +100,7 @@ fn is_refused(client: &mut Client, what: &str) {
 }
 
 #[test]
-fn what_is_not_of_the_protocol_is_refused_and_hurts_nobody() {
+fn what_is_not_of_the_protocol_is_refused_and_hurts_no_other_client() {
     let nodes = Nodes::start(2, &[]);
     let proxy = proxy(&nodes);
     let oversized = |version: u8| [version, 0, 0, 1, 7, 0, 1, 0, 1];
@@ -147,7 +148,7 @@ fn what_is_not_of_the_protocol_is_refused_and_hurts_nobody() {
             client.stream.write_all(&bytes).expect("the proxy reads");
             is_refused(&mut client, what);
         }
-        // Frames: each byte of one that is whole is changed once.
+        // Frames: each byte of a whole one is changed once.
         let whole = query(
             &Client::open(address, Version::V5),
             1,
@@ -173,7 +174,7 @@ fn what_is_not_of_the_protocol_is_refused_and_hurts_nobody() {
 }
 
 #[test]
-fn who_sends_hardly_anything_starves_nobody() {
+fn a_client_that_sends_slowly_starves_no_other() {
     let nodes = Nodes::start(2, &[]);
     let proxy = proxy(&nodes);
     beside(&proxy, 20_000, |address| {
@@ -188,7 +189,7 @@ fn who_sends_hardly_anything_starves_nobody() {
                 0 => client.packed(0, Request::Startup(vec![("CQL_VERSION", "3.0.0")])),
                 _ => query(&client, 1, &format!("SELECT slow {number}")),
             };
-            // Half a header, or half a body, and then a byte at a time.
+            // Half a header or half a body, and then a byte at a time.
             let sent = [3, bytes.len() / 2][number / 3 % 2];
             client
                 .stream
@@ -208,7 +209,7 @@ fn who_sends_hardly_anything_starves_nobody() {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        // However slowly it came, it is answered; some leave in the middle.
+        // Slow requests are answered as well; some clients leave in the middle.
         for (number, (mut client, bytes, sent)) in slow.into_iter().enumerate() {
             if number % 5 == 0 {
                 continue;
@@ -227,7 +228,7 @@ fn who_sends_hardly_anything_starves_nobody() {
 }
 
 #[test]
-fn who_takes_no_replies_starves_nobody() {
+fn a_client_that_takes_no_replies_starves_no_other() {
     let nodes = Nodes::start(2, &[]);
     let proxy = proxy(&nodes);
     beside(&proxy, 5000, |address| {
@@ -239,7 +240,7 @@ fn who_takes_no_replies_starves_nobody() {
             let limit = Some(Duration::from_millis(300));
             client.stream.set_write_timeout(limit).expect("a limit");
             let bytes = query(client, 3, &text);
-            // Its socket fills, as the proxy reads no more of it.
+            // Its socket fills, because the proxy reads no more of it.
             while *sent < 5000 && client.stream.write_all(&bytes).is_ok() {
                 *sent += 1;
             }
@@ -274,7 +275,7 @@ fn who_does_not_begin_is_turned_out() {
 #[test]
 fn who_stops_in_the_middle_of_a_request_is_turned_out() {
     const LIMIT: Duration = Duration::from_secs(1);
-    /// A frame, with its header and its checksum, at its longest.
+    /// The size of the longest frame, with its header and its checksum.
     const FRAME: usize = 6 + 131_071 + 4;
     let nodes = Nodes::start(2, &[]);
     let proxy = Proxy::start(&nodes, |config| {
@@ -292,7 +293,7 @@ fn who_stops_in_the_middle_of_a_request_is_turned_out() {
             let sent = 1 + number % (bytes.len() - 1);
             client.stream.write_all(&bytes[..sent]).expect("it reads");
         }
-        // Whole frames of an envelope that goes on in another one.
+        // Whole frames of an envelope that goes on in another frame.
         let mut large = Client::open(address, Version::V5);
         let bytes = query(
             &large,
@@ -300,7 +301,7 @@ fn who_stops_in_the_middle_of_a_request_is_turned_out() {
             &format!("SELECT large {}", "x".repeat(2 * FRAME)),
         );
         large.stream.write_all(&bytes[..FRAME]).expect("it reads");
-        // Who goes on is waited for.
+        // The proxy waits for a client that goes on.
         let mut slow = Client::open(address, Version::V5);
         let bytes = query(&slow, 1, "SELECT slow FROM app.echo");
         for piece in bytes.chunks(bytes.len().div_ceil(8)) {
@@ -320,10 +321,10 @@ fn who_stops_in_the_middle_of_a_request_is_turned_out() {
     assert!(matches!(idle.receive(), (1, Told::Echo(..))));
 }
 
-/// Nodes close a connection on which they cannot read two requests. Two clients that have not been
-/// heard of before send one each: the reply to a write that somebody waits for is not lost by it.
+/// Nodes close a connection on which they cannot read two requests. Two new clients send one such
+/// request each: another client's write on the connection still gets its reply.
 #[test]
-fn what_nodes_cannot_read_costs_nobody_a_connection() {
+fn what_nodes_cannot_read_costs_no_other_client_its_connection() {
     let nodes = Nodes::start(1, &[]);
     let proxy = Proxy::start(&nodes, |config| config.network_threads = 1);
     for version in [Version::V4, Version::V5] {
@@ -350,9 +351,9 @@ fn what_nodes_cannot_read_costs_nobody_a_connection() {
     }
 }
 
-/// Bytes of real conversations, changed here and there, and noise.
+/// Bytes of real conversations with random changes, and noise.
 #[test]
-fn changed_conversations_hurt_nobody() {
+fn changed_conversations_hurt_no_other_client() {
     let nodes = Nodes::start(2, &[]);
     let proxy = proxy(&nodes);
     beside(&proxy, 5000, |address| {
@@ -375,7 +376,7 @@ fn changed_conversations_hurt_nobody() {
                     _ => bytes.insert(at, random.u8(..)),
                 }
             }
-            // Some of it may have been closed by then.
+            // Some of the connections may have been closed by then.
             let _ = client.stream.write_all(&bytes);
             if random.bool() {
                 let _ = client.stream.shutdown(std::net::Shutdown::Write);

@@ -1,14 +1,15 @@
-//! Pretended nodes. A statement is answered by a row that says what was asked, and by whom.
+//! Simulated nodes. They answer a statement with a row that has the statement and the user that sent
+//! it.
 //!
 //! | word in the statement's text, or its first value | what the node does |
 //! |---|---|
 //! | `never` | it does not answer |
 //! | `late` | it answers after [`LATE`] |
 //!
-//! A request with a paging state that is none is answered by an error of the protocol; the second one
-//! on a connection ends that. Real nodes do so if the two come in one frame.
+//! A request with an invalid paging state is answered with an error of the protocol; the second one on
+//! a connection ends the connection. Real nodes do so if the two come in one frame.
 //!
-//! What the proxy itself asks is answered as by real nodes with one keyspace, `app`.
+//! The proxy's own requests are answered as by real nodes with one keyspace, `app`.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -27,23 +28,23 @@ use cql::{
     Response, ResultBody, StreamId, Unpacker, Value, Version,
 };
 
-/// After how long a late answer comes.
+/// The delay of a late answer.
 pub(crate) const LATE: Duration = Duration::from_millis(2500);
 
-/// What all nodes of a cluster know.
+/// The common state of the nodes of a cluster.
 struct Cluster {
     addresses: Vec<SocketAddr>,
-    /// Names and passwords; nobody is asked where there are none.
+    /// Names and passwords; without any, nodes do not ask clients to authenticate.
     users: HashMap<&'static str, &'static str>,
-    /// What was asked of which node: its number, and the statement's text or first value.
+    /// Statements that nodes have got: the node's number, and the statement's text or first value.
     asked: Mutex<Vec<(usize, String)>>,
     /// Connections made to all nodes.
     connections: Mutex<usize>,
-    /// How often those who listen have been cut off; it is the schema's version, too.
+    /// How often listening connections have been cut off; it is also the schema's version.
     cuts: AtomicUsize,
 }
 
-/// A cluster of pretended nodes. They live as long as the test's process.
+/// A cluster of simulated nodes. They live as long as the test's process.
 #[derive(Clone)]
 pub(crate) struct Nodes(Arc<Cluster>);
 
@@ -52,7 +53,7 @@ impl Nodes {
         Nodes::start_beside(count, users, &[])
     }
 
-    /// The same, and they tell of others.
+    /// Starts nodes that also report others.
     pub(crate) fn start_beside(
         count: usize,
         users: &[(&'static str, &'static str)],
@@ -88,26 +89,25 @@ impl Nodes {
         self.0.addresses.clone()
     }
 
-    /// Which nodes were asked a statement, one after the other.
+    /// Returns the nodes that have got a statement, in order.
     pub(crate) fn asked(&self, what: &str) -> Vec<usize> {
         let asked = self.0.asked.lock().expect("no test has failed");
         let same = asked.iter().filter(|(_, text)| text == what);
         same.map(|(number, _)| *number).collect()
     }
 
-    /// Connections on which events are told say nothing any more, and stay open. Meanwhile the schema
-    /// changes.
+    /// Lets connections with events fall silent, and stay open. Meanwhile the schema changes.
     pub(crate) fn cut_off_listeners(&self) {
         self.0.cuts.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How many connections have been made to them.
+    /// Returns how many connections have been made to the nodes.
     pub(crate) fn connections(&self) -> usize {
         *self.0.connections.lock().expect("no test has failed")
     }
 }
 
-/// A connection of the proxy's.
+/// A connection of the proxy.
 struct Connection {
     number: usize,
     cluster: Arc<Cluster>,
@@ -116,7 +116,7 @@ struct Connection {
     framing: Framing,
     unpacker: Unpacker,
     user: String,
-    /// If it listens: how often others had been cut off before.
+    /// If it listens: how often other connections had been cut off before.
     listens: Option<usize>,
     /// Requests that could not be read.
     unread: usize,
@@ -271,7 +271,7 @@ impl Connection {
         self.say(stream, response);
     }
 
-    /// What real nodes tell of themselves.
+    /// Answers the proxy's queries about nodes as real nodes do.
     fn about_nodes(&self, text: &str) -> Option<RowsBuilder> {
         if text.contains("system_schema.keyspaces WHERE") {
             let columns = [("keyspace_name", DataType::Text)];

@@ -1,4 +1,4 @@
-//! Nodes that live, but keep replies to themselves.
+//! Nodes that live, but keep replies back.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use cql::{EventKind, Version};
 use crate::cassandra::client::{Client, Proxy, Told};
 use crate::cassandra::node::{LATE, Nodes};
 
-/// The time-out of nodes: a request about rows has three times that.
+/// The timeout of nodes: a request about rows has three times that.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
 fn code(told: &Told) -> i32 {
@@ -61,7 +61,7 @@ fn a_read_that_is_never_answered_is_asked_of_each_node_once() {
 }
 
 #[test]
-fn a_late_reply_goes_to_nobody() {
+fn a_late_reply_goes_to_no_client() {
     // One node, so that all requests share a connection.
     let nodes = Nodes::start(1, &[]);
     let proxy = Proxy::start(&nodes, |config| config.timeout = TIMEOUT);
@@ -74,7 +74,7 @@ fn a_late_reply_goes_to_nobody() {
     }
     let mut asked = 0_u32;
     let mut timed_out = 0;
-    // The others' requests take streams before and after the late replies come.
+    // The other clients' requests take streams before and after the late replies come.
     while begun.elapsed() < LATE + TIMEOUT {
         for (number, client) in others.iter_mut().enumerate() {
             let texts: Vec<String> = (0..40)
@@ -107,8 +107,7 @@ fn a_late_reply_goes_to_nobody() {
         let text = format!("SELECT {stream} FROM app.echo");
         assert_eq!(told, Told::Echo(text, String::new()));
     }
-    // Nothing more comes, and no connection was given up: two of the proxy's own, one for each
-    // version.
+    // Nothing more comes, and no connection was given up: two of the proxy's own, one for each version.
     slow.ask(7, "SELECT last FROM app.echo");
     let last = Told::Echo("SELECT last FROM app.echo".to_owned(), String::new());
     assert_eq!(slow.receive(), (7, last));
@@ -116,8 +115,8 @@ fn a_late_reply_goes_to_nobody() {
     assert!(nodes.connections() <= 6, "{}", nodes.connections());
 }
 
-/// Where nobody answers, not even by a refusal: a listener whose queue is full. It is so as long as
-/// what is returned lives.
+/// Returns an address that does not answer, not even with a refusal: a listener whose queue is full.
+/// This holds as long as the returned values live.
 fn nowhere() -> (SocketAddr, socket2::Socket, Vec<TcpStream>) {
     let kind = socket2::Type::STREAM;
     let listener = socket2::Socket::new(socket2::Domain::IPV4, kind, None).expect("a socket");
@@ -165,7 +164,7 @@ fn a_node_that_has_vanished_holds_up_its_keys_once() {
 }
 
 #[test]
-fn changes_of_which_nobody_told_are_told_when_a_node_is_listened_to_again() {
+fn missed_schema_changes_are_told_when_a_node_is_listened_to_again() {
     let nodes = Nodes::start(2, &[]);
     let proxy = Proxy::start(&nodes, |_| {});
     let mut client = Client::open(proxy.address, Version::V4);

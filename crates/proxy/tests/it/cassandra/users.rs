@@ -1,4 +1,4 @@
-//! Who clients are: what one user may, the connections of another must not give him.
+//! Identities of clients: a user must not get the permissions of another user's connections.
 
 use cql::Version;
 use cql::request::Request;
@@ -81,7 +81,7 @@ fn who_is_not_known_gets_nothing() {
             );
         }
     }
-    // Neither before it has said who it is, nor after it was refused, does a client get anything.
+    // A client gets nothing before it has authenticated, nor after it was refused.
     let select = |client: &mut Client| client.ask(2, "SELECT secret FROM app.echo");
     let local = |client: &mut Client| client.ask(2, "SELECT * FROM system.local");
     let execute =
@@ -122,7 +122,7 @@ fn who_is_not_known_gets_nothing() {
         Vec::<usize>::new()
     );
     assert_eq!(nodes.asked("secret"), Vec::<usize>::new());
-    // What comes in the same packet behind a wrong password is not executed, either.
+    // A request in the same packet after a wrong password is not executed, either.
     let mut eve = Client::connect(proxy.address, Version::V4);
     eve.start();
     let mut bytes = eve.packed(1, Request::AuthResponse(Some(b"\0ann\0wrong")));
@@ -149,6 +149,6 @@ fn a_login_leaves_no_connection_behind() {
         client.ask(3, "SELECT 1 FROM app.echo");
         assert!(matches!(client.receive(), (3, Told::Echo(_, user)) if user == "eve"));
     }
-    // One for each login, a shared one on each thread, and those of the proxy's own.
+    // One for each login, a shared one on each thread, and the proxy's own.
     assert!(nodes.connections() <= 20 + 2 + 4, "{}", nodes.connections());
 }

@@ -1,4 +1,4 @@
-//! What every network must do, whoever stands behind the trait.
+//! The requirements on every network, for all implementations of the trait.
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LISTENER: usize = 7;
 const STREAM: usize = 11;
 
-/// Waits until something has happened under this number.
+/// Waits for an event with this token.
 fn await_event<N: Network>(
     network: &mut N,
     token: usize,
@@ -36,7 +36,7 @@ fn bound() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// A connection that the network has accepted, and the peer's end of it.
+/// Returns a connection that the network has accepted, and the peer's end of it.
 fn accepted<N: Network>(network: &mut N) -> (N::Listener, N::Stream, TcpStream) {
     let (socket, address) = bound();
     let listener = network.listen(socket, LISTENER).expect("it listens");
@@ -51,7 +51,7 @@ fn accepted<N: Network>(network: &mut N) -> (N::Listener, N::Stream, TcpStream) 
     (listener, stream, peer)
 }
 
-/// More than any buffer on the way holds goes out and comes back as it was.
+/// Checks that more data than all buffers on the way hold goes out and comes back unchanged.
 fn carries_much_in_both_directions<N: Network>() {
     const LEN: usize = 24 << 20;
     let mut network = N::open().expect("a network");
@@ -75,7 +75,7 @@ fn carries_much_in_both_directions<N: Network>() {
     let begin = Instant::now();
     while taken < LEN {
         assert!(begin.elapsed() < PATIENCE * 3, "{taken} of {LEN}");
-        // What was read and not written is bounded, as in the proxy.
+        // As in the proxy, data that was read and not written is bounded.
         if readable && held.len() < 200_000 {
             match network.read(&mut stream, &mut room) {
                 Ok(0) => panic!("the peer has not ended"),
@@ -108,7 +108,7 @@ fn carries_much_in_both_directions<N: Network>() {
             full &= !event.writable;
         }
     }
-    // What was taken last leaves with a wait.
+    // The last data that was taken leaves with a wait.
     while !reads.is_finished() {
         let waited = network.wait(&mut happened, Some(Duration::from_millis(5)));
         waited.expect("it waits");
@@ -117,7 +117,7 @@ fn carries_much_in_both_directions<N: Network>() {
     assert!(reads.join().expect("no panic") == expected, "other bytes");
 }
 
-/// What was written before a connection is closed arrives, and then the end.
+/// Checks that data written before a connection is closed arrives, and then the end.
 fn closes_behind_what_was_written<N: Network>() {
     let mut network = N::open().expect("a network");
     let (_listener, mut stream, mut peer) = accepted(&mut network);
@@ -129,14 +129,14 @@ fn closes_behind_what_was_written<N: Network>() {
     assert_eq!(all, b"farewell");
 }
 
-/// What a slow peer has not taken when a connection is closed is sent all the same.
+/// Checks that data which a slow peer has not taken when a connection is closed is still sent.
 fn closes_behind_what_a_slow_peer_has_not_taken<N: Network>() {
     let mut network = N::open().expect("a network");
     let (_listener, mut stream, mut peer) = accepted(&mut network);
     let piece: Vec<u8> = (0..10_007).map(|at| (at % 256) as u8).collect();
     let mut expected = Vec::new();
     let (mut refused, mut happened) = (0, Vec::new());
-    // Full when it is so for a while: what was taken may still be on its way to the kernel.
+    // It is full if it refuses for a while: data that was taken may still be on its way to the kernel.
     while refused < 20 {
         match network.write(&mut stream, &[IoSlice::new(&piece)]) {
             Ok(count) => {
@@ -167,7 +167,7 @@ fn closes_behind_what_a_slow_peer_has_not_taken<N: Network>() {
     assert!(read == expected, "{} of {}", read.len(), expected.len());
 }
 
-/// A peer whose bytes nobody reads cannot send without end.
+/// Checks that a peer cannot send without end while it is not read from.
 fn holds_up_who_is_not_read_from<N: Network>() {
     const LEN: usize = 64 << 20;
     let mut network = N::open().expect("a network");
@@ -188,7 +188,7 @@ fn holds_up_who_is_not_read_from<N: Network>() {
         let waited = network.wait(&mut happened, Some(Duration::from_millis(1)));
         waited.expect("it waits");
     }
-    // All of it is there, and what comes behind it.
+    // All of it is there, and the end after it.
     drop(peer);
     let (mut room, mut taken, begin) = (vec![0; 30_000], 0, Instant::now());
     loop {
@@ -211,7 +211,7 @@ fn holds_up_who_is_not_read_from<N: Network>() {
     assert_eq!(taken, sent);
 }
 
-/// Nobody connects to a listener that is gone.
+/// Checks that a listener that is gone accepts no connection.
 fn listens_no_more_when_the_listener_is_gone<N: Network>() {
     let mut network = N::open().expect("a network");
     let (listener, _stream, peer) = accepted(&mut network);
@@ -225,7 +225,7 @@ fn listens_no_more_when_the_listener_is_gone<N: Network>() {
     }
 }
 
-/// The end of what a peer sends is told behind all that it has sent.
+/// Checks that the end of a peer's data is reported after all of the data.
 fn tells_the_end_behind_the_rest<N: Network>() {
     let mut network = N::open().expect("a network");
     let (_listener, mut stream, mut peer) = accepted(&mut network);
@@ -257,7 +257,7 @@ fn connects_or_says_why_not<N: Network>() {
     let (mut peer, _) = listener.accept().expect("a connection");
     let written = network.write(&mut stream, &[IoSlice::new(b"well")]);
     assert_eq!(written.expect("there is room"), 4);
-    // What was written leaves with the next wait at the latest.
+    // Written data leaves with the next wait at the latest.
     let waited = network.wait(&mut Vec::new(), Some(Duration::from_millis(1)));
     waited.expect("it waits");
     let mut four = [0; 4];
@@ -274,7 +274,8 @@ fn connects_or_says_why_not<N: Network>() {
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
 }
 
-/// Whether the system looks after a connection of this process on which nothing happens, as it lists it.
+/// Returns `true` if the system checks that the peer of an idle connection of this process lives, as it
+/// lists it.
 fn is_kept_alive(own: SocketAddr, peer: SocketAddr) -> bool {
     let written = |address: SocketAddr| match address {
         SocketAddr::V4(v4) => {
@@ -290,11 +291,11 @@ fn is_kept_alive(own: SocketAddr, peer: SocketAddr) -> bool {
         .map(|line| line.split_whitespace().collect::<Vec<_>>());
     let mut lines = lines.filter(|words| words.len() > 5 && words[1..3] == pair);
     let line = lines.next().expect("the connection is listed");
-    // The timer of an idle connection that is looked after.
+    // The timer of a connection with keep-alive.
     line[5].starts_with("02:")
 }
 
-/// Peers that have vanished without a word are noticed, on either side.
+/// Checks that peers that have vanished without a word are noticed, on either side.
 fn looks_after_idle_connections<N: Network>() {
     let mut network = N::open().expect("a network");
     let (_listener, _stream, peer) = accepted(&mut network);

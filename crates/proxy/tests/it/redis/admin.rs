@@ -26,7 +26,7 @@ fn metrics(address: SocketAddr) -> Families {
     parse(&answer.body).unwrap_or_else(|what| panic!("{what}\n{}", answer.body))
 }
 
-/// The sum of a family's samples, or of those with this label.
+/// Returns the sum of a family's samples, or of those with this label.
 fn sum(families: &Families, family: &str, label: &str) -> f64 {
     let family = &families[family];
     let samples = family.samples.iter();
@@ -57,7 +57,7 @@ fn with_admin_and(nodes: &[SocketAddr], change: impl FnOnce(&mut Config)) -> (Pr
     (proxy, admin)
 }
 
-/// Looks until `seen`, because threads tell their figures now and then.
+/// Reads the figures until `seen`, because threads update them at intervals.
 fn until(admin: SocketAddr, seen: impl Fn(&Families) -> bool) -> Families {
     let begin = Instant::now();
     loop {
@@ -153,7 +153,7 @@ fn figures_of_locks_are_those_of_info() {
     let of = |families: &Families, name: &str, label: &str| {
         sum(families, &format!("kumiki_proxy_locks_{name}"), label)
     };
-    // Figures are read one after the other, while one of them may still change.
+    // Figures are read one after another, while one of them may still change.
     let families = until(admin, |all| {
         of(all, "waiting", "") == 1.0 && of(all, "requests_total", "") == 9.0
     });
@@ -172,7 +172,7 @@ fn figures_of_locks_are_those_of_info() {
     ] {
         assert_eq!(of(&families, name, label), expected, "{name} {label}");
     }
-    // A ledger was kept before anything was granted.
+    // A ledger was written before the first lock was granted.
     assert!(of(&families, "kept_seconds", "_count") >= 1.0);
     assert!(of(&families, "kept_seconds", "_sum") > 0.0);
     assert!(!families.contains_key("kumiki_proxy_locks_transactions_total"));
@@ -223,7 +223,7 @@ fn health_follows_the_nodes() {
     };
     let (a, mut b) = (Redis::start(&program, &[]), Redis::start(&program, &[]));
     let (proxy, admin) = with_admin(&[&a, &b], 1, 0);
-    // Nobody has asked for anything: there may be no connection, but there could be.
+    // No client has asked for anything: there may be no connection, but there could be.
     assert_eq!(get(admin, "/health").body, "ok\n");
     let mut client = connect(proxy.address);
     assert_eq!(client.told("DBSIZE"), "0");
@@ -243,13 +243,13 @@ fn health_follows_the_nodes() {
         format!("cannot be reached: {} (8192 slots)\n", b.address)
     );
     assert_eq!(get(admin, "/health/live").status, 200);
-    // Without anybody asking for its keys.
+    // No client asks for its keys.
     b.restart();
     assert_eq!(get(admin, "/health").body, "ok\n");
 }
 
-/// A node that stands still is found out although nobody asks it anything, and what is told of it is
-/// true soon after.
+/// A node that stops is noticed even if no client asks for its keys, and its figures are correct soon
+/// after.
 #[test]
 fn a_node_that_falls_silent_is_not_told_to_be_connected() {
     let Some(program) = redis_server() else {
@@ -272,7 +272,7 @@ fn a_node_that_falls_silent_is_not_told_to_be_connected() {
         let mut client = connect(proxy.address);
         assert_eq!(client.told("SET a 1"), "+OK");
         until(admin, connected);
-        // It answers when it is asked whether it lives, and so it stays connected.
+        // It answers the proxy's requests that show if it lives, and so it stays connected.
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_secs(2) {
             assert!(connected(&metrics(admin)));
@@ -281,7 +281,7 @@ fn a_node_that_falls_silent_is_not_told_to_be_connected() {
         node.signal(rustix::process::Signal::STOP);
         let begin = Instant::now();
         until(admin, |all| !connected(all));
-        // The two limits, and twice the half second in which an idle thread looks at its connections.
+        // The two limits, and twice the half second in which an idle thread checks its connections.
         let took = begin.elapsed();
         assert!(took < Duration::from_secs(4), "{took:?}");
         node.signal(rustix::process::Signal::CONT);
@@ -302,8 +302,8 @@ fn an_endpoint_that_strangers_reach_is_refused() {
     assert!(kumiki_proxy::check(&config).is_ok());
 }
 
-/// Names of the metrics in the page's tables, and their kinds; of the proxy's table, which has a
-/// column less than the server's, those that begin alike.
+/// Returns the names and kinds of the metrics in the page's tables. The proxy's table has one column
+/// less than the server's, and its cells begin alike.
 fn documented(text: &str) -> Vec<(String, String)> {
     let mut rows = Vec::new();
     for line in text.lines() {
@@ -318,7 +318,7 @@ fn documented(text: &str) -> Vec<(String, String)> {
     rows
 }
 
-/// It keeps no locks.
+/// An executor that refuses: the table keeps no locks.
 struct Refuses;
 
 impl Execute for Refuses {

@@ -23,12 +23,12 @@ fn what_was_watched_and_changed_is_not_executed() {
         assert_eq!(one.told("SET a 3"), "+QUEUED");
         assert_eq!(one.told("EXEC"), "nil");
         assert_eq!(one.told("GET a"), "2");
-        // The same once more, with nobody in between.
+        // The same once more, with no other client in between.
         assert_eq!(one.told("WATCH a"), "+OK");
         assert_eq!(one.told("MULTI"), "+OK");
         assert_eq!(one.told("SET a 3"), "+QUEUED");
         assert_eq!(one.told("EXEC"), "[+OK]");
-        // What is not watched any more does not matter.
+        // Keys that are not watched any more do not matter.
         assert_eq!(one.told("WATCH a"), "+OK");
         assert_eq!(one.told("UNWATCH"), "+OK");
         assert_eq!(two.told("SET a 4"), "+OK");
@@ -55,7 +55,7 @@ fn a_watch_that_was_lost_is_not_executed() {
     assert_eq!(client.told("GET a"), "nil");
 }
 
-/// Many clients add to a counter each by a watched block, and none is lost.
+/// Many clients each add to a counter with a watched block, and no addition is lost.
 #[test]
 fn watched_blocks_of_many_clients_do_not_lose_updates() {
     const CLIENTS: usize = 8;
@@ -112,7 +112,7 @@ fn commands_that_wait_do_not_hold_up_others() {
     assert_eq!(waits.told("GET a"), "1");
 }
 
-/// What comes for a client that has gone is not taken from those who are there.
+/// An element that comes for a client that has gone is not taken from the clients that are there.
 #[test]
 fn a_client_that_goes_waits_no_more() {
     let Some(program) = redis_server() else {
@@ -137,8 +137,8 @@ fn a_client_that_goes_waits_no_more() {
     }
 }
 
-/// Connections of clients' own that a node counts are closed when they have done their work, and not
-/// while they watch.
+/// Clients' own connections, as the node counts them, are closed when they have done their work, but
+/// not while they watch.
 #[test]
 fn a_connection_of_a_clients_own_does_not_stay() {
     const CLIENTS: usize = 30;
@@ -160,7 +160,7 @@ fn a_connection_of_a_clients_own_does_not_stay() {
         for client in &mut clients {
             assert_eq!(client.told("SET a 0"), "+OK");
         }
-        // The refresher asks now and then, on a connection that it closes.
+        // The refresher asks at intervals, on a connection that it closes.
         let shared = figure("clients", "connected_clients") + 1;
         let mut watches = connect(proxy.address);
         assert_eq!(watches.told("WATCH w"), "+OK");
@@ -181,7 +181,7 @@ fn a_connection_of_a_clients_own_does_not_stay() {
                 }
                 _ => assert_eq!(client.told("UNWATCH"), "+OK"),
             }
-            // And what waits, on one that does not watch any more.
+            // A command that waits goes over a connection that does not watch any more.
             client.send(&["BLPOP", "list", "0"]);
         }
         testkit::eventually("they wait", || {
@@ -196,11 +196,11 @@ fn a_connection_of_a_clients_own_does_not_stay() {
         testkit::eventually("they are closed", || {
             figure("clients", "connected_clients") <= shared + 1
         });
-        // The one that watches has stayed.
+        // The connection that watches has stayed.
         assert_eq!(watches.told("MULTI"), "+OK");
         assert_eq!(watches.told("SET w 1"), "+QUEUED");
         assert_eq!(watches.told("EXEC"), "[+OK]");
-        // A loop does not make one each time.
+        // A loop does not open a connection each time.
         let made = figure("stats", "total_connections_received");
         for _ in 0..50 {
             assert_eq!(clients[0].told("WATCH a"), "+OK");

@@ -1,4 +1,4 @@
-//! A real Redis Cluster: slots are found, and followed when they move.
+//! A real Redis Cluster: the proxy finds slots, and follows them when they move.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::redis::support::{Proxy, connect, redis_server};
 use testkit::eventually;
 use testkit::process::Redis;
 
-/// A node that is not taken for dead because the machine is busy: the cluster would be down for a moment, and what
-/// is tried again then is not executed in the order of the pipeline.
+/// A node that is not taken for dead because the host is busy: the cluster would be down for a moment,
+/// and retried commands would not be executed in the order of the pipeline.
 const NODE: [&str; 4] = [
     "--cluster-enabled",
     "yes",
@@ -17,7 +17,7 @@ const NODE: [&str; 4] = [
     "60000",
 ];
 
-/// Three nodes that share the slots, made without other tools.
+/// Starts three nodes that share the slots, without other tools.
 fn cluster(program: &std::path::Path) -> Vec<Redis> {
     let nodes: Vec<Redis> = (0..3).map(|_| Redis::start(program, &NODE)).collect();
     for (index, node) in nodes.iter().enumerate() {
@@ -184,7 +184,7 @@ fn pipelined_commands_keep_their_order_while_a_slot_moves() {
     }
 }
 
-/// All keys that `SCAN` shows, at most `count` in a step. `between` is called after each step.
+/// Returns all keys that `SCAN` shows, at most `count` in a step. `between` is called after each step.
 fn scan(client: &mut testkit::Client, mut between: impl FnMut(usize)) -> Vec<String> {
     let (mut cursor, mut keys) = ("0".to_owned(), Vec::new());
     for step in 0.. {
@@ -206,7 +206,7 @@ fn scan(client: &mut testkit::Client, mut between: impl FnMut(usize)) -> Vec<Str
     keys
 }
 
-/// A node that has the data of this master.
+/// Starts a node that has the data of this master.
 fn replica_of(program: &std::path::Path, master: &Redis) -> Redis {
     let replica = Redis::start(program, &NODE);
     let port = master.address.port();
@@ -222,7 +222,7 @@ fn replica_of(program: &std::path::Path, master: &Redis) -> Redis {
     replica
 }
 
-/// The replica takes over from its master, and `witness`, a node of the cluster, knows of it.
+/// Lets the replica take over from its master, until `witness`, a node of the cluster, knows of it.
 fn take_over(replica: &Redis, witness: &Redis) {
     eventually("the replica takes over", || {
         connect(replica.address).told("CLUSTER FAILOVER TAKEOVER") == "+OK"
@@ -235,8 +235,8 @@ fn take_over(replica: &Redis, witness: &Redis) {
     });
 }
 
-/// A node is silent, and another one has its slots: what is under way to it is given up then, long before the limit
-/// of time. What changes nothing is answered by the other one.
+/// A node is silent, and another node has its slots: queries to the silent node are given up then, long
+/// before the timeout. Commands that change nothing are answered by the other node.
 #[test]
 fn what_is_under_way_to_a_silent_node_goes_to_the_one_that_replaces_it() {
     let Some(program) = redis_server() else {
@@ -251,7 +251,7 @@ fn what_is_under_way_to_a_silent_node_goes_to_the_one_that_replaces_it() {
         },
         &[nodes[0].address],
     );
-    // Its slot is of the first node.
+    // Its slot belongs to the first node.
     let key = "bar";
     let [mut reader, mut writer] = [(); 2].map(|()| connect(proxy.address));
     assert_eq!(writer.told(&format!("SET {key} 1")), "+OK");
@@ -285,7 +285,7 @@ fn a_scan_shows_every_key_although_a_replica_takes_over() {
     for number in 0..600 {
         assert_eq!(client.told(&format!("SET key{number} {number}")), "+OK");
     }
-    // The replica is of the node that a scan comes to first.
+    // The replica belongs to the node that a scan visits first.
     let first: Vec<String> = {
         let testkit::Reply::Array(reply) = client.call(&["SCAN", "0"]) else {
             panic!("no reply to SCAN");

@@ -4,7 +4,7 @@ use crate::redis::support::{Proxy, connect, machines, redis_server};
 use testkit::Reply;
 use testkit::process::Redis;
 
-/// Played on a Redis server alone, and through the proxy before two: the replies are the same.
+/// Sent to a single Redis server, and through the proxy to two: the replies are the same.
 const SCRIPT: &[&str] = &[
     "SET a 1",
     "GET a",
@@ -268,7 +268,7 @@ fn what_is_no_request_is_answered_and_ends_the_connection() {
         assert!(told.starts_with("-ERR Protocol error"), "{told}");
         assert!(client.try_reply().is_err());
     }
-    // Lines of words are understood, too.
+    // Lines of words are understood as well.
     let mut client = connect(proxy.address);
     client.send_raw(b"SET inline \"two words\"\r\nGET inline\r\n");
     assert_eq!(client.reply().shown(), "+OK");

@@ -7,11 +7,11 @@ use rustix::process::Signal;
 use crate::redis::support::{Proxy, connect, machines, redis_server};
 use testkit::process::Redis;
 
-/// Requests of all clients together, for each way to set up the proxy.
+/// Requests of all clients together, for each configuration of the proxy.
 const REQUESTS: u64 = 400_000;
 
-/// Sends tagged requests in pipelines of random depth, some of them split over both servers, and
-/// checks the replies. Returns how many were answered. The client leaves in the middle now and then.
+/// Sends tagged requests in pipelines of random depth, some of them split over both servers, and checks
+/// the replies. Returns how many were answered. Sometimes the client leaves in the middle.
 fn tagged(address: std::net::SocketAddr, number: u64, until: &AtomicU64, faults: bool) -> u64 {
     let mut random = fastrand::Rng::with_seed(number);
     let (mut answered, mut succeeded) = (0_u64, 0_u64);
@@ -33,9 +33,9 @@ fn tagged(address: std::net::SocketAddr, number: u64, until: &AtomicU64, faults:
             }
         }
         if random.u8(..40) == 0 {
-            // Its replies come to nobody.
+            // Its replies are dropped.
             client = connect(address);
-            // What it had sent may still be under way: another key.
+            // Its earlier commands may still be under way: it takes another key.
             own = format!("own{number}-{}", random.u64(..));
             value = None;
             continue;
@@ -59,8 +59,8 @@ fn tagged(address: std::net::SocketAddr, number: u64, until: &AtomicU64, faults:
             };
             assert!(right || faults && failed, "{tag} was answered with {reply}");
             match kind {
-                // With faults a server may be emptied, and what was sent behind what is tried again
-                // may come before it.
+                // With faults a server may lose its data, and later commands may overtake one that is
+                // retried.
                 3.. if !faults => value = Some(tag.clone()),
                 _ => {}
             }
@@ -94,7 +94,7 @@ fn replies_do_not_cross_clients() {
     }
 }
 
-/// The same while one server stands still, is killed, and comes back, again and again.
+/// The same test while one server is stopped, killed, and restarted, again and again.
 #[test]
 fn replies_do_not_cross_clients_while_nodes_die() {
     let Some(program) = redis_server() else {

@@ -1,4 +1,5 @@
-//! Nodes that are slow or dead: only who asks for their keys is held up, and is told what happened.
+//! Nodes that are slow or dead: only clients that ask for their keys are delayed, and get errors that
+//! say what happened.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use crate::redis::support::{Proxy, connect, machines, redis_server};
 use testkit::Client;
 use testkit::process::Redis;
 
-/// Keys of the first and of the second of two servers.
+/// Returns a key of the first and one of the second of two servers.
 fn keys() -> [&'static str; 2] {
     let keys = ["bar", "foo"];
     assert!(slot::of(keys[0].as_bytes()) < 8192 && slot::of(keys[1].as_bytes()) >= 8192);
@@ -32,7 +33,7 @@ fn a_node_that_stands_still_holds_up_only_its_own_keys() {
                 runtime(config);
                 config.timeout = Duration::from_secs(1);
                 config.patience = Duration::from_secs(1);
-                // Little, so that it is full at once.
+                // Small, so that it is full at once.
                 config.queue = 16;
             },
             &addresses,
@@ -47,13 +48,13 @@ fn a_node_that_stands_still_holds_up_only_its_own_keys() {
                 client.send(&["SET", far, "2"]);
             }
         }
-        // A request that were held up by the node that stands still would fail.
+        // A request that the stopped node delayed would fail.
         let mut other = connect(proxy.address);
         for _ in 0..20 {
             assert_eq!(other.told(&format!("SET {near} 1")), "+OK");
         }
-        // Whether the requests that were sent took effect is not known, and the replies say so. Which of
-        // the clients they were of is up to the scheduler.
+        // It is unknown if the requests that were sent took effect, and the replies say so. The
+        // scheduler decides which clients they belong to.
         let mut replies = vec![held[0].reply().shown()];
         servers[1].signal(Signal::CONT);
         for (nth, client) in held.iter_mut().enumerate() {
@@ -107,7 +108,7 @@ fn a_dead_node_is_told_of_and_its_successor_is_found() {
     assert_eq!(client.told(&format!("MGET {near} {far}")), "[1 3]");
 }
 
-/// A command of two servers, one of which is gone: the error does not claim that nothing has happened.
+/// A command on two servers, one of which is gone: the error does not claim that nothing has happened.
 #[test]
 fn what_was_done_in_part_is_said_so() {
     let Some(program) = redis_server() else {
@@ -130,7 +131,7 @@ fn what_was_done_in_part_is_said_so() {
         assert!(told.starts_with(begin), "{told}");
         assert!(!told.contains("nothing has happened"), "{told}");
     }
-    // Reads have no parts that matter, and of one key nothing has happened.
+    // For reads partial execution does not matter, and a command on one key has had no effect.
     for command in [format!("MGET {near} {far}"), format!("SET {far} 3")] {
         let told = client.told(&command);
         assert!(told.starts_with("-LOADING"), "{told}");
@@ -161,7 +162,7 @@ fn a_name_is_followed_to_another_server() {
     assert_eq!(connect(servers[1].address).told("GET k"), "2");
 }
 
-/// A short absence is not noticed: what was not sent is sent later.
+/// A short absence is not noticed: unsent queries are sent later.
 #[test]
 fn a_node_that_is_restarted_is_waited_for() {
     let Some(program) = redis_server() else {
@@ -201,7 +202,8 @@ fn a_stopping_proxy_answers_what_it_has_received() {
     }
 }
 
-/// What clients do not take is bounded for all of them together; one that takes everything later loses nothing.
+/// Untaken replies are bounded for all clients together; a client that takes everything later loses
+/// nothing.
 #[test]
 fn clients_that_take_no_replies_are_closed_before_they_take_all_memory() {
     let Some(program) = redis_server() else {

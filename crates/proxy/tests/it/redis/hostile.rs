@@ -1,4 +1,5 @@
-//! Clients that say nothing, or stop in the middle: they leave in time, and others do not notice.
+//! Clients that say nothing, or stop in the middle: they are closed in time, and other clients do not
+//! notice.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// A request of which hostile clients send a part.
 const REQUEST: &[u8] = b"*3\r\n$3\r\nSET\r\n$1\r\nh\r\n$5\r\nhello\r\n";
 
-/// A client that has said the password, if there is one.
+/// Returns a client that has given the password, if there is one.
 fn known(address: SocketAddr, password: Option<&str>) -> Client {
     let mut client = connect(address);
     if let Some(password) = password {
@@ -25,7 +26,7 @@ fn known(address: SocketAddr, password: Option<&str>) -> Client {
     client
 }
 
-/// Whatever `hostile` does, others get their replies while it goes on.
+/// Checks that other clients get their replies while `hostile` runs.
 fn beside(proxy: &Proxy, password: Option<&str>, hostile: impl FnOnce(SocketAddr)) {
     let (over, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -72,7 +73,7 @@ fn is_closed(client: &mut Client, what: &str) {
     }
 }
 
-/// How many clients have been turned out.
+/// Returns how many clients have been turned out.
 fn turned_out(address: SocketAddr, password: Option<&str>) -> String {
     let told = known(address, password).told("INFO clients");
     let line = told
@@ -102,7 +103,7 @@ fn clients_that_say_nothing_take_no_place_from_others() {
         let mut strangers = Vec::new();
         for _ in 0..60 {
             strangers.push(connect(proxy.address));
-            // One that knows the password is let in at once.
+            // A client that knows the password is let in at once.
             assert_eq!(known(proxy.address, password).told("PING"), "+PONG");
         }
         is_closed(&mut strangers[0], "the one that has waited for the longest");
@@ -134,7 +135,7 @@ fn who_does_not_say_the_password_is_turned_out() {
         beside(&proxy, password, |address| {
             let begun = Instant::now();
             let mut strangers: Vec<Client> = (0..300).map(|_| connect(address)).collect();
-            // A third says nothing, a third a part of a request, a third what is of no use.
+            // A third sends nothing, a third a part of a request, a third invalid input.
             for (number, stranger) in strangers.iter_mut().enumerate() {
                 match number % 3 {
                     0 => {}
@@ -142,7 +143,7 @@ fn who_does_not_say_the_password_is_turned_out() {
                     _ => stranger.send(&["AUTH", "wrong"]),
                 }
             }
-            // One whose password comes too slowly.
+            // A client whose password comes too slowly.
             let mut slow = connect(address);
             for byte in b"AUTH" {
                 slow.send_raw(&[*byte]);
@@ -155,7 +156,8 @@ fn who_does_not_say_the_password_is_turned_out() {
             assert!(begun.elapsed() >= LIMIT, "{:?}", begun.elapsed());
         });
         assert_eq!(turned_out(proxy.address, password), "301");
-        // Those who are known are silent for as long as they like, and one that was known, too.
+        // Authenticated clients may be silent for any time, and so may one that was authenticated
+        // before.
         std::thread::sleep(LIMIT / 2);
         assert_eq!(stays.told("PING"), "+PONG");
         assert!(forgets.told("PING").starts_with("-NOAUTH"));
@@ -179,7 +181,7 @@ fn who_stops_in_the_middle_of_a_request_is_turned_out() {
         );
         let mut idle = connect(proxy.address);
         assert_eq!(idle.told("PING"), "+PONG");
-        // What stands behind a request that waits is not read, however long that takes.
+        // Input after a request that waits is not read, for any time.
         let mut waits = connect(proxy.address);
         waits.send(&["BLPOP", "list", "0"]);
         waits.send_raw(&REQUEST[..7]);
@@ -195,7 +197,7 @@ fn who_stops_in_the_middle_of_a_request_is_turned_out() {
             let mut large = connect(address);
             large.send_raw(b"*3\r\n$3\r\nSET\r\n$1\r\nh\r\n$10000000\r\n");
             large.send_raw(&vec![b'v'; 1_000_000]);
-            // Who goes on is waited for, however slow he is.
+            // The proxy waits for a client that goes on, at any speed.
             let mut slow = connect(address);
             let pieces = REQUEST.chunks(REQUEST.len().div_ceil(8));
             for piece in pieces {

@@ -24,7 +24,7 @@ pub(crate) fn in_memory(config: &mut Config, directory: &Path) {
     });
 }
 
-/// The token of a grant, if it is one.
+/// Returns the token of a grant, if the reply is one.
 fn token(reply: &Reply) -> Option<i64> {
     match reply {
         Reply::Array(fields) => match fields[..] {
@@ -94,7 +94,7 @@ fn threads_and_connections_pass_locks_on() {
 }
 
 #[test]
-fn guards_are_refused_where_nobody_compares_tokens() {
+fn guards_are_refused_where_no_node_compares_tokens() {
     let Some(program) = redis_server() else {
         return;
     };
@@ -114,11 +114,11 @@ fn guards_are_refused_where_nobody_compares_tokens() {
         told.starts_with("-ERR") && told.contains("advisory"),
         "{told}"
     );
-    // The locks of the nodes are theirs.
+    // Locks in the nodes' data are separate.
     assert_eq!(client.told("SET k me NX PX 60000"), "+OK");
     assert_eq!(client.told("SET k you NX PX 60000"), "nil");
     assert_eq!(client.told("LOCK.INFO k"), "nil");
-    // In the other version of the protocol a lock is told of as a map.
+    // In the other version of the protocol a lock is returned as a map.
     client.call(&["HELLO", "3"]);
     assert!(token(&client.call(&["LOCK.ACQUIRE", "k", "me", "PX", "60000"])).is_some());
     let info = client.call(&["LOCK.INFO", "k"]);
@@ -149,7 +149,8 @@ fn who_has_ended_does_not_wait() {
         );
         let mut holder = connect(proxy.address);
         assert!(token(&holder.call(&["LOCK.ACQUIRE", "k", "me", "PX", "60000"])).is_some());
-        // Some end their sending half only: they are told so. What they sent behind is carried out.
+        // Some clients close only their sending half: they get the error. Their later commands are
+        // executed.
         for _ in 0..20 {
             let mut half = TcpStream::connect(proxy.address).expect("a connection");
             let words = b"LOCK.ACQUIRE k half PX 60000 WAIT 30000\r\nPING\r\n";
@@ -162,10 +163,10 @@ fn who_has_ended_does_not_wait() {
             assert!(said.starts_with("-LOCKCANCELLED "), "{said}");
             assert!(said.ends_with("\r\n+PONG\r\n"), "{said}");
         }
-        // Others go without a word, before and after what they wait for.
+        // Others go without a word, before and after the answer that they wait for.
         for _ in 0..20 {
             let mut gone = connect(proxy.address);
-            // It is served before it goes: nobody comes to wait later than the question below.
+            // It is served before it goes, so its request does not begin to wait after the check below.
             assert_eq!(gone.told("PING"), "+PONG");
             gone.send(&["LOCK.ACQUIRE", "k", "gone", "PX", "60000", "WAIT", "30000"]);
         }
@@ -201,7 +202,7 @@ fn a_connection_that_waits_holds_up_itself_alone() {
         );
         let mut holder = connect(proxy.address);
         assert!(token(&holder.call(&["LOCK.ACQUIRE", "k", "me", "PX", "60000"])).is_some());
-        // So many of a connection's requests wait, and the others behind them in its input.
+        // So many requests of the connection wait, and the others stay behind them in its input.
         let mut many = connect(proxy.address);
         for _ in 0..400 {
             many.send(&["LOCK.ACQUIRE", "k", "many", "PX", "60000", "WAIT", "60000"]);
@@ -209,7 +210,7 @@ fn a_connection_that_waits_holds_up_itself_alone() {
         eventually("some of them wait", || {
             holder.told("LOCK.INFO k").ends_with("waiters 256]")
         });
-        // Answers that wait behind another one are bounded, and cost as much as others do.
+        // Answers that wait for another answer are bounded, and count like other replies.
         let mut curious = TcpStream::connect(proxy.address).expect("a connection");
         let mut reader = curious.try_clone().expect("its other half");
         let sender = std::thread::spawn(move || {
@@ -286,7 +287,7 @@ fn a_proxy_that_stops_lets_waiters_go_and_remembers_that_nothing_is_held() {
             waiter.told("LOCK.INFO other").ends_with("waiters 1]")
         });
         assert_eq!(holder.told("LOCK.RELEASE k me"), "1");
-        // The lock that is left is given back while the other still waits.
+        // The remaining lock is released while the other request still waits.
         waiter.send(&["LOCK.RELEASE", "other", "you"]);
         assert_eq!(waiter.reply().shown(), "1");
         assert!(token(&waits.reply()).is_some());
@@ -309,7 +310,7 @@ fn a_proxy_that_stops_lets_waiters_go_and_remembers_that_nothing_is_held() {
         assert!(told.starts_with("-LOCKSTOPPING "), "{told}");
         drop(proxy);
         assert!(begin.elapsed() < Duration::from_secs(8));
-        // One lock was held: that is not forgotten.
+        // One lock was held: the proxy remembers that.
         let proxy = start();
         let told = connect(proxy.address).told("LOCK.INFO k");
         assert!(told.starts_with("-LOCKSETTLING "), "{told}");

@@ -1,4 +1,4 @@
-//! More requests than nodes take: everybody gets its turn.
+//! More requests than nodes take: every client gets its turn.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use testkit::eventually;
 /// How long a node takes for a request.
 const SLOW: Duration = Duration::from_millis(3);
 
-/// A server that knows of no others, and takes its time.
+/// Starts a server that knows of no others, and is slow.
 fn slow() -> SocketAddr {
     let answer = |words: &[Vec<u8>]| {
         Some(match &words[0][..] {
@@ -43,7 +43,7 @@ fn a_command_on_several_nodes_is_not_overtaken_for_ever() {
                 let mut client = connect(address);
                 let key = ["bar", "foo"][number % 2];
                 while !over.load(Ordering::Relaxed) {
-                    // Two at a time: the second one waits always.
+                    // Two at a time: the second one always waits.
                     client.send(&["GET", key]);
                     client.send(&["GET", key]);
                     assert_eq!(client.reply().shown(), "v");
@@ -63,7 +63,7 @@ fn a_command_on_several_nodes_is_not_overtaken_for_ever() {
         }
         let (took, single) = (begun.elapsed(), single.load(Ordering::Relaxed));
         over.store(true, Ordering::Relaxed);
-        // A round of all others takes about 2 × 8 × 3 ms.
+        // A round of all other clients takes about 2 × 8 × 3 ms.
         assert!(longest < Duration::from_secs(3), "{longest:?} of {took:?}");
         assert!(single > 100, "the others go on: {single}");
     });

@@ -1,4 +1,4 @@
-//! What gathers while a node has enough packets.
+//! Requests that gather while a node has enough packets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::redis::support::{Proxy, connect, scripted};
 use testkit::{Client, eventually};
 
-/// How many requests went in how many packets.
+/// Returns how many requests went in how many packets.
 fn sent(client: &mut Client) -> (u64, u64) {
     let told = client.told("INFO nodes");
     let number = |name: &str| {
@@ -20,7 +20,8 @@ fn sent(client: &mut Client) -> (u64, u64) {
     (number(",queries="), number(",packets="))
 }
 
-/// A node that answers the first of five requests when all have been made; how many packets they took.
+/// Returns how many packets five requests take to a node that answers the first of them when all have
+/// been made.
 fn packets_of_five(packs: Option<usize>) -> u64 {
     let (seen, all_are_made) = (
         Arc::new(AtomicUsize::new(0)),

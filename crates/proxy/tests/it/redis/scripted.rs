@@ -1,4 +1,4 @@
-//! Nodes that answer what tests want: what is rare with real ones, or should never happen.
+//! Nodes whose replies the tests choose: replies that are rare with real nodes, or should never occur.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::redis::support::{Proxy, connect, scripted};
 use testkit::eventually;
 
-/// A reply to `COMMAND`: name, arity, flag, and where the keys are.
+/// Returns a reply to `COMMAND`: name, arity, flag, and the positions of keys.
 pub(crate) fn commands() -> String {
     let table = [
         ("get", 2, "readonly", [1, 1, 1]),
@@ -31,13 +31,13 @@ pub(crate) fn commands() -> String {
     reply
 }
 
-/// A reply to `CLUSTER SLOTS`: one node has all.
+/// Returns a reply to `CLUSTER SLOTS`: one node has all.
 fn all_slots(at: SocketAddr) -> String {
     let port = at.port();
     format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n")
 }
 
-/// A reply to `CLUSTER NODES`.
+/// Returns a reply to `CLUSTER NODES`.
 fn listed(nodes: &[SocketAddr]) -> String {
     let lines: String = nodes
         .iter()
@@ -48,8 +48,8 @@ fn listed(nodes: &[SocketAddr]) -> String {
 
 pub(crate) const NO_CLUSTER: &str = "-ERR This instance has cluster support disabled\r\n";
 
-/// What a script answers is nobody's business but its author's: neither is another address believed
-/// in, nor is a slot another node's from then on.
+/// A redirection in a script's answer is not believed: the proxy connects to no new address, and does
+/// not change the node of a slot.
 #[test]
 fn what_a_script_says_of_slots_is_not_believed() {
     for is_cluster in [false, true] {
@@ -99,7 +99,7 @@ fn what_a_script_says_of_slots_is_not_believed() {
     }
 }
 
-/// A node of a cluster that loads its data tells nothing of slots: that does not make it a server by itself.
+/// A cluster node that loads its data reports no slots: that does not make it a single server.
 #[test]
 fn a_node_that_loads_its_data_is_waited_for() {
     let own = Arc::new(OnceLock::new());
@@ -159,7 +159,7 @@ fn nodes_without_slots_are_known_and_strangers_are_not() {
     assert!(stranger.accept().is_err(), "a stranger was believed");
 }
 
-/// What waits at another node than the first one ends with its client, too.
+/// A command that waits at another node than the first one ends with its client as well.
 #[test]
 fn what_waits_elsewhere_ends_with_its_client() {
     let waits = Arc::new(AtomicBool::new(false));

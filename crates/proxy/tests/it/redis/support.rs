@@ -10,12 +10,12 @@ use testkit::Client;
 use testkit::peers::{self, Group};
 pub(crate) use testkit::wait::PATIENCE;
 
-/// Where `redis-server` lies, or `None` after saying why this test does not run.
+/// Returns the path of `redis-server`, or `None` after printing why this test does not run.
 pub(crate) fn redis_server() -> Option<PathBuf> {
     peers::program(Group::Redis, "redis-server")
 }
 
-/// A client of the process at this address.
+/// Connects a client to the process at this address.
 #[track_caller]
 pub(crate) fn connect(address: SocketAddr) -> Client {
     let client = Client::connect(address);
@@ -23,7 +23,8 @@ pub(crate) fn connect(address: SocketAddr) -> Client {
     client
 }
 
-/// A node that answers as `answer` likes; `None`: it does not. It is told when a connection ends.
+/// Starts a node that answers with `answer`; `None`: no answer. `ended` is called when a connection
+/// ends.
 pub(crate) fn scripted(
     answer: impl Fn(&[Vec<u8>]) -> Option<String> + Send + Sync + 'static,
     ended: impl Fn() + Send + Sync + 'static,
@@ -95,7 +96,7 @@ impl Drop for Proxy {
     }
 }
 
-/// How the proxy's threads are set up, for tests that should hold for all.
+/// Returns configurations of the proxy's threads, for tests that should hold for all.
 pub(crate) fn machines() -> Vec<fn(&mut Config)> {
     vec![
         |_| {},

@@ -1,5 +1,5 @@
-//! TLS on both sides: with real nodes, with clients of another implementation, and with those that
-//! mean it harm.
+//! TLS on both sides: with real nodes, with clients of another implementation, and with hostile
+//! clients.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -22,7 +22,7 @@ use crate::redis::support::{PATIENCE, Proxy, connect, redis_server};
 use testkit::process::Redis;
 use testkit::{Client, Reply};
 
-/// An authority, and files with what it has signed.
+/// An authority, and the files that it has signed.
 struct Authority {
     dir: tempfile::TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -82,7 +82,7 @@ impl Authority {
         }
     }
 
-    /// A server that speaks TLS on the address that comes with it.
+    /// Starts a server that speaks TLS. Returns its address as well.
     fn redis(
         &self,
         program: &Path,
@@ -107,7 +107,7 @@ impl Authority {
         (Redis::start(program, &options), address)
     }
 
-    /// A client's session with whoever has a certificate of this authority.
+    /// Returns a client's session with a server that has a certificate of this authority.
     fn session(&self, own: Option<&(PathBuf, PathBuf)>) -> ClientConnection {
         let mut roots = RootCertStore::empty();
         let ca = CertificateDer::from_pem_file(self.ca()).expect("a certificate");
@@ -138,7 +138,7 @@ impl Authority {
 /// A connection that speaks TLS.
 type Encrypted = StreamOwned<ClientConnection, TcpStream>;
 
-/// A node, and a proxy before it with which clients, and they alone, speak TLS.
+/// Starts a node, and a proxy before it that speaks TLS only with clients.
 fn for_clients_alone(program: &Path) -> (Authority, Redis, Proxy) {
     let authority = Authority::new("one");
     let node = Redis::start(program, &[]);
@@ -156,7 +156,7 @@ fn plain(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Whether the other end closes the connection, within this time.
+/// Returns `true` if the other end closes the connection within this time.
 fn is_closed_within(stream: &mut TcpStream, time: Duration) -> bool {
     let begin = Instant::now();
     stream.set_read_timeout(Some(time)).expect("a limit");
@@ -171,7 +171,7 @@ fn is_closed_within(stream: &mut TcpStream, time: Duration) -> bool {
     }
 }
 
-/// Small and large values, one by one and in pipelines.
+/// Sends small and large values, one by one and in pipelines.
 fn exercise<S: Read + Write>(client: &mut Client<S>) {
     assert_eq!(client.told("SET a b"), "+OK");
     assert_eq!(client.told("GET a"), "b");
@@ -274,7 +274,7 @@ fn redis_cli_speaks_tls_with_the_proxy() {
     let session = authority.session(Some(&own));
     let mut client = Client::over(StreamOwned::new(session, plain(proxy.address)));
     assert_eq!(client.told("GET a"), "b");
-    // A certificate of another authority is as good as none.
+    // A certificate of another authority counts as none.
     let another = Authority::new("another");
     let stranger = another.sign("client", |_| {});
     let session = authority.session(Some(&stranger));
@@ -285,7 +285,7 @@ fn redis_cli_speaks_tls_with_the_proxy() {
     assert!(asked.is_err(), "{asked:?}");
 }
 
-/// A stream that gives the other end one byte after another, so that handshakes come in halves.
+/// A stream that gives the other end one byte after another, so that handshakes come in pieces.
 struct Dribble(TcpStream);
 
 impl Read for Dribble {
@@ -328,7 +328,7 @@ fn handshakes_may_come_in_halves_but_not_for_ever() {
             stream
         })
         .collect();
-    // They keep nobody waiting.
+    // They delay no other client.
     let mut client = authority.client(proxy.address);
     assert_eq!(client.told("GET a"), "b");
     assert!(begin.elapsed() < Duration::from_secs(8));
@@ -359,7 +359,7 @@ fn who_speaks_no_tls_is_closed_and_does_no_harm() {
         vec![0x16, 3, 1, 0, 4, 1, 0, 0, 0],
     ];
     cases.extend((0..100).map(|_| (0..random.usize(1..3000)).map(|_| random.u8(..)).collect()));
-    // Records that say what they are, with nonsense within.
+    // Records with a valid header and a random body.
     cases.extend((0..100).map(|_| {
         let body: Vec<u8> = (0..random.usize(1..200)).map(|_| random.u8(..)).collect();
         let mut record = vec![random.u8(20..24), 3, 3, 0, body.len() as u8];
@@ -376,7 +376,7 @@ fn who_speaks_no_tls_is_closed_and_does_no_harm() {
         );
         assert_eq!(client.told("PING"), "+PONG");
     }
-    // Nonsense in the middle of a session that is open, where records are expected.
+    // Random bytes in the middle of an open session, where records are expected.
     let mut session = StreamOwned::new(authority.session(None), plain(proxy.address));
     session.write_all(b"PING\r\n").expect("it takes it");
     assert_eq!(session.read(&mut [0; 16]).expect("a reply"), 7);
@@ -431,7 +431,7 @@ fn a_node_that_comes_back_is_spoken_with_again() {
     assert_eq!(client.told("SET a c"), "+OK");
 }
 
-/// What the proxy says that does not start.
+/// Returns the error of a proxy that does not start.
 fn refused(nodes: &[SocketAddr], change: impl FnOnce(&mut Config)) -> String {
     let mut config = Config::new(Nodes::Redis(
         nodes.iter().map(|&node| node.into()).collect(),

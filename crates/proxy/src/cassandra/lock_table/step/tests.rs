@@ -1,5 +1,5 @@
-//! Steps on a table with a name, a note and an owner; and random ones beside a table of cells, each
-//! of which has its end.
+//! Steps on a table with a name, a note and an owner; and random steps, compared with a table of cells,
+//! each of which has its own end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -65,7 +65,7 @@ fn who_makes_a_row_would_hold_a_lock() {
     }
 }
 
-/// A table of one lock, whose time stands still but for [`OneLock::pass`].
+/// A table of one lock, whose time stands still except for [`OneLock::pass`].
 #[derive(Default)]
 struct OneLock(Option<(Vec<u8>, Lease)>);
 
@@ -88,7 +88,7 @@ impl OneLock {
         }
     }
 
-    /// Columns and values of what is told, as text.
+    /// Takes the columns and values of the reply, as text.
     fn take(&mut self, step: &Step) -> String {
         let judged = step.judge(self.lock().as_ref());
         match &judged {
@@ -171,7 +171,7 @@ fn a_condition_on_null_holds_of_no_row() {
     let take = "UPDATE app.locks USING TTL 9 SET owner = 'b' WHERE name = 'a' IF owner = null";
     assert_eq!(lock.run(take), "[applied]=true");
     assert_eq!(lock.run(take), "[applied]=false owner=b");
-    // No INSERT has made the row: it goes with its last column.
+    // The row was not made by INSERT: it goes with its last column.
     let empty = "UPDATE app.locks USING TTL 9 SET owner = null WHERE name = 'a' IF EXISTS";
     assert_eq!(lock.run(empty), "[applied]=true");
     assert_eq!(lock.run(empty), "[applied]=false");
@@ -325,7 +325,7 @@ fn locks_have_names_of_their_own() {
     );
 }
 
-/// A row as Cassandra has it: each column with its end, and that of the marker.
+/// A row as Cassandra has it: each column with its end, and the end of the marker.
 #[derive(Default)]
 struct Model {
     cells: BTreeMap<&'static str, (String, u64)>,

@@ -1,5 +1,5 @@
-//! A client of tables of locks: what the locks answer, what nodes do, and what is refused. And writes
-//! that may be merged.
+//! A client of tables of locks: answers of the locks, requests to nodes, and refusals. Also writes that
+//! may be merged.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,7 +18,7 @@ use crate::locks::pending_requests::MOST_ASKED;
 use crate::locks::{Execute as Executes, Keeping as KeptBy, Options as LockOptions};
 use crate::runtime::protocol::LockReply;
 
-/// A proxy that keeps `app.locks`, and where its ledger lies.
+/// Returns a proxy that keeps `app.locks`, and the directory of its ledger.
 fn keeping(schema: Result<schema::Schema, String>) -> (Arc<State>, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a directory");
     let memory = KeptBy::Memory {
@@ -28,7 +28,7 @@ fn keeping(schema: Result<schema::Schema, String>) -> (Arc<State>, tempfile::Tem
     (kept_by(memory, schema), dir)
 }
 
-/// A proxy that has `app.locks` kept so.
+/// Returns a proxy whose `app.locks` is in this storage.
 fn kept_by(keeping: KeptBy, schema: Result<schema::Schema, String>) -> Arc<State> {
     let options = LockOptions {
         keeping,
@@ -52,12 +52,12 @@ fn kept_by(keeping: KeptBy, schema: Result<schema::Schema, String>) -> Arc<State
     Arc::new(State::new(setting, inner.nature.clone(), known))
 }
 
-/// It says nothing until it may, and then that nothing can be done.
+/// An executor that says nothing until it may, and then that nothing can be done.
 #[derive(Default)]
 struct Silent(AtomicBool);
 
 impl Silent {
-    /// A proxy that has `app.locks` kept by it.
+    /// Returns a proxy whose `app.locks` is kept by this executor.
     fn state(self: &Arc<Silent>) -> Arc<State> {
         let keeping = KeptBy::Partition {
             name: "silent",
@@ -81,7 +81,7 @@ impl Executes for Silent {
     }
 }
 
-/// A setting that is thrown away.
+/// Returns a setting of a state that is thrown away.
 fn state_setting() -> RefresherOptions {
     let state = state(None, Version::V5);
     Arc::into_inner(state).expect("nobody else has it").setting
@@ -97,7 +97,7 @@ fn begun(state: &Arc<State>, version: Version) -> Stage {
 }
 
 impl Stage {
-    /// Waits for what the locks say, if they have not said it at once.
+    /// Waits for answers of the locks that do not come at once.
     fn lock_replies(&mut self) {
         for _ in 0..1000 {
             let mut lock_replies: Vec<LockReply> = Vec::new();
@@ -116,7 +116,7 @@ impl Stage {
         panic!("the locks say nothing");
     }
 
-    /// The rows that a text is answered with, as text, or the error.
+    /// Returns the rows of the answer to a text, as text, or the error.
     fn ask(&mut self, text: &str) -> String {
         assert_eq!(
             self.send(9, plain_query(text, self.version)),
@@ -203,7 +203,7 @@ fn a_lock_is_prepared_by_a_node_and_executed_here() {
         stage.lock_replies();
         assert_eq!(stage.answer_as_text(), "[applied]=Boolean(true)");
         stage.ask("DELETE FROM app.locks WHERE name = 'key'");
-        // What another proxy has prepared may be about anything.
+        // A statement that another proxy has prepared may be about any table.
         let unknown = Request::Execute(Execute {
             id: b"unknown",
             result_metadata_id: (version == Version::V5).then_some(b"metadata"),
@@ -254,7 +254,7 @@ fn what_is_not_of_the_recipe_reaches_no_node() {
         assert!(stage.orders.is_empty());
         assert_eq!(stage.error(), (StreamId(6), code));
     }
-    // Other tables are the nodes' affair.
+    // Other tables are left to the nodes.
     stage.send(
         5,
         batch(Part::Text("DELETE FROM app.other WHERE name = 'a'")),
@@ -315,7 +315,7 @@ fn what_frees_a_lock_is_carried_out_though_its_client_has_gone() {
         let locks = state.setting.keeping.context.as_ref().expect("locks");
         assert_eq!(locks.figures().cancelled, u64::from(is_cancelled), "{text}");
         silent.may_speak();
-        // Its answer finds nobody.
+        // Its answer has no receiver.
         locks.stop();
         let mut lock_replies = Vec::new();
         stage.protocol.collect(&mut lock_replies);
@@ -359,7 +359,7 @@ fn a_connection_waits_for_so_many_answers_of_the_locks_at_once() {
             assert!(stage.told().is_empty());
             silent.may_speak();
             stage.lock_replies();
-            // What has waited goes on.
+            // The request that has waited goes on.
             assert_eq!(stage.send_bytes(&[]), Progress::Done);
             stage.lock_replies();
             let told = stage.told();

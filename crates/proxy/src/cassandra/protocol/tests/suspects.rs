@@ -1,4 +1,4 @@
-//! Clients that send what nodes cannot read, or may not be able to.
+//! Clients with requests that nodes cannot read, or may not be able to read.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn a_client_whose_request_no_node_can_read_leaves_the_others_alone() {
     assert_ne!(second.connection_key, shared);
     stage.answer(second, Response::Result(ResultBody::Void));
     assert_eq!(stage.told().len(), 1);
-    // A timestamp that nodes cannot read reaches none.
+    // A timestamp that nodes cannot read reaches no node.
     let none = cql::BoundValues::none(Version::V5);
     let mut parameters = Parameters::new(Consistency::One, none);
     parameters.timestamp = Some(i64::MIN);
@@ -75,7 +75,7 @@ fn a_paging_state_that_nodes_may_not_read_is_kept_from_the_others() {
                 is_kept,
                 "{state:?} in request {number}"
             );
-            // Nodes judge it, not the proxy.
+            // The nodes judge it, not the proxy.
             assert_eq!(stage.told(), []);
         }
     }
