@@ -29,7 +29,7 @@ pub(crate) struct Known {
 }
 
 /// The id of no node: this client is not a node.
-const NOBODY: NodeId = NodeId(0);
+const NO_LEADER: NodeId = NodeId(0);
 
 impl Known {
     fn new(topology: Topology) -> Known {
@@ -41,7 +41,7 @@ impl Known {
 
     /// Returns the node to ask for a partition.
     pub(crate) fn find(&self, of: PartitionId) -> NodeId {
-        self.leaders.find(of, NOBODY)
+        self.leaders.find(of, NO_LEADER)
     }
 
     /// Returns a node's id and address, and the fingerprint that its file must have.

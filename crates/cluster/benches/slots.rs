@@ -109,7 +109,7 @@ impl Bench {
         let (name, value) = (&self.keys[key], &self.plain[key]);
         self.slots.writing(name);
         self.slots.written(name);
-        let ticket = self.slots.ticket(name).expect("nobody writes");
+        let ticket = self.slots.ticket(name).expect("no writer is active");
         let version = Versioned {
             id: TransactionId {
                 timestamp: Timestamp(number),
@@ -167,7 +167,8 @@ impl Bench {
         self.reader
             .begin(memory, &asks, now())
             .expect("it is there");
-        let answer = |_, answer: Result<Versioned<'_>, _>| each(answer.expect("nobody writes"));
+        let answer =
+            |_, answer: Result<Versioned<'_>, _>| each(answer.expect("no writer is active"));
         let finished = self.reader.finish(memory, &asks, now, answer);
         finished.expect("it is there");
     }

@@ -14,7 +14,7 @@
 //! | 1 | request: execute | ops |
 //! | 2 | request: coordinate | flag: what is only read is held; ops |
 //! | 3 | request: prepare | id, age (8 bytes), roll, siblings (bytes), 1 byte: 0 serializable, 1 read atomic; ops |
-//! | 4 | request: commit | id, flag: somebody waits for the answer |
+//! | 4 | request: commit | id, flag: the sender waits for the answer |
 //! | 5 | request: vote | id |
 //! | 6 | request: outcome | id |
 //! | 7 | request: abandon | id |

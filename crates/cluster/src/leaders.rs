@@ -32,7 +32,7 @@ struct Place {
     next: AtomicUsize,
 }
 
-const NOBODY: u16 = 0;
+const NO_LEADER: u16 = 0;
 
 impl Leaders {
     /// Creates the list; no leader of a replicated partition is known yet.
@@ -43,7 +43,7 @@ impl Leaders {
             nodes: one.nodes.clone(),
             leader: AtomicU16::new(match one.nodes[..] {
                 [only] => only.0,
-                _ => NOBODY,
+                _ => NO_LEADER,
             }),
             next: AtomicUsize::new(0),
         };
@@ -64,7 +64,7 @@ impl Leaders {
     #[must_use]
     pub fn leader(&self, of: PartitionId) -> Option<NodeId> {
         let leader = self.place(of).leader.load(Ordering::Relaxed);
-        (leader != NOBODY).then_some(NodeId(leader))
+        (leader != NO_LEADER).then_some(NodeId(leader))
     }
 
     /// Notes the leader of a partition, or that none is known. Impossible news are ignored: a partition
@@ -73,7 +73,7 @@ impl Leaders {
         let place = self.place(of);
         let may_lead = leader.is_none_or(|leader| place.nodes.contains(&leader));
         if place.nodes.len() > 1 && may_lead {
-            let leader = leader.map_or(NOBODY, |leader| leader.0);
+            let leader = leader.map_or(NO_LEADER, |leader| leader.0);
             place.leader.store(leader, Ordering::Relaxed);
         }
     }

@@ -109,7 +109,7 @@ fn load(records: u64, value: usize) -> Arc<Engine> {
         }
         worker
             .execute(&[Op::put(&key(i), &value)])
-            .expect("nobody is in the way");
+            .expect("nothing is in the way");
     }
     drop(worker);
     engine

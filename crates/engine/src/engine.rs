@@ -258,7 +258,7 @@ impl Engine {
     /// Replaces the generation at once: only while no transactions run.
     #[allow(unsafe_code)]
     pub(crate) fn set_generation(record: RecordRef, tid: Tid, number: u16) {
-        let seen = record.word().lock().expect("nobody else is here");
+        let seen = record.word().lock().expect("no other thread is here");
         let version = Self::generation_version(number);
         version.set_tid(tid);
         record.word().publish(seen, version.address(), 0);

@@ -89,7 +89,7 @@ impl Engine {
     /// Panics if a watcher was set before.
     pub fn watch_read_atomic(&self, watcher: Arc<dyn Watcher>) {
         let named = self.read_atomic.watcher.set(watcher);
-        assert!(named.is_ok(), "somebody was named before");
+        assert!(named.is_ok(), "an id was drawn before");
     }
 
     /// Returns the watcher of writes of read-atomic keys.

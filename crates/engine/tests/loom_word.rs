@@ -53,7 +53,7 @@ fn a_thread_that_sees_the_pointer_sees_the_version() {
         let version = Arc::new(UnsafeCell::new(0));
         let (w, v) = (Arc::clone(&word), Arc::clone(&version));
         let writer = thread::spawn(move || {
-            let locked = w.lock().expect("nobody else locks");
+            let locked = w.lock().expect("no other thread locks");
             // SAFETY: unpublished; the reader looks only behind the new pointer.
             v.with_mut(|v| unsafe { *v = 7 });
             w.publish(locked, NEW, 0);

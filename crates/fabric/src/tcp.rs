@@ -273,7 +273,7 @@ impl Tcp {
         while let Some((_, place)) = self.next_deadline().filter(|(at, _)| *at <= now) {
             self.deadlines.pop();
             match self.connections[place].phase {
-                Phase::Connecting(_) => self.down(place, "nobody answers at this address"),
+                Phase::Connecting(_) => self.down(place, "no process answers at this address"),
                 Phase::Ending(_) => self.down(place, "the peer took no more"),
                 Phase::Greeting(..) | Phase::Up => self.refuse(place, &Refused::late()),
             }
@@ -345,7 +345,7 @@ fn check(options: &TcpOptions) -> io::Result<()> {
         return wrong("the limit on messages is above what their length can say");
     }
     match options.identity.me {
-        Peer::Client if options.listener.is_some() => wrong("nobody connects to a client"),
+        Peer::Client if options.listener.is_some() => wrong("a client accepts no connections"),
         Peer::Node(_) if options.identity.cluster.is_none() => wrong("a node is of one cluster"),
         _ => Ok(()),
     }

@@ -85,7 +85,7 @@ pub enum LockError {
     },
     /// The key's record is not one of this program. An operator has to look at it.
     #[error(
-        "the record of this lock is damaged, or of another version: nothing has happened, and nobody \
+        "the record of this lock is damaged, or of another version: nothing has happened, and no client \
          gets the lock before an operator has removed the record"
     )]
     Damaged,

@@ -237,7 +237,7 @@ fn local(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candidate {
 fn remote_local(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candidate {
     let placement = Placement::RemoteLocal;
     let Some((there, link)) = &costs.there else {
-        return nobody(placement);
+        return unavailable(placement);
     };
     let to_come = (estimate.pages as f64 * (1.0 - page.cached)).round();
     let read = to_come * there.page_s;
@@ -271,7 +271,7 @@ fn remote_local(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candidat
 fn remote_remote(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candidate {
     let placement = Placement::RemoteRemote;
     let Some((there, link)) = &costs.there else {
-        return nobody(placement);
+        return unavailable(placement);
     };
     let read = estimate.pages as f64 * there.page_s;
     let work = work_with(estimate, there, page.there_s.unwrap_or(page.own_s));
@@ -292,7 +292,7 @@ fn remote_remote(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candida
     }
 }
 
-fn nobody(placement: Placement) -> Candidate {
+fn unavailable(placement: Placement) -> Candidate {
     let why = "no storage node has the table".to_owned();
     Candidate {
         placement,

@@ -74,7 +74,7 @@ pub enum TaskError {
     #[error("{0}")]
     Refused(String),
     /// The caller no longer wants the result.
-    #[error("a task has ended before its time: nobody wants what comes out of it any more")]
+    #[error("a task has ended before its time: its results are not wanted any more")]
     Unwanted,
 }
 

@@ -118,16 +118,16 @@ pub(crate) fn start<P: Parts>(
         merge_writes: config.merge_writes,
         keeping: Keeping {
             tables: config.lock_tables.clone(),
-            context: ground.about.locks.clone(),
+            locks: ground.about.locks.clone(),
         },
     };
     let state = Arc::new(State::new(setting, nature, known));
     let protocol = || CqlProtocol::new(Arc::clone(&state));
     let mut running =
         ground.start::<P, CqlProtocol, CqlWire>(config, protocol, &options, state.clone())?;
-    state.set_bells(running.stopper.wakers.clone());
+    state.set_wakers(running.stopper.wakers.clone());
     let (kept, near) = (Arc::clone(&state), Arc::clone(&seeds));
-    running.keep("keeper", move || kept.keep(&near))?;
+    running.keep("refresher", move || kept.keep(&near))?;
     let (heard, near) = (Arc::clone(&state), seeds);
     running.keep("listener", move || events::listen(&heard, &near))?;
     running.release = Box::new(move || state.stop());

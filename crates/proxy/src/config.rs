@@ -241,7 +241,7 @@ pub enum StartError {
     /// Any client that can reach the address could read and change everything: the nodes demand no
     /// authentication.
     #[error(
-        "{listen} can be reached from other machines and the nodes ask nobody for a password: \
+        "{listen} can be reached from other machines and the nodes require no password: \
          listen on 127.0.0.1, or give --insecure to serve anyone"
     )]
     OpenNodes {

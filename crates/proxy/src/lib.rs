@@ -60,7 +60,7 @@ pub struct Running {
     stopper: Stopper,
     threads: Vec<JoinHandle<()>>,
     /// Threads that keep the proxy's knowledge of the nodes up to date; `release` ends them.
-    keepers: Vec<JoinHandle<()>>,
+    refreshers: Vec<JoinHandle<()>>,
     release: Box<dyn Fn() + Send + Sync>,
     about: Arc<About>,
     duties: Arc<dyn NodeRoles>,
@@ -133,9 +133,9 @@ impl Running {
         if let Some(locks) = &self.about.locks {
             locks.stop();
         }
-        for refresher in self.keepers {
+        for refresher in self.refreshers {
             if refresher.join().is_err() {
-                tracing::error!("a keeper of the proxy has panicked");
+                tracing::error!("a thread that refreshes the topology has panicked");
             }
         }
         match self.stopper.stopping.lost.load(Ordering::SeqCst) {
@@ -158,7 +158,7 @@ impl Running {
             work();
         });
         let refresher = refresher.map_err(|error| StartError::Thread { error })?;
-        self.keepers.push(refresher);
+        self.refreshers.push(refresher);
         Ok(())
     }
 }

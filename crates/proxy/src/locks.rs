@@ -114,7 +114,7 @@ pub enum LockStartError {
     /// The ledger cannot tell which tokens were granted.
     #[error(
         "the ledger of locks {} is damaged, or of another version: which tokens were granted is not \
-         known. Restore it, or move it away if nobody compares tokens any more and the longest \
+         known. Restore it, or move it away if tokens are not compared any more and the longest \
          lease from before has ended",
         file.display()
     )]

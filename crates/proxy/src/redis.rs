@@ -110,7 +110,7 @@ pub(crate) fn start<P: Parts>(
     let mut running =
         ground.start::<P, RedisProtocol, RespWire>(config, protocol, &options, state.clone())?;
     let kept = Arc::clone(&state);
-    running.keep("keeper", move || kept.keep(&seeds, &options))?;
+    running.keep("refresher", move || kept.keep(&seeds, &options))?;
     running.release = Box::new(move || state.stop());
     Ok(running)
 }

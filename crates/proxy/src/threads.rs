@@ -153,7 +153,7 @@ impl Ground {
             kind,
             stopper,
             threads,
-            keepers: Vec::new(),
+            refreshers: Vec::new(),
             release: Box::new(|| {}),
             about,
             duties,
@@ -185,7 +185,7 @@ impl Ground {
         let (fronts, backs) = wakers.split_at(config.network_threads);
         if let Some(locks) = &self.about.locks {
             for (thread, waker) in fronts.iter().enumerate() {
-                locks.set_bell(thread, waker);
+                locks.set_waker(thread, waker);
             }
         }
         let backs = if inline { fronts } else { backs };
@@ -392,7 +392,7 @@ mod tests {
         let refuses = || Err(std::io::ErrorKind::PermissionDenied.into());
         assert_eq!(to_be_had(Stack::Uring, refuses), Stack::Sockets);
         assert_eq!(to_be_had(Stack::Uring, Uring::open), Stack::Uring);
-        let never = || panic!("nobody asked for it");
+        let never = || panic!("no thread asked for it");
         assert_eq!(to_be_had(Stack::Sockets, never), Stack::Sockets);
     }
 

@@ -234,7 +234,7 @@ impl Member {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Member, Failure> {
         let now = shared.time.now();
-        let applier = shared.engine.applier().expect("nobody else applies");
+        let applier = shared.engine.applier().expect("no other thread applies");
         let log = match &place.dir {
             Some(dir) => {
                 let disk = Arc::clone(&place.disk);

@@ -62,7 +62,7 @@ mod sessions;
 pub(crate) use sessions::{not_kept, superseded};
 
 /// The number of a transaction without a session: its outcome is not remembered.
-const NOBODY: Sequenced = Sequenced {
+const NO_SESSION: Sequenced = Sequenced {
     session: 0,
     sequence: 0,
 };
@@ -128,7 +128,7 @@ impl Worker {
         if ops.iter().all(Op::is_read_only) {
             return self.read(ops, see);
         }
-        let replies = self.write(ops, NOBODY)?;
+        let replies = self.write(ops, NO_SESSION)?;
         let replies: Vec<Reply<'_>> = replies.iter().map(OwnedReply::as_reply).collect();
         Ok(see(&replies, self.observed))
     }
@@ -305,14 +305,14 @@ impl Worker {
         let admitted = shared.tickets.admission();
         self.begin()?;
         self.check_room()?;
-        if by != NOBODY
+        if by != NO_SESSION
             && let Err(known) = shared.admit(by.session, by.sequence)
         {
             drop(admitted);
             return self.repeated(known);
         }
         let outcome = self.stage(ops, by);
-        if by != NOBODY && !matches!(outcome, Ok((_, true))) {
+        if by != NO_SESSION && !matches!(outcome, Ok((_, true))) {
             // No entry was submitted: no transaction is in progress.
             shared.under_way.lock().remove(&by.session);
         }
@@ -336,12 +336,12 @@ impl Worker {
             // A client's transaction becomes an entry even if it wrote nothing, so that it is
             // remembered. So does one that asks for the time, which the next leader must know.
             let tells_time = ops.contains(&Op::Now);
-            if staged.writes == 0 && by == NOBODY && !tells_time {
+            if staged.writes == 0 && by == NO_SESSION && !tells_time {
                 self.has_read(time_ms)?;
                 return Ok((staged.replies, false));
             }
             let mut result = Vec::new();
-            if by != NOBODY {
+            if by != NO_SESSION {
                 write_replies(&staged.replies, &mut result);
             }
             if self.submit(by, &result, Some(id), time_ms) {
@@ -375,7 +375,7 @@ impl Worker {
             release,
             client: by.session,
             // A client that numbers its transactions has one in progress at a time.
-            source: if by == NOBODY { self.source } else { 0 },
+            source: if by == NO_SESSION { self.source } else { 0 },
             number: None,
         };
         let Some(ticket) = self.shared.tickets.submit(submission, time_ms) else {
@@ -409,7 +409,7 @@ impl Worker {
                 return Ok(value);
             }
             let release = (step == Step::Decision).then_some(id);
-            if self.submit(NOBODY, b"", release, time_ms) {
+            if self.submit(NO_SESSION, b"", release, time_ms) {
                 return Ok(value);
             }
             self.inner.unstage(id);

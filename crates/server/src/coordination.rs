@@ -121,11 +121,12 @@ impl Coordination {
         self.looked = Some(now);
         for key in self.routes.keys_of_others() {
             let (key, number) = (key.as_bytes(), 0);
-            let nobody = Caller {
+            let no_caller = Caller {
                 key: usize::MAX,
                 number,
             };
-            self.node.begin(worker, &[Op::Exists { key }], nobody, now);
+            self.node
+                .begin(worker, &[Op::Exists { key }], no_caller, now);
         }
     }
 

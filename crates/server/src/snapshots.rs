@@ -262,7 +262,7 @@ impl Executor {
             }
             Some(Taken::GivenUp(after)) => {
                 let text = format!(
-                    "ERR the snapshot was given up, because nobody asked for more of it within \
+                    "ERR the snapshot was given up, because the client did not ask for more of it within \
                      {after:?}: begin another"
                 );
                 connection.writer().error(&text);

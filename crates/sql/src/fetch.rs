@@ -148,7 +148,7 @@ impl Run {
         }
         let table = &self.task.table.name;
         let error = last.map_or_else(
-            || DataFusionError::Execution(format!("nobody can run a scan of table {table}")),
+            || DataFusionError::Execution(format!("no node can run a scan of table {table}")),
             |error| failed(table, &error),
         );
         drop(sender.blocking_send(Err(error)));

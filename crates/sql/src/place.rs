@@ -151,7 +151,7 @@ fn place(scan: &PagesScan, wanted: Placement) -> Result<Placed, String> {
         .collect();
     if candidates.is_empty() {
         return Err(format!(
-            "table {name} cannot be read with placement {placement}: nobody who has it offers that; use \
+            "table {name} cannot be read with placement {placement}: no node that has it offers that; use \
              another placement"
         ));
     }

@@ -130,7 +130,7 @@ impl Server {
         let listen = options.listen;
         if !listen.ip().is_loopback() && options.password.is_none() && !options.insecure {
             return Err(format!(
-                "{listen} can be reached from other machines, and whoever reaches it can read all tables: \
+                "{listen} can be reached from other machines, and all clients that reach it can read all tables: \
                  require a password (--password-file), listen on 127.0.0.1, or say --insecure"
             ));
         }

@@ -470,7 +470,7 @@ impl Session {
                     Some(patience) => timeout(patience, taken).await.map_err(|_| {
                         let seconds = patience.as_secs_f64();
                         exec_datafusion_err!(
-                            "nobody has taken the next rows for {seconds} s: ask again"
+                            "the client has not taken the next rows for {seconds} s: ask again"
                         )
                     })?,
                 };

@@ -207,7 +207,7 @@ impl Field<'_> {
         self.calm()?;
         let leader = self.acks.lock().last().map(|ack| ack.node);
         let leader =
-            leader.context("nobody has acknowledged a write although nothing had failed")?;
+            leader.context("no node has acknowledged a write although nothing had failed")?;
         let term = self.status(leader)?.term;
         let ended = self.world.now();
         let server = self.nodes.server(leader).expect("it was started");
@@ -268,7 +268,7 @@ impl Field<'_> {
             }
             if Instant::now() > deadline {
                 bail!(
-                    "nobody serves {bound:?} after the leader, node {}, has ended",
+                    "no node serves {bound:?} after the leader, node {}, has ended",
                     leader + 1
                 );
             }

@@ -17,7 +17,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "Shared memory where it brings nothing",
     paper: None,
     about: &[
-        "'nothing': four server processes and a client that is connected to all of them, and nobody \
+        "'nothing': four server processes and a client that is connected to all of them, and no client \
          asks anything, for five seconds or more: the processor time of all of them. The client has \
          written and read a thousand keys before.",
         "'writes': transactions that write eight of a thousand keys of 1 KB, and no reads, over four \

@@ -180,7 +180,7 @@ impl Reader {
         };
         match keys.len() == values.len() && keys.iter().zip(values).all(is_right) {
             true => Ok(()),
-            false => Err("an MGET has answered what nobody has loaded".to_owned()),
+            false => Err("an MGET has answered what was not loaded".to_owned()),
         }
     }
 }

@@ -286,7 +286,7 @@ fn explained(said: &str, leader: u16) -> String {
 /// Describes the progress in one line.
 fn progress(survey: &Surveyed, node: Option<u16>) -> String {
     let Some(leader) = survey.leader() else {
-        return "nobody leads at the moment".to_owned();
+        return "no member leads at the moment".to_owned();
     };
     let member = node.and_then(|node| {
         let members = leader.members.iter().filter(|one| one.node == node);

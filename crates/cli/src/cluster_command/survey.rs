@@ -139,7 +139,7 @@ impl Surveyed {
                     self.add_again(info.id)
                 )),
                 Ok(_) if !voter => problems.push(format!(
-                    "node {} has no vote yet: if nobody is adding it at the moment, kumiki cluster \
+                    "node {} has no vote yet: if it is not being added at the moment, kumiki cluster \
                      add --node {} goes on with it, and kumiki cluster remove gives it up",
                     info.id, info.id
                 )),

@@ -40,7 +40,7 @@ fn put(partition: &Partition, keys: std::ops::Range<u32>) {
         let key = key.to_be_bytes();
         let ops = [Op::put(&key, &[7; 1000])];
         let ticket = worker.execute(&ops, |_, observed| observed.epoch);
-        let ticket = ticket.expect("nobody is in the way");
+        let ticket = ticket.expect("nothing is in the way");
         eventually("it is durable", || partition.durable() >= ticket);
     }
 }

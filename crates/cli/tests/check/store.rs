@@ -106,7 +106,7 @@ fn transactions_over_several_partitions_are_verified() {
             note: b"note",
             isolation: base::participant::Isolation::Serializable,
         };
-        worker.prepare(&prepare).expect("nobody is in the way");
+        worker.prepare(&prepare).expect("nothing is in the way");
         if unique == 2 {
             worker.commit(id).expect("it is prepared");
         }

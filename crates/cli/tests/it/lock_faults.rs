@@ -175,7 +175,10 @@ fn locks_hold_when_nodes_proxies_and_connections_fail() {
         }
         history
     });
-    assert!(stage.fenced.load(Ordering::SeqCst) > 0, "nobody came late");
+    assert!(
+        stage.fenced.load(Ordering::SeqCst) > 0,
+        "no client came late"
+    );
     scene.read_values(&mut history);
     let applied = |write: &&history::Write| write.effect == history::Effect::Applied;
     assert!(history.writes.iter().filter(applied).count() > CLIENTS);

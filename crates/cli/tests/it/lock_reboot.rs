@@ -128,18 +128,18 @@ fn reboot(wall_ms: u64, with_checkpoint: bool, since_boot: [Duration; 2]) {
     let lease = Duration::from_secs(60);
     let disk = FaultDisk::new();
     let mut life = Life::start(&disk, 1, since_boot[0], NOW_MS);
-    let gone = life.acquire("gone", "ann", lease).expect("nobody has it");
+    let gone = life.acquire("gone", "ann", lease).expect("it is free");
     life.release("gone", "ann");
     // Long enough that it is forgotten.
     life.pass(Duration::from_secs(20));
-    let held = life.acquire("held", "ann", lease).expect("nobody has it");
+    let held = life.acquire("held", "ann", lease).expect("it is free");
     if with_checkpoint {
         life.db.checkpoint().expect("a checkpoint");
     }
     let disk = disk.crash(Crash::DropAll, 1);
     drop(life);
     let mut life = Life::start(&disk, 2, since_boot[1], wall_ms);
-    let next = life.acquire("gone", "bob", lease).expect("nobody has it");
+    let next = life.acquire("gone", "bob", lease).expect("it is free");
     assert!(next > gone, "{next} after {gone}");
     // It is unknown how long the machine was off: the lease begins anew.
     assert_eq!(life.acquire("held", "bob", lease), Err("ann".to_owned()));

@@ -141,7 +141,7 @@ fn in_order(address: SocketAddr) {
     let first = granted(&ask(&mut holder, "LOCK.ACQUIRE queue first PX 60000"));
     let waiters = |client: &mut Client| {
         let info = ask(client, "LOCK.INFO queue");
-        info.frames().expect("somebody holds it")[7].int()
+        info.frames().expect("it is held")[7].int()
     };
     let mut waiting = Vec::new();
     for number in 0..6 {

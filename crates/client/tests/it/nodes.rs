@@ -508,7 +508,7 @@ impl Node {
         match self.execute(ops, false) {
             Answer::Replies(replies) => Ok(replies),
             Answer::Aborted(abort) => Err(abort),
-            other => panic!("nobody answers {other:?} to operations"),
+            other => panic!("no server answers {other:?} to operations"),
         }
     }
 

@@ -462,7 +462,7 @@ impl<'k> Lines<'k> {
                 }
             } else if !keys.accounts.iter().any(is_it) && !is_mark(name) {
                 return Err(format!(
-                    "a scan answered {name:?}, which nobody wrote there"
+                    "a scan answered {name:?}, which no client wrote there"
                 ));
             }
         }

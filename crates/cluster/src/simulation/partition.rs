@@ -64,7 +64,7 @@ impl Partition {
 
     /// Puts keys, durably.
     pub(super) fn load(&mut self, ops: &[Op<'_>]) {
-        drop(self.worker.execute(ops).expect("nobody is in the way"));
+        drop(self.worker.execute(ops).expect("nothing is in the way"));
         self.synced(self.begin_sync());
     }
 

@@ -13,7 +13,7 @@ use super::Scenario;
         HomeAborted => "a home aborted in a coordinator's stead",
         Abandoned => "a coordinator gave up by way of the home",
         Died => "a younger transaction gave way",
-        Waited => "somebody waited for holds",
+        Waited => "a transaction waited for holds",
         Refused => "an attempt was refused before it came",
         HeldOcc => "a transaction of one partition met a hold",
         Overtaken => "a commit timestamp was overtaken",

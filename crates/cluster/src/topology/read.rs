@@ -273,9 +273,9 @@ impl Reader<'_, '_> {
             Ok(address) if address.port() == 0 => {
                 refuse("without a port that others could connect to; choose one from 1 to 65535")
             }
-            Ok(address) if address.ip().is_unspecified() => {
-                refuse("to which nobody can connect; write the address under which others reach it")
-            }
+            Ok(address) if address.ip().is_unspecified() => refuse(
+                "to which no process can connect; write the address under which others reach it",
+            ),
             Ok(address) => Some(self.at(value, address)),
         }
     }

@@ -218,7 +218,7 @@ fn with_home_and_coordinator_gone_a_part_stays_in_doubt_until_they_are_back() {
     assert_eq!(
         bottle.models[1].holds(),
         1,
-        "nobody can tell what was decided"
+        "no server can tell what was decided"
     );
     bottle.start(0);
     bottle.wait(Duration::from_secs(60));
@@ -311,7 +311,7 @@ fn the_older_waits_and_the_younger_gives_way() {
         assert!(
             bottle
                 .outcome(caller)
-                .expect("nobody waits for ever")
+                .expect("no thread waits for ever")
                 .is_ok()
         );
     }

@@ -340,7 +340,7 @@ fn addresses_are_used_once_and_can_be_connected_to() {
         "127.0.0.1:7002",
         "0.0.0.0:7002",
         "0.0.0.0",
-        &["nobody can connect"],
+        &["no process can connect"],
     );
     one_mistake(
         "\"127.0.0.1:7002\"",

@@ -382,7 +382,7 @@ fn lets_files_go(make: Make<'_>, dir: &Path) {
         }
         done.iter().for_each(|done| verify(done, 1 << 18));
         assert_eq!(done.len(), 64);
-        assert_eq!(alive.strong_count(), 0, "nobody reads it any more");
+        assert_eq!(alive.strong_count(), 0, "no read uses it any more");
     }
     // Without reads, the file is closed at once.
     let file = make_file(dir, 99, 10, PageCache::Past);
@@ -515,7 +515,7 @@ fn gives_memory_back_when_dropped(make: Make<'_>, dir: &Path) {
         marked.iter_mut().for_each(|buf| buf.as_mut().fill(0xab));
         std::thread::sleep(Duration::from_millis(1));
         let untouched = |buf: &super::PoolBuf| buf.as_ref().iter().all(|&byte| byte == 0xab);
-        assert!(marked.iter().all(untouched), "nobody writes to it");
+        assert!(marked.iter().all(untouched), "no writer is active to it");
     }
     assert_eq!(Arc::strong_count(&file), 1, "and files are let go");
 }

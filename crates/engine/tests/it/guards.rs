@@ -355,7 +355,7 @@ fn an_answered_time_is_logged() {
     assert_eq!(world.log.entries.lock().len(), 1);
     world.clock.set(8_000);
     world.run(&[Op::Get { key: b"k" }]);
-    assert_eq!(world.log.entries.lock().len(), 1, "nobody was told");
+    assert_eq!(world.log.entries.lock().len(), 1, "no client was answered");
     *world.log.broken.lock() = Some("the disk is full");
     assert!(world.try_run(&[Op::Now]).is_err());
 }

@@ -61,7 +61,7 @@ fn a_key_that_will_be_made_or_deleted_waits() {
     let (world, mut w) = prepared(&[Op::put(b"old", b"1")], &ops);
     assert_eq!(world.read(b"new"), Err(holder(1)));
     assert_eq!(world.read(b"old"), Err(holder(1)));
-    assert_eq!(world.get(b"third"), None, "nobody holds it");
+    assert_eq!(world.get(b"third"), None, "it is not held");
     w.abort(holder(1).id).unwrap();
     assert_eq!(world.get(b"new"), None);
     assert_eq!(world.get(b"old"), Some(b"1".to_vec()));

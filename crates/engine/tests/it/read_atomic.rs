@@ -89,7 +89,7 @@ fn what_is_prepared_holds_nothing_and_is_found_by_its_id_alone() {
     put(&world, 1, X, b"old");
     let replies = prepare(&world, 5, &[Op::put(X, b"new"), Op::Delete { key: Y }]).unwrap();
     assert_eq!(replies, [OwnedReply::Ok, OwnedReply::Int(0)]);
-    assert_eq!(world.get(X), Some(b"old".to_vec()), "nobody is in the way");
+    assert_eq!(world.get(X), Some(b"old".to_vec()), "nothing is in the way");
     assert_eq!(newest(&world, X), version(1, b"old"));
     assert_eq!(one_of(&world, X, &[5, 1]), version(5, b"new"));
     assert_eq!(one_of(&world, Y, &[5]), Saw::Version(holder(5).id, None));
@@ -257,7 +257,7 @@ fn an_absence_is_remembered_until_all_have_committed_it_and_for_a_while() {
     commit(&world, 5);
     let absent = || Saw::Version(holder(5).id, None);
     pass(&world, 10 * KEPT_MS);
-    assert_eq!(newest(&world, X), absent(), "somebody has not committed it");
+    assert_eq!(newest(&world, X), absent(), "it is not committed");
     world.worker().forget(holder(5).id).unwrap();
     pass(&world, KEPT_MS / 2);
     assert_eq!(newest(&world, X), absent());

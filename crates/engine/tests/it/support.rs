@@ -250,7 +250,7 @@ impl World {
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.read(key).expect("nobody holds it")
+        self.read(key).expect("it is not held")
     }
 
     /// Prepares these operations as attempt `number`.

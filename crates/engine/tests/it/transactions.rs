@@ -515,7 +515,7 @@ fn a_worker_is_had_by_its_number() {
         assert_eq!(index, 2);
         NoLog
     });
-    let mut w = w.expect("nobody has it");
+    let mut w = w.expect("it is free");
     assert_eq!(run(&mut w, Op::put(b"a", b"1")), "Ok");
     assert!(world.engine.worker_at(2, |_| NoLog).is_none());
     // The others are handed out as before, and never this one.

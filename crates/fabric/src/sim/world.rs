@@ -153,7 +153,7 @@ impl World {
             Action::GiveUp { wire } => {
                 let opening = |wire: &Wire| matches!(wire.ends[0].state, State::Opening { .. });
                 if self.wires.get(&wire).is_some_and(opening) {
-                    self.down(wire, 0, "nobody answers");
+                    self.down(wire, 0, "no process answers");
                     self.travel(wire, 0, Item::Fin("the peer closed it"));
                 }
             }

@@ -83,7 +83,7 @@ impl Seat {
         }
         place.dealt.lock().push(dealt);
         place.waiting.fetch_add(1, Ordering::Release);
-        let waker = place.waker.get().expect("somebody sits there");
+        let waker = place.waker.get().expect("the seat is taken");
         if let Err(error) = waker.wake() {
             tracing::error!(%error, "a thread cannot be woken for a connection");
         }
@@ -162,7 +162,7 @@ mod tests {
             let mut events = Events::with_capacity(4);
             poll.poll(&mut events, Some(Duration::from_secs(30)))
                 .unwrap();
-            assert!(!events.is_empty(), "nobody was woken");
+            assert!(!events.is_empty(), "no thread was woken");
         }
         // All have one connection: the others came first, then the dealer.
         assert!(one().is_none() && one().is_none());

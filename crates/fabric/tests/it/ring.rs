@@ -328,7 +328,7 @@ fn garbage_from_a_peer_ends_its_own_stream_at_most() {
 fn a_sleep_gets_one_bell() {
     let ([mut a, mut b], _) = pair([64, 64]);
     a.send(b"1").unwrap();
-    assert_eq!(a.must_ring(), Ok(false), "nobody sleeps");
+    assert_eq!(a.must_ring(), Ok(false), "no thread sleeps");
     assert_eq!(b.sleep(Until::Come), Ok(false), "something has come");
     assert_eq!(receive_all(&mut b, 9).unwrap(), b"1");
     assert_eq!(b.sleep(Until::Come), Ok(true));

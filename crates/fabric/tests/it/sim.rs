@@ -129,7 +129,10 @@ fn a_long_partition_takes_links_down_at_both_ends() {
         // An endpoint that connects meanwhile gives up.
         let link = a.connect(B);
         network.advance(begun + ms(20_000));
-        assert_eq!(receive(&mut a), [(link, "down: nobody answers".to_owned())]);
+        assert_eq!(
+            receive(&mut a),
+            [(link, "down: no process answers".to_owned())]
+        );
         network.heal();
         receive(&mut b);
         let link = a.connect(B);
@@ -468,7 +471,7 @@ fn links_keep_their_promises_in_a_storm() {
         "connection broke",
         "keeps silent",
         "has given up",
-        "nobody answers",
+        "no process answers",
         "refused",
         "process ended",
         "started again",

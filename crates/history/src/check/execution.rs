@@ -53,7 +53,7 @@ enum Place {
     At(u32),
 }
 
-const NOBODY: u32 = u32::MAX;
+const NO_WAKER: u32 = u32::MAX;
 /// The number of nodes that are tried of those that wait to begin a segment of one key.
 const CROWD: usize = 8;
 
@@ -111,7 +111,7 @@ impl<'a> Execution<'a> {
             readers: vec![0; facts.versions.len()],
             ready: BTreeSet::new(),
             places: vec![Place::Nowhere; nodes],
-            woken_by: vec![NOBODY; nodes],
+            woken_by: vec![NO_WAKER; nodes],
             trail: Vec::with_capacity(nodes),
             state: 0,
             replaced: vec![INITIAL; facts.versions.len()],
@@ -194,9 +194,7 @@ impl<'a> Execution<'a> {
     }
 
     fn key(&mut self, key: u32) -> &mut KeyState {
-        self.keys
-            .get_mut(&key)
-            .expect("a key that somebody asks for is tracked")
+        self.keys.get_mut(&key).expect("a requested key is tracked")
     }
 
     /// Returns `true` if every node ran.
@@ -229,7 +227,7 @@ impl<'a> Execution<'a> {
                 Some(need) => {
                     let waker = self.woken_by[node as usize];
                     self.wait(node, need);
-                    if waker != NOBODY && waker != need.key {
+                    if waker != NO_WAKER && waker != need.key {
                         // A node that it wakes may be more urgent than those behind.
                         self.wake(waker, 1);
                         after = (true, 0, 0);
@@ -278,7 +276,7 @@ impl<'a> Execution<'a> {
 
     fn wait(&mut self, node: u32, need: Need) {
         self.ready.remove(&self.entry(node));
-        self.woken_by[node as usize] = NOBODY;
+        self.woken_by[node as usize] = NO_WAKER;
         self.places[node as usize] = Place::At(need.key);
         let urgency = (self.deadlines[node as usize], node);
         let state = self.key(need.key);
@@ -304,7 +302,7 @@ impl<'a> Execution<'a> {
                 state.writers.remove(&urgency);
             }
         }
-        self.woken_by[node as usize] = NOBODY;
+        self.woken_by[node as usize] = NO_WAKER;
     }
 
     /// Lets the nodes try again that wait for the present state of the key; of those that would

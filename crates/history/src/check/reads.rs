@@ -207,7 +207,7 @@ impl<'w> Reader<'w> {
     fn source(&self, facts: &Facts<'_>, key: u32, value: Value) -> Result<u32, Verdict> {
         let what = || format!("reads {} = {value}", facts.name(key));
         let Some(written) = self.writes.get(&(key, value)) else {
-            let what = format!("{}, which nobody wrote", what());
+            let what = format!("{}, which no transaction wrote", what());
             return Err(violation(facts, Anomaly::GarbageRead, self.node, what));
         };
         if written.version != INITIAL {

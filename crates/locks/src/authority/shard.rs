@@ -201,7 +201,7 @@ impl Shard {
         if !turn.gate.admits(lease, span.until) {
             return Served::Parks(lease);
         }
-        let known = self.entries.get_key_value(key).expect("somebody holds it");
+        let known = self.entries.get_key_value(key).expect("it is held");
         let key = Arc::clone(known.0);
         let entry = self.entries.get_mut(&key).expect("as above");
         let limit = turn.limits.waiters;
@@ -384,9 +384,7 @@ impl Shard {
             return;
         }
         let lock = self.entries.get(key).and_then(|entry| entry.lock(turn.now));
-        let outcome = Ok(Answer::Held(
-            lock.expect("somebody holds what is waited for"),
-        ));
+        let outcome = Ok(Answer::Held(lock.expect("a holder exists for each wait")));
         turn.out.push(Command::Answer { ticket, outcome });
     }
 

@@ -47,7 +47,7 @@ impl Shared {
         let is_asked = entry.pending.iter().any(|one| !one.waits)
             || entry.poll_at.is_some_and(|at| at <= now) && !entry.pending.is_empty();
         if entry.is_idle() && is_asked {
-            let front = entry.pending.front().expect("somebody asks");
+            let front = entry.pending.front().expect("a client asks");
             let create = matches!(entry.known, Known::Nothing)
                 .then(|| creation(front, &self.options.limits))
                 .flatten();

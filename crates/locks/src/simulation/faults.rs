@@ -27,7 +27,7 @@ impl World {
                 self.reached.add(Point::Elected, 1);
                 self.leaderless_until = self.now + length / 4;
                 self.skew_ms += self.rng.i64(-300..300);
-                self.trace.note(self.now, format_args!("nobody leads"));
+                self.trace.note(self.now, format_args!("no member leads"));
             }
             4 => {
                 self.reached.add(Point::ClockSet, 1);

@@ -4,7 +4,7 @@
     /// A point that runs should reach.
     pub enum Point {
         Granted => "a lock was granted",
-        Waited => "a lock was granted to somebody who waited",
+        Waited => "a lock was granted to a client that waited",
         Takeover => "a lock was taken over from another proxy",
         Expired => "a lock whose lease had ended was released",
         Tombstone => "the record of a released lock was replaced",
@@ -15,7 +15,7 @@
         Overtaken => "a proxy was overtaken by another one",
         EraLost => "a transaction came after its era",
         Undone => "a lock was released because its client had gone",
-        Swept => "a sweep found a record that nobody had asked for",
+        Swept => "a sweep found a record without a request",
         Late => "a write took effect after it was given up",
         Killed => "a proxy was killed while a client held a lock",
         Rebooted => "the same, and the clock that leases are measured by began anew",

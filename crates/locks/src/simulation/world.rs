@@ -281,7 +281,7 @@ impl World {
         let local = proxy.unpaused(self.now);
         let Some((came, wait)) = proxy.open.remove(&ticket) else {
             return self.fail(format!(
-                "proxy {number} answers {ticket:?}, which nobody waits for"
+                "proxy {number} answers {ticket:?}, which no request waits for"
             ));
         };
         let took = local.since(came);
@@ -474,7 +474,7 @@ impl World {
         let held = self.partition.held();
         if held > 0 {
             self.fail(format!(
-                "the partition still has {held} records that nobody holds"
+                "the partition still has {held} records that are not held"
             ));
         }
     }

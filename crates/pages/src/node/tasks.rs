@@ -384,7 +384,7 @@ impl Tasks {
 fn before_its_time(control: &Control) -> News {
     News::Failed(match control.untaken.load(Ordering::Acquire) {
         true => Outcome::Untaken(format!(
-            "nobody took the results of a task for {} s, so that the storage node ended it",
+            "the reader did not take the results of a task for {} s, so that the storage node ended it",
             PATIENCE.as_secs()
         )),
         false => Outcome::Busy("the task was ended before its time".to_owned()),

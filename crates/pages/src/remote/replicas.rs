@@ -63,7 +63,7 @@ fn told(done: &[String], doubtful: &[(String, String)], failed: &[(String, Strin
     };
     let all = [
         ("done on ", done.join(", ")),
-        ("nobody knows whether it is done on ", each(doubtful)),
+        ("it is unknown whether it is done on ", each(doubtful)),
         ("not done on ", each(failed)),
     ];
     let all = all.iter().filter(|(_, nodes)| !nodes.is_empty());

@@ -62,7 +62,7 @@ pub enum TablesError {
     #[error("the tables were opened for reading alone")]
     ReadOnly,
     /// A change failed in such a way that it is unknown whether it was made.
-    #[error("{0}; nobody knows whether the change was made: open the tables again")]
+    #[error("{0}; it is unknown whether the change was made: open the tables again")]
     Doubtful(Box<TablesError>),
     /// An earlier change failed in such a way that the state of the disk is unknown.
     #[error("an earlier change of the tables failed ({0}): open them again")]

@@ -229,7 +229,7 @@ fn readers_keep_their_version() {
     run(&tables, SCRIPT[3]).unwrap();
     let id = old.files[0].id();
     for entry in &old.table.segments[0].groups[0] {
-        let files = tables.segment(id).expect("somebody has it");
+        let files = tables.segment(id).expect("it is used");
         page(&old.table, &files, entry.page);
     }
     let files = || {
@@ -239,7 +239,7 @@ fn readers_keep_their_version() {
     let before = files();
     drop(old);
     assert_eq!(files(), before - 3);
-    assert!(tables.segment(id).is_none(), "nobody has it");
+    assert!(tables.segment(id).is_none(), "it is free");
     assert_tidy(&disk, &tables);
 }
 

@@ -437,7 +437,7 @@ fn what_another_process_replaces_is_read_to_its_end() {
         load.commit().unwrap();
         let removed = disk.table.segments.iter().map(|segment| segment.id);
         for id in removed {
-            assert!(disk.tables.segment(id).is_none(), "nobody here has it");
+            assert!(disk.tables.segment(id).is_none(), "no table here has it");
         }
         for (page, &place) in pages.by_ref().zip(&list[1..]) {
             case.assert_page(&page.unwrap(), place);

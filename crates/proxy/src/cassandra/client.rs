@@ -116,14 +116,14 @@ impl Client {
         if let Some(connection_key) = self.connection_key {
             return connection_key;
         }
-        let connection_key =
-            connection_keys.connection_key(&self.lane_name(self.keyspace.clone(), connections));
+        let connection_key = connection_keys
+            .connection_key(&self.connection_properties(self.keyspace.clone(), connections));
         self.connection_key = Some(connection_key);
         connection_key
     }
 
     /// Returns the properties of its connection key for this keyspace.
-    pub(crate) fn lane_name(
+    pub(crate) fn connection_properties(
         &self,
         keyspace: Option<Arc<str>>,
         connections: u8,

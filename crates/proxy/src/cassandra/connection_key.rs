@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lanes_have_meanings() {
+    fn connection_keys_have_meanings() {
         let connection_keys = ConnectionKeys::default();
         let mut name = ConnectionProperties {
             version: Version::V5,
@@ -204,7 +204,7 @@ mod tests {
         connection_keys.release(&ann);
         connection_keys.forget(begun);
         connection_keys.forget(begun + 2 * MEMORY);
-        assert_eq!(of(Some(&ann)), anns, "somebody has it");
+        assert_eq!(of(Some(&ann)), anns, "it is used");
         connection_keys.release(&ann);
         connection_keys.forget(begun + 3 * MEMORY);
         assert_eq!(of(Some(&ann)), anns, "it is remembered for a while");

@@ -51,7 +51,7 @@ use crate::runtime::protocol::{LockReply, RequestContext};
 pub(crate) struct Keeping {
     pub(crate) tables: Vec<LockTable>,
     /// The lock service; `None`: the proxy keeps no locks.
-    pub(crate) context: Option<Arc<LockService>>,
+    pub(crate) locks: Option<Arc<LockService>>,
 }
 
 /// A statement of a client, and how it must be answered.
@@ -161,7 +161,7 @@ impl CqlProtocol {
             Ok(step) => Arc::new(step),
             Err(what) => return client.refuse(said.stream, INVALID, &what),
         };
-        let Some(locks) = &self.state.setting.keeping.context else {
+        let Some(locks) = &self.state.setting.keeping.locks else {
             return client.refuse(said.stream, INVALID, "this proxy keeps no locks");
         };
         let change = {
@@ -213,7 +213,7 @@ impl CqlProtocol {
     }
 
     /// Gives the client the lock service's answer to a statement.
-    pub(crate) fn deliver_letter(client: &mut Client, lock_reply: &LockReply) {
+    pub(crate) fn deliver_lock_reply(client: &mut Client, lock_reply: &LockReply) {
         let Some(question) = client.asked.remove(&lock_reply.sequence) else {
             return;
         };
@@ -224,7 +224,7 @@ impl CqlProtocol {
 
     /// Forgets the pending requests of a client that has gone.
     pub(crate) fn forget_locks(&mut self, client: &mut Client) {
-        let Some(locks) = &self.state.setting.keeping.context else {
+        let Some(locks) = &self.state.setting.keeping.locks else {
             return;
         };
         for question in std::mem::take(&mut client.asked).into_values() {

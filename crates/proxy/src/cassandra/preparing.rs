@@ -80,7 +80,7 @@ impl CqlProtocol {
             return client.gathered.put(stream, bytes);
         };
         let connections = self.state.setting.connections;
-        let name = client.lane_name(statement.connection_keyspace.clone(), connections);
+        let name = client.connection_properties(statement.connection_keyspace.clone(), connections);
         let dispatch = Dispatch {
             sequence: Task::PrepareAgain.sequence(stream),
             part: 0,

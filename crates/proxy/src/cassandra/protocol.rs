@@ -168,17 +168,17 @@ impl ClientProtocol for CqlProtocol {
     }
 
     fn collect(&mut self, into: &mut Vec<LockReply>) {
-        let locks = self.state.setting.keeping.context.as_deref();
+        let locks = self.state.setting.keeping.locks.as_deref();
         self.lock_replies.collect(locks, into);
     }
 
     fn has_lock_replies(&self) -> bool {
-        let locks = self.state.setting.keeping.context.as_deref();
+        let locks = self.state.setting.keeping.locks.as_deref();
         self.lock_replies.has_some(locks)
     }
 
     fn deliver(&mut self, client: &mut Client, lock_reply: LockReply, _: &mut RequestContext<'_>) {
-        CqlProtocol::deliver_letter(client, &lock_reply);
+        CqlProtocol::deliver_lock_reply(client, &lock_reply);
     }
 
     fn refresh(&mut self, _: Duration) {

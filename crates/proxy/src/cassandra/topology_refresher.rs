@@ -110,7 +110,7 @@ impl State {
     }
 
     /// Sets the threads to wake after an agreement.
-    pub(crate) fn set_bells(&self, wakers: Vec<Arc<ThreadWaker>>) {
+    pub(crate) fn set_wakers(&self, wakers: Vec<Arc<ThreadWaker>>) {
         let _ = self.wakers.set(wakers);
     }
 

@@ -275,7 +275,7 @@ impl CqlWire {
         let stream = usize::try_from(header.stream.0).ok();
         let Some(flight) = stream.and_then(|stream| self.flights.try_remove(stream)) else {
             let what = format!(
-                "a reply on stream {}, which nobody waits for",
+                "a reply on stream {}, which no request waits for",
                 header.stream
             );
             return Err(WireError::Nonsense(what));

@@ -63,8 +63,8 @@ impl LockService {
     }
 
     /// Sets the waker of a thread, which wakes it when it has lock replies.
-    pub(crate) fn set_bell(&self, thread: usize, waker: &Arc<ThreadWaker>) {
-        self.mail.set_bell(thread, waker);
+    pub(crate) fn set_waker(&self, thread: usize, waker: &Arc<ThreadWaker>) {
+        self.mail.set_waker(thread, waker);
     }
 
     /// Executes a request of a client of this thread. Returns the outcome, or a ticket if there is none

@@ -46,7 +46,7 @@ impl Mailboxes {
     }
 
     /// Sets the waker of a thread.
-    pub(crate) fn set_bell(&self, thread: usize, waker: &Arc<ThreadWaker>) {
+    pub(crate) fn set_waker(&self, thread: usize, waker: &Arc<ThreadWaker>) {
         let _ = self.boxes[thread].waker.set(Arc::clone(waker));
     }
 
@@ -96,7 +96,7 @@ mod tests {
     use ::locks::Answer;
 
     #[test]
-    fn letters_arrive_in_the_box_of_their_thread() {
+    fn replies_arrive_in_the_mailbox_of_their_thread() {
         let mail = Mailboxes::new(2);
         let tickets = [
             mail.ticket(1, true),

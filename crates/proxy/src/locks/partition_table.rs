@@ -48,7 +48,7 @@ pub(crate) struct PartitionTable {
 }
 
 struct Inner {
-    runtime: Mutex<Shared>,
+    machine: Mutex<Shared>,
     executor: Arc<dyn Execute>,
     mail: Arc<Mailboxes>,
     jobs: Mutex<Jobs>,
@@ -110,7 +110,7 @@ impl PartitionTable {
         let inner = Arc::new(Inner {
             transaction_timeout: options.transaction_timeout,
             // The number differs between any two runs of proxies, up to chance.
-            runtime: Mutex::new(Shared::new(options, fastrand::u64(..), clock::now())),
+            machine: Mutex::new(Shared::new(options, fastrand::u64(..), clock::now())),
             executor,
             mail,
             jobs: Mutex::default(),
@@ -156,11 +156,11 @@ impl PartitionTable {
         now: Moment,
     ) -> Option<Outcome> {
         let orders = {
-            let mut runtime = self.inner.runtime.lock();
-            if let Err(error) = runtime.request(ticket, key, request, now) {
+            let mut machine = self.inner.machine.lock();
+            if let Err(error) = machine.request(ticket, key, request, now) {
                 return Some(Err(error));
             }
-            self.inner.step(&mut runtime)
+            self.inner.step(&mut machine)
         };
         self.inner.carry_out(orders);
         None
@@ -169,9 +169,9 @@ impl PartitionTable {
     /// Cancels a request. Returns `true` if it was there.
     pub(crate) fn cancel(&self, ticket: Ticket, key: &[u8]) -> bool {
         let (found, orders) = {
-            let mut runtime = self.inner.runtime.lock();
-            let found = runtime.cancel(key, ticket, clock::now());
-            (found, self.inner.step(&mut runtime))
+            let mut machine = self.inner.machine.lock();
+            let found = machine.cancel(key, ticket, clock::now());
+            (found, self.inner.step(&mut machine))
         };
         self.inner.carry_out(orders);
         found
@@ -180,8 +180,8 @@ impl PartitionTable {
     /// Adds the figures of the table itself.
     pub(crate) fn add_to(&self, figures: &mut Figures) {
         let (counters, held, open) = {
-            let runtime = self.inner.runtime.lock();
-            (*runtime.counters(), runtime.held(), runtime.open())
+            let machine = self.inner.machine.lock();
+            (*machine.counters(), machine.held(), machine.open())
         };
         figures.held = held as u64;
         figures.waiting = open as u64;
@@ -199,7 +199,7 @@ impl PartitionTable {
     /// when that takes too long. Requests that have no answer then get none.
     pub(crate) fn stop(&self) {
         let begin = Instant::now();
-        while self.inner.runtime.lock().owed() > 0 && begin.elapsed() < PATIENCE {
+        while self.inner.machine.lock().owed() > 0 && begin.elapsed() < PATIENCE {
             std::thread::sleep(LOOK);
         }
         self.inner.jobs.lock().stop = true;
@@ -217,10 +217,10 @@ impl PartitionTable {
 impl Inner {
     /// Makes the machine do what is due. Its transactions are handed on while the mutex is held, so
     /// that they keep their order; the rest is for [`Inner::carry_out`].
-    fn step(&self, runtime: &mut Shared) -> Orders {
+    fn step(&self, machine: &mut Shared) -> Orders {
         let mut out = Vec::new();
         let now = clock::now();
-        runtime.step(now, &mut out);
+        machine.step(now, &mut out);
         let mut answers = Vec::new();
         for command in out {
             match command {
@@ -236,7 +236,7 @@ impl Inner {
                 Command::Answer { ticket, outcome } => answers.push((ticket, outcome)),
             }
         }
-        let due = runtime.next_due();
+        let due = machine.next_due();
         Orders { answers, due }
     }
 
@@ -270,9 +270,9 @@ impl Inner {
                 result
             };
             let orders = {
-                let mut runtime = self.runtime.lock();
-                runtime.transacted(job.number, result, clock::now());
-                self.step(&mut runtime)
+                let mut machine = self.machine.lock();
+                machine.transacted(job.number, result, clock::now());
+                self.step(&mut machine)
             };
             self.carry_out(orders);
         }
@@ -309,8 +309,8 @@ impl Inner {
                 alarm.due = None;
             }
             let orders = {
-                let mut runtime = self.runtime.lock();
-                self.step(&mut runtime)
+                let mut machine = self.machine.lock();
+                self.step(&mut machine)
             };
             self.carry_out(orders);
         }

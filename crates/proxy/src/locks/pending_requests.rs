@@ -98,22 +98,22 @@ impl PendingRequests {
     }
 
     /// Returns `true` if there are lock replies.
-    pub(crate) fn has_some(&self, context: Option<&LockService>) -> bool {
-        match (context, self.thread) {
-            (Some(context), Some(thread)) => context.has_lock_replies(thread),
+    pub(crate) fn has_some(&self, locks: Option<&LockService>) -> bool {
+        match (locks, self.thread) {
+            (Some(locks), Some(thread)) => locks.has_lock_replies(thread),
             _ => false,
         }
     }
 
     /// Takes the lock replies, each with its client.
-    pub(crate) fn collect(&mut self, context: Option<&LockService>, into: &mut Vec<LockReply>) {
-        let (Some(context), Some(thread)) = (context, self.thread) else {
+    pub(crate) fn collect(&mut self, locks: Option<&LockService>, into: &mut Vec<LockReply>) {
+        let (Some(locks), Some(thread)) = (locks, self.thread) else {
             return;
         };
-        if !context.has_lock_replies(thread) {
+        if !locks.has_lock_replies(thread) {
             return;
         }
-        context.take_lock_replies(thread, &mut self.taken);
+        locks.take_lock_replies(thread, &mut self.taken);
         for (ticket, outcome) in self.taken.drain(..) {
             // A request that was given up is not in the map any more.
             if let Some((client, sequence)) = self.asked.remove(&ticket) {
@@ -128,15 +128,11 @@ impl PendingRequests {
 
     /// Cancels a request: it grants nothing, and no lock reply comes. Returns `false` if the request
     /// has been answered meanwhile and the lock reply is on its way.
-    pub(crate) fn cancel<T>(
-        &mut self,
-        context: &LockService,
-        question: &PendingRequest<T>,
-    ) -> bool {
+    pub(crate) fn cancel<T>(&mut self, locks: &LockService, question: &PendingRequest<T>) -> bool {
         let Some(&(client, _)) = self.asked.get(&question.ticket) else {
             return false;
         };
-        let found = context.cancel(client.thread, question.ticket, &question.key);
+        let found = locks.cancel(client.thread, question.ticket, &question.key);
         if found {
             self.asked.remove(&question.ticket);
         }
@@ -146,9 +142,9 @@ impl PendingRequests {
     /// Forgets a request of a client that has gone. A request that would hold a lock is cancelled; if
     /// the lock has been granted already, it ends with its lease. Every other request is executed: a
     /// lock whose release has been sent becomes free.
-    pub(crate) fn forget<T>(&mut self, context: &LockService, question: &PendingRequest<T>) {
+    pub(crate) fn forget<T>(&mut self, locks: &LockService, question: &PendingRequest<T>) {
         if question.aim != WhenAbandoned::Other {
-            self.cancel(context, question);
+            self.cancel(locks, question);
         }
         self.asked.remove(&question.ticket);
     }
@@ -181,7 +177,7 @@ mod tests {
         }
     }
 
-    fn context(keeping: Keeping) -> LockService {
+    fn locks(keeping: Keeping) -> LockService {
         let options = Options {
             keeping,
             longest_lease: Duration::from_secs(60),
@@ -191,11 +187,11 @@ mod tests {
 
     /// Sends a request that is answered by lock reply.
     fn ask(
-        context: &LockService,
+        locks: &LockService,
         lock_replies: &mut PendingRequests,
         request: &Request<'_>,
     ) -> PendingRequest<u8> {
-        let ticket = context.ask(0, b"k", request).expect_err("it waits");
+        let ticket = locks.ask(0, b"k", request).expect_err("it waits");
         let question = PendingRequest::new(ticket, b"k", WhenAbandoned::of(request), 9);
         lock_replies.expect(CLIENT, 5, &question);
         question
@@ -204,23 +200,23 @@ mod tests {
     #[test]
     fn who_is_granted_a_lock_before_it_gives_up_is_told_so() {
         let directory = tempfile::tempdir().expect("a directory");
-        let context = context(Keeping::Memory {
+        let locks = locks(Keeping::Memory {
             disk: Arc::new(RealDisk),
             directory: directory.path().to_owned(),
         });
         let mut lock_replies = PendingRequests::default();
         lock_replies.are_of(0);
         for is_granted_before in [false, true] {
-            let held = context.ask(0, b"k", &acquire(b"a", 0)).expect("at once");
+            let held = locks.ask(0, b"k", &acquire(b"a", 0)).expect("at once");
             assert!(matches!(held, Ok(Answer::Granted { .. })), "{held:?}");
-            let question = ask(&context, &mut lock_replies, &acquire(b"b", 30));
-            let release = |owner| context.ask(0, b"k", &Request::Release { owner });
+            let question = ask(&locks, &mut lock_replies, &acquire(b"b", 30));
+            let release = |owner| locks.ask(0, b"k", &Request::Release { owner });
             if is_granted_before {
                 assert_eq!(release(b"a"), Ok(Ok(Answer::Released)));
             }
-            assert_eq!(lock_replies.cancel(&context, &question), !is_granted_before);
+            assert_eq!(lock_replies.cancel(&locks, &question), !is_granted_before);
             let mut found = Vec::new();
-            lock_replies.collect(Some(&context), &mut found);
+            lock_replies.collect(Some(&locks), &mut found);
             assert_eq!(found.len(), usize::from(is_granted_before));
             for lock_reply in found {
                 assert_eq!((lock_reply.client, lock_reply.sequence), (CLIENT, 5));
@@ -229,7 +225,7 @@ mod tests {
             let holder: &[u8] = if is_granted_before { b"b" } else { b"a" };
             assert_eq!(release(holder), Ok(Ok(Answer::Released)));
         }
-        assert_eq!(context.figures().cancelled, 1);
+        assert_eq!(locks.figures().cancelled, 1);
     }
 
     /// An executor that never answers in time.
@@ -244,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_release_is_carried_out_though_its_client_has_gone() {
-        let context = context(Keeping::Partition {
+        let locks = locks(Keeping::Partition {
             name: "slow",
             executor: Arc::new(Slow),
             prefix: b"locks/".to_vec(),
@@ -254,15 +250,15 @@ mod tests {
         let owner = &b"me"[..];
         let (release, acquires) = (Request::Release { owner }, acquire(owner, 0));
         for (request, cancelled) in [(release, 0), (acquires, 1)] {
-            let question = ask(&context, &mut lock_replies, &request);
-            lock_replies.forget(&context, &question);
-            assert_eq!(context.figures().cancelled, cancelled);
+            let question = ask(&locks, &mut lock_replies, &request);
+            lock_replies.forget(&locks, &question);
+            assert_eq!(locks.figures().cancelled, cancelled);
         }
-        context.stop();
+        locks.stop();
         // The answer to the release finds no client.
         let mut found = Vec::new();
-        assert!(lock_replies.has_some(Some(&context)));
-        lock_replies.collect(Some(&context), &mut found);
-        assert!(found.is_empty() && !lock_replies.has_some(Some(&context)));
+        assert!(lock_replies.has_some(Some(&locks)));
+        lock_replies.collect(Some(&locks), &mut found);
+        assert!(found.is_empty() && !lock_replies.has_some(Some(&locks)));
     }
 }

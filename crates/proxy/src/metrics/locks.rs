@@ -130,7 +130,7 @@ pub(super) const FAMILIES: &[Family<Fill>] = &[
     family(
         "kumiki_proxy_locks_uncertain_total",
         Kind::Counter,
-        "Requests of which nobody knows whether they took effect.",
+        "Requests whose effect is unknown.",
         |f, out| f.of_partition(out, |shared| shared.uncertain),
     ),
 ];

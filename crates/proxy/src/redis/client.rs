@@ -66,7 +66,7 @@ pub(crate) struct Client {
     /// The last command waits for an event.
     pub(crate) waits: bool,
     /// It has, or had, a connection of its own to some node.
-    pub(crate) own_lanes: Vec<(
+    pub(crate) own_connections: Vec<(
         crate::runtime::query::NodeIndex,
         crate::runtime::query::ConnectionKey,
     )>,
@@ -103,7 +103,7 @@ impl Client {
             alone: false,
             last_again: None,
             waits: false,
-            own_lanes: Vec::new(),
+            own_connections: Vec::new(),
             asked: BTreeMap::new(),
             pending: VecDeque::new(),
             unready: 0,

@@ -102,7 +102,7 @@ pub(crate) fn run(
                 return Done::Not(Progress::AwaitsReply);
             }
             client.block = None;
-            for (node, connection_key) in client.own_lanes.drain(..) {
+            for (node, connection_key) in client.own_connections.drain(..) {
                 context.hang_up(node, connection_key);
             }
             client.watches.clear();

@@ -106,7 +106,7 @@ impl RedisProtocol {
     }
 
     /// Gives the client the lock service's answer to a request.
-    pub(crate) fn deliver_letter(
+    pub(crate) fn deliver_lock_reply(
         &self,
         client: &mut Client,
         lock_reply: LockReply,
@@ -136,7 +136,7 @@ impl RedisProtocol {
         });
         let cancelled: Vec<u64> = cancelled.map(|(sequence, _)| sequence).collect();
         let text = match why {
-            Ended::Client => "LOCKCANCELLED the connection has ended, and nobody waits any more",
+            Ended::Client => "LOCKCANCELLED the connection has ended, and no client waits any more",
             Ended::Proxy => "LOCKSTOPPING the proxy is stopping; ask another one",
         };
         for &sequence in &cancelled {

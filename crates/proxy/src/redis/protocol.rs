@@ -143,7 +143,7 @@ impl ClientProtocol for RedisProtocol {
     }
 
     fn gone(&mut self, client: &mut Client, context: &mut RequestContext<'_>) {
-        for (node, connection_key) in client.own_lanes.drain(..) {
+        for (node, connection_key) in client.own_connections.drain(..) {
             context.hang_up(node, connection_key);
         }
         self.forget_locks(client);
@@ -163,7 +163,7 @@ impl ClientProtocol for RedisProtocol {
         lock_reply: LockReply,
         context: &mut RequestContext<'_>,
     ) {
-        self.deliver_letter(client, lock_reply, context);
+        self.deliver_lock_reply(client, lock_reply, context);
     }
 
     fn ended(&mut self, client: &mut Client, why: Ended, context: &mut RequestContext<'_>) -> bool {
@@ -373,7 +373,7 @@ impl RedisProtocol {
                 }
                 (client.alone, client.waits) = (true, true);
                 let mut dispatch = self.dispatch(client, command, node, route);
-                dispatch.connection_key = self.own_lane(client, node);
+                dispatch.connection_key = self.own_connection(client, node);
                 dispatch.safe = false;
                 context.send_waiting(dispatch, Bytes::copy_from_slice(bytes));
             }
@@ -425,11 +425,11 @@ impl RedisProtocol {
     }
 
     /// Returns a connection key of this client alone.
-    pub(super) fn own_lane(&self, client: &mut Client, node: NodeIndex) -> ConnectionKey {
+    pub(super) fn own_connection(&self, client: &mut Client, node: NodeIndex) -> ConnectionKey {
         let resp3 = client.protocol == resp::Protocol::Resp3;
         let connection_key = ConnectionProperties::of_client(resp3, client.id).connection_key();
-        if !client.own_lanes.contains(&(node, connection_key)) {
-            client.own_lanes.push((node, connection_key));
+        if !client.own_connections.contains(&(node, connection_key)) {
+            client.own_connections.push((node, connection_key));
         }
         connection_key
     }

@@ -249,9 +249,9 @@ fn send_again(
     let pause = due.saturating_sub(context.now).max(least);
     let own = (node, query.connection_key);
     if ConnectionProperties::of(query.connection_key).own.is_some()
-        && !client.own_lanes.contains(&own)
+        && !client.own_connections.contains(&own)
     {
-        client.own_lanes.push(own);
+        client.own_connections.push(own);
     }
     context.send_again(query, node, pause);
 }

@@ -123,7 +123,7 @@ impl RedisProtocol {
             // The node forgets the watched keys when the connection is closed.
             context.hang_up(node, connection_key);
             client
-                .own_lanes
+                .own_connections
                 .retain(|own| *own != (node, connection_key));
         }
         client.watches.clear();
@@ -181,7 +181,7 @@ impl RedisProtocol {
         resp::command::write_command(&mut bytes, &words);
         let connection_key = match kumiki {
             true => self.connection_key(client),
-            false => self.own_lane(client, node),
+            false => self.own_connection(client, node),
         };
         let route = route::route(first);
         client.alone = true;

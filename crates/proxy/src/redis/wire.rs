@@ -158,7 +158,7 @@ impl Wire for RespWire {
                 continue;
             }
             let Some(flight) = self.flights.front_mut() else {
-                let what = "a reply that nobody has asked for";
+                let what = "a reply without a request";
                 return Err(WireError::Nonsense(what.to_owned()));
             };
             flight.missing -= 1;
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_have_names() {
+    fn connection_keys_have_names() {
         let id = ClientId {
             place: 5,
             thread: 7,

@@ -60,7 +60,7 @@ pub(crate) struct Backend<N: Network, W: Wire> {
     nodes: Arc<Nodes>,
     fronts: Vec<FrontendPeer>,
     links: Slab<Link<N, W>>,
-    by_lane: HashMap<(NodeIndex, ConnectionKey), usize, foldhash::fast::RandomState>,
+    by_key: HashMap<(NodeIndex, ConnectionKey), usize, foldhash::fast::RandomState>,
     /// Links that have something to read or to write.
     ready: Vec<usize>,
     replies: Vec<Reply>,
@@ -93,7 +93,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
             nodes,
             fronts: fronts.collect(),
             links: Slab::new(),
-            by_lane: HashMap::default(),
+            by_key: HashMap::default(),
             ready: Vec::new(),
             replies: Vec::new(),
             ticked: Duration::ZERO,
@@ -172,7 +172,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
                         self.hang_up((node, connection_key), network, arena, now)
                     }
                     BackendCommand::Release(node, connection_key) => {
-                        if let Some(&link) = self.by_lane.get(&(node, connection_key)) {
+                        if let Some(&link) = self.by_key.get(&(node, connection_key)) {
                             self.links[link].release(now);
                         }
                     }
@@ -186,7 +186,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
     /// Gives a query to its link, which is created if there is none.
     fn assign(&mut self, query: Query) {
         let key = (query.node, query.connection_key);
-        let link = match self.by_lane.get(&key) {
+        let link = match self.by_key.get(&key) {
             Some(&link) => link,
             None => self.make(key),
         };
@@ -203,7 +203,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
         arena: &mut Arena,
         now: Duration,
     ) {
-        let Some(link) = self.by_lane.remove(&key) else {
+        let Some(link) = self.by_key.remove(&key) else {
             return;
         };
         self.ready.retain(|&ready| ready != link);
@@ -228,7 +228,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
             address,
             super::thread::link_token(link),
         ));
-        self.by_lane.insert(key, link);
+        self.by_key.insert(key, link);
         link
     }
 
@@ -302,7 +302,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
                 .fronts
                 .iter_mut()
                 .find(|front| front.queues.front == thread);
-            let front = front.expect("a query comes from a thread that has a door");
+            let front = front.expect("a query comes from a thread with queues");
             front.told = true;
             if !front.late.is_empty() {
                 front.late.push_back(reply);

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pack_counts_until_its_first_reply() {
+    fn a_batch_counts_until_its_first_reply() {
         let mut pace = BatchWindow::default();
         assert_eq!(pace.unanswered(), 0);
         pace.leaves(3);

@@ -177,7 +177,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
     /// Tells all clients the news that the protocol has for them.
     fn tell(&mut self, now: Duration) {
         for (place, connection) in &mut self.connections {
-            let (client, _, mut context) = connection.at_desk(&mut self.outbox, now);
+            let (client, _, mut context) = connection.with_context(&mut self.outbox, now);
             self.protocol.tell(client, &mut context);
             list(&mut self.touched, &mut connection.in_touched, place);
         }
@@ -216,7 +216,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         connection.under_way -= 1;
         self.figures
             .answered(now.saturating_sub(reply.query.since), reply.result.is_ok());
-        let (client, _, mut context) = connection.at_desk(&mut self.outbox, now);
+        let (client, _, mut context) = connection.with_context(&mut self.outbox, now);
         self.protocol.reply(client, reply, &mut context);
         list(&mut self.touched, &mut connection.in_touched, place);
         if connection.progress == Progress::AwaitsReply {
@@ -234,7 +234,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
             let Some(connection) = self.connections.get_mut(place).filter(|it| it.id == id) else {
                 continue;
             };
-            let (client, _, mut context) = connection.at_desk(&mut self.outbox, now);
+            let (client, _, mut context) = connection.with_context(&mut self.outbox, now);
             context.forget_lock_reply();
             self.protocol.deliver(client, lock_reply, &mut context);
             list(&mut self.touched, &mut connection.in_touched, place);
@@ -250,7 +250,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         let Some(connection) = self.connections.get_mut(place) else {
             return;
         };
-        let (client, _, mut context) = connection.at_desk(&mut self.outbox, now);
+        let (client, _, mut context) = connection.with_context(&mut self.outbox, now);
         self.protocol.ended(client, why, &mut context);
         list(&mut self.touched, &mut connection.in_touched, place);
         if connection.progress == Progress::AwaitsReply {
@@ -304,7 +304,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         }
         let ended = connection.ended;
         self.wait_queue.begin(place, &mut self.outbox.inflight);
-        let (client, input, mut context) = connection.at_desk(&mut self.outbox, now);
+        let (client, input, mut context) = connection.with_context(&mut self.outbox, now);
         let before = context.orders.len();
         let progress = self.protocol.read(client, input, &mut context);
         // Requests that it sent before it ended are executed, but do not wait.
@@ -441,7 +441,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
 
     fn close(&mut self, place: usize, network: &mut N, now: Duration) {
         let mut connection = self.connections.remove(place);
-        let (client, _, mut context) = connection.at_desk(&mut self.outbox, now);
+        let (client, _, mut context) = connection.with_context(&mut self.outbox, now);
         self.protocol.gone(client, &mut context);
         self.wait_queue.gone(place, &mut self.outbox.inflight);
         self.deadlines.remove(place);

@@ -165,22 +165,22 @@ mod tests {
     /// A network whose streams take at most so many bytes at a time, and sometimes none.
     struct Narrow(fastrand::Rng);
 
-    struct Nobody;
+    struct NoWaker;
 
-    impl Wake for Nobody {
+    impl Wake for NoWaker {
         fn wake(&self) {}
     }
 
     impl Network for Narrow {
         type Stream = Vec<u8>;
         type Listener = ();
-        type Waker = Nobody;
+        type Waker = NoWaker;
 
         fn open() -> io::Result<Narrow> {
             Ok(Narrow(fastrand::Rng::with_seed(1)))
         }
-        fn waker(&mut self) -> io::Result<Nobody> {
-            Ok(Nobody)
+        fn waker(&mut self) -> io::Result<NoWaker> {
+            Ok(NoWaker)
         }
         fn listen(&mut self, _: std::net::TcpListener, _: usize) -> io::Result<()> {
             Ok(())

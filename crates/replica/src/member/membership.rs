@@ -75,7 +75,7 @@ impl Member {
                 Some(node) if node != self.options.me => {
                     format!("node {} leads the partition: ask it", node.0)
                 }
-                _ => "nobody leads the partition at the moment: try again".to_owned(),
+                _ => "no member leads the partition at the moment: try again".to_owned(),
             })
         } else if self.changing.is_some() {
             Some("another change is under way: wait for it to end".to_owned())

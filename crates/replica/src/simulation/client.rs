@@ -56,7 +56,7 @@ pub(super) enum Value {
     State(State),
 }
 
-const NOBODY: Sequenced = Sequenced {
+const NO_SESSION: Sequenced = Sequenced {
     session: 0,
     sequence: 0,
 };
@@ -72,7 +72,7 @@ impl Call {
             Call::Run(job, once) => {
                 let ops = job.ops();
                 let result = if worker.is_naive() && !job.is_read_only() {
-                    match worker.propose(&ops, once.unwrap_or(NOBODY)) {
+                    match worker.propose(&ops, once.unwrap_or(NO_SESSION)) {
                         Ok(number) => return (worker.observed().epoch, Waiting::Naive(number)),
                         Err(abort) => Err(abort),
                     }

@@ -117,7 +117,7 @@ impl World {
             left.push("not all nodes are members".to_owned());
         }
         let Some(leader) = self.leader() else {
-            return "nobody leads".to_owned();
+            return "no member leads".to_owned();
         };
         let status = |node: usize| {
             let running = self.nodes[node].running.as_ref();

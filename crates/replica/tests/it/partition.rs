@@ -482,7 +482,7 @@ fn leadership_is_handed_over_by_command_and_at_the_end() {
     assert_eq!(at_the_leader(&group, &[add(b"n")])[0], OwnedReply::Int(2));
     assert!(
         begun.elapsed() < Duration::from_secs(5),
-        "nobody waited for a time-out or two"
+        "no client waited for a time-out or two"
     );
 }
 

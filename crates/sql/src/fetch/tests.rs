@@ -92,7 +92,11 @@ fn what_is_longer_than_it_may_be_is_handed_over_and_does_not_begin_anew() {
 
 #[test]
 fn untaken_results_are_not_requested_from_another_node() {
-    let untaken = || Err(TaskError::Untaken("nobody took the results".to_owned()));
+    let untaken = || {
+        Err(TaskError::Untaken(
+            "the reader did not take the results".to_owned(),
+        ))
+    };
     let (first, second) = (fake(vec![untaken()]), fake(vec![Ok(batch(0))]));
     let found = run(&[&first, &second], KEPT_BYTES);
     let error = found[0].as_ref().unwrap_err();

@@ -49,11 +49,7 @@ impl Maker {
             options: options.checkpoint.clone(),
             others: first,
             workers: workers
-                .map(|index| {
-                    engine
-                        .worker_at(index, |_| NoLog)
-                        .expect("nobody else has it")
-                })
+                .map(|index| engine.worker_at(index, |_| NoLog).expect("no other has it"))
                 .collect(),
         })
     }

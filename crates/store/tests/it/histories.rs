@@ -225,7 +225,7 @@ fn histories_are_strictly_serializable() {
             }
             assert!(
                 db.stats().conflicts > 0,
-                "{name}, seed {seed}: nobody met anybody"
+                "{name}, seed {seed}: no conflicts occurred"
             );
         }
     }

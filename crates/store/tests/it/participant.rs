@@ -183,7 +183,10 @@ fn what_was_not_durable_was_never_prepared() {
     run(&mut worker, Op::put(b"a", b"old")).unwrap();
     settle(&worker);
     prepare(&mut worker, 1, &[Op::put(b"a", b"new")]).unwrap();
-    assert!(worker.durable() < worker.observed().epoch, "nobody asked");
+    assert!(
+        worker.durable() < worker.observed().epoch,
+        "no thread asked"
+    );
     let db = Db::open(on(&crash(&disk))).unwrap();
     assert_eq!(db.recovery().prepared, 0);
     let mut worker = db.worker().unwrap();
@@ -397,7 +400,10 @@ fn a_waiter_continues_when_the_hold_is_given_back() {
                 delta: 1,
             };
             while let Err(abort) = prepare(&mut worker, n, std::slice::from_ref(&add)) {
-                assert!(!matches!(abort, Abort::Held { .. }), "nobody else prepares");
+                assert!(
+                    !matches!(abort, Abort::Held { .. }),
+                    "no other transaction prepares"
+                );
             }
             if n == 0 {
                 first.wait();
@@ -416,7 +422,7 @@ fn a_waiter_continues_when_the_hold_is_given_back() {
         }
     });
     let took = start.elapsed();
-    assert!(took < Duration::from_secs(50), "{took:?}: somebody slept");
+    assert!(took < Duration::from_secs(50), "{took:?}: a thread slept");
     let mut worker = db.worker().unwrap();
     let sum = (4 * ROUNDS).to_string().into_bytes();
     assert_eq!(get(&mut worker, b"a"), Ok(Some(sum)));
@@ -424,7 +430,7 @@ fn a_waiter_continues_when_the_hold_is_given_back() {
     assert!(db.releases() >= ROUNDS);
     assert_eq!(told.load(Ordering::SeqCst), db.releases());
     let stats = db.stats();
-    assert!(stats.hold_waits > 0, "nobody ever waited");
+    assert!(stats.hold_waits > 0, "no thread ever waited");
     assert_eq!(stats.prepared, 0);
 }
 
@@ -454,7 +460,10 @@ fn no_wait_is_longer_than_the_limit() {
     };
     assert_held(block_on(db.execute(&Transaction::new(vec![add]))), 1);
     let took = start.elapsed();
-    assert!(took >= Duration::from_millis(90), "{took:?}: nobody waited");
+    assert!(
+        took >= Duration::from_millis(90),
+        "{took:?}: no thread waited"
+    );
     assert!(took < Duration::from_secs(20), "{took:?}");
     assert_held(get(&mut worker, b"a"), 1);
 }

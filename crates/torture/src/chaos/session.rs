@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn errors_say_whether_something_may_have_happened() {
         assert_eq!(Told::of("MOVED 3 10.231.0.2:7001"), Told::Void);
-        assert_eq!(Told::of("CLUSTERDOWN nobody leads"), Told::Void);
+        assert_eq!(Told::of("CLUSTERDOWN no member leads"), Told::Void);
         assert_eq!(Told::of("UNKNOWN ask again"), Told::Unknown);
         assert_eq!(Told::of("ERR unknown command"), Told::Wrong);
         let to = moved("MOVED 3 10.231.0.2:7001").unwrap();

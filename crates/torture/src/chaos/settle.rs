@@ -33,7 +33,7 @@ pub fn first_write(world: &World, patience: Duration, rng: fastrand::Rng) -> Res
     while !matches!(session.ask(&[&["SET", "probe", "1"]]), Answer::Done(_)) {
         interrupt::check()?;
         if begun.elapsed() > SERVING {
-            bail!("the partition has served nobody for {SERVING:?} after all faults had ended");
+            bail!("the partition has served no client for {SERVING:?} after all faults had ended");
         }
     }
     Ok(begun.elapsed())
@@ -197,7 +197,7 @@ fn difference(
     others: &[(u16, Result<Found, String>)],
 ) -> Option<String> {
     let Some(led) = led else {
-        return Some("nobody leads".to_owned());
+        return Some("no member leads".to_owned());
     };
     others.iter().find_map(|(id, read)| match read {
         Err(error) => Some(format!("node {id} cannot be read: {error}")),

@@ -45,7 +45,7 @@ impl Sum {
         println!("chaos: faults' end to first acknowledged write: {serving}");
         let down = || self.serving.iter().copied().filter(|time| *time > AT_ONCE);
         println!(
-            "chaos: the same in the {} of {rounds} rounds that ended with nobody serving: {}",
+            "chaos: the same in the {} of {rounds} rounds that ended with no node serving: {}",
             down().count(),
             Spread::of(down())
         );

@@ -74,7 +74,7 @@ impl Ledger {
         {
             verdict
                 .wrong
-                .push(format!("the key {name} was written by nobody"));
+                .push(format!("the key {name} was written by no client"));
         }
         let acked = records
             .iter()

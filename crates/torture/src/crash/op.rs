@@ -254,7 +254,7 @@ fn judge_group(items: &[Reply]) -> Result<Shown, String> {
         Reply::Null => Ok(Shown::Group(None)),
         Reply::Bulk(bytes) => match Value::decode(bytes) {
             Some(value) => Ok(Shown::Group(Some(value))),
-            None => Err("a group holds a value that nobody sent".to_owned()),
+            None => Err("a group holds a value that no client sent".to_owned()),
         },
         other => Err(format!("a group was answered with {other:?}")),
     }

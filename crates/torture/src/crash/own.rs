@@ -177,7 +177,7 @@ impl Own {
             }
             Some(_) => verdict
                 .wrong
-                .push(format!("{key} holds what nobody sent: {value:?}")),
+                .push(format!("{key} holds what no client sent: {value:?}")),
         }
     }
 

@@ -129,7 +129,7 @@ impl Groups {
             match value {
                 Some(None) => verdict
                     .wrong
-                    .push(format!("group {group} holds what nobody sent")),
+                    .push(format!("group {group} holds what no client sent")),
                 Some(value) => self.judge_one(group, value, records, verdict),
                 None => self.judge_one(group, None, records, verdict),
             }
@@ -153,7 +153,7 @@ impl Groups {
         match lives.get(&value) {
             None => verdict
                 .wrong
-                .push(format!("group {group} holds {value:?}, sent by nobody")),
+                .push(format!("group {group} holds {value:?}, sent by no client")),
             Some(Life {
                 known: Some(known), ..
             }) if newest.is_some_and(|sent| *known < sent) => {

@@ -102,7 +102,7 @@ impl Found {
             let Reply::Bulk(key) = key else {
                 bail!("KEYS listed {key:?}")
             };
-            names.push(String::from_utf8(key).context("KEYS listed a key that nobody sent")?);
+            names.push(String::from_utf8(key).context("KEYS listed a key that no client sent")?);
         }
         for name in &names {
             client.push(&["GET", name]);

@@ -154,7 +154,7 @@ impl Way {
         let stamp = |(&key, value): (&u64, &Option<Vec<u8>>)| {
             let value = value.as_ref().filter(|value| value.len() == length);
             let stamp = value.and_then(|value| Stamp::read(key, value));
-            stamp.ok_or_else(|| format!("key {key} holds what nobody wrote"))
+            stamp.ok_or_else(|| format!("key {key} holds what no client wrote"))
         };
         keys.iter().zip(&values).map(stamp).collect()
     }

@@ -145,7 +145,7 @@ impl Desk {
             waiting.tickets.insert(place, send);
             wait
         };
-        let gone = |_| Err("nobody wakes those who wait".to_owned());
+        let gone = |_| Err("no thread wakes the waiting clients".to_owned());
         wait.await.unwrap_or_else(gone)
     }
 

@@ -175,7 +175,7 @@ impl super::Load for Load {
 /// Returns the stamp of a value that may be there.
 fn stamped(key: u64, value: &[u8], size: usize) -> Result<Stamp, String> {
     let stamp = Stamp::read(key, value).filter(|_| value.len() == size);
-    stamp.ok_or_else(|| format!("key {key} has a value that nobody wrote there: {value:02x?}"))
+    stamp.ok_or_else(|| format!("key {key} has a value that no client wrote there: {value:02x?}"))
 }
 
 /// Returns a key's name in a history. Names are in the order of the store's keys, for the sake of

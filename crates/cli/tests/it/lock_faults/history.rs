@@ -171,7 +171,7 @@ impl History {
         });
         unheard.map_or(Ok(()), |value| {
             Err(format!(
-                "nobody has written what is there in the end: {value:?}"
+                "no client has written what is there in the end: {value:?}"
             ))
         })
     }
@@ -345,7 +345,7 @@ mod tests {
                 counted: (at(begin, counted[0]), at(begin, counted[1])),
                 asked: at(begin, asked),
                 told: at(begin, told),
-                what: "nobody holds it".to_owned(),
+                what: "it is not held".to_owned(),
             }],
             ..History::default()
         };
@@ -398,11 +398,11 @@ mod tests {
         refused(&writes(&[(2, 0, 1, Applied)], None), "is gone");
         refused(
             &writes(&[(2, 0, 1, Applied)], Some(3)),
-            "nobody has written",
+            "no client has written",
         );
         refused(
             &writes(&[(3, 0, 1, Unknown), (2, 0, 1, Fenced)], Some(2)),
-            "nobody has written",
+            "no client has written",
         );
     }
 }

@@ -435,7 +435,7 @@ fn a_server_that_is_killed_meanwhile_leaves_no_half_table() {
         let (kill, killed) = channel();
         let (tell, told) = channel();
         let through = relay(server.address, 20 << 20, move || {
-            kill.send(()).expect("somebody listens");
+            kill.send(()).expect("a listener is there");
             told.recv().expect("it is killed");
         });
         let running = export(through, &dir, mode).stderr(Stdio::piped()).spawn();

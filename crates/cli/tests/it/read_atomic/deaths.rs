@@ -99,7 +99,7 @@ fn a_dead_node_is_noticed_at_once_and_its_successor_too() {
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| get(&patient, &BOTH));
         std::thread::sleep(Duration::from_millis(200));
-        assert!(!reading.is_finished(), "there is nobody to tell the value");
+        assert!(!reading.is_finished(), "no server can tell the value");
         cluster.start_node(VICTIM).expect("it starts again");
         let started = Instant::now();
         assert_eq!(
@@ -194,7 +194,7 @@ fn a_node_that_stands_still_is_believed_until_its_lease_ends() {
     let (reading, before) = std::thread::scope(|scope| {
         let reading = scope.spawn(|| get(&patient, &BOTH));
         std::thread::sleep(Duration::from_secs(1));
-        assert!(!reading.is_finished(), "there is nobody to tell the value");
+        assert!(!reading.is_finished(), "no server can tell the value");
         let before = patient.read_counts().in_memory;
         cluster.resume_node(VICTIM);
         (reading.join().expect("a reader"), before)
@@ -310,7 +310,7 @@ fn nothing_older_is_seen_when_a_node_is_killed_and_started_again() {
             std::thread::sleep(Duration::from_millis(if round == 1 { 1200 } else { 0 }));
             cluster.start_node(VICTIM).expect("it starts again");
             let before = run.acknowledged.load(Ordering::SeqCst);
-            eventually("somebody writes again", || {
+            eventually("a client writes again", || {
                 run.acknowledged.load(Ordering::SeqCst) > before || !run.goes_on()
             });
             let least = run.acknowledged.load(Ordering::SeqCst);

@@ -83,7 +83,7 @@ fn nothing_older_is_seen_when_leaders_change() {
                 Trouble::Dies => replicas.kill_node(leader),
                 Trouble::Stops => assert!(replicas.stop_node(leader).success()),
             }
-            eventually("another one leads, and somebody writes", || {
+            eventually("another one leads, and a client writes", || {
                 run.acknowledged.load(Ordering::SeqCst) > before + 20 || !run.goes_on()
             });
             match trouble {

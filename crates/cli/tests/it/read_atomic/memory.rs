@@ -52,7 +52,11 @@ fn reads_through_shared_memory_see_all_or_nothing() {
             different.insert(whole(&values));
         }
         stop.store(true, Ordering::Relaxed);
-        assert!(different.len() > 10, "nobody writes: {}", different.len());
+        assert!(
+            different.len() > 10,
+            "no writer is active: {}",
+            different.len()
+        );
     });
     for node in 0..NODES {
         let links = figure(cluster.address(node), "cluster_links_through_memory");

@@ -243,7 +243,7 @@ fn a_stopped_node_s_memory_is_not_believed_after_its_lease() {
         std::thread::sleep(Duration::from_secs(2));
         assert!(
             !read.is_finished(),
-            "it has believed what nobody vouches for"
+            "it has believed what no server vouches for"
         );
         assert_eq!(reader.read_counts().in_memory, counts.in_memory);
         cluster.resume_node(0);

@@ -285,7 +285,7 @@ impl Follower {
         loop {
             let answer = self.try_call(args);
             let said = match answer {
-                None => "nobody listens".to_owned(),
+                None => "no server listens".to_owned(),
                 Some(Answer::Reply(frame)) if !frame.is_error() => return Outcome::Reply(frame),
                 Some(Answer::Reply(frame)) => {
                     let text = String::from_utf8_lossy(frame.bytes().unwrap_or_default());

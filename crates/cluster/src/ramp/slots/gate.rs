@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn no_publisher_passes_a_writer() {
         let gate = Gate::default();
-        let before = gate.pass().expect("nobody writes");
+        let before = gate.pass().expect("no writer is active");
         assert!(!gate.enter(), "nothing has a slot");
         assert!(gate.pass().is_none() && !gate.admits_new(before) && !gate.admits(before));
         gate.leave();

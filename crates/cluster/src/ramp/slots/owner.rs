@@ -79,7 +79,7 @@ impl Slots {
     /// # Panics
     /// If the incarnation is 0, or there are no parts, gates or bytes of a page.
     pub fn new(memory: Box<dyn Words>, options: &Options, clock: Clock) -> Result<Slots, Unsuited> {
-        assert!(options.incarnation != 0, "0 is nobody's incarnation");
+        assert!(options.incarnation != 0, "0 is no incarnation");
         assert!(options.parts > 0 && options.gates > 0 && options.page_bytes >= 16 * WORD);
         let page_words = options.page_bytes / WORD / classes::LINE * classes::LINE;
         let (words, most) = (memory.words().len(), u32::MAX as usize);

@@ -40,7 +40,7 @@ fn gates_count_the_slots_that_there_are() {
         };
         slots.writing(&key);
         slots.written(&key);
-        let ticket = slots.ticket(&key).expect("nobody writes");
+        let ticket = slots.ticket(&key).expect("no writer is active");
         let published = slots.publish(ticket, &key, &version);
         assert_eq!(slots.has(&key), published.is_ok(), "{published:?}");
         now.fetch_add(random.u64(..100_000_000), Ordering::Relaxed);

@@ -47,7 +47,7 @@ fn is_vote(message: &Message<'_>) -> bool {
     matches!(reply, Answer::Replies(_))
 }
 
-fn somebody() -> Holder {
+fn another_holder() -> Holder {
     Holder {
         id: TransactionId {
             timestamp: Timestamp::at_ms(1),
@@ -71,7 +71,7 @@ fn a_write_is_told_when_all_partitions_show_it() {
     bottle.passed.clear();
     bottle.pass(is_reply);
     assert_eq!(bottle.models[2].value(&keys[2]), Some("1"));
-    assert_eq!(bottle.outcome(1), None, "nobody has said so");
+    assert_eq!(bottle.outcome(1), None, "no server has said so");
     bottle.pass_all();
     assert_eq!(bottle.outcome(1), Some(&Ok(vec![OwnedReply::Ok; 3])));
     assert_clean(&mut bottle);
@@ -122,7 +122,7 @@ fn a_read_between_the_commits_of_a_write_sees_all_of_it() {
         bottle.begin(0, 1, &put_all(&keys, "old"));
         bottle.pass_all();
         bottle.begin(0, 2, &put_all(&keys, "new"));
-        bottle.models[2].busy = Some(somebody());
+        bottle.models[2].busy = Some(another_holder());
         bottle.pass_all();
         assert_eq!(bottle.models[1].value(&keys[1]), Some("new"));
         assert_eq!(bottle.models[2].value(&keys[2]), Some("old"));
@@ -207,7 +207,7 @@ fn deletions_are_seen_whole_too() {
         key: keys[at].as_bytes(),
     };
     bottle.begin(0, 2, &[delete(0), delete(2), put(&keys[1], "2")]);
-    bottle.models[2].busy = Some(somebody());
+    bottle.models[2].busy = Some(another_holder());
     bottle.pass_all();
     bottle.begin(1, 3, &get_all(&keys));
     bottle.pass_all();

@@ -73,8 +73,8 @@ fn a_search_for_a_leader_pauses_and_ends() {
     bottle.models[1].elsewhere = Some(None);
     bottle.begin(4, 3, &[put(&a, "3")]);
     bottle.wait(Duration::from_secs(6));
-    let nobody = Err(Abort::Elsewhere { leader: None });
-    assert_eq!(bottle.outcome(3), Some(&nobody));
+    let no_leader = Err(Abort::Elsewhere { leader: None });
+    assert_eq!(bottle.outcome(3), Some(&no_leader));
 }
 
 #[test]

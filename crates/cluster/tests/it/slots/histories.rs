@@ -27,7 +27,7 @@ struct Store {
 
 impl Store {
     fn lock(&self) -> MutexGuard<'_, HashMap<usize, Newest>> {
-        self.newest.lock().expect("nobody panicked")
+        self.newest.lock().expect("no thread panicked")
     }
 
     fn read(&self, key: usize) -> Newest {

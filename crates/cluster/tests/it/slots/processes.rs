@@ -196,7 +196,7 @@ fn write(slots: &Slots, acknowledged: &ShmRegion, at: usize, number: u64) {
 
 fn publish(slots: &Slots, at: usize, number: u64) -> Address {
     let key = key(at);
-    let ticket = slots.ticket(&key).expect("nobody else writes");
+    let ticket = slots.ticket(&key).expect("no other writer is active");
     slots
         .publish(ticket, &key, &version(number, &value(at, number)))
         .expect("there is room")

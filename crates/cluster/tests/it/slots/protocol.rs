@@ -33,7 +33,7 @@ fn a_slot_is_not_believed_from_the_beginning_of_a_write_until_it_is_published_an
     let a = owned.put(b"a", &version(1, b"one"));
     owned.slots.writing(b"a");
     assert_eq!(owned.get(b"a", a), Err(Fallback::Invalid));
-    assert!(owned.slots.ticket(b"a").is_none(), "somebody writes");
+    assert!(owned.slots.ticket(b"a").is_none(), "a writer is active");
     assert_eq!(owned.slots.address(b"a"), Some(a), "the address stays");
     owned.slots.written(b"a");
     assert_eq!(owned.get(b"a", a), Err(Fallback::Invalid));
@@ -80,7 +80,7 @@ fn an_old_version_is_not_published_over_a_newer_one() {
         if has_slot {
             owned.put(b"a", &version(1, b"one"));
         }
-        let early = owned.slots.ticket(b"a").expect("nobody writes");
+        let early = owned.slots.ticket(b"a").expect("no writer is active");
         owned.slots.writing(b"a");
         let during = owned.slots.publish(early, b"a", &version(1, b"one"));
         assert_eq!(during, Err(Unpublished::Overtaken));
@@ -102,7 +102,7 @@ fn a_flush_is_a_write_of_all_keys() {
         owned.put(b"a", &version(1, b"1")),
         owned.put(b"b", &version(2, b"2")),
     );
-    let early = owned.slots.ticket(b"a").expect("nobody writes");
+    let early = owned.slots.ticket(b"a").expect("no writer is active");
     owned.slots.writing_all();
     assert_eq!(owned.get(b"a", a), Err(Fallback::Invalid));
     assert_eq!(owned.get(b"b", b), Err(Fallback::Invalid));
@@ -142,7 +142,7 @@ fn who_outgrows_a_slot_gets_another_one() {
 fn what_is_too_large_for_any_slot_has_none() {
     let owned = Owned::new(pages(4), &options());
     let a = owned.put(b"a", &version(1, b"one"));
-    let ticket = owned.slots.ticket(b"a").expect("nobody writes");
+    let ticket = owned.slots.ticket(b"a").expect("no writer is active");
     let refused = owned.slots.publish(ticket, b"a", &version(2, &[2; 500]));
     assert_eq!(refused, Err(Unpublished::TooLarge));
     assert_eq!(owned.get(b"a", a), Err(Fallback::Moved));
@@ -173,7 +173,10 @@ fn those_who_are_asked_for_keep_their_room() {
     let owned = Owned::new(pages(4), &options());
     let key = |number: u64| number.to_le_bytes();
     let place = |number| {
-        let ticket = owned.slots.ticket(&key(number)).expect("nobody writes");
+        let ticket = owned
+            .slots
+            .ticket(&key(number))
+            .expect("no writer is active");
         owned
             .slots
             .publish(ticket, &key(number), &version(number, &[9; 40]))
@@ -213,7 +216,7 @@ fn memory_passes_from_small_slots_to_large_ones_and_back() {
         for _ in 0..400 {
             number += 1;
             let key = u64::to_le_bytes(number);
-            let ticket = owned.slots.ticket(&key).expect("nobody writes");
+            let ticket = owned.slots.ticket(&key).expect("no writer is active");
             let value = vec![number as u8; len];
             if let Ok(address) = owned.slots.publish(ticket, &key, &version(number, &value)) {
                 assert_eq!(owned.get(&key, address), Ok((number, Some(value))));

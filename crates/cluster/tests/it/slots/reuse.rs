@@ -16,7 +16,7 @@ fn reuse(owned: &Owned, at: u32, from: u64, value: &[u8]) -> u64 {
     for number in from..from + 1000 {
         owned.pass(GRACE);
         let key = number.to_le_bytes();
-        let ticket = owned.slots.ticket(&key).expect("nobody writes");
+        let ticket = owned.slots.ticket(&key).expect("no writer is active");
         let published = owned.slots.publish(ticket, &key, &version(number, value));
         if published.is_ok_and(|address| address.at == at) {
             return number;
@@ -59,7 +59,7 @@ fn memory_rests_before_it_is_reused() {
     let owned = Owned::new(pages(1), &options());
     let keys: Vec<[u8; 8]> = (0..6_u64).map(u64::to_le_bytes).collect();
     let publish = |at: usize| {
-        let ticket = owned.slots.ticket(&keys[at]).expect("nobody writes");
+        let ticket = owned.slots.ticket(&keys[at]).expect("no writer is active");
         owned
             .slots
             .publish(ticket, &keys[at], &version(1, &[1; 40]))
@@ -101,7 +101,7 @@ fn what_looks_like_a_slot_in_a_value_is_not_believed() {
         let mut value = vec![0; 50 * 8];
         let from = number as usize % 34 * 8;
         value[from..from + image.len()].copy_from_slice(&image);
-        let ticket = owned.slots.ticket(&key).expect("nobody writes");
+        let ticket = owned.slots.ticket(&key).expect("no writer is active");
         let _ = owned.slots.publish(ticket, &key, &version(number, &value));
         let mut was = image.chunks_exact(8).enumerate();
         let is_there = was.all(|(at, was)| word(at).to_le_bytes() == *was);
@@ -128,7 +128,7 @@ impl Store {
     }
 
     fn lock(&self, key: usize) -> MutexGuard<'_, u64> {
-        self.newest[key].lock().expect("nobody panicked")
+        self.newest[key].lock().expect("no thread panicked")
     }
 }
 

@@ -154,7 +154,7 @@ impl Owned {
 
     /// Publishes a version of a key without a writer.
     pub(crate) fn put(&self, key: &[u8], version: &Versioned<'_>) -> Address {
-        let ticket = self.slots.ticket(key).expect("nobody writes");
+        let ticket = self.slots.ticket(key).expect("no writer is active");
         self.slots
             .publish(ticket, key, version)
             .expect("there is room")

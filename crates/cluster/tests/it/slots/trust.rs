@@ -42,7 +42,7 @@ fn a_revoked_region_is_believed_no_more_even_if_it_was_revoked_during_the_read()
         Err(Fallback::Gone)
     );
     assert_eq!(it.get(b"a", address), Err(Fallback::Gone));
-    let ticket = it.slots.ticket(b"a").expect("nobody writes");
+    let ticket = it.slots.ticket(b"a").expect("no writer is active");
     assert!(it.slots.publish(ticket, b"a", &version(2, b"2")).is_err());
     // Behind the slot, and before the header.
     let (it, address) = owned(&options());
@@ -162,7 +162,7 @@ fn another_incarnation_is_not_mistaken_for_this_one() {
     let words = Box::new(it.memory.clone());
     let slots = Slots::new(words, &next, Box::new(|| 0)).expect("as before");
     assert_eq!(it.get(b"a", address), Err(Fallback::Gone));
-    let ticket = slots.ticket(b"a").expect("nobody writes");
+    let ticket = slots.ticket(b"a").expect("no writer is active");
     let new = slots
         .publish(ticket, b"a", &version(2, b"2"))
         .expect("there is room");

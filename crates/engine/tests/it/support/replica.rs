@@ -154,7 +154,7 @@ impl Replica {
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.read(key).expect("nobody holds it")
+        self.read(key).expect("it is not held")
     }
 
     pub(crate) fn version(&self, key: &[u8]) -> Version {

@@ -140,7 +140,7 @@ fn who_sleeps_is_woken_by_a_message() {
         slowest = slowest.max(two.trip(round % 2));
     }
     println!("{slowest:?} at most");
-    assert!(slowest < NAP / 2, "{slowest:?}: nobody was woken");
+    assert!(slowest < NAP / 2, "{slowest:?}: no thread was woken");
     two.end();
 }
 

@@ -455,7 +455,11 @@ fn options_that_contradict_each_other_are_refused() {
         options.identity.me = Peer::Client;
         options.listener = Some(TcpListener::bind("127.0.0.1:0").unwrap());
     });
-    assert!(error.unwrap_err().contains("nobody connects to a client"));
+    assert!(
+        error
+            .unwrap_err()
+            .contains("a client accepts no connections")
+    );
     let error = refused(&|options| options.limits.message = 1 << 32).unwrap_err();
     assert!(error.contains("limit on messages"), "{error}");
     let error = refused(&|options| options.limits.ring = 100).unwrap_err();

@@ -61,7 +61,7 @@ fn writes_that_have_to_wait_take_place_in_their_order() {
     near.remote.write(0, &[101]).unwrap();
     let mut expected = [100; LONG];
     expected[0] = 101;
-    assert_eq!(near.remote.settle(), Ok(false), "nobody is there");
+    assert_eq!(near.remote.settle(), Ok(false), "no process is there");
     assert!(begun.elapsed() < options.dead_after / 2, "it has waited");
     let far = acceptor.accept(&first).unwrap();
     while !near.remote.settle().unwrap() {

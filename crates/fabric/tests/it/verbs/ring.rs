@@ -63,7 +63,7 @@ fn a_bell_is_rung_for_who_sleeps() {
             rung |= near.must_ring().unwrap();
             assert!(begun.elapsed() < PATIENCE, "round {round}");
         }
-        assert!(rung, "nobody wakes it in round {round}");
+        assert!(rung, "it is not woken in round {round}");
         far.wake().unwrap();
         let mut word = [0; 4];
         while far.receive(&mut word).unwrap() == 0 {

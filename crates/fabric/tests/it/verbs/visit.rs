@@ -107,7 +107,7 @@ fn a_guest_that_has_gone_is_noticed_when_asked() {
     while !goes.has_gone() {
         goes.ask();
         stays.ask();
-        assert!(begun.elapsed() < PATIENCE, "nobody notices");
+        assert!(begun.elapsed() < PATIENCE, "the death is not noticed");
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(!stays.has_gone(), "the other one is here");
@@ -134,7 +134,7 @@ fn an_owner_that_is_known_to_have_ended_is_not_waited_for() {
     drop(guest);
     lives.store(false, Ordering::Relaxed);
     let begun = Instant::now();
-    let error = try_read(&mut remote, 0, 1).expect_err("nobody is there");
+    let error = try_read(&mut remote, 0, 1).expect_err("no process is there");
     assert!(matches!(error, RemoteError::Lost(_)), "{error}");
     assert!(begun.elapsed() < PATIENCE / 4, "{:?}", begun.elapsed());
 }
@@ -153,7 +153,7 @@ fn a_visitor_waits_for_a_second_or_so() {
     assert_eq!(read(&mut remote, 0, 1), [0]);
     drop(guest);
     let begun = Instant::now();
-    let error = try_read(&mut remote, 0, 1).expect_err("nobody is there");
+    let error = try_read(&mut remote, 0, 1).expect_err("no process is there");
     assert!(matches!(error, RemoteError::Lost(_)), "{error}");
     assert!(begun.elapsed() < PATIENCE / 4, "{:?}", begun.elapsed());
 }

@@ -160,7 +160,9 @@ pub(super) fn half(writers: &Writers<'_, '_>, read: &Read, other: &Read, writer:
     let (key, missed) = (facts.name(read.key), facts.name(other.key));
     let evidence = vec![
         format!("{reader} saw what {id} wrote to {key}"),
-        format!("{reader} saw nothing at {missed}, which {id} wrote, too, and nobody deleted"),
+        format!(
+            "{reader} saw nothing at {missed}, which {id} wrote, too, and no transaction deleted"
+        ),
     ];
     let nodes = vec![read.node, writer];
     verdict(writers, Anomaly::FracturedRead, nodes, evidence, true)

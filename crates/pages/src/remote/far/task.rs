@@ -69,7 +69,7 @@ impl TaskStream {
                 return Ok(event);
             }
             if !self.wanted.is() {
-                let text = "nobody waits for a task's results any more".to_owned();
+                let text = "no reader waits for a task's results any more".to_owned();
                 return Err(SessionError::Unwanted(text));
             }
             // A task may take long and say nothing; but its node reports that it is under way.

@@ -23,7 +23,7 @@ pub enum SessionError {
     #[error("{0}")]
     Value(String),
     /// It was asked to make a change, and it is unknown whether it has made it.
-    #[error("{0}; nobody knows whether the change was made: see with 'kumiki pages ls'")]
+    #[error("{0}; it is unknown whether the change was made: see with 'kumiki pages ls'")]
     Doubtful(String),
     /// The caller no longer wants the answer.
     #[error("{0}")]

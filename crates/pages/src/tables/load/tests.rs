@@ -166,6 +166,6 @@ fn an_error_says_whether_a_change_was_made() {
                 (changed, Some(error)) => assert!(!changed, "{error}"),
             }
         }
-        assert!(made > 0, "nobody has to be in doubt");
+        assert!(made > 0, "no change is in doubt");
     }
 }

@@ -420,7 +420,7 @@ pub(crate) fn of_which_nodes_nobody_knows_is_told(road: &Road) {
         both.sort_by_key(|node| address(node));
         let error = load(&hasty(both), Mode::Create, 0, 10).unwrap_err();
         let told = error.to_string();
-        assert!(told.contains("nobody knows"), "{told}");
+        assert!(told.contains("it is unknown"), "{told}");
         let apart = apart(error);
         assert!(apart.done.is_empty(), "{told}");
         assert_eq!(nodes(&apart.doubtful), [address(both[0]).to_string()]);
@@ -432,7 +432,7 @@ pub(crate) fn of_which_nodes_nobody_knows_is_told(road: &Road) {
         options.session.patience = SHORT;
         let error = load(&Far::new(options), Mode::Create, 0, 10).unwrap_err();
         let told = error.to_string();
-        assert!(told.contains("nobody knows"), "{told}");
+        assert!(told.contains("it is unknown"), "{told}");
         assert_eq!(rows(both[1]), Some(10));
     }
 }
@@ -473,5 +473,5 @@ pub(crate) fn where_a_table_was_not_removed_is_told(road: &Road) {
     let error = Replicas::new(vec![three.far()])
         .remove("numbers")
         .unwrap_err();
-    assert!(error.to_string().contains("nobody knows"), "{error}");
+    assert!(error.to_string().contains("it is unknown"), "{error}");
 }

@@ -24,7 +24,7 @@ fn a_missing_listener_is_reported_at_once() {
     let mut stand = Stand::new(&Road::new(Transport::Tcp));
     let options = stand.options();
     stand.node.take().unwrap().stop().unwrap();
-    let error = Session::connect(options).expect_err("nobody is there");
+    let error = Session::connect(options).expect_err("no process is there");
     assert!(matches!(error, SessionError::Lost(_)), "{error}");
 }
 

@@ -214,7 +214,7 @@ impl Worker for Scribe {
             Some(("page", why)) => Err(Outcome::Page(why.to_owned())),
             Some(("busy", why)) => Err(Outcome::Busy(why.to_owned())),
             Some(("untaken", why)) => Err(Outcome::Untaken(why.to_owned())),
-            _ => panic!("a task that nobody knows"),
+            _ => panic!("an unknown task"),
         }
     }
 }

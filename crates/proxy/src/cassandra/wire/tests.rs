@@ -228,7 +228,7 @@ fn streams_run_out_and_come_back() {
 }
 
 #[test]
-fn a_lane_says_who_it_is_and_uses_its_keyspace_first() {
+fn a_connection_authenticates_and_uses_its_keyspace_first() {
     for version in [Version::V4, Version::V5] {
         let mut name = name(version);
         name.keyspace = Some("My \"App\"".into());

@@ -172,7 +172,7 @@ fn any_reply(random: &mut fastrand::Rng) -> Result<Answer, Failure> {
 }
 
 #[test]
-fn nothing_that_is_sent_or_answered_breaks_a_face() {
+fn no_request_or_reply_breaks_a_protocol() {
     const NAMES: &[&str] = &[
         "get",
         "set",

@@ -75,7 +75,7 @@ impl<S, C> Connection<S, C> {
     }
 
     /// Returns the client, its input, and the context in which its requests are worked off.
-    pub(super) fn at_desk<'a>(
+    pub(super) fn with_context<'a>(
         &'a mut self,
         outbox: &'a mut Outbox,
         now: Duration,

@@ -131,7 +131,7 @@ impl Thread {
         let before: Vec<usize> = self.clients.iter().map(|client| client.sent).collect();
         let all = self.nodes.len() as u32;
         for round in 0.. {
-            assert!(round < 100_000, "somebody waits, and nothing happens");
+            assert!(round < 100_000, "a client waits, and nothing happens");
             self.ready
                 .retain(|&place| self.clients[place].sent == before[place]);
             self.turn();
@@ -186,7 +186,7 @@ fn as_many_are_woken_as_there_is_room_for_and_no_others() {
         (vec![0, 1], vec![5, 5])
     );
     thread.answer(B);
-    assert_eq!(thread.turn(), Vec::<usize>::new(), "nobody waits for B");
+    assert_eq!(thread.turn(), Vec::<usize>::new(), "no client waits for B");
     thread.answer(A);
     assert_eq!(
         thread.turn(),

@@ -243,7 +243,7 @@ impl Connection {
         let users = &self.cluster.users;
         assert!(
             users.is_empty() || users.contains_key(&self.user[..]),
-            "{text} of a client that nobody knows"
+            "{text} of an unknown client"
         );
         if let Some(rows) = self.about_nodes(text) {
             return self.say(stream, Response::Result(ResultBody::Rows(rows.rows(false))));

@@ -184,7 +184,7 @@ fn holds_up_who_is_not_read_from<N: Network>() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => refused += 1,
             Err(error) => panic!("{error}"),
         }
-        assert!(sent < LEN, "{sent} bytes that nobody reads");
+        assert!(sent < LEN, "{sent} bytes that are not read");
         let waited = network.wait(&mut happened, Some(Duration::from_millis(1)));
         waited.expect("it waits");
     }
@@ -219,7 +219,7 @@ fn listens_no_more_when_the_listener_is_gone<N: Network>() {
     drop(listener);
     let (begin, mut happened) = (Instant::now(), Vec::new());
     while TcpStream::connect(address).is_ok() {
-        assert!(begin.elapsed() < PATIENCE, "somebody listens");
+        assert!(begin.elapsed() < PATIENCE, "a listener is there");
         let waited = network.wait(&mut happened, Some(Duration::from_millis(1)));
         waited.expect("it waits");
     }
@@ -253,7 +253,7 @@ fn connects_or_says_why_not<N: Network>() {
     let (listener, address) = bound();
     let mut stream = network.connect(address, STREAM).expect("an attempt");
     await_event(&mut network, STREAM, |event| event.writable);
-    network.connected(&stream).expect("somebody listens");
+    network.connected(&stream).expect("a listener is there");
     let (mut peer, _) = listener.accept().expect("a connection");
     let written = network.write(&mut stream, &[IoSlice::new(b"well")]);
     assert_eq!(written.expect("there is room"), 4);
@@ -265,12 +265,12 @@ fn connects_or_says_why_not<N: Network>() {
     assert_eq!(&four, b"well");
     drop((listener, peer));
     network.close(stream);
-    let nobody = network.connect(address, STREAM);
-    let refused = nobody.and_then(|stream| {
+    let closed = network.connect(address, STREAM);
+    let refused = closed.and_then(|stream| {
         await_event(&mut network, STREAM, |event| event.writable);
         network.connected(&stream)
     });
-    let refused = refused.expect_err("nobody listens");
+    let refused = refused.expect_err("no server listens");
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
 }
 
@@ -305,7 +305,7 @@ fn looks_after_idle_connections<N: Network>() {
     let (listener, address) = bound();
     let stream = network.connect(address, STREAM).expect("an attempt");
     await_event(&mut network, STREAM, |event| event.writable);
-    network.connected(&stream).expect("somebody listens");
+    network.connected(&stream).expect("a listener is there");
     let (node, own) = listener.accept().expect("a connection");
     assert!(is_kept_alive(own, address), "a node");
     drop(node);

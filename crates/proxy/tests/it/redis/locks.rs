@@ -178,7 +178,7 @@ fn who_has_ended_does_not_wait() {
             let told = connect(proxy.address).told("LOCK.INFO k");
             told.ends_with("waiters 0]")
         };
-        eventually("nobody waits", waiters);
+        eventually("no client waits", waiters);
         assert_eq!(holder.told("LOCK.RELEASE k me"), "1");
         assert_eq!(holder.told("LOCK.INFO k"), "nil");
     }
@@ -268,7 +268,7 @@ fn a_proxy_that_stops_lets_waiters_go_and_remembers_that_nothing_is_held() {
         let proxy = start();
         let mut holder = connect(proxy.address);
         let granted = token(&holder.call(&["LOCK.ACQUIRE", "k", "me", "PX", "300"]));
-        let granted = granted.expect("nobody held it when the last one stopped");
+        let granted = granted.expect("it was not held when the last one stopped");
         assert!(granted > last, "{granted} after {last}");
         last = granted;
         let mut waiter = connect(proxy.address);

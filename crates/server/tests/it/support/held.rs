@@ -37,7 +37,7 @@ impl Held {
             note: &[],
             isolation: base::participant::Isolation::Serializable,
         };
-        worker.prepare(&prepare).expect("nobody else is here");
+        worker.prepare(&prepare).expect("no other thread is here");
         Held { worker, id }
     }
 

@@ -36,10 +36,10 @@ fn kept_by(keeping: KeptBy, schema: Result<schema::Schema, String>) -> Arc<State
     };
     let name = schema::tests::name();
     let mut state = state(None, Version::V5);
-    let inner = Arc::get_mut(&mut state).expect("nobody else has it");
+    let inner = Arc::get_mut(&mut state).expect("no other has it");
     inner.setting.keeping = Keeping {
         tables: vec![name.clone()],
-        context: Some(Arc::new(LockService::start(&options, 1).expect("locks"))),
+        locks: Some(Arc::new(LockService::start(&options, 1).expect("locks"))),
     };
     let known = Topology {
         lock_tables: vec![schema::LockTableSchema {
@@ -84,7 +84,7 @@ impl Executes for Silent {
 /// Returns a setting of a state that is thrown away.
 fn state_setting() -> RefresherOptions {
     let state = state(None, Version::V5);
-    Arc::into_inner(state).expect("nobody else has it").setting
+    Arc::into_inner(state).expect("no other has it").setting
 }
 
 fn begun(state: &Arc<State>, version: Version) -> Stage {
@@ -274,7 +274,7 @@ fn a_table_that_keeps_no_locks_says_why() {
 }
 
 #[test]
-fn who_has_gone_waits_for_no_letter() {
+fn a_client_that_has_gone_waits_for_no_lock_reply() {
     let (state, _dir) = keeping(Ok(simple()));
     let mut stage = begun(&state, Version::V4);
     stage.send(9, plain_query(TAKE, Version::V4));
@@ -312,7 +312,7 @@ fn what_frees_a_lock_is_carried_out_though_its_client_has_gone() {
             Progress::Done
         );
         stage.with(|protocol, client, context| protocol.gone(client, context));
-        let locks = state.setting.keeping.context.as_ref().expect("locks");
+        let locks = state.setting.keeping.locks.as_ref().expect("locks");
         assert_eq!(locks.figures().cancelled, u64::from(is_cancelled), "{text}");
         silent.may_speak();
         // Its answer has no receiver.
@@ -384,7 +384,7 @@ fn answers_about_rows_are_counted() {
     ] {
         stage.ask(text);
     }
-    let locks = state.setting.keeping.context.as_ref().expect("locks");
+    let locks = state.setting.keeping.locks.as_ref().expect("locks");
     let figures = locks.figures();
     assert_eq!(figures.requests, 7);
     assert_eq!((figures.acquired, figures.renewed), (1, 1), "{figures:?}");
@@ -423,5 +423,5 @@ fn only_plain_writes_may_be_merged() {
     let mut stage = Stage::begun(Version::V5);
     stage.prepare("INSERT INTO app.t (k) VALUES (?)");
     let query = stage.execute(9);
-    assert!(!merge::may_merge(&query), "nobody wants it");
+    assert!(!merge::may_merge(&query), "it cannot be merged");
 }
