@@ -2,8 +2,10 @@
 
 mod cassandra;
 mod etcd;
+mod maven;
 mod rdma;
 mod rust_driver;
+mod sql_clients;
 
 use std::env;
 use std::path::Path;
@@ -30,8 +32,10 @@ pub enum Group {
     Node,
     /// Cassandra, its drivers for Java, Python and Rust, cqlsh, and YCSB.
     Cassandra,
-    /// PostgreSQL's command psql.
+    /// PostgreSQL's command psql, and its clients psycopg 3, asyncpg and node-postgres.
     Postgres,
+    /// More clients of PostgreSQL, for Python, Java, Go and ODBC.
+    SqlClients,
     /// etcd.
     Etcd,
     /// twemproxy.
@@ -47,6 +51,7 @@ impl Group {
         Group::Python,
         Group::Node,
         Group::Postgres,
+        Group::SqlClients,
         Group::Twemproxy,
         Group::Cassandra,
         Group::Etcd,
@@ -62,6 +67,7 @@ impl Group {
             Group::Node => "node",
             Group::Cassandra => "cassandra",
             Group::Postgres => "postgres",
+            Group::SqlClients => "sql-clients",
             Group::Etcd => "etcd",
             Group::Twemproxy => "twemproxy",
             Group::Rdma => "rdma",
@@ -185,6 +191,15 @@ struct Library {
 
 /// Installs libraries for Python.
 const PIP: &[&str] = &["pip3", "install", "--quiet", "--upgrade", "--target"];
+/// Installs libraries for Node.
+const NPM: &[&str] = &[
+    "npm",
+    "install",
+    "--silent",
+    "--no-audit",
+    "--no-fund",
+    "--prefix",
+];
 
 const LIBRARIES: &[Library] = &[
     Library {
@@ -224,23 +239,78 @@ const LIBRARIES: &[Library] = &[
         version: "5.8.2",
         beside: &[],
         place: "node/node_modules/ioredis",
-        installer: &[
-            "npm",
-            "install",
-            "--silent",
-            "--no-audit",
-            "--no-fund",
-            "--prefix",
-        ],
+        installer: NPM,
         folder: "node",
         join: "@",
+    },
+    Library {
+        group: Group::Postgres,
+        name: "psycopg[binary]",
+        version: "3.3.9",
+        beside: &["asyncpg==0.32.0"],
+        place: "python-postgres/psycopg",
+        installer: PIP,
+        folder: "python-postgres",
+        join: "==",
+    },
+    Library {
+        group: Group::Postgres,
+        name: "pg",
+        version: "8.23.1",
+        beside: &["pg-cursor@2.22.1"],
+        place: "node-postgres/node_modules/pg",
+        installer: NPM,
+        folder: "node-postgres",
+        join: "@",
+    },
+    Library {
+        group: Group::SqlClients,
+        name: "psycopg2-binary",
+        version: "2.9.13",
+        beside: &[
+            "psycopg[binary]==3.3.9",
+            "SQLAlchemy==2.1.9",
+            "pandas==3.1.1",
+            "numpy==2.4.6",
+            "connectorx==0.4.6",
+            "polars==2.1.0",
+            "pyarrow==26.0.1",
+            "pyodbc==5.5.0",
+        ],
+        place: "python-sql/psycopg2",
+        installer: PIP,
+        folder: "python-sql",
+        join: "==",
+    },
+    Library {
+        group: Group::SqlClients,
+        name: "dbt-core",
+        version: "1.10.23",
+        beside: &["dbt-postgres==1.10.2"],
+        place: "python-dbt/dbt",
+        installer: PIP,
+        folder: "python-dbt",
+        join: "==",
+    },
+    // Its scanner of PostgreSQL is an extension, which is on PyPI as well.
+    Library {
+        group: Group::SqlClients,
+        name: "duckdb",
+        version: "1.5.5",
+        beside: &["duckdb-extension-postgres-scanner==1.5.5"],
+        place: "python-duckdb/duckdb",
+        installer: PIP,
+        folder: "python-duckdb",
+        join: "==",
     },
 ];
 
 impl Library {
     fn install(&self) -> Result<()> {
         let peers = build::root().join("target/peers");
-        let wanted = format!("{}{}{}", self.name, self.join, self.version);
+        let mut all = vec![format!("{}{}{}", self.name, self.join, self.version)];
+        all.extend(self.beside.iter().map(|library| (*library).to_owned()));
+        let wanted = all.join(" ");
         // Written once it is complete.
         let mark = peers.join(format!("{}.installed", self.name));
         let there = std::fs::read_to_string(&mark).is_ok_and(|text| text == wanted);
@@ -252,13 +322,16 @@ impl Library {
             };
             let mut command = Command::new(program);
             command.args(arguments).arg(peers.join(self.folder));
-            command.arg(&wanted).args(self.beside);
+            command.args(&all);
             process::run(program, &mut command).with_context(|| {
                 format!("cannot fetch {wanted}; {program} must reach its registry, or a mirror")
             })?;
             std::fs::write(&mark, &wanted)?;
         }
         println!("peers: {:<16} {}", self.name, self.version);
+        for beside in self.beside {
+            println!("peers: {:<16} {beside}", "");
+        }
         Ok(())
     }
 }
@@ -270,8 +343,13 @@ impl Library {
 /// If something is missing and cannot be installed.
 pub fn install(groups: &[Group]) -> Result<()> {
     let has = |group: Group| groups.contains(&group);
-    // The drivers of Cassandra for Python are installed by pip.
-    let is_wanted = |group| has(group) || group == Group::Python && has(Group::Cassandra);
+    // Libraries are installed by pip and npm.
+    let is_wanted = |group| {
+        let of_python = [Group::Cassandra, Group::Postgres, Group::SqlClients];
+        has(group)
+            || group == Group::Python && of_python.into_iter().any(has)
+            || group == Group::Node && has(Group::Postgres)
+    };
     let wanted = || PEERS.iter().filter(|peer| is_wanted(peer.group));
     let missing = wanted().filter(|peer| version(peer).is_none());
     let mut packages: Vec<&str> = missing.map(|peer| peer.package).collect();
@@ -296,6 +374,9 @@ pub fn install(groups: &[Group]) -> Result<()> {
     if has(Group::Cassandra) {
         cassandra::install()?;
         rust_driver::install()?;
+    }
+    if has(Group::SqlClients) {
+        sql_clients::install()?;
     }
     if has(Group::Etcd) {
         etcd::install()?;

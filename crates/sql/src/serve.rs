@@ -13,10 +13,14 @@
 //! | `cursor` | queries whose rows are fetched in parts, by SQL |
 //! | `timeout` | how long statements may take |
 //! | `system` | PostgreSQL's system catalogue |
+//! | `catalogue_queries` | queries over it as DataFusion takes them |
+//! | `catalogue_tables` | tables of it that the library lacks |
+//! | `setting_functions` | settings by functions |
 //! | `auth` | who may connect |
 //! | `tls` | TLS |
 //! | `types` | types of columns |
 //! | `encode` | values |
+//! | `array` | the forms of arrays |
 //! | `numeric` | the binary form of decimals |
 //! | `parameters` | parameters of prepared statements |
 //! | `errors` | errors and their SQLSTATEs |
@@ -25,8 +29,11 @@
 //! nothing else; statements that would touch files of this machine are refused.
 
 mod activity;
+mod array;
 mod auth;
 mod bounds;
+mod catalogue_queries;
+mod catalogue_tables;
 mod compatible;
 mod connection;
 mod copy;
@@ -38,6 +45,7 @@ mod messages;
 mod numeric;
 mod parameters;
 mod send;
+mod setting_functions;
 mod system;
 mod timeout;
 mod tls;
@@ -59,6 +67,7 @@ use tokio::task::JoinSet;
 
 use crate::serve::activity::{Activity, Own};
 use crate::serve::auth::{Door, Secret};
+use crate::serve::catalogue_tables::SharedCatalogue;
 use crate::serve::connection::{Connection, Newcomer};
 use crate::serve::handler::Handler;
 use crate::session::Shared;
@@ -107,6 +116,7 @@ pub struct Server {
     connections: Arc<Semaphore>,
     newcomers: Arc<Mutex<Newcomers<Arc<Notify>>>>,
     activity: Arc<Activity>,
+    system: SharedCatalogue,
     stop: watch::Receiver<bool>,
 }
 
@@ -151,6 +161,7 @@ impl Server {
             connections: Arc::new(Semaphore::new(options.connections.get())),
             newcomers: Arc::new(Mutex::new(Newcomers::new(NEWCOMERS, connection::STARTUP))),
             activity: Activity::new(),
+            system: SharedCatalogue::default(),
             stop,
         };
         Ok((server, Stopper(Arc::new(stopper))))
@@ -203,6 +214,7 @@ impl Server {
                 &self.planning,
                 self.patience,
                 Own::new(&self.activity),
+                &self.system,
             )),
             door: Arc::new(Door::new(
                 self.secret.as_ref(),

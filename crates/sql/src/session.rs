@@ -200,6 +200,8 @@ impl Shared {
             .with_create_default_catalog_and_schema(false)
             .with_information_schema(true)
             .with_option_extension(options);
+        // Points in time have a zone so, as `now()` and `x::timestamptz` of PostgreSQL.
+        config.options_mut().execution.time_zone = Some("UTC".to_owned());
         let parser = &mut config.options_mut().sql_parser;
         // Pages have texts as one run of bytes; views of them would be made anew for each cast.
         parser.map_string_types_to_utf8view = false;
@@ -214,6 +216,7 @@ impl Shared {
         let context = SessionContext::new_with_state(state);
         context.register_udf(version());
         context.register_udf(zones::function());
+        context.register_udf(statement::like_pattern());
         let catalogue = MemoryCatalogProvider::new();
         let schema = PagesSchema::new(Arc::clone(&self.catalogue));
         catalogue.register_schema(SCHEMA, Arc::new(schema))?;

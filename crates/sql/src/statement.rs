@@ -7,6 +7,8 @@
 //! | `expressions` | what means something else to DataFusion is written in its words, or refused |
 //! | [`names`] | columns without a name get PostgreSQL's, and columns of one name can be told apart |
 
+mod arrays;
+mod bytes;
 mod expressions;
 mod formats;
 mod names;
@@ -22,7 +24,9 @@ use datafusion::sql::sqlparser::ast::{
     Ident, ObjectName, Query, Statement, TableFactor, Visit, Visitor,
 };
 
+pub(crate) use arrays::elements as array_elements;
 pub(crate) use names::{named, shown, shown_schema};
+pub(crate) use patterns::function as like_pattern;
 
 /// The most tables that a statement may read. One that is named twice counts twice, and so do those of a common
 /// table expression.

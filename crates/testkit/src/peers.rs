@@ -25,8 +25,10 @@ pub enum Group {
     Node,
     /// Cassandra, its drivers for Java, Python and Rust, `cqlsh`, YCSB.
     Cassandra,
-    /// `psql`.
+    /// `psql`, and the clients of PostgreSQL psycopg 3, asyncpg and node-postgres.
     Postgres,
+    /// More clients of PostgreSQL: psycopg 2, SQLAlchemy, pandas, connectorx, DuckDB, dbt, ODBC, pgjdbc, pgx.
+    SqlClients,
     /// `etcd`.
     Etcd,
     /// The proxy twemproxy, whose program is `nutcracker`.
@@ -46,12 +48,13 @@ pub struct Selection {
 
 impl Group {
     /// All groups.
-    pub const ALL: [Group; 8] = [
+    pub const ALL: [Group; 9] = [
         Group::Redis,
         Group::Python,
         Group::Node,
         Group::Cassandra,
         Group::Postgres,
+        Group::SqlClients,
         Group::Etcd,
         Group::Twemproxy,
         Group::Rdma,
@@ -67,6 +70,7 @@ impl Group {
             Group::Node => "node",
             Group::Cassandra => "cassandra",
             Group::Postgres => "postgres",
+            Group::SqlClients => "sql-clients",
             Group::Etcd => "etcd",
             Group::Twemproxy => "twemproxy",
             Group::Rdma => "rdma",

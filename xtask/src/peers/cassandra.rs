@@ -10,30 +10,18 @@
 //!
 //! The Python driver and cqlsh are libraries as others are.
 
-use std::env;
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
+use anyhow::Result;
 
-use anyhow::{Context, Result, bail};
-
-use crate::{build, process};
-
-/// A set of jars: name, and what Maven is asked for, as group, artifact and version. Of what two of
-/// these need in different versions, the first one's is taken.
-struct Set {
-    name: &'static str,
-    wanted: &'static [[&'static str; 3]],
-}
+use super::maven::{self, Jars};
 
 const DRIVER: [&str; 3] = ["org.apache.cassandra", "java-driver-core", "4.19.0"];
 
-const SETS: &[Set] = &[
-    Set {
+const SETS: &[Jars] = &[
+    Jars {
         name: "cassandra",
         wanted: &[["org.apache.cassandra", "cassandra-all", "5.0.8"]],
     },
-    Set {
+    Jars {
         name: "java-driver",
         wanted: &[
             DRIVER,
@@ -42,7 +30,7 @@ const SETS: &[Set] = &[
             ["org.xerial.snappy", "snappy-java", "1.1.10.8"],
         ],
     },
-    Set {
+    Jars {
         name: "ycsb",
         wanted: &[
             DRIVER,
@@ -52,109 +40,13 @@ const SETS: &[Set] = &[
     },
 ];
 
-/// Debian's packages: Java with its compiler, which also runs a program from its source, and Maven.
-const PACKAGES: [&str; 2] = ["openjdk-17-jdk-headless", "maven"];
-/// Of one version, so that a new one changes nothing unasked.
-const GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
-
 /// Installs what is missing, and prints what is there.
 ///
 /// # Errors
 /// If packages or jars cannot be had.
 pub(super) fn install() -> Result<()> {
-    if !has_programs() {
-        println!("peers: installing {}", PACKAGES.join(" "));
-        super::apt(&PACKAGES)?;
-    }
-    let Some(compiler) = compiler().filter(|_| has_programs()) else {
-        bail!(
-            "javac 17 or mvn is still missing; install the packages {}",
-            PACKAGES.join(" and ")
-        );
-    };
-    println!("peers: {:<16} {}", "java 17", compiler.display());
-    SETS.iter().try_for_each(Set::install)
-}
-
-/// Returns `true` if the compiler of Java 17, beside which Java itself lies, and Maven are installed.
-fn has_programs() -> bool {
-    let maven = process::output("mvn", Command::new("mvn").arg("--version"));
-    compiler().is_some() && maven.is_ok()
-}
-
-/// The compiler of Java 17: the one on the path, that of `JAVA_HOME`, or one of Debian's.
-fn compiler() -> Option<PathBuf> {
-    let home = env::var_os("JAVA_HOME").map(PathBuf::from);
-    let debian = fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten();
-    let homes = home.into_iter().chain(debian.map(|entry| entry.path()));
-    let of_homes = homes.map(|home| home.join("bin/javac"));
-    std::iter::once(PathBuf::from("javac"))
-        .chain(of_homes)
-        .find(|program| {
-            let version = process::output("javac", Command::new(program).arg("--version"));
-            version.is_ok_and(|text| text.starts_with("javac 17"))
-        })
-}
-
-impl Set {
-    fn install(&self) -> Result<()> {
-        let peers = build::root().join("target/peers");
-        let (dir, mark) = (
-            peers.join(self.name),
-            peers.join(format!("{}.installed", self.name)),
-        );
-        let pom = self.pom();
-        let there = fs::read_to_string(&mark).is_ok_and(|text| text == pom);
-        if !there || !dir.join("lib").is_dir() {
-            println!("peers: installing {}", self.told());
-            // Jars of another version would stand beside the new ones.
-            let _ = fs::remove_dir_all(dir.join("lib"));
-            fs::create_dir_all(&dir)?;
-            fs::write(dir.join("pom.xml"), &pom)?;
-            let mut maven = Command::new("mvn");
-            maven.args(["--quiet", "--batch-mode", "--file", "pom.xml", GOAL]);
-            maven.args(["-DoutputDirectory=lib", "-DincludeScope=runtime"]);
-            maven.arg("-Dstyle.color=never");
-            process::run("mvn", maven.current_dir(&dir)).with_context(|| {
-                format!(
-                    "cannot fetch {}; Maven must reach a repository: where it needs a mirror or a \
-                     proxy, name that in ~/.m2/settings.xml, then run this again",
-                    self.told()
-                )
-            })?;
-            fs::write(&mark, &pom)?;
-        }
-        println!("peers: {:<16} {}", self.name, self.told());
-        Ok(())
-    }
-
-    /// What is in it, for people.
-    fn told(&self) -> String {
-        let names = self
-            .wanted
-            .iter()
-            .map(|[_, name, version]| format!("{name} {version}"));
-        names.collect::<Vec<_>>().join(", ")
-    }
-
-    /// What Maven is told.
-    fn pom(&self) -> String {
-        let dependency = |[group, artifact, version]: &[&str; 3]| {
-            format!(
-                "    <dependency>\n      <groupId>{group}</groupId>\n      \
-                 <artifactId>{artifact}</artifactId>\n      <version>{version}</version>\n    \
-                 </dependency>\n"
-            )
-        };
-        let dependencies: String = self.wanted.iter().map(dependency).collect();
-        format!(
-            "<project xmlns=\"http://maven.apache.org/POM/4.0.0\">\n  \
-             <modelVersion>4.0.0</modelVersion>\n  <groupId>kumiki</groupId>\n  \
-             <artifactId>{}</artifactId>\n  <version>1</version>\n  <packaging>pom</packaging>\n  \
-             <dependencies>\n{dependencies}  </dependencies>\n</project>\n",
-            self.name
-        )
-    }
+    maven::install()?;
+    SETS.iter().try_for_each(Jars::install)
 }
 
 #[cfg(test)]

@@ -95,16 +95,21 @@ const fn fixed(name: &'static str, value: &'static str, given: &'static [&'stati
 
 const ENCODINGS: &[&str] = &["utf8", "utf-8", "unicode"];
 
-const SETTINGS: [Setting; 14] = [
+const SETTINGS: [Setting; 19] = [
     any("application_name", ""),
     fixed("bytea_output", "hex", &["hex"]),
     fixed("client_encoding", "UTF8", ENCODINGS),
     any("client_min_messages", "notice"),
     fixed("datestyle", "ISO, MDY", &["iso"]),
+    any("default_table_access_method", "heap"),
     any("default_transaction_read_only", "on"),
     any("extra_float_digits", "1"),
     fixed("intervalstyle", "postgres", &["postgres"]),
+    any("jit", "off"),
     any("lock_timeout", "0"),
+    fixed("max_function_args", "100", &["100"]),
+    fixed("max_identifier_length", "63", &["63"]),
+    fixed("max_index_keys", "32", &["32"]),
     any("search_path", "public"),
     any("server_encoding", "UTF8"),
     any("server_version", POSTGRESQL_VERSION),
@@ -208,6 +213,35 @@ pub(crate) fn answer(statement: &str) -> Option<Answer> {
         }
         _ => None,
     }
+}
+
+/// Returns the settings that concern PostgreSQL alone, and their values.
+pub(crate) fn settings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SETTINGS.iter().map(|setting| (setting.name, setting.value))
+}
+
+/// Returns the value of a setting that concerns PostgreSQL alone; `None` if there is no such setting.
+pub(crate) fn value(name: &str) -> Option<&'static str> {
+    setting(&name.to_ascii_lowercase()).map(|setting| setting.value)
+}
+
+/// Sets a setting that concerns PostgreSQL alone.
+///
+/// # Errors
+/// Fails when there is no such setting, or when it cannot have this value; the error says why.
+pub(crate) fn set(name: &str, value: &str) -> Result<(), String> {
+    let Some(setting) = setting(&name.to_ascii_lowercase()) else {
+        return Err(unknown(name));
+    };
+    match setting.set(&value.to_ascii_lowercase()) {
+        Answer::Refused(what) => Err(what),
+        _ => Ok(()),
+    }
+}
+
+/// What is said of a setting that does not exist.
+pub(crate) fn unknown(name: &str) -> String {
+    format!("unrecognized configuration parameter \"{name}\"")
 }
 
 fn setting(name: &str) -> Option<&'static Setting> {

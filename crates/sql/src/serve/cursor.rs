@@ -52,7 +52,7 @@ pub(crate) struct Declare {
 pub(crate) struct Fetch {
     pub(crate) name: String,
     /// How many at most; `None`: all.
-    most: Option<usize>,
+    pub(crate) most: Option<usize>,
     /// They are passed over.
     pub(crate) moves: bool,
 }

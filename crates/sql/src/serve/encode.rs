@@ -9,6 +9,9 @@
 //! | timestamps | `1996-01-02 03:04:05.6`, with `+00` for those of a zone | microseconds since 2000-01-01, 8 bytes |
 //! | `bytea` | `\x` and hexadecimal digits | as it is |
 //! | `text` | as it is | as it is |
+//! | arrays | `{1,NULL,"a b"}` | see [`array`] |
+
+use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
@@ -23,7 +26,7 @@ use pgwire::api::Type;
 use pgwire::api::results::{FieldFormat, FieldInfo};
 use pgwire::messages::data::DataRow;
 
-use crate::serve::numeric;
+use crate::serve::{array, numeric, types};
 
 /// Days, and microseconds, from 1970-01-01 to 2000-01-01.
 const DAYS_TO_2000: i32 = 10_957;
@@ -49,15 +52,24 @@ pub(crate) fn rows(batch: &RecordBatch, fields: &[FieldInfo]) -> Result<Vec<Data
 }
 
 /// A column, in a type that has one way to be written.
-struct Column {
-    array: ArrayRef,
-    kind: Type,
-    format: FieldFormat,
+pub(super) struct Column {
+    pub(super) array: ArrayRef,
+    pub(super) kind: Type,
+    pub(super) format: FieldFormat,
+    /// The elements of a column of arrays.
+    pub(super) elements: Option<Box<Column>>,
 }
 
 impl Column {
     fn new(array: &ArrayRef, field: &FieldInfo) -> Result<Column, ArrowError> {
-        let kind = field.datatype().clone();
+        Column::of(array, field.datatype(), field.format())
+    }
+
+    fn of(array: &ArrayRef, kind: &Type, format: FieldFormat) -> Result<Column, ArrowError> {
+        let kind = kind.clone();
+        if types::element_type(array.data_type()).is_some() {
+            return Column::of_arrays(array, kind, format);
+        }
         let to = match kind {
             Type::INT2 => DataType::Int16,
             Type::INT4 => DataType::Int32,
@@ -82,14 +94,40 @@ impl Column {
                 cast(array, &to)?
             },
             kind,
-            format: field.format(),
+            format,
+            elements: None,
         })
     }
 
-    /// Writes a value with its length before it, or that it is null.
-    fn write(&self, row: usize, into: &mut BytesMut) -> Result<(), ArrowError> {
+    fn of_arrays(array: &ArrayRef, kind: Type, format: FieldFormat) -> Result<Column, ArrowError> {
+        let field = match array.data_type() {
+            DataType::List(field)
+            | DataType::LargeList(field)
+            | DataType::ListView(field)
+            | DataType::LargeListView(field)
+            | DataType::FixedSizeList(field, _) => Arc::clone(field),
+            other => return Err(ArrowError::CastError(format!("{other} is no list"))),
+        };
+        let of_elements = types::of_column(field.data_type());
+        let array = cast(array, &DataType::List(field))?;
+        let elements = Column::of(array.as_list::<i32>().values(), &of_elements, format)?;
+        Ok(Column {
+            array,
+            kind,
+            format,
+            elements: Some(Box::new(elements)),
+        })
+    }
+
+    /// Returns `true` if a row is null.
+    pub(super) fn is_null(&self, row: usize) -> bool {
         // An array of nothing but nulls has no mask that would say so.
-        if self.array.is_null(row) || *self.array.data_type() == DataType::Null {
+        self.array.is_null(row) || *self.array.data_type() == DataType::Null
+    }
+
+    /// Writes a value with its length before it, or that it is null.
+    pub(super) fn write(&self, row: usize, into: &mut BytesMut) -> Result<(), ArrowError> {
+        if self.is_null(row) {
             into.put_i32(-1);
             return Ok(());
         }
@@ -106,9 +144,10 @@ impl Column {
         Ok(())
     }
 
-    fn text(&self, row: usize, into: &mut BytesMut) -> Result<(), ArrowError> {
+    pub(super) fn text(&self, row: usize, into: &mut BytesMut) -> Result<(), ArrowError> {
         let array = &self.array;
         match self.kind {
+            _ if self.elements.is_some() => array::text(self, row, into)?,
             Type::BOOL => into.put_u8(if array.as_boolean().value(row) {
                 b't'
             } else {
@@ -143,6 +182,7 @@ impl Column {
     fn binary(&self, row: usize, into: &mut BytesMut) -> Result<(), ArrowError> {
         let array = &self.array;
         match self.kind {
+            _ if self.elements.is_some() => array::binary(self, row, into)?,
             Type::BOOL => into.put_u8(array.as_boolean().value(row).into()),
             Type::INT2 => into.put_i16(array.as_primitive::<Int16Type>().value(row)),
             Type::INT4 => into.put_i32(array.as_primitive::<Int32Type>().value(row)),
@@ -199,8 +239,6 @@ fn float(value: f64, into: &mut BytesMut, single: bool) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use datafusion::arrow::array as a;
 
     use super::*;
@@ -270,6 +308,63 @@ mod tests {
             "-12.05",
             &[0, 2, 0, 0, 0x40, 0, 0, 2, 0, 12, 0x01, 0xf4],
         );
+    }
+
+    #[test]
+    fn arrays_have_postgresqls_forms() {
+        let words = |words: &[i32]| {
+            let bytes = words.iter().flat_map(|word| word.to_be_bytes());
+            bytes.collect::<Vec<u8>>()
+        };
+        let of = |rows| a::ListArray::from_iter_primitive::<Int32Type, _, _>(rows);
+        let numbers = of(vec![Some(vec![Some(7), None])]);
+        check(
+            numbers.clone(),
+            "{7,NULL}",
+            &words(&[1, 1, 23, 2, 1, 4, 7, -1]),
+        );
+        check(of(vec![Some(vec![])]), "{}", &words(&[0, 0, 23]));
+        let mut texts = a::ListBuilder::new(a::StringBuilder::new());
+        for text in ["a", "", "null", "b c", "d,e", "\"f\\", "{g}"] {
+            texts.values().append_value(text);
+        }
+        texts.append(true);
+        let texts: ArrayRef = Arc::new(texts.finish());
+        let expected = r#"{a,"","null","b c","d,e","\"f\\","{g}"}"#;
+        let written_text = written(texts, FieldFormat::Text);
+        assert_eq!(String::from_utf8_lossy(&written_text[4..]), expected);
+        // A row of the middle, and a list of lists.
+        let rows = of(vec![
+            Some(vec![Some(1), Some(2)]),
+            Some(vec![Some(3), Some(4)]),
+        ]);
+        check(
+            rows.slice(1, 1),
+            "{3,4}",
+            &words(&[1, 0, 23, 2, 1, 4, 3, 4, 4]),
+        );
+        let nested = |rows: a::ListArray| {
+            let field =
+                datafusion::arrow::datatypes::Field::new_list_field(rows.data_type().clone(), true);
+            let length = rows.len();
+            let offsets = datafusion::arrow::buffer::OffsetBuffer::from_lengths([length]);
+            a::ListArray::new(Arc::new(field), offsets, Arc::new(rows), None)
+        };
+        check(
+            nested(rows),
+            "{{1,2},{3,4}}",
+            &words(&[2, 0, 23, 2, 1, 2, 1, 4, 1, 4, 2, 4, 3, 4, 4]),
+        );
+        let ragged = nested(of(vec![Some(vec![Some(1)]), Some(vec![])]));
+        let field = FieldInfo::new("c".into(), None, None, Type::INT4_ARRAY, FieldFormat::Text);
+        let ragged: ArrayRef = Arc::new(ragged);
+        let batch = RecordBatch::try_from_iter([("c", ragged)]).unwrap();
+        let refused = rows_of(&batch, &field).unwrap_err().to_string();
+        assert!(refused.contains("matching dimensions"), "{refused}");
+    }
+
+    fn rows_of(batch: &RecordBatch, field: &FieldInfo) -> Result<Vec<DataRow>, ArrowError> {
+        rows(batch, std::slice::from_ref(field))
     }
 
     #[test]

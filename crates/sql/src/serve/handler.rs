@@ -1,7 +1,8 @@
 //! Statements of clients, by PostgreSQL's simple and its extended protocol.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -32,6 +33,8 @@ use tokio::task::spawn_blocking;
 
 use crate::serve::activity::Own;
 use crate::serve::bounds::Bounds;
+use crate::serve::catalogue_queries::object_numbers;
+use crate::serve::catalogue_tables::SharedCatalogue;
 use crate::serve::compatible::{self, Answer, Span, answer};
 use crate::serve::copy::{Copy, copy};
 use crate::serve::cursor::{Command, Cursors, command};
@@ -63,7 +66,12 @@ pub(crate) struct Handler {
     /// Statements that may be planned at once, of all connections.
     planning: Arc<Semaphore>,
     cursors: Cursors,
+    /// Portals that have more rows, by their names.
+    portals: parking_lot::Mutex<HashMap<String, Weak<PortalState>>>,
 }
+
+/// What has been executed of a portal.
+type PortalState = tokio::sync::Mutex<PortalExecutionState>;
 
 /// A statement that was prepared: what is known of it from its plan. When it is executed it is planned anew,
 /// over the versions that tables have then.
@@ -117,22 +125,39 @@ impl Handler {
         planning: &Arc<Semaphore>,
         patience: Option<Duration>,
         own: Own,
+        system: &SharedCatalogue,
     ) -> Handler {
         let own = Arc::new(own);
         Handler {
-            session: System::new(session, Arc::clone(&own)),
+            session: System::new(session, Arc::clone(&own), system.clone()),
             own,
             running: Arc::clone(running),
             patience,
             timeout: Timeout::default(),
             planning: Arc::clone(planning),
             cursors: Cursors::default(),
+            portals: parking_lot::Mutex::default(),
         }
     }
 
     /// Who the client is, and what it does.
     pub(crate) fn own(&self) -> &Own {
         &self.own
+    }
+
+    /// Keeps in mind that a portal has more rows.
+    fn is_suspended(&self, name: &str, portal: &Arc<PortalState>) {
+        let mut portals = self.portals.lock();
+        portals.retain(|_, portal| portal.strong_count() > 0);
+        portals.insert(name.to_owned(), Arc::downgrade(portal));
+    }
+
+    /// Returns the portal of a name that has more rows, unless a cursor has that name.
+    fn suspended(&self, name: &str) -> Option<Arc<PortalState>> {
+        match self.cursors.columns(name) {
+            Ok(_) => None,
+            Err(_) => self.portals.lock().get(name)?.upgrade(),
+        }
     }
 
     /// Answers a statement that is no query.
@@ -360,10 +385,22 @@ impl Handler {
         let kind = Kind::of(sql)?;
         let response = match &kind {
             Kind::Answer(answer) => self.respond(client, answer, None).await?,
-            Kind::Cursor(_) => {
+            Kind::Cursor(command) => {
                 let within = client.transaction_status() != TransactionStatus::Idle;
-                let done = self.cursor(sql, &kind, None, None, within);
-                bounds.within(done).await??
+                let portal = match command {
+                    Command::Fetch(fetch) if fetch.moves => self.suspended(&fetch.name),
+                    _ => None,
+                };
+                match (portal, command) {
+                    (Some(portal), Command::Fetch(fetch)) => {
+                        let passed = bounds.within(pass(&portal, fetch.most)).await??;
+                        Response::Execution(Tag::new("MOVE").with_rows(passed))
+                    }
+                    _ => {
+                        let done = self.cursor(sql, &kind, None, None, within);
+                        bounds.within(done).await??
+                    }
+                }
             }
             Kind::Copy(_) | Kind::Query => {
                 let formats = match &kind {
@@ -389,6 +426,25 @@ impl Handler {
         }
         Ok(())
     }
+}
+
+/// Passes over the next rows of a portal, so many of them at most, and returns how many there were: drivers name a
+/// portal as if it were a cursor.
+async fn pass(portal: &PortalState, most: Option<usize>) -> PgWireResult<usize> {
+    let before = std::mem::replace(&mut *portal.lock().await, PortalExecutionState::Finished);
+    let PortalExecutionState::Suspended(mut query) = before else {
+        return Ok(0);
+    };
+    let mut passed = 0;
+    while most.is_none_or(|most| passed < most) {
+        match query.data_rows().next().await {
+            Some(row) => row?,
+            None => return Ok(passed),
+        };
+        passed += 1;
+    }
+    *portal.lock().await = PortalExecutionState::Suspended(query);
+    Ok(passed)
 }
 
 /// The form of the values of which a copy is made: texts, if there is none.
@@ -520,7 +576,7 @@ impl QueryParser for Handler {
             Kind::Cursor(Command::Declare(_)) | Kind::Copy(_) | Kind::Query => {
                 let mut bounds = Bounds::of(client, self.timeout.get()).await;
                 let plan = bounds.within(self.logical(sql, &kind)).await??;
-                let types = parameters::types_of(&plan, declared)?;
+                let types = parameters::types_of(&plan, declared, &object_numbers(sql))?;
                 let columns = match &kind {
                     Kind::Query => parameters::columns(&plan, &types),
                     // Lines of a copy are no rows.
@@ -701,6 +757,7 @@ impl Extended {
             (Response::Query(mut query), _) => {
                 if rows(client, &mut bounds, &mut query, most).await? {
                     *state.lock().await = PortalExecutionState::Suspended(query);
+                    self.0.is_suspended(&portal.name, &state);
                     let more = PgWireBackendMessage::PortalSuspended(PortalSuspended::new());
                     client.feed(more).await?;
                 }
@@ -725,7 +782,9 @@ mod tests {
         let shared = Shared::new(Catalogue::new(Vec::new()), Settings::default()).unwrap();
         let places = Arc::new(Semaphore::new(1));
         let own = Own::new(&Activity::new());
-        let handler = Handler::new(shared.session().unwrap(), &places, &places, None, own);
+        let session = shared.session().unwrap();
+        let system = SharedCatalogue::default();
+        let handler = Handler::new(session, &places, &places, None, own, &system);
         let (go_on, waits) = mpsc::channel::<()>();
         // Planning computes and does not give way, as here; its client may stop waiting for it.
         let mut planned = Box::pin(handler.planned(async move {

@@ -7,23 +7,30 @@ use datafusion::arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, TryCast};
 use pgwire::api::Type;
 use pgwire::api::portal::{Format, Portal};
 use pgwire::error::{PgWireError, PgWireResult};
 
 use crate::serve::errors::{BAD_PARAMETER, error};
 use crate::serve::{numeric, types};
+use crate::statement::array_elements;
 
 /// Days, and microseconds, from 1970-01-01 to 2000-01-01.
 const DAYS_TO_2000: i32 = 10_957;
 const MICROS_TO_2000: i64 = DAYS_TO_2000 as i64 * 86_400_000_000;
+/// The form of a day.
+const DAY: &str = "1996-01-02";
 /// The most parameters that a statement may have.
 const MOST: usize = 65_535;
 
-/// The types of a plan's parameters, `$1` first: those that the client has declared, or those that the plan
-/// tells; text where nothing tells them.
-pub(crate) fn types_of(plan: &LogicalPlan, declared: &[Option<Type>]) -> PgWireResult<Vec<Type>> {
+/// Returns the types of a plan's parameters, `$1` first: those that the client has declared, those that are known
+/// by the parameters' names, or those that are inferred from the plan; text for all others.
+pub(crate) fn types_of(
+    plan: &LogicalPlan,
+    declared: &[Option<Type>],
+    known: &HashMap<String, Type>,
+) -> PgWireResult<Vec<Type>> {
     let found = plan.get_parameter_types();
     let found = found.map_err(|failed| crate::serve::errors::of_query(&failed))?;
     let number = |name: &str| name.strip_prefix('$')?.parse::<usize>().ok();
@@ -38,39 +45,50 @@ pub(crate) fn types_of(plan: &LogicalPlan, declared: &[Option<Type>]) -> PgWireR
             format!("there is no parameter ${count}"),
         ));
     }
-    let lists = lists(plan)?;
+    let inferred = inferred(plan)?;
     let types = (1..=count).map(|number| {
         let declared = declared.get(number - 1).cloned().flatten();
         let declared = declared.filter(|declared| *declared != Type::UNKNOWN);
         let name = format!("${number}");
         let of = found.get(&name).cloned().flatten();
-        let list = || lists.get(&name).cloned().unwrap_or(Type::TEXT);
-        let of = || of.map_or_else(list, |data_type| types::of_column(&data_type));
-        declared.unwrap_or_else(of)
+        let other = || inferred.get(&name).cloned().unwrap_or(Type::TEXT);
+        let of = || of.map_or_else(other, |data_type| types::of_column(&data_type));
+        let known = || known.get(&name).cloned().unwrap_or_else(of);
+        declared.unwrap_or_else(known)
     });
     Ok(types.collect())
 }
 
-/// The types of parameters that are lists in which a value is looked for: `x = ANY($1)`.
-fn lists(plan: &LogicalPlan) -> PgWireResult<HashMap<String, Type>> {
-    let mut lists = HashMap::new();
+/// Returns the types of parameters that DataFusion does not infer: of `$1::date` that of the cast, and of
+/// `x = ANY($1)` the array's.
+fn inferred(plan: &LogicalPlan) -> PgWireResult<HashMap<String, Type>> {
+    let mut inferred = HashMap::new();
     let found = plan.apply_with_subqueries(|node| {
         let schema = merge_schema(&node.inputs());
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
-                if let Expr::ScalarFunction(function) = expr
-                    && let [Expr::Placeholder(list), element] = &function.args[..]
-                    && function.func.name() == "array_has"
-                    && let Ok(element) = element.get_type(&schema)
-                {
-                    lists.insert(list.id.clone(), types::array_of(&element));
+                match expr {
+                    Expr::ScalarFunction(function) if function.func.name() == "array_has" => {
+                        if let [Expr::Placeholder(list), element] = &function.args[..]
+                            && let Ok(element) = element.get_type(&schema)
+                        {
+                            inferred.insert(list.id.clone(), types::array_of(&element));
+                        }
+                    }
+                    Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
+                        if let Expr::Placeholder(parameter) = expr.as_ref() {
+                            let of = types::of_column(field.data_type());
+                            inferred.entry(parameter.id.clone()).or_insert(of);
+                        }
+                    }
+                    _ => {}
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
         })
     });
     found.map_err(|failed| crate::serve::errors::of_query(&failed))?;
-    Ok(lists)
+    Ok(inferred)
 }
 
 /// The columns of a plan whose parameters have these types: a parameter may be one of them.
@@ -125,20 +143,25 @@ fn wrong(place: usize, data_type: &Type) -> PgWireError {
 
 /// A value that came as text.
 fn parse(data_type: &Type, text: &str) -> Option<ScalarValue> {
+    // Spaces around values mean nothing, but in texts.
+    let text = match types::null(data_type) {
+        ScalarValue::Utf8(_) => text,
+        _ => text.trim(),
+    };
     Some(match *data_type {
-        Type::BOOL => ScalarValue::Boolean(Some(match text {
-            "t" | "true" | "on" | "1" => true,
-            "f" | "false" | "off" | "0" => false,
-            _ => return None,
-        })),
+        Type::BOOL => ScalarValue::Boolean(Some(boolean(text)?)),
         Type::INT2 => ScalarValue::Int16(Some(text.parse().ok()?)),
         Type::INT4 => ScalarValue::Int32(Some(text.parse().ok()?)),
         Type::INT8 => ScalarValue::Int64(Some(text.parse().ok()?)),
+        Type::OID => ScalarValue::Int32(Some(text.parse().ok()?)),
         Type::FLOAT4 => ScalarValue::Float32(Some(text.parse().ok()?)),
         Type::FLOAT8 => ScalarValue::Float64(Some(text.parse().ok()?)),
         Type::NUMERIC => decimal(text)?,
-        Type::DATE => cast(text, &DataType::Date32)?,
-        Type::TIMESTAMP => cast(text, &DataType::Timestamp(TimeUnit::Microsecond, None))?,
+        Type::DATE => cast(date(text), &DataType::Date32)?,
+        Type::TIMESTAMP => cast(
+            without_zone(text),
+            &DataType::Timestamp(TimeUnit::Microsecond, None),
+        )?,
         Type::TIMESTAMPTZ => {
             let zone = Some("UTC".into());
             cast(text, &DataType::Timestamp(TimeUnit::Microsecond, zone))?
@@ -158,12 +181,42 @@ fn parse(data_type: &Type, text: &str) -> Option<ScalarValue> {
     })
 }
 
+/// A truth value: `true`, `yes`, `on` and `1`, their opposites, and what these begin with, as far as it says which
+/// is meant.
+fn boolean(text: &str) -> Option<bool> {
+    let text = text.to_ascii_lowercase();
+    let begins = |word: &str, least: usize| text.len() >= least && word.starts_with(&text);
+    if begins("true", 1) || begins("yes", 1) || text == "on" || text == "1" {
+        return Some(true);
+    }
+    let is_false = begins("false", 1) || begins("no", 1) || begins("off", 2) || text == "0";
+    is_false.then_some(false)
+}
+
+/// A date without the time or the zone that may stand behind it, as in `1996-01-02 +00`: these mean nothing.
+fn date(text: &str) -> &str {
+    let day = without_zone(text);
+    day.split([' ', 'T']).next().unwrap_or(day)
+}
+
+/// A date, or a date and a time, without the zone that may stand behind it, which means nothing.
+fn without_zone(text: &str) -> &str {
+    let is_zone = |byte: u8| matches!(byte, b'+' | b'-' | b'Z');
+    match text.bytes().skip(DAY.len()).position(is_zone) {
+        Some(zone) => text[..DAY.len() + zone].trim_end(),
+        None => text,
+    }
+}
+
 /// A value that came in its binary form.
 fn binary(data_type: &Type, bytes: &[u8]) -> Option<ScalarValue> {
     Some(match *data_type {
         Type::BOOL => ScalarValue::Boolean(Some(*bytes.first()? != 0)),
         Type::INT2 => ScalarValue::Int16(Some(i16::from_be_bytes(bytes.try_into().ok()?))),
-        Type::INT4 => ScalarValue::Int32(Some(i32::from_be_bytes(bytes.try_into().ok()?))),
+        // Numbers of objects are small here.
+        Type::INT4 | Type::OID => {
+            ScalarValue::Int32(Some(i32::from_be_bytes(bytes.try_into().ok()?)))
+        }
         Type::INT8 => ScalarValue::Int64(Some(i64::from_be_bytes(bytes.try_into().ok()?))),
         Type::FLOAT4 => ScalarValue::Float32(Some(f32::from_be_bytes(bytes.try_into().ok()?))),
         Type::FLOAT8 => ScalarValue::Float64(Some(f64::from_be_bytes(bytes.try_into().ok()?))),
@@ -184,46 +237,6 @@ fn binary(data_type: &Type, bytes: &[u8]) -> Option<ScalarValue> {
             None => ScalarValue::Utf8(Some(std::str::from_utf8(bytes).ok()?.to_owned())),
         },
     })
-}
-
-/// The elements of an array in its text form, `{1,NULL,"a b"}`, if it has one dimension.
-fn array_elements(text: &str) -> Option<Vec<Option<String>>> {
-    let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?;
-    let mut elements = Vec::new();
-    let mut rest = inner.trim_start();
-    if rest.is_empty() {
-        return Some(elements);
-    }
-    loop {
-        let mut element = String::new();
-        let quoted = rest.starts_with('"');
-        let mut characters = rest.char_indices().skip(usize::from(quoted));
-        let end = loop {
-            let Some((at, character)) = characters.next() else {
-                break if quoted { return None } else { rest.len() };
-            };
-            match character {
-                '\\' => element.push(characters.next()?.1),
-                '"' if quoted => break at + 1,
-                '{' | '}' | '"' if !quoted => return None,
-                ',' if !quoted => break at,
-                other => element.push(other),
-            }
-        };
-        let is_null = !quoted && element.trim().eq_ignore_ascii_case("null");
-        if !quoted {
-            element.truncate(element.trim_end().len());
-        }
-        if !quoted && element.is_empty() {
-            return None;
-        }
-        elements.push((!is_null).then_some(element));
-        rest = rest[end..].trim_start();
-        match rest.strip_prefix(',') {
-            Some(more) => rest = more.trim_start(),
-            None => return rest.is_empty().then_some(elements),
-        }
-    }
 }
 
 /// The elements of an array in its binary form, if it has one dimension: their number, whether there are nulls,
@@ -279,9 +292,17 @@ fn list(elements: Vec<ScalarValue>, element: &Type) -> Option<ScalarValue> {
 
 /// A decimal with the digits that its text has.
 fn decimal(text: &str) -> Option<ScalarValue> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let (digits, exponent) = match text.split_once(['e', 'E']) {
+        Some((digits, exponent)) => (digits, exponent.parse::<i64>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let unscaled: i128 = format!("{whole}{fraction}").parse().ok()?;
-    let scale = i8::try_from(fraction.len())
+    let scale = i64::try_from(fraction.len()).ok()?.checked_sub(exponent)?;
+    // Zeros before the point are digits, too.
+    let zeros = u32::try_from(scale.min(0).checked_neg()?).ok()?;
+    let unscaled = unscaled.checked_mul(10i128.checked_pow(zeros)?)?;
+    let scale = i8::try_from(scale.max(0))
         .ok()
         .filter(|scale| *scale <= 38)?;
     Some(ScalarValue::Decimal128(Some(unscaled), 38, scale))
@@ -341,17 +362,6 @@ mod tests {
         let list = |text: &str| parse(&Type::INT4_ARRAY, text).map(|list| list.to_string());
         assert_eq!(list("{1, 2,NULL}").as_deref(), Some("[1, 2, ]"));
         assert_eq!(list("{}").as_deref(), Some("[]"));
-        let texts = array_elements(r#"{a b,"c,d","e\"f\\",null,"null",""}"#).unwrap();
-        let texts: Vec<Option<&str>> = texts.iter().map(Option::as_deref).collect();
-        let expected = [
-            Some("a b"),
-            Some("c,d"),
-            Some("e\"f\\"),
-            None,
-            Some("null"),
-            Some(""),
-        ];
-        assert_eq!(texts, expected);
         for wrong in [
             "",
             "{",
@@ -389,11 +399,46 @@ mod tests {
     }
 
     #[test]
+    fn values_are_read_as_drivers_write_them() {
+        for (data_type, text, same) in [
+            (Type::BOOL, "TRUE", "t"),
+            (Type::BOOL, "no", "f"),
+            (Type::BOOL, " of ", "f"),
+            (Type::INT4, " 7 ", "7"),
+            (Type::DATE, "1996-01-02 +00", "1996-01-02"),
+            (Type::DATE, "1996-01-02+00", "1996-01-02"),
+            (Type::DATE, "1996-01-02 03:04:05", "1996-01-02"),
+            (Type::NUMERIC, "1.5E+3", "1500"),
+            (Type::NUMERIC, "-15e-1", "-1.5"),
+            (
+                Type::TIMESTAMP,
+                "1996-01-02 03:04:05.6+02",
+                "1996-01-02 03:04:05.6",
+            ),
+            (Type::TIMESTAMP, "1996-01-02 +00", "1996-01-02"),
+            (
+                Type::TIMESTAMPTZ,
+                "1996-01-02 03:04:05.6+02",
+                "1996-01-02 01:04:05.6+00",
+            ),
+        ] {
+            let read = parse(&data_type, text);
+            assert!(read.is_some(), "{text}");
+            assert_eq!(read, parse(&data_type, same), "{text}");
+        }
+        let spaces = parse(&Type::TEXT, " a ").unwrap();
+        assert_eq!(spaces, ScalarValue::Utf8(Some(" a ".to_owned())));
+    }
+
+    #[test]
     fn what_is_no_value_is_refused() {
         for (data_type, text) in [
             (Type::INT4, "x"),
             (Type::INT2, "70000"),
             (Type::BOOL, "maybe"),
+            (Type::BOOL, "o"),
+            (Type::BOOL, ""),
+            (Type::NUMERIC, "1e99"),
             (Type::NUMERIC, "1.2.3"),
             (Type::NUMERIC, ""),
             (Type::DATE, "tomorrow"),

@@ -2,6 +2,7 @@
 //!
 //! Rows go out as they come: nothing here waits for the last of them, or keeps them.
 
+use bytes::Bytes;
 use futures::{Sink, SinkExt, StreamExt};
 use pgwire::api::ClientInfo;
 use pgwire::api::results::{FieldInfo, QueryResponse, Response, Tag};
@@ -72,20 +73,26 @@ where
         .feed(PgWireBackendMessage::CopyOutResponse(begun))
         .await?;
     let mut sent = 0;
-    if let Some(header) = copy.header(fields.iter().map(FieldInfo::name)) {
-        client
-            .feed(PgWireBackendMessage::CopyData(CopyData::new(header)))
-            .await?;
+    let mut header = copy.header(fields.iter().map(FieldInfo::name));
+    if !copy.is_binary
+        && let Some(header) = header.take()
+    {
+        let header = CopyData::new(header);
+        client.feed(PgWireBackendMessage::CopyData(header)).await?;
     }
+    // A binary copy has its header in the message of what comes first, as drivers expect.
+    let mut behind_header = |data: Bytes| match header.take() {
+        Some(header) => CopyData::new([header, data].concat().into()),
+        None => CopyData::new(data),
+    };
     while let Some(row) = bounds.within(query.data_rows().next()).await? {
-        let line = CopyData::new(copy.line(&row?));
+        let line = behind_header(copy.line(&row?));
         client.feed(PgWireBackendMessage::CopyData(line)).await?;
         sent += 1;
     }
     if let Some(trailer) = copy.trailer() {
-        client
-            .feed(PgWireBackendMessage::CopyData(CopyData::new(trailer)))
-            .await?;
+        let trailer = behind_header(trailer);
+        client.feed(PgWireBackendMessage::CopyData(trailer)).await?;
     }
     client
         .feed(PgWireBackendMessage::CopyDone(CopyDone::new()))

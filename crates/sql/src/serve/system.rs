@@ -1,32 +1,34 @@
 //! PostgreSQL's system catalogue: what psql's `\d` and tools ask to find tables, columns and types.
 //!
-//! A statement is DataFusion's as it stands. One that names something of the system catalogue, and that
-//! DataFusion does not take, is rewritten into what it takes: functions and operators without their
-//! schema, `'name'::regclass` as a look into the catalogue, and so on.
+//! A statement is DataFusion's as it stands, unless it reads tables of the system catalogue, or names something
+//! of it that DataFusion does not take. It is rewritten then into what DataFusion takes: functions and operators
+//! without their schema, `'name'::regclass` as a look into the catalogue, and what
+//! [`catalogue_queries`](super::catalogue_queries) lists.
 
-use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
+use datafusion::arrow::array::{AsArray, Int32Array};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{
-    ColumnarValue, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility, create_udf,
 };
-use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, SelectItem, SetExpr, Statement, Value, visit_expressions_mut,
-    visit_relations_mut,
-};
+use datafusion::sql::sqlparser::ast::{Query, Statement};
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::setup_pg_catalog;
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 
-use crate::serve::activity::{Own, VIEW};
-use crate::session::{CATALOGUE, MOST_OPERATORS, Session};
+use crate::serve::activity::Own;
+use crate::serve::catalogue_queries::{reads_catalogue, simplify};
+use crate::serve::catalogue_tables::{Completed, SharedCatalogue};
+use crate::serve::{setting_functions, types};
+use crate::session::{CATALOGUE, MOST_OPERATORS, SCHEMA, Session};
 use crate::shell::script::operators;
 
 /// Functions whose values are not known, or of which there are none: null.
-const NULLS: [(&str, DataType); 11] = [
+const NULLS: [(&str, DataType); 12] = [
+    ("pg_advisory_unlock_all", DataType::Utf8),
     ("pg_table_size", DataType::Int64),
     ("pg_relation_size", DataType::Int64),
     ("pg_total_relation_size", DataType::Int64),
@@ -51,16 +53,28 @@ const VISIBLE: [&str; 6] = [
 ];
 
 /// The schema of the system catalogue.
-const SYSTEM_SCHEMA: &str = "pg_catalog";
+pub(super) const SYSTEM_SCHEMA: &str = "pg_catalog";
 
 /// What names something of the system catalogue, in lower case.
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 18] = [
     "pg_",
+    "::reg",
+    "array_lower",
+    "array_upper",
+    "col_description",
+    "current_setting",
+    "format_type",
+    "has_database_privilege",
+    "has_schema_privilege",
+    "has_table_privilege",
+    "obj_description",
     "current_catalog",
     "current_database",
     "current_schema",
     "current_user",
     "session_user",
+    "set_config",
+    "to_regtype",
 ];
 
 /// A session, to which the system catalogue comes when it is first asked for.
@@ -68,14 +82,16 @@ const NAMES: [&str; 6] = [
 pub(crate) struct System {
     session: Session,
     own: Arc<Own>,
+    shared: SharedCatalogue,
     rewriter: Arc<OnceLock<PostgresCompatibilityParser>>,
 }
 
 impl System {
-    pub(crate) fn new(session: Session, own: Arc<Own>) -> System {
+    pub(crate) fn new(session: Session, own: Arc<Own>, shared: SharedCatalogue) -> System {
         System {
             session,
             own,
+            shared,
             rewriter: Arc::default(),
         }
     }
@@ -89,20 +105,13 @@ impl System {
     /// # Errors
     /// As [`Session::logical`].
     pub(crate) async fn logical(&self, sql: &str) -> Result<LogicalPlan> {
-        let refused = match self.session.logical(sql).await {
-            Ok(plan) => return Ok(plan),
-            Err(refused) => refused,
-        };
         if !names_system(sql) || operators(sql) > MOST_OPERATORS {
-            return Err(refused);
+            return self.session.logical(sql).await;
         }
-        let rewritten = self.rewriter()?.parse(sql);
+        let rewritten = self.rewriter().await?.parse(sql);
         match <[Statement; 1]>::try_from(rewritten.unwrap_or_default()) {
-            Ok([mut statement]) => {
-                simplified(&mut statement);
-                self.session.logical_of(statement).await
-            }
-            Err(_) => Err(refused),
+            Ok([statement]) => self.either(statement, self.session.logical(sql)).await,
+            Err(_) => self.session.logical(sql).await,
         }
     }
 
@@ -112,19 +121,36 @@ impl System {
     /// The same.
     pub(crate) async fn logical_of(&self, query: Box<Query>) -> Result<LogicalPlan> {
         let statement = Statement::Query(query);
-        let refused = match self.session.logical_of(statement.clone()).await {
-            Ok(plan) => return Ok(plan),
-            Err(refused) => refused,
-        };
         if !names_system(&statement.to_string()) {
-            return Err(refused);
+            return self.session.logical_of(statement).await;
         }
-        let mut rewritten = self.rewriter()?.rewrite(statement);
-        simplified(&mut rewritten);
-        self.session.logical_of(rewritten).await
+        let rewritten = self.rewriter().await?.rewrite(statement.clone());
+        self.either(rewritten, self.session.logical_of(statement))
+            .await
     }
 
-    fn rewriter(&self) -> Result<&PostgresCompatibilityParser> {
+    /// Plans a statement as it stands, or as it was rewritten. Of one that reads the system catalogue the rewritten
+    /// one comes first: as it stands, DataFusion may refuse it only once it is planned further.
+    async fn either(
+        &self,
+        mut rewritten: Statement,
+        as_it_stands: impl Future<Output = Result<LogicalPlan>>,
+    ) -> Result<LogicalPlan> {
+        if reads_catalogue(&rewritten) {
+            simplify(&mut rewritten);
+            match self.session.logical_of(rewritten).await {
+                Ok(plan) => Ok(plan),
+                Err(refused) => as_it_stands.await.map_err(|_| refused),
+            }
+        } else if let Ok(plan) = as_it_stands.await {
+            Ok(plan)
+        } else {
+            simplify(&mut rewritten);
+            self.session.logical_of(rewritten).await
+        }
+    }
+
+    async fn rewriter(&self) -> Result<&PostgresCompatibilityParser> {
         if let Some(rewriter) = self.rewriter.get() {
             return Ok(rewriter);
         }
@@ -132,12 +158,18 @@ impl System {
         setup_pg_catalog(context, CATALOGUE, EmptyContextProvider).map_err(|error| *error)?;
         if let Some(catalogue) = context.catalog(CATALOGUE)
             && let Some(schema) = catalogue.schema(SYSTEM_SCHEMA)
+            && let Some(pages) = catalogue.schema(SCHEMA)
         {
-            catalogue.register_schema(SYSTEM_SCHEMA, self.own.schema(schema))?;
+            let schema = Completed::new(self.shared.or(schema), pages).await?;
+            catalogue.register_schema(SYSTEM_SCHEMA, self.own.schema(Arc::new(schema)))?;
         }
         for function in self.own.functions() {
             context.register_udf(function);
         }
+        for function in setting_functions::functions() {
+            context.register_udf(function);
+        }
+        context.register_udf(to_regtype());
         for (name, gives) in NULLS {
             context.register_udf(constant(name, ScalarValue::try_from(&gives)?));
         }
@@ -148,9 +180,29 @@ impl System {
     }
 }
 
+/// Returns the function that gives the number of a type by its name; null if there is no such type.
+fn to_regtype() -> ScalarUDF {
+    let numbers = |arguments: &[ColumnarValue]| {
+        let names = ColumnarValue::values_to_arrays(arguments)?;
+        let names = names[0].as_string::<i32>().iter();
+        let numbers: Int32Array = names.map(|name| types::number_of(name?)).collect();
+        Ok(ColumnarValue::Array(Arc::new(numbers)))
+    };
+    let takes = vec![DataType::Utf8];
+    let gives = DataType::Int32;
+    create_udf(
+        "to_regtype",
+        takes,
+        gives,
+        Volatility::Stable,
+        Arc::new(numbers),
+    )
+}
+
 /// Returns a function that has the same value for all arguments.
 fn constant(name: &'static str, value: ScalarValue) -> ScalarUDF {
-    let signature = Signature::variadic_any(Volatility::Immutable);
+    let arguments = vec![TypeSignature::Nullary, TypeSignature::VariadicAny];
+    let signature = Signature::one_of(arguments, Volatility::Immutable);
     ScalarUDF::new_from_impl(Constant {
         name,
         value,
@@ -182,53 +234,6 @@ impl ScalarUDFImpl for Constant {
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         Ok(ColumnarValue::Scalar(self.value.clone()))
     }
-}
-
-/// Writes what DataFusion does not understand in questions about the catalogue:
-///
-/// - `ARRAY(SELECT x …)` as `(SELECT array_agg(x) …)`, which differs where there are no rows;
-/// - `array_to_string` of options and rights as null: no relation has any;
-/// - the view of clients with its schema, which the library knows of its own tables alone.
-fn simplified(statement: &mut Statement) {
-    let _ = visit_relations_mut(statement, |name| {
-        if let [ObjectNamePart::Identifier(only)] = &name.0[..]
-            && only.value.eq_ignore_ascii_case(VIEW)
-        {
-            *name = ObjectName::from(vec![Ident::new(SYSTEM_SCHEMA), Ident::new(VIEW)]);
-        }
-        ControlFlow::<()>::Continue(())
-    });
-    let null = || Expr::Value(Value::Null.with_empty_span());
-    let _ = visit_expressions_mut(statement, |expr| {
-        if let Expr::Function(function) = expr
-            && let name = function.name.to_string().to_lowercase()
-            && name.ends_with("array_to_string")
-            && let of = function.args.to_string().to_lowercase()
-            && (of.contains("reloptions") || of.contains("acl"))
-        {
-            *expr = null();
-            return ControlFlow::<()>::Continue(());
-        }
-        if let Expr::Function(function) = expr
-            && function.name.to_string().eq_ignore_ascii_case("array")
-            && let FunctionArguments::Subquery(mut query) = function.args.clone()
-            && let SetExpr::Select(select) = query.body.as_mut()
-            && let [SelectItem::UnnamedExpr(item)] = &mut select.projection[..]
-        {
-            let mut aggregate = function.clone();
-            aggregate.name = ObjectName::from(vec![Ident::new("array_agg")]);
-            let argument = std::mem::replace(item, null());
-            aggregate.args = FunctionArguments::List(FunctionArgumentList {
-                duplicate_treatment: None,
-                args: vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))],
-                clauses: Vec::new(),
-            });
-            *item = Expr::Function(aggregate);
-            query.order_by = None;
-            *expr = Expr::Subquery(query);
-        }
-        ControlFlow::<()>::Continue(())
-    });
 }
 
 fn names_system(sql: &str) -> bool {

@@ -12,6 +12,7 @@
 //! | `Timestamp` without and with a zone | `timestamp`, `timestamptz` |
 //! | texts, null | `text` |
 //! | `Binary` | `bytea` |
+//! | lists, and lists of lists | the array of their elements' type |
 //! | all others | `text`, as they are displayed |
 
 use std::sync::Arc;
@@ -43,12 +44,27 @@ pub(crate) fn of_column(data_type: &DataType) -> Type {
         DataType::Timestamp(_, None) => Type::TIMESTAMP,
         DataType::Timestamp(_, Some(_)) => Type::TIMESTAMPTZ,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Type::BYTEA,
-        _ => Type::TEXT,
+        list => match element_type(list) {
+            Some(element) => array_of(element),
+            None => Type::TEXT,
+        },
+    }
+}
+
+/// Returns the type of a list's elements; `None` for types that are no lists.
+pub(crate) fn element_type(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::List(element)
+        | DataType::LargeList(element)
+        | DataType::ListView(element)
+        | DataType::LargeListView(element)
+        | DataType::FixedSizeList(element, _) => Some(element.data_type()),
+        _ => None,
     }
 }
 
 /// PostgreSQL's types of arrays, and of their elements.
-static ARRAYS: [(Type, Type); 13] = [
+static ARRAYS: [(Type, Type); 14] = [
     (Type::TEXT_ARRAY, Type::TEXT),
     (Type::BOOL_ARRAY, Type::BOOL),
     (Type::INT2_ARRAY, Type::INT2),
@@ -62,10 +78,16 @@ static ARRAYS: [(Type, Type); 13] = [
     (Type::TIMESTAMPTZ_ARRAY, Type::TIMESTAMPTZ),
     (Type::BYTEA_ARRAY, Type::BYTEA),
     (Type::VARCHAR_ARRAY, Type::VARCHAR),
+    (Type::OID_ARRAY, Type::OID),
 ];
 
-/// PostgreSQL's type for a parameter that is an array of these.
+/// Returns PostgreSQL's type of arrays whose elements have a type. An array of arrays has the type of the
+/// innermost elements' arrays, as in PostgreSQL, whose array types say nothing of dimensions.
 pub(crate) fn array_of(element: &DataType) -> Type {
+    let mut element = element;
+    while let Some(inner) = element_type(element) {
+        element = inner;
+    }
     let element = of_column(element);
     let found = ARRAYS.iter().find(|(_, of)| *of == element);
     found.map_or(Type::TEXT_ARRAY, |(array, _)| array.clone())
@@ -75,6 +97,36 @@ pub(crate) fn array_of(element: &DataType) -> Type {
 pub(crate) fn element_of(data_type: &Type) -> Option<&'static Type> {
     let found = ARRAYS.iter().find(|(array, _)| array == data_type);
     found.map(|(_, element)| element)
+}
+
+/// Returns the number of a type by its name in PostgreSQL; `None` if columns never have it.
+pub(crate) fn number_of(name: &str) -> Option<i32> {
+    let name = name.trim().to_ascii_lowercase();
+    let name = name.strip_prefix("pg_catalog.").unwrap_or(&name);
+    let (name, is_array) = match name.strip_suffix("[]") {
+        Some(element) => (element, true),
+        None => (name, false),
+    };
+    let name = match name {
+        "smallint" => "int2",
+        "int" | "integer" => "int4",
+        "bigint" => "int8",
+        "boolean" => "bool",
+        "decimal" => "numeric",
+        "real" => "float4",
+        "double precision" => "float8",
+        "character varying" => "varchar",
+        "timestamp without time zone" => "timestamp",
+        "timestamp with time zone" => "timestamptz",
+        other => other,
+    };
+    let found = ARRAYS.iter().find_map(|(array, element)| match name {
+        name if name == element.name() && is_array => Some(array),
+        name if name == element.name() => Some(element),
+        name if name == array.name() && !is_array => Some(array),
+        _ => None,
+    });
+    i32::try_from(found?.oid()).ok()
 }
 
 /// The description of a result's columns, in the formats that the client wants; text if it wants none.
@@ -120,7 +172,7 @@ pub(crate) fn null(data_type: &Type) -> ScalarValue {
     match *data_type {
         Type::BOOL => ScalarValue::Boolean(None),
         Type::INT2 => ScalarValue::Int16(None),
-        Type::INT4 => ScalarValue::Int32(None),
+        Type::INT4 | Type::OID => ScalarValue::Int32(None),
         Type::INT8 => ScalarValue::Int64(None),
         Type::FLOAT4 => ScalarValue::Float32(None),
         Type::FLOAT8 => ScalarValue::Float64(None),
@@ -136,5 +188,38 @@ pub(crate) fn null(data_type: &Type) -> ScalarValue {
             }
             None => ScalarValue::Utf8(None),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_have_numbers() {
+        for (name, number) in [
+            ("int4", Some(23)),
+            ("Integer", Some(23)),
+            ("pg_catalog.int8", Some(20)),
+            ("bigint[]", Some(1016)),
+            ("_text", Some(1009)),
+            ("timestamp with time zone", Some(1184)),
+            ("hstore", None),
+            ("_int8[]", None),
+        ] {
+            assert_eq!(number_of(name), number, "{name}");
+        }
+    }
+
+    #[test]
+    fn lists_are_arrays_of_their_elements() {
+        let list = |of: DataType| DataType::List(Arc::new(Field::new_list_field(of, true)));
+        assert_eq!(of_column(&list(DataType::Int64)), Type::INT8_ARRAY);
+        assert_eq!(of_column(&list(list(DataType::Utf8))), Type::TEXT_ARRAY);
+        let decimals = DataType::FixedSizeList(
+            Arc::new(Field::new_list_field(DataType::Decimal128(15, 2), true)),
+            2,
+        );
+        assert_eq!(of_column(&decimals), Type::NUMERIC_ARRAY);
     }
 }

@@ -4,6 +4,10 @@
 //! |---|---|
 //! | a number with an exponent | the number written out, see [`numbers`](super::numbers) |
 //! | `timestamp`, as a type, without a precision | `timestamp(6)`: microseconds, which reach beyond 1677 and 2262 |
+//! | `'\x00ff'::bytea` | `X'00ff'::bytea`, see [`bytes`](super::bytes) |
+//! | `'{1,2}'::bigint[]` | `ARRAY['1', '2']::bigint[]`, see [`arrays`](super::arrays) |
+//! | `x = ANY('{1,2}')`, `x <> ALL('{1,2}')` | `x IN ('1', '2')`, `x NOT IN ('1', '2')` |
+//! | `x LIKE 'pattern' ESCAPE '/'` | the same with a backslash as escape, see [`patterns`](super::patterns) |
 //! | `x SIMILAR TO 'pattern'` | `x ~ 'regular expression'`, see [`patterns`](super::patterns) |
 //! | `x AT TIME ZONE z` | `timezone(z, x)`, see [`zones`](crate::zones) |
 //! | `to_char(x, 'format')` | the same with the format's other form, see [`formats`](super::formats) |
@@ -15,13 +19,13 @@ use std::ops::ControlFlow;
 use datafusion::common::{Result, not_impl_datafusion_err};
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Statement, Value,
+    Array, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Statement, Value, ValueWithSpan,
     visit_expressions_mut,
 };
 
 use crate::statement::numbers::{Written, written_out};
-use crate::statement::{formats, patterns};
+use crate::statement::{arrays, bytes, formats, patterns};
 use crate::zones;
 
 /// The digits of a second's fraction.
@@ -58,8 +62,60 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), DataFusionError> {
                 }
             }
         }
+        Expr::Cast {
+            expr: of,
+            data_type: DataType::Bytea,
+            ..
+        } => {
+            if let Some(written) = inner_text(of) {
+                let digits = bytes::hexadecimal(written)?;
+                let value = Value::HexStringLiteral(digits).with_empty_span();
+                **of = Expr::Value(value);
+            }
+        }
+        Expr::Cast {
+            expr: of,
+            data_type: DataType::Array(_),
+            ..
+        } => {
+            if let Some(written) = inner_text(of) {
+                **of = Expr::Array(Array {
+                    elem: elements(written)?,
+                    named: true,
+                });
+            }
+        }
         Expr::Cast { data_type, .. } => in_microseconds(data_type),
+        Expr::AnyOp {
+            left,
+            compare_op: BinaryOperator::Eq,
+            right,
+            ..
+        } => {
+            if let Some(written) = inner_text(right) {
+                *expr = one_of(left, elements(written)?, false);
+            }
+        }
+        Expr::AllOp {
+            left,
+            compare_op: BinaryOperator::NotEq,
+            right,
+        } => {
+            if let Some(written) = inner_text(right) {
+                *expr = one_of(left, elements(written)?, true);
+            }
+        }
         Expr::TypedString(typed) => in_microseconds(&mut typed.data_type),
+        Expr::Like {
+            pattern,
+            escape_char,
+            ..
+        }
+        | Expr::ILike {
+            pattern,
+            escape_char,
+            ..
+        } => return with_backslash(pattern, escape_char),
         Expr::SimilarTo { .. } => return similar(expr),
         Expr::AtTimeZone { .. } => {
             let nothing = Expr::Value(Value::Null.with_empty_span());
@@ -123,6 +179,97 @@ fn text(expr: &Expr) -> Option<&str> {
     }
 }
 
+/// Returns the text that an expression is, also within parentheses.
+fn inner_text(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Nested(expr) => inner_text(expr),
+        _ => text(expr),
+    }
+}
+
+/// Returns the elements of an array that is written as a text.
+fn elements(text: &str) -> Result<Vec<Expr>, DataFusionError> {
+    let Some(elements) = arrays::elements(text) else {
+        return Err(not_impl_datafusion_err!(
+            "malformed array literal {text:?}: an array has one dimension here, as in '{{1,2}}'"
+        ));
+    };
+    let elements = elements.into_iter().map(|element| {
+        let value = element.map_or(Value::Null, Value::SingleQuotedString);
+        Expr::Value(value.with_empty_span())
+    });
+    Ok(elements.collect())
+}
+
+/// Returns the expression that says whether a value is one of these, or none of them.
+fn one_of(value: &Expr, list: Vec<Expr>, negated: bool) -> Expr {
+    match list.is_empty() {
+        true => Expr::Value(Value::Boolean(negated).with_empty_span()),
+        false => Expr::Nested(Box::new(Expr::InList {
+            expr: Box::new(value.clone()),
+            list,
+            negated,
+        })),
+    }
+}
+
+/// Returns the text that an expression is, or that texts are when they are put together.
+fn joined(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Nested(expr) => joined(expr),
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::StringConcat,
+            right,
+        } => Some(joined(left)? + &joined(right)?),
+        _ => text(expr).map(str::to_owned),
+    }
+}
+
+/// Writes a pattern of `LIKE` that has another escape with a backslash.
+fn with_backslash(
+    pattern: &mut Expr,
+    escape_char: &mut Option<ValueWithSpan>,
+) -> Result<(), DataFusionError> {
+    let Some(Value::SingleQuotedString(escape)) = escape_char.as_ref().map(|given| &given.value)
+    else {
+        return Ok(());
+    };
+    let escape = one_character(escape)?;
+    if escape == Some('\\') {
+        return Ok(());
+    }
+    let written = match joined(pattern) {
+        Some(written) => {
+            let written = patterns::with_backslash(&written, escape)?;
+            Expr::Value(Value::SingleQuotedString(written).with_empty_span())
+        }
+        None => {
+            let escape = escape.map(String::from).unwrap_or_default();
+            let escape = Expr::Value(Value::SingleQuotedString(escape).with_empty_span());
+            call(patterns::FUNCTION, vec![pattern.clone(), escape])
+        }
+    };
+    *pattern = written;
+    *escape_char = None;
+    Ok(())
+}
+
+/// Returns the character that an escape is; none if it is empty.
+///
+/// # Errors
+/// Fails when it has more than one.
+fn one_character(escape: &str) -> Result<Option<char>, DataFusionError> {
+    let mut characters = escape.chars();
+    let first = characters.next();
+    match characters.next() {
+        None => Ok(first),
+        Some(_) => Err(not_impl_datafusion_err!(
+            "invalid escape string: it must be empty or one character"
+        )),
+    }
+}
+
 fn similar(expr: &mut Expr) -> Result<(), DataFusionError> {
     let nothing = Expr::Value(Value::Null.with_empty_span());
     let Expr::SimilarTo {
@@ -143,18 +290,10 @@ fn similar(expr: &mut Expr) -> Result<(), DataFusionError> {
     let escape = match &escape_char {
         None => Some('\\'),
         Some(given) => {
-            let text = match &given.value {
-                Value::SingleQuotedString(text) => text.as_str(),
-                _ => return Err(refused()),
+            let Value::SingleQuotedString(text) = &given.value else {
+                return Err(refused());
             };
-            let mut characters = text.chars();
-            let first = characters.next();
-            if characters.next().is_some() {
-                return Err(not_impl_datafusion_err!(
-                    "invalid escape string: it must be empty or one character"
-                ));
-            }
-            first
+            one_character(text)?
         }
     };
     let regular = patterns::regular(pattern, escape)?;

@@ -1,6 +1,11 @@
-//! Patterns of `SIMILAR TO` as regular expressions.
+//! Patterns of `SIMILAR TO` as regular expressions, and those of `LIKE` with a backslash as their escape.
 
+use std::sync::Arc;
+
+use datafusion::arrow::array::{AsArray, StringArray};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, plan_err};
+use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 
 /// Returns the regular expression that matches the same texts as a pattern, as a whole.
 ///
@@ -44,6 +49,57 @@ pub(super) fn regular(pattern: &str, escape: Option<char>) -> Result<String> {
     Ok(regular)
 }
 
+/// Returns a pattern of `LIKE`, which has another escape or none, with a backslash as its escape.
+///
+/// # Errors
+/// Fails when the pattern ends with its escape.
+pub(super) fn with_backslash(pattern: &str, escape: Option<char>) -> Result<String> {
+    let mut other = String::new();
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        let quoted = match Some(character) == escape {
+            true => characters.next(),
+            false if character == '\\' => Some(character),
+            false => {
+                other.push(character);
+                continue;
+            }
+        };
+        match quoted {
+            Some(quoted) if matches!(quoted, '%' | '_' | '\\') => other.extend(['\\', quoted]),
+            Some(quoted) => other.push(quoted),
+            None => return plan_err!("LIKE pattern must not end with escape character"),
+        }
+    }
+    Ok(other)
+}
+
+/// The function that writes patterns of `LIKE` with a backslash, for those that are not constant.
+pub(crate) const FUNCTION: &str = "like_pattern";
+
+/// Returns the function of a pattern and its escape.
+pub(crate) fn function() -> ScalarUDF {
+    let written = |arguments: &[ColumnarValue]| {
+        let arrays = ColumnarValue::values_to_arrays(arguments)?;
+        let [patterns, escapes] = [0, 1].map(|at| arrays[at].as_string::<i32>());
+        let written = patterns.iter().zip(escapes).map(|(pattern, escape)| {
+            let (Some(pattern), Some(escape)) = (pattern, escape) else {
+                return Ok(None);
+            };
+            with_backslash(pattern, escape.chars().next()).map(Some)
+        });
+        let written = written.collect::<Result<StringArray>>()?;
+        Ok(ColumnarValue::Array(Arc::new(written)))
+    };
+    create_udf(
+        FUNCTION,
+        vec![DataType::Utf8; 2],
+        DataType::Utf8,
+        Volatility::Immutable,
+        Arc::new(written),
+    )
+}
+
 fn literal(character: char, regular: &mut String) {
     if character.is_ascii_punctuation() {
         regular.push('\\');
@@ -66,5 +122,14 @@ mod tests {
         assert_eq!(regular("\\", None).unwrap(), "(?s)^(?:\\\\)$");
         assert!(regular("a\\", Some('\\')).is_err());
         assert!(regular("[a", Some('\\')).is_err());
+    }
+
+    #[test]
+    fn escapes_of_like_become_backslashes() {
+        let of = |pattern| with_backslash(pattern, Some('/')).unwrap();
+        assert_eq!(of("pg/_%"), "pg\\_%");
+        assert_eq!(of("a//b/c\\"), "a/bc\\\\");
+        assert_eq!(with_backslash("a\\_", None).unwrap(), "a\\\\_");
+        assert!(with_backslash("a/", Some('/')).is_err());
     }
 }

@@ -174,6 +174,71 @@ fn parameters_may_be_arrays() {
 }
 
 #[test]
+fn arrays_and_literals_are_postgresql_s() {
+    let served = Served::start(|_| ());
+    let mut client = Client::connect(served.address);
+    let modifier = "select atttypmod from pg_attribute a join pg_class c on c.oid = a.attrelid \
+                    where relname = 'lineitem' and attname = 'l_extendedprice'";
+    for (sql, expected) in [
+        ("select array[1, null, 3]", "{1,NULL,3}"),
+        (
+            "select array['a b', '', 'NULL', null]",
+            "{\"a b\",\"\",\"NULL\",NULL}",
+        ),
+        ("select array[array[1, 2], array[3, 4]]", "{{1,2},{3,4}}"),
+        ("select '{PERU,CANADA}'::text[]", "{PERU,CANADA}"),
+        ("select ('{3,NULL}')::bigint[]", "{3,NULL}"),
+        (
+            "select count(*) from nation where n_nationkey = any('{3,1}')",
+            "2",
+        ),
+        (
+            "select count(*) from nation where n_name <> all('{PERU,CANADA}')",
+            "23",
+        ),
+        (
+            "select count(*) from nation where n_nationkey = any('{}')",
+            "0",
+        ),
+        ("select '\\x00ff'::bytea", "\\x00ff"),
+        ("select 'a_c' like 'a/_' || '%' escape '/'", "t"),
+        ("select 'abc' like 'a/_' || '%' escape '/'", "f"),
+        (
+            "select count(*) from region where r_name like substr('XMID/%', 2) || '%' escape '/'",
+            "0",
+        ),
+        (
+            "select count(*) from region where r_name like substr('XMID', 2) || '%' escape '/'",
+            "1",
+        ),
+        (
+            "select '2001-02-03 04:05:06+02'::timestamptz",
+            "2001-02-03 02:05:06+00",
+        ),
+        ("select current_setting('max_index_keys')", "32"),
+        ("select set_config('application_name', 'x', false)", "x"),
+        ("select to_regtype('bigint')", "20"),
+        (modifier, "983046"),
+    ] {
+        let answer = client.ask(sql);
+        assert!(
+            !answer.0.iter().any(|message| message.0 == b'E'),
+            "{sql}: {}",
+            answer.error().1
+        );
+        assert_eq!(answer.rows(), [[expected]], "{sql}");
+    }
+    for sql in ["select '{{1},{2}}'::int[]", "select current_setting('no')"] {
+        assert!(!client.ask(sql).error().1.is_empty(), "{sql}");
+    }
+    // Numbers of objects are the same for all connections.
+    let number = "select oid from pg_class where relname = 'nation'";
+    let mut other = Client::connect(served.address);
+    other.ask("select oid from pg_database");
+    assert_eq!(client.ask(number).rows(), other.ask(number).rows());
+}
+
+#[test]
 fn psql_s_commands_for_details_work() {
     let served = Served::start(|_| ());
     for (command, part) in [

@@ -10,6 +10,7 @@ mod node;
 mod numbers;
 mod plans;
 mod random;
+mod real_clients;
 mod replicas;
 mod serve;
 mod shell;
