@@ -1,5 +1,6 @@
 //! The programs that tests and benchmarks stand beside: present or not, and how to get them.
 
+mod apt;
 mod cassandra;
 mod etcd;
 mod maven;
@@ -8,7 +9,6 @@ mod rust_driver;
 mod sql_clients;
 
 use std::env;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -356,7 +356,7 @@ pub fn install(groups: &[Group]) -> Result<()> {
     packages.dedup();
     if !packages.is_empty() {
         println!("peers: installing {}", packages.join(" "));
-        apt(&packages)?;
+        apt::install(&packages)?;
         stop_services();
     }
     for peer in wanted() {
@@ -426,63 +426,11 @@ fn version(peer: &Peer) -> Option<String> {
     output.status.success().then(|| line.to_owned())
 }
 
-/// Installs packages. A fresh machine has no package lists; an installed one need not ask for them
-/// again.
-fn apt(packages: &[&str]) -> Result<()> {
-    let install = || {
-        let mut command = as_root("apt-get");
-        command.args(["install", "--yes", "--no-install-recommends", "--quiet"]);
-        process::run("apt-get install", command.args(packages))
-    };
-    with_lists(install)
-}
-
-/// Downloads a package into a folder, without installing it.
-fn fetch(package: &str, folder: &Path) -> Result<()> {
-    with_lists(|| {
-        let mut command = as_root("apt-get");
-        command.args(["download", "--quiet", package]);
-        process::run("apt-get download", command.current_dir(folder))
-    })
-}
-
-/// Does what needs package lists; again with new ones when that fails.
-fn with_lists(work: impl Fn() -> Result<()>) -> Result<()> {
-    if has_lists() && work().is_ok() {
-        return Ok(());
-    }
-    process::run(
-        "apt-get update",
-        as_root("apt-get").args(["update", "--quiet"]),
-    )?;
-    work()
-}
-
-/// Packages are installed by root, or by whoever may become root without a password.
-fn as_root(program: &str) -> Command {
-    let mut command = Command::new("env");
-    if !rustix::process::geteuid().is_root() {
-        command = Command::new("sudo");
-        command.args(["--non-interactive", "env"]);
-    }
-    command.args(["DEBIAN_FRONTEND=noninteractive", program]);
-    command
-}
-
-fn has_lists() -> bool {
-    let Ok(lists) = Path::new("/var/lib/apt/lists").read_dir() else {
-        return false;
-    };
-    lists
-        .flatten()
-        .any(|list| list.file_name().to_string_lossy().contains("_Packages"))
-}
-
 /// Debian's packages start servers of their own, Redis at port 6379. They would use the cores that
 /// are measured; our servers are started by the harnesses. Where there is no init system, there is
 /// nothing to stop, and the command's failure says only that.
 fn stop_services() {
     for service in ["redis-server", "nutcracker"] {
-        let _ = process::output("service", as_root("service").args([service, "stop"]));
+        let _ = process::output("service", apt::as_root("service").args([service, "stop"]));
     }
 }

@@ -81,7 +81,7 @@ fn unpack(dir: &Path) -> Result<()> {
     // An older package would stand beside the new one.
     let _ = fs::remove_dir_all(&source);
     fs::create_dir_all(&source)?;
-    super::fetch(PACKAGE, &source)?;
+    super::apt::download(PACKAGE, &source)?;
     let is_package = |path: &Path| path.extension().is_some_and(|end| end == "deb");
     let mut files = source.read_dir()?.flatten().map(|entry| entry.path());
     let Some(package) = files.find(|path| is_package(path)) else {

@@ -34,7 +34,7 @@ const GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-
 pub(super) fn install() -> Result<()> {
     if !has_programs() {
         println!("peers: installing {}", PACKAGES.join(" "));
-        super::apt(&PACKAGES)?;
+        super::apt::install(&PACKAGES)?;
     }
     let Some(compiler) = compiler().filter(|_| has_programs()) else {
         bail!(

@@ -58,7 +58,7 @@ const LATE_LIBRARY: &str = "/lib/x86_64-linux-gnu/libgcc_s.so.1";
 pub(super) fn install() -> Result<()> {
     if !INSTALLED.iter().all(|file| Path::new(file).exists()) {
         println!("peers: installing {}", PACKAGES.join(" "));
-        super::apt(&PACKAGES)?;
+        super::apt::install(&PACKAGES)?;
     }
     let peers = build::root().join("target/peers");
     let mark = peers.join("rdma.installed");
@@ -123,7 +123,7 @@ fn unpack(package: &str, kernel: &str, dir: &Path) -> Result<PathBuf> {
     // An older package would stand beside the new one.
     let _ = fs::remove_dir_all(&tree);
     fs::create_dir_all(&tree)?;
-    super::fetch(package, &tree)?;
+    super::apt::download(package, &tree)?;
     let is_package = |path: &PathBuf| path.extension().is_some_and(|end| end == "deb");
     let mut files = tree.read_dir()?.flatten().map(|entry| entry.path());
     let Some(file) = files.find(is_package) else {

@@ -70,7 +70,7 @@ fn odbc() -> Result<()> {
     };
     if !has_driver() {
         println!("peers: installing {}", ODBC.join(" "));
-        super::apt(&ODBC)?;
+        super::apt::install(&ODBC)?;
     }
     if !has_driver() {
         bail!(
