@@ -134,7 +134,7 @@ const NEEDS_NO_SERVER: &[&str] = &["fuzz", "simulation", "planted bugs: simulati
 pub struct Options {
     /// Only the steps whose names contain this.
     pub only: Option<String>,
-    /// All steps, whatever has passed before.
+    /// All steps, also those that have passed before.
     pub all: bool,
 }
 

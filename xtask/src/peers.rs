@@ -401,7 +401,7 @@ pub fn versions() -> String {
     PEERS.iter().filter_map(line).collect()
 }
 
-/// Whether a program can be started.
+/// Returns `true` if a program can be started.
 #[must_use]
 pub fn has(program: &str) -> bool {
     PEERS
@@ -409,7 +409,7 @@ pub fn has(program: &str) -> bool {
         .any(|p| p.name() == program && version(p).is_some())
 }
 
-/// Whether a check that lacks something on this machine is to fail instead of being skipped:
+/// Returns `true` if a check that lacks something on this machine must fail instead of being skipped:
 /// `KUMIKI_REQUIRE_PEERS` is set.
 #[must_use]
 pub fn are_required() -> bool {

@@ -132,7 +132,7 @@ fn experiment() -> Result<()> {
     Ok(())
 }
 
-/// Whether a report has a row of this transport that was measured.
+/// Returns `true` if a report has a row of this transport that was measured.
 fn was_measured(report: &str, transport: &str) -> bool {
     let mut rows = report
         .lines()

@@ -92,7 +92,7 @@ pub struct Options {
     pub password: Option<String>,
     /// Clients must speak TLS; `None`: they cannot.
     pub tls: Option<Tls>,
-    /// Whether a public address may be served without a password.
+    /// A public address may be served without a password.
     pub insecure: bool,
     /// Connections at once; others are closed.
     pub connections: NonZeroUsize,
@@ -135,7 +135,7 @@ impl Server {
     /// Listens. Sessions should have [`Rights::Read`](crate::Rights) alone.
     ///
     /// # Errors
-    /// If the address cannot be had, or is public and nobody needs a password; the text says what to do.
+    /// Returns an error if the address is not available, or is public and no password is set; the text says what to do.
     pub async fn bind(options: &Options, shared: Shared) -> Result<(Server, Stopper), String> {
         let listen = options.listen;
         if !listen.ip().is_loopback() && options.password.is_none() && !options.insecure {

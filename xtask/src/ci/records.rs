@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Whether a change of `file` changes the key of a step that reads crate `resp`.
+    /// Returns `true` if a change of `file` changes the key of a step that reads crate `resp`.
     fn changes_the_key(file: &str) -> bool {
         let workspace = Workspace::read().unwrap();
         let reads = Reads::Crates(&["resp"]);

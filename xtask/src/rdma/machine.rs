@@ -110,7 +110,7 @@ pub(crate) fn place() -> PathBuf {
     build::root().join("target/peers/rdma")
 }
 
-/// Whether there is an emulator and something to start in it.
+/// Returns `true` if there is an emulator and something to start in it.
 #[must_use]
 pub fn has_machine() -> bool {
     let files = ["vmlinuz", "base.cpio"].map(|name| place().join(name).exists());

@@ -119,7 +119,7 @@ pub(super) const SETTING: &str = "All members live in one process, each with a t
     their links are sockets on loopback. Clients are tasks of one further thread, for every way to \
     transfer alike: each has one request under way, and begins the next when the last is known to \
     be committed. A transaction adds to two of ten \
-    thousand counters, which the clients share out among them, so that nobody waits for another's \
+    thousand counters, which the clients share out among them, so that none waits for another's \
     locks. With the log on disk every member \
     syncs what it has before it counts, and a thread of the lowest priority keeps the processors \
     from idling, since a sync on an idle virtual machine can take forty times as long.";

@@ -19,7 +19,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
          its two keys, all at once: nothing is promised of the eight together. 'ramp' sends one MGET of \
          eight read-atomic keys to one server, a different one each time, which asks the others. \
          'serializable' does the same with ordinary keys: what was read is validated in a second \
-         round. Nobody writes meanwhile.",
+         round. No client writes meanwhile.",
     ],
     points,
     plots,

@@ -136,7 +136,7 @@ fn plots() -> Vec<Plot> {
         ),
         bars(
             "Few and many keys, some of them hot",
-            "95 % reads, in memory, zipfian: whoever holds a hot key is in the way of many.",
+            "95 % reads, in memory, zipfian: a transaction that holds a hot key blocks many others.",
             "zipfian",
         ),
     ]

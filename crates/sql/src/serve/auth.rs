@@ -1,4 +1,4 @@
-//! Who may connect: whoever knows the password, by SCRAM-SHA-256; or everybody.
+//! Authentication: with a password, by SCRAM-SHA-256, or none.
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const ITERATIONS: usize = 4096;
 /// Lets clients in.
 pub(crate) struct Door {
     lock: Lock,
-    /// Whether only those come in who speak TLS.
+    /// Clients must use TLS.
     encrypted: bool,
     /// Places of clients that have authenticated, of all connections.
     places: Arc<Semaphore>,
@@ -49,7 +49,7 @@ impl NoopStartupHandler for Open {
 }
 
 impl Door {
-    /// For whoever knows the password, whatever user name he gives; for everybody if there is none.
+    /// Clients need this password, with any user name; `None`: they need none.
     pub(crate) fn new(
         secret: Option<&Secret>,
         connections: &Arc<ConnectionManager>,

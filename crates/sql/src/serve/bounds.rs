@@ -17,7 +17,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// For what a client wants from now on. Whoever waits for its cancellation last is the one who hears of
+    /// For what a client wants from now on. The last task that waits for its cancellation hears of
     /// it: so there is one for each message, and not one within another.
     pub(crate) async fn of<C: ClientInfo>(client: &C, limit: Option<Duration>) -> Bounds {
         let handle = client.session_extensions().get::<Arc<ConnectionHandle>>();

@@ -248,7 +248,7 @@ fn setting(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
 
-/// Whether a setting is DataFusion's or ours.
+/// Returns `true` if a setting is DataFusion's or Kumiki's.
 fn is_ours(name: &str) -> bool {
     let zones = ["timezone", "time.zone"];
     name.starts_with("datafusion.") || name.starts_with("kumiki.") || zones.contains(&name)

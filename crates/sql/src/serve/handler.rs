@@ -59,7 +59,7 @@ pub(crate) struct Handler {
     own: Arc<Own>,
     /// Queries that may run at once, of all connections.
     running: Arc<Semaphore>,
-    /// How long a query waits for whoever takes its rows.
+    /// How long a query waits for a client that takes no rows.
     patience: Option<Duration>,
     /// How long a statement may take.
     timeout: Timeout,

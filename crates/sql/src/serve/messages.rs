@@ -40,9 +40,9 @@ pub(crate) struct Messages<S> {
     /// What was checked.
     checked: BytesMut,
     stage: Stage,
-    /// Whether the client has to give a password.
+    /// The client must send a password.
     has_password: bool,
-    /// Whether the client has answered the demand for one.
+    /// The client has answered the request for one.
     has_answered: bool,
 }
 

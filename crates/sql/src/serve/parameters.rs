@@ -95,7 +95,7 @@ fn inferred(plan: &LogicalPlan) -> PgWireResult<HashMap<String, Type>> {
 pub(crate) fn columns(plan: &LogicalPlan, parameters: &[Type]) -> SchemaRef {
     let nulls: Vec<ScalarValue> = parameters.iter().map(types::null).collect();
     let typed = (!nulls.is_empty()).then(|| plan.clone().with_param_values(nulls));
-    // Where they do not fit, whoever executes it is told.
+    // Where they do not fit, its execution fails.
     let schema = match &typed {
         Some(Ok(typed)) => typed.schema(),
         Some(Err(_)) | None => plan.schema(),

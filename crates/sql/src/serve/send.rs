@@ -53,7 +53,7 @@ where
     Ok(true)
 }
 
-/// Sends rows as the lines of a copy. After an error among them, which whoever hears of it sends, the client
+/// Sends rows as the lines of a copy. After an error among them, which the caller sends, the client
 /// knows that the copy is over.
 pub(crate) async fn lines<C>(
     client: &mut C,

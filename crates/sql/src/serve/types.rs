@@ -156,7 +156,7 @@ fn format(formats: &Format, place: usize) -> FieldFormat {
     }
 }
 
-/// Whether clients see the same types.
+/// Returns `true` if clients see the same types.
 pub(crate) fn same(one: &Schema, other: &Schema) -> bool {
     let types = |schema: &Schema| {
         let fields = schema.fields().iter();

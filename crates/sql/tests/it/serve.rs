@@ -320,7 +320,7 @@ fn copies_are_of_what_was_asked_and_end_as_they_should() {
         let text = |message: &Message| String::from_utf8(message.1.clone()).unwrap();
         lines.map(text).collect::<Vec<_>>()
     };
-    // A quoted text is a text, whatever is in it.
+    // A quoted text may contain words and signs of SQL.
     let quoted = "copy (select r_name from region where r_comment = '\\'' union \
                   select n_name from nation --') to stdout";
     let answer = client.ask(quoted);
@@ -661,7 +661,7 @@ fn tools_find_tables_and_columns() {
         state == "42883" && what.contains("pg_nothing"),
         "{state} {what}"
     );
-    // Nobody writes through it, nor touches files.
+    // Clients cannot write through it, nor access files.
     let (state, _) = client.ask("create table pg_new as select 1").error();
     assert_ne!(state, "00000");
     assert_eq!(client.ask("select 1").rows(), [["1"]]);
