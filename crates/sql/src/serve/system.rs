@@ -12,7 +12,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility, create_udf,
+    TypeSignature, Volatility, create_udf,
 };
 use datafusion::sql::sqlparser::ast::{Query, Statement};
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
