@@ -24,6 +24,8 @@
 //! | [`topology_refresher`] | asks the nodes for the topology, and again when it may have changed |
 //! | [`events`] | events of nodes |
 //! | [`control_connection`] | a connection for a few requests of the proxy's own |
+//! | [`node_connection`] | the settings of connections to nodes, and the requests with which they begin |
+//! | [`reply_time_limit`] | how long a node may take for a request |
 //! | [`credentials`] | the proofs of clients' identities |
 //!
 //! Guarantees:
@@ -47,10 +49,12 @@ pub(crate) mod handshake;
 pub(crate) mod keyspace;
 pub(crate) mod lock_table;
 pub(crate) mod merge;
+pub(crate) mod node_connection;
 pub(crate) mod prepared;
 pub(crate) mod preparing;
 pub(crate) mod protocol;
 pub(crate) mod replies;
+pub(crate) mod reply_time_limit;
 pub(crate) mod requests;
 pub(crate) mod retry_policy;
 pub(crate) mod route;
@@ -65,13 +69,14 @@ use std::sync::Arc;
 
 use self::credentials::Credential;
 use self::lock_table::Keeping;
+use self::node_connection::Options;
 use self::protocol::CqlProtocol;
 use self::topology_refresher::{RefresherOptions, State};
-use self::wire::{CqlWire, Options};
-use crate::Running;
+use self::wire::CqlWire;
 use crate::config::{Config, StartError};
+use crate::node_kind::Kind;
 use crate::nodes::Nodes;
-use crate::redis::Kind;
+use crate::running::Running;
 use crate::seeds::{NodeAddress, Seeds};
 use crate::threads::{Ground, Parts};
 use crate::tls::Setup;

@@ -11,8 +11,8 @@ use admin::about::{self, Build};
 use crate::config::Config;
 use crate::figures::{Clients, FrontendFigures};
 use crate::locks::lock_service::LockService;
+use crate::node_kind::Kind;
 use crate::nodes::Nodes;
-use crate::redis::Kind;
 
 /// All figures of a proxy.
 pub(crate) struct About {

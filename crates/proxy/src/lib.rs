@@ -12,6 +12,8 @@
 //! | `redis` | RESP: one server in front of Kumiki, Redis Cluster or Redis servers |
 //! | `cassandra` | CQL: one node in front of a Cassandra cluster |
 //! | [`NodeAddress`] | the nodes that the proxy was given, by address or by name |
+//! | `running` `stopper` | a proxy that serves, and how it stops |
+//! | `node_kind` | the kinds of nodes |
 //! | `nodes` `figures` | the nodes; counts of the work done |
 //! | `info` `metrics` | the figures as `INFO`; for Prometheus, and health for the admin endpoint |
 //!
@@ -26,142 +28,30 @@ mod info;
 pub mod locks;
 mod metrics;
 pub mod net;
+mod node_kind;
 mod nodes;
 pub mod queue;
 mod redis;
+mod running;
 mod runtime;
 mod seeds;
+mod stopper;
 mod threads;
 mod tls;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 
 pub use admin::{Admin, Build, LogLevel};
 pub use config::{Config, Limits, LockTable, Nodes, Stack, StartError, TlsClients, TlsNodes};
-pub use redis::Kind;
+pub use node_kind::Kind;
+pub use running::{Running, ThreadLost};
 pub use seeds::{LookUp, NodeAddress};
+pub use stopper::Stopper;
 
-use crate::info::About;
 use crate::net::Network;
-use crate::nodes::NodeRoles;
 use crate::queue::Queues;
-use crate::runtime::thread::{Stopping, Watch};
-use crate::runtime::thread_waker::ThreadWaker;
 use crate::threads::{Configured, Given, Parts};
 use crate::tls::Setup;
-
-/// A proxy that is serving.
-pub struct Running {
-    address: SocketAddr,
-    kind: Kind,
-    stopper: Stopper,
-    threads: Vec<JoinHandle<()>>,
-    /// Threads that keep the proxy's knowledge of the nodes up to date; `release` ends them.
-    refreshers: Vec<JoinHandle<()>>,
-    release: Box<dyn Fn() + Send + Sync>,
-    about: Arc<About>,
-    duties: Arc<dyn NodeRoles>,
-    /// Runs until everything else has ended, to report that the proxy is stopping.
-    admin: Option<Admin>,
-}
-
-/// A proxy has lost a thread, and has stopped because of that. Its log names the thread. Start the
-/// proxy again, and report its log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "the proxy has lost a thread, and has stopped: start it again, and report what its log says"
-)]
-pub struct ThreadLost;
-
-/// Stops a proxy; all clones stop the same proxy.
-#[derive(Clone)]
-pub struct Stopper {
-    stopping: Arc<Stopping>,
-    wakers: Vec<Arc<ThreadWaker>>,
-}
-
-impl Stopper {
-    /// Begins to stop the proxy: it accepts no connections, answers the requests that it has received,
-    /// and closes. Returns at once.
-    pub fn stop(&self) {
-        self.stopping.begun.store(true, Ordering::SeqCst);
-        for waker in &self.wakers {
-            waker.wake();
-        }
-    }
-}
-
-impl Running {
-    /// Returns the address on which the proxy listens.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Returns the address on which figures and health are served, if they are.
-    #[must_use]
-    pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(Admin::address)
-    }
-
-    /// Returns the kind of the nodes, as the proxy found it.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// Returns a handle that stops the proxy.
-    #[must_use]
-    pub fn stopper(&self) -> Stopper {
-        self.stopper.clone()
-    }
-
-    /// Waits until the proxy has stopped.
-    ///
-    /// # Errors
-    /// Returns an error if the proxy has stopped by itself because it had lost a thread.
-    pub fn wait(self) -> Result<(), ThreadLost> {
-        for thread in self.threads {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the proxy has panicked");
-            }
-        }
-        (self.release)();
-        if let Some(locks) = &self.about.locks {
-            locks.stop();
-        }
-        for refresher in self.refreshers {
-            if refresher.join().is_err() {
-                tracing::error!("a thread that refreshes the topology has panicked");
-            }
-        }
-        match self.stopper.stopping.lost.load(Ordering::SeqCst) {
-            true => Err(ThreadLost),
-            false => Ok(()),
-        }
-    }
-
-    /// Starts a thread that keeps knowledge of the nodes up to date.
-    fn keep(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
-        let builder = std::thread::Builder::new().name(name.to_owned());
-        let watch = Watch {
-            name: name.to_owned(),
-            stopper: self.stopper(),
-            front: false,
-            stays: false,
-        };
-        let refresher = builder.spawn(move || {
-            let _watch = watch;
-            work();
-        });
-        let refresher = refresher.map_err(|error| StartError::Thread { error })?;
-        self.refreshers.push(refresher);
-        Ok(())
-    }
-}
 
 /// Starts a proxy.
 ///

@@ -21,8 +21,8 @@ use crate::info::About;
 use crate::locks::lock_service::LockService;
 use crate::nodes::{Needed, NodeRoles};
 use crate::runtime::query::NodeIndex;
-use crate::runtime::thread::Stopping;
 use crate::runtime::thread_waker::ThreadWaker;
+use crate::stopper::Stopping;
 
 /// How long a node without a connection may take to accept one when health is checked.
 const REACH: Duration = Duration::from_secs(1);

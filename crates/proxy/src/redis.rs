@@ -8,6 +8,8 @@
 //! | [`transactions`] | commands in blocks, and the execution of blocks |
 //! | [`client`] | the state of a client; its replies in their order |
 //! | [`commands`] | the commands and the positions of their keys, as the nodes report them |
+//! | [`command_docs`] | what `COMMAND` says of the proxy's own commands |
+//! | [`outcome`] | the result of one command |
 //! | [`route`] | the node or nodes of a command |
 //! | [`reply_merge`] | one reply made of several |
 //! | [`multi_block`] | a block, and the watched keys |
@@ -30,10 +32,12 @@
 //!    Every other query whose reply was lost is answered with `-UNKNOWN`.
 
 pub(crate) mod client;
+pub(crate) mod command_docs;
 pub(crate) mod commands;
 pub(crate) mod local_commands;
 pub(crate) mod lock;
 pub(crate) mod multi_block;
+pub(crate) mod outcome;
 pub(crate) mod protocol;
 pub(crate) mod replies;
 pub(crate) mod reply_merge;
@@ -49,26 +53,12 @@ use std::sync::Arc;
 use self::protocol::RedisProtocol;
 use self::topology_refresher::{RefresherOptions, State};
 use self::wire::{Options, RespWire};
-use crate::Running;
 use crate::config::{Config, StartError};
 use crate::nodes::Nodes;
+use crate::running::Running;
 use crate::seeds::{NodeAddress, Seeds};
 use crate::threads::{Ground, Parts};
 use crate::tls::Setup;
-
-/// The kind of the nodes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Nodes of a Kumiki cluster: any of them executes a command on keys of several.
-    Kumiki,
-    /// Nodes of a Redis Cluster.
-    RedisCluster,
-    /// Redis servers that do not know of each other: the slots are divided evenly among them, in the
-    /// order in which the servers were given.
-    RedisServers,
-    /// Nodes of a Cassandra cluster.
-    Cassandra,
-}
 
 /// Starts a proxy in front of Kumiki, or Redis.
 pub(crate) fn start<P: Parts>(

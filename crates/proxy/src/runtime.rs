@@ -36,5 +36,6 @@ pub(crate) mod protocol;
 pub(crate) mod query;
 pub(crate) mod thread;
 pub(crate) mod thread_waker;
+pub(crate) mod token;
 pub(crate) mod wait_queue;
 pub(crate) mod wire;

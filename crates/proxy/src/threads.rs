@@ -20,19 +20,21 @@ use crate::figures::BackendFigures;
 use crate::info::About;
 use crate::locks::lock_service::LockService;
 use crate::net::{Network, Sockets, Uring};
+use crate::node_kind::Kind;
 use crate::nodes::{NodeRoles, Nodes};
 use crate::queue::{LockFree, Queues};
-use crate::redis::Kind;
+use crate::running::Running;
 use crate::runtime::backend::{Backend, FrontendQueues};
 use crate::runtime::frontend::Frontend;
 use crate::runtime::link::LinkLimits;
 use crate::runtime::outbox::{BackendQueues, Outbox, Shares};
 use crate::runtime::protocol::ClientProtocol;
-use crate::runtime::thread::{LISTENER, Stopping, Thread, Watch};
+use crate::runtime::thread::Thread;
 use crate::runtime::thread_waker::ThreadWaker;
+use crate::runtime::token::LISTENER;
 use crate::runtime::wire::Wire;
+use crate::stopper::{Stopper, Stopping, Watch};
 use crate::tls::{Setup, Tls};
-use crate::{Running, Stopper};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -381,9 +383,9 @@ mod tests {
     use bytes::BytesMut;
 
     use super::*;
-    use crate::ThreadLost;
     use crate::cassandra::wire::CqlWire;
     use crate::nodes::Needed;
+    use crate::running::ThreadLost;
     use crate::runtime::protocol::{Progress, RequestContext};
     use crate::runtime::query::{ClientId, NodeIndex, Reply};
 
@@ -439,7 +441,7 @@ mod tests {
 
     #[test]
     fn a_proxy_that_has_lost_a_thread_stops_and_says_so() {
-        let mut config = Config::new(crate::Nodes::Cassandra(Vec::new()));
+        let mut config = Config::new(crate::config::Nodes::Cassandra(Vec::new()));
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         (config.network_threads, config.aggregation_threads) = (3, 1);
         config.drain = Duration::from_millis(100);

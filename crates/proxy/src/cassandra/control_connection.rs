@@ -15,7 +15,7 @@ use cql::{
 
 use super::credentials::Credential;
 use super::frames;
-use super::wire::{Options, plain_query, startup};
+use super::node_connection::{Options, plain_query, startup};
 use crate::tls::Blocking;
 
 /// How long a node may take to answer, from the first byte of the request to the last byte of the

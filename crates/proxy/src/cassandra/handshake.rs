@@ -17,7 +17,8 @@ use super::connection_key;
 use super::credentials::Credential;
 use super::frames::{self, header_of};
 use super::protocol::{CqlProtocol, Done, Task};
-use super::route::{ReplyTimeLimit, envelope};
+use super::reply_time_limit::ReplyTimeLimit;
+use super::route::envelope;
 use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
 use crate::runtime::query::{ConnectionKey, NodeIndex, Query};
 

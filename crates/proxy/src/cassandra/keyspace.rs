@@ -5,9 +5,9 @@ use cql::response::INVALID;
 use cql::{Flags, Header, Response, ResponseMessage, ResultBody, StreamId};
 
 use super::client::Client;
+use super::node_connection::plain_query;
 use super::protocol::{CqlProtocol, Done, Task};
 use super::route::{Route, envelope};
-use super::wire::plain_query;
 use crate::runtime::protocol::{Progress, RequestContext};
 
 /// No keyspace has a longer name, in bytes, so nodes need not be asked about one.

@@ -17,7 +17,7 @@ use cql::statement::{StatementKind, Summary, is_idempotent};
 use cql::{Version, request};
 use parking_lot::RwLock;
 
-use super::route::ReplyTimeLimit;
+use super::reply_time_limit::ReplyTimeLimit;
 use super::system;
 
 /// The most statements of one version that are remembered.

@@ -12,7 +12,8 @@ use super::connection_key::KeyMeaning;
 use super::frames::header_of;
 use super::prepared::Statement;
 use super::protocol::{CqlProtocol, Task};
-use super::route::{ReplyTimeLimit, envelope};
+use super::reply_time_limit::ReplyTimeLimit;
+use super::route::envelope;
 use crate::runtime::protocol::{Dispatch, RequestContext};
 use crate::runtime::query::Query;
 

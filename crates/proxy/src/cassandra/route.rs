@@ -7,6 +7,7 @@ use cql::token::{Token, named_partition_key, partition_key};
 use cql::{BoundValues, Consistency, Envelope, HEADER_LEN, Header, Opcode, Version};
 
 use super::prepared::{Prepared, Statement};
+use super::reply_time_limit::ReplyTimeLimit;
 use super::suspect_nodes::SuspectNodes;
 use super::token_ring::Map;
 use crate::runtime::protocol::RequestContext;
@@ -25,35 +26,6 @@ pub(crate) struct Route {
     pub(crate) pace: ReplyTimeLimit,
     /// The mark by which it may be merged with others; see [`super::merge`].
     pub(crate) merge: u32,
-}
-
-/// How long a request may take at a node that lives.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum ReplyTimeLimit {
-    /// It reads or writes rows. Nodes give up after at most ten seconds, unless configured otherwise.
-    #[default]
-    Rows,
-    /// It changes the schema, or empties a table: nodes take up to a minute.
-    Schema,
-}
-
-impl ReplyTimeLimit {
-    /// Returns the limit of a statement; for a statement that is not understood, the longer one.
-    pub(crate) fn of(kind: Option<StatementKind>) -> ReplyTimeLimit {
-        match kind {
-            None | Some(StatementKind::Truncate | StatementKind::Other) => ReplyTimeLimit::Schema,
-            Some(_) => ReplyTimeLimit::Rows,
-        }
-    }
-
-    /// Returns the limit as a multiple of a node's timeout, for
-    /// [`Query::route`](crate::runtime::query::Query::route).
-    pub(crate) fn timeouts(self) -> u32 {
-        match self {
-            ReplyTimeLimit::Rows => 3,
-            ReplyTimeLimit::Schema => 15,
-        }
-    }
 }
 
 fn is_serial(consistency: Consistency) -> bool {

@@ -8,8 +8,8 @@ use cql::{Response, Value, Version};
 
 use super::control_connection::{ControlConnection, Table};
 use super::lock_table::schema;
+use super::node_connection::Options;
 use super::token_ring::Map;
-use super::wire::Options;
 use crate::config::LockTable;
 use crate::nodes::Nodes;
 use crate::runtime::query::NodeIndex;

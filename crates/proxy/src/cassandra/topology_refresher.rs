@@ -14,9 +14,9 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::control_connection::ControlConnection;
 use super::lock_table::{Keeping, schema};
+use super::node_connection::Options;
 use super::prepared::Prepared;
 use super::topology::{ClusterProperties, Topology, topology};
-use super::wire::Options;
 use crate::config::Limits;
 use crate::nodes::{Needed, NodeRoles, Nodes};
 use crate::runtime::query::NodeIndex;

@@ -11,44 +11,30 @@
 //! 2. A node that answers OPTIONS has more time for a request than its own limits allow: its own
 //!    timeout error is more precise than any that the proxy can give.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use cql::notation::StringMap;
-use cql::request::Parameters;
-use cql::request::{Query as CqlQuery, Request};
+use cql::request::Request;
 use cql::response::{AUTHENTICATION_ERROR, INVALID, ResultKind, peek_result_kind};
 use cql::{
-    BoundValues, Consistency, Direction, Envelope, Flags, Framing, HEADER_LEN, Header, Limits,
-    Opcode, Response, ResponseMessage, StreamId, Unpacker, Version,
+    Direction, Envelope, Flags, Framing, HEADER_LEN, Header, Limits, Opcode, Response,
+    ResponseMessage, StreamId, Unpacker, Version,
 };
 use slab::Slab;
 
-use super::connection_key::{ConnectionKeys, KeyMeaning};
-use super::credentials::Credential;
+use super::connection_key::KeyMeaning;
 use super::frames::{self, EnvelopeBatch};
 use super::merge::{self, Outgoing};
+use super::node_connection::{Options, plain_query, quoted, startup};
 use crate::runtime::out_batch::OutBatch;
 use crate::runtime::query::{Answer, ConnectionKey, NodeError, Query};
 use crate::runtime::wire::{Wire, WireError};
-use crate::tls::ToNodes;
 
 /// Bytes gathered for one batch to the socket, after which nothing is added: about a frame.
 const MOST: usize = 64 * 1024;
 
 /// The start of a node's message that it could not check a password.
 const CANNOT_JUDGE: &str = "Unable to perform authentication";
-
-/// The settings of connections to nodes.
-#[derive(Debug, Default)]
-pub(crate) struct Options {
-    pub(crate) connection_keys: ConnectionKeys,
-    /// The credential of the proxy itself, for its own requests to nodes.
-    pub(crate) own: Option<Credential>,
-    /// The TLS settings; `None`: without TLS.
-    pub(crate) tls: Option<Arc<ToNodes>>,
-}
 
 /// Limit of streams for whose replies no client waits any more; beyond it the connection is given up,
 /// because there would soon be no streams left for requests.
@@ -230,26 +216,6 @@ impl Wire for CqlWire {
         self.merged = 0;
         self.writes.drain(..).for_each(given_up);
     }
-}
-
-/// Returns the options with which the proxy begins a connection.
-pub(crate) fn startup() -> StringMap<'static> {
-    vec![
-        ("CQL_VERSION", "3.0.0"),
-        ("DRIVER_NAME", "kumiki proxy"),
-        ("DRIVER_VERSION", env!("CARGO_PKG_VERSION")),
-    ]
-}
-
-/// Returns a QUERY of a text, without any options.
-pub(crate) fn plain_query(text: &str, version: Version) -> Request<'_> {
-    let parameters = Parameters::new(Consistency::One, BoundValues::none(version));
-    Request::Query(CqlQuery { text, parameters })
-}
-
-/// Returns a name of CQL in quotes.
-pub(crate) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 impl CqlWire {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use resp::{Parser, Protocol, Writer};
 
+use super::command_docs::CommandQuery;
 use super::commands::LockCommand;
-use super::lock::CommandQuery;
 use super::multi_block::{Block, Watches};
 use super::reply_merge::ReplyMerge;
 use super::route::Cursors;

@@ -5,6 +5,7 @@
 //! are (`keys`), and how the proxy treats certain commands (`special`).
 
 mod keys;
+pub(crate) mod lock;
 mod special;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -13,7 +14,6 @@ use std::collections::HashMap;
 
 use resp::{Args, Value};
 
-use super::lock;
 use keys::{Keys, moving_keys};
 use special::{BLOCK, NO_MESSAGES, ONE_NODE, special};
 pub(crate) use special::{Everywhere, LOCAL, LockCommand, Special, Split};
@@ -113,7 +113,7 @@ impl Commands {
             Some(("lock.guard", 3, Special::Refused(lock::NO_GUARD))),
             |_| None,
         );
-        let own = lock::COMMANDS
+        let own = lock::LOCK_COMMANDS
             .iter()
             .map(|&(name, arity, kind)| (name, arity, Special::Lock(kind)));
         for (name, arity, special) in own.chain(guard) {

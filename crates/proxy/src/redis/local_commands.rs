@@ -6,7 +6,7 @@ use resp::{Args, Protocol, Writer};
 
 use super::client::Client;
 use super::commands::Command;
-use super::protocol::Done;
+use super::outcome::Done;
 use super::topology_refresher::State;
 use crate::runtime::protocol::{Progress, RequestContext};
 

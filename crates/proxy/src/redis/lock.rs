@@ -30,7 +30,6 @@
 //! under it have arrived. Consecutive commands about locks do not wait for each other; commands on one
 //! key are executed in their order.
 
-mod command_docs;
 mod encoding;
 
 use bytes::Bytes;
@@ -38,23 +37,11 @@ use resp::Args;
 
 use super::client::{Client, Pending};
 use super::commands::{Command, LockCommand};
-use super::protocol::{Done, RedisProtocol};
+use super::outcome::Done;
+use super::protocol::RedisProtocol;
 use crate::locks::pending_requests::{MOST_ASKED, PendingRequest, WhenAbandoned};
 use crate::runtime::protocol::{Ended, LockReply, Progress, RequestContext};
-pub(crate) use command_docs::{CommandQuery, telling, told};
 use encoding::{SYNTAX, encode, read, usage, write};
-
-/// Commands that the proxy always has, and how many arguments they take.
-pub(crate) const COMMANDS: &[(&str, i64, LockCommand)] = &[
-    ("lock.acquire", -5, LockCommand::Acquire),
-    ("lock.renew", 5, LockCommand::Renew),
-    ("lock.release", 3, LockCommand::Release),
-    ("lock.info", 2, LockCommand::Info),
-];
-
-/// The error for guards where no node can enforce them.
-pub(crate) const NO_GUARD: &str = "these nodes compare no tokens, so that locks are advisory \
-    before them: compare the token where the data is, for example in a script";
 
 impl RedisProtocol {
     /// Executes a command about locks, outside of a block.

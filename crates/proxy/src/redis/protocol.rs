@@ -13,13 +13,14 @@ use resp::{Args, Span};
 use super::client::{Client, Pending};
 use super::commands::{Command, Commands, Special};
 use super::multi_block;
+use super::outcome::Done;
 use super::reply_merge::{ReplyMerge, Rule};
 use super::retry_policy;
 use super::route::{self, Part, Way};
 use super::slot_map::Map;
 use super::topology_refresher::State;
 use super::wire::ConnectionProperties;
-use super::{local_commands, lock};
+use super::{command_docs, local_commands};
 use crate::locks::pending_requests::PendingRequests;
 use crate::runtime::inflight_budget::Counts;
 use crate::runtime::protocol::{
@@ -38,16 +39,6 @@ pub(crate) struct RedisProtocol {
     spans: Vec<Span>,
     /// Requests that wait for the locks.
     pub(super) lock_replies: PendingRequests,
-}
-
-/// The result of one command.
-pub(crate) enum Done {
-    /// It is answered, or on its way.
-    Taken,
-    /// It stays in the input, and is read again later.
-    Not(Progress),
-    /// It is answered, and later commands are not.
-    Last,
 }
 
 impl ClientProtocol for RedisProtocol {
@@ -347,7 +338,7 @@ impl RedisProtocol {
                 }
                 let dispatch = self.dispatch(client, command, node, route);
                 if self.state.locks.is_some()
-                    && let Some(telling) = lock::telling(command, args)
+                    && let Some(telling) = command_docs::telling(command, args)
                     && let Some(pending) = client.pending(dispatch.sequence)
                 {
                     *pending = Pending::Commands(telling);

@@ -9,7 +9,8 @@ use super::client::{Client, Pending};
 use super::protocol::RedisProtocol;
 use super::retry_policy::{self, RetryHint};
 use super::wire::ConnectionProperties;
-use super::{Kind, lock, route};
+use super::{command_docs, route};
+use crate::node_kind::Kind;
 use crate::runtime::protocol::RequestContext;
 use crate::runtime::query::{Failure, NodeIndex, Query};
 
@@ -60,7 +61,7 @@ impl RedisProtocol {
         let reply = match client.pending(query.sequence) {
             None | Some(Pending::Waiting | Pending::Ready(_)) => bytes,
             Some(Pending::Scan(cursors)) => route::scanned(&bytes, *cursors),
-            Some(Pending::Commands(telling)) => lock::told(&bytes, telling, protocol),
+            Some(Pending::Commands(telling)) => command_docs::told(&bytes, telling, protocol),
             Some(Pending::Merging(join)) => match join.add(query.part, bytes, protocol) {
                 Some(whole) => whole,
                 None => return,

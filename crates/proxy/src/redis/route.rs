@@ -7,10 +7,10 @@ use cluster::slot;
 use resp::Args;
 use resp::command::write_command;
 
-use super::Kind;
 use super::commands::{Command, Everywhere, Special, Split};
 use super::reply_merge::Rule;
 use super::slot_map::Map;
+use crate::node_kind::Kind;
 use crate::runtime::query::NodeIndex;
 
 /// The way of a command.

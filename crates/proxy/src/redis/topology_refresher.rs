@@ -16,13 +16,13 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use resp::command::write_command;
 use resp::{ReplyParser, Value};
 
-use super::Kind;
 use super::commands::Commands;
 use super::slot_map::Map;
 use super::wire::Options;
 use crate::config::Limits;
 use crate::figures::Clients;
 use crate::locks::lock_service::LockService;
+use crate::node_kind::Kind;
 use crate::nodes::{Needed, NodeRoles, Nodes};
 use crate::runtime::query::NodeIndex;
 use crate::seeds::Seeds;

@@ -7,8 +7,10 @@ use resp::Args;
 use super::client::{Client, Pending};
 use super::commands::{Command, LockCommand, Special};
 use super::multi_block::{self, Block};
-use super::protocol::{Done, RedisProtocol};
-use super::{Kind, local_commands, route};
+use super::outcome::Done;
+use super::protocol::RedisProtocol;
+use super::{local_commands, route};
+use crate::node_kind::Kind;
 use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
 
 impl RedisProtocol {

@@ -226,7 +226,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
             key.0,
             key.1,
             address,
-            super::thread::link_token(link),
+            super::token::link_token(link),
         ));
         self.by_key.insert(key, link);
         link

@@ -7,7 +7,7 @@
 //! with clients.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::arena::Arena;
@@ -15,20 +15,10 @@ use super::backend::Backend;
 use super::frontend::Frontend;
 use super::protocol::ClientProtocol;
 use super::thread_waker::ThreadWaker;
+use super::token::LISTENER;
 use super::wire::Wire;
-use crate::Stopper;
 use crate::net::{Network, SocketEvent};
-
-pub(crate) const LISTENER: usize = usize::MAX - 1;
-
-/// Returns the token of a client's connection. Tokens of clients are even, those of nodes are odd.
-pub(crate) fn client_token(place: usize) -> usize {
-    2 * place
-}
-
-pub(crate) fn link_token(link: usize) -> usize {
-    2 * link + 1
-}
+use crate::stopper::Stopping;
 
 /// See the module documentation.
 pub(crate) struct Thread<N: Network, F: ClientProtocol, W: Wire> {
@@ -38,46 +28,6 @@ pub(crate) struct Thread<N: Network, F: ClientProtocol, W: Wire> {
     pub(crate) waker: Arc<ThreadWaker>,
     pub(crate) started: Instant,
     pub(crate) stopping: Arc<Stopping>,
-}
-
-/// The state of a proxy that stops.
-#[derive(Debug, Default)]
-pub(crate) struct Stopping {
-    /// Clients are to be answered and closed.
-    pub(crate) begun: AtomicBool,
-    /// Threads with clients that have not ended.
-    pub(crate) fronts: std::sync::atomic::AtomicUsize,
-    /// A thread has ended too early: it has panicked, or could not go on.
-    pub(crate) lost: AtomicBool,
-    /// How long the proxy waits for clients.
-    pub(crate) drain: Duration,
-}
-
-/// Runs when a thread of the proxy ends, for any reason. A lost thread takes its clients and its part
-/// of the nodes with it: the whole proxy stops then, instead of listening without accepting.
-pub(crate) struct Watch {
-    pub(crate) name: String,
-    pub(crate) stopper: Stopper,
-    /// The thread has clients.
-    pub(crate) front: bool,
-    /// The thread may end only when the proxy stops.
-    pub(crate) stays: bool,
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let stopping = &self.stopper.stopping;
-        if self.front {
-            stopping.fronts.fetch_sub(1, Ordering::SeqCst);
-        }
-        let too_early = self.stays && !stopping.begun.load(Ordering::SeqCst);
-        if too_early || std::thread::panicking() {
-            stopping.lost.store(true, Ordering::SeqCst);
-            let thread = &self.name;
-            tracing::error!(thread, "a thread of the proxy is lost: the proxy stops");
-            self.stopper.stop();
-        }
-    }
 }
 
 impl<N: Network, F: ClientProtocol, W: Wire> Thread<N, F, W> {
@@ -166,55 +116,5 @@ impl<N: Network, F: ClientProtocol, W: Wire> Thread<N, F, W> {
             // Connections to nodes are needed as long as any thread has clients.
             None => self.stopping.fronts.load(Ordering::SeqCst) == 0,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn watched(stays: bool, front: bool, work: impl FnOnce(&Stopping) + Send + 'static) -> Stopper {
-        let stopping = Arc::new(Stopping {
-            fronts: 2.into(),
-            ..Stopping::default()
-        });
-        let wakers = Vec::new();
-        let stopper = Stopper { stopping, wakers };
-        let watch = Watch {
-            name: "watched".to_owned(),
-            stopper: stopper.clone(),
-            front,
-            stays,
-        };
-        let thread = std::thread::spawn(move || {
-            let watch = watch;
-            work(&watch.stopper.stopping);
-        });
-        let _ = thread.join();
-        stopper
-    }
-
-    fn states(stopper: &Stopper) -> (bool, bool, usize) {
-        let Stopping {
-            begun,
-            lost,
-            fronts,
-            ..
-        } = &*stopper.stopping;
-        let is = |flag: &AtomicBool| flag.load(Ordering::SeqCst);
-        (is(begun), is(lost), fronts.load(Ordering::SeqCst))
-    }
-
-    #[test]
-    fn a_thread_that_is_lost_stops_the_proxy() {
-        let panics = |_: &Stopping| panic!("by the test");
-        assert_eq!(states(&watched(true, true, panics)), (true, true, 1));
-        assert_eq!(states(&watched(false, false, panics)), (true, true, 2));
-        // A thread that cannot go on returns.
-        assert_eq!(states(&watched(true, true, |_| {})), (true, true, 1));
-        // A thread that was asked to end, or may end, is not lost.
-        let asked = |stopping: &Stopping| stopping.begun.store(true, Ordering::SeqCst);
-        assert_eq!(states(&watched(true, true, asked)), (true, false, 1));
-        assert_eq!(states(&watched(false, false, |_| {})), (false, false, 2));
     }
 }

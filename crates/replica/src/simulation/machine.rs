@@ -88,13 +88,17 @@ impl World {
         let now = one.clock.now();
         let syncs = one.volume.syncs();
         let floor = running.member.log_floor();
+        let lost_disk = one.lost_disk;
         let mut outcome = Ok(());
         // These messages leave before the syncs.
         let mut early = Vec::new();
         while let Some((from, bytes)) = running.inbox.pop_front() {
             outcome = outcome.and_then(|()| {
-                let received = running.member.receive(from, &bytes, now)?;
-                assert_eq!(received, Received::Taken, "from node {from}");
+                match running.member.receive(from, &bytes, now)? {
+                    Received::Taken => {}
+                    // Until the operator adds it anew, others believe that it has what its disk had.
+                    Received::Malformed(what) => assert!(lost_disk, "from node {from}: {what}"),
+                }
                 Ok(())
             });
         }
@@ -152,6 +156,10 @@ impl World {
             running.blocked_until = self.now + RETRY;
             self.reached.hit(Point::DiskFull);
             return self.note(format_args!("node {} steps aside: {failure}", node + 1));
+        }
+        if matches!(failure, Failure::Outdated { .. }) && one.lost_disk {
+            self.note(format_args!("node {} stops: {failure}", node + 1));
+            return self.crash(node);
         }
         if !one.power_fails {
             return self.fail(format!("node {}: {failure}", node + 1));

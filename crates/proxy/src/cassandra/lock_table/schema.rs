@@ -8,7 +8,7 @@ use cql::response::{ColumnSpec, Columns};
 use cql::{DataType, Response, ResultBody, Value};
 
 use super::super::control_connection::{ControlConnection, Table};
-use super::super::wire::quoted;
+use super::super::node_connection::quoted;
 use crate::config::LockTable;
 
 /// Types whose values are equal if and only if their bytes are.

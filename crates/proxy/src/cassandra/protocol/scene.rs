@@ -13,7 +13,8 @@ use cql::{
 };
 
 use super::super::frames;
-use super::super::wire::{CqlWire, Options};
+use super::super::node_connection::Options;
+use super::super::wire::CqlWire;
 use super::tests::state;
 use super::*;
 use crate::runtime::inflight_budget::InflightBudget;

@@ -17,10 +17,10 @@ use cql::{
 use super::super::connection_key::KeyMeaning;
 use super::super::frames::header_of;
 use super::super::lock_table::Keeping;
+use super::super::node_connection::{Options, plain_query};
 use super::super::token_ring::Map;
 use super::super::topology::ClusterProperties;
 use super::super::topology_refresher::RefresherOptions;
-use super::super::wire::{Options, plain_query};
 use super::super::{connection_key, frames};
 use super::*;
 use crate::nodes::Nodes;

@@ -5,7 +5,10 @@ use cql::{Packer, RequestMessage};
 
 use super::super::connection_key::{ConnectionProperties, login};
 use super::*;
+use crate::cassandra::credentials::Credential;
 use crate::runtime::query::{ClientId, NodeIndex};
+use cql::request::Parameters;
+use cql::{BoundValues, Consistency};
 
 const CLIENT: ClientId = ClientId {
     place: 0,

@@ -1,10 +1,10 @@
 //! For any input of clients and any replies of nodes, a protocol goes on: it does not panic, and a
 //! client whose queries have all been answered has all its replies.
 
-use super::super::Kind;
 use super::super::commands::tests::some;
 use super::super::topology_refresher::{ClusterMetadata, RefresherOptions};
 use super::*;
+use crate::node_kind::Kind;
 use crate::nodes::Nodes;
 use crate::runtime::inflight_budget::InflightBudget;
 use crate::runtime::out_batch::OutBatch;

@@ -11,7 +11,7 @@ use crate::config::Limits;
 use crate::net::Network;
 use crate::runtime::protocol::ClientProtocol;
 use crate::runtime::query::ClientId;
-use crate::runtime::thread::client_token;
+use crate::runtime::token::client_token;
 
 /// Connections accepted in one turn.
 const ACCEPTS: usize = 128;

@@ -4,9 +4,9 @@
 use bytes::Bytes;
 use resp::{Args, Protocol, Value, Writer};
 
-use super::COMMANDS;
-use crate::redis::commands::Command;
-use crate::redis::reply_merge;
+use super::commands::Command;
+use super::commands::lock::LOCK_COMMANDS;
+use super::reply_merge;
 
 /// An argument of a command: its name, its type, and, if it follows a keyword, that keyword and whether
 /// it is optional.
@@ -17,7 +17,7 @@ const OWNER: Argument = ("owner", "string", None);
 const LEASE: Argument = ("lease-milliseconds", "integer", Some(("PX", false)));
 const WAIT: Argument = ("wait-milliseconds", "integer", Some(("WAIT", true)));
 
-/// The replies of `COMMAND DOCS` for [`COMMANDS`], in the same order: a summary of the command, and its
+/// The replies of `COMMAND DOCS` for [`LOCK_COMMANDS`], in the same order: a summary of the command, and its
 /// arguments.
 const DOCS: &[(&str, &[Argument])] = &[
     (
@@ -35,7 +35,7 @@ const DOCS: &[(&str, &[Argument])] = &[
     ),
 ];
 
-const _: () = assert!(DOCS.len() == COMMANDS.len());
+const _: () = assert!(DOCS.len() == LOCK_COMMANDS.len());
 
 /// The kind of a `COMMAND` query.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,7 +58,7 @@ pub(crate) fn telling(command: &Command, args: Args<'_>) -> Option<CommandQuery>
         return None;
     }
     let own = |name: &[u8]| {
-        let mut names = COMMANDS.iter();
+        let mut names = LOCK_COMMANDS.iter();
         names.position(|one| one.0.as_bytes().eq_ignore_ascii_case(name))
     };
     let sub = args.get(1).map(<[u8]>::to_ascii_lowercase);
@@ -67,7 +67,7 @@ pub(crate) fn telling(command: &Command, args: Args<'_>) -> Option<CommandQuery>
         (b"count", 2) => Some(CommandQuery::Count),
         (b"list", 2) => Some(CommandQuery::Names),
         (b"info", _) => Some(CommandQuery::Some(args.iter().skip(2).map(own).collect())),
-        (b"docs", 2) => Some(CommandQuery::Docs((0..COMMANDS.len()).collect())),
+        (b"docs", 2) => Some(CommandQuery::Docs((0..LOCK_COMMANDS.len()).collect())),
         (b"docs", _) => Some(CommandQuery::Docs(
             args.iter().skip(2).filter_map(own).collect(),
         )),
@@ -78,7 +78,7 @@ pub(crate) fn telling(command: &Command, args: Args<'_>) -> Option<CommandQuery>
 /// Adds the proxy's commands about locks to a node's reply.
 pub(crate) fn told(reply: &Bytes, telling: &CommandQuery, protocol: Protocol) -> Bytes {
     if let (CommandQuery::Count, Ok(Value::Int(count))) = (telling, Value::decode(reply)) {
-        return Bytes::from(format!(":{}\r\n", count + COMMANDS.len() as i64));
+        return Bytes::from(format!(":{}\r\n", count + LOCK_COMMANDS.len() as i64));
     }
     let (b'*' | b'~' | b'%') = reply.first().copied().unwrap_or_default() else {
         return reply.clone();
@@ -100,9 +100,9 @@ pub(crate) fn told(reply: &Bytes, telling: &CommandQuery, protocol: Protocol) ->
             places.iter().for_each(|place| explain(*place, &mut writer));
         }
         CommandQuery::All | CommandQuery::Names => {
-            writer.array(elements.len() + COMMANDS.len());
+            writer.array(elements.len() + LOCK_COMMANDS.len());
             elements.iter().for_each(|one| writer.raw(one));
-            for (place, (name, ..)) in COMMANDS.iter().enumerate() {
+            for (place, (name, ..)) in LOCK_COMMANDS.iter().enumerate() {
                 match telling {
                     CommandQuery::Names => writer.bulk(name.as_bytes()),
                     _ => describe(place, fields, &mut writer),
@@ -124,7 +124,7 @@ pub(crate) fn told(reply: &Bytes, telling: &CommandQuery, protocol: Protocol) ->
 
 /// Writes a command as in the reply to `COMMAND`. A lock's name is no key.
 fn describe(place: usize, fields: usize, writer: &mut Writer<'_>) {
-    let (name, arity, _) = COMMANDS[place];
+    let (name, arity, _) = LOCK_COMMANDS[place];
     writer.array(fields);
     writer.bulk(name.as_bytes());
     writer.int(arity);
@@ -141,7 +141,7 @@ fn describe(place: usize, fields: usize, writer: &mut Writer<'_>) {
 /// Writes a command as in the reply to `COMMAND DOCS`: its name and a map.
 fn explain(place: usize, writer: &mut Writer<'_>) {
     let (summary, arguments) = DOCS[place];
-    writer.bulk(COMMANDS[place].0.as_bytes());
+    writer.bulk(LOCK_COMMANDS[place].0.as_bytes());
     writer.map(4);
     for (name, text) in [("summary", summary), ("since", "1.0.0"), ("group", "locks")] {
         writer.bulk(name.as_bytes());
@@ -183,7 +183,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let all = decode(&CommandQuery::All, &reply);
-        assert_eq!(all.len(), 1 + COMMANDS.len());
+        assert_eq!(all.len(), 1 + LOCK_COMMANDS.len());
         for one in &all[1..] {
             assert!(matches!(one, Value::Array(fields) if fields.len() == 7));
         }

@@ -1,0 +1,13 @@
+//! The result of one command of a client.
+
+use crate::runtime::protocol::Progress;
+
+/// The result of one command.
+pub(crate) enum Done {
+    /// It is answered, or on its way.
+    Taken,
+    /// It stays in the input, and is read again later.
+    Not(Progress),
+    /// It is answered, and later commands are not.
+    Last,
+}
