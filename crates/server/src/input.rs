@@ -110,8 +110,8 @@ impl Batch {
     }
 }
 
-/// Executes the commands in `input`. Returns the number of bytes that are done with; `stalled` says
-/// whether the rest waits, or is the beginning of a command.
+/// Executes the commands in `input`. Returns the number of bytes that were executed. The rest
+/// waits if `stalled` is set; otherwise it is the beginning of a command.
 pub(crate) fn execute(
     executor: &mut Executor,
     connection: &mut Connection,

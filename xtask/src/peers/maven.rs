@@ -111,7 +111,7 @@ impl Jars {
         names.collect::<Vec<_>>().join(", ")
     }
 
-    /// What Maven is told.
+    /// Returns the project file for Maven.
     pub(super) fn pom(&self) -> String {
         let dependency = |[group, artifact, version]: &[&str; 3]| {
             format!(

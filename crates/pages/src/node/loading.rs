@@ -84,7 +84,7 @@ impl LoadHandle {
 fn work(load: Box<dyn Loading>, steps: &Receiver<(Asker, Step)>, mailbox: &Mailbox) {
     let mut load = Some(load);
     while let Ok((asker, step)) = steps.recv() {
-        // Each step must be answered: otherwise the reader is told for ever that it is under way.
+        // Each step must be answered: otherwise the reader waits for ever.
         let commits = matches!(step, Step::Commit);
         let done = catch_unwind(AssertUnwindSafe(|| take(&mut load, step)));
         let done = done.unwrap_or_else(|_| {

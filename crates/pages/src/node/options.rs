@@ -34,7 +34,7 @@ pub struct NodeOptions {
     pub limits: Limits,
 }
 
-/// The most that a reader may have under way. If a reader exceeds a limit, it is told so and its link is
+/// The most that a reader may have under way. If a reader exceeds a limit, it gets an error and its link is
 /// closed, as the programs here never do that.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -65,7 +65,7 @@ pub struct Limits {
     pub task_bytes: usize,
     /// Readers at a time, for each thread.
     pub readers: usize,
-    /// How often a waiting reader is told that its requests are under way.
+    /// How often a waiting reader gets a message that its requests are under way.
     pub progress: Duration,
     /// How long an ending node waits for readers to take its messages.
     pub farewell: Duration,

@@ -3,7 +3,7 @@
 //! A task's batches wait for their reader: it gives credit, and without credit the task's thread
 //! waits. So a reader that does not take its results holds a thread and no more memory than its
 //! credit, which is at most the node's [limit](super::Limits::credit). After [`PATIENCE`] without
-//! credit the task is ended, and its reader is told the reason.
+//! credit the task is ended, and its reader gets the reason.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -17,7 +17,7 @@ const TEXT: usize = 16 << 10;
 struct TooLong(usize);
 
 impl ReaderLoop {
-    /// Sends a reply to a reader. If it is too long, the reader is told that its request failed.
+    /// Sends a reply to a reader. If it is too long, the reader gets an error instead.
     pub(super) fn say(&mut self, reader: usize, reply: &Reply<'_>) {
         let mut message = std::mem::take(&mut self.message);
         message.clear();
