@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
+/// The result of functions that deal with nodes.
+pub type Result<T> = std::result::Result<T, Error>;
+
 /// The reason why nodes do not run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::process::Process;
-use super::settings::Settings;
-use super::{Error, Result};
+use crate::error::{Error, Result};
+use crate::node_settings::NodeSettings;
+use crate::process::Process;
 
 /// The interval at which it is checked if a process has ended or is paused.
 const LOOK: Duration = Duration::from_millis(10);
@@ -24,14 +24,14 @@ const TAIL: usize = 25;
 /// A node, running or not. Its process is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Node {
-    settings: Settings,
+    settings: NodeSettings,
     log: PathBuf,
     process: Option<Process>,
 }
 
 impl Node {
     /// Writes the node's files. It does not run yet.
-    pub(super) fn new(settings: Settings) -> Result<Node> {
+    pub(super) fn new(settings: NodeSettings) -> Result<Node> {
         settings.write()?;
         let log = settings.home.with_extension("log");
         Ok(Node {

@@ -15,6 +15,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::installation;
+
 /// The directory of jars and classes, below the repository.
 const PLACE: &str = "target/peers/ycsb";
 /// The bindings' sources.
@@ -40,7 +42,7 @@ pub enum Error {
     },
     /// There is no Java.
     #[error(transparent)]
-    Java(#[from] crate::Error),
+    Java(#[from] crate::error::Error),
     /// The bindings are not for these jars.
     #[error("javac does not compile the bindings for YCSB:\n{said}")]
     Compile {
@@ -102,7 +104,7 @@ impl Ycsb {
         if !jars.is_dir() {
             return Err(Error::NotInstalled { jars });
         }
-        let java = crate::java()?;
+        let java = installation::java()?;
         let classes = place.join("classes");
         let jars = jars.join("*").display().to_string();
         let mark = classes.join("sources.txt");

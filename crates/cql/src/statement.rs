@@ -14,15 +14,18 @@
 pub mod idempotence;
 pub mod lexer;
 pub mod lock;
-pub(crate) mod parser;
+mod name;
+mod parser;
 pub mod select;
 pub mod summary;
+mod syntax_error;
 pub mod term;
 
 pub use idempotence::is_idempotent;
 pub use lexer::{Lexer, Token, TokenKind};
 pub use lock::{Condition, LockStatement, LockVerb};
-pub use parser::{Name, SyntaxError, TableName};
+pub use name::{Name, TableName};
 pub use select::{Select, SelectedColumn, Selection, SystemTable};
 pub use summary::{StatementKind, Summary};
+pub use syntax_error::SyntaxError;
 pub use term::{Literal, Marker, Term};

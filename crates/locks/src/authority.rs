@@ -18,15 +18,16 @@
 //!    them was stopped when nothing was held.
 //! 4. Requests that wait get the key in the order of arrival.
 
+mod command;
 mod gate;
 mod ledger;
+mod options;
 mod shard;
 #[cfg(test)]
 mod tests;
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use parking_lot::{Mutex, MutexGuard};
@@ -35,53 +36,11 @@ use crate::error::LockError;
 use crate::limits::Limits;
 use crate::lock::{Answer, Lock, Request, Ticket, Wanted};
 use crate::moment::Moment;
+pub use command::Command;
 use gate::{Gate, Parked, Span};
 pub use ledger::Ledger;
+pub use options::Options;
 use shard::{Served, Shard, Turn};
-
-/// A request of a table to its driver.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Command {
-    /// Keep this ledger durably in the place of the one before, and report to
-    /// [`Authority::ledger_kept`]. There is one such command at a time; when it is reported as
-    /// failed, the ledger must not be kept later.
-    KeepLedger(Ledger),
-    /// The answer to a request that waited.
-    Answer {
-        /// The request.
-        ticket: Ticket,
-        /// Its answer.
-        outcome: Result<Answer, LockError>,
-    },
-}
-
-/// How a table in memory is set up.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// What clients may ask for.
-    pub limits: Limits,
-    /// Number of parts of the table; a power of two.
-    pub shards: usize,
-    /// Number of tokens that are reserved at a time; even.
-    pub block: u64,
-    /// Leases up to this length are allowed from the beginning. Longer ones make a restart wait
-    /// longer, and the first of them waits for a ledger.
-    pub first_bound: Duration,
-    /// Time that a new life waits besides the longest lease and a thirty-first part of it.
-    pub margin: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            limits: Limits::default(),
-            shards: 64,
-            block: 1 << 20,
-            first_bound: Duration::from_secs(10),
-            margin: Duration::from_millis(500),
-        }
-    }
-}
 
 /// A table of locks in memory. Any thread may call it; the caller reads `now` before the call.
 pub struct Authority {
@@ -215,11 +174,11 @@ impl Authority {
     }
 
     /// Notes that the ledger in [`Command::KeepLedger`] is durable, or that it is not and will not
-    /// be.
+    /// be; then the requests that waited for it get the error.
     ///
     /// # Panics
     /// If no ledger is under way.
-    pub fn ledger_kept(&self, kept: Result<(), String>, now: Moment, out: &mut Vec<Command>) {
+    pub fn ledger_kept(&self, kept: Result<(), LockError>, now: Moment, out: &mut Vec<Command>) {
         let parked = self.gate.kept(kept.is_ok(), now, out);
         for Parked {
             ticket,
@@ -230,7 +189,7 @@ impl Authority {
         {
             let outcome = match &kept {
                 Ok(()) => self.serve(ticket, &key, &wanted.as_request(), span, now, out),
-                Err(what) => Some(Err(LockError::Unavailable { what: what.clone() })),
+                Err(error) => Some(Err(error.clone())),
             };
             if let Some(outcome) = outcome {
                 out.push(Command::Answer { ticket, outcome });

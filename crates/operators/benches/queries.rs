@@ -10,7 +10,7 @@ mod plans;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
-use kumiki_operators::{Chunk, Executor, Fragment};
+use kumiki_operators::{Chunk, Fragment, FragmentExecutor};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Times that each query runs.
@@ -110,7 +110,7 @@ fn execute(fragment: &Fragment, chunks: &[Chunk]) -> Vec<RecordBatch> {
     let types = fragment
         .column_types(&lineitem::schema())
         .expect("columns of lineitem");
-    let mut executor = Executor::new(fragment, &types).expect("a fragment");
+    let mut executor = FragmentExecutor::new(fragment, &types).expect("a fragment");
     let mut batches = Vec::new();
     for chunk in chunks {
         executor.feed(chunk).expect("values");

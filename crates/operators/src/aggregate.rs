@@ -6,46 +6,45 @@
 //! | `key` | the values of groups' keys as words |
 //! | `interner` | numbers for texts |
 //! | `assignment` | rows by their groups |
-//! | `lane` | aggregates of the same rows |
+//! | `set` | aggregates of the same rows |
 //! | `limits` | how much memory they may take |
 //! | `result` | from states to batches |
 //! | `state` | sums, and the least and greatest values |
 //!
-//! Aggregates with the same filter form a *lane*. Aggregates of the same value share what they have
+//! Aggregates with the same filter form a *set*. Aggregates of the same value share what they have
 //! in common, such as an average's sum. Rows are counted, and apart from them nulls, of which there
 //! are mostly none.
 
-mod assignment;
-mod groups;
-mod interner;
-mod key;
-mod lane;
-mod limits;
+mod aggregate_set;
+mod group_assignment;
+mod group_key;
+mod group_table;
+mod memory_limits;
 mod result;
 mod state;
+mod text_interner;
 
 use arrow_schema::SchemaRef;
 
-use crate::compute::Frame;
+use crate::evaluate::EvalFrame;
 use crate::expr::{Expr, ExprError};
 use crate::fragment::{Aggregate, Function};
-use crate::program::{NodeId, Program};
-use crate::site::TaskError;
-use crate::types;
-use assignment::Assignment;
-use groups::Groups;
-use lane::{Input, Lane};
-pub use limits::GroupLimits;
-use limits::Room;
-use state::{Extremes, Sum};
+use crate::program::{ExprId, ExprProgram};
+use aggregate_set::{AggregateInput, AggregateSet};
+use group_assignment::GroupAssignment;
+use group_table::GroupTable;
+pub use memory_limits::GroupLimits;
+use memory_limits::MemoryAllowance;
+use pages::task::TaskError;
+use state::{GroupExtremes, GroupSums};
 
 /// Partial aggregates of the rows that were added so far.
 #[derive(Debug)]
 pub(crate) struct Aggregation {
-    by: Vec<NodeId>,
-    lanes: Vec<Lane>,
-    outputs: Vec<Output>,
-    groups: Groups,
+    by: Vec<ExprId>,
+    sets: Vec<AggregateSet>,
+    outputs: Vec<AggregateOutput>,
+    groups: GroupTable,
     limits: GroupLimits,
     /// Bytes of a group's states, without texts.
     state_bytes: usize,
@@ -54,9 +53,9 @@ pub(crate) struct Aggregation {
 
 /// The place at which an aggregate's state is found.
 #[derive(Debug)]
-struct Output {
+struct AggregateOutput {
     function: Function,
-    lane: usize,
+    set: usize,
     input: Option<usize>,
 }
 
@@ -69,27 +68,27 @@ impl Aggregation {
         by: &[Expr],
         aggregates: &[Aggregate],
         schema: SchemaRef,
-        program: &mut Program,
+        program: &mut ExprProgram,
         limits: GroupLimits,
     ) -> Result<Aggregation, ExprError> {
         let by = by
             .iter()
             .map(|expr| program.add(expr))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut lanes = Vec::new();
+        let mut sets = Vec::new();
         let mut outputs = Vec::new();
         for aggregate in aggregates {
-            outputs.push(place(aggregate, &mut lanes, program)?);
+            outputs.push(place(aggregate, &mut sets, program)?);
         }
         let keys: Vec<_> = by
             .iter()
             .map(|&node| (program.data_type(node).clone(), program.class(node)))
             .collect();
-        let groups = Groups::new(&keys);
-        let state_bytes = lanes.iter().map(Lane::state_bytes).sum();
+        let groups = GroupTable::new(&keys);
+        let state_bytes = sets.iter().map(AggregateSet::state_bytes).sum();
         let mut aggregation = Aggregation {
             by,
-            lanes,
+            sets,
             outputs,
             groups,
             limits,
@@ -108,29 +107,29 @@ impl Aggregation {
     /// may.
     pub(crate) fn add(
         &mut self,
-        frame: &mut Frame<'_, '_>,
+        frame: &mut EvalFrame<'_, '_>,
         waiting: usize,
     ) -> Result<bool, TaskError> {
         let rows = frame.len();
-        let facts = frame.context().facts;
+        let intervals = frame.context().intervals;
         let assignment = if self.by.is_empty() {
-            Assignment::One(rows)
+            GroupAssignment::One(rows)
         } else {
             let keys: Vec<_> = self
                 .by
                 .iter()
                 .map(|&node| frame.evaluate(node))
                 .collect::<Result<_, _>>()?;
-            let facts: Vec<_> = self.by.iter().map(|&node| facts[node]).collect();
-            let of = self.groups.assign(&keys, &facts, rows);
-            Assignment::new(of, self.groups.len())
+            let intervals: Vec<_> = self.by.iter().map(|&node| intervals[node]).collect();
+            let of = self.groups.assign(&keys, &intervals, rows);
+            GroupAssignment::new(of, self.groups.len())
         };
         // Memory is taken only when it is known that there is room.
-        let mut room = Room::new(self.limits.bytes);
+        let mut room = MemoryAllowance::new(self.limits.bytes);
         room.take(self.size().saturating_add(waiting))?;
         self.resize();
-        for lane in &mut self.lanes {
-            lane.add(frame, &assignment, &mut room)?;
+        for set in &mut self.sets {
+            set.add(frame, &assignment, &mut room)?;
         }
         // One group is kept: another one would begin as large.
         Ok(self.groups.len() > 1 && self.is_full())
@@ -146,7 +145,7 @@ impl Aggregation {
     /// of them.
     fn size(&self) -> usize {
         let states = self.count() * self.state_bytes;
-        let texts: usize = self.lanes.iter().map(Lane::text_bytes).sum();
+        let texts: usize = self.sets.iter().map(AggregateSet::text_bytes).sum();
         self.groups.size() + states + texts
     }
 
@@ -160,9 +159,9 @@ impl Aggregation {
 
     fn resize(&mut self) {
         let groups = self.count();
-        for lane in &mut self.lanes {
-            lane.rows.resize(groups, 0);
-            for input in &mut lane.inputs {
+        for set in &mut self.sets {
+            set.rows.resize(groups, 0);
+            for input in &mut set.inputs {
                 input.nulls.resize(groups, 0);
                 input.sum.iter_mut().for_each(|sum| sum.resize(groups));
                 input
@@ -177,16 +176,16 @@ impl Aggregation {
         }
     }
 
-    fn reset(&mut self, program: &Program) {
+    fn reset(&mut self, program: &ExprProgram) {
         let keys: Vec<_> = self
             .by
             .iter()
             .map(|&node| (program.data_type(node).clone(), program.class(node)))
             .collect();
-        self.groups = Groups::new(&keys);
-        for lane in &mut self.lanes {
-            lane.rows.clear();
-            for input in &mut lane.inputs {
+        self.groups = GroupTable::new(&keys);
+        for set in &mut self.sets {
+            set.rows.clear();
+            for input in &mut set.inputs {
                 input.reset(program);
             }
         }
@@ -197,42 +196,42 @@ impl Aggregation {
 /// Finds a place for an aggregate's state among those that there are, or makes one.
 fn place(
     aggregate: &Aggregate,
-    lanes: &mut Vec<Lane>,
-    program: &mut Program,
-) -> Result<Output, ExprError> {
+    sets: &mut Vec<AggregateSet>,
+    program: &mut ExprProgram,
+) -> Result<AggregateOutput, ExprError> {
     let filter = aggregate
         .filter
         .as_ref()
         .map(|filter| program.add(filter))
         .transpose()?;
-    let lane = lanes
+    let set = sets
         .iter()
-        .position(|lane| lane.filter == filter)
+        .position(|set| set.filter == filter)
         .unwrap_or_else(|| {
-            lanes.push(Lane {
+            sets.push(AggregateSet {
                 filter,
                 rows: Vec::new(),
                 inputs: Vec::new(),
             });
-            lanes.len() - 1
+            sets.len() - 1
         });
     let Some(of) = &aggregate.of else {
         return match aggregate.function {
-            Function::Count => Ok(Output {
+            Function::Count => Ok(AggregateOutput {
                 function: Function::Count,
-                lane,
+                set,
                 input: None,
             }),
             _ => Err(ExprError::Argument("only a count is of no value")),
         };
     };
     let of = program.add(of)?;
-    let inputs = &mut lanes[lane].inputs;
+    let inputs = &mut sets[set].inputs;
     let at = inputs
         .iter()
         .position(|input| input.of == of)
         .unwrap_or_else(|| {
-            inputs.push(Input {
+            inputs.push(AggregateInput {
                 of,
                 nulls: Vec::new(),
                 sum: None,
@@ -246,54 +245,24 @@ fn place(
         Function::Count => {}
         Function::Sum | Function::Avg => {
             let wraps = program.data_type(of).is_integer();
-            input.sum.get_or_insert_with(|| Sum::new(class, wraps));
+            input
+                .sum
+                .get_or_insert_with(|| GroupSums::new(class, wraps));
         }
         Function::Min => {
             _ = input
                 .least
-                .get_or_insert_with(|| Extremes::new(class, false))
+                .get_or_insert_with(|| GroupExtremes::new(class, false))
         }
         Function::Max => {
             _ = input
                 .greatest
-                .get_or_insert_with(|| Extremes::new(class, true))
+                .get_or_insert_with(|| GroupExtremes::new(class, true))
         }
     }
-    Ok(Output {
+    Ok(AggregateOutput {
         function: aggregate.function,
-        lane,
+        set,
         input: Some(at),
-    })
-}
-
-/// Returns the types of an aggregate's state.
-///
-/// # Errors
-/// Returns an error if it has none.
-pub(crate) fn state_types(
-    aggregate: &Aggregate,
-    columns: &[arrow_schema::DataType],
-) -> Result<Vec<arrow_schema::DataType>, ExprError> {
-    use arrow_schema::DataType;
-    if let Some(filter) = &aggregate.filter
-        && filter.data_type(columns)? != DataType::Boolean
-    {
-        return Err(ExprError::Argument("an aggregate's filter is a condition"));
-    }
-    let of = aggregate
-        .of
-        .as_ref()
-        .map(|of| of.data_type(columns))
-        .transpose()?;
-    let of = match (aggregate.function, of) {
-        (Function::Count, _) => return Ok(vec![DataType::Int64]),
-        (_, None) => return Err(ExprError::Argument("only a count is of no value")),
-        (_, Some(of)) => of,
-    };
-    let known = |found: Option<DataType>| found.ok_or_else(|| ExprError::Type(of.clone()));
-    Ok(match aggregate.function {
-        Function::Sum => vec![known(types::sum_type(&of))?],
-        Function::Avg => vec![DataType::UInt64, known(types::average_sum_type(&of))?],
-        _ => vec![of],
     })
 }

@@ -9,12 +9,12 @@ pub struct Chunk {
     /// The number of rows.
     pub rows: usize,
     /// The fragment's columns.
-    pub columns: Vec<Column>,
+    pub columns: Vec<ChunkColumn>,
 }
 
 /// A column of a chunk.
 #[derive(Clone, Debug)]
-pub struct Column {
+pub struct ChunkColumn {
     /// Its values: in the table's own type for the column or in a narrower one, as pages hold them
     /// (see [`pages::page`]).
     pub array: ArrayRef,

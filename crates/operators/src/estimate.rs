@@ -8,11 +8,12 @@ use pages::{Range, Table};
 
 use crate::expr::{Expr, ExprError};
 use crate::filter::Filter;
-use crate::fragment::{Fragment, Work};
-use crate::program::{NodeId, Program};
-use crate::prune::Known;
-use crate::scan::{self, Needed, Pieces, Turns};
-use crate::site::{Rows, TaskError};
+use crate::fragment::{Fragment, FragmentWork};
+use crate::program::{ExprId, ExprProgram};
+use crate::prune::ColumnBounds;
+use crate::scan::{self, NeededGroups, PageChanges, RowPieces};
+use crate::task::RowRange;
+use pages::task::TaskError;
 
 /// The number of groups of a key of which nothing is known.
 const GROUPS: f64 = 1000.0;
@@ -58,11 +59,15 @@ impl Estimate {
 ///
 /// # Errors
 /// Returns [`TaskError::Refused`] if the fragment does not fit the table, or the table has no such rows.
-pub fn estimate(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Estimate, TaskError> {
+pub fn estimate(
+    table: &Table,
+    fragment: &Fragment,
+    rows: &[RowRange],
+) -> Result<Estimate, TaskError> {
     let kept = scan::prune(table, fragment, rows)?;
     let types = fragment.column_types(&table.schema);
     let types = types.map_err(|error| TaskError::Refused(error.to_string()))?;
-    let mut program = Program::new(types);
+    let mut program = ExprProgram::new(types);
     let condition = fragment.filter.as_ref();
     let filter = condition
         .map(|condition| Filter::new(condition, &mut program))
@@ -73,17 +78,17 @@ pub fn estimate(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Est
         .map_or(0, |filter| filter.operations(&program));
     let made =
         made(fragment, &mut program).map_err(|error| TaskError::Refused(error.to_string()))?;
-    let needed = Needed::of(table, fragment, |_| true);
-    let mut turns = Turns::new(needed.groups.len());
+    let needed = NeededGroups::of(table, fragment, |_| true);
+    let mut turns = PageChanges::new(needed.groups.len());
     let (mut pages, mut rows, mut passing) = (0, 0, 0.0);
     let mut seen: Vec<Range> = fragment.columns.iter().map(|_| Range::Empty).collect();
-    for piece in Pieces::new(table, &needed, &kept)? {
+    for piece in RowPieces::new(table, &needed, &kept)? {
         let piece = piece?;
         pages += turns.fresh(&piece).len() as u64;
         let count = piece.rows.to - piece.rows.from;
         let bounds = |column| needed.bounds(table, &piece, column);
-        let known: Vec<Known<'_>> = (0..seen.len())
-            .map(|column| bounds(column).map_or(Known::NOTHING, Known::of))
+        let known: Vec<ColumnBounds<'_>> = (0..seen.len())
+            .map(|column| bounds(column).map_or(ColumnBounds::NOTHING, ColumnBounds::of))
             .collect();
         rows += count;
         let part = filter
@@ -122,18 +127,18 @@ pub fn estimate(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Est
 }
 
 /// Returns the number of expressions that have to be computed for a row that passes.
-fn made(fragment: &Fragment, program: &mut Program) -> Result<u64, ExprError> {
+fn made(fragment: &Fragment, program: &mut ExprProgram) -> Result<u64, ExprError> {
     let expressions: Vec<&Expr> = match &fragment.work {
-        Work::Rows { project, order, .. } => {
+        FragmentWork::Rows { project, order, .. } => {
             let keys = order.iter().map(|key| &key.expr);
             project.iter().chain(keys).collect()
         }
-        Work::Aggregate { by, aggregates } => {
+        FragmentWork::Aggregate { by, aggregates } => {
             let of = aggregates.iter().flat_map(|a| a.of.iter().chain(&a.filter));
             by.iter().chain(of).collect()
         }
     };
-    let nodes: Result<Vec<NodeId>, _> = expressions.iter().map(|of| program.add(of)).collect();
+    let nodes: Result<Vec<ExprId>, _> = expressions.iter().map(|of| program.add(of)).collect();
     Ok(program.computing(&nodes?) as u64)
 }
 
@@ -141,19 +146,21 @@ fn made(fragment: &Fragment, program: &mut Program) -> Result<u64, ExprError> {
 /// `width` bytes come out.
 fn operations(fragment: &Fragment, made: u64, width: u64) -> u64 {
     let rest = match &fragment.work {
-        Work::Rows { project, order, .. } => {
+        FragmentWork::Rows { project, order, .. } => {
             let copied = width / COPIED;
             copied.max(project.len() as u64) + order.len() as u64
         }
-        Work::Aggregate { by, aggregates } => LOOK_UP * by.len() as u64 + aggregates.len() as u64,
+        FragmentWork::Aggregate { by, aggregates } => {
+            LOOK_UP * by.len() as u64 + aggregates.len() as u64
+        }
     };
     made + rest
 }
 
 fn result_rows(fragment: &Fragment, seen: &[Range], passing: f64) -> u64 {
     let most = match &fragment.work {
-        Work::Rows { limit, .. } => limit.map_or(f64::INFINITY, |limit| limit as f64),
-        Work::Aggregate { by, .. } => {
+        FragmentWork::Rows { limit, .. } => limit.map_or(f64::INFINITY, |limit| limit as f64),
+        FragmentWork::Aggregate { by, .. } => {
             let groups = |key: &Expr| match key {
                 Expr::Column(column) => values(&seen[*column]).unwrap_or(GROUPS),
                 _ => GROUPS,

@@ -4,6 +4,7 @@
 
 use arrow_schema::DataType;
 
+use crate::operator::Operator;
 use crate::scalar::{Scalar, Value};
 use crate::types::{self, Class};
 
@@ -55,37 +56,6 @@ pub enum Expr {
     Year(Box<Expr>),
     /// A part of a text: so many characters, from a character on that is counted from 1.
     Substring(Box<Expr>, i64, i64),
-}
-
-/// An operator between two operands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operator {
-    /// `=`
-    Eq,
-    /// `<>`
-    NotEq,
-    /// `<`
-    Lt,
-    /// `<=`
-    LtEq,
-    /// `>`
-    Gt,
-    /// `>=`
-    GtEq,
-    /// `AND`
-    And,
-    /// `OR`
-    Or,
-    /// `+`
-    Plus,
-    /// `-`
-    Minus,
-    /// `*`
-    Multiply,
-    /// `/`
-    Divide,
-    /// `%`
-    Modulo,
 }
 
 /// The most levels that an expression has, the outermost included.
@@ -258,6 +228,11 @@ fn scalar_type(scalar: &Scalar) -> Result<DataType, ExprError> {
 
 fn binary(operator: Operator, left: &DataType, right: &DataType) -> Result<DataType, ExprError> {
     let same = left == right;
+    let refused = || ExprError::Operands {
+        operator,
+        left: left.clone(),
+        right: right.clone(),
+    };
     match operator {
         Operator::And | Operator::Or if same && *left == DataType::Boolean => Ok(DataType::Boolean),
         Operator::Eq
@@ -274,12 +249,8 @@ fn binary(operator: Operator, left: &DataType, right: &DataType) -> Result<DataT
         | Operator::Minus
         | Operator::Multiply
         | Operator::Divide
-        | Operator::Modulo => types::arithmetic(operator, left, right),
-        _ => Err(ExprError::Operands {
-            operator,
-            left: left.clone(),
-            right: right.clone(),
-        }),
+        | Operator::Modulo => types::arithmetic(operator, left, right).ok_or_else(refused),
+        _ => Err(refused()),
     }
 }
 

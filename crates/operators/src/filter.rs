@@ -7,14 +7,16 @@
 
 use pages::Range;
 
-use crate::compute::{Context, Frame};
-use crate::expr::{Expr, ExprError, Operator};
-use crate::program::{Comparison, NodeId, Op, Program};
-use crate::prune::{Judge, Known};
+use crate::compute::compare::Comparison;
+use crate::evaluate::{EvalContext, EvalFrame};
+use crate::expr::{Expr, ExprError};
+use crate::operator::Operator;
+use crate::program::{ExprId, ExprOp, ExprProgram};
+use crate::prune::{BoundsAnalysis, ColumnBounds};
 use crate::scalar::Value;
-use crate::site::TaskError;
-use crate::stored::{Integer, Loaded, Rows, Stored, with_integers};
+use crate::stored_column::{Integer, RowSelection, StoredColumn, StoredValues, with_integers};
 use crate::types::{self, Class};
+use pages::task::TaskError;
 
 /// A condition that rows must meet to pass.
 #[derive(Debug)]
@@ -29,24 +31,24 @@ enum Conjunct {
         column: usize,
         min: i128,
         max: i128,
-        nodes: Vec<NodeId>,
+        nodes: Vec<ExprId>,
     },
     /// The condition of this node is true.
-    Condition(NodeId),
+    Condition(ExprId),
 }
 
 /// The conjuncts that a filter evaluates for a chunk.
 #[derive(Debug)]
-pub(crate) enum Plan {
+pub(crate) enum FilterPlan {
     /// No row passes.
-    Nothing,
+    NoRow,
     /// These conjuncts decide; if there are none, all rows pass.
     Conjuncts(Vec<usize>),
 }
 
 /// Which of a vector's rows pass.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Passing {
+pub(crate) enum SelectedRows {
     /// All.
     All,
     /// These, by their numbers in the chunk.
@@ -61,7 +63,7 @@ impl Filter {
     ///
     /// # Errors
     /// Returns the errors of [`Expr::data_type`].
-    pub(crate) fn new(condition: &Expr, program: &mut Program) -> Result<Filter, ExprError> {
+    pub(crate) fn new(condition: &Expr, program: &mut ExprProgram) -> Result<Filter, ExprError> {
         let mut parts = Vec::new();
         condition.data_type(&program.columns)?;
         split(condition, &mut parts);
@@ -80,8 +82,8 @@ impl Filter {
     }
 
     /// Returns what has to be evaluated, given what is known of the columns.
-    pub(crate) fn plan(&self, program: &Program, columns: &[Known<'_>]) -> Plan {
-        let judge = Judge::new(program, columns);
+    pub(crate) fn plan(&self, program: &ExprProgram, columns: &[ColumnBounds<'_>]) -> FilterPlan {
+        let judge = BoundsAnalysis::new(program, columns);
         let mut open = Vec::new();
         for (at, conjunct) in self.conjuncts.iter().enumerate() {
             let nodes = match conjunct {
@@ -92,7 +94,7 @@ impl Filter {
             let mut always = true;
             for truth in truths {
                 if !truth.can_hold {
-                    return Plan::Nothing;
+                    return FilterPlan::NoRow;
                 }
                 always &= truth.always();
             }
@@ -102,26 +104,26 @@ impl Filter {
                 open.push(at);
             }
         }
-        Plan::Conjuncts(open)
+        FilterPlan::Conjuncts(open)
     }
 
     /// Returns the number of operations for a row. A test counts as one, however many comparisons it
     /// merges.
-    pub(crate) fn operations(&self, program: &Program) -> u64 {
+    pub(crate) fn operations(&self, program: &ExprProgram) -> u64 {
         let conditions = self.conjuncts.iter().filter_map(|conjunct| match conjunct {
             Conjunct::Test { .. } => None,
             Conjunct::Condition(node) => Some(*node),
         });
-        let conditions: Vec<NodeId> = conditions.collect();
+        let conditions: Vec<ExprId> = conditions.collect();
         let tests = self.conjuncts.len() - conditions.len();
         (tests + program.computing(&conditions)) as u64
     }
 
     /// Estimates the part of rows that pass, from 0 to 1, given what is known of the columns.
-    pub(crate) fn selectivity(&self, program: &Program, columns: &[Known<'_>]) -> f64 {
+    pub(crate) fn selectivity(&self, program: &ExprProgram, columns: &[ColumnBounds<'_>]) -> f64 {
         /// The selectivity of a condition of which nothing is known.
         const UNKNOWN: f64 = 0.3;
-        let judge = Judge::new(program, columns);
+        let judge = BoundsAnalysis::new(program, columns);
         let one = |conjunct: &Conjunct| match conjunct {
             Conjunct::Test {
                 column, min, max, ..
@@ -158,12 +160,12 @@ impl Filter {
     /// Returns an error if a condition has no value for a row that passes those before it.
     pub(crate) fn select(
         &self,
-        context: Context<'_>,
+        context: EvalContext<'_>,
         conjuncts: &[usize],
         from: usize,
         len: usize,
-    ) -> Result<Passing, TaskError> {
-        let mut left = Left::All;
+    ) -> Result<SelectedRows, TaskError> {
+        let mut left = Remaining::All;
         for &at in conjuncts {
             match &self.conjuncts[at] {
                 Conjunct::Test {
@@ -174,19 +176,19 @@ impl Filter {
                 Conjunct::Condition(node) => left.condition(context, *node, from, len)?,
             }
             if left.settle(from, len) == 0 {
-                return Ok(Passing::Some(Vec::new()));
+                return Ok(SelectedRows::Some(Vec::new()));
             }
         }
         Ok(match left {
-            Left::All => Passing::All,
-            Left::Marks(marks) => Passing::Some(numbers(&marks, from)),
-            Left::Rows(rows) => Passing::Some(rows),
+            Remaining::All => SelectedRows::All,
+            Remaining::Marks(marks) => SelectedRows::Some(numbers(&marks, from)),
+            Remaining::Rows(rows) => SelectedRows::Some(rows),
         })
     }
 }
 
 /// The rows that are left while conjuncts are evaluated.
-enum Left {
+enum Remaining {
     All,
     /// The rows whose mark is 1.
     Marks(Vec<u8>),
@@ -194,9 +196,9 @@ enum Left {
     Rows(Vec<u32>),
 }
 
-impl Left {
-    fn test(&mut self, column: &Loaded<'_>, min: i128, max: i128, from: usize, len: usize) {
-        if let Left::Rows(rows) = self {
+impl Remaining {
+    fn test(&mut self, column: &StoredColumn<'_>, min: i128, max: i128, from: usize, len: usize) {
+        if let Remaining::Rows(rows) = self {
             let valid = |row: u32| {
                 column
                     .nulls
@@ -214,52 +216,52 @@ impl Left {
             }, _ => unreachable!("tests are of integers"));
             return;
         }
-        let mut marks = match std::mem::replace(self, Left::All) {
-            Left::Marks(marks) => marks,
+        let mut marks = match std::mem::replace(self, Remaining::All) {
+            Remaining::Marks(marks) => marks,
             _ => vec![1; len],
         };
         with_integers!(&column.stored, slice => {
             mark(&slice[from..from + len], min, max, &mut marks);
         }, _ => unreachable!("tests are of integers"));
-        if let Some(valid) = column.validity(Rows::Slice(from, len)) {
+        if let Some(valid) = column.validity(RowSelection::Slice(from, len)) {
             marks
                 .iter_mut()
                 .zip(&valid)
                 .for_each(|(mark, valid)| *mark &= valid);
         }
-        *self = Left::Marks(marks);
+        *self = Remaining::Marks(marks);
     }
 
     fn condition(
         &mut self,
-        context: Context<'_>,
-        node: NodeId,
+        context: EvalContext<'_>,
+        node: ExprId,
         from: usize,
         len: usize,
     ) -> Result<(), TaskError> {
         // Rows that did not pass may have errors, which must not be reported.
-        if let Left::Marks(marks) = self
+        if let Remaining::Marks(marks) = self
             && context.program.nodes[node].fallible
         {
-            *self = Left::Rows(numbers(marks, from));
+            *self = Remaining::Rows(numbers(marks, from));
         }
         let rows = match self {
-            Left::Rows(rows) => Rows::Picked(rows),
-            _ => Rows::Slice(from, len),
+            Remaining::Rows(rows) => RowSelection::Picked(rows),
+            _ => RowSelection::Slice(from, len),
         };
-        let mut holds = Frame::new(context, rows)
+        let mut holds = EvalFrame::new(context, rows)
             .evaluate(node)?
             .is_true(rows.len());
         match self {
-            Left::All => *self = Left::Marks(holds),
-            Left::Marks(marks) => {
+            Remaining::All => *self = Remaining::Marks(holds),
+            Remaining::Marks(marks) => {
                 holds
                     .iter_mut()
                     .zip(&*marks)
                     .for_each(|(holds, mark)| *holds &= mark);
                 *marks = holds;
             }
-            Left::Rows(rows) => {
+            Remaining::Rows(rows) => {
                 let mut holds = holds.iter();
                 rows.retain(|_| holds.next() == Some(&1));
             }
@@ -270,15 +272,15 @@ impl Left {
     /// Chooses the form that suits the number of rows that are left, and returns this number.
     fn settle(&mut self, from: usize, len: usize) -> usize {
         let count = match self {
-            Left::All => return len,
-            Left::Rows(rows) => return rows.len(),
-            Left::Marks(marks) => count(marks),
+            Remaining::All => return len,
+            Remaining::Rows(rows) => return rows.len(),
+            Remaining::Marks(marks) => count(marks),
         };
-        if let Left::Marks(marks) = self {
+        if let Remaining::Marks(marks) = self {
             if count == len {
-                *self = Left::All;
+                *self = Remaining::All;
             } else if count * SPARSE < len {
-                *self = Left::Rows(numbers(marks, from));
+                *self = Remaining::Rows(numbers(marks, from));
             }
         }
         count
@@ -362,22 +364,22 @@ fn split<'e>(condition: &'e Expr, parts: &mut Vec<&'e Expr>) {
 }
 
 /// Returns a comparison of a column of numbers with a literal as a test.
-fn test(program: &Program, node: NodeId) -> Option<Conjunct> {
-    let Op::Compare(comparison, left, right) = program.nodes[node].op else {
+fn test(program: &ExprProgram, node: ExprId) -> Option<Conjunct> {
+    let ExprOp::Compare(comparison, left, right) = program.nodes[node].op else {
         return None;
     };
     if program.class(left) != Class::Int {
         return None;
     }
-    let value = |of: NodeId| match &program.nodes[of].op {
-        Op::Literal(scalar, _) => match scalar.value {
+    let value = |of: ExprId| match &program.nodes[of].op {
+        ExprOp::Literal(scalar, _) => match scalar.value {
             Value::Int(value) => Some(value),
             _ => None,
         },
         _ => None,
     };
-    let column = |of: NodeId| match program.nodes[of].op {
-        Op::Column(column) => Some(column),
+    let column = |of: ExprId| match program.nodes[of].op {
+        ExprOp::Column(column) => Some(column),
         _ => None,
     };
     let (least, greatest) = types::limits(program.data_type(left))?;

@@ -3,9 +3,8 @@
 use arrow_schema::{DataType, Schema, SchemaRef};
 use pages::{Layout, Table};
 
-use crate::aggregate;
 use crate::expr::{Expr, ExprError};
-use crate::topk::ORDERED;
+use crate::types;
 
 /// The work on a table's rows that pass the filter.
 #[derive(Clone, PartialEq, Debug)]
@@ -16,14 +15,14 @@ pub struct Fragment {
     /// The condition that rows must meet to pass; `None` lets all pass.
     pub filter: Option<Expr>,
     /// The work on the rows that pass.
-    pub work: Work,
+    pub work: FragmentWork,
     /// The names and types of the output's columns.
     pub output: SchemaRef,
 }
 
 /// The work on rows.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Work {
+pub enum FragmentWork {
     /// The rows come out.
     Rows {
         /// The expressions whose values come out.
@@ -84,6 +83,8 @@ pub enum Function {
     Avg,
 }
 
+/// The most rows that are ordered.
+pub const ORDERED: u64 = 1 << 20;
 /// The most values by which rows are grouped, and the most keys of an order.
 pub const KEYS: usize = 63;
 /// The most columns that a fragment refers to, and the most that come out.
@@ -185,7 +186,7 @@ impl Fragment {
         }
         let mut found = Vec::new();
         match &self.work {
-            Work::Rows {
+            FragmentWork::Rows {
                 project,
                 order,
                 limit,
@@ -203,7 +204,7 @@ impl Fragment {
                     found.push(expr.data_type(columns)?);
                 }
             }
-            Work::Aggregate { by, aggregates } => {
+            FragmentWork::Aggregate { by, aggregates } => {
                 if by.len() > KEYS || aggregates.len() > COLUMNS {
                     return Err(FragmentError::TooMany(
                         "groups have too many keys or aggregates",
@@ -213,7 +214,7 @@ impl Fragment {
                     found.push(expr.data_type(columns)?);
                 }
                 for aggregate in aggregates {
-                    found.extend(aggregate::state_types(aggregate, columns)?);
+                    found.extend(aggregate.state_types(columns)?);
                 }
             }
         }
@@ -239,5 +240,29 @@ impl Fragment {
             }
         }
         Ok(())
+    }
+}
+
+impl Aggregate {
+    /// Returns the types of its state, if columns have these types.
+    fn state_types(&self, columns: &[DataType]) -> Result<Vec<DataType>, ExprError> {
+        if let Some(filter) = &self.filter
+            && filter.data_type(columns)? != DataType::Boolean
+        {
+            return Err(ExprError::Argument("an aggregate's filter is a condition"));
+        }
+        let of = self.of.as_ref();
+        let of = of.map(|of| of.data_type(columns)).transpose()?;
+        let of = match (self.function, of) {
+            (Function::Count, _) => return Ok(vec![DataType::Int64]),
+            (_, None) => return Err(ExprError::Argument("only a count is of no value")),
+            (_, Some(of)) => of,
+        };
+        let known = |found: Option<DataType>| found.ok_or_else(|| ExprError::Type(of.clone()));
+        Ok(match self.function {
+            Function::Sum => vec![known(types::sum_type(&of))?],
+            Function::Avg => vec![DataType::UInt64, known(types::average_sum_type(&of))?],
+            _ => vec![of],
+        })
     }
 }

@@ -6,9 +6,9 @@ use arrow_array::{ArrayRef, Int64Array, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use pages::Range;
 
-use crate::chunk::{Chunk, Column};
+use crate::chunk::{Chunk, ChunkColumn};
 use crate::codec;
-use crate::run::Executor;
+use crate::executor::FragmentExecutor;
 
 /// Decodes a fragment. A fragment that is decoded is encoded to the same bytes; and if it can be
 /// executed over a small table, its execution ends.
@@ -31,10 +31,10 @@ pub fn fuzz_fragments(bytes: &[u8]) {
         return;
     }
     let types = fragment.column_types(&schema).expect("they were checked");
-    let mut executor = Executor::new(&fragment, &types).expect("it was checked");
+    let mut executor = FragmentExecutor::new(&fragment, &types).expect("it was checked");
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(i64::MIN)]));
     let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), Some(""), None]));
-    let column = |data_type: &DataType| Column {
+    let column = |data_type: &DataType| ChunkColumn {
         array: Arc::clone(if *data_type == DataType::Utf8 {
             &texts
         } else {

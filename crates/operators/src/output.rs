@@ -11,8 +11,8 @@ use arrow_array::{
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, FieldRef, SchemaRef, TimeUnit};
 
-use crate::site::TaskError;
-use crate::vector::{Bytes, Values, Vector};
+use crate::vector::{IndexedTexts, Vector, VectorValues};
+use pages::task::TaskError;
 
 /// Rows of each batch that comes out, except the last.
 pub(crate) const BATCH: usize = 8192;
@@ -53,7 +53,7 @@ pub(crate) fn batch(
 pub(crate) fn gathered(
     schema: &SchemaRef,
     rows: usize,
-    columns: impl Iterator<Item = Gathered>,
+    columns: impl Iterator<Item = ColumnBuilder>,
 ) -> Result<RecordBatch, TaskError> {
     let arrays = columns.zip(schema.fields());
     let arrays = arrays.map(|(column, field)| column.array(field.data_type()));
@@ -71,14 +71,14 @@ fn assembled(
 }
 
 fn primitive<T: ArrowPrimitiveType>(
-    values: &Values,
+    values: &VectorValues,
     nulls: Option<NullBuffer>,
     data_type: &DataType,
     narrow: impl Fn(i64) -> T::Native,
     wide: impl Fn(i128) -> T::Native,
 ) -> ArrayRef {
     let values: Vec<T::Native> = match values {
-        Values::I64(values) => values.iter().map(|&value| narrow(value)).collect(),
+        VectorValues::I64(values) => values.iter().map(|&value| narrow(value)).collect(),
         values => values.wide().iter().map(|&value| wide(value)).collect(),
     };
     let array = PrimitiveArray::<T>::new(ScalarBuffer::from(values), nulls);
@@ -226,15 +226,15 @@ fn valid(parts: &[Vector]) -> Option<Vec<u8>> {
 
 /// Vectors of a column, one after the other.
 #[derive(Debug)]
-pub(crate) struct Gathered {
+pub(crate) struct ColumnBuilder {
     parts: Vec<Vector>,
     rows: usize,
 }
 
-impl Gathered {
+impl ColumnBuilder {
     /// Makes an empty list.
-    pub(crate) fn new() -> Gathered {
-        Gathered {
+    pub(crate) fn new() -> ColumnBuilder {
+        ColumnBuilder {
             parts: Vec::new(),
             rows: 0,
         }
@@ -244,7 +244,7 @@ impl Gathered {
     pub(crate) fn push(&mut self, vector: &Vector, rows: usize) -> usize {
         let part = vector.expanded(rows);
         let bytes = match &part.values {
-            Values::Bytes(texts) => (0..rows).map(|row| texts.get(row).len()).sum(),
+            VectorValues::Bytes(texts) => (0..rows).map(|row| texts.get(row).len()).sum(),
             _ => 0,
         };
         self.parts.push(part);
@@ -255,7 +255,7 @@ impl Gathered {
     /// Returns all of them as an array of a type.
     fn array(self, data_type: &DataType) -> Result<ArrayRef, TaskError> {
         if let Some(first) = self.parts.first()
-            && matches!(first.values, Values::Bytes(_))
+            && matches!(first.values, VectorValues::Bytes(_))
             && matches!(data_type, DataType::Utf8 | DataType::Binary)
         {
             return texts(&self.parts, data_type);
@@ -269,26 +269,26 @@ impl Gathered {
 
     /// Returns all of them as one vector; `None` if there is none.
     fn join(self) -> Result<Option<Vector>, TaskError> {
-        let Gathered { mut parts, .. } = self;
+        let ColumnBuilder { mut parts, .. } = self;
         if parts.len() <= 1 {
             return Ok(parts.pop());
         }
         let valid = valid(&parts);
         let values = match parts[0].values {
-            Values::Bool(_) => {
-                Values::Bool(parts.iter().flat_map(|p| p.bools()).copied().collect())
+            VectorValues::Bool(_) => {
+                VectorValues::Bool(parts.iter().flat_map(|p| p.bools()).copied().collect())
             }
-            Values::F64(_) => Values::F64(
+            VectorValues::F64(_) => VectorValues::F64(
                 parts
                     .iter()
                     .flat_map(|p| p.values.floats())
                     .copied()
                     .collect(),
             ),
-            Values::Bytes(_) => {
+            VectorValues::Bytes(_) => {
                 let texts = parts.iter().map(|part| part.values.bytes());
                 let texts = texts.flat_map(|t| (0..t.index.len()).map(|row| t.get(row)));
-                Values::Bytes(Bytes::new(texts)?)
+                VectorValues::Bytes(IndexedTexts::new(texts)?)
             }
             _ => integers(&parts),
         };
@@ -297,13 +297,13 @@ impl Gathered {
 }
 
 /// Returns the integers of all parts, in 64 bits if all parts are.
-fn integers(parts: &[Vector]) -> Values {
+fn integers(parts: &[Vector]) -> VectorValues {
     let mut narrow = Vec::new();
     for part in parts {
         match &part.values {
-            Values::I64(values) => narrow.extend_from_slice(values),
+            VectorValues::I64(values) => narrow.extend_from_slice(values),
             _ => {
-                return Values::I128(
+                return VectorValues::I128(
                     parts
                         .iter()
                         .flat_map(|part| part.values.wide().into_owned())
@@ -312,5 +312,5 @@ fn integers(parts: &[Vector]) -> Values {
             }
         }
     }
-    Values::I64(narrow)
+    VectorValues::I64(narrow)
 }

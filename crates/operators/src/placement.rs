@@ -21,7 +21,7 @@
 //! processors, remote-local takes at least the time of all its work, the node's included, divided by the
 //! processors: with the others only one side works.
 //!
-//! Nothing is measured here: the code that reads pages and runs fragments measures, and keeps [`Costs`]. A
+//! Nothing is measured here: the code that reads pages and runs fragments measures, and keeps [`PlacementCosts`]. A
 //! caller that knows what pages cost the processors says so with [`PageWork`].
 
 use std::fmt;
@@ -76,7 +76,7 @@ impl fmt::Display for Placement {
 
 /// The measured costs of one side.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Side {
+pub struct SideCosts {
     /// Seconds for a page that is read by itself from its devices or its cache, with as many under way
     /// as usual.
     pub page_s: f64,
@@ -90,7 +90,7 @@ pub struct Side {
 
 /// The costs of the link between the sides.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Link {
+pub struct LinkCosts {
     /// Seconds for a message and its answer.
     pub round_trip_s: f64,
     /// Seconds for a page, with as many under way as usual.
@@ -101,11 +101,11 @@ pub struct Link {
 
 /// The measured costs.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Costs {
-    /// The costs of this server. If it has no pages of its own, [`Side::page_s`] has no meaning.
-    pub here: Side,
+pub struct PlacementCosts {
+    /// The costs of this server. If it has no pages of its own, [`SideCosts::page_s`] has no meaning.
+    pub here: SideCosts,
     /// The costs of the storage node, if one has the table.
-    pub there: Option<(Side, Link)>,
+    pub there: Option<(SideCosts, LinkCosts)>,
     /// `true` if this machine has the pages, too.
     pub has_pages: bool,
 }
@@ -131,7 +131,7 @@ pub struct PageWork {
 
 /// A placement, and its cost.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Candidate {
+pub struct PlacementCandidate {
     /// The placement.
     pub placement: Placement,
     /// The estimated seconds; `None` if the placement is not possible.
@@ -146,12 +146,12 @@ pub struct Choice {
     /// The cheapest placement, or the requested one; `None` if that is not possible.
     pub chosen: Option<Placement>,
     /// All of them.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<PlacementCandidate>,
 }
 
 /// Chooses where a scan runs, as if pages cost the processors nothing.
 #[must_use]
-pub fn choose(wanted: Placement, estimate: &Estimate, costs: &Costs) -> Choice {
+pub fn choose(wanted: Placement, estimate: &Estimate, costs: &PlacementCosts) -> Choice {
     choose_with(wanted, estimate, costs, &PageWork::default())
 }
 
@@ -160,7 +160,7 @@ pub fn choose(wanted: Placement, estimate: &Estimate, costs: &Costs) -> Choice {
 pub fn choose_with(
     wanted: Placement,
     estimate: &Estimate,
-    costs: &Costs,
+    costs: &PlacementCosts,
     page: &PageWork,
 ) -> Choice {
     let candidates = vec![
@@ -171,8 +171,8 @@ pub fn choose_with(
     let possible = candidates
         .iter()
         .filter(|candidate| candidate.seconds.is_some());
-    let by_time = |a: &&Candidate, b: &&Candidate| {
-        let time = |candidate: &Candidate| candidate.seconds.unwrap_or(f64::INFINITY);
+    let by_time = |a: &&PlacementCandidate, b: &&PlacementCandidate| {
+        let time = |candidate: &PlacementCandidate| candidate.seconds.unwrap_or(f64::INFINITY);
         time(a).total_cmp(&time(b))
     };
     let chosen = match wanted {
@@ -188,12 +188,12 @@ pub fn choose_with(
 }
 
 /// Returns the seconds of a side's work.
-fn work(estimate: &Estimate, side: &Side) -> f64 {
+fn work(estimate: &Estimate, side: &SideCosts) -> f64 {
     estimate.all_operations() * side.operation_s * (1.0 + side.load) / side.threads.max(1.0)
 }
 
 /// Returns the seconds of a side's work, if a page costs a thread so many seconds.
-fn work_with(estimate: &Estimate, side: &Side, page_s: f64) -> f64 {
+fn work_with(estimate: &Estimate, side: &SideCosts, page_s: f64) -> f64 {
     let taking = estimate.pages as f64 * page_s * (1.0 + side.load) / side.threads.max(1.0);
     work(estimate, side) + taking
 }
@@ -210,11 +210,11 @@ fn together<const N: usize>(times: [f64; N]) -> f64 {
     longest * shares.sum::<f64>().sqrt().sqrt()
 }
 
-fn local(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candidate {
+fn local(estimate: &Estimate, costs: &PlacementCosts, page: &PageWork) -> PlacementCandidate {
     let placement = Placement::Local;
     if !costs.has_pages {
         let why = "this machine does not have the pages".to_owned();
-        return Candidate {
+        return PlacementCandidate {
             placement,
             seconds: None,
             why,
@@ -227,14 +227,18 @@ fn local(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candidate {
         reading(estimate, read, "here"),
         working(estimate, work, "here", &costs.here)
     );
-    Candidate {
+    PlacementCandidate {
         placement,
         seconds: Some(together([read, work])),
         why,
     }
 }
 
-fn remote_local(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candidate {
+fn remote_local(
+    estimate: &Estimate,
+    costs: &PlacementCosts,
+    page: &PageWork,
+) -> PlacementCandidate {
     let placement = Placement::RemoteLocal;
     let Some((there, link)) = &costs.there else {
         return unavailable(placement);
@@ -261,14 +265,18 @@ fn remote_local(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candidat
         (work * costs.here.threads.max(1.0) + given) / processors.max(1.0)
     });
     let seconds = link.round_trip_s + together([read, travel, work]).max(crowded);
-    Candidate {
+    PlacementCandidate {
         placement,
         seconds: Some(seconds),
         why,
     }
 }
 
-fn remote_remote(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candidate {
+fn remote_remote(
+    estimate: &Estimate,
+    costs: &PlacementCosts,
+    page: &PageWork,
+) -> PlacementCandidate {
     let placement = Placement::RemoteRemote;
     let Some((there, link)) = &costs.there else {
         return unavailable(placement);
@@ -285,16 +293,16 @@ fn remote_remote(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candida
         Seconds(travel),
     );
     let seconds = link.round_trip_s + together([read, work]) + travel;
-    Candidate {
+    PlacementCandidate {
         placement,
         seconds: Some(seconds),
         why,
     }
 }
 
-fn unavailable(placement: Placement) -> Candidate {
+fn unavailable(placement: Placement) -> PlacementCandidate {
     let why = "no storage node has the table".to_owned();
-    Candidate {
+    PlacementCandidate {
         placement,
         seconds: None,
         why,
@@ -309,7 +317,7 @@ fn reading(estimate: &Estimate, seconds: f64, place: &str) -> String {
     )
 }
 
-fn working(estimate: &Estimate, seconds: f64, place: &str, side: &Side) -> String {
+fn working(estimate: &Estimate, seconds: f64, place: &str, side: &SideCosts) -> String {
     format!(
         "{} rows ({:.1} % pass) worked on {place} in {} (load {:.1})",
         estimate.rows,
@@ -319,7 +327,7 @@ fn working(estimate: &Estimate, seconds: f64, place: &str, side: &Side) -> Strin
     )
 }
 
-impl fmt::Display for Candidate {
+impl fmt::Display for PlacementCandidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.seconds {
             Some(seconds) => write!(f, "{}: {}: {}", self.placement, Seconds(seconds), self.why),

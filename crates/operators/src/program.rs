@@ -3,29 +3,33 @@
 
 use arrow_schema::DataType;
 
+use crate::compute::compare::Comparison;
 use crate::compute::like::Pattern;
-use crate::expr::{Expr, ExprError, Operator};
+use crate::expr::{Expr, ExprError};
+use crate::operator::Operator;
 use crate::scalar::{Scalar, Value};
 use crate::types::{self, Class};
 use crate::vector::Vector;
 
+pub(crate) mod interval_analysis;
+
 /// A node's place in its program.
-pub(crate) type NodeId = usize;
+pub(crate) type ExprId = usize;
 
 /// Expressions that are evaluated over the same rows.
 #[derive(Debug)]
-pub(crate) struct Program {
+pub(crate) struct ExprProgram {
     /// The columns' types.
     pub(crate) columns: Vec<DataType>,
     /// All nodes of all expressions.
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<ExprNode>,
 }
 
 /// A node of an expression.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct ExprNode {
     /// The operation.
-    pub(crate) op: Op,
+    pub(crate) op: ExprOp,
     /// The type of its values.
     pub(crate) data_type: DataType,
     /// `true` if it may have an error instead of a value for some rows. For decimals that depends
@@ -35,38 +39,29 @@ pub(crate) struct Node {
 
 /// The operation of a node.
 #[derive(Debug)]
-pub(crate) enum Op {
+pub(crate) enum ExprOp {
     Column(usize),
     Literal(Scalar, Vector),
-    Compare(Comparison, NodeId, NodeId),
-    And(NodeId, NodeId),
-    Or(NodeId, NodeId),
-    Arithmetic(Operator, NodeId, NodeId),
-    Not(NodeId),
-    IsNull(NodeId),
-    IsNotNull(NodeId),
-    Negative(NodeId),
-    Like(NodeId, Pattern, bool),
-    InList(NodeId, Vec<Scalar>, bool),
-    Case(Vec<(NodeId, NodeId)>, Option<NodeId>),
-    Cast(NodeId),
-    Year(NodeId),
-    Substring(NodeId, i64, i64),
+    Compare(Comparison, ExprId, ExprId),
+    And(ExprId, ExprId),
+    Or(ExprId, ExprId),
+    Arithmetic(Operator, ExprId, ExprId),
+    Not(ExprId),
+    IsNull(ExprId),
+    IsNotNull(ExprId),
+    Negative(ExprId),
+    Like(ExprId, Pattern, bool),
+    InList(ExprId, Vec<Scalar>, bool),
+    Case(Vec<(ExprId, ExprId)>, Option<ExprId>),
+    Cast(ExprId),
+    Year(ExprId),
+    Substring(ExprId, i64, i64),
 }
 
-/// How two values are compared.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Comparison {
-    Eq,
-    NotEq,
-    Lt,
-    LtEq,
-}
-
-impl Program {
+impl ExprProgram {
     /// Makes an empty program over columns of these types.
-    pub(crate) fn new(columns: Vec<DataType>) -> Program {
-        Program {
+    pub(crate) fn new(columns: Vec<DataType>) -> ExprProgram {
+        ExprProgram {
             columns,
             nodes: Vec::new(),
         }
@@ -76,7 +71,7 @@ impl Program {
     ///
     /// # Errors
     /// Returns the errors of [`Expr::data_type`].
-    pub(crate) fn add(&mut self, expr: &Expr) -> Result<NodeId, ExprError> {
+    pub(crate) fn add(&mut self, expr: &Expr) -> Result<ExprId, ExprError> {
         // `intern` finds the types for all nodes once; this checks that there are types, and that
         // the recursion is not too deep.
         expr.data_type(&self.columns)?;
@@ -85,7 +80,7 @@ impl Program {
 
     /// Returns how many of these nodes, and of those below them, compute something. Each counts
     /// once.
-    pub(crate) fn computing(&self, roots: &[NodeId]) -> usize {
+    pub(crate) fn computing(&self, roots: &[ExprId]) -> usize {
         let mut seen = vec![false; self.nodes.len()];
         let mut open = roots.to_vec();
         let mut computing = 0;
@@ -94,7 +89,7 @@ impl Program {
                 continue;
             }
             let op = &self.nodes[node].op;
-            computing += usize::from(!matches!(op, Op::Column(_) | Op::Literal(..)));
+            computing += usize::from(!matches!(op, ExprOp::Column(_) | ExprOp::Literal(..)));
             open.extend(children(op));
         }
         computing
@@ -104,7 +99,7 @@ impl Program {
     pub(crate) fn columns_used(&self) -> Vec<bool> {
         let mut used = vec![false; self.columns.len()];
         for node in &self.nodes {
-            if let Op::Column(column) = node.op {
+            if let ExprOp::Column(column) = node.op {
                 used[column] = true;
             }
         }
@@ -112,42 +107,42 @@ impl Program {
     }
 
     /// Returns a node's type.
-    pub(crate) fn data_type(&self, node: NodeId) -> &DataType {
+    pub(crate) fn data_type(&self, node: ExprId) -> &DataType {
         &self.nodes[node].data_type
     }
 
     /// Returns the class in which a node's values are computed.
-    pub(crate) fn class(&self, node: NodeId) -> Class {
+    pub(crate) fn class(&self, node: ExprId) -> Class {
         types::class(self.data_type(node)).expect("types were checked")
     }
 
-    fn compile(&mut self, expr: &Expr) -> Result<NodeId, ExprError> {
+    fn compile(&mut self, expr: &Expr) -> Result<ExprId, ExprError> {
         let boolean = DataType::Boolean;
         let (op, data_type) = match expr {
-            Expr::Column(column) => (Op::Column(*column), self.columns[*column].clone()),
+            Expr::Column(column) => (ExprOp::Column(*column), self.columns[*column].clone()),
             Expr::Literal(scalar) => {
                 let scalar = exact(scalar);
                 let vector = Vector::literal(&scalar)?;
                 let data_type = scalar.data_type.clone();
-                (Op::Literal(scalar, vector), data_type)
+                (ExprOp::Literal(scalar, vector), data_type)
             }
             Expr::Binary(left, operator, right) => {
                 let (left, right) = (self.compile(left)?, self.compile(right)?);
                 self.binary(*operator, left, right)?
             }
-            Expr::Not(of) => (Op::Not(self.compile(of)?), boolean),
-            Expr::IsNull(of) => (Op::IsNull(self.compile(of)?), boolean),
-            Expr::IsNotNull(of) => (Op::IsNotNull(self.compile(of)?), boolean),
+            Expr::Not(of) => (ExprOp::Not(self.compile(of)?), boolean),
+            Expr::IsNull(of) => (ExprOp::IsNull(self.compile(of)?), boolean),
+            Expr::IsNotNull(of) => (ExprOp::IsNotNull(self.compile(of)?), boolean),
             Expr::Negative(of) => {
                 let of = self.compile(of)?;
-                (Op::Negative(of), self.data_type(of).clone())
+                (ExprOp::Negative(of), self.data_type(of).clone())
             }
             Expr::Like {
                 text,
                 pattern,
                 negated,
             } => (
-                Op::Like(self.compile(text)?, Pattern::new(pattern), *negated),
+                ExprOp::Like(self.compile(text)?, Pattern::new(pattern), *negated),
                 boolean,
             ),
             Expr::InList {
@@ -156,7 +151,10 @@ impl Program {
                 negated,
             } => {
                 let list = list.iter().map(exact).collect();
-                (Op::InList(self.compile(value)?, list, *negated), boolean)
+                (
+                    ExprOp::InList(self.compile(value)?, list, *negated),
+                    boolean,
+                )
             }
             Expr::Case { when, otherwise } => {
                 let mut branches = Vec::with_capacity(when.len());
@@ -165,12 +163,12 @@ impl Program {
                 }
                 let otherwise = otherwise.as_ref().map(|e| self.compile(e)).transpose()?;
                 let data_type = self.data_type(branches[0].1).clone();
-                (Op::Case(branches, otherwise), data_type)
+                (ExprOp::Case(branches, otherwise), data_type)
             }
-            Expr::Cast(of, to) => (Op::Cast(self.compile(of)?), to.clone()),
-            Expr::Year(of) => (Op::Year(self.compile(of)?), DataType::Int32),
+            Expr::Cast(of, to) => (ExprOp::Cast(self.compile(of)?), to.clone()),
+            Expr::Year(of) => (ExprOp::Year(self.compile(of)?), DataType::Int32),
             Expr::Substring(of, from, count) => (
-                Op::Substring(self.compile(of)?, *from, *count),
+                ExprOp::Substring(self.compile(of)?, *from, *count),
                 DataType::Utf8,
             ),
         };
@@ -180,30 +178,37 @@ impl Program {
     fn binary(
         &mut self,
         operator: Operator,
-        left: NodeId,
-        right: NodeId,
-    ) -> Result<(Op, DataType), ExprError> {
+        left: ExprId,
+        right: ExprId,
+    ) -> Result<(ExprOp, DataType), ExprError> {
         let op = match operator {
-            Operator::Eq => Op::Compare(Comparison::Eq, left, right),
-            Operator::NotEq => Op::Compare(Comparison::NotEq, left, right),
-            Operator::Lt => Op::Compare(Comparison::Lt, left, right),
-            Operator::LtEq => Op::Compare(Comparison::LtEq, left, right),
-            Operator::Gt => Op::Compare(Comparison::Lt, right, left),
-            Operator::GtEq => Op::Compare(Comparison::LtEq, right, left),
-            Operator::And => Op::And(left, right),
-            Operator::Or => Op::Or(left, right),
+            Operator::Eq => ExprOp::Compare(Comparison::Eq, left, right),
+            Operator::NotEq => ExprOp::Compare(Comparison::NotEq, left, right),
+            Operator::Lt => ExprOp::Compare(Comparison::Lt, left, right),
+            Operator::LtEq => ExprOp::Compare(Comparison::LtEq, left, right),
+            Operator::Gt => ExprOp::Compare(Comparison::Lt, right, left),
+            Operator::GtEq => ExprOp::Compare(Comparison::LtEq, right, left),
+            Operator::And => ExprOp::And(left, right),
+            Operator::Or => ExprOp::Or(left, right),
             _ => {
                 let (l, r) = (self.data_type(left), self.data_type(right));
-                let data_type = types::arithmetic(operator, l, r)?;
-                return Ok((Op::Arithmetic(operator, left, right), data_type));
+                let data_type = types::arithmetic(operator, l, r).ok_or_else(|| {
+                    let (left, right) = (l.clone(), r.clone());
+                    ExprError::Operands {
+                        operator,
+                        left,
+                        right,
+                    }
+                })?;
+                return Ok((ExprOp::Arithmetic(operator, left, right), data_type));
             }
         };
         Ok((op, DataType::Boolean))
     }
 
     /// Returns the node that does this: an existing one, or a new one.
-    fn intern(&mut self, op: Op, data_type: DataType) -> NodeId {
-        let same = |node: &Node| node.data_type == data_type && same(&node.op, &op);
+    fn intern(&mut self, op: ExprOp, data_type: DataType) -> ExprId {
+        let same = |node: &ExprNode| node.data_type == data_type && same(&node.op, &op);
         if let Some(found) = self.nodes.iter().position(same) {
             return found;
         }
@@ -211,7 +216,7 @@ impl Program {
             || children(&op)
                 .iter()
                 .any(|&child| self.nodes[child].fallible);
-        self.nodes.push(Node {
+        self.nodes.push(ExprNode {
             op,
             data_type,
             fallible,
@@ -220,14 +225,14 @@ impl Program {
     }
 
     /// Returns `true` if an operation has values for which it is an error.
-    fn own_errors(&self, op: &Op, data_type: &DataType) -> bool {
+    fn own_errors(&self, op: &ExprOp, data_type: &DataType) -> bool {
         let decimal = matches!(data_type, DataType::Decimal128(..));
         match op {
-            Op::Arithmetic(Operator::Divide | Operator::Modulo, ..) => {
+            ExprOp::Arithmetic(Operator::Divide | Operator::Modulo, ..) => {
                 types::class(data_type) == Some(Class::Int)
             }
-            Op::Arithmetic(..) | Op::Negative(_) => decimal,
-            Op::Cast(of) => {
+            ExprOp::Arithmetic(..) | ExprOp::Negative(_) => decimal,
+            ExprOp::Cast(of) => {
                 self.data_type(*of) != data_type && types::class(data_type) == Some(Class::Int)
             }
             _ => false,
@@ -247,22 +252,25 @@ fn exact(scalar: &Scalar) -> Scalar {
 }
 
 /// Returns the nodes whose values a node needs.
-pub(crate) fn children(op: &Op) -> Vec<NodeId> {
+pub(crate) fn children(op: &ExprOp) -> Vec<ExprId> {
     match op {
-        Op::Column(_) | Op::Literal(..) => vec![],
-        Op::Compare(_, a, b) | Op::And(a, b) | Op::Or(a, b) | Op::Arithmetic(_, a, b) => {
+        ExprOp::Column(_) | ExprOp::Literal(..) => vec![],
+        ExprOp::Compare(_, a, b)
+        | ExprOp::And(a, b)
+        | ExprOp::Or(a, b)
+        | ExprOp::Arithmetic(_, a, b) => {
             vec![*a, *b]
         }
-        Op::Not(a)
-        | Op::IsNull(a)
-        | Op::IsNotNull(a)
-        | Op::Negative(a)
-        | Op::Like(a, ..)
-        | Op::InList(a, ..)
-        | Op::Cast(a)
-        | Op::Year(a)
-        | Op::Substring(a, ..) => vec![*a],
-        Op::Case(when, otherwise) => when
+        ExprOp::Not(a)
+        | ExprOp::IsNull(a)
+        | ExprOp::IsNotNull(a)
+        | ExprOp::Negative(a)
+        | ExprOp::Like(a, ..)
+        | ExprOp::InList(a, ..)
+        | ExprOp::Cast(a)
+        | ExprOp::Year(a)
+        | ExprOp::Substring(a, ..) => vec![*a],
+        ExprOp::Case(when, otherwise) => when
             .iter()
             .flat_map(|&(c, v)| [c, v])
             .chain(*otherwise)
@@ -271,26 +279,28 @@ pub(crate) fn children(op: &Op) -> Vec<NodeId> {
 }
 
 /// Returns `true` if two nodes do the same. Equal children have equal ids already.
-fn same(a: &Op, b: &Op) -> bool {
+fn same(a: &ExprOp, b: &ExprOp) -> bool {
     match (a, b) {
-        (Op::Column(a), Op::Column(b)) => a == b,
+        (ExprOp::Column(a), ExprOp::Column(b)) => a == b,
         // Floats are compared by their bits: zeros with different signs are not the same.
-        (Op::Literal(a, _), Op::Literal(b, _)) => identical(a, b),
-        (Op::Compare(o, a, b), Op::Compare(p, c, d)) => (o, a, b) == (p, c, d),
-        (Op::And(a, b), Op::And(c, d)) | (Op::Or(a, b), Op::Or(c, d)) => (a, b) == (c, d),
-        (Op::Arithmetic(o, a, b), Op::Arithmetic(p, c, d)) => (o, a, b) == (p, c, d),
-        (Op::Not(a), Op::Not(b))
-        | (Op::IsNull(a), Op::IsNull(b))
-        | (Op::IsNotNull(a), Op::IsNotNull(b))
-        | (Op::Negative(a), Op::Negative(b))
-        | (Op::Cast(a), Op::Cast(b))
-        | (Op::Year(a), Op::Year(b)) => a == b,
-        (Op::Like(a, p, n), Op::Like(b, q, m)) => (a, p, n) == (b, q, m),
-        (Op::InList(a, l, n), Op::InList(b, k, m)) => {
+        (ExprOp::Literal(a, _), ExprOp::Literal(b, _)) => identical(a, b),
+        (ExprOp::Compare(o, a, b), ExprOp::Compare(p, c, d)) => (o, a, b) == (p, c, d),
+        (ExprOp::And(a, b), ExprOp::And(c, d)) | (ExprOp::Or(a, b), ExprOp::Or(c, d)) => {
+            (a, b) == (c, d)
+        }
+        (ExprOp::Arithmetic(o, a, b), ExprOp::Arithmetic(p, c, d)) => (o, a, b) == (p, c, d),
+        (ExprOp::Not(a), ExprOp::Not(b))
+        | (ExprOp::IsNull(a), ExprOp::IsNull(b))
+        | (ExprOp::IsNotNull(a), ExprOp::IsNotNull(b))
+        | (ExprOp::Negative(a), ExprOp::Negative(b))
+        | (ExprOp::Cast(a), ExprOp::Cast(b))
+        | (ExprOp::Year(a), ExprOp::Year(b)) => a == b,
+        (ExprOp::Like(a, p, n), ExprOp::Like(b, q, m)) => (a, p, n) == (b, q, m),
+        (ExprOp::InList(a, l, n), ExprOp::InList(b, k, m)) => {
             (a, n, l.len()) == (b, m, k.len()) && l.iter().zip(k).all(|(l, k)| identical(l, k))
         }
-        (Op::Case(a, e), Op::Case(b, f)) => (a, e) == (b, f),
-        (Op::Substring(a, f, n), Op::Substring(b, g, m)) => (a, f, n) == (b, g, m),
+        (ExprOp::Case(a, e), ExprOp::Case(b, f)) => (a, e) == (b, f),
+        (ExprOp::Substring(a, f, n), ExprOp::Substring(b, g, m)) => (a, f, n) == (b, g, m),
         _ => false,
     }
 }

@@ -6,15 +6,15 @@
 use arrow_schema::DataType;
 use pages::{Bounds, Range};
 
-use crate::compute::compare::order;
-use crate::compute::intervals::{self, Facts};
-use crate::program::{Comparison, NodeId, Op, Program};
+use crate::compute::compare::{Comparison, order};
+use crate::compute::value_interval::ValueInterval;
+use crate::program::{ExprId, ExprOp, ExprProgram, interval_analysis};
 use crate::scalar::{Scalar, Value};
 use crate::types::{self, Class};
 
 /// The truth values that a condition may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Truth {
+pub(crate) struct PossibleTruth {
     /// It may be true for a row.
     pub(crate) can_hold: bool,
     /// It may be false for a row.
@@ -23,8 +23,8 @@ pub(crate) struct Truth {
     pub(crate) can_be_null: bool,
 }
 
-impl Truth {
-    const ANYTHING: Truth = Truth {
+impl PossibleTruth {
+    const ANYTHING: PossibleTruth = PossibleTruth {
         can_hold: true,
         can_fail: true,
         can_be_null: true,
@@ -35,16 +35,16 @@ impl Truth {
         !self.can_fail && !self.can_be_null
     }
 
-    fn not(self) -> Truth {
-        Truth {
+    fn not(self) -> PossibleTruth {
+        PossibleTruth {
             can_hold: self.can_fail,
             can_fail: self.can_hold,
             ..self
         }
     }
 
-    fn and(self, other: Truth) -> Truth {
-        Truth {
+    fn and(self, other: PossibleTruth) -> PossibleTruth {
+        PossibleTruth {
             can_hold: self.can_hold && other.can_hold,
             can_fail: self.can_fail || other.can_fail,
             can_be_null: (self.can_be_null && (other.can_be_null || other.can_hold))
@@ -55,23 +55,23 @@ impl Truth {
 
 /// What is known of a column over some rows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known<'a> {
+pub(crate) struct ColumnBounds<'a> {
     /// The range in which its values lie.
     pub(crate) range: &'a Range,
     /// `true` if some may be null.
     pub(crate) nulls: bool,
 }
 
-impl<'a> Known<'a> {
+impl<'a> ColumnBounds<'a> {
     /// Nothing is known.
-    pub(crate) const NOTHING: Known<'static> = Known {
+    pub(crate) const NOTHING: ColumnBounds<'static> = ColumnBounds {
         range: &Range::Unknown,
         nulls: true,
     };
 
     /// Returns what a page's bounds say.
-    pub(crate) fn of(bounds: &'a Bounds) -> Known<'a> {
-        Known {
+    pub(crate) fn of(bounds: &'a Bounds) -> ColumnBounds<'a> {
+        ColumnBounds {
             range: &bounds.range,
             nulls: bounds.nulls > 0,
         }
@@ -89,87 +89,90 @@ impl<'a> Known<'a> {
 }
 
 /// Decides conditions over rows of which bounds are known.
-pub(crate) struct Judge<'a> {
-    program: &'a Program,
-    columns: &'a [Known<'a>],
-    facts: Vec<Facts>,
+pub(crate) struct BoundsAnalysis<'a> {
+    program: &'a ExprProgram,
+    columns: &'a [ColumnBounds<'a>],
+    intervals: Vec<ValueInterval>,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> BoundsAnalysis<'a> {
     /// Makes a judge of this program's conditions, given what is known of the columns.
-    pub(crate) fn new(program: &'a Program, columns: &'a [Known<'a>]) -> Judge<'a> {
+    pub(crate) fn new(
+        program: &'a ExprProgram,
+        columns: &'a [ColumnBounds<'a>],
+    ) -> BoundsAnalysis<'a> {
         let known = columns.iter().zip(&program.columns);
         let intervals: Vec<_> = known
             .map(|(known, data_type)| known.interval(data_type))
             .collect();
-        Judge {
+        BoundsAnalysis {
             program,
             columns,
-            facts: intervals::facts(program, &intervals),
+            intervals: interval_analysis::intervals(program, &intervals),
         }
     }
 
     /// Returns the truth values that a condition may have.
-    pub(crate) fn truth(&self, condition: NodeId) -> Truth {
+    pub(crate) fn truth(&self, condition: ExprId) -> PossibleTruth {
         match &self.program.nodes[condition].op {
-            Op::And(left, right) => self.truth(*left).and(self.truth(*right)),
-            Op::Or(left, right) => self.truth(*left).not().and(self.truth(*right).not()).not(),
-            Op::Not(of) => self.truth(*of).not(),
-            Op::IsNull(of) => self.null(*of),
-            Op::IsNotNull(of) => self.null(*of).not(),
-            Op::Compare(comparison, left, right) => self.compare(*comparison, *left, *right),
-            Op::InList(of, list, negated) => {
+            ExprOp::And(left, right) => self.truth(*left).and(self.truth(*right)),
+            ExprOp::Or(left, right) => self.truth(*left).not().and(self.truth(*right).not()).not(),
+            ExprOp::Not(of) => self.truth(*of).not(),
+            ExprOp::IsNull(of) => self.null(*of),
+            ExprOp::IsNotNull(of) => self.null(*of).not(),
+            ExprOp::Compare(comparison, left, right) => self.compare(*comparison, *left, *right),
+            ExprOp::InList(of, list, negated) => {
                 let truth = self.listed(*of, list);
                 if *negated { truth.not() } else { truth }
             }
-            Op::Literal(scalar, _) => match scalar.value {
-                Value::Bool(value) => Truth {
+            ExprOp::Literal(scalar, _) => match scalar.value {
+                Value::Bool(value) => PossibleTruth {
                     can_hold: value,
                     can_fail: !value,
                     can_be_null: false,
                 },
-                _ => Truth {
+                _ => PossibleTruth {
                     can_hold: false,
                     can_fail: false,
                     can_be_null: true,
                 },
             },
-            _ => Truth::ANYTHING,
+            _ => PossibleTruth::ANYTHING,
         }
     }
 
-    fn null(&self, of: NodeId) -> Truth {
-        Truth {
+    fn null(&self, of: ExprId) -> PossibleTruth {
+        PossibleTruth {
             can_hold: self.may_be_null(of),
             can_fail: !self.is_null(of),
             can_be_null: false,
         }
     }
 
-    fn may_be_null(&self, node: NodeId) -> bool {
+    fn may_be_null(&self, node: ExprId) -> bool {
         match &self.program.nodes[node].op {
-            Op::Column(column) => self.columns[*column].nulls,
-            Op::Literal(scalar, _) => scalar.value == Value::Null,
-            Op::Compare(_, a, b) | Op::Arithmetic(_, a, b) => {
+            ExprOp::Column(column) => self.columns[*column].nulls,
+            ExprOp::Literal(scalar, _) => scalar.value == Value::Null,
+            ExprOp::Compare(_, a, b) | ExprOp::Arithmetic(_, a, b) => {
                 self.may_be_null(*a) || self.may_be_null(*b)
             }
-            Op::Negative(a) | Op::Cast(a) | Op::Not(a) => self.may_be_null(*a),
+            ExprOp::Negative(a) | ExprOp::Cast(a) | ExprOp::Not(a) => self.may_be_null(*a),
             _ => true,
         }
     }
 
-    fn is_null(&self, node: NodeId) -> bool {
+    fn is_null(&self, node: ExprId) -> bool {
         match &self.program.nodes[node].op {
-            Op::Column(column) => *self.columns[*column].range == Range::Empty,
-            Op::Literal(scalar, _) => scalar.value == Value::Null,
+            ExprOp::Column(column) => *self.columns[*column].range == Range::Empty,
+            ExprOp::Literal(scalar, _) => scalar.value == Value::Null,
             _ => false,
         }
     }
 
-    fn compare(&self, comparison: Comparison, left: NodeId, right: NodeId) -> Truth {
+    fn compare(&self, comparison: Comparison, left: ExprId, right: ExprId) -> PossibleTruth {
         let can_be_null = self.may_be_null(left) || self.may_be_null(right);
         if self.is_null(left) || self.is_null(right) {
-            return Truth {
+            return PossibleTruth {
                 can_hold: false,
                 can_fail: false,
                 can_be_null: true,
@@ -177,27 +180,32 @@ impl<'a> Judge<'a> {
         }
         let (can_hold, can_fail) = match self.program.class(left) {
             Class::Int => {
-                let of = |node: NodeId| (Some(self.facts[node].min), Some(self.facts[node].max));
+                let of = |node: ExprId| {
+                    (
+                        Some(self.intervals[node].min),
+                        Some(self.intervals[node].max),
+                    )
+                };
                 decide(comparison, of(left), of(right))
             }
             Class::Float => decide(comparison, self.floats(left), self.floats(right)),
             Class::Bytes => decide(comparison, self.texts(left), self.texts(right)),
             Class::Bool => (true, true),
         };
-        Truth {
+        PossibleTruth {
             can_hold,
             can_fail,
             can_be_null,
         }
     }
 
-    fn floats(&self, node: NodeId) -> (Option<i64>, Option<i64>) {
+    fn floats(&self, node: ExprId) -> (Option<i64>, Option<i64>) {
         match &self.program.nodes[node].op {
-            Op::Column(column) => match *self.columns[*column].range {
+            ExprOp::Column(column) => match *self.columns[*column].range {
                 Range::Float { min, max } => (Some(order(min)), Some(order(max))),
                 _ => (None, None),
             },
-            Op::Literal(
+            ExprOp::Literal(
                 Scalar {
                     value: Value::Float(value),
                     ..
@@ -208,20 +216,20 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn texts(&self, node: NodeId) -> (Option<&[u8]>, Option<&[u8]>) {
+    fn texts(&self, node: ExprId) -> (Option<&[u8]>, Option<&[u8]>) {
         match &self.program.nodes[node].op {
-            Op::Column(column) => match self.columns[*column].range {
+            ExprOp::Column(column) => match self.columns[*column].range {
                 Range::Bytes { min, max } => (Some(min), max.as_deref()),
                 _ => (None, None),
             },
-            Op::Literal(
+            ExprOp::Literal(
                 Scalar {
                     value: Value::Text(text),
                     ..
                 },
                 _,
             ) => (Some(text.as_bytes()), Some(text.as_bytes())),
-            Op::Literal(
+            ExprOp::Literal(
                 Scalar {
                     value: Value::Bytes(bytes),
                     ..
@@ -233,13 +241,13 @@ impl<'a> Judge<'a> {
     }
 
     /// Decides whether a value may be in a list.
-    fn listed(&self, of: NodeId, list: &[Scalar]) -> Truth {
+    fn listed(&self, of: ExprId, list: &[Scalar]) -> PossibleTruth {
         if self.is_null(of) {
-            return Truth::ANYTHING;
+            return PossibleTruth::ANYTHING;
         }
         let within = |scalar: &Scalar| match (&scalar.value, self.program.class(of)) {
             (Value::Int(value), Class::Int) => {
-                self.facts[of].min <= *value && *value <= self.facts[of].max
+                self.intervals[of].min <= *value && *value <= self.intervals[of].max
             }
             (Value::Text(text), Class::Bytes) => {
                 let (min, max) = self.texts(of);
@@ -250,7 +258,7 @@ impl<'a> Judge<'a> {
             _ => true,
         };
         let null_listed = list.iter().any(|scalar| scalar.value == Value::Null);
-        Truth {
+        PossibleTruth {
             can_hold: list.iter().any(within),
             can_fail: !null_listed,
             can_be_null: null_listed || self.may_be_null(of),

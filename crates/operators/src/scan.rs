@@ -13,19 +13,20 @@ use std::sync::Arc;
 use pages::{Address, Bounds, PageEntry, Segment, Table};
 
 use crate::expr::ExprError;
-use crate::filter::{Filter, Plan};
+use crate::filter::{Filter, FilterPlan};
 use crate::fragment::Fragment;
-use crate::program::Program;
-use crate::prune::Known;
-use crate::site::{Rows, TaskError};
+use crate::program::ExprProgram;
+use crate::prune::ColumnBounds;
+use crate::task::RowRange;
+use pages::task::TaskError;
 
 /// Rows of a piece of a fragment without columns, which has no pages at which rows are cut.
 const UNCUT: u64 = 1 << 20;
 
 /// Returns all rows of a table.
 #[must_use]
-pub fn all(table: &Table) -> Vec<Rows> {
-    let rows = |segment: &Arc<Segment>| Rows {
+pub fn all(table: &Table) -> Vec<RowRange> {
+    let rows = |segment: &Arc<Segment>| RowRange {
         segment: segment.id,
         from: 0,
         to: segment.rows,
@@ -38,29 +39,33 @@ pub fn all(table: &Table) -> Vec<Rows> {
 /// # Errors
 /// Returns [`TaskError::Refused`] if the fragment does not fit the table, or the table has no such
 /// rows.
-pub fn prune(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Rows>, TaskError> {
+pub fn prune(
+    table: &Table,
+    fragment: &Fragment,
+    rows: &[RowRange],
+) -> Result<Vec<RowRange>, TaskError> {
     let refused = |error: ExprError| TaskError::Refused(error.to_string());
     check(table, fragment)?;
     let types = fragment.column_types(&table.schema);
     let types = types.map_err(|error| TaskError::Refused(error.to_string()))?;
     let Some(condition) = &fragment.filter else {
-        return Pieces::<&Table>::check(table, rows).map(|()| rows.to_vec());
+        return RowPieces::<&Table>::check(table, rows).map(|()| rows.to_vec());
     };
-    let mut program = Program::new(types);
+    let mut program = ExprProgram::new(types);
     let filter = Filter::new(condition, &mut program).map_err(refused)?;
     // Only the bounds of columns that the filter reads matter.
     let used = program.columns_used();
-    let needed = Needed::of(table, fragment, |column| used[column]);
-    let mut kept: Vec<Rows> = Vec::new();
-    for piece in Pieces::new(table, &needed, rows)? {
+    let needed = NeededGroups::of(table, fragment, |column| used[column]);
+    let mut kept: Vec<RowRange> = Vec::new();
+    for piece in RowPieces::new(table, &needed, rows)? {
         let piece = piece?;
-        let known: Vec<Known<'_>> = (0..used.len())
+        let known: Vec<ColumnBounds<'_>> = (0..used.len())
             .map(|column| {
                 let bounds = needed.bounds(table, &piece, column);
-                bounds.map_or(Known::NOTHING, Known::of)
+                bounds.map_or(ColumnBounds::NOTHING, ColumnBounds::of)
             })
             .collect();
-        if let Plan::Nothing = filter.plan(&program, &known) {
+        if let FilterPlan::NoRow = filter.plan(&program, &known) {
             continue;
         }
         match kept.last_mut() {
@@ -83,12 +88,16 @@ fn check(table: &Table, fragment: &Fragment) -> Result<(), TaskError> {
 /// # Errors
 /// Returns [`TaskError::Refused`] if the fragment does not fit the table, or the table has no such
 /// rows.
-pub fn pages(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Address>, TaskError> {
+pub fn pages(
+    table: &Table,
+    fragment: &Fragment,
+    rows: &[RowRange],
+) -> Result<Vec<Address>, TaskError> {
     check(table, fragment)?;
-    let needed = Needed::of(table, fragment, |_| true);
-    let mut turns = Turns::new(needed.groups.len());
+    let needed = NeededGroups::of(table, fragment, |_| true);
+    let mut turns = PageChanges::new(needed.groups.len());
     let mut addresses = Vec::new();
-    for piece in Pieces::new(table, &needed, rows)? {
+    for piece in RowPieces::new(table, &needed, rows)? {
         let piece = piece?;
         for group in turns.fresh(&piece) {
             addresses.push(needed.address(table, &piece, group));
@@ -106,12 +115,12 @@ pub fn split(
     table: &Table,
     fragment: &Fragment,
     parts: usize,
-) -> Result<Vec<Vec<Rows>>, TaskError> {
+) -> Result<Vec<Vec<RowRange>>, TaskError> {
     let rows = prune(table, fragment, &all(table))?;
     let total: u64 = rows.iter().map(|rows| rows.to - rows.from).sum();
-    let needed = Needed::of(table, fragment, |_| true);
+    let needed = NeededGroups::of(table, fragment, |_| true);
     let part = total.div_ceil(parts.max(1) as u64).max(1);
-    let mut split: Vec<Vec<Rows>> = vec![Vec::new()];
+    let mut split: Vec<Vec<RowRange>> = vec![Vec::new()];
     let mut left = part;
     for mut rows in rows {
         while rows.to - rows.from > left {
@@ -119,7 +128,7 @@ pub fn split(
             split
                 .last_mut()
                 .expect("there is one")
-                .push(Rows { to: cut, ..rows });
+                .push(RowRange { to: cut, ..rows });
             rows.from = cut;
             if rows.from == rows.to {
                 break;
@@ -138,7 +147,7 @@ pub fn split(
 
 /// The column groups that a fragment needs.
 #[derive(Clone, Debug)]
-pub(crate) struct Needed {
+pub(crate) struct NeededGroups {
     /// The groups, as places in the table's list.
     pub(crate) groups: Vec<usize>,
     /// For each of the fragment's columns that is wanted, the place of its group among `groups`, and
@@ -146,9 +155,13 @@ pub(crate) struct Needed {
     pub(crate) columns: Vec<Option<(usize, usize)>>,
 }
 
-impl Needed {
+impl NeededGroups {
     /// Returns the groups of the fragment's columns for which `wanted` is true.
-    pub(crate) fn of(table: &Table, fragment: &Fragment, wanted: impl Fn(usize) -> bool) -> Needed {
+    pub(crate) fn of(
+        table: &Table,
+        fragment: &Fragment,
+        wanted: impl Fn(usize) -> bool,
+    ) -> NeededGroups {
         let mut groups = Vec::new();
         let mut columns = Vec::new();
         for (at, &column) in fragment.columns.iter().enumerate() {
@@ -166,15 +179,20 @@ impl Needed {
                 (group, place)
             }));
         }
-        Needed { groups, columns }
+        NeededGroups { groups, columns }
     }
 
     /// Returns the page of one of the groups in which a piece lies.
-    pub(crate) fn entry<'t>(&self, table: &'t Table, piece: &Piece, group: usize) -> &'t PageEntry {
+    pub(crate) fn entry<'t>(
+        &self,
+        table: &'t Table,
+        piece: &RowPiece,
+        group: usize,
+    ) -> &'t PageEntry {
         &table.segments[piece.segment].groups[self.groups[group]][piece.pages[group]]
     }
 
-    pub(crate) fn address(&self, table: &Table, piece: &Piece, group: usize) -> Address {
+    pub(crate) fn address(&self, table: &Table, piece: &RowPiece, group: usize) -> Address {
         Address {
             segment: piece.rows.segment,
             page: self.entry(table, piece, group).page,
@@ -185,7 +203,7 @@ impl Needed {
     pub(crate) fn bounds<'t>(
         &self,
         table: &'t Table,
-        piece: &Piece,
+        piece: &RowPiece,
         column: usize,
     ) -> Option<&'t Bounds> {
         let (group, place) = self.columns[column]?;
@@ -194,7 +212,7 @@ impl Needed {
 
     /// Returns the row near `near` at which rows are best cut: where a page ends, of the group with
     /// the largest pages of which a part still has several.
-    fn cut(&self, table: &Table, rows: Rows, near: u64) -> u64 {
+    fn cut(&self, table: &Table, rows: RowRange, near: u64) -> u64 {
         /// The most rows between the cut and `near`, as a part of those before it.
         const SLACK: u64 = 16;
         let Some(segment) = table
@@ -219,32 +237,36 @@ impl Needed {
 
 /// Rows that lie in one page of each group.
 #[derive(Clone, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct RowPiece {
     /// The place of their segment in the table.
     pub(crate) segment: usize,
     /// The rows.
-    pub(crate) rows: Rows,
+    pub(crate) rows: RowRange,
     /// For each needed group, the place of the page in the segment's list.
     pub(crate) pages: Vec<usize>,
 }
 
 /// Rows, cut into pieces.
-pub(crate) struct Pieces<T> {
+pub(crate) struct RowPieces<T> {
     table: T,
     groups: Vec<usize>,
-    rows: VecDeque<Rows>,
+    rows: VecDeque<RowRange>,
     /// The next piece, and the end of its range.
-    next: Option<(Piece, u64)>,
+    next: Option<(RowPiece, u64)>,
 }
 
-impl<T: std::ops::Deref<Target = Table>> Pieces<T> {
+impl<T: std::ops::Deref<Target = Table>> RowPieces<T> {
     /// Cuts rows of a table.
     ///
     /// # Errors
     /// Returns [`TaskError::Refused`] if the table has no such rows.
-    pub(crate) fn new(table: T, needed: &Needed, rows: &[Rows]) -> Result<Pieces<T>, TaskError> {
-        Pieces::<T>::check(&table, rows)?;
-        Ok(Pieces {
+    pub(crate) fn new(
+        table: T,
+        needed: &NeededGroups,
+        rows: &[RowRange],
+    ) -> Result<RowPieces<T>, TaskError> {
+        RowPieces::<T>::check(&table, rows)?;
+        Ok(RowPieces {
             groups: needed.groups.clone(),
             rows: rows.iter().copied().collect(),
             next: None,
@@ -253,7 +275,7 @@ impl<T: std::ops::Deref<Target = Table>> Pieces<T> {
     }
 
     /// Checks that a table has these rows.
-    pub(crate) fn check(table: &Table, rows: &[Rows]) -> Result<(), TaskError> {
+    pub(crate) fn check(table: &Table, rows: &[RowRange]) -> Result<(), TaskError> {
         for rows in rows {
             let segment = table
                 .segments
@@ -269,7 +291,7 @@ impl<T: std::ops::Deref<Target = Table>> Pieces<T> {
     }
 
     /// Returns the first piece of a range.
-    fn begin(&self, rows: Rows) -> Option<(Piece, u64)> {
+    fn begin(&self, rows: RowRange) -> Option<(RowPiece, u64)> {
         let segment = self
             .table
             .segments
@@ -281,7 +303,7 @@ impl<T: std::ops::Deref<Target = Table>> Pieces<T> {
         };
         let pages = self.groups.iter().map(page).collect();
         Some((
-            Piece {
+            RowPiece {
                 segment,
                 rows,
                 pages,
@@ -291,10 +313,10 @@ impl<T: std::ops::Deref<Target = Table>> Pieces<T> {
     }
 }
 
-impl<T: std::ops::Deref<Target = Table>> Iterator for Pieces<T> {
-    type Item = Result<Piece, TaskError>;
+impl<T: std::ops::Deref<Target = Table>> Iterator for RowPieces<T> {
+    type Item = Result<RowPiece, TaskError>;
 
-    fn next(&mut self) -> Option<Result<Piece, TaskError>> {
+    fn next(&mut self) -> Option<Result<RowPiece, TaskError>> {
         let (mut piece, end) = match self.next.take() {
             Some(next) => next,
             None => loop {
@@ -337,21 +359,21 @@ impl<T: std::ops::Deref<Target = Table>> Iterator for Pieces<T> {
 
 /// Finds the pages that are new from piece to piece.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct PageChanges {
     /// For each group the segment and the page of the last piece.
     last: Vec<Option<(usize, usize)>>,
 }
 
-impl Turns {
+impl PageChanges {
     /// Begins before the first piece, with so many groups.
-    pub(crate) fn new(groups: usize) -> Turns {
-        Turns {
+    pub(crate) fn new(groups: usize) -> PageChanges {
+        PageChanges {
             last: vec![None; groups],
         }
     }
 
     /// Returns the groups of which a piece needs another page than the piece before it.
-    pub(crate) fn fresh(&mut self, piece: &Piece) -> Vec<usize> {
+    pub(crate) fn fresh(&mut self, piece: &RowPiece) -> Vec<usize> {
         let mut fresh = Vec::new();
         for (group, last) in self.last.iter_mut().enumerate() {
             let now = Some((piece.segment, piece.pages[group]));

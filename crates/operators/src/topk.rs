@@ -4,40 +4,38 @@
 //! time to time all but the first rows are dropped, and the last of these is the *threshold*: rows
 //! after it are not kept, and if its first key lies before a chunk's bounds, the chunk is skipped.
 
-mod parts;
+mod row_batches;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::rc::Rc;
 
-use crate::compute::Frame;
 use crate::compute::compare::order;
+use crate::evaluate::EvalFrame;
 use crate::expr::ExprError;
 use crate::fragment::SortKey;
 use crate::output;
-use crate::program::{NodeId, Program};
-use crate::prune::Known;
-use crate::site::TaskError;
+use crate::program::{ExprId, ExprProgram};
+use crate::prune::ColumnBounds;
 use crate::types::Class;
-use crate::vector::{Values, Vector};
+use crate::vector::{Vector, VectorValues};
 use pages::Range;
-use parts::{Part, Parts, Place};
+use pages::task::TaskError;
+use row_batches::{RowBatch, RowBatches, RowPosition};
 
-/// The most rows that are ordered.
-pub const ORDERED: u64 = 1 << 20;
 /// The least number of bytes of unneeded rows at which they are dropped.
 const SPARE_BYTES: usize = 64 << 20;
 
 /// The first of the rows that were added so far.
 #[derive(Debug)]
 pub(crate) struct TopK {
-    keys: Vec<Key>,
-    project: Vec<NodeId>,
+    keys: Vec<OrderKey>,
+    project: Vec<ExprId>,
     limit: usize,
     /// The keys of the rows that are kept, in the order in which they came.
     kept: Vec<Vec<u8>>,
     /// Their values.
-    rows: Parts,
+    rows: RowBatches,
     /// The number of bytes of these from which on unneeded rows are dropped.
     most_bytes: usize,
     threshold: Option<Vec<u8>>,
@@ -45,8 +43,8 @@ pub(crate) struct TopK {
 }
 
 #[derive(Debug)]
-struct Key {
-    node: NodeId,
+struct OrderKey {
+    node: ExprId,
     /// The column, if the key is nothing but a column.
     column: Option<usize>,
     descending: bool,
@@ -60,20 +58,20 @@ impl TopK {
     /// Returns the errors of [`Expr::data_type`](crate::Expr::data_type).
     pub(crate) fn new(
         order: &[SortKey],
-        project: Vec<NodeId>,
+        project: Vec<ExprId>,
         limit: usize,
         schema: SchemaRef,
-        program: &mut Program,
+        program: &mut ExprProgram,
     ) -> Result<TopK, ExprError> {
         let mut keys = Vec::new();
         for key in order {
             let node = program.add(&key.expr)?;
             let column = match program.nodes[node].op {
-                crate::program::Op::Column(column) => Some(column),
+                crate::program::ExprOp::Column(column) => Some(column),
                 _ => None,
             };
             let (descending, nulls_first) = (key.descending, key.nulls_first);
-            keys.push(Key {
+            keys.push(OrderKey {
                 node,
                 column,
                 descending,
@@ -85,7 +83,7 @@ impl TopK {
             project,
             limit,
             kept: Vec::new(),
-            rows: Parts::default(),
+            rows: RowBatches::default(),
             most_bytes: SPARE_BYTES,
             threshold: None,
             schema,
@@ -93,7 +91,7 @@ impl TopK {
     }
 
     /// Returns `true` if no row within these bounds is among the first.
-    pub(crate) fn excludes(&self, columns: &[Known<'_>], program: &Program) -> bool {
+    pub(crate) fn excludes(&self, columns: &[ColumnBounds<'_>], program: &ExprProgram) -> bool {
         let (Some(threshold), Some(key)) = (&self.threshold, self.keys.first()) else {
             return self.limit == 0;
         };
@@ -122,7 +120,7 @@ impl TopK {
     ///
     /// # Errors
     /// Returns an error if an expression has no value for a row.
-    pub(crate) fn add(&mut self, frame: &mut Frame<'_, '_>) -> Result<(), TaskError> {
+    pub(crate) fn add(&mut self, frame: &mut EvalFrame<'_, '_>) -> Result<(), TaskError> {
         let rows = frame.len();
         let vectors = self.keys.iter().map(|key| frame.evaluate(key.node));
         let vectors: Vec<Rc<Vector>> = vectors.collect::<Result<_, _>>()?;
@@ -145,10 +143,10 @@ impl TopK {
             return Ok(());
         }
         let rows = places.len();
-        let column = |&node: &NodeId| Ok(frame.evaluate_at(node, &places)?.expanded(rows));
+        let column = |&node: &ExprId| Ok(frame.evaluate_at(node, &places)?.expanded(rows));
         let columns: Result<_, TaskError> = self.project.iter().map(column).collect();
         let columns = columns?;
-        self.rows.push(Part { rows, columns });
+        self.rows.push(RowBatch { rows, columns });
         let many = self.kept.len() >= 2 * self.limit + output::BATCH;
         if many || self.rows.bytes() >= self.most_bytes {
             self.shrink()?;
@@ -163,7 +161,7 @@ impl TopK {
         order.sort_by(|&a, &b| self.kept[a as usize].cmp(&self.kept[b as usize]));
         order.truncate(self.limit);
         let places = self.rows.places();
-        let places: Vec<Place> = order.iter().map(|&at| places[at as usize]).collect();
+        let places: Vec<RowPosition> = order.iter().map(|&at| places[at as usize]).collect();
         self.rows = self.rows.picked(&places, &self.schema)?;
         // As many bytes again may come before the next time.
         self.most_bytes = 2 * self.rows.bytes() + SPARE_BYTES;
@@ -186,12 +184,12 @@ impl TopK {
         self.shrink()?;
         self.kept.clear();
         let rows = std::mem::take(&mut self.rows);
-        let batch = |part: &Part| output::batch(&self.schema, part.rows, &part.columns);
+        let batch = |part: &RowBatch| output::batch(&self.schema, part.rows, &part.columns);
         rows.all().iter().map(batch).collect()
     }
 }
 
-impl Key {
+impl OrderKey {
     /// Appends a row's value as bytes that have the order of values.
     fn append(&self, bytes: &mut Vec<u8>, vector: &Vector, row: usize) {
         if !vector.is_valid(row) {
@@ -199,11 +197,13 @@ impl Key {
         }
         let at = if vector.constant { 0 } else { row };
         match &vector.values {
-            Values::Bool(values) => self.encode(bytes, Some(&[values[at]])),
-            Values::I64(values) => self.encode(bytes, Some(&integer(values[at].into()))),
-            Values::I128(values) => self.encode(bytes, Some(&integer(values[at]))),
-            Values::F64(values) => self.encode(bytes, Some(&integer(order(values[at]).into()))),
-            Values::Bytes(texts) => {
+            VectorValues::Bool(values) => self.encode(bytes, Some(&[values[at]])),
+            VectorValues::I64(values) => self.encode(bytes, Some(&integer(values[at].into()))),
+            VectorValues::I128(values) => self.encode(bytes, Some(&integer(values[at]))),
+            VectorValues::F64(values) => {
+                self.encode(bytes, Some(&integer(order(values[at]).into())))
+            }
+            VectorValues::Bytes(texts) => {
                 // Zeros are marked, so that a text's end lies before everything that may follow.
                 let mut text = Vec::with_capacity(texts.get(at).len() + 2);
                 for &byte in texts.get(at) {

@@ -12,7 +12,7 @@
 
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType};
 
-use crate::expr::{ExprError, Operator};
+use crate::operator::Operator;
 
 /// The form in which values of a type are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,26 +66,22 @@ pub(crate) fn power_of_ten(exponent: i16) -> Option<i128> {
     10i128.checked_pow(u32::try_from(exponent).ok()?)
 }
 
-/// Returns the type of an arithmetic operation's result.
+/// Returns the type of an arithmetic operation's result; `None` if the operator does not go with the
+/// operands.
 pub(crate) fn arithmetic(
     operator: Operator,
     left: &DataType,
     right: &DataType,
-) -> Result<DataType, ExprError> {
-    let refused = || ExprError::Operands {
-        operator,
-        left: left.clone(),
-        right: right.clone(),
-    };
+) -> Option<DataType> {
     match (left, right) {
         (&DataType::Decimal128(p1, s1), &DataType::Decimal128(p2, s2)) => {
-            let (precision, scale) = decimal(operator, (p1, s1), (p2, s2)).ok_or_else(refused)?;
-            Ok(DataType::Decimal128(precision, scale))
+            let (precision, scale) = decimal(operator, (p1, s1), (p2, s2))?;
+            Some(DataType::Decimal128(precision, scale))
         }
-        _ if left != right => Err(refused()),
-        _ if left.is_integer() => Ok(left.clone()),
-        (DataType::Float32 | DataType::Float64, _) => Ok(left.clone()),
-        _ => Err(refused()),
+        _ if left != right => None,
+        _ if left.is_integer() => Some(left.clone()),
+        (DataType::Float32 | DataType::Float64, _) => Some(left.clone()),
+        _ => None,
     }
 }
 

@@ -14,8 +14,8 @@ use arrow_buffer::OffsetBuffer;
 
 use crate::expr::ExprError;
 use crate::scalar::{Scalar, Value};
-use crate::site::TaskError;
 use crate::types::{self, Class};
+use pages::task::TaskError;
 
 /// The most rows that are worked on at once.
 pub(crate) const VECTOR: usize = 2048;
@@ -24,7 +24,7 @@ pub(crate) const VECTOR: usize = 2048;
 #[derive(Clone, Debug)]
 pub(crate) struct Vector {
     /// The values.
-    pub(crate) values: Values,
+    pub(crate) values: VectorValues,
     /// Marks the values that are not null; `None` if all are not.
     pub(crate) valid: Option<Vec<u8>>,
     /// `true` if there is a single value, for all rows.
@@ -33,7 +33,7 @@ pub(crate) struct Vector {
 
 /// Values, in one of the forms in which they are computed.
 #[derive(Clone, Debug)]
-pub(crate) enum Values {
+pub(crate) enum VectorValues {
     /// Of [`Class::Bool`].
     Bool(Vec<u8>),
     /// Of [`Class::Int`].
@@ -43,26 +43,26 @@ pub(crate) enum Values {
     /// Of [`Class::Float`]. 32-bit floats are kept as 64-bit ones of the same value.
     F64(Vec<f64>),
     /// Of [`Class::Bytes`].
-    Bytes(Bytes),
+    Bytes(IndexedTexts),
 }
 
 /// Texts, as places in an array of texts: the column's own, or its dictionary.
 #[derive(Clone, Debug)]
-pub(crate) struct Bytes {
+pub(crate) struct IndexedTexts {
     /// The texts.
     pub(crate) data: BinaryArray,
     /// For each row the place of its text.
     pub(crate) index: Vec<u32>,
 }
 
-impl Bytes {
+impl IndexedTexts {
     /// Makes a text for each row.
     ///
     /// # Errors
     /// Returns an error if together they have two gigabytes: arrays count bytes in 31 bits.
     pub(crate) fn new<'t>(
         texts: impl Iterator<Item = &'t [u8]> + Clone,
-    ) -> Result<Bytes, TaskError> {
+    ) -> Result<IndexedTexts, TaskError> {
         let (mut offsets, mut end) = (vec![0], 0usize);
         for text in texts.clone() {
             end += text.len();
@@ -72,7 +72,7 @@ impl Bytes {
         texts.for_each(|text| values.extend_from_slice(text));
         let offsets = OffsetBuffer::new(offsets.into());
         let rows = offsets.len() as u32 - 1;
-        Ok(Bytes {
+        Ok(IndexedTexts {
             data: BinaryArray::new(offsets, values.into(), None),
             index: (0..rows).collect(),
         })
@@ -120,7 +120,7 @@ pub(crate) fn text(data: &BinaryArray, at: usize) -> &[u8] {
 
 impl Vector {
     /// Makes a vector of values of which none is null.
-    pub(crate) fn all_valid(values: Values) -> Vector {
+    pub(crate) fn all_valid(values: VectorValues) -> Vector {
         Vector {
             values,
             valid: None,
@@ -129,7 +129,7 @@ impl Vector {
     }
 
     /// Makes a vector of values of which some may be null.
-    pub(crate) fn new(values: Values, valid: Option<Vec<u8>>) -> Vector {
+    pub(crate) fn new(values: VectorValues, valid: Option<Vec<u8>>) -> Vector {
         Vector {
             values,
             valid,
@@ -143,20 +143,20 @@ impl Vector {
     /// Returns an error if the value is a text of two gigabytes.
     pub(crate) fn literal(scalar: &Scalar) -> Result<Vector, ExprError> {
         let text = |text: &[u8]| {
-            let texts = Bytes::new(iter::once(text));
+            let texts = IndexedTexts::new(iter::once(text));
             let texts = texts.map_err(|_| ExprError::Argument("a literal has two gigabytes"));
-            texts.map(Values::Bytes)
+            texts.map(VectorValues::Bytes)
         };
         let values = match (&scalar.value, types::class(&scalar.data_type)) {
-            (Value::Bool(value), _) => Values::Bool(vec![u8::from(*value)]),
+            (Value::Bool(value), _) => VectorValues::Bool(vec![u8::from(*value)]),
             (Value::Int(value), _) => match i64::try_from(*value) {
-                Ok(value) => Values::I64(vec![value]),
-                Err(_) => Values::I128(vec![*value]),
+                Ok(value) => VectorValues::I64(vec![value]),
+                Err(_) => VectorValues::I128(vec![*value]),
             },
-            (Value::Float(value), _) => Values::F64(vec![*value]),
+            (Value::Float(value), _) => VectorValues::F64(vec![*value]),
             (Value::Text(value), _) => text(value.as_bytes())?,
             (Value::Bytes(value), _) => text(value)?,
-            (Value::Null, class) => Values::nothing(class.unwrap_or(Class::Int), 1),
+            (Value::Null, class) => VectorValues::nothing(class.unwrap_or(Class::Int), 1),
         };
         let valid = (scalar.value == Value::Null).then(|| vec![0]);
         Ok(Vector {
@@ -169,11 +169,11 @@ impl Vector {
     /// Returns the number of values: one, if the vector is constant.
     pub(crate) fn len(&self) -> usize {
         match &self.values {
-            Values::Bool(values) => values.len(),
-            Values::I64(values) => values.len(),
-            Values::I128(values) => values.len(),
-            Values::F64(values) => values.len(),
-            Values::Bytes(bytes) => bytes.index.len(),
+            VectorValues::Bool(values) => values.len(),
+            VectorValues::I64(values) => values.len(),
+            VectorValues::I128(values) => values.len(),
+            VectorValues::F64(values) => values.len(),
+            VectorValues::Bytes(bytes) => bytes.index.len(),
         }
     }
 
@@ -212,11 +212,11 @@ impl Vector {
             places.iter().map(|&at| values[at as usize]).collect()
         }
         let values = match &self.values {
-            Values::Bool(values) => Values::Bool(take(values, places)),
-            Values::I64(values) => Values::I64(take(values, places)),
-            Values::I128(values) => Values::I128(take(values, places)),
-            Values::F64(values) => Values::F64(take(values, places)),
-            Values::Bytes(bytes) => Values::Bytes(Bytes {
+            VectorValues::Bool(values) => VectorValues::Bool(take(values, places)),
+            VectorValues::I64(values) => VectorValues::I64(take(values, places)),
+            VectorValues::I128(values) => VectorValues::I128(take(values, places)),
+            VectorValues::F64(values) => VectorValues::F64(take(values, places)),
+            VectorValues::Bytes(bytes) => VectorValues::Bytes(IndexedTexts {
                 data: bytes.data.clone(),
                 index: take(&bytes.index, places),
             }),
@@ -232,7 +232,7 @@ impl Vector {
     /// Returns the truth values, which the expression's type promises.
     pub(crate) fn bools(&self) -> &[u8] {
         match &self.values {
-            Values::Bool(values) => values,
+            VectorValues::Bool(values) => values,
             other => unreachable!("truth values expected, not {other:?}"),
         }
     }
@@ -254,14 +254,14 @@ impl Vector {
     }
 }
 
-impl Values {
+impl VectorValues {
     /// Returns values without a meaning, for rows that are all null.
-    pub(crate) fn nothing(class: Class, rows: usize) -> Values {
+    pub(crate) fn nothing(class: Class, rows: usize) -> VectorValues {
         match class {
-            Class::Bool => Values::Bool(vec![0; rows]),
-            Class::Int => Values::I64(vec![0; rows]),
-            Class::Float => Values::F64(vec![0.0; rows]),
-            Class::Bytes => Values::Bytes(Bytes {
+            Class::Bool => VectorValues::Bool(vec![0; rows]),
+            Class::Int => VectorValues::I64(vec![0; rows]),
+            Class::Float => VectorValues::F64(vec![0.0; rows]),
+            Class::Bytes => VectorValues::Bytes(IndexedTexts {
                 data: BinaryArray::from_iter_values([b""]),
                 index: vec![0; rows],
             }),
@@ -271,8 +271,8 @@ impl Values {
     /// Returns integers in 128 bits.
     pub(crate) fn wide(&self) -> std::borrow::Cow<'_, [i128]> {
         match self {
-            Values::I128(values) => values.into(),
-            Values::I64(values) => values.iter().map(|&value| i128::from(value)).collect(),
+            VectorValues::I128(values) => values.into(),
+            VectorValues::I64(values) => values.iter().map(|&value| i128::from(value)).collect(),
             other => unreachable!("integers expected, not {other:?}"),
         }
     }
@@ -280,15 +280,15 @@ impl Values {
     /// Returns floating-point numbers.
     pub(crate) fn floats(&self) -> &[f64] {
         match self {
-            Values::F64(values) => values,
+            VectorValues::F64(values) => values,
             other => unreachable!("floats expected, not {other:?}"),
         }
     }
 
     /// Returns texts.
-    pub(crate) fn bytes(&self) -> &Bytes {
+    pub(crate) fn bytes(&self) -> &IndexedTexts {
         match self {
-            Values::Bytes(bytes) => bytes,
+            VectorValues::Bytes(bytes) => bytes,
             other => unreachable!("texts expected, not {other:?}"),
         }
     }
@@ -321,9 +321,9 @@ mod tests {
     fn texts_of_two_gigabytes_are_an_error() {
         let text = vec![b'a'; 1 << 20];
         let texts = |count| iter::repeat_n(text.as_slice(), count);
-        let error = Bytes::new(texts(2048)).unwrap_err();
+        let error = IndexedTexts::new(texts(2048)).unwrap_err();
         assert!(matches!(error, TaskError::Value(_)), "{error}");
-        let few = Bytes::new(texts(2)).unwrap();
+        let few = IndexedTexts::new(texts(2)).unwrap();
         assert_eq!((few.get(0), few.get(1)), (&text[..], &text[..]));
         assert_eq!(few.index.len(), 2);
     }

@@ -19,6 +19,7 @@
 //! | [`cache`] | pages that were read and may be read again |
 //! | [`node`] | a storage node: gives pages to readers, runs tasks |
 //! | [`remote`] | reading pages of a storage node |
+//! | [`task`] | work beside pages, as the code that has it done sees it |
 //! | [`tables`] | tables on disks |
 //! | [`depot`] | loading tables, on disks or storage nodes |
 //! | [`sort`] | rows in the order of a column |
@@ -70,6 +71,7 @@ pub mod sort;
 pub mod source;
 pub mod table;
 pub mod tables;
+pub mod task;
 mod wanted;
 mod widen;
 

@@ -8,6 +8,7 @@
 //! | [`session`] | one thread's link to a node: many pages under way, replies in any order |
 //! | [`load`] | rows on their way into a node's table |
 //! | [`far`] | a storage node, as many threads use it |
+//! | `task_node` | a storage node as a node that runs tasks |
 //! | [`replicas`] | one table on several nodes |
 
 pub mod condition;
@@ -15,10 +16,11 @@ pub mod far;
 pub mod load;
 pub mod replicas;
 pub mod session;
+mod task_node;
 pub(crate) mod window;
 pub(crate) mod wire;
 
-pub use condition::{Condition, Listed, Newest, WorkTimes};
+pub use condition::{Condition, Listed, Newest};
 
 pub use far::{Far, FarOptions, TaskStream};
 pub use load::FarLoad;

@@ -1,7 +1,8 @@
 //! Entry points for fuzzing: each takes arbitrary bytes and panics if the parsers break a promise.
 
+use crate::args::Args;
 use crate::reply::{ReplyParser, Value};
-use crate::request::{Args, Limits, Parser, ProtocolError};
+use crate::request::{Limits, Parser, ProtocolError};
 
 /// Commands, and the error that ended them.
 pub type Parsed = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);

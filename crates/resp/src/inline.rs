@@ -7,7 +7,7 @@
 //! Invariant: a word never takes more bytes than its source, so words are unescaped in place,
 //! within the line, and never written past the bytes that have been read.
 
-use crate::request::Span;
+use crate::args::Span;
 
 /// The line has a quote without its partner, or a letter right behind a closing quote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,6 +5,8 @@
 //! | requests | [`request`] (a server) | [`command::write_command`] (a client) |
 //! | replies | [`reply`] (a client) | [`writer`] (a server) |
 //!
+//! Arguments of requests are slices of the input ([`args`]).
+//!
 //! A request is either a *multibulk*, `*2\r
 //! $3\r
 //! GET\r
@@ -15,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod args;
 pub mod command;
 pub mod fuzz;
 mod inline;
@@ -22,6 +25,7 @@ pub mod reply;
 pub mod request;
 pub mod writer;
 
+pub use args::{Args, Span};
 pub use reply::{ReplyParser, Value};
-pub use request::{Args, Limits, Parser, ProtocolError, Span};
+pub use request::{Limits, Parser, ProtocolError};
 pub use writer::{Protocol, Writer};

@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use operators::Site;
-use operators::placement::{Link, Side};
+use operators::placement::{LinkCosts, SideCosts};
 use pages::{Address, Table, TableId, Version};
 use parking_lot::Mutex;
 
@@ -72,7 +72,7 @@ pub enum Place {
         page_s: f64,
     },
     /// On a storage node, over a link.
-    There(Side, Link),
+    There(SideCosts, LinkCosts),
 }
 
 /// The costs that were measured; all others are assumed.

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use disk::RealDisk;
 use disk::reads::PageCache;
-use operators::{Here, Placement, Site, WorkCosts};
+use operators::{LocalSite, Placement, Site, WorkCosts};
 use pages::{Local, LocalOptions, Table, Tables};
 use parking_lot::Mutex;
 
@@ -183,7 +183,7 @@ impl Store for Directory {
             known.is_ok_and(|known| Arc::ptr_eq(&known, table))
         };
         let pages = Arc::clone(&opened.iter().find(has)?.pages);
-        let here = Here::new(Arc::new(Metered::new(pages, meter)));
+        let here = LocalSite::new(Arc::new(Metered::new(pages, meter)));
         Some(Arc::new(here.measured(&self.costs)))
     }
 }

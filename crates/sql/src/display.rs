@@ -4,7 +4,7 @@ use std::fmt;
 
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::ScalarValue;
-use operators::{Aggregate, Expr, Function, Operator, Scalar, SortKey, Value, Work};
+use operators::{Aggregate, Expr, FragmentWork, Function, Operator, Scalar, SortKey, Value};
 
 use crate::scalar::of_integer;
 
@@ -19,7 +19,7 @@ impl<'a> Names<'a> {
         Named(self.0, expr)
     }
 
-    pub(crate) fn work(&self, work: &'a Work) -> Named<'a, Work> {
+    pub(crate) fn work(&self, work: &'a FragmentWork) -> Named<'a, FragmentWork> {
         Named(self.0, work)
     }
 }
@@ -47,10 +47,10 @@ where
     }
 }
 
-impl fmt::Display for Named<'_, Work> {
+impl fmt::Display for Named<'_, FragmentWork> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.1 {
-            Work::Rows {
+            FragmentWork::Rows {
                 project,
                 order,
                 limit,
@@ -61,7 +61,7 @@ impl fmt::Display for Named<'_, Work> {
                 }
                 limit.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
             }
-            Work::Aggregate { by, aggregates } => {
+            FragmentWork::Aggregate { by, aggregates } => {
                 let (by, of) = (List(self.0, by), List(self.0, aggregates));
                 write!(f, "partial aggregate={of}, by={by}")
             }

@@ -21,7 +21,7 @@ use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
 use futures::Stream;
-use operators::{Site, Task, TaskError, Wanted, Work};
+use operators::{FragmentTask, FragmentWork, Site, TaskError, Wanted};
 use tokio::sync::mpsc;
 
 use crate::session::Held;
@@ -50,7 +50,7 @@ pub(crate) struct Meters {
 /// Runs a task on the first of these places that is not lost.
 pub(crate) fn fetch(
     candidates: Vec<Candidate>,
-    task: Task,
+    task: FragmentTask,
     meters: Meters,
     held: Option<Arc<Held>>,
 ) -> impl Stream<Item = Result<RecordBatch, DataFusionError>> + Send {
@@ -89,7 +89,7 @@ enum State {
 
 struct Run {
     candidates: Vec<Candidate>,
-    task: Task,
+    task: FragmentTask,
     meters: Meters,
     /// See [`KEPT_BYTES`].
     kept_bytes: usize,
@@ -167,7 +167,7 @@ impl Run {
         let mut handed_over = false;
         // The question holds a sender of its own, so it must not outlive this call.
         let asked = sender.clone();
-        let task = Task {
+        let task = FragmentTask {
             wanted: Wanted::new(move || !asked.is_closed()),
             ..self.task.clone()
         };
@@ -221,10 +221,10 @@ impl Run {
 }
 
 /// Returns `true` if a task mostly yields so little that it can be kept until its end.
-fn is_short(work: &Work) -> bool {
+fn is_short(work: &FragmentWork) -> bool {
     match work {
-        Work::Aggregate { .. } => true,
-        Work::Rows { limit, .. } => limit.is_some_and(|limit| limit <= 65_536),
+        FragmentWork::Aggregate { .. } => true,
+        FragmentWork::Rows { limit, .. } => limit.is_some_and(|limit| limit <= 65_536),
     }
 }
 

@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 
 use datafusion::arrow::datatypes::SchemaRef;
-use operators::{Aggregate, Expr, Fragment, SortKey, Work};
+use operators::{Aggregate, Expr, Fragment, FragmentWork, SortKey};
 
 /// Returns the fragment that reads the fewest columns.
-pub(crate) fn fragment(filter: Option<&Expr>, work: &Work, output: SchemaRef) -> Fragment {
+pub(crate) fn fragment(filter: Option<&Expr>, work: &FragmentWork, output: SchemaRef) -> Fragment {
     let mut used = BTreeSet::new();
     let mut note = |expr: &Expr| columns(expr, &mut used);
     filter.into_iter().for_each(&mut note);
@@ -29,31 +29,31 @@ pub(crate) fn fragment(filter: Option<&Expr>, work: &Work, output: SchemaRef) ->
 }
 
 /// Returns the expressions of some work.
-fn exprs(work: &Work) -> Vec<&Expr> {
+fn exprs(work: &FragmentWork) -> Vec<&Expr> {
     match work {
-        Work::Rows { project, order, .. } => {
+        FragmentWork::Rows { project, order, .. } => {
             let keys = order.iter().map(|key| &key.expr);
             project.iter().chain(keys).collect()
         }
-        Work::Aggregate { by, aggregates } => {
+        FragmentWork::Aggregate { by, aggregates } => {
             let of = aggregates.iter().flat_map(|a| a.of.iter().chain(&a.filter));
             by.iter().chain(of).collect()
         }
     }
 }
 
-fn map(work: &Work, expr: &impl Fn(&Expr) -> Expr) -> Work {
+fn map(work: &FragmentWork, expr: &impl Fn(&Expr) -> Expr) -> FragmentWork {
     match work {
-        Work::Rows {
+        FragmentWork::Rows {
             project,
             order,
             limit,
-        } => Work::Rows {
+        } => FragmentWork::Rows {
             project: project.iter().map(expr).collect(),
             order: order.iter().map(|key| sort_key(key, expr)).collect(),
             limit: *limit,
         },
-        Work::Aggregate { by, aggregates } => Work::Aggregate {
+        FragmentWork::Aggregate { by, aggregates } => FragmentWork::Aggregate {
             by: by.iter().map(expr).collect(),
             aggregates: aggregates.iter().map(|a| aggregate(a, expr)).collect(),
         },
@@ -164,7 +164,7 @@ mod tests {
             Operator::Plus,
             Box::new(Expr::Column(2)),
         );
-        let work = Work::Rows {
+        let work = FragmentWork::Rows {
             project: vec![sum],
             order: vec![SortKey {
                 expr: Expr::Column(9),
@@ -177,7 +177,7 @@ mod tests {
         let made = fragment(Some(&filter), &work, Arc::new(Schema::empty()));
         assert_eq!(made.columns, [2, 4, 7, 9]);
         assert_eq!(made.filter, Some(Expr::IsNull(Box::new(Expr::Column(1)))));
-        let Work::Rows { project, order, .. } = made.work else {
+        let FragmentWork::Rows { project, order, .. } = made.work else {
             panic!("rows stay rows");
         };
         assert_eq!(order[0].expr, Expr::Column(3));

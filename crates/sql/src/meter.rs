@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Add;
 use std::sync::Arc;
 
-use operators::{Fragment, Rows};
+use operators::{Fragment, RowRange};
 use pages::{Address, PageStream, Source, Table, Tally};
 
 /// Counts the pages that a scan takes: read on this machine, received over the network, or found in a
@@ -110,7 +110,7 @@ impl Source for Metered {
 
 /// Returns the number of pages that have the columns of a fragment, in these rows: as many as are read if
 /// none is skipped.
-pub(crate) fn pages_of(table: &Table, fragment: &Fragment, rows: &[Rows]) -> u64 {
+pub(crate) fn pages_of(table: &Table, fragment: &Fragment, rows: &[RowRange]) -> u64 {
     let mut groups: Vec<_> = fragment
         .columns
         .iter()
@@ -137,7 +137,7 @@ pub(crate) fn pages_of(table: &Table, fragment: &Fragment, rows: &[Rows]) -> u64
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::datatypes::Schema;
-    use operators::Work;
+    use operators::FragmentWork;
 
     use super::*;
     use crate::test_support::paged;
@@ -148,7 +148,7 @@ mod tests {
         let fragment = Fragment {
             columns: vec![0],
             filter: None,
-            work: Work::Aggregate {
+            work: FragmentWork::Aggregate {
                 by: Vec::new(),
                 aggregates: Vec::new(),
             },
@@ -156,7 +156,7 @@ mod tests {
         };
         let pages = |from, to| {
             let segment = table.segments[0].id;
-            pages_of(&table, &fragment, &[Rows { segment, from, to }])
+            pages_of(&table, &fragment, &[RowRange { segment, from, to }])
         };
         assert_eq!(pages(0, 1_000), 100);
         assert_eq!(pages(9, 11), 2);
@@ -166,7 +166,7 @@ mod tests {
             ..fragment.clone()
         };
         let segment = table.segments[0].id;
-        let all = [Rows {
+        let all = [RowRange {
             segment,
             from: 0,
             to: 1_000,

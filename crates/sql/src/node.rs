@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use operators::placement::{Link, Side};
-use operators::{Here, Placement, Site, There, WorkCosts};
+use operators::placement::{LinkCosts, SideCosts};
+use operators::{LocalSite, Placement, RemoteSite, Site, WorkCosts};
 use pages::remote::{Condition, Far, FarOptions};
 use pages::{Address, Table};
 use parking_lot::Mutex;
@@ -101,13 +101,13 @@ impl Store for StorageNode {
         let link_s = self.far.page_s(table.page_size).unwrap_or(SUPPOSED_S);
         let byte_s = self.far.byte_s();
         Place::There(
-            Side {
+            SideCosts {
                 page_s: page_s.unwrap_or(SUPPOSED_THERE_S),
                 operation_s: seconds(condition.work.operation_ps).unwrap_or(OPERATION_S),
                 load: condition.tasks as f64 / threads,
                 threads,
             },
-            Link {
+            LinkCosts {
                 round_trip_s: round_trip.as_secs_f64(),
                 page_s: link_s,
                 byte_s: byte_s.unwrap_or(link_s / table.page_size.bytes() as f64),
@@ -168,9 +168,11 @@ impl Store for StorageNode {
             Placement::RemoteLocal => {
                 // The node counts pages by itself, as it knows which were in the cache.
                 let source = self.far.tallied(meter.tally());
-                Some(Arc::new(Here::new(Arc::new(source)).measured(&self.costs)))
+                Some(Arc::new(
+                    LocalSite::new(Arc::new(source)).measured(&self.costs),
+                ))
             }
-            Placement::RemoteRemote => Some(Arc::new(There::new(self.far.clone()))),
+            Placement::RemoteRemote => Some(Arc::new(RemoteSite::new(self.far.clone()))),
             Placement::Auto | Placement::Local => None,
         }
     }

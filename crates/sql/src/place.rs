@@ -10,8 +10,8 @@ use datafusion::error::DataFusionError;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use operators::estimate::estimate;
-use operators::placement::{self, Costs, Link, PageWork, Side, choose_with};
-use operators::{Fragment, Rows, TaskError};
+use operators::placement::{self, LinkCosts, PageWork, PlacementCosts, SideCosts, choose_with};
+use operators::{Fragment, RowRange, TaskError};
 use pages::{Address, Table};
 
 use crate::catalogue::{Measured, Place};
@@ -37,7 +37,7 @@ pub struct Placed {
     /// The reason.
     pub reason: String,
     /// The estimated costs of each placement.
-    pub others: Vec<placement::Candidate>,
+    pub others: Vec<placement::PlacementCandidate>,
     /// Which of the costs were measured, and which are assumed.
     pub basis: Basis,
     candidates: Arc<[Candidate]>,
@@ -196,16 +196,20 @@ impl fmt::Display for Basis {
 
 /// What is known of a scan's replicas.
 struct Known {
-    costs: Costs,
+    costs: PlacementCosts,
     page: PageWork,
     basis: Basis,
 }
 
 /// Returns the costs of the scan's replicas; of several nodes, those of the fastest.
-fn known(scan: &PagesScan, fragment: &Fragment, rows: &[Rows]) -> Result<Known, TaskError> {
+fn known(scan: &PagesScan, fragment: &Fragment, rows: &[RowRange]) -> Result<Known, TaskError> {
     let threads = scan.partitions().len() as f64;
-    let (mut own, mut there) = (None::<(f64, Measured)>, None::<(Side, Link, Measured, f64)>);
-    let time = |side: &Side, link: &Link| side.page_s.max(link.page_s) * (1.0 + side.load);
+    let (mut own, mut there) = (
+        None::<(f64, Measured)>,
+        None::<(SideCosts, LinkCosts, Measured, f64)>,
+    );
+    let time =
+        |side: &SideCosts, link: &LinkCosts| side.page_s.max(link.page_s) * (1.0 + side.load);
     let mut sample = None;
     let mut operation_s = None;
     for replica in &scan.replicated().replicas {
@@ -246,8 +250,8 @@ fn known(scan: &PagesScan, fragment: &Fragment, rows: &[Rows]) -> Result<Known, 
     // A page is verified in the same way on each side.
     let any = own_page.or(taken).or(page_there);
     Ok(Known {
-        costs: Costs {
-            here: Side {
+        costs: PlacementCosts {
+            here: SideCosts {
                 page_s: own.map_or(0.0, |(page_s, _)| page_s),
                 operation_s: operation_s.unwrap_or(OPERATION_S),
                 load: load(),
@@ -268,7 +272,11 @@ fn known(scan: &PagesScan, fragment: &Fragment, rows: &[Rows]) -> Result<Known, 
 }
 
 /// Returns some of a scan's pages, spread evenly over it.
-fn sampled(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Address>, TaskError> {
+fn sampled(
+    table: &Table,
+    fragment: &Fragment,
+    rows: &[RowRange],
+) -> Result<Vec<Address>, TaskError> {
     let rows = operators::scan::prune(table, fragment, rows)?;
     let pages = operators::scan::pages(table, fragment, &rows)?;
     let step = pages.len().div_ceil(SAMPLED).max(1);

@@ -24,7 +24,7 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
-use operators::{Aggregate, Function, SortKey, Work};
+use operators::{Aggregate, FragmentWork, Function, SortKey};
 
 use crate::groups;
 use crate::options::KumikiOptions;
@@ -102,7 +102,7 @@ fn push_aggregate(plan: &AggregateExec, options: &KumikiOptions) -> Option<Pages
     if !groups::are_few(scan, &by, options.rows_for_each_group) {
         return None;
     }
-    let pushed = scan.aggregating(Work::Aggregate { by, aggregates }, plan.schema());
+    let pushed = scan.aggregating(FragmentWork::Aggregate { by, aggregates }, plan.schema());
     // Work that the executor would refuse, for a type or a size, stays with DataFusion.
     pushed.is_possible().then_some(pushed)
 }

@@ -36,7 +36,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
-use operators::{Expr, Fragment, Operator, Rows, SortKey, Task, Wanted, Work};
+use operators::{Expr, Fragment, FragmentTask, FragmentWork, Operator, RowRange, SortKey, Wanted};
 use pages::Table;
 
 use crate::catalogue::Replicated;
@@ -56,8 +56,8 @@ pub struct PagesScan {
     replicated: Arc<Replicated>,
     /// The filter over the table's columns, as all expressions here.
     filter: Option<Expr>,
-    work: Work,
-    partitions: Arc<Vec<Vec<Rows>>>,
+    work: FragmentWork,
+    partitions: Arc<Vec<Vec<RowRange>>>,
     /// `true` if more than the choice of columns moves in.
     push_down: bool,
     /// Where it runs, after that is decided.
@@ -86,7 +86,7 @@ impl PagesScan {
         let properties = properties(EquivalenceProperties::new(output), strips.len());
         Ok(PagesScan {
             filter: None,
-            work: Work::Rows {
+            work: FragmentWork::Rows {
                 project: columns.iter().copied().map(Expr::Column).collect(),
                 order: Vec::new(),
                 limit: None,
@@ -121,13 +121,13 @@ impl PagesScan {
 
     /// Returns the work on the rows that pass, over the table's columns.
     #[must_use]
-    pub fn work(&self) -> &Work {
+    pub fn work(&self) -> &FragmentWork {
         &self.work
     }
 
     /// Returns the rows of each partition.
     #[must_use]
-    pub fn partitions(&self) -> &[Vec<Rows>] {
+    pub fn partitions(&self) -> &[Vec<RowRange>] {
         &self.partitions
     }
 
@@ -172,7 +172,7 @@ impl PagesScan {
     #[must_use]
     pub fn plain_columns(&self) -> Option<&[Expr]> {
         match &self.work {
-            Work::Rows {
+            FragmentWork::Rows {
                 project,
                 order,
                 limit: None,
@@ -206,7 +206,7 @@ impl PagesScan {
 
     /// Returns a scan that yields partial aggregates instead of rows, with the state's names and types.
     #[must_use]
-    pub fn aggregating(&self, work: Work, output: SchemaRef) -> PagesScan {
+    pub fn aggregating(&self, work: FragmentWork, output: SchemaRef) -> PagesScan {
         let statistics = Statistics::new_unknown(&output);
         let mut properties = properties(EquivalenceProperties::new(output), self.partitions.len());
         properties.emission_type = EmissionType::Final;
@@ -224,7 +224,7 @@ impl PagesScan {
     pub fn first_by(&self, order: Vec<SortKey>, limit: u64) -> Option<PagesScan> {
         let project = self.plain_columns()?.to_vec();
         Some(PagesScan {
-            work: Work::Rows {
+            work: FragmentWork::Rows {
                 project,
                 order,
                 limit: Some(limit),
@@ -351,7 +351,7 @@ impl ExecutionPlan for PagesScan {
         let Some(placed) = &self.placed else {
             return internal_err!("a scan of {} was not placed", self.table().name);
         };
-        let task = Task {
+        let task = FragmentTask {
             table: Arc::clone(self.table()),
             fragment: Arc::new(self.fragment()),
             rows: rows.clone(),
@@ -394,7 +394,7 @@ impl ExecutionPlan for PagesScan {
 
     fn fetch(&self) -> Option<usize> {
         match &self.work {
-            Work::Rows {
+            FragmentWork::Rows {
                 limit: Some(limit), ..
             } => usize::try_from(*limit).ok(),
             _ => None,
@@ -402,14 +402,14 @@ impl ExecutionPlan for PagesScan {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        let Work::Rows { project, order, .. } = &self.work else {
+        let FragmentWork::Rows { project, order, .. } = &self.work else {
             return None;
         };
         if !order.is_empty() || !self.push_down {
             return None;
         }
         Some(Arc::new(PagesScan {
-            work: Work::Rows {
+            work: FragmentWork::Rows {
                 project: project.clone(),
                 order: Vec::new(),
                 limit: limit.map(|limit| limit as u64),
@@ -423,7 +423,7 @@ impl ExecutionPlan for PagesScan {
         &self,
         projection: &ProjectionExec,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let Work::Rows {
+        let FragmentWork::Rows {
             project,
             order,
             limit,
@@ -441,7 +441,7 @@ impl ExecutionPlan for PagesScan {
             return Ok(None);
         }
         Ok(Some(Arc::new(PagesScan {
-            work: Work::Rows {
+            work: FragmentWork::Rows {
                 project,
                 order: order.clone(),
                 limit: *limit,

@@ -4,7 +4,7 @@
 //! partitions in turn. So a filter that lets through one part of a sorted table leaves work for all
 //! partitions, while each of them reads runs of neighbouring pages.
 
-use operators::Rows;
+use operators::RowRange;
 use pages::{Segment, Table};
 
 /// The number of rows below which another partition costs more than it saves.
@@ -13,7 +13,11 @@ const WORTH_A_PARTITION: u64 = 16_384;
 const STRIPS: u64 = 8;
 
 /// Returns the rows of each partition: at most `partitions`, and at least one.
-pub(crate) fn strips(table: &Table, column: Option<usize>, partitions: usize) -> Vec<Vec<Rows>> {
+pub(crate) fn strips(
+    table: &Table,
+    column: Option<usize>,
+    partitions: usize,
+) -> Vec<Vec<RowRange>> {
     let rows = table.rows();
     let most = usize::try_from(rows / WORTH_A_PARTITION).unwrap_or(usize::MAX);
     let partitions = partitions.min(most).max(1);
@@ -32,7 +36,7 @@ pub(crate) fn strips(table: &Table, column: Option<usize>, partitions: usize) ->
 
 /// Cuts a segment at the beginnings of a group's pages, into strips of at least `wanted` rows,
 /// except the last one.
-fn cut(segment: &Segment, group: usize, wanted: u64) -> Vec<Rows> {
+fn cut(segment: &Segment, group: usize, wanted: u64) -> Vec<RowRange> {
     let mut strips = Vec::new();
     let mut from = 0;
     let pages = segment.groups.get(group).map_or(&[][..], Vec::as_slice);
@@ -40,7 +44,7 @@ fn cut(segment: &Segment, group: usize, wanted: u64) -> Vec<Rows> {
     for to in ends.chain([segment.rows]) {
         let is_last = to == segment.rows;
         if to > from && (is_last || to - from >= wanted) {
-            strips.push(Rows {
+            strips.push(RowRange {
                 segment: segment.id,
                 from,
                 to,
@@ -84,7 +88,7 @@ mod tests {
     fn a_part_of_the_table_is_work_for_all() {
         let dealt = strips(&paged(1_000_000, 1_000), Some(0), 4);
         assert_eq!(dealt.len(), 4);
-        let within = |rows: &Rows| rows.to.min(600_000).saturating_sub(rows.from.max(400_000));
+        let within = |rows: &RowRange| rows.to.min(600_000).saturating_sub(rows.from.max(400_000));
         for partition in dealt {
             assert!(partition.iter().map(within).sum::<u64>() > 10_000);
         }

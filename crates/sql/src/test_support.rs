@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use operators::Site;
-use operators::placement::{Link, Side};
+use operators::placement::{LinkCosts, SideCosts};
 use pages::{
     Bounds, Layout, PageEntry, PageNo, PageSize, Range, Segment, SegmentId, Table, TableId, Version,
 };
@@ -121,12 +121,12 @@ impl Store for FakeStore {
     }
 
     fn place(&self, _: &Table) -> Place {
-        let link = Link {
+        let link = LinkCosts {
             round_trip_s: 50e-6,
             page_s: 30e-6,
             byte_s: 1e-9,
         };
-        let side = Side {
+        let side = SideCosts {
             page_s: 10e-6,
             operation_s: 1e-9,
             load: 0.0,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-pub use ::cassandra::{Error, Installed, Nodes, Options, Paxos};
-use ::cassandra::{Step, Watch};
+pub use ::cassandra::{CassandraNodes, Error, Installed, Options, Paxos};
+use ::cassandra::{StartObserver, StartStep};
 
 use xtask::{build, interrupt};
 
@@ -59,7 +59,7 @@ pub fn run(wish: &Wish) -> Result<()> {
         "cassandra: starting {} with {heap} MiB of heap each, Paxos {paxos}",
         counted(options.nodes)
     );
-    let mut nodes = match Nodes::start_watched(&options, &mut Progress) {
+    let mut nodes = match CassandraNodes::start_watched(&options, &mut Progress) {
         // Ctrl-C is a good reason to stop here. Nothing was written yet.
         Err(Error::Stopped) => return Ok(()),
         other => other?,
@@ -78,12 +78,12 @@ pub fn run(wish: &Wish) -> Result<()> {
 /// Prints a line for each step.
 struct Progress;
 
-impl Watch for Progress {
-    fn reached(&mut self, index: usize, step: Step, after: Duration) {
+impl StartObserver for Progress {
+    fn reached(&mut self, index: usize, step: StartStep, after: Duration) {
         let what = match step {
-            Step::Started => "is started",
-            Step::Answers => "answers",
-            Step::KnowsAll => "knows all others",
+            StartStep::Started => "is started",
+            StartStep::Answers => "answers",
+            StartStep::KnowsAll => "knows all others",
         };
         println!(
             "  node {}: {what} after {:.1} s",
@@ -105,7 +105,7 @@ fn counted(nodes: u8) -> String {
 }
 
 /// Prints the addresses of the nodes and how to use them.
-fn announce(nodes: &Nodes, stays: bool) {
+fn announce(nodes: &CassandraNodes, stays: bool) {
     let fate = if stays { "stays" } else { "goes in the end" };
     println!("cassandra: {} ({fate})", nodes.dir().display());
     let addresses = nodes.addresses();

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use disk::RealDisk;
 use disk::reads::{PageCache, ReadFile, Way};
 use fabric::shm::Shm;
-use operators::Operators;
+use operators::FragmentWorker;
 use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
 use pages::{Local, LocalOptions, Tables};
 
@@ -145,7 +145,7 @@ pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
     }
     let count = tables.list().len();
     let node_options = node_options(options)?;
-    let worker = Operators::new(Arc::new(Local::new(
+    let worker = FragmentWorker::new(Arc::new(Local::new(
         tables.clone(),
         LocalOptions {
             way: Some(node_options.way),

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use crate::support::cassandra::{SharedNode, alone};
 use crate::support::drivers::{Drivers, Language, lines};
 use ::cassandra::ycsb::{Binding, Phase, Ycsb};
-use ::cassandra::{Nodes, Options};
+use ::cassandra::{CassandraNodes, Options};
 use testkit::peers::{self, Group};
 use testkit::process::Redis;
 
@@ -94,7 +94,7 @@ fn nodes_are_killed_and_paused_and_come_back() {
     };
     let _alone = alone();
     let options = Options::new(drivers.installed.clone(), 2).anywhere();
-    let mut nodes = Nodes::start(&options).expect("they start");
+    let mut nodes = CassandraNodes::start(&options).expect("they start");
     let second = nodes.pid(1).expect("it runs");
     nodes.pause(1).expect("it stands still");
     nodes.resume(1).expect("it goes on");

@@ -13,7 +13,7 @@ mod users;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use ::cassandra::{Nodes, Options};
+use ::cassandra::{CassandraNodes, Options};
 
 use crate::support::cassandra::alone;
 use crate::support::drivers::Drivers;
@@ -39,7 +39,7 @@ fn proxy(listen: SocketAddr, node: SocketAddr, options: &[&str]) -> Server {
 }
 
 /// Kills and restarts nodes behind a proxy; then returns the output of the driver programs.
-fn before_three(nodes: &mut Nodes, drivers: &Drivers) -> Vec<Vec<String>> {
+fn before_three(nodes: &mut CassandraNodes, drivers: &Drivers) -> Vec<Vec<String>> {
     let proxy = proxy(
         free_address().expect("a free port"),
         nodes.addresses()[0],
@@ -55,7 +55,7 @@ fn before_three(nodes: &mut Nodes, drivers: &Drivers) -> Vec<Vec<String>> {
 /// that connect to it directly. With three nodes they would see some of them before these know a
 /// keyspace that others have made. One node knows what it has made, and so do three behind the
 /// proxy.
-fn at_one(node: &Nodes, drivers: &Drivers) -> Vec<Vec<String>> {
+fn at_one(node: &CassandraNodes, drivers: &Drivers) -> Vec<Vec<String>> {
     let address = node.addresses()[0];
     users::what_one_may_others_may_not(address);
     drivers::run(drivers, address, Some(FIRST_USER))
@@ -73,7 +73,7 @@ fn clients_see_cassandra_through_the_proxy() {
         passwords: true,
         ..three.clone().anywhere()
     };
-    let start = |options: &Options| Nodes::start(options).expect("they start");
+    let start = |options: &Options| CassandraNodes::start(options).expect("they start");
     let (mut nodes, directly) = std::thread::scope(|scope| {
         let directly = scope.spawn(|| at_one(&start(&one), &drivers));
         let nodes = start(&three);

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use crate::support::cassandra::alone;
 use crate::support::cql::{Connection, Told};
 use crate::support::process::proxy;
-use ::cassandra::{Installed, Nodes, Options};
+use ::cassandra::{CassandraNodes, Installed, Options};
 use cql::response::INVALID;
 use cql::{Value, Version};
 use testkit::peers::{self, Group};
@@ -103,7 +103,7 @@ fn merged_writes_write_what_they_would_alone() {
     }
     let _alone = alone();
     let installed = Installed::find(&peers::root()).expect("its jars are there");
-    let nodes = Nodes::start(&Options::new(installed, 1).anywhere()).expect("it starts");
+    let nodes = CassandraNodes::start(&Options::new(installed, 1).anywhere()).expect("it starts");
     let node = nodes.addresses()[0];
     let before = node.to_string();
     let plain = proxy(&["--cassandra", &before, "--network-threads", "1"]);

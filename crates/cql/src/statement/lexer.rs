@@ -16,7 +16,7 @@
 //! 1. Words are slices of the text, in its order, and never empty.
 //! 2. The number of steps is proportional to the bytes of the text, for any text.
 
-use super::parser::SyntaxError;
+use super::syntax_error::SyntaxError;
 
 /// The kind of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -10,8 +10,10 @@
 //! A key is `column = term AND …`; a term is a marker (`?`, `:name`) or a literal. Markers are
 //! counted in the order of the text, as Cassandra counts them.
 
-use super::parser::{Name, Parser, SyntaxError, TableName};
+use super::name::{Name, TableName};
+use super::parser::Parser;
 use super::select::{Select, Selection};
+use super::syntax_error::SyntaxError;
 use super::term::{Literal, Term};
 
 /// The text about the accepted statements in errors.

@@ -3,7 +3,9 @@
 //!
 //! Drivers ask `system.local`, `system.peers` and `system_schema` in this form.
 
-use super::parser::{Name, Parser, SyntaxError, TableName};
+use super::name::{Name, TableName};
+use super::parser::Parser;
+use super::syntax_error::SyntaxError;
 use super::term::Term;
 
 /// A plain read.

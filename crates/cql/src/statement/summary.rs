@@ -5,7 +5,9 @@
 //! APPLY BATCH`. `FROM` and `IF` are reserved: as words without quotes they are never names.
 
 use super::lexer::Token;
-use super::parser::{Name, Parser, SyntaxError, TableName};
+use super::name::{Name, TableName};
+use super::parser::Parser;
+use super::syntax_error::SyntaxError;
 
 /// The kind of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

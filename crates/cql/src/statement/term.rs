@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::lexer::{Token, TokenKind};
-use super::parser::{Name, unquoted};
+use super::name::{Name, unquoted};
 use crate::bound::{Bound, BoundValues};
 use crate::notation::Uuid;
 use crate::types::DataType;

@@ -20,8 +20,9 @@ use std::time::Duration;
 use base::planted::{self, Bug};
 use parking_lot::Mutex;
 
+use super::command::Command;
 use super::ledger::Ledger;
-use super::{Command, Options};
+use super::options::Options;
 use crate::error::LockError;
 use crate::lock::{Ticket, Token, Wanted};
 use crate::moment::{Moment, by_every_clock};

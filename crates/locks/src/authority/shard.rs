@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use foldhash::quality::RandomState;
 
-use super::Command;
+use super::command::Command;
 use super::gate::{Gate, Parked, Span};
 use crate::decision::{Decision, Setting, decide};
 use crate::error::LockError;

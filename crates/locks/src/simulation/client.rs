@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::judge::{Grant, Judge};
+use super::judge::{Grant, Judge, Violation};
 use super::plan::{LONGEST_LEASE_MS, LONGEST_WAIT_MS};
 use super::reached::Point;
 use crate::error::LockError;
@@ -213,7 +213,7 @@ impl Client {
         judge: &mut Judge,
         reached: &mut Coverage<Point>,
         now: Moment,
-    ) -> Result<(), String> {
+    ) -> Result<(), Violation> {
         let open = self.open.take().expect("an answer to a request");
         let is_release = matches!(open.ask.what, What::Release | What::Delete);
         if is_release && outcome.is_err() {
@@ -226,7 +226,7 @@ impl Client {
                 reached.add(Point::Unavailable, 1)
             }
             Err(LockError::Settling { .. }) => reached.add(Point::Settling, 1),
-            Err(error) => return Err(format!("{open:?} was answered: {error}")),
+            Err(error) => return Err(Violation(format!("{open:?} was answered: {error}"))),
             Ok(answer) => self.believes(&open, answer, judge, reached, now)?,
         }
         self.goes_on(&open, outcome)
@@ -239,7 +239,7 @@ impl Client {
         judge: &mut Judge,
         reached: &mut Coverage<Point>,
         now: Moment,
-    ) -> Result<(), String> {
+    ) -> Result<(), Violation> {
         let owner = &*open.ask.owner;
         let granted = match (open.ask.what, answer) {
             (
@@ -247,10 +247,10 @@ impl Client {
                 Answer::Granted { token, lease },
             ) => {
                 let Lease::For(told) = *lease else {
-                    return Err(format!("{open:?} was granted without end"));
+                    return Err(Violation(format!("{open:?} was granted without end")));
                 };
                 if told < asked {
-                    return Err(format!("{open:?} was granted for {told:?} only"));
+                    return Err(Violation(format!("{open:?} was granted for {told:?} only")));
                 }
                 Some((told, *token))
             }
@@ -268,7 +268,9 @@ impl Client {
             let until = self.until(open.sent, lease);
             if self.stage != Stage::Free && until <= now {
                 // Nothing is slow any more, so a lease must not be over when its answer arrives.
-                return Err(format!("{open:?} was granted when it was over: {answer:?}"));
+                return Err(Violation(format!(
+                    "{open:?} was granted when it was over: {answer:?}"
+                )));
             }
             let (key, floor) = (&*open.key, open.floor);
             let grant = Grant {
@@ -295,22 +297,26 @@ impl Client {
         if is_told || belief.from > open.sent {
             return Ok(());
         }
-        Err(format!(
+        Err(Violation(format!(
             "{belief:?} was lost: {open:?} was answered {answer:?}"
-        ))
+        )))
     }
 
     /// Goes to the next stage of the last round, in which every client must be served.
-    fn goes_on(&mut self, open: &Open, outcome: &Result<Answer, LockError>) -> Result<(), String> {
+    fn goes_on(
+        &mut self,
+        open: &Open,
+        outcome: &Result<Answer, LockError>,
+    ) -> Result<(), Violation> {
         self.stage = match (self.stage, outcome) {
             (Stage::Free, _) => Stage::Free,
             (Stage::Acquires(key), Ok(Answer::Granted { .. })) => Stage::Releases(key),
             (Stage::Releases(0), Ok(Answer::Released)) => Stage::Done,
             (Stage::Releases(key), Ok(Answer::Released)) => Stage::Acquires(key - 1),
             (_, outcome) => {
-                return Err(format!(
+                return Err(Violation(format!(
                     "in the last round {open:?} was answered {outcome:?}"
-                ));
+                )));
             }
         };
         Ok(())

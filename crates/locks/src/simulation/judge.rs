@@ -8,6 +8,10 @@ use std::collections::BTreeMap;
 use crate::lock::Token;
 use crate::moment::Moment;
 
+/// A promise of the table that was broken, in words.
+#[derive(Debug)]
+pub(super) struct Violation(pub(super) String);
+
 /// What clients believe about all keys.
 #[derive(Default)]
 pub(super) struct Judge {
@@ -49,7 +53,7 @@ impl Judge {
     }
 
     /// Judges the answer that a client holds a key.
-    pub(super) fn granted(&mut self, grant: &Grant<'_>, now: Moment) -> Result<(), String> {
+    pub(super) fn granted(&mut self, grant: &Grant<'_>, now: Moment) -> Result<(), Violation> {
         let Grant {
             key: name,
             owner,
@@ -60,14 +64,14 @@ impl Judge {
         let key = self.keys.entry(name.to_owned()).or_default();
         let first = key.owners.entry(token).or_insert_with(|| owner.to_owned());
         if first != owner {
-            return Err(format!(
+            return Err(Violation(format!(
                 "token {token} of {name} was granted to {first} and {owner}"
-            ));
+            )));
         }
         if token < floor {
-            return Err(format!(
+            return Err(Violation(format!(
                 "{owner} got token {token} of {name} after {floor} was known"
-            ));
+            )));
         }
         key.newest = key.newest.max(token);
         if until <= now {
@@ -75,13 +79,17 @@ impl Judge {
         }
         key.beliefs.retain(|belief| belief.until > now);
         if let Some(other) = key.beliefs.iter().find(|belief| belief.owner != owner) {
-            return Err(format!("{owner} got {name} while {other:?} holds it"));
+            return Err(Violation(format!(
+                "{owner} got {name} while {other:?} holds it"
+            )));
         }
         match key.beliefs.first_mut() {
             Some(belief) => {
                 if belief.token != token {
                     let had = belief.token;
-                    return Err(format!("{owner} holds {name} with {had} and got {token}"));
+                    return Err(Violation(format!(
+                        "{owner} holds {name} with {had} and got {token}"
+                    )));
                 }
                 belief.until = belief.until.max(until);
             }

@@ -20,7 +20,7 @@ pub(super) enum Mail {
     Request(Ticket, String, super::client::Ask),
     Cancel(Ticket, String),
     Result(TransactionNumber, Result<Vec<OwnedReply>, Abort>),
-    LedgerKept(Result<(), String>),
+    LedgerKept(Result<(), LockError>),
     Wake,
 }
 

@@ -353,7 +353,9 @@ impl World {
         } else {
             self.reached.add(Point::LedgerFailed, 1);
         }
-        let result = kept.then_some(()).ok_or_else(|| "a full disk".to_owned());
+        let result = kept.then_some(()).ok_or_else(|| LockError::Unavailable {
+            what: "a full disk".to_owned(),
+        });
         self.mail(number, life, Mail::LedgerKept(result));
     }
 
@@ -412,7 +414,7 @@ impl World {
             .note(self.now, format_args!("client {number} <- {outcome:?}"));
         let judged = client.receives(outcome, &mut self.judge, &mut self.reached, self.now);
         if let Err(what) = judged {
-            return self.fail(what);
+            return self.fail(what.0);
         }
         // Some clients go on without waiting for the end of what they hold.
         let think = Duration::from_millis(self.plan.think_ms);

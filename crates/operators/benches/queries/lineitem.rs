@@ -9,7 +9,7 @@ use arrow_array::{
     UInt8Array,
 };
 use arrow_schema::{DataType, Field, Schema};
-use kumiki_operators::{Chunk, Column};
+use kumiki_operators::{Chunk, ChunkColumn};
 use pages::Range;
 use tpchgen::generators::LineItemGenerator;
 
@@ -96,7 +96,7 @@ impl LineItem {
             let rows = rows.min(self.rows() - from);
             let column = |&column: &usize| {
                 let array = self.columns[column].slice(from, rows);
-                Column {
+                ChunkColumn {
                     range: range(&array),
                     array,
                 }

@@ -6,7 +6,9 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Int64Type};
 use arrow_schema::{DataType, Field, Schema};
-use kumiki_operators::{Aggregate, Expr, Fragment, Function, Operator, Scalar, Value, Work};
+use kumiki_operators::{
+    Aggregate, Expr, Fragment, FragmentWork, Function, Operator, Scalar, Value,
+};
 
 use super::lineitem;
 
@@ -62,7 +64,12 @@ fn discounted(price: usize, discount: usize) -> Expr {
     binary(column(price), Operator::Multiply, rest)
 }
 
-fn fragment(columns: Vec<usize>, filter: Expr, work: Work, output: Vec<DataType>) -> Fragment {
+fn fragment(
+    columns: Vec<usize>,
+    filter: Expr,
+    work: FragmentWork,
+    output: Vec<DataType>,
+) -> Fragment {
     let field = |(at, data_type)| Field::new(format!("c{at}"), data_type, true);
     let fields: Vec<Field> = output.into_iter().enumerate().map(field).collect();
     Fragment {
@@ -109,7 +116,7 @@ fn q1() -> Fragment {
     output.push(DataType::Int64);
     // 1998-09-02
     let filter = binary(column(6), Operator::LtEq, date(10_471));
-    let work = Work::Aggregate {
+    let work = FragmentWork::Aggregate {
         by: vec![column(4), column(5)],
         aggregates,
     };
@@ -133,7 +140,7 @@ fn q6() -> Fragment {
     ]);
     let product = binary(column(1), Operator::Multiply, column(2));
     let aggregates = vec![aggregate(Function::Sum, Some(product))];
-    let work = Work::Aggregate {
+    let work = FragmentWork::Aggregate {
         by: vec![],
         aggregates,
     };
@@ -153,7 +160,7 @@ fn q15() -> Fragment {
         binary(column(3), Operator::Lt, date(9_587)),
     ]);
     let aggregates = vec![aggregate(Function::Sum, Some(discounted(1, 2)))];
-    let work = Work::Aggregate {
+    let work = FragmentWork::Aggregate {
         by: vec![column(0)],
         aggregates,
     };

@@ -4,21 +4,21 @@ use std::ops::Range;
 
 use arrow_array::RecordBatch;
 
-use super::lane::Input;
-use super::state::{Extremes, Sum};
-use super::{Aggregation, Output};
+use super::aggregate_set::AggregateInput;
+use super::state::{GroupExtremes, GroupSums};
+use super::{AggregateOutput, Aggregation};
 use crate::fragment::Function;
 use crate::output;
-use crate::program::Program;
-use crate::site::TaskError;
-use crate::vector::{Values, Vector};
+use crate::program::ExprProgram;
+use crate::vector::{Vector, VectorValues};
+use pages::task::TaskError;
 
 impl Aggregation {
     /// Returns all states, and begins anew.
     ///
     /// # Errors
     /// Returns an error if they do not fit the schema.
-    pub(crate) fn take(&mut self, program: &Program) -> Result<Vec<RecordBatch>, TaskError> {
+    pub(crate) fn take(&mut self, program: &ExprProgram) -> Result<Vec<RecordBatch>, TaskError> {
         let groups = self.count();
         let mut batches = Vec::new();
         let mut from = 0;
@@ -35,7 +35,7 @@ impl Aggregation {
     fn cut(&self, from: usize, groups: usize) -> usize {
         let to = groups.min(from + output::most_rows(&self.schema));
         let states = self.outputs.iter().filter_map(|of| self.extremes(of));
-        let texts: Vec<&Extremes> = states.filter(|states| states.are_texts()).collect();
+        let texts: Vec<&GroupExtremes> = states.filter(|states| states.are_texts()).collect();
         if texts.is_empty() && !self.groups.have_texts() {
             return to;
         }
@@ -51,8 +51,8 @@ impl Aggregation {
     }
 
     /// Returns the least or greatest values that are an aggregate's state.
-    fn extremes(&self, output: &Output) -> Option<&Extremes> {
-        let input = &self.lanes[output.lane].inputs[output.input?];
+    fn extremes(&self, output: &AggregateOutput) -> Option<&GroupExtremes> {
+        let input = &self.sets[output.set].inputs[output.input?];
         match output.function {
             Function::Min => input.least.as_ref(),
             Function::Max => input.greatest.as_ref(),
@@ -74,13 +74,13 @@ impl Aggregation {
     /// Appends the columns of an aggregate's state to `columns`.
     fn state(
         &self,
-        output: &Output,
+        output: &AggregateOutput,
         groups: Range<usize>,
         columns: &mut Vec<Vector>,
     ) -> Result<(), TaskError> {
-        let lane = &self.lanes[output.lane];
-        let input = output.input.map(|input| &lane.inputs[input]);
-        let rows = &lane.rows[groups.clone()];
+        let set = &self.sets[output.set];
+        let input = output.input.map(|input| &set.inputs[input]);
+        let rows = &set.rows[groups.clone()];
         let counts: Vec<i64> = match input {
             None => rows.to_vec(),
             Some(input) => {
@@ -90,25 +90,25 @@ impl Aggregation {
         };
         let valid: Vec<u8> = counts.iter().map(|&count| u8::from(count > 0)).collect();
         let valid = valid.contains(&0).then_some(valid);
-        let sums = |input: &Input| {
+        let sums = |input: &AggregateInput| {
             input
                 .sum
                 .as_ref()
-                .map(|sum: &Sum| sum.values(groups.clone()))
+                .map(|sum: &GroupSums| sum.values(groups.clone()))
         };
         let sums = || {
             input
                 .and_then(sums)
                 .expect("it was made for this aggregate")
         };
-        let values: Values = match output.function {
+        let values: VectorValues = match output.function {
             Function::Count => {
-                columns.push(Vector::all_valid(Values::I64(counts)));
+                columns.push(Vector::all_valid(VectorValues::I64(counts)));
                 return Ok(());
             }
             Function::Sum => sums(),
             Function::Avg => {
-                columns.push(Vector::new(Values::I64(counts), valid.clone()));
+                columns.push(Vector::new(VectorValues::I64(counts), valid.clone()));
                 sums()
             }
             Function::Min | Function::Max => {

@@ -6,16 +6,16 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::assignment::Assignment;
+use super::group_assignment::GroupAssignment;
 use crate::compute::compare::total;
-use crate::compute::intervals::Facts;
-use crate::site::TaskError;
+use crate::compute::value_interval::ValueInterval;
 use crate::types::Class;
-use crate::vector::{Bytes, Values, Vector};
+use crate::vector::{IndexedTexts, Vector, VectorValues};
+use pages::task::TaskError;
 
 /// Sums of groups.
 #[derive(Debug)]
-pub(crate) enum Sum {
+pub(crate) enum GroupSums {
     /// Of 64-bit integers.
     Wrapping(Vec<i64>),
     /// Of decimals.
@@ -31,13 +31,13 @@ pub(crate) enum Sum {
     Float(Vec<f64>),
 }
 
-impl Sum {
+impl GroupSums {
     /// Makes sums without groups.
-    pub(crate) fn new(class: Class, wraps: bool) -> Sum {
+    pub(crate) fn new(class: Class, wraps: bool) -> GroupSums {
         match class {
-            Class::Float => Sum::Float(Vec::new()),
-            _ if wraps => Sum::Wrapping(Vec::new()),
-            _ => Sum::Decimal {
+            Class::Float => GroupSums::Float(Vec::new()),
+            _ if wraps => GroupSums::Wrapping(Vec::new()),
+            _ => GroupSums::Decimal {
                 small: Vec::new(),
                 reach: 0,
                 large: Vec::new(),
@@ -48,34 +48,39 @@ impl Sum {
     /// Makes room for so many groups.
     pub(crate) fn resize(&mut self, groups: usize) {
         match self {
-            Sum::Wrapping(sums) => sums.resize(groups, 0),
-            Sum::Decimal { small, large, .. } => {
+            GroupSums::Wrapping(sums) => sums.resize(groups, 0),
+            GroupSums::Decimal { small, large, .. } => {
                 small.resize(groups, 0);
                 large.resize(groups, 0);
             }
-            Sum::Float(sums) => sums.resize(groups, 0.0),
+            GroupSums::Float(sums) => sums.resize(groups, 0.0),
         }
     }
 
     /// Adds values, of which none is constant.
-    pub(crate) fn add(&mut self, vector: &Vector, facts: &Facts, assignment: &Assignment) {
+    pub(crate) fn add(
+        &mut self,
+        vector: &Vector,
+        interval: &ValueInterval,
+        assignment: &GroupAssignment,
+    ) {
         let valid = vector.valid.as_deref();
         match (self, &vector.values) {
-            (Sum::Wrapping(sums), Values::I64(values)) => {
+            (GroupSums::Wrapping(sums), VectorValues::I64(values)) => {
                 wrapping(sums, &or_zero(values, valid), assignment);
             }
-            (Sum::Wrapping(sums), values) => {
+            (GroupSums::Wrapping(sums), values) => {
                 let values: Vec<i64> = values.wide().iter().map(|&value| value as i64).collect();
                 wrapping(sums, &or_zero(&values, valid), assignment);
             }
-            (Sum::Float(sums), Values::F64(values)) => {
+            (GroupSums::Float(sums), VectorValues::F64(values)) => {
                 let values = or_zero(values, valid);
                 assignment.fold(&values, sums, |sum| *sum, |sum, value| sum + value, put);
             }
-            (sum, Values::I64(values)) => {
-                sum.add_narrow(&or_zero(values, valid), facts, assignment);
+            (sum, VectorValues::I64(values)) => {
+                sum.add_narrow(&or_zero(values, valid), interval, assignment);
             }
-            (Sum::Decimal { large, .. }, values) => {
+            (GroupSums::Decimal { large, .. }, values) => {
                 let values = or_zero(&values.wide(), valid).into_owned();
                 assignment.fold(
                     &values,
@@ -89,8 +94,13 @@ impl Sum {
         }
     }
 
-    fn add_narrow(&mut self, values: &[i64], facts: &Facts, assignment: &Assignment) {
-        let Sum::Decimal {
+    fn add_narrow(
+        &mut self,
+        values: &[i64],
+        interval: &ValueInterval,
+        assignment: &GroupAssignment,
+    ) {
+        let GroupSums::Decimal {
             small,
             reach,
             large,
@@ -98,14 +108,14 @@ impl Sum {
         else {
             unreachable!("others were added elsewhere");
         };
-        let most = facts.magnitude().saturating_mul(values.len() as u128);
+        let most = interval.magnitude().saturating_mul(values.len() as u128);
         let limit = i64::MAX as u128;
         if most > limit {
             let step = |sum: i128, &value: &i64| sum.wrapping_add(i128::from(value));
             assignment.fold(values, large, |large| *large, step, put);
             return;
         }
-        if let Assignment::Many(_) = assignment {
+        if let GroupAssignment::Many(_) = assignment {
             if *reach + most > limit {
                 for (small, large) in small.iter_mut().zip(large.iter_mut()) {
                     *large = large.wrapping_add(i128::from(std::mem::take(small)));
@@ -124,26 +134,26 @@ impl Sum {
     /// Returns the number of bytes of a group's state.
     pub(crate) fn state_bytes(&self) -> usize {
         match self {
-            Sum::Wrapping(_) | Sum::Float(_) => size_of::<i64>(),
-            Sum::Decimal { .. } => size_of::<i64>() + size_of::<i128>(),
+            GroupSums::Wrapping(_) | GroupSums::Float(_) => size_of::<i64>(),
+            GroupSums::Decimal { .. } => size_of::<i64>() + size_of::<i128>(),
         }
     }
 
     /// Returns the sums of some groups.
-    pub(crate) fn values(&self, groups: Range<usize>) -> Values {
+    pub(crate) fn values(&self, groups: Range<usize>) -> VectorValues {
         match self {
-            Sum::Wrapping(sums) => Values::I64(sums[groups].to_vec()),
-            Sum::Decimal { small, large, .. } => {
+            GroupSums::Wrapping(sums) => VectorValues::I64(sums[groups].to_vec()),
+            GroupSums::Decimal { small, large, .. } => {
                 let sum = |(small, large): (&i64, &i128)| large.wrapping_add(i128::from(*small));
                 let both = small[groups.clone()].iter().zip(&large[groups]);
-                Values::I128(both.map(sum).collect())
+                VectorValues::I128(both.map(sum).collect())
             }
-            Sum::Float(sums) => Values::F64(sums[groups].to_vec()),
+            GroupSums::Float(sums) => VectorValues::F64(sums[groups].to_vec()),
         }
     }
 }
 
-fn wrapping(sums: &mut [i64], values: &[i64], assignment: &Assignment) {
+fn wrapping(sums: &mut [i64], values: &[i64], assignment: &GroupAssignment) {
     assignment.fold(
         values,
         sums,
@@ -173,7 +183,7 @@ fn or_zero<'a, T: Copy + Default>(
 
 /// The least or the greatest values of groups.
 #[derive(Debug)]
-pub(crate) struct Extremes {
+pub(crate) struct GroupExtremes {
     greatest: bool,
     best: Best,
     /// Bytes of the texts among them.
@@ -190,16 +200,16 @@ enum Best {
     Bytes(Vec<Option<Vec<u8>>>),
 }
 
-impl Extremes {
+impl GroupExtremes {
     /// Makes extremes without groups.
-    pub(crate) fn new(class: Class, greatest: bool) -> Extremes {
+    pub(crate) fn new(class: Class, greatest: bool) -> GroupExtremes {
         let best = match class {
             Class::Int => Best::Int(Vec::new()),
             Class::Float => Best::Float(Vec::new()),
             Class::Bool => Best::Bool(Vec::new()),
             Class::Bytes => Best::Bytes(Vec::new()),
         };
-        Extremes {
+        GroupExtremes {
             greatest,
             best,
             text_bytes: 0,
@@ -218,13 +228,13 @@ impl Extremes {
     }
 
     /// Considers values, of which none is constant.
-    pub(crate) fn add(&mut self, vector: &Vector, assignment: &Assignment) {
+    pub(crate) fn add(&mut self, vector: &Vector, assignment: &GroupAssignment) {
         let greatest = self.greatest;
         let valid = vector.valid.as_deref();
         match (&mut self.best, &vector.values) {
             // The worst value of 64 bits is better than many of 128 bits, so it may not stand for a
             // null.
-            (Best::Int(best), Values::I64(values)) if valid.is_none() => {
+            (Best::Int(best), VectorValues::I64(values)) if valid.is_none() => {
                 let worst = if greatest { i64::MIN } else { i64::MAX };
                 let step = |best, &value: &i64| better(best, value, greatest);
                 let end =
@@ -236,16 +246,16 @@ impl Extremes {
                 let values = or_worst(values.wide().iter().copied(), valid, worst);
                 fold(best, &values, greatest, assignment);
             }
-            (Best::Float(best), Values::F64(values)) => {
+            (Best::Float(best), VectorValues::F64(values)) => {
                 let worst = if greatest { i64::MIN } else { i64::MAX };
                 let values = or_worst(values.iter().map(|&value| total(value)), valid, worst);
                 fold(best, &values, greatest, assignment);
             }
-            (Best::Bool(best), Values::Bool(values)) => {
+            (Best::Bool(best), VectorValues::Bool(values)) => {
                 let values = or_worst(values.iter().copied(), valid, u8::from(!greatest));
                 fold(best, &values, greatest, assignment);
             }
-            (Best::Bytes(best), Values::Bytes(texts)) => {
+            (Best::Bytes(best), VectorValues::Bytes(texts)) => {
                 let rows: Vec<usize> = (0..texts.index.len()).collect();
                 let improves = |text: &[u8], best: &[u8]| {
                     if greatest { text > best } else { text < best }
@@ -307,18 +317,18 @@ impl Extremes {
     ///
     /// # Errors
     /// Returns an error if their texts have two gigabytes.
-    pub(crate) fn values(&self, groups: Range<usize>) -> Result<Values, TaskError> {
+    pub(crate) fn values(&self, groups: Range<usize>) -> Result<VectorValues, TaskError> {
         Ok(match &self.best {
-            Best::Int(best) => Values::I128(best[groups].to_vec()),
+            Best::Int(best) => VectorValues::I128(best[groups].to_vec()),
             Best::Float(best) => {
                 // The function to the total order is its own inverse.
                 let float = |&best: &i64| f64::from_bits(total(f64::from_bits(best as u64)) as u64);
-                Values::F64(best[groups].iter().map(float).collect())
+                VectorValues::F64(best[groups].iter().map(float).collect())
             }
-            Best::Bool(best) => Values::Bool(best[groups].to_vec()),
+            Best::Bool(best) => VectorValues::Bool(best[groups].to_vec()),
             Best::Bytes(best) => {
                 let texts = best[groups].iter().map(|b| b.as_deref().unwrap_or(&[]));
-                Values::Bytes(Bytes::new(texts)?)
+                VectorValues::Bytes(IndexedTexts::new(texts)?)
             }
         })
     }
@@ -328,7 +338,7 @@ fn better<T: Ord>(a: T, b: T, greatest: bool) -> T {
     if greatest { a.max(b) } else { a.min(b) }
 }
 
-fn fold<T: Ord + Copy>(best: &mut [T], values: &[T], greatest: bool, assignment: &Assignment) {
+fn fold<T: Ord + Copy>(best: &mut [T], values: &[T], greatest: bool, assignment: &GroupAssignment) {
     let step = |best, &value: &T| better(best, value, greatest);
     assignment.fold(values, best, |best| *best, step, put);
 }

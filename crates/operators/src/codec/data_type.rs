@@ -2,8 +2,8 @@
 
 use arrow_schema::{DataType, TimeUnit};
 
-use super::decode::Reader;
-use super::{CodecError, Writer};
+use super::bytes::{FragmentReader, FragmentWriter, code as code_of};
+use super::error::CodecError;
 
 /// Types that are encoded as their code alone; their places here are the codes.
 const PLAIN: [DataType; 15] = [
@@ -37,10 +37,10 @@ const DECIMAL32: u8 = 40;
 const DECIMAL64: u8 = 41;
 const DECIMAL128: u8 = 42;
 
-pub(super) fn write(to: &mut Writer, data_type: &DataType) -> Result<(), CodecError> {
+pub(super) fn write(to: &mut FragmentWriter, data_type: &DataType) -> Result<(), CodecError> {
     match data_type {
         DataType::Timestamp(unit, zone) => {
-            to.byte(TIMESTAMP + super::code(&UNITS, unit));
+            to.byte(TIMESTAMP + code_of(&UNITS, unit));
             return to.option(zone.as_ref(), |to, zone| {
                 to.text(zone.as_bytes());
                 Ok(())
@@ -57,7 +57,7 @@ pub(super) fn write(to: &mut Writer, data_type: &DataType) -> Result<(), CodecEr
     Ok(())
 }
 
-pub(super) fn read(from: &mut Reader<'_>) -> Result<DataType, CodecError> {
+pub(super) fn read(from: &mut FragmentReader<'_>) -> Result<DataType, CodecError> {
     let code = from.byte()?;
     if let Some(plain) = PLAIN.get(usize::from(code)) {
         return Ok(plain.clone());

@@ -2,24 +2,24 @@
 
 use arrow_schema::DataType;
 
-use crate::compute::intervals::{Facts, scaling};
-use crate::expr::Operator;
-use crate::site::TaskError;
+use crate::compute::value_interval::{ValueInterval, scaling};
+use crate::operator::Operator;
 use crate::types;
-use crate::vector::{Values, Vector, both_valid};
+use crate::vector::{Vector, VectorValues, both_valid};
+use pages::task::TaskError;
 
 /// Why a result does not exist.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Wrong {
+pub(crate) enum ArithmeticError {
     Overflow,
     DividedByZero,
 }
 
-impl Wrong {
+impl ArithmeticError {
     fn error(self, operator: Operator, data_type: &DataType) -> TaskError {
         TaskError::Value(match self {
-            Wrong::Overflow => format!("{operator:?} overflows {data_type}"),
-            Wrong::DividedByZero => format!("{operator:?}: divided by zero"),
+            ArithmeticError::Overflow => format!("{operator:?} overflows {data_type}"),
+            ArithmeticError::DividedByZero => format!("{operator:?}: divided by zero"),
         })
     }
 }
@@ -57,37 +57,37 @@ pub(crate) fn arithmetic(
     right: &Vector,
     operands: (&DataType, &DataType),
     result: &DataType,
-    facts: &Facts,
+    interval: &ValueInterval,
     rows: usize,
 ) -> Result<Vector, TaskError> {
     let constant = left.constant && right.constant;
     let valid = both_valid(left, right, if constant { 1 } else { rows });
     let values = match (&left.values, &right.values) {
-        (Values::F64(l), Values::F64(r)) => {
+        (VectorValues::F64(l), VectorValues::F64(r)) => {
             let sides = (
                 (l.as_slice(), left.constant),
                 (r.as_slice(), right.constant),
             );
-            Values::F64(floats(operator, sides, *result == DataType::Float32))
+            VectorValues::F64(floats(operator, sides, *result == DataType::Float32))
         }
-        (Values::I64(l), Values::I64(r)) if facts.narrow => {
+        (VectorValues::I64(l), VectorValues::I64(r)) if interval.narrow => {
             let sides = (
                 (l.as_slice(), left.constant),
                 (r.as_slice(), right.constant),
             );
             let by = scaling(operator, operands, result);
             let by = (by.0 as i64, by.1 as i64);
-            Values::I64(narrow(operator, sides, by, result, valid.as_deref())?)
+            VectorValues::I64(narrow(operator, sides, by, result, valid.as_deref())?)
         }
         (l, r) => {
             let (l, r) = (l.wide(), r.wide());
             let sides = ((&*l, left.constant), (&*r, right.constant));
             let by = scaling(operator, operands, result);
             let values = wide(operator, sides, by, result, valid.as_deref())?;
-            if facts.narrow {
-                Values::I64(values.iter().map(|&value| value as i64).collect())
+            if interval.narrow {
+                VectorValues::I64(values.iter().map(|&value| value as i64).collect())
             } else {
-                Values::I128(values)
+                VectorValues::I128(values)
             }
         }
     };
@@ -118,7 +118,7 @@ fn floats(operator: Operator, (left, right): Sides<'_, f64>, single: bool) -> Ve
     values
 }
 
-/// Calculates in 64 bits what cannot overflow, by the nodes' facts, or wraps.
+/// Calculates in 64 bits what cannot overflow, by the nodes' intervals, or wraps.
 fn narrow(
     operator: Operator,
     (left, right): Sides<'_, i64>,
@@ -143,17 +143,17 @@ fn narrow(
             let results = pairs(left, right, |l, r| {
                 let r = r.wrapping_mul(by_right);
                 if r == 0 {
-                    return Err(Wrong::DividedByZero);
+                    return Err(ArithmeticError::DividedByZero);
                 }
                 let quotient = l
                     .wrapping_mul(by_left)
                     .checked_div(r)
-                    .ok_or(Wrong::Overflow)?;
+                    .ok_or(ArithmeticError::Overflow)?;
                 let fits = (least..=greatest).contains(&i128::from(quotient));
                 if fits {
                     Ok(quotient)
                 } else {
-                    Err(Wrong::Overflow)
+                    Err(ArithmeticError::Overflow)
                 }
             });
             checked(results, valid, operator, result)?
@@ -162,7 +162,7 @@ fn narrow(
             let results = pairs(left, right, |l, r| {
                 let r = r.wrapping_mul(by_right);
                 if r == 0 {
-                    return Err(Wrong::DividedByZero);
+                    return Err(ArithmeticError::DividedByZero);
                 }
                 Ok(l.wrapping_mul(by_left).wrapping_rem(r))
             });
@@ -207,7 +207,7 @@ fn wide(
     valid: Option<&[u8]>,
 ) -> Result<Vec<i128>, TaskError> {
     let wraps = *result == DataType::UInt64;
-    let finish = |value: Option<i128>| value.ok_or(Wrong::Overflow);
+    let finish = |value: Option<i128>| value.ok_or(ArithmeticError::Overflow);
     let one = |l: i128, r: i128| {
         if wraps {
             let (l, r) = (l as u64, r as u64);
@@ -215,8 +215,8 @@ fn wide(
                 Operator::Plus => Ok(l.wrapping_add(r)),
                 Operator::Minus => Ok(l.wrapping_sub(r)),
                 Operator::Multiply => Ok(l.wrapping_mul(r)),
-                Operator::Divide => l.checked_div(r).ok_or(Wrong::DividedByZero),
-                _ => l.checked_rem(r).ok_or(Wrong::DividedByZero),
+                Operator::Divide => l.checked_div(r).ok_or(ArithmeticError::DividedByZero),
+                _ => l.checked_rem(r).ok_or(ArithmeticError::DividedByZero),
             }
             .map(i128::from);
         }
@@ -226,7 +226,7 @@ fn wide(
             Operator::Plus => finish(l.checked_add(r)),
             Operator::Minus => finish(l.checked_sub(r)),
             Operator::Multiply => finish(l.checked_mul(r)),
-            _ if r == 0 => Err(Wrong::DividedByZero),
+            _ if r == 0 => Err(ArithmeticError::DividedByZero),
             Operator::Divide => finish(l.checked_div(r)),
             _ => finish(l.checked_rem(r)),
         }
@@ -236,7 +236,7 @@ fn wide(
 
 /// Returns the results, or an error if a row that is not null has none.
 fn checked<T: Default>(
-    results: Vec<Result<T, Wrong>>,
+    results: Vec<Result<T, ArithmeticError>>,
     valid: Option<&[u8]>,
     operator: Operator,
     data_type: &DataType,
@@ -259,23 +259,23 @@ fn checked<T: Default>(
 pub(crate) fn negative(
     of: &Vector,
     data_type: &DataType,
-    facts: &Facts,
+    interval: &ValueInterval,
 ) -> Result<Vector, TaskError> {
     let values = match &of.values {
-        Values::F64(values) => Values::F64(values.iter().map(|value| -value).collect()),
-        Values::I64(values) if facts.narrow => {
+        VectorValues::F64(values) => VectorValues::F64(values.iter().map(|value| -value).collect()),
+        VectorValues::I64(values) if interval.narrow => {
             let mut values: Vec<i64> = values.iter().map(|value| value.wrapping_neg()).collect();
             wrap(&mut values, data_type);
-            Values::I64(values)
+            VectorValues::I64(values)
         }
         values => {
             let results = values
                 .wide()
                 .iter()
-                .map(|v| v.checked_neg().ok_or(Wrong::Overflow))
+                .map(|v| v.checked_neg().ok_or(ArithmeticError::Overflow))
                 .collect();
             let valid = of.valid.as_deref();
-            Values::I128(checked(results, valid, Operator::Minus, data_type)?)
+            VectorValues::I128(checked(results, valid, Operator::Minus, data_type)?)
         }
     };
     Ok(Vector {

@@ -5,10 +5,10 @@
 
 use arrow_schema::DataType;
 
-use crate::compute::intervals::Facts;
-use crate::site::TaskError;
+use crate::compute::value_interval::ValueInterval;
 use crate::types::{self, Class};
-use crate::vector::{Values, Vector};
+use crate::vector::{Vector, VectorValues};
+use pages::task::TaskError;
 
 /// Casts values of one type to another one.
 ///
@@ -18,16 +18,16 @@ pub(crate) fn cast(
     of: &Vector,
     from: &DataType,
     to: &DataType,
-    facts: &Facts,
+    interval: &ValueInterval,
 ) -> Result<Vector, TaskError> {
     if from == to {
         return Ok(of.clone());
     }
     let class = |data_type| types::class(data_type).expect("types were checked");
     let values = match (class(from), class(to)) {
-        (Class::Int, Class::Int) => integers(of, from, to, facts)?,
-        (Class::Int, _) => Values::F64(to_floats(of, from, to)),
-        (_, Class::Int) => from_floats(of, to, facts)?,
+        (Class::Int, Class::Int) => integers(of, from, to, interval)?,
+        (Class::Int, _) => VectorValues::F64(to_floats(of, from, to)),
+        (_, Class::Int) => from_floats(of, to, interval)?,
         _ => {
             let values = of.values.floats();
             let single = *to == DataType::Float32;
@@ -38,7 +38,7 @@ pub(crate) fn cast(
                     value
                 }
             };
-            Values::F64(values.iter().map(one).collect())
+            VectorValues::F64(values.iter().map(one).collect())
         }
     };
     Ok(Vector {
@@ -110,9 +110,9 @@ impl Rescale {
 
     /// Returns the factor if all values between these bounds can be multiplied in 64 bits without a
     /// check.
-    fn plain(&self, facts: &Facts) -> Option<i64> {
-        let within = self.min <= facts.min && facts.max <= self.max;
-        if facts.narrow && self.down == 1 && within {
+    fn plain(&self, interval: &ValueInterval) -> Option<i64> {
+        let within = self.min <= interval.min && interval.max <= self.max;
+        if interval.narrow && self.down == 1 && within {
             i64::try_from(self.up).ok()
         } else {
             None
@@ -124,15 +124,15 @@ fn integers(
     of: &Vector,
     from: &DataType,
     to: &DataType,
-    facts: &Facts,
-) -> Result<Values, TaskError> {
+    interval: &ValueInterval,
+) -> Result<VectorValues, TaskError> {
     let rescale = Rescale::new(from, to);
-    // The facts are those of the result, which are clamped to the type: only where decimals are wide
+    // The interval is that of the result, which are clamped to the type: only where decimals are wide
     // enough are no checks needed.
-    if let (Values::I64(values), Some(up)) = (&of.values, rescale.plain(facts))
+    if let (VectorValues::I64(values), Some(up)) = (&of.values, rescale.plain(interval))
         && scale_of(to).is_some()
     {
-        return Ok(Values::I64(
+        return Ok(VectorValues::I64(
             values.iter().map(|value| value.wrapping_mul(up)).collect(),
         ));
     }
@@ -145,14 +145,14 @@ fn integers(
             None => return Err(impossible(value, to)),
         });
     }
-    Ok(in_form(results, facts))
+    Ok(in_form(results, interval))
 }
 
-fn in_form(values: Vec<i128>, facts: &Facts) -> Values {
-    if facts.narrow {
-        Values::I64(values.iter().map(|&value| value as i64).collect())
+fn in_form(values: Vec<i128>, interval: &ValueInterval) -> VectorValues {
+    if interval.narrow {
+        VectorValues::I64(values.iter().map(|&value| value as i64).collect())
     } else {
-        Values::I128(values)
+        VectorValues::I128(values)
     }
 }
 
@@ -175,7 +175,11 @@ fn to_floats(of: &Vector, from: &DataType, to: &DataType) -> Vec<f64> {
 }
 
 /// Cuts floats off, as `as` does, but returns an error for those that are out of range.
-fn from_floats(of: &Vector, to: &DataType, facts: &Facts) -> Result<Values, TaskError> {
+fn from_floats(
+    of: &Vector,
+    to: &DataType,
+    interval: &ValueInterval,
+) -> Result<VectorValues, TaskError> {
     let (min, max) = types::limits(to).expect("of class Int");
     let mut results = Vec::with_capacity(of.values.floats().len());
     for (row, &value) in of.values.floats().iter().enumerate() {
@@ -189,5 +193,5 @@ fn from_floats(of: &Vector, to: &DataType, facts: &Facts) -> Result<Values, Task
             false => return Err(impossible(value, to)),
         });
     }
-    Ok(in_form(results, facts))
+    Ok(in_form(results, interval))
 }

@@ -2,9 +2,17 @@
 //! every other one and is greater than all numbers. Texts are ordered by their bytes.
 
 use crate::compute::arithmetic::pairs;
-use crate::program::Comparison;
 use crate::scalar::{Scalar, Value};
-use crate::vector::{Bytes, Values, Vector, both_valid};
+use crate::vector::{IndexedTexts, Vector, VectorValues, both_valid};
+
+/// How two values are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Comparison {
+    Eq,
+    NotEq,
+    Lt,
+    LtEq,
+}
 
 /// Returns a number whose order is the total order of floats.
 #[inline]
@@ -35,18 +43,18 @@ pub(crate) fn compare(
     let valid = both_valid(left, right, if constant { 1 } else { rows });
     let (lc, rc) = (left.constant, right.constant);
     let values = match (&left.values, &right.values) {
-        (Values::I64(l), Values::I64(r)) => ordered(comparison, (l, lc), (r, rc)),
-        (Values::F64(l), Values::F64(r)) => {
+        (VectorValues::I64(l), VectorValues::I64(r)) => ordered(comparison, (l, lc), (r, rc)),
+        (VectorValues::F64(l), VectorValues::F64(r)) => {
             let l: Vec<i64> = l.iter().map(|&value| order(value)).collect();
             let r: Vec<i64> = r.iter().map(|&value| order(value)).collect();
             ordered(comparison, (&l, lc), (&r, rc))
         }
-        (Values::Bool(l), Values::Bool(r)) => ordered(comparison, (l, lc), (r, rc)),
-        (Values::Bytes(l), Values::Bytes(r)) => texts(comparison, (l, lc), (r, rc)),
+        (VectorValues::Bool(l), VectorValues::Bool(r)) => ordered(comparison, (l, lc), (r, rc)),
+        (VectorValues::Bytes(l), VectorValues::Bytes(r)) => texts(comparison, (l, lc), (r, rc)),
         (l, r) => ordered(comparison, (&l.wide(), lc), (&r.wide(), rc)),
     };
     Vector {
-        values: Values::Bool(values),
+        values: VectorValues::Bool(values),
         valid,
         constant,
     }
@@ -65,7 +73,11 @@ fn ordered<T: Copy + Ord>(
     }
 }
 
-fn texts(comparison: Comparison, left: (&Bytes, bool), right: (&Bytes, bool)) -> Vec<u8> {
+fn texts(
+    comparison: Comparison,
+    left: (&IndexedTexts, bool),
+    right: (&IndexedTexts, bool),
+) -> Vec<u8> {
     let one = |l: &[u8], r: &[u8]| {
         u8::from(match comparison {
             Comparison::Eq => l == r,
@@ -87,7 +99,7 @@ fn texts(comparison: Comparison, left: (&Bytes, bool), right: (&Bytes, bool)) ->
 pub(crate) fn in_list(of: &Vector, list: &[Scalar], negated: bool) -> Vector {
     let null_listed = list.iter().any(|scalar| scalar.value == Value::Null);
     let found = match &of.values {
-        Values::Bool(values) => {
+        VectorValues::Bool(values) => {
             let listed = |value: bool| list.iter().any(|s| s.value == Value::Bool(value));
             let (no, yes) = (listed(false), listed(true));
             values
@@ -95,19 +107,19 @@ pub(crate) fn in_list(of: &Vector, list: &[Scalar], negated: bool) -> Vector {
                 .map(|&value| u8::from(if value == 1 { yes } else { no }))
                 .collect()
         }
-        Values::I64(values) => {
+        VectorValues::I64(values) => {
             let listed = integers(list).filter_map(|value| i64::try_from(value).ok());
             among(values.iter().copied(), listed.collect())
         }
-        Values::I128(values) => among(values.iter().copied(), integers(list).collect()),
-        Values::F64(values) => {
+        VectorValues::I128(values) => among(values.iter().copied(), integers(list).collect()),
+        VectorValues::F64(values) => {
             let listed = list.iter().filter_map(|scalar| match scalar.value {
                 Value::Float(value) => Some(order(value)),
                 _ => None,
             });
             among(values.iter().map(|&value| order(value)), listed.collect())
         }
-        Values::Bytes(texts) => {
+        VectorValues::Bytes(texts) => {
             let mut listed: Vec<&[u8]> = list.iter().filter_map(bytes).collect();
             listed.sort_unstable();
             texts.map(|text| u8::from(listed.binary_search(&text).is_ok()))
@@ -127,7 +139,7 @@ pub(crate) fn in_list(of: &Vector, list: &[Scalar], negated: bool) -> Vector {
         .map(|found| found ^ u8::from(negated))
         .collect();
     Vector {
-        values: Values::Bool(values),
+        values: VectorValues::Bool(values),
         valid,
         constant: of.constant,
     }

@@ -5,21 +5,21 @@
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Pattern {
     /// The pieces between the `%`; there is at least one.
-    pieces: Vec<Piece>,
+    pieces: Vec<RowPiece>,
 }
 
 /// Bytes that are found as a whole; `None` stands for any character.
-type Piece = Vec<Option<u8>>;
+type RowPiece = Vec<Option<u8>>;
 
 impl Pattern {
     /// Splits a pattern into pieces.
     pub(crate) fn new(pattern: &str) -> Pattern {
-        let mut pieces = vec![Piece::new()];
+        let mut pieces = vec![RowPiece::new()];
         let mut bytes = pattern.bytes().peekable();
         while let Some(byte) = bytes.next() {
             let piece = pieces.last_mut().expect("there is one");
             match byte {
-                b'%' => pieces.push(Piece::new()),
+                b'%' => pieces.push(RowPiece::new()),
                 b'_' => piece.push(None),
                 b'\\' => piece.push(Some(bytes.next().unwrap_or(b'\\'))),
                 byte => piece.push(Some(byte)),

@@ -3,15 +3,15 @@
 use arrow_array::Array;
 
 use crate::compute::like::Pattern;
-use crate::site::TaskError;
-use crate::vector::{Bytes, Values, Vector};
+use crate::vector::{IndexedTexts, Vector, VectorValues};
+use pages::task::TaskError;
 
 /// Finds for each text whether it matches a pattern.
 pub(crate) fn like(of: &Vector, pattern: &Pattern, negated: bool) -> Vector {
     let texts = of.values.bytes();
     let values = texts.map(|text| u8::from(pattern.matches(text) != negated));
     Vector {
-        values: Values::Bool(values),
+        values: VectorValues::Bool(values),
         valid: of.valid.clone(),
         constant: of.constant,
     }
@@ -30,16 +30,16 @@ pub(crate) fn substring(of: &Vector, from: i64, count: i64) -> Result<Vector, Ta
     let bytes = if texts.data.len() <= texts.index.len() {
         let all =
             (0..texts.data.len()).map(|at| part(crate::vector::text(&texts.data, at), start, end));
-        Bytes {
+        IndexedTexts {
             index: texts.index.clone(),
-            ..Bytes::new(all)?
+            ..IndexedTexts::new(all)?
         }
     } else {
         let rows = texts.index.len();
-        Bytes::new((0..rows).map(|row| part(texts.get(row), start, end)))?
+        IndexedTexts::new((0..rows).map(|row| part(texts.get(row), start, end)))?
     };
     Ok(Vector {
-        values: Values::Bytes(bytes),
+        values: VectorValues::Bytes(bytes),
         valid: of.valid.clone(),
         constant: of.constant,
     })
@@ -65,7 +65,7 @@ fn part(text: &[u8], start: u64, end: u64) -> &[u8] {
 
 /// Returns the years of dates, given in days since 1970; null where the calendar has none.
 pub(crate) fn year(of: &Vector) -> Vector {
-    let Values::I64(days) = &of.values else {
+    let VectorValues::I64(days) = &of.values else {
         unreachable!("dates have 32 bits");
     };
     let years: Vec<i64> = days.iter().map(|&day| year_of(day)).collect();
@@ -81,7 +81,7 @@ pub(crate) fn year(of: &Vector) -> Vector {
         .map(|year| if known(year) { *year } else { 0 })
         .collect();
     Vector {
-        values: Values::I64(years),
+        values: VectorValues::I64(years),
         valid,
         constant: of.constant,
     }

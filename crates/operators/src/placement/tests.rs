@@ -13,8 +13,8 @@ fn estimate() -> Estimate {
     }
 }
 
-fn side(load: f64) -> Side {
-    Side {
+fn side(load: f64) -> SideCosts {
+    SideCosts {
         page_s: 30e-6,
         operation_s: 0.5e-9,
         load,
@@ -23,23 +23,23 @@ fn side(load: f64) -> Side {
 }
 
 /// Returns a link of a gigabyte each second.
-fn link() -> Link {
-    Link {
+fn link() -> LinkCosts {
+    LinkCosts {
         round_trip_s: 50e-6,
         page_s: 131e-6,
         byte_s: 1e-9,
     }
 }
 
-fn costs(has_pages: bool) -> Costs {
-    Costs {
+fn costs(has_pages: bool) -> PlacementCosts {
+    PlacementCosts {
         here: side(0.0),
         there: Some((side(0.0), link())),
         has_pages,
     }
 }
 
-fn auto(estimate: &Estimate, costs: &Costs) -> Placement {
+fn auto(estimate: &Estimate, costs: &PlacementCosts) -> Placement {
     choose(Placement::Auto, estimate, costs)
         .chosen
         .expect("a placement")
@@ -228,7 +228,7 @@ fn what_is_wanted_is_chosen_if_it_is_possible() {
         Some(Placement::RemoteLocal)
     );
     assert_eq!(chosen(Placement::Local, false), None);
-    let alone = Costs {
+    let alone = PlacementCosts {
         there: None,
         ..costs(false)
     };

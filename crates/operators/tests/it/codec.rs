@@ -7,7 +7,8 @@ use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use fastrand::Rng;
 use kumiki_operators::codec::{self, CodecError};
 use kumiki_operators::{
-    Aggregate, Expr, Fragment, Function, Operator, Rows, Scalar, SortKey, Value, Work, fuzz,
+    Aggregate, Expr, Fragment, FragmentWork, Function, Operator, RowRange, Scalar, SortKey, Value,
+    fuzz,
 };
 
 use crate::reference::generate;
@@ -29,7 +30,7 @@ fn fragment(random: &mut Rng) -> Fragment {
             descending: random.bool(),
             nulls_first: random.bool(),
         };
-        Work::Rows {
+        FragmentWork::Rows {
             order: keys.into_iter().map(key).collect(),
             project: exprs(random, 3),
             limit: random.bool().then(|| random.u64(..)),
@@ -47,7 +48,7 @@ fn fragment(random: &mut Rng) -> Fragment {
             of: exprs(random, 1).pop(),
             filter: exprs(random, 1).pop(),
         };
-        Work::Aggregate {
+        FragmentWork::Aggregate {
             aggregates: (0..random.usize(0..4)).map(|_| aggregate(random)).collect(),
             by: exprs(random, 3),
         }
@@ -134,7 +135,7 @@ fn fragments_that_run_are_fuzzed_too() {
     let fragment = Fragment {
         columns: vec![0],
         filter: Some(Expr::IsNotNull(Box::new(Expr::Column(0)))),
-        work: Work::Rows {
+        work: FragmentWork::Rows {
             project: vec![sum],
             order: vec![],
             limit: None,
@@ -181,7 +182,7 @@ fn fragments_that_are_too_deep_are_not_sent() {
     let fragment = Fragment {
         columns: vec![0],
         filter: Some(expr),
-        work: Work::Aggregate {
+        work: FragmentWork::Aggregate {
             by: vec![],
             aggregates: vec![],
         },
@@ -196,12 +197,12 @@ fn fragments_that_are_too_deep_are_not_sent() {
 #[test]
 fn rows_are_bytes() {
     let rows = vec![
-        Rows {
+        RowRange {
             segment: pages::SegmentId(u128::MAX - 1),
             from: 0,
             to: u64::MAX,
         },
-        Rows {
+        RowRange {
             segment: pages::SegmentId(1),
             from: 77,
             to: 78,

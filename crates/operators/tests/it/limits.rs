@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array};
 use arrow_schema::DataType;
 use kumiki_operators::{
-    Aggregate, Chunk, Column, Executor, Expr, Fragment, Function, GroupLimits, Operator, Scalar,
-    TaskError, Value, Work,
+    Aggregate, Chunk, ChunkColumn, Expr, Fragment, FragmentExecutor, FragmentWork, Function,
+    GroupLimits, Operator, Scalar, TaskError, Value,
 };
 
 use crate::reference::storage;
@@ -65,10 +65,10 @@ fn run(
     let fragment = Fragment {
         columns: vec![0],
         filter: None,
-        work: Work::Aggregate { by, aggregates },
+        work: FragmentWork::Aggregate { by, aggregates },
         output: storage::schema(&output),
     };
-    let executor = Executor::with_limits(&fragment, &[DataType::Int64], limits);
+    let executor = FragmentExecutor::with_limits(&fragment, &[DataType::Int64], limits);
     let mut executor = executor.expect("a fragment");
     let mut early = 0;
     for from in (0..ROWS).step_by(CHUNK as usize) {
@@ -76,7 +76,7 @@ fn run(
         let range = pages::Range::Unknown;
         executor.feed(&Chunk {
             rows: CHUNK as usize,
-            columns: vec![Column { array, range }],
+            columns: vec![ChunkColumn { array, range }],
         })?;
         early += rows(&mut executor);
     }
@@ -84,7 +84,7 @@ fn run(
     Ok((early, early + rows(&mut executor)))
 }
 
-fn rows(executor: &mut Executor) -> usize {
+fn rows(executor: &mut FragmentExecutor) -> usize {
     std::iter::from_fn(|| executor.take())
         .map(|batch| batch.num_rows())
         .sum()

@@ -15,7 +15,9 @@ use arrow_array::RecordBatch;
 use disk::RealDisk;
 use fabric::tcp::Transport;
 use fabric::verbs::{Device, Domain, VerbsOptions};
-use kumiki_operators::{Executor, Fragment, Here, Site, Task, There, Value, Wanted, scan};
+use kumiki_operators::{
+    Fragment, FragmentExecutor, FragmentTask, LocalSite, RemoteSite, Site, Value, Wanted, scan,
+};
 use pages::{LoadOptions, Local, LocalOptions, Mode, PageSize, Source, Table, Tables, widen};
 use tpchgen::generators::LineItemGenerator;
 
@@ -59,19 +61,19 @@ fn queries(transport: Transport, verbs: Option<Domain>) {
         assert_eq!(opened.rows(), rows.rows() as u64);
 
         let placements: [(&str, Box<dyn Site>, &Arc<Table>); 3] = [
-            ("local", Box::new(Here::new(source)), &table),
+            ("local", Box::new(LocalSite::new(source)), &table),
             (
                 "remote-local",
-                Box::new(Here::new(Arc::new(far.clone()))),
+                Box::new(LocalSite::new(Arc::new(far.clone()))),
                 &opened,
             ),
-            ("remote-remote", Box::new(There::new(far)), &opened),
+            ("remote-remote", Box::new(RemoteSite::new(far)), &opened),
         ];
         for (name, fragment) in plans::all() {
             let expected = expected(&fragment, &rows);
             let fragment = Arc::new(fragment);
             for (placement, site, table) in &placements {
-                let task = Task {
+                let task = FragmentTask {
                     table: Arc::clone(table),
                     fragment: Arc::clone(&fragment),
                     rows: scan::all(table),
@@ -114,7 +116,7 @@ fn load(tables: &Tables, rows: &lineitem::LineItem, page_size: PageSize) -> Arc<
 /// Returns the result over the rows in memory. Q6's sum is calculated a second time, row by row.
 fn expected(fragment: &Fragment, rows: &lineitem::LineItem) -> Vec<Row> {
     let types = fragment.column_types(&lineitem::schema()).unwrap();
-    let mut executor = Executor::new(fragment, &types).unwrap();
+    let mut executor = FragmentExecutor::new(fragment, &types).unwrap();
     let mut batches = Vec::new();
     for chunk in rows.chunks(&fragment.columns, 32_768) {
         executor.feed(&chunk).unwrap();

@@ -7,8 +7,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 use fastrand::Rng;
 use kumiki_operators::{
-    Aggregate, Chunk, Executor, Expr, Fragment, Function, GroupLimits, Operator, SortKey,
-    TaskError, Value, Work,
+    Aggregate, Chunk, Expr, Fragment, FragmentExecutor, FragmentWork, Function, GroupLimits,
+    Operator, SortKey, TaskError, Value,
 };
 
 use crate::reference::generate::{self, Size};
@@ -56,7 +56,7 @@ fn leave_gaps(random: &mut Rng, rows: &mut [Row], column: usize) {
 
 fn run(fragment: &Fragment, chunks: &[Chunk], limits: GroupLimits) -> Result<Vec<Row>, TaskError> {
     let types = generate::columns();
-    let mut executor = Executor::with_limits(fragment, &types, limits).expect("a fragment");
+    let mut executor = FragmentExecutor::with_limits(fragment, &types, limits).expect("a fragment");
     let mut batches: Vec<RecordBatch> = Vec::new();
     for chunk in chunks {
         executor.feed(chunk)?;
@@ -202,7 +202,7 @@ fn rows_come_out() {
             columns: (0..types.len()).collect(),
             filter: filter(&mut random),
             output: storage::schema(&types_of(&project_exprs)),
-            work: Work::Rows {
+            work: FragmentWork::Rows {
                 project: project_exprs.clone(),
                 order: vec![],
                 limit: None,
@@ -229,7 +229,7 @@ fn limits_end_early() {
             columns: (0..types.len()).collect(),
             filter: None,
             output: storage::schema(&types),
-            work: Work::Rows {
+            work: FragmentWork::Rows {
                 project: columns,
                 order: vec![],
                 limit: Some(limit),
@@ -263,7 +263,7 @@ fn first_rows_come_out_in_order() {
             columns: (0..types.len()).collect(),
             filter: filter(&mut random),
             output: storage::schema(&types_of(&columns)),
-            work: Work::Rows {
+            work: FragmentWork::Rows {
                 project: columns.clone(),
                 order: keys.clone(),
                 limit: Some(limit as u64),
@@ -496,7 +496,7 @@ fn check_groups(
         columns: (0..types.len()).collect(),
         filter,
         output: storage::schema(&output),
-        work: Work::Aggregate {
+        work: FragmentWork::Aggregate {
             by: by.clone(),
             aggregates: aggregates.clone(),
         },

@@ -8,7 +8,7 @@ use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
 use fabric::verbs::Domain;
-use kumiki_operators::Operators;
+use kumiki_operators::FragmentWorker;
 use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
 use pages::remote::{Far, FarOptions, SessionOptions};
 use pages::{Source, Tables};
@@ -34,7 +34,7 @@ pub(crate) fn start(
         limits: Limits::default(),
     };
     let stock = Stock::new(tables, ShownFiles::default(), PageCache::Past);
-    let operators = Operators::new(Arc::clone(source));
+    let operators = FragmentWorker::new(Arc::clone(source));
     let node = Node::start(options, Arc::new(stock), Arc::new(operators)).unwrap();
     let mut session = SessionOptions::new(node.address(), secret);
     session.patience = Duration::from_secs(60);

@@ -8,8 +8,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 use fastrand::Rng;
 use kumiki_operators::{
-    Aggregate, Executor, Expr, Fragment, Function, Here, Operator, Rows, Scalar, Site, SortKey,
-    Task, TaskError, Value, Wanted, Work, scan,
+    Aggregate, Expr, Fragment, FragmentExecutor, FragmentTask, FragmentWork, Function, LocalSite,
+    Operator, RowRange, Scalar, Site, SortKey, TaskError, Value, Wanted, scan,
 };
 use pages::row::RowSchema;
 use pages::{Address, Groups, Memory, PageSize, PageStream, Shape, Source, Table};
@@ -63,7 +63,7 @@ fn table(random: &mut Rng, memory: &Memory, segments: &[&[Row]], types: &[DataTy
     memory.table("t", &shape, segments).expect("rows fit")
 }
 
-fn run(site: &dyn Site, task: &Task) -> Result<Vec<Row>, TaskError> {
+fn run(site: &dyn Site, task: &FragmentTask) -> Result<Vec<Row>, TaskError> {
     let batches: Vec<RecordBatch> = site.run(task).collect::<Result<_, _>>()?;
     for batch in &batches {
         assert_eq!(batch.schema(), task.fragment.output);
@@ -75,7 +75,7 @@ fn run(site: &dyn Site, task: &Task) -> Result<Vec<Row>, TaskError> {
 fn fed(fragment: &Fragment, rows: &[Row]) -> Result<Vec<Row>, TaskError> {
     let all = generate::columns();
     let types: Vec<DataType> = fragment.columns.iter().map(|&c| all[c].clone()).collect();
-    let mut executor = Executor::new(fragment, &types).expect("a fragment");
+    let mut executor = FragmentExecutor::new(fragment, &types).expect("a fragment");
     let mut random = Rng::with_seed(0);
     let rows: Vec<Row> = rows
         .iter()
@@ -123,7 +123,7 @@ fn fragment(random: &mut Rng) -> Fragment {
     let project: Vec<Expr> = (0..columns.len()).map(Expr::Column).collect();
     let (work, output) = match random.u8(0..3) {
         0 => (
-            Work::Rows {
+            FragmentWork::Rows {
                 project,
                 order: vec![],
                 limit: None,
@@ -138,7 +138,7 @@ fn fragment(random: &mut Rng) -> Fragment {
             };
             let order = project.iter().map(key).collect();
             (
-                Work::Rows {
+                FragmentWork::Rows {
                     project,
                     order,
                     limit: Some(random.u64(0..30)),
@@ -155,7 +155,7 @@ fn fragment(random: &mut Rng) -> Fragment {
             let (by, mut output) = (vec![project[0].clone()], vec![types[0].clone()]);
             output.push(DataType::Int64);
             (
-                Work::Aggregate {
+                FragmentWork::Aggregate {
                     by,
                     aggregates: vec![count],
                 },
@@ -195,10 +195,10 @@ fn pages_give_what_rows_give() {
         let (first, second) = rows.split_at(count / 3);
         let memory = Memory::new();
         let table = table(&mut random, &memory, &[first, second], &types);
-        let here = Here::new(counted(memory));
+        let here = LocalSite::new(counted(memory));
         let fragment = Arc::new(fragment(&mut random));
         let expect = fed(&fragment, &rows).expect("values");
-        let task = Task {
+        let task = FragmentTask {
             rows: scan::all(&table),
             table: Arc::clone(&table),
             fragment: Arc::clone(&fragment),
@@ -206,14 +206,14 @@ fn pages_give_what_rows_give() {
         };
         let found = run(&here, &task).expect("values");
         assert_eq!(sorted(found), sorted(expect.clone()), "seed {seed}");
-        if let Work::Rows { limit: None, .. } = fragment.work {
+        if let FragmentWork::Rows { limit: None, .. } = fragment.work {
             let parts = random.usize(1..6);
             let split = scan::split(&table, &fragment, parts).expect("parts");
             assert!(split.len() <= parts, "seed {seed}: {split:?}");
             let part = |rows| {
                 run(
                     &here,
-                    &Task {
+                    &FragmentTask {
                         rows,
                         ..task.clone()
                     },
@@ -257,13 +257,13 @@ fn extreme(segments: [&[Row]; 2], data_type: &DataType, function: Function) -> V
     let table = memory.table("t", &shape, segments).expect("rows fit");
     let of = Some(Expr::Column(0));
     let filter = None;
-    let task = Task {
+    let task = FragmentTask {
         rows: scan::all(&table),
         table,
         fragment: Arc::new(Fragment {
             columns: vec![0],
             filter: None,
-            work: Work::Aggregate {
+            work: FragmentWork::Aggregate {
                 by: vec![],
                 aggregates: vec![Aggregate {
                     function,
@@ -275,7 +275,7 @@ fn extreme(segments: [&[Row]; 2], data_type: &DataType, function: Function) -> V
         }),
         wanted: Wanted::default(),
     };
-    run(&Here::new(counted(memory)), &task).expect("a value")
+    run(&LocalSite::new(counted(memory)), &task).expect("a value")
 }
 
 /// Returns a table of one column of numbers in order, and another one of texts.
@@ -312,7 +312,7 @@ fn within(from: i128, to: i128) -> Fragment {
     Fragment {
         columns: vec![0, 1],
         filter: Some(filter),
-        work: Work::Rows {
+        work: FragmentWork::Rows {
             project: vec![Expr::Column(1)],
             order: vec![],
             limit: None,
@@ -324,8 +324,8 @@ fn within(from: i128, to: i128) -> Fragment {
 #[test]
 fn pages_that_cannot_matter_are_not_read() {
     let (source, table) = ordered(100_000);
-    let here = Here::new(Arc::clone(&source) as Arc<dyn Source>);
-    let task = |fragment| Task {
+    let here = LocalSite::new(Arc::clone(&source) as Arc<dyn Source>);
+    let task = |fragment| FragmentTask {
         table: Arc::clone(&table),
         fragment: Arc::new(fragment),
         rows: scan::all(&table),
@@ -357,7 +357,7 @@ fn parts_are_balanced() {
     let (_, table) = ordered(100_000);
     for parts in [1, 2, 3, 7] {
         let split = scan::split(&table, &within(10_000, 90_000), parts).expect("parts");
-        let size = |rows: &Vec<Rows>| rows.iter().map(|rows| rows.to - rows.from).sum::<u64>();
+        let size = |rows: &Vec<RowRange>| rows.iter().map(|rows| rows.to - rows.from).sum::<u64>();
         let sizes: Vec<u64> = split.iter().map(size).collect();
         assert_eq!(sizes.len(), parts);
         let (least, most) = (
@@ -371,11 +371,11 @@ fn parts_are_balanced() {
 #[test]
 fn tasks_that_make_no_sense_are_refused() {
     let (source, table) = ordered(1000);
-    let here = Here::new(source);
+    let here = LocalSite::new(source);
     let segment = table.segments[0].id;
-    let rows = |from, to| vec![Rows { segment, from, to }];
+    let rows = |from, to| vec![RowRange { segment, from, to }];
     let elsewhere = pages::SegmentId(7);
-    let task = |fragment, rows| Task {
+    let task = |fragment, rows| FragmentTask {
         table: Arc::clone(&table),
         fragment: Arc::new(fragment),
         rows,
@@ -390,7 +390,7 @@ fn tasks_that_make_no_sense_are_refused() {
         task(within(0, 1), rows(10, 9)),
         task(
             within(0, 1),
-            vec![Rows {
+            vec![RowRange {
                 segment: elsewhere,
                 from: 0,
                 to: 1,
@@ -407,7 +407,7 @@ fn tasks_that_make_no_sense_are_refused() {
 #[test]
 fn rows_are_counted_without_pages() {
     let (source, table) = ordered(12_345);
-    let here = Here::new(Arc::clone(&source) as Arc<dyn Source>);
+    let here = LocalSite::new(Arc::clone(&source) as Arc<dyn Source>);
     let count = Aggregate {
         function: Function::Count,
         of: None,
@@ -416,13 +416,13 @@ fn rows_are_counted_without_pages() {
     let fragment = Fragment {
         columns: vec![],
         filter: None,
-        work: Work::Aggregate {
+        work: FragmentWork::Aggregate {
             by: vec![],
             aggregates: vec![count],
         },
         output: storage::schema(&[DataType::Int64]),
     };
-    let task = Task {
+    let task = FragmentTask {
         rows: scan::all(&table),
         table,
         fragment: Arc::new(fragment),
@@ -468,9 +468,9 @@ fn records_come_out_as_they_lie() {
         let shape = Shape::new(Arc::clone(&schema), size, groups, rows).expect("a shape");
         let memory = Memory::new();
         let table = memory.table("t", &shape, [batches.as_slice()]);
-        (Here::new(counted(memory)), table.expect("rows fit"))
+        (LocalSite::new(counted(memory)), table.expect("rows fit"))
     };
-    let task = |table: &Arc<Table>| Task {
+    let task = |table: &Arc<Table>| FragmentTask {
         table: Arc::clone(table),
         fragment: Arc::new(Fragment {
             columns: vec![0, 2],

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::DataType;
 use kumiki_operators::{
-    Aggregate, Chunk, Column, Executor, Expr, Fragment, Function, Operator, Scalar, SortKey,
-    TaskError, Value, Work,
+    Aggregate, Chunk, ChunkColumn, Expr, Fragment, FragmentExecutor, FragmentWork, Function,
+    Operator, Scalar, SortKey, TaskError, Value,
 };
 
 use crate::reference::{Row, storage};
@@ -35,14 +35,18 @@ fn text(number: i128, bytes: usize) -> String {
     text
 }
 
-fn run(work: Work, output: &[DataType], rows: &[Row]) -> Result<Vec<RecordBatch>, TaskError> {
+fn run(
+    work: FragmentWork,
+    output: &[DataType],
+    rows: &[Row],
+) -> Result<Vec<RecordBatch>, TaskError> {
     let fragment = Fragment {
         columns: vec![0, 1],
         filter: None,
         work,
         output: storage::schema(output),
     };
-    let mut executor = Executor::new(&fragment, &columns()).expect("a fragment");
+    let mut executor = FragmentExecutor::new(&fragment, &columns()).expect("a fragment");
     executor.feed(&chunk(rows))?;
     executor.finish()?;
     Ok(std::iter::from_fn(|| executor.take()).collect())
@@ -62,7 +66,7 @@ fn chunk(rows: &[Row]) -> Chunk {
         Arc::new(Int64Array::from_iter_values(numbers)),
         Arc::new(StringArray::from_iter_values(texts)),
     ];
-    let column = |array| Column {
+    let column = |array| ChunkColumn {
         array,
         range: pages::Range::Unknown,
     };
@@ -72,8 +76,8 @@ fn chunk(rows: &[Row]) -> Chunk {
     }
 }
 
-fn first(project: Expr, limit: u64) -> Work {
-    Work::Rows {
+fn first(project: Expr, limit: u64) -> FragmentWork {
+    FragmentWork::Rows {
         project: vec![Expr::Column(0), project],
         order: vec![SortKey {
             expr: Expr::Column(0),
@@ -118,7 +122,7 @@ fn texts_of_groups_come_out_in_small_batches() {
         filter: None,
     };
     for (by, aggregates) in [(vec![0], vec![aggregate.clone()]), (vec![0, 1], Vec::new())] {
-        let work = Work::Aggregate {
+        let work = FragmentWork::Aggregate {
             by: by.into_iter().map(Expr::Column).collect(),
             aggregates,
         };
@@ -168,7 +172,7 @@ fn texts_of_gigabytes_for_one_vector_are_an_error() {
         when: vec![(condition, megabyte())],
         otherwise: None,
     };
-    let work = Work::Rows {
+    let work = FragmentWork::Rows {
         project: vec![Expr::Column(0), case],
         order: vec![],
         limit: None,
@@ -185,7 +189,7 @@ fn states_of_many_aggregates_come_out_in_small_batches() {
         of: None,
         filter: None,
     };
-    let work = Work::Aggregate {
+    let work = FragmentWork::Aggregate {
         by: vec![Expr::Column(0)],
         aggregates: vec![count; AGGREGATES],
     };

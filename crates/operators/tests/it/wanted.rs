@@ -10,8 +10,8 @@ use disk::RealDisk;
 use fabric::tcp::Transport;
 use fastrand::Rng;
 use kumiki_operators::{
-    Aggregate, Expr, Fragment, Function, Here, Operator, Scalar, Site, SortKey, Task, TaskError,
-    There, Value, Wanted, Work, scan,
+    Aggregate, Expr, Fragment, FragmentTask, FragmentWork, Function, LocalSite, Operator,
+    RemoteSite, Scalar, Site, SortKey, TaskError, Value, Wanted, scan,
 };
 use pages::node::Node;
 use pages::remote::Far;
@@ -62,7 +62,7 @@ fn aggregate(function: Function) -> Fragment {
     Fragment {
         columns: vec![0, 1],
         filter: None,
-        work: Work::Aggregate {
+        work: FragmentWork::Aggregate {
             by: vec![column(1)],
             aggregates: vec![aggregate],
         },
@@ -74,7 +74,7 @@ fn rows(filter: Option<Expr>, order: Vec<SortKey>) -> Fragment {
     Fragment {
         columns: vec![0, 1],
         filter,
-        work: Work::Rows {
+        work: FragmentWork::Rows {
             project: vec![column(0)],
             limit: (!order.is_empty()).then_some(3),
             order,
@@ -124,7 +124,7 @@ impl Source for Slow {
 
 /// Returns the table in memory, in pages of so many bytes, with a count of the pages that were
 /// taken.
-fn in_memory(bytes: usize) -> (Here, Arc<Table>, Arc<AtomicUsize>) {
+fn in_memory(bytes: usize) -> (LocalSite, Arc<Table>, Arc<AtomicUsize>) {
     let batches = batches();
     let schema = batches[0].schema();
     let groups = Groups::OneEach.resolve(&schema).expect("columns");
@@ -138,11 +138,15 @@ fn in_memory(bytes: usize) -> (Here, Arc<Table>, Arc<AtomicUsize>) {
         a_page: Duration::ZERO,
         pages: Arc::clone(&pages),
     };
-    (Here::new(Arc::new(slow)), table.expect("rows fit"), pages)
+    (
+        LocalSite::new(Arc::new(slow)),
+        table.expect("rows fit"),
+        pages,
+    )
 }
 
-fn task(table: &Arc<Table>, fragment: Fragment, wanted: Wanted) -> Task {
-    Task {
+fn task(table: &Arc<Table>, fragment: Fragment, wanted: Wanted) -> FragmentTask {
+    FragmentTask {
         table: Arc::clone(table),
         fragment: Arc::new(fragment),
         rows: scan::all(table),
@@ -159,7 +163,7 @@ fn times(most: usize) -> (Wanted, Arc<AtomicUsize>) {
     (Wanted::new(ask), asked)
 }
 
-fn assert_unwanted(site: &dyn Site, task: &Task) {
+fn assert_unwanted(site: &dyn Site, task: &FragmentTask) {
     let mut found: Vec<_> = site.run(task).collect();
     let last = found.pop().expect("an error");
     assert!(matches!(last, Err(TaskError::Unwanted)), "{last:?}");
@@ -242,7 +246,7 @@ fn begun(pages: &AtomicUsize) {
 #[test]
 fn a_task_there_ends_when_it_is_not_wanted() {
     let stand = stand();
-    let there = There::new(stand.far.clone());
+    let there = RemoteSite::new(stand.far.clone());
     let ended = Arc::new(AtomicBool::new(false));
     let wanted = Wanted::until(Arc::clone(&ended));
     let task = task(&stand.table, aggregate(Function::Sum), wanted);
@@ -254,7 +258,7 @@ fn a_task_there_ends_when_it_is_not_wanted() {
         ended.store(true, Ordering::Release);
     });
     // Its thread is free for other tasks: there is no second thread.
-    let next = Task {
+    let next = FragmentTask {
         rows: Vec::new(),
         wanted: Wanted::default(),
         ..task
@@ -268,7 +272,7 @@ fn a_task_there_ends_when_it_is_not_wanted() {
 #[test]
 fn a_node_that_stops_does_not_wait_for_a_scan() {
     let stand = stand();
-    let there = There::new(stand.far.clone());
+    let there = RemoteSite::new(stand.far.clone());
     let task = task(&stand.table, aggregate(Function::Count), Wanted::default());
     let begin = Instant::now();
     std::thread::scope(|scope| {

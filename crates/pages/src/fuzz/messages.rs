@@ -9,11 +9,12 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::fuzz_messages;
 use crate::remote::load::Definition;
-use crate::remote::{Condition, Listed, Newest, WorkTimes, wire};
+use crate::remote::{Condition, Listed, Newest, wire};
 use crate::row::Form;
 use crate::segment::Groups;
 use crate::table::{Layout, SegmentId, TableId, Version};
 use crate::tables::{Identity, LoadOptions, Mode};
+use crate::task::WorkTimes;
 
 /// Returns one message of each kind, and the forms of its parts.
 fn messages() -> Vec<(String, Vec<u8>)> {

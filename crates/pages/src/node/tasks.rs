@@ -21,8 +21,8 @@ use super::loading::LoadHandle;
 use super::options::NodeOptions;
 use super::shelf::Opened;
 use crate::Wanted;
-use crate::remote::WorkTimes;
 use crate::remote::wire::Kind;
+use crate::task::WorkTimes;
 
 /// How long a task waits for its reader.
 const PATIENCE: Duration = Duration::from_secs(120);

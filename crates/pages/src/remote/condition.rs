@@ -12,6 +12,7 @@ use base::codec::{Malformed, MalformedKind, Reader, put_bytes, put_count, put_u6
 
 use crate::node::Figures;
 use crate::table::{Table, TableId, Version};
+use crate::task::WorkTimes;
 
 /// A table that a node has.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -123,17 +124,6 @@ pub struct Condition {
     pub readers: u64,
     /// The recent costs of tasks for its threads.
     pub work: WorkTimes,
-}
-
-/// The costs of operators beside pages for a thread, in picoseconds; 0 where too little was measured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct WorkTimes {
-    /// The processor's time for an operation on a row.
-    pub operation_ps: u64,
-    /// The processor's time for a page: to ask for it and to verify it.
-    pub page_ps: u64,
-    /// The time for a page, waiting included.
-    pub wait_ps: u64,
 }
 
 impl Condition {

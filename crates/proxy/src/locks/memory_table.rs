@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ::locks::authority::{self, Authority, Command, Ledger};
-use ::locks::{Limits, Moment, Request, Ticket};
+use ::locks::{Limits, LockError, Moment, Request, Ticket};
 use disk::Disk;
 use parking_lot::{Condvar, Mutex};
 
@@ -192,7 +192,9 @@ impl Inner {
         self.times.record(begin.elapsed());
         let kept = kept.map_err(|error| {
             tracing::error!(%error, "the ledger of locks cannot be kept");
-            error.to_string()
+            LockError::Unavailable {
+                what: error.to_string(),
+            }
         });
         self.table.ledger_kept(kept, clock::now(), out);
     }

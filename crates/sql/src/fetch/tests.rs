@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::arrow::array::Int64Array;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
-use operators::{Batches, Expr, Fragment};
+use operators::{Expr, Fragment, ResultBatches};
 
 use super::*;
 use crate::test_support::table;
@@ -16,7 +16,7 @@ struct Fake {
 }
 
 impl Site for Fake {
-    fn run(&self, _: &Task) -> Batches {
+    fn run(&self, _: &FragmentTask) -> ResultBatches {
         self.asked.fetch_add(1, Ordering::Relaxed);
         Box::new(self.yields.clone().into_iter())
     }
@@ -43,7 +43,7 @@ fn run(places: &[&Arc<Fake>], kept_bytes: usize) -> Vec<Result<RecordBatch, Stri
     let fragment = Fragment {
         columns: vec![0],
         filter: None,
-        work: Work::Rows {
+        work: FragmentWork::Rows {
             project: vec![Expr::Column(0)],
             order: Vec::new(),
             limit: Some(10_000),
@@ -52,7 +52,7 @@ fn run(places: &[&Arc<Fake>], kept_bytes: usize) -> Vec<Result<RecordBatch, Stri
     };
     let run = Run {
         candidates: candidates.collect(),
-        task: Task {
+        task: FragmentTask {
             table,
             fragment: Arc::new(fragment),
             rows: Vec::new(),

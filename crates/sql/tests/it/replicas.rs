@@ -8,7 +8,7 @@ use datafusion::arrow::array::{Int64Array, RecordBatch};
 use kumiki_sql::catalogue::Place;
 use kumiki_sql::meter::PageMeter;
 use kumiki_sql::{Placement, Store};
-use operators::{Batches, Here, Site, Task, TaskError};
+use operators::{FragmentTask, LocalSite, ResultBatches, Site, TaskError};
 use pages::{Groups, Memory, PageSize, Shape, Table};
 
 use crate::support::{ask, place, session};
@@ -62,7 +62,7 @@ impl Store for Dying {
 
     fn site(&self, _: &Arc<Table>, _: Placement, _: &Arc<PageMeter>) -> Option<Arc<dyn Site>> {
         Some(Arc::new(DyingSite {
-            here: Here::new(Arc::clone(&self.pages) as _),
+            here: LocalSite::new(Arc::clone(&self.pages) as _),
             end: self.end,
             asked: Arc::clone(&self.asked),
         }))
@@ -70,13 +70,13 @@ impl Store for Dying {
 }
 
 struct DyingSite {
-    here: Here,
+    here: LocalSite,
     end: End,
     asked: Arc<AtomicUsize>,
 }
 
 impl Site for DyingSite {
-    fn run(&self, task: &Task) -> Batches {
+    fn run(&self, task: &FragmentTask) -> ResultBatches {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let batches = self.here.run(task);
         match self.end {

@@ -21,8 +21,8 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use kumiki_sql::catalogue::Place;
 use kumiki_sql::meter::{Metered, PageMeter};
 use kumiki_sql::{Catalogue, Placement, Session, Settings, Shared, Store};
-use operators::placement::{Link, Side};
-use operators::{Here, Site};
+use operators::placement::{LinkCosts, SideCosts};
+use operators::{LocalSite, Site};
 use pages::{Groups, Memory, PageSize, Shape, Table};
 
 /// A store of tables in memory.
@@ -78,12 +78,12 @@ pub(crate) fn plain(batch: &RecordBatch) -> RecordBatch {
 
 /// Returns the place of a store, with the costs of this machine or of a node.
 pub(crate) fn place(is_remote: bool) -> Place {
-    let link = Link {
+    let link = LinkCosts {
         round_trip_s: 50e-6,
         page_s: 30e-6,
         byte_s: 1e-9,
     };
-    let side = Side {
+    let side = SideCosts {
         page_s: 10e-6,
         operation_s: 1e-9,
         load: 0.0,
@@ -133,7 +133,7 @@ impl Store for MemoryStore {
             return None;
         }
         let source = Metered::new(Arc::clone(&self.pages) as _, meter);
-        Some(Arc::new(Here::new(Arc::new(source))))
+        Some(Arc::new(LocalSite::new(Arc::new(source))))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::sample::{RunError, Sample};
 use crate::target::Context;
 use crate::target::bare::Bare;
 use crate::target::queries::slice;
-use cassandra::{self, Link, Statement};
+use cassandra::{self, CqlConnection, PreparedStatement};
 
 /// Slices of each kind in one run.
 const SLICES: u32 = 8;
@@ -100,7 +100,7 @@ pub(super) fn measure(
 }
 
 fn create(nodes: &[SocketAddr]) -> Result<(), String> {
-    let mut link = Link::connect(nodes[0], Version::V4)?;
+    let mut link = CqlConnection::connect(nodes[0], Version::V4)?;
     let copies = nodes.len();
     for text in [
         format!(
@@ -111,7 +111,7 @@ fn create(nodes: &[SocketAddr]) -> Result<(), String> {
     ] {
         link.query(&text, Consistency::One)?;
     }
-    cassandra::agree(nodes)
+    Ok(cassandra::agree(nodes)?)
 }
 
 /// All clients, on one thread: each request goes over the connection of the next one.
@@ -121,9 +121,9 @@ struct Askers {
 }
 
 struct Asker {
-    link: Link,
-    put: Statement,
-    get: Statement,
+    link: CqlConnection,
+    put: PreparedStatement,
+    get: PreparedStatement,
     client: u64,
     asked: u64,
     puts: u64,
@@ -136,7 +136,7 @@ impl Askers {
         version: Version,
     ) -> Result<Askers, String> {
         let asker = |client: usize| {
-            let mut link = Link::connect(targets[client % targets.len()], version)?;
+            let mut link = CqlConnection::connect(targets[client % targets.len()], version)?;
             Ok(Asker {
                 put: link.prepare("INSERT INTO bench.tiny (k, v) VALUES (?, ?)")?,
                 get: link.prepare("SELECT v FROM bench.tiny WHERE k = ?")?,

@@ -11,7 +11,7 @@ use crate::sample::RunError;
 use crate::target::cluster as clusters;
 use crate::target::process::Process;
 use crate::target::{Context, Place};
-use cassandra::{self, Compiler, Nodes};
+use cassandra::{self, CassandraNodes, Compiler};
 
 /// Java's heap of a node, in MiB.
 const HEAP: u64 = 1024;
@@ -19,7 +19,7 @@ const HEAP: u64 = 1024;
 /// Both. They end when this is dropped, the proxy first.
 pub(super) struct System {
     proxy: Process,
-    nodes: Nodes,
+    nodes: CassandraNodes,
     /// Removed when they have ended.
     _dir: tempfile::TempDir,
 }
@@ -88,8 +88,8 @@ impl System {
     }
 }
 
-fn start(options: &cassandra::Options) -> Result<Nodes, RunError> {
-    match Nodes::start(options) {
+fn start(options: &cassandra::Options) -> Result<CassandraNodes, RunError> {
+    match CassandraNodes::start(options) {
         // A machine that is too small for so many nodes is no failure of the measured system.
         Err(error @ cassandra::Error::Memory { .. }) => Err(RunError::Skipped(error.to_string())),
         other => other.map_err(|error| RunError::failed("starting Cassandra")(&error)),
@@ -97,7 +97,7 @@ fn start(options: &cassandra::Options) -> Result<Nodes, RunError> {
 }
 
 /// Starts them on the last processor.
-fn pinned(options: &cassandra::Options) -> Result<Nodes, RunError> {
+fn pinned(options: &cassandra::Options) -> Result<CassandraNodes, RunError> {
     let failed = |error: std::io::Error| RunError::failed("placing the nodes")(&error);
     let usable = base::cpus::usable().map_err(failed)?;
     let cpu = usable.last().copied().unwrap_or(0);

@@ -15,7 +15,7 @@ use ::resp::command::write_command;
 use ::resp::reply::{ReplyParser, Value};
 use cql::{Bound, Consistency, ResultBody, ValueList, Version};
 
-use cassandra::{self, Link, Statement};
+use cassandra::{self, CqlConnection, PreparedStatement};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -126,9 +126,9 @@ fn strange(value: &Value) -> String {
 
 /// By lightweight transactions.
 pub(super) struct Lwt {
-    link: Link,
-    take: Statement,
-    give: Statement,
+    link: CqlConnection,
+    take: PreparedStatement,
+    give: PreparedStatement,
 }
 
 /// The table of locks, and the keyspace that it is in.
@@ -137,7 +137,7 @@ pub(super) const TABLE: &str = "bench.locks";
 impl Lwt {
     /// Makes the table of locks, with a copy on each node.
     pub(super) fn create_table(nodes: &[SocketAddr]) -> Result<(), String> {
-        let mut link = Link::connect(nodes[0], Version::V4)?;
+        let mut link = CqlConnection::connect(nodes[0], Version::V4)?;
         let copies = nodes.len();
         for text in [
             format!(
@@ -148,11 +148,11 @@ impl Lwt {
         ] {
             link.query(&text, Consistency::One)?;
         }
-        cassandra::agree(nodes)
+        Ok(cassandra::agree(nodes)?)
     }
 
     pub(super) fn connect(address: SocketAddr) -> Result<Lwt, String> {
-        let mut link = Link::connect(address, Version::V4)?;
+        let mut link = CqlConnection::connect(address, Version::V4)?;
         let take =
             format!("INSERT INTO {TABLE} (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 30");
         let give = format!("DELETE FROM {TABLE} WHERE name = ? IF owner = ?");

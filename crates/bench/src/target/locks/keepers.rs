@@ -11,7 +11,7 @@ use crate::sample::RunError;
 use crate::target::cluster::{self as clusters, Servers, Shape};
 use crate::target::process::Process;
 use crate::target::{Context, Place};
-use cassandra::{self, Compiler, Nodes, Paxos};
+use cassandra::{self, CassandraNodes, Compiler, Paxos};
 
 /// Java's heap of a node, in MiB.
 const HEAP: u64 = 768;
@@ -25,7 +25,7 @@ pub(super) struct Started {
     address: SocketAddr,
     _proxy: Option<Process>,
     _servers: Option<Servers>,
-    _nodes: Option<Nodes>,
+    _nodes: Option<CassandraNodes>,
     /// Removed when they have ended.
     _dir: tempfile::TempDir,
 }
@@ -115,10 +115,10 @@ fn listening(binary: &Path, dir: &Path, more: &[&str]) -> Result<Process, RunErr
 }
 
 /// Returns the nodes of Cassandra, with the table of locks.
-fn cassandra(context: &Context<'_>, nodes: u8, paxos: Paxos) -> Result<Nodes, RunError> {
+fn cassandra(context: &Context<'_>, nodes: u8, paxos: Paxos) -> Result<CassandraNodes, RunError> {
     let installed = context.peers.cassandra()?;
     let options = cassandra::Options::new(installed, nodes).anywhere();
-    let nodes = Nodes::start(&cassandra::Options {
+    let nodes = CassandraNodes::start(&cassandra::Options {
         heap_mib: HEAP,
         paxos,
         compiler: match context.scale.effort {

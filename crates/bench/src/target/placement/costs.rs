@@ -10,8 +10,8 @@
 
 use std::time::Instant;
 
-use operators::placement::{Costs, Link, PageWork, Side, choose_with};
-use operators::{Fragment, Placement, Rows, estimate};
+use operators::placement::{LinkCosts, PageWork, PlacementCosts, SideCosts, choose_with};
+use operators::{Fragment, Placement, RowRange, estimate};
 
 use super::query;
 use super::run::{self, Took};
@@ -37,7 +37,7 @@ pub(super) struct Known {
 /// The measured costs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
-    costs: Costs,
+    costs: PlacementCosts,
     page: PageWork,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn choose(job: &QueryJob, stage: &mut Stage) -> Result<(Way, String),
             measured
         }
     };
-    let costs = Costs {
+    let costs = PlacementCosts {
         has_pages: job.way == Way::Auto,
         ..measured.costs
     };
@@ -89,7 +89,7 @@ fn measure(job: &QueryJob, stage: &mut Stage) -> Result<Measured, String> {
     let everything = query::everything(job.data.variant);
     let all = probes([&local, &there], stage, &everything)?;
     let threads = job.threads as f64;
-    let side = |page_s: f64, operation_s: f64| Side {
+    let side = |page_s: f64, operation_s: f64| SideCosts {
         page_s,
         operation_s,
         load: 0.0,
@@ -100,14 +100,14 @@ fn measure(job: &QueryJob, stage: &mut Stage) -> Result<Measured, String> {
     let busy = work.took.1 - work.estimate.pages as f64 * own_s;
     let operation_s = (busy / work.estimate.all_operations()).max(1e-11);
     let byte_s = (all[1].took.0 - all[0].took.0) / all[0].estimate.result_bytes as f64;
-    let link = Link {
+    let link = LinkCosts {
         round_trip_s: round_trip(job, stage)?,
         page_s: taken.page(taken.took.0),
         byte_s: byte_s.max(0.0),
     };
     let shared = std::thread::available_parallelism().map_or(1.0, |all| all.get() as f64);
     Ok(Measured {
-        costs: Costs {
+        costs: PlacementCosts {
             here: side(own.page(own.took.0), operation_s),
             there: Some((side(counted.page(counted.took.0), operation_s), link)),
             has_pages: true,
@@ -167,14 +167,14 @@ fn probes<const N: usize>(
 }
 
 /// Returns the rows of the table's beginning, in so many parts.
-fn probed(stage: &Stage, parts: usize) -> Vec<Vec<Rows>> {
+fn probed(stage: &Stage, parts: usize) -> Vec<Vec<RowRange>> {
     let table = stage.table();
     let segment = &table.segments[0];
     let bytes = u64::from(segment.pages) * table.page_size.bytes() as u64;
     let rows = (segment.rows as f64 * (PROBED as f64 / bytes as f64).min(1.0)) as u64;
     let part = rows.div_ceil(parts as u64).max(1);
     let range = |from: u64| {
-        vec![Rows {
+        vec![RowRange {
             segment: segment.id,
             from,
             to: (from + part).min(rows),

@@ -9,7 +9,7 @@ use disk::reads::{PageCache, Way};
 use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
-use operators::Operators;
+use operators::FragmentWorker;
 use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
 use pages::{Local, LocalOptions, Tables};
 
@@ -90,7 +90,7 @@ impl Host {
             way: Some(way),
             ..LocalOptions::default()
         };
-        let worker = Operators::new(Arc::new(Local::new(tables.clone(), reading)));
+        let worker = FragmentWorker::new(Arc::new(Local::new(tables.clone(), reading)));
         let stock = Stock::new(tables, ShownFiles::default(), PageCache::Past);
         let node = Node::start(options, Arc::new(stock), Arc::new(worker));
         let node = node.map_err(|error| RunError::failed("starting a storage node")(&error))?;

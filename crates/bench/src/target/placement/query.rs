@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema};
-use operators::{Aggregate, Expr, Fragment, Function, Operator, Scalar, Value, Work};
+use operators::{Aggregate, Expr, Fragment, FragmentWork, Function, Operator, Scalar, Value};
 use serde::{Deserialize, Serialize};
 
 /// Places of columns, and behind the last one that of the record.
@@ -94,7 +94,7 @@ pub(super) fn fragment(query: Query, variant: Variant) -> Fragment {
 /// possible.
 pub(super) fn counting() -> Fragment {
     let aggregates = vec![aggregate(Function::Count, None)];
-    let work = Work::Aggregate {
+    let work = FragmentWork::Aggregate {
         by: vec![],
         aggregates,
     };
@@ -121,7 +121,7 @@ pub(super) fn everything(variant: Variant) -> Fragment {
     match variant {
         Variant::Where => records(vec![], None),
         Variant::Full => {
-            let work = Work::Rows {
+            let work = FragmentWork::Rows {
                 project: vec![column(0), column(1)],
                 order: vec![],
                 limit: None,
@@ -134,7 +134,7 @@ pub(super) fn everything(variant: Variant) -> Fragment {
 
 fn records(mut columns: Vec<usize>, filter: Option<Expr>) -> Fragment {
     columns.push(RECORD);
-    let work = Work::Rows {
+    let work = FragmentWork::Rows {
         project: vec![column(columns.len() - 1)],
         order: vec![],
         limit: None,
@@ -207,7 +207,7 @@ fn q1() -> Fragment {
     }
     output.push(DataType::Int64);
     let filter = binary(column(6), Operator::LtEq, date(Q1_LAST));
-    let work = Work::Aggregate {
+    let work = FragmentWork::Aggregate {
         by: vec![column(4), column(5)],
         aggregates,
     };
@@ -217,7 +217,7 @@ fn q1() -> Fragment {
 fn q6() -> Fragment {
     let columns = vec![QUANTITY, EXTENDEDPRICE, DISCOUNT, SHIPDATE];
     let product = binary(column(1), Operator::Multiply, column(2));
-    let work = Work::Aggregate {
+    let work = FragmentWork::Aggregate {
         by: vec![],
         aggregates: vec![aggregate(Function::Sum, Some(product))],
     };
@@ -227,7 +227,7 @@ fn q6() -> Fragment {
 
 fn q15() -> Fragment {
     let columns = vec![SUPPKEY, EXTENDEDPRICE, DISCOUNT, SHIPDATE];
-    let work = Work::Aggregate {
+    let work = FragmentWork::Aggregate {
         by: vec![column(0)],
         aggregates: vec![aggregate(Function::Sum, Some(discounted(1, 2)))],
     };
@@ -235,7 +235,12 @@ fn q15() -> Fragment {
     made(columns, Some(between(3, Q15_TIME)), work, output)
 }
 
-fn made(columns: Vec<usize>, filter: Option<Expr>, work: Work, output: Vec<DataType>) -> Fragment {
+fn made(
+    columns: Vec<usize>,
+    filter: Option<Expr>,
+    work: FragmentWork,
+    output: Vec<DataType>,
+) -> Fragment {
     let field = |(at, data_type)| Field::new(format!("c{at}"), data_type, true);
     let fields: Vec<Field> = output.into_iter().enumerate().map(field).collect();
     Fragment {

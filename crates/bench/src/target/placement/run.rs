@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use operators::{Fragment, Here, Rows, Site, Task, There, Wanted, scan};
+use operators::{Fragment, FragmentTask, LocalSite, RemoteSite, RowRange, Site, Wanted, scan};
 
 use super::answer::Answer;
 use super::query::{self, Query, Variant};
@@ -33,7 +33,7 @@ pub(super) fn measured(job: &QueryJob, stage: &mut Stage) -> Result<Ran, String>
     let begun = Instant::now();
     let table = stage.table();
     let parts = scan::split(table, &fragment, workers).map_err(|error| error.to_string())?;
-    let tasks = parts.into_iter().map(|rows| Task {
+    let tasks = parts.into_iter().map(|rows| FragmentTask {
         table: Arc::clone(table),
         fragment: Arc::clone(&fragment),
         rows,
@@ -64,17 +64,17 @@ pub(super) fn probe(
     job: &QueryJob,
     stage: &mut Stage,
     fragment: &Fragment,
-    rows: &[Vec<Rows>],
+    rows: &[Vec<RowRange>],
 ) -> Result<Took, String> {
     let (site, _) = site(job, stage);
     let fragment = Arc::new(fragment.clone());
-    let tasks = rows.iter().map(|rows| Task {
+    let tasks = rows.iter().map(|rows| FragmentTask {
         table: Arc::clone(stage.table()),
         fragment: Arc::clone(&fragment),
         rows: rows.clone(),
         wanted: Wanted::default(),
     });
-    let tasks: Vec<Task> = tasks.collect();
+    let tasks: Vec<FragmentTask> = tasks.collect();
     let (here, there) = (machine::own_cpu(), stage.node_cpu());
     let begun = Instant::now();
     on_threads(tasks, pinned_to(job), |task| {
@@ -95,15 +95,15 @@ fn site(job: &QueryJob, stage: &mut Stage) -> (Box<dyn Site>, usize) {
         Way::RemoteLocal => {
             let connections = (job.connections / job.threads.max(1)).max(1);
             let pages = stage.far(job.road, connections);
-            (Box::new(Here::new(pages)), job.threads)
+            (Box::new(LocalSite::new(pages)), job.threads)
         }
         Way::RemoteRemote => {
-            let there = There::new(stage.node(job.road));
+            let there = RemoteSite::new(stage.node(job.road));
             (Box::new(there), job.connections)
         }
         Way::Local | Way::Auto | Way::AutoAway => {
             let pages = stage.local(job.io_threads);
-            (Box::new(Here::new(pages)), job.threads)
+            (Box::new(LocalSite::new(pages)), job.threads)
         }
     }
 }
@@ -116,7 +116,7 @@ fn pinned_to(job: &QueryJob) -> Option<usize> {
 
 fn execute(
     site: &dyn Site,
-    tasks: Vec<Task>,
+    tasks: Vec<FragmentTask>,
     cpu: Option<usize>,
     (query, variant): (Query, Variant),
 ) -> Result<Answer, String> {
@@ -135,9 +135,9 @@ fn execute(
 
 /// Runs `work` for each task on a thread of its own.
 fn on_threads<T: Send>(
-    tasks: Vec<Task>,
+    tasks: Vec<FragmentTask>,
     cpu: Option<usize>,
-    work: impl Fn(Task) -> Result<T, String> + Sync,
+    work: impl Fn(FragmentTask) -> Result<T, String> + Sync,
 ) -> Result<Vec<T>, String> {
     let work = |task| {
         if let Some(cpu) = cpu {

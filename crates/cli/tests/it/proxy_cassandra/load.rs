@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ::cassandra::Nodes;
+use ::cassandra::CassandraNodes;
 use cql::request::{Execute, Parameters, Request};
 use cql::{Bound, Consistency, Response, ResultBody, StreamId, ValueList, Version};
 
@@ -93,7 +93,7 @@ fn load(address: SocketAddr, number: usize, seen: &Seen) {
 }
 
 /// Starts a dead node again.
-fn restart(nodes: &mut Nodes, index: usize, seen: &Seen) {
+fn restart(nodes: &mut CassandraNodes, index: usize, seen: &Seen) {
     seen.gently.store(true, Ordering::Relaxed);
     nodes.restart(index).expect("it comes back");
     seen.gently.store(false, Ordering::Relaxed);
@@ -126,7 +126,7 @@ fn more(seen: &Seen) {
 }
 
 /// Nodes die and come back while replies are checked.
-pub(crate) fn no_reply_crosses(proxy: SocketAddr, nodes: &mut Nodes) {
+pub(crate) fn no_reply_crosses(proxy: SocketAddr, nodes: &mut CassandraNodes) {
     let mut connection = Connection::open(proxy, Version::V4);
     for text in [
         "CREATE KEYSPACE load WITH replication = {'class': 'SimpleStrategy', \

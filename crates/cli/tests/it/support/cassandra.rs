@@ -5,15 +5,15 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
-use ::cassandra::{Installed, Nodes, Options};
+use ::cassandra::{CassandraNodes, Installed, Options};
 
-static NODE: Mutex<Weak<Nodes>> = Mutex::new(Weak::new());
+static NODE: Mutex<Weak<CassandraNodes>> = Mutex::new(Weak::new());
 /// Read by tests that share the node, written by tests with nodes of their own.
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// See the module's page. Each test has keyspaces of its own.
 pub(crate) struct SharedNode {
-    nodes: Arc<Nodes>,
+    nodes: Arc<CassandraNodes>,
     _machine: RwLockReadGuard<'static, ()>,
 }
 
@@ -30,7 +30,7 @@ impl SharedNode {
         let mut shared = NODE.lock().unwrap_or_else(PoisonError::into_inner);
         let node = shared.upgrade().unwrap_or_else(|| {
             let options = Options::new(installed.clone(), 1).anywhere();
-            Arc::new(Nodes::start(&options).expect("it starts"))
+            Arc::new(CassandraNodes::start(&options).expect("it starts"))
         });
         *shared = Arc::downgrade(&node);
         SharedNode {

@@ -58,7 +58,10 @@ fn nothing_is_granted_before_a_ledger_is_kept() {
     let mut out = Vec::new();
     assert_eq!(ask(1, at(1), &mut out), None);
     assert_eq!(out, [], "the ledger is on its way already");
-    table.ledger_kept(Err("a full disk".to_owned()), at(2), &mut out);
+    let full = LockError::Unavailable {
+        what: "a full disk".to_owned(),
+    };
+    table.ledger_kept(Err(full), at(2), &mut out);
     let what = "a full disk".to_owned();
     let outcome = Err(LockError::Unavailable { what });
     let ticket = Ticket(1);

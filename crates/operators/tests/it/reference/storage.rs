@@ -9,7 +9,7 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use fastrand::Rng;
-use kumiki_operators::{Chunk, Column, Value};
+use kumiki_operators::{Chunk, ChunkColumn, Value};
 use pages::Range;
 
 /// Returns rows as batches of their own types.
@@ -58,7 +58,7 @@ pub(crate) fn chunks(random: &mut Rng, rows: &[Vec<Value>], types: &[DataType]) 
     chunks
 }
 
-fn column(random: &mut Rng, values: &[&Value], data_type: &DataType) -> Column {
+fn column(random: &mut Rng, values: &[&Value], data_type: &DataType) -> ChunkColumn {
     let range = range(random, values);
     // The array is a slice that begins after another value.
     let mut padded = vec![values[0]];
@@ -75,7 +75,7 @@ fn column(random: &mut Rng, values: &[&Value], data_type: &DataType) -> Column {
         DataType::Utf8 => texts(random, &padded),
         integer => integers(random.bool(), random, &padded, integer),
     };
-    Column {
+    ChunkColumn {
         array: array.slice(1, values.len()),
         range,
     }

@@ -8,7 +8,7 @@ use disk::reads::{PageCache, Way};
 use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
-use operators::Operators;
+use operators::FragmentWorker;
 use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
 use pages::remote::{Far, FarOptions, SessionOptions};
 use pages::{Local, LocalOptions, Tables};
@@ -35,7 +35,7 @@ pub(crate) fn serve(dir: &Path) -> Node {
         verbs: None,
         limits: Limits::default(),
     };
-    let worker = Operators::new(Arc::new(local));
+    let worker = FragmentWorker::new(Arc::new(local));
     Node::start(options, Arc::new(stock), Arc::new(worker)).unwrap()
 }
 

@@ -4,38 +4,38 @@
 use arrow_schema::SchemaRef;
 
 use crate::output;
-use crate::site::TaskError;
-use crate::vector::{Bytes, Values, Vector};
+use crate::vector::{IndexedTexts, Vector, VectorValues};
+use pages::task::TaskError;
 
 /// Rows, part by part.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
-    parts: Vec<Part>,
+pub(super) struct RowBatches {
+    parts: Vec<RowBatch>,
     /// About how many bytes the rows' values have.
     bytes: usize,
 }
 
 /// Some of the rows.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct RowBatch {
     pub(super) rows: usize,
     /// Their values, of which none is constant.
     pub(super) columns: Vec<Vector>,
 }
 
 /// The place of a row: its part, and its place in the part.
-pub(super) type Place = (u32, u32);
+pub(super) type RowPosition = (u32, u32);
 
-impl Parts {
+impl RowBatches {
     /// Adds rows after the others.
-    pub(super) fn push(&mut self, part: Part) {
+    pub(super) fn push(&mut self, part: RowBatch) {
         let size = |column: &Vector| (0..part.rows).map(|row| size(column, row)).sum::<usize>();
         self.bytes += part.columns.iter().map(size).sum::<usize>();
         self.parts.push(part);
     }
 
     /// Returns all of them.
-    pub(super) fn all(&self) -> &[Part] {
+    pub(super) fn all(&self) -> &[RowBatch] {
         &self.parts
     }
 
@@ -45,9 +45,9 @@ impl Parts {
     }
 
     /// Returns the place of each row, in the order in which they came.
-    pub(super) fn places(&self) -> Vec<Place> {
+    pub(super) fn places(&self) -> Vec<RowPosition> {
         let parts = (0u32..).zip(&self.parts);
-        let rows = |(at, part): (u32, &Part)| (0..part.rows as u32).map(move |row| (at, row));
+        let rows = |(at, part): (u32, &RowBatch)| (0..part.rows as u32).map(move |row| (at, row));
         parts.flat_map(rows).collect()
     }
 
@@ -55,14 +55,18 @@ impl Parts {
     ///
     /// # Errors
     /// Returns an error if a single row is too large for that.
-    pub(super) fn picked(&self, places: &[Place], schema: &SchemaRef) -> Result<Parts, TaskError> {
+    pub(super) fn picked(
+        &self,
+        places: &[RowPosition],
+        schema: &SchemaRef,
+    ) -> Result<RowBatches, TaskError> {
         let most = output::most_rows(schema);
-        let mut picked = Parts::default();
+        let mut picked = RowBatches::default();
         let mut rest = places;
         while !rest.is_empty() {
             let (now, later) = rest.split_at(self.fitting(rest, most));
             let columns = (0..schema.fields().len()).map(|column| self.column(column, now));
-            picked.push(Part {
+            picked.push(RowBatch {
                 rows: now.len(),
                 columns: columns.collect::<Result<_, _>>()?,
             });
@@ -72,7 +76,7 @@ impl Parts {
     }
 
     /// Returns how many of these rows form a part: at least one, and at most `most`.
-    fn fitting(&self, places: &[Place], most: usize) -> usize {
+    fn fitting(&self, places: &[RowPosition], most: usize) -> usize {
         let mut bytes = 0;
         for (count, &(part, row)) in (1..=most).zip(places) {
             let columns = self.parts[part as usize].columns.iter();
@@ -85,39 +89,45 @@ impl Parts {
     }
 
     /// Returns a column's values of these rows.
-    fn column(&self, column: usize, places: &[Place]) -> Result<Vector, TaskError> {
+    fn column(&self, column: usize, places: &[RowPosition]) -> Result<Vector, TaskError> {
         let of = |part: u32| &self.parts[part as usize].columns[column];
         let rows = places
             .iter()
             .map(|&(part, row)| (&of(part).values, row as usize));
-        let narrow = rows.clone().all(|(v, _)| matches!(v, Values::I64(_)));
+        let narrow = rows.clone().all(|(v, _)| matches!(v, VectorValues::I64(_)));
         let values = match of(places[0].0).values {
-            Values::Bool(_) => Values::Bool(rows.map(|(values, row)| bool(values, row)).collect()),
-            Values::F64(_) => Values::F64(rows.map(|(v, row)| v.floats()[row]).collect()),
-            Values::Bytes(_) => Values::Bytes(Bytes::new(rows.map(|(v, row)| v.bytes().get(row)))?),
-            _ if narrow => Values::I64(
+            VectorValues::Bool(_) => {
+                VectorValues::Bool(rows.map(|(values, row)| bool(values, row)).collect())
+            }
+            VectorValues::F64(_) => {
+                VectorValues::F64(rows.map(|(v, row)| v.floats()[row]).collect())
+            }
+            VectorValues::Bytes(_) => {
+                VectorValues::Bytes(IndexedTexts::new(rows.map(|(v, row)| v.bytes().get(row)))?)
+            }
+            _ if narrow => VectorValues::I64(
                 rows.map(|(values, row)| integer(values, row) as i64)
                     .collect(),
             ),
-            _ => Values::I128(rows.map(|(values, row)| integer(values, row)).collect()),
+            _ => VectorValues::I128(rows.map(|(values, row)| integer(values, row)).collect()),
         };
-        let valid = |&(part, row): &Place| u8::from(of(part).is_valid(row as usize));
+        let valid = |&(part, row): &RowPosition| u8::from(of(part).is_valid(row as usize));
         let valid: Vec<u8> = places.iter().map(valid).collect();
         Ok(Vector::new(values, valid.contains(&0).then_some(valid)))
     }
 }
 
-fn bool(values: &Values, row: usize) -> u8 {
+fn bool(values: &VectorValues, row: usize) -> u8 {
     match values {
-        Values::Bool(values) => values[row],
+        VectorValues::Bool(values) => values[row],
         other => unreachable!("truth values expected, not {other:?}"),
     }
 }
 
-fn integer(values: &Values, row: usize) -> i128 {
+fn integer(values: &VectorValues, row: usize) -> i128 {
     match values {
-        Values::I64(values) => values[row].into(),
-        Values::I128(values) => values[row],
+        VectorValues::I64(values) => values[row].into(),
+        VectorValues::I128(values) => values[row],
         other => unreachable!("integers expected, not {other:?}"),
     }
 }
@@ -130,7 +140,7 @@ fn size(column: &Vector, row: usize) -> usize {
 /// Returns how many bytes of text a value has.
 fn texts(column: &Vector, row: usize) -> usize {
     match &column.values {
-        Values::Bytes(texts) => texts.get(row).len(),
+        VectorValues::Bytes(texts) => texts.get(row).len(),
         _ => 0,
     }
 }

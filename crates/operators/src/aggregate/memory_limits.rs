@@ -1,6 +1,6 @@
 //! How much memory groups may take.
 
-use crate::site::TaskError;
+use pages::task::TaskError;
 
 /// Limits on the groups of a task.
 #[derive(Clone, Copy, Debug)]
@@ -28,16 +28,16 @@ impl Default for GroupLimits {
 
 /// The number of bytes that may still be kept.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct MemoryAllowance {
     left: usize,
     limit: usize,
 }
 
-impl Room {
+impl MemoryAllowance {
     /// Makes room of so many bytes, of which none is taken.
-    pub(super) fn new(limit: usize) -> Room {
+    pub(super) fn new(limit: usize) -> MemoryAllowance {
         let left = limit;
-        Room { left, limit }
+        MemoryAllowance { left, limit }
     }
 
     /// Takes bytes.

@@ -11,13 +11,13 @@ use arrow_array::{
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, TimeUnit};
 
-use crate::site::TaskError;
 use crate::types;
-use crate::vector::{Bytes, Values, Vector};
+use crate::vector::{IndexedTexts, Vector, VectorValues};
+use pages::task::TaskError;
 
 /// A column's values as they are stored.
 #[derive(Clone, Debug)]
-pub(crate) enum Stored<'a> {
+pub(crate) enum StoredValues<'a> {
     Bool(&'a BooleanArray),
     I8(&'a [i8]),
     I16(&'a [i16]),
@@ -73,15 +73,15 @@ integers!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
 macro_rules! with_integers {
     ($stored:expr, $slice:ident => $body:expr, _ => $other:expr) => {
         match $stored {
-            Stored::I8($slice) => $body,
-            Stored::I16($slice) => $body,
-            Stored::I32($slice) => $body,
-            Stored::I64($slice) => $body,
-            Stored::I128($slice) => $body,
-            Stored::U8($slice) => $body,
-            Stored::U16($slice) => $body,
-            Stored::U32($slice) => $body,
-            Stored::U64($slice) => $body,
+            StoredValues::I8($slice) => $body,
+            StoredValues::I16($slice) => $body,
+            StoredValues::I32($slice) => $body,
+            StoredValues::I64($slice) => $body,
+            StoredValues::I128($slice) => $body,
+            StoredValues::U8($slice) => $body,
+            StoredValues::U16($slice) => $body,
+            StoredValues::U32($slice) => $body,
+            StoredValues::U64($slice) => $body,
             _ => $other,
         }
     };
@@ -90,35 +90,35 @@ pub(crate) use with_integers;
 
 /// A column of a chunk.
 #[derive(Clone, Debug)]
-pub(crate) struct Loaded<'a> {
+pub(crate) struct StoredColumn<'a> {
     /// Its values.
-    pub(crate) stored: Stored<'a>,
+    pub(crate) stored: StoredValues<'a>,
     /// Marks the values that are null.
     pub(crate) nulls: Option<NullBuffer>,
 }
 
 /// A chunk's columns, each of which is loaded when it is needed.
-pub(crate) struct Columns<'a> {
+pub(crate) struct ChunkColumns<'a> {
     rows: usize,
     types: &'a [DataType],
-    load: Load<'a>,
+    load: ColumnLoader<'a>,
     arrays: &'a [OnceCell<ArrayRef>],
-    loaded: Vec<OnceCell<Loaded<'a>>>,
+    loaded: Vec<OnceCell<StoredColumn<'a>>>,
 }
 
 /// Loads a column.
-pub(crate) type Load<'a> = &'a dyn Fn(usize) -> Result<ArrayRef, TaskError>;
+pub(crate) type ColumnLoader<'a> = &'a dyn Fn(usize) -> Result<ArrayRef, TaskError>;
 
-impl<'a> Columns<'a> {
+impl<'a> ChunkColumns<'a> {
     /// Makes columns of these types and of so many rows, with room for their arrays.
     pub(crate) fn new(
         rows: usize,
         types: &'a [DataType],
-        load: Load<'a>,
+        load: ColumnLoader<'a>,
         arrays: &'a [OnceCell<ArrayRef>],
-    ) -> Columns<'a> {
+    ) -> ChunkColumns<'a> {
         let loaded = types.iter().map(|_| OnceCell::new()).collect();
-        Columns {
+        ChunkColumns {
             rows,
             types,
             load,
@@ -131,7 +131,7 @@ impl<'a> Columns<'a> {
     ///
     /// # Errors
     /// Returns an error if it cannot be loaded, or is not stored as one of its type.
-    pub(crate) fn get(&self, column: usize) -> Result<&Loaded<'a>, TaskError> {
+    pub(crate) fn get(&self, column: usize) -> Result<&StoredColumn<'a>, TaskError> {
         if let Some(loaded) = self.loaded[column].get() {
             return Ok(loaded);
         }
@@ -146,44 +146,47 @@ impl<'a> Columns<'a> {
             let what = format!("a column has {} rows, and not {}", array.len(), self.rows);
             return Err(TaskError::Refused(what));
         }
-        let loaded = Loaded::new(array, &self.types[column])?;
+        let loaded = StoredColumn::new(array, &self.types[column])?;
         Ok(self.loaded[column].get_or_init(|| loaded))
     }
 }
 
 /// Which rows of a chunk are worked on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Rows<'a> {
+pub(crate) enum RowSelection<'a> {
     /// The first row, and the number of rows.
     Slice(usize, usize),
     /// The numbers of the rows.
     Picked(&'a [u32]),
 }
 
-impl Rows<'_> {
+impl RowSelection<'_> {
     /// Returns how many there are.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Rows::Slice(_, len) => *len,
-            Rows::Picked(rows) => rows.len(),
+            RowSelection::Slice(_, len) => *len,
+            RowSelection::Picked(rows) => rows.len(),
         }
     }
 
     /// Returns the numbers in the chunk of the rows at these places.
     pub(crate) fn at(&self, places: &[u32]) -> Vec<u32> {
         match self {
-            Rows::Slice(from, _) => places.iter().map(|at| *from as u32 + at).collect(),
-            Rows::Picked(rows) => places.iter().map(|&at| rows[at as usize]).collect(),
+            RowSelection::Slice(from, _) => places.iter().map(|at| *from as u32 + at).collect(),
+            RowSelection::Picked(rows) => places.iter().map(|&at| rows[at as usize]).collect(),
         }
     }
 }
 
-impl<'a> Loaded<'a> {
+impl<'a> StoredColumn<'a> {
     /// Returns an array as a column of a type.
     ///
     /// # Errors
     /// Returns an error if the array is neither of that type nor of a narrower one for it.
-    pub(crate) fn new(array: &'a ArrayRef, data_type: &DataType) -> Result<Loaded<'a>, TaskError> {
+    pub(crate) fn new(
+        array: &'a ArrayRef,
+        data_type: &DataType,
+    ) -> Result<StoredColumn<'a>, TaskError> {
         let array = array.as_ref();
         let stored = stored(array, data_type).ok_or_else(|| {
             let found = array.data_type();
@@ -191,25 +194,25 @@ impl<'a> Loaded<'a> {
         })?;
         let nulls = array.logical_nulls();
         let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
-        Ok(Loaded { stored, nulls })
+        Ok(StoredColumn { stored, nulls })
     }
 
     /// Returns the rows' values. Integers come in 64 bits if `narrow` is set.
-    pub(crate) fn vector(&self, rows: Rows<'_>, narrow: bool) -> Vector {
+    pub(crate) fn vector(&self, rows: RowSelection<'_>, narrow: bool) -> Vector {
         Vector::new(self.values(rows, narrow), self.validity(rows))
     }
 
     /// Returns which of the rows' values are not null; `None` if all are not.
-    pub(crate) fn validity(&self, rows: Rows<'_>) -> Option<Vec<u8>> {
+    pub(crate) fn validity(&self, rows: RowSelection<'_>) -> Option<Vec<u8>> {
         let nulls = self.nulls.as_ref()?;
         let valid: Vec<u8> = match rows {
-            Rows::Slice(from, len) => nulls
+            RowSelection::Slice(from, len) => nulls
                 .inner()
                 .slice(from, len)
                 .iter()
                 .map(u8::from)
                 .collect(),
-            Rows::Picked(rows) => rows
+            RowSelection::Picked(rows) => rows
                 .iter()
                 .map(|&row| u8::from(nulls.is_valid(row as usize)))
                 .collect(),
@@ -217,53 +220,57 @@ impl<'a> Loaded<'a> {
         valid.contains(&0).then_some(valid)
     }
 
-    fn values(&self, rows: Rows<'_>, narrow: bool) -> Values {
-        fn get<T: Copy, U>(slice: &[T], rows: Rows<'_>, convert: impl Fn(T) -> U) -> Vec<U> {
+    fn values(&self, rows: RowSelection<'_>, narrow: bool) -> VectorValues {
+        fn get<T: Copy, U>(
+            slice: &[T],
+            rows: RowSelection<'_>,
+            convert: impl Fn(T) -> U,
+        ) -> Vec<U> {
             match rows {
-                Rows::Slice(from, len) => slice[from..from + len]
+                RowSelection::Slice(from, len) => slice[from..from + len]
                     .iter()
                     .map(|&value| convert(value))
                     .collect(),
-                Rows::Picked(rows) => rows
+                RowSelection::Picked(rows) => rows
                     .iter()
                     .map(|&row| convert(slice[row as usize]))
                     .collect(),
             }
         }
         let texts = |data: &BinaryArray, index| {
-            Values::Bytes(Bytes {
+            VectorValues::Bytes(IndexedTexts {
                 data: data.clone(),
                 index,
             })
         };
         match &self.stored {
-            Stored::Bool(array) => Values::Bool(match rows {
-                Rows::Slice(from, len) => array
+            StoredValues::Bool(array) => VectorValues::Bool(match rows {
+                RowSelection::Slice(from, len) => array
                     .values()
                     .slice(from, len)
                     .iter()
                     .map(u8::from)
                     .collect(),
-                Rows::Picked(rows) => rows
+                RowSelection::Picked(rows) => rows
                     .iter()
                     .map(|&row| u8::from(array.value(row as usize)))
                     .collect(),
             }),
-            Stored::F32(slice) => Values::F64(get(slice, rows, f64::from)),
-            Stored::F64(slice) => Values::F64(get(slice, rows, |value| value)),
-            Stored::Bytes(data) => texts(
+            StoredValues::F32(slice) => VectorValues::F64(get(slice, rows, f64::from)),
+            StoredValues::F64(slice) => VectorValues::F64(get(slice, rows, |value| value)),
+            StoredValues::Bytes(data) => texts(
                 data,
                 match rows {
-                    Rows::Slice(from, len) => (from as u32..(from + len) as u32).collect(),
-                    Rows::Picked(rows) => rows.to_vec(),
+                    RowSelection::Slice(from, len) => (from as u32..(from + len) as u32).collect(),
+                    RowSelection::Picked(rows) => rows.to_vec(),
                 },
             ),
-            Stored::Dictionary8(keys, data) => texts(data, get(keys, rows, u32::from)),
-            Stored::Dictionary16(keys, data) => texts(data, get(keys, rows, u32::from)),
-            integers if narrow => Values::I64(
+            StoredValues::Dictionary8(keys, data) => texts(data, get(keys, rows, u32::from)),
+            StoredValues::Dictionary16(keys, data) => texts(data, get(keys, rows, u32::from)),
+            integers if narrow => VectorValues::I64(
                 with_integers!(integers, slice => get(slice, rows, Integer::narrow), _ => vec![]),
             ),
-            integers => Values::I128(
+            integers => VectorValues::I128(
                 with_integers!(integers, slice => get(slice, rows, Integer::wide), _ => vec![]),
             ),
         }
@@ -275,7 +282,7 @@ fn slice<T: ArrowPrimitiveType>(array: &dyn Array) -> &[T::Native] {
 }
 
 /// Returns the values of an array, if it can store a type.
-fn stored<'a>(array: &'a dyn Array, data_type: &DataType) -> Option<Stored<'a>> {
+fn stored<'a>(array: &'a dyn Array, data_type: &DataType) -> Option<StoredValues<'a>> {
     let found = array.data_type();
     match (found, data_type) {
         (
@@ -299,37 +306,37 @@ fn stored<'a>(array: &'a dyn Array, data_type: &DataType) -> Option<Stored<'a>> 
         _ => return None,
     }
     Some(match found {
-        DataType::Boolean => Stored::Bool(array.as_boolean()),
-        DataType::Int8 => Stored::I8(slice::<t::Int8Type>(array)),
-        DataType::Int16 => Stored::I16(slice::<t::Int16Type>(array)),
-        DataType::Int32 => Stored::I32(slice::<t::Int32Type>(array)),
-        DataType::Date32 => Stored::I32(slice::<t::Date32Type>(array)),
-        DataType::Decimal32(..) => Stored::I32(slice::<t::Decimal32Type>(array)),
-        DataType::Int64 => Stored::I64(slice::<t::Int64Type>(array)),
-        DataType::Date64 => Stored::I64(slice::<t::Date64Type>(array)),
-        DataType::Decimal64(..) => Stored::I64(slice::<t::Decimal64Type>(array)),
-        DataType::Timestamp(unit, _) => Stored::I64(match unit {
+        DataType::Boolean => StoredValues::Bool(array.as_boolean()),
+        DataType::Int8 => StoredValues::I8(slice::<t::Int8Type>(array)),
+        DataType::Int16 => StoredValues::I16(slice::<t::Int16Type>(array)),
+        DataType::Int32 => StoredValues::I32(slice::<t::Int32Type>(array)),
+        DataType::Date32 => StoredValues::I32(slice::<t::Date32Type>(array)),
+        DataType::Decimal32(..) => StoredValues::I32(slice::<t::Decimal32Type>(array)),
+        DataType::Int64 => StoredValues::I64(slice::<t::Int64Type>(array)),
+        DataType::Date64 => StoredValues::I64(slice::<t::Date64Type>(array)),
+        DataType::Decimal64(..) => StoredValues::I64(slice::<t::Decimal64Type>(array)),
+        DataType::Timestamp(unit, _) => StoredValues::I64(match unit {
             TimeUnit::Second => slice::<t::TimestampSecondType>(array),
             TimeUnit::Millisecond => slice::<t::TimestampMillisecondType>(array),
             TimeUnit::Microsecond => slice::<t::TimestampMicrosecondType>(array),
             TimeUnit::Nanosecond => slice::<t::TimestampNanosecondType>(array),
         }),
-        DataType::Decimal128(..) => Stored::I128(slice::<t::Decimal128Type>(array)),
-        DataType::UInt8 => Stored::U8(slice::<t::UInt8Type>(array)),
-        DataType::UInt16 => Stored::U16(slice::<t::UInt16Type>(array)),
-        DataType::UInt32 => Stored::U32(slice::<t::UInt32Type>(array)),
-        DataType::UInt64 => Stored::U64(slice::<t::UInt64Type>(array)),
-        DataType::Float32 => Stored::F32(slice::<t::Float32Type>(array)),
-        DataType::Float64 => Stored::F64(slice::<t::Float64Type>(array)),
-        DataType::Utf8 | DataType::Binary => Stored::Bytes(binary(array)?),
+        DataType::Decimal128(..) => StoredValues::I128(slice::<t::Decimal128Type>(array)),
+        DataType::UInt8 => StoredValues::U8(slice::<t::UInt8Type>(array)),
+        DataType::UInt16 => StoredValues::U16(slice::<t::UInt16Type>(array)),
+        DataType::UInt32 => StoredValues::U32(slice::<t::UInt32Type>(array)),
+        DataType::UInt64 => StoredValues::U64(slice::<t::UInt64Type>(array)),
+        DataType::Float32 => StoredValues::F32(slice::<t::Float32Type>(array)),
+        DataType::Float64 => StoredValues::F64(slice::<t::Float64Type>(array)),
+        DataType::Utf8 | DataType::Binary => StoredValues::Bytes(binary(array)?),
         DataType::Dictionary(key, _) => match key.as_ref() {
             DataType::UInt8 => {
                 let dictionary: &DictionaryArray<t::UInt8Type> = array.as_dictionary();
-                Stored::Dictionary8(dictionary.keys().values(), binary(dictionary.values())?)
+                StoredValues::Dictionary8(dictionary.keys().values(), binary(dictionary.values())?)
             }
             DataType::UInt16 => {
                 let dictionary: &DictionaryArray<t::UInt16Type> = array.as_dictionary();
-                Stored::Dictionary16(dictionary.keys().values(), binary(dictionary.values())?)
+                StoredValues::Dictionary16(dictionary.keys().values(), binary(dictionary.values())?)
             }
             _ => return None,
         },

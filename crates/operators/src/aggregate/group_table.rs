@@ -1,7 +1,7 @@
 //! Which group a row belongs to.
 //!
 //! A group's key is a row of 64-bit words: one for each value (two for a decimal), and one whose bits
-//! say which values are null. Texts become words by their numbers in an [`Interner`]. Groups are found
+//! say which values are null. Texts become words by their numbers in an [`TextInterner`]. Groups are found
 //! by their keys in one of two ways:
 //!
 //! - *direct*: as long as all keys lie in small domains, whose places put together have at most
@@ -14,21 +14,21 @@ use std::hash::BuildHasher;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::interner::Interner;
-use super::key::{self, DIRECT_BITS, Domain, Key, Words};
-use crate::compute::intervals::Facts;
-use crate::site::TaskError;
+use super::group_key::{self, DIRECT_BITS, Domain, GroupKey, Words};
+use super::text_interner::TextInterner;
+use crate::compute::value_interval::ValueInterval;
 use crate::types::Class;
-use crate::vector::{Bytes, Values, Vector};
+use crate::vector::{IndexedTexts, Vector, VectorValues};
 use arrow_schema::DataType;
+use pages::task::TaskError;
 
 /// Marks a place without a group.
 const NONE: u32 = u32::MAX;
 
 /// Groups, and the index by which they are found.
 #[derive(Debug)]
-pub(crate) struct Groups {
-    keys: Vec<Key>,
+pub(crate) struct GroupTable {
+    keys: Vec<GroupKey>,
     /// Words of a key.
     stride: usize,
     /// The keys of all groups, one after the other.
@@ -47,14 +47,14 @@ enum Index {
     Hashed(HashTable<u32>),
 }
 
-impl Groups {
+impl GroupTable {
     /// Makes an empty set of groups with keys of these types.
-    pub(crate) fn new(keys: &[(DataType, Class)]) -> Groups {
+    pub(crate) fn new(keys: &[(DataType, Class)]) -> GroupTable {
         let mut word = 0;
         let mut all = Vec::new();
         for (data_type, class) in keys {
-            let texts = Interner::new();
-            all.push(Key {
+            let texts = TextInterner::new();
+            all.push(GroupKey {
                 data_type: data_type.clone(),
                 class: *class,
                 word,
@@ -66,7 +66,7 @@ impl Groups {
                 1
             };
         }
-        Groups {
+        GroupTable {
             keys: all,
             stride: word + 1,
             words: Vec::new(),
@@ -91,7 +91,12 @@ impl Groups {
     }
 
     /// Returns the groups of rows with these keys, and makes those that do not exist.
-    pub(crate) fn assign(&mut self, keys: &[Rc<Vector>], facts: &[Facts], rows: usize) -> Vec<u32> {
+    pub(crate) fn assign(
+        &mut self,
+        keys: &[Rc<Vector>],
+        intervals: &[ValueInterval],
+        rows: usize,
+    ) -> Vec<u32> {
         let expanded: Vec<Option<Vector>> = keys
             .iter()
             .map(|vector| vector.constant.then(|| vector.expanded(rows)))
@@ -104,10 +109,10 @@ impl Groups {
             .zip(vectors)
             .map(|(key, vector)| key.words(vector))
             .collect();
-        self.fit(facts);
+        self.fit(intervals);
         match &self.index {
             Index::Direct { domains, .. } => {
-                let codes = key::codes(domains, &words, rows);
+                let codes = group_key::codes(domains, &words, rows);
                 self.direct(&codes, &words)
             }
             Index::Hashed(_) => self.hashed(&words, rows),
@@ -115,13 +120,13 @@ impl Groups {
     }
 
     /// Makes room in the index for the values that these keys may have.
-    fn fit(&mut self, facts: &[Facts]) {
+    fn fit(&mut self, intervals: &[ValueInterval]) {
         let Index::Direct { domains, .. } = &self.index else {
             return;
         };
-        let keys = self.keys.iter().zip(facts).enumerate();
+        let keys = self.keys.iter().zip(intervals).enumerate();
         let wanted: Option<Vec<Domain>> = keys
-            .map(|(at, (key, facts))| key.domain(facts, domains.get(at)))
+            .map(|(at, (key, interval))| key.domain(interval, domains.get(at)))
             .collect();
         let same = |a: &Domain, b: &Domain| (a.base, a.size) == (b.base, b.size);
         match wanted {
@@ -188,7 +193,7 @@ impl Groups {
                 group = self.len as u32;
                 table[code as usize] = group;
                 self.len += 1;
-                key::push(&mut self.words, words, row);
+                group_key::push(&mut self.words, words, row);
             }
             groups.push(group);
         }
@@ -196,7 +201,7 @@ impl Groups {
     }
 
     fn hashed(&mut self, words: &[Words<'_>], rows: usize) -> Vec<u32> {
-        let Groups {
+        let GroupTable {
             stride,
             words: all,
             len,
@@ -210,7 +215,7 @@ impl Groups {
         let mut groups = Vec::with_capacity(rows);
         for row in 0..rows {
             // The key is written after the others, and stays there if it is new.
-            key::push(all, words, row);
+            group_key::push(all, words, row);
             let (known, key) = all.split_at(*len * *stride);
             let hash = hasher.hash_one(key);
             let at = |group: u32| &known[group as usize * *stride..][..*stride];
@@ -242,7 +247,7 @@ impl Groups {
     }
 
     /// Returns a text of a group's key.
-    fn text<'k>(&self, group: usize, at: usize, key: &'k Key) -> &'k [u8] {
+    fn text<'k>(&self, group: usize, at: usize, key: &'k GroupKey) -> &'k [u8] {
         let words = &self.words[group * self.stride..][..self.stride];
         match words[self.stride - 1] >> at & 1 {
             0 => key.texts.text(words[key.word] as usize),
@@ -256,24 +261,28 @@ impl Groups {
     /// Returns an error if their texts have two gigabytes.
     pub(crate) fn values(&self, groups: Range<usize>) -> Result<Vec<Vector>, TaskError> {
         let at = |group: usize, word: usize| self.words[group * self.stride + word];
-        let of = |(place, key): (usize, &Key)| {
+        let of = |(place, key): (usize, &GroupKey)| {
             let all = groups.clone();
             let low = |group: usize| at(group, key.word);
             let values = match key.class {
-                Class::Bool => Values::Bool(all.clone().map(|g| low(g) as u8).collect()),
-                Class::Float => Values::F64(all.clone().map(|g| f64::from_bits(low(g))).collect()),
+                Class::Bool => VectorValues::Bool(all.clone().map(|g| low(g) as u8).collect()),
+                Class::Float => {
+                    VectorValues::F64(all.clone().map(|g| f64::from_bits(low(g))).collect())
+                }
                 Class::Bytes => {
                     let texts = all.clone().map(|group| self.text(group, place, key));
-                    Values::Bytes(Bytes::new(texts)?)
+                    VectorValues::Bytes(IndexedTexts::new(texts)?)
                 }
                 Class::Int => match key.data_type {
-                    DataType::Decimal128(..) => Values::I128(
+                    DataType::Decimal128(..) => VectorValues::I128(
                         all.clone()
                             .map(|g| (at(g, key.word + 1) as i128) << 64 | i128::from(low(g)))
                             .collect(),
                     ),
-                    DataType::UInt64 => Values::I128(all.clone().map(|g| low(g).into()).collect()),
-                    _ => Values::I64(all.clone().map(|g| low(g) as i64).collect()),
+                    DataType::UInt64 => {
+                        VectorValues::I128(all.clone().map(|g| low(g).into()).collect())
+                    }
+                    _ => VectorValues::I64(all.clone().map(|g| low(g) as i64).collect()),
                 },
             };
             let valid = |group| u8::from(at(group, self.stride - 1) >> place & 1 == 0);

@@ -5,16 +5,21 @@ use pages::{Groups, Memory, PageSize, Shape};
 
 use super::*;
 use crate::expr::Expr;
-use crate::fragment::{SortKey, Work};
+use crate::fragment::Fragment;
+use crate::fragment::{FragmentWork, SortKey};
 use crate::scan;
+use crate::task::FragmentTask;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use pages::Wanted;
 
-/// The results that have come.
-struct Come {
+/// The results.
+struct CollectedBatches {
     schema: SchemaRef,
     parts: Vec<RecordBatch>,
 }
 
-impl Output for Come {
+impl Output for CollectedBatches {
     fn batch(&mut self, bytes: Vec<u8>) -> bool {
         assert!(bytes.len() < BATCH_BYTES * 5 / 4, "{} bytes", bytes.len());
         self.parts
@@ -41,7 +46,7 @@ fn first(schema: &SchemaRef) -> Fragment {
     Fragment {
         columns: vec![0, 1],
         filter: None,
-        work: Work::Rows {
+        work: FragmentWork::Rows {
             project: vec![Expr::Column(0), Expr::Column(1)],
             order: vec![SortKey {
                 expr: Expr::Column(0),
@@ -63,7 +68,7 @@ fn long_results_travel_in_batches_that_fit_into_messages() {
     let memory = Memory::new();
     let segment = std::slice::from_ref(&batch);
     let table = memory.table("t", &shape, [segment]).unwrap();
-    let task = encode(&Task {
+    let task = codec::encode_task(&FragmentTask {
         table: Arc::clone(&table),
         fragment: Arc::new(first(&schema)),
         rows: scan::all(&table),
@@ -76,37 +81,19 @@ fn long_results_travel_in_batches_that_fit_into_messages() {
         extents: Vec::new(),
         kept: None,
     });
-    let mut come = Come {
+    let mut collected = CollectedBatches {
         schema,
         parts: Vec::new(),
     };
-    let worker = Operators::new(Arc::new(memory));
-    let ran = worker.run(&opened, &task.unwrap(), &mut come);
+    let worker = FragmentWorker::new(Arc::new(memory));
+    let ran = worker.run(&opened, &task.unwrap(), &mut collected);
     assert_eq!(ran, Ok(()));
-    let come = come.parts;
-    assert!(come.len() >= 8, "{} batches", come.len());
+    let parts = collected.parts;
+    assert!(parts.len() >= 8, "{} batches", parts.len());
     let mut at = 0;
-    for part in come {
+    for part in parts {
         assert_eq!(part, batch.slice(at, part.num_rows()));
         at += part.num_rows();
     }
     assert_eq!(at, batch.num_rows());
-}
-
-#[test]
-fn after_what_is_no_batch_nothing_comes() {
-    let batch = rows();
-    let mut bytes = Vec::new();
-    block::encode(&batch, &mut bytes).unwrap();
-    let mut torn = bytes.clone();
-    torn[0] ^= 1;
-    let sent = [bytes.clone(), torn, bytes].map(|bytes| Ok(bytes.into()));
-    let mut results = Results {
-        stream: Some(sent.into_iter()),
-        schema: batch.schema(),
-    };
-    assert_eq!(results.next().unwrap().unwrap(), batch);
-    let error = results.next().unwrap().unwrap_err();
-    assert!(matches!(error, TaskError::Refused(_)), "{error}");
-    assert!(results.next().is_none(), "it goes on behind a gap");
 }

@@ -5,50 +5,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde::{Deserialize, Serialize};
-
-use super::{Error, Installed, Options, Result, ip, process};
-
-/// The port of clients.
-pub const PORT: u16 = 9042;
-/// The port of other nodes.
-pub(super) const STORAGE_PORT: u16 = 7000;
-
-/// The algorithm of lightweight transactions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Paxos {
-    /// Four rounds between nodes; Cassandra's default.
-    #[default]
-    V1,
-    /// Two rounds, since version 4.1.
-    V2,
-}
-
-impl Paxos {
-    /// Returns its name in `cassandra.yaml` and in our options.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Paxos::V1 => "v1",
-            Paxos::V2 => "v2",
-        }
-    }
-}
-
-/// How far Java compiles the nodes' code.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compiler {
-    /// As in production: the fastest node, once it is warm.
-    #[default]
-    Full,
-    /// The first compiler alone: nodes start faster and leave the processor to others. For tests.
-    Quick,
-}
+use crate::error::{Error, Result};
+use crate::installation::Installed;
+use crate::network::{PORT, STORAGE_PORT, ip};
+use crate::options::{Compiler, Options, Paxos};
+use crate::process;
 
 /// All settings of one node.
 #[derive(Clone, Debug)]
-pub(super) struct Settings {
+pub(super) struct NodeSettings {
     pub(super) id: u8,
     /// The directory of all of its files.
     pub(super) home: PathBuf,
@@ -63,11 +28,11 @@ pub(super) struct Settings {
     installed: Installed,
 }
 
-impl Settings {
+impl NodeSettings {
     /// Returns the settings of node `id`, from 1 on, below `dir`, which is absolute.
-    pub(super) fn new(options: &Options, id: u8, dir: &Path) -> Settings {
+    pub(super) fn new(options: &Options, id: u8, dir: &Path) -> NodeSettings {
         let all = 1..=options.nodes;
-        Settings {
+        NodeSettings {
             id,
             home: dir.join(format!("node{id}")),
             ip: ip(options.network, id),
@@ -285,12 +250,12 @@ const OPENS: [&str; 15] = [
 mod tests {
     use super::*;
 
-    fn settings(nodes: u8, id: u8) -> Settings {
+    fn settings(nodes: u8, id: u8) -> NodeSettings {
         let installed = Installed {
             java: "/java".into(),
             jars: "/jars".into(),
         };
-        Settings::new(&Options::new(installed, nodes), id, Path::new("/data"))
+        NodeSettings::new(&Options::new(installed, nodes), id, Path::new("/data"))
     }
 
     #[test]
@@ -321,7 +286,7 @@ mod tests {
             assert!(yaml.lines().any(|there| there == line), "{line} in {yaml}");
         }
         assert_eq!(settings.address(), "127.0.0.2:9042".parse().unwrap());
-        let yaml = Settings {
+        let yaml = NodeSettings {
             passwords: true,
             ..settings
         }

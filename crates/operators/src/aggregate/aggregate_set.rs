@@ -1,43 +1,43 @@
 //! Aggregates of the same rows.
 
-use super::assignment::Assignment;
-use super::limits::Room;
-use super::state::{Extremes, Sum};
-use crate::compute::Frame;
-use crate::compute::intervals::Facts;
-use crate::program::{NodeId, Program};
-use crate::site::TaskError;
+use super::group_assignment::GroupAssignment;
+use super::memory_limits::MemoryAllowance;
+use super::state::{GroupExtremes, GroupSums};
+use crate::compute::value_interval::ValueInterval;
+use crate::evaluate::EvalFrame;
+use crate::program::{ExprId, ExprProgram};
 use crate::vector::Vector;
+use pages::task::TaskError;
 
 /// Aggregates over the same rows.
 #[derive(Debug)]
-pub(super) struct Lane {
-    pub(super) filter: Option<NodeId>,
+pub(super) struct AggregateSet {
+    pub(super) filter: Option<ExprId>,
     /// The number of rows of each group.
     pub(super) rows: Vec<i64>,
-    pub(super) inputs: Vec<Input>,
+    pub(super) inputs: Vec<AggregateInput>,
 }
 
 /// Aggregates of the same value.
 #[derive(Debug)]
-pub(super) struct Input {
-    pub(super) of: NodeId,
+pub(super) struct AggregateInput {
+    pub(super) of: ExprId,
     pub(super) nulls: Vec<i64>,
-    pub(super) sum: Option<Sum>,
-    pub(super) least: Option<Extremes>,
-    pub(super) greatest: Option<Extremes>,
+    pub(super) sum: Option<GroupSums>,
+    pub(super) least: Option<GroupExtremes>,
+    pub(super) greatest: Option<GroupExtremes>,
 }
 
-impl Lane {
+impl AggregateSet {
     /// Returns the number of bytes of a group's states, without texts.
     pub(super) fn state_bytes(&self) -> usize {
-        let inputs: usize = self.inputs.iter().map(Input::state_bytes).sum();
+        let inputs: usize = self.inputs.iter().map(AggregateInput::state_bytes).sum();
         size_of::<i64>() + inputs
     }
 
     /// Returns the number of bytes of all groups' texts.
     pub(super) fn text_bytes(&self) -> usize {
-        self.inputs.iter().map(Input::text_bytes).sum()
+        self.inputs.iter().map(AggregateInput::text_bytes).sum()
     }
 
     /// Adds rows, if there is room for what is kept of them.
@@ -46,9 +46,9 @@ impl Lane {
     /// Returns an error if there is no room, or an expression has no value for a row.
     pub(super) fn add(
         &mut self,
-        frame: &mut Frame<'_, '_>,
-        assignment: &Assignment,
-        room: &mut Room,
+        frame: &mut EvalFrame<'_, '_>,
+        assignment: &GroupAssignment,
+        room: &mut MemoryAllowance,
     ) -> Result<(), TaskError> {
         let Some(filter) = self.filter else {
             return self.add_rows(frame, None, assignment, room);
@@ -67,10 +67,10 @@ impl Lane {
 
     fn add_rows(
         &mut self,
-        frame: &mut Frame<'_, '_>,
+        frame: &mut EvalFrame<'_, '_>,
         places: Option<&[u32]>,
-        assignment: &Assignment,
-        room: &mut Room,
+        assignment: &GroupAssignment,
+        room: &mut MemoryAllowance,
     ) -> Result<(), TaskError> {
         count(&mut self.rows, assignment, None);
         for input in &mut self.inputs {
@@ -78,12 +78,12 @@ impl Lane {
                 None => frame.evaluate(input.of)?,
                 Some(places) => frame.evaluate_at(input.of, places)?,
             };
-            let facts = &frame.context().facts[input.of];
+            let interval = &frame.context().intervals[input.of];
             let before = input.text_bytes();
             if vector.constant {
-                input.add(&vector.expanded(assignment.len()), facts, assignment);
+                input.add(&vector.expanded(assignment.len()), interval, assignment);
             } else {
-                input.add(&vector, facts, assignment);
+                input.add(&vector, interval, assignment);
             }
             room.take(input.text_bytes().saturating_sub(before))?;
         }
@@ -91,27 +91,27 @@ impl Lane {
     }
 }
 
-impl Input {
+impl AggregateInput {
     /// Returns the number of bytes of a group's states, without texts.
     pub(super) fn state_bytes(&self) -> usize {
-        let sum = self.sum.as_ref().map_or(0, Sum::state_bytes);
+        let sum = self.sum.as_ref().map_or(0, GroupSums::state_bytes);
         let extremes = self.least.iter().chain(&self.greatest);
-        size_of::<i64>() + sum + extremes.map(Extremes::state_bytes).sum::<usize>()
+        size_of::<i64>() + sum + extremes.map(GroupExtremes::state_bytes).sum::<usize>()
     }
 
     /// Returns the number of bytes of all groups' texts.
     pub(super) fn text_bytes(&self) -> usize {
         let extremes = self.least.iter().chain(&self.greatest);
-        extremes.map(Extremes::all_text_bytes).sum()
+        extremes.map(GroupExtremes::all_text_bytes).sum()
     }
 
-    fn add(&mut self, vector: &Vector, facts: &Facts, assignment: &Assignment) {
+    fn add(&mut self, vector: &Vector, interval: &ValueInterval, assignment: &GroupAssignment) {
         if let Some(valid) = &vector.valid {
             count(&mut self.nulls, assignment, Some(valid));
         }
         self.sum
             .iter_mut()
-            .for_each(|sum| sum.add(vector, facts, assignment));
+            .for_each(|sum| sum.add(vector, interval, assignment));
         self.least
             .iter_mut()
             .for_each(|least| least.add(vector, assignment));
@@ -120,28 +120,36 @@ impl Input {
             .for_each(|greatest| greatest.add(vector, assignment));
     }
 
-    pub(super) fn reset(&mut self, program: &Program) {
+    pub(super) fn reset(&mut self, program: &ExprProgram) {
         let class = program.class(self.of);
         let wraps = program.data_type(self.of).is_integer();
         self.nulls.clear();
-        self.sum = self.sum.as_ref().map(|_| Sum::new(class, wraps));
-        self.least = self.least.as_ref().map(|_| Extremes::new(class, false));
-        self.greatest = self.greatest.as_ref().map(|_| Extremes::new(class, true));
+        self.sum = self.sum.as_ref().map(|_| GroupSums::new(class, wraps));
+        self.least = self
+            .least
+            .as_ref()
+            .map(|_| GroupExtremes::new(class, false));
+        self.greatest = self
+            .greatest
+            .as_ref()
+            .map(|_| GroupExtremes::new(class, true));
     }
 }
 
 /// Counts rows, or the rows that are null.
-fn count(counts: &mut [i64], assignment: &Assignment, valid: Option<&[u8]>) {
+fn count(counts: &mut [i64], assignment: &GroupAssignment, valid: Option<&[u8]>) {
     match (assignment, valid) {
-        (Assignment::One(rows), None) => counts[0] += *rows as i64,
-        (Assignment::Few { ends, .. }, None) => {
+        (GroupAssignment::One(rows), None) => counts[0] += *rows as i64,
+        (GroupAssignment::Few { ends, .. }, None) => {
             let mut from = 0;
             for (count, &end) in counts.iter_mut().zip(ends) {
                 *count += (end - from) as i64;
                 from = end;
             }
         }
-        (Assignment::Many(of), None) => of.iter().for_each(|&group| counts[group as usize] += 1),
+        (GroupAssignment::Many(of), None) => {
+            of.iter().for_each(|&group| counts[group as usize] += 1)
+        }
         (assignment, Some(valid)) => {
             let step = |count, &valid: &u8| count + i64::from(valid == 0);
             assignment.fold(

@@ -2,22 +2,22 @@
 
 use arrow_schema::DataType;
 
-use super::interner::Interner;
-use crate::compute::intervals::Facts;
+use super::text_interner::TextInterner;
+use crate::compute::value_interval::ValueInterval;
 use crate::types::Class;
-use crate::vector::{Values, Vector};
+use crate::vector::{Vector, VectorValues};
 
 /// The logarithm of the most places of a direct table.
 pub(super) const DIRECT_BITS: u32 = 16;
 
 /// A value of the key.
 #[derive(Debug)]
-pub(super) struct Key {
+pub(super) struct GroupKey {
     pub(super) data_type: DataType,
     pub(super) class: Class,
     /// The place of its first word in the key.
     pub(super) word: usize,
-    pub(super) texts: Interner,
+    pub(super) texts: TextInterner,
 }
 
 /// The place of a value in the index of a direct table, counted from 1; 0 stands for null.
@@ -64,14 +64,18 @@ impl Words<'_> {
     }
 }
 
-impl Key {
+impl GroupKey {
     /// Returns the words of a vector's values, of which none is constant.
     pub(super) fn words<'a>(&mut self, vector: &'a Vector) -> Words<'a> {
         let wide = matches!(self.data_type, DataType::Decimal128(..));
         let (low, high): (Vec<u64>, _) = match &vector.values {
-            Values::Bool(values) => (values.iter().map(|&value| value.into()).collect(), None),
-            Values::F64(values) => (values.iter().map(|value| value.to_bits()).collect(), None),
-            Values::Bytes(texts) => {
+            VectorValues::Bool(values) => {
+                (values.iter().map(|&value| value.into()).collect(), None)
+            }
+            VectorValues::F64(values) => {
+                (values.iter().map(|value| value.to_bits()).collect(), None)
+            }
+            VectorValues::Bytes(texts) => {
                 let low = match self.texts.numbers_of_all(texts) {
                     Some(numbers) => Low::Texts(numbers, &texts.index),
                     None => Low::Own(self.texts.numbers(texts)),
@@ -83,11 +87,11 @@ impl Key {
                     valid,
                 };
             }
-            Values::I64(values) => {
+            VectorValues::I64(values) => {
                 let high = wide.then(|| values.iter().map(|&v| (v >> 63) as u64).collect());
                 (values.iter().map(|&value| value as u64).collect(), high)
             }
-            Values::I128(values) => {
+            VectorValues::I128(values) => {
                 let high = wide.then(|| values.iter().map(|&v| (v >> 64) as u64).collect());
                 (values.iter().map(|&value| value as u64).collect(), high)
             }
@@ -101,7 +105,11 @@ impl Key {
 
     /// Returns a domain with room for these words, not smaller than the known one; `None` if it
     /// would be too large.
-    pub(super) fn domain(&self, facts: &Facts, known: Option<&Domain>) -> Option<Domain> {
+    pub(super) fn domain(
+        &self,
+        interval: &ValueInterval,
+        known: Option<&Domain>,
+    ) -> Option<Domain> {
         let (base, size) = match self.class {
             Class::Bool => (0, 2),
             Class::Float => return None,
@@ -111,9 +119,9 @@ impl Key {
                 let known = known.map_or(0, |known| known.size);
                 (0, if known >= texts { known } else { texts * 2 })
             }
-            Class::Int if !facts.narrow => return None,
+            Class::Int if !interval.narrow => return None,
             Class::Int => {
-                let (mut min, mut max) = (facts.min, facts.max.max(facts.min));
+                let (mut min, mut max) = (interval.min, interval.max.max(interval.min));
                 if let Some(known) = known {
                     min = min.min(known.base.into());
                     max = max.max(i128::from(known.base) + i128::from(known.size) - 1);

@@ -1,5 +1,4 @@
-//! The interval in which the values of each node lie over a chunk, which follows from its columns'
-//! bounds.
+//! The interval in which values lie, and those of the results of operations on them (interval arithmetic).
 //!
 //! Values that provably fit into 64 bits are computed in 64 bits, and operations that provably
 //! cannot overflow are not checked. Everything else is computed in 128 bits, with checks where
@@ -7,14 +6,12 @@
 
 use arrow_schema::DataType;
 
-use crate::expr::Operator;
-use crate::program::{Op, Program};
-use crate::scalar::Value;
+use crate::operator::Operator;
 use crate::types::{self, Class};
 
-/// What is known of a node's values.
+/// The interval in which the values of an expression lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct ValueInterval {
     /// The least possible value.
     pub(crate) min: i128,
     /// The greatest possible value.
@@ -23,93 +20,41 @@ pub(crate) struct Facts {
     pub(crate) narrow: bool,
 }
 
-impl Facts {
-    fn between(min: i128, max: i128) -> Facts {
+impl ValueInterval {
+    /// Returns the interval from `min` to `max`.
+    pub(crate) fn between(min: i128, max: i128) -> ValueInterval {
         let narrow = fits(min, max);
-        Facts { min, max, narrow }
+        ValueInterval { min, max, narrow }
     }
 
     /// Returns the greatest absolute value.
     pub(crate) fn magnitude(&self) -> u128 {
         self.min.unsigned_abs().max(self.max.unsigned_abs())
     }
+
+    /// Returns the least interval that has the values of both.
+    pub(crate) fn union(self, other: ValueInterval) -> ValueInterval {
+        ValueInterval {
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+            narrow: self.narrow && other.narrow,
+        }
+    }
+
+    /// Returns the interval of the values with the other sign; `None` if one of them leaves the type, whose
+    /// least and greatest values are `limits`.
+    pub(crate) fn negated(self, (least, greatest): (i128, i128)) -> Option<ValueInterval> {
+        let (min, max) = (self.max.checked_neg()?, self.min.checked_neg()?);
+        (least <= min && max <= greatest).then_some(ValueInterval {
+            narrow: self.narrow && fits(min, max),
+            min,
+            max,
+        })
+    }
 }
 
 fn fits(min: i128, max: i128) -> bool {
     i128::from(i64::MIN) <= min && max <= i128::from(i64::MAX)
-}
-
-/// Returns what is known of all nodes' values if the columns' values lie between these bounds.
-pub(crate) fn facts(program: &Program, columns: &[(i128, i128)]) -> Vec<Facts> {
-    let mut known: Vec<Facts> = Vec::with_capacity(program.nodes.len());
-    for node in &program.nodes {
-        let facts = if types::class(&node.data_type) == Some(Class::Int) {
-            of(program, &node.op, &node.data_type, columns, &known)
-        } else {
-            Facts {
-                min: 0,
-                max: 0,
-                narrow: true,
-            }
-        };
-        known.push(facts);
-    }
-    known
-}
-
-fn of(
-    program: &Program,
-    op: &Op,
-    data_type: &DataType,
-    columns: &[(i128, i128)],
-    known: &[Facts],
-) -> Facts {
-    let (least, greatest) = types::limits(data_type).expect("of class Int");
-    let anything = Facts::between(least, greatest);
-    match op {
-        Op::Column(column) => {
-            let (min, max) = columns[*column];
-            Facts::between(min.max(least), max.min(greatest).max(least))
-        }
-        Op::Literal(scalar, _) => match scalar.value {
-            Value::Int(value) => Facts::between(value, value),
-            _ => Facts::between(0, 0),
-        },
-        Op::Arithmetic(operator, left, right) => {
-            let types = (program.data_type(*left), program.data_type(*right));
-            arithmetic(*operator, known[*left], known[*right], types, data_type).unwrap_or(Facts {
-                narrow: anything.narrow,
-                ..anything
-            })
-        }
-        Op::Negative(of) => match (known[*of].max.checked_neg(), known[*of].min.checked_neg()) {
-            (Some(min), Some(max)) if least <= min && max <= greatest => Facts {
-                narrow: known[*of].narrow && fits(min, max),
-                min,
-                max,
-            },
-            _ => anything,
-        },
-        Op::Case(when, otherwise) => {
-            let values = when.iter().map(|&(_, value)| value).chain(*otherwise);
-            values
-                .map(|value| known[value])
-                .reduce(either)
-                .unwrap_or(anything)
-        }
-        Op::Cast(of) => cast(program.data_type(*of), data_type, known[*of]).unwrap_or(anything),
-        // The years of the calendar, and 0 for days that are outside of it.
-        Op::Year(_) => Facts::between(-262_144, 262_143),
-        _ => anything,
-    }
-}
-
-fn either(a: Facts, b: Facts) -> Facts {
-    Facts {
-        min: a.min.min(b.min),
-        max: a.max.max(b.max),
-        narrow: a.narrow && b.narrow,
-    }
 }
 
 /// Returns the factors by which the operands are multiplied before they are added, subtracted, or
@@ -137,15 +82,15 @@ pub(crate) fn scaling(
     }
 }
 
-/// Returns the facts of a result; `None` if it may leave the type, or an intermediate result 128
+/// Returns the interval of a result; `None` if it may leave the type, or an intermediate result 128
 /// bits.
-fn arithmetic(
+pub(crate) fn of_arithmetic(
     operator: Operator,
-    left: Facts,
-    right: Facts,
+    left: ValueInterval,
+    right: ValueInterval,
     types: (&DataType, &DataType),
     result: &DataType,
-) -> Option<Facts> {
+) -> Option<ValueInterval> {
     let (l, r) = scaling(operator, types, result);
     let (a, b) = (times(left, l)?, times(right, r)?);
     let (min, max) = match operator {
@@ -181,7 +126,7 @@ fn arithmetic(
     if divides && !matches!(result, DataType::Decimal128(..)) {
         // The least value divided by -1 leaves the type, which is found during the division.
         let (min, max) = (min.max(least), max.min(greatest));
-        return Some(Facts {
+        return Some(ValueInterval {
             min,
             max,
             narrow: left.narrow && right.narrow && fits(min, max),
@@ -194,14 +139,19 @@ fn arithmetic(
         && fits(l, r)
         && fits(r, l)
         && fits(min, max);
-    Some(Facts { min, max, narrow })
+    Some(ValueInterval { min, max, narrow })
 }
 
-fn times(facts: Facts, by: i128) -> Option<(i128, i128)> {
-    Some((facts.min.checked_mul(by)?, facts.max.checked_mul(by)?))
+fn times(interval: ValueInterval, by: i128) -> Option<(i128, i128)> {
+    Some((interval.min.checked_mul(by)?, interval.max.checked_mul(by)?))
 }
 
-fn cast(from: &DataType, to: &DataType, facts: Facts) -> Option<Facts> {
+/// Returns the interval of values that are cast; `None` if nothing is known of them.
+pub(crate) fn of_cast(
+    from: &DataType,
+    to: &DataType,
+    interval: ValueInterval,
+) -> Option<ValueInterval> {
     if types::class(from) != Some(Class::Int) {
         return None;
     }
@@ -211,19 +161,19 @@ fn cast(from: &DataType, to: &DataType, facts: Facts) -> Option<Facts> {
     };
     let by = scale(to) - scale(from);
     let (min, max) = if by >= 0 {
-        times(facts, types::power_of_ten(by)?)?
+        times(interval, types::power_of_ten(by)?)?
     } else {
         let by = types::power_of_ten(-by)?;
         // Rounding may add one.
-        (facts.min / by - 1, facts.max / by + 1)
+        (interval.min / by - 1, interval.max / by + 1)
     };
     let (least, greatest) = types::limits(to)?;
     let (min, max) = (min.max(least), max.min(greatest));
     if min > max {
         return None;
     }
-    Some(Facts {
-        narrow: facts.narrow && fits(min, max),
+    Some(ValueInterval {
+        narrow: interval.narrow && fits(min, max),
         min,
         max,
     })

@@ -12,7 +12,7 @@
 use std::time::{Duration, Instant};
 
 use pages::Mean;
-use pages::remote::WorkTimes;
+use pages::task::WorkTimes;
 use rustix::time::{ClockId, clock_gettime};
 
 /// The least number of operations of a task that is counted, and of those after which the mean is used.
@@ -78,7 +78,7 @@ impl WorkCosts {
 
 /// The costs of one task.
 #[derive(Debug, Default)]
-pub(crate) struct Stopwatch {
+pub(crate) struct TaskTimer {
     runs: bool,
     /// The processor's time for the whole task.
     busy: Duration,
@@ -89,12 +89,12 @@ pub(crate) struct Stopwatch {
     wait: Duration,
 }
 
-impl Stopwatch {
+impl TaskTimer {
     /// Makes a stopwatch. One that does not run costs nothing and reports nothing.
-    pub(crate) fn running(runs: bool) -> Stopwatch {
-        Stopwatch {
+    pub(crate) fn running(runs: bool) -> TaskTimer {
+        TaskTimer {
             runs,
-            ..Stopwatch::default()
+            ..TaskTimer::default()
         }
     }
 
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn what_a_page_takes_is_not_what_operations_take() {
         let costs = WorkCosts::default();
-        let mut watch = Stopwatch::running(true);
+        let mut watch = TaskTimer::running(true);
         for _ in 0..16 * SAMPLED {
             watch.page(|| std::thread::sleep(Duration::from_millis(1)));
         }
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_not_known() {
         let costs = WorkCosts::default();
-        let mut watch = Stopwatch::running(false);
+        let mut watch = TaskTimer::running(false);
         watch.page(|| ());
         watch.end(10.0, &costs);
         assert_eq!((costs.operation_s(), costs.page_s()), (None, None));

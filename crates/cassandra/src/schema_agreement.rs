@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cql::{Consistency, ResultBody, ValueList, Version};
 
-use super::{Link, Statement};
+use crate::cql_connection::{ConnectionError, CqlConnection, PreparedStatement};
 
 /// How long they may take to agree.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -17,33 +17,41 @@ const LOOK: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// One of them does not answer, or they do not agree within a minute.
-pub fn agree(nodes: &[SocketAddr]) -> Result<(), String> {
-    let mut links = Vec::new();
+pub fn agree(nodes: &[SocketAddr]) -> Result<(), ConnectionError> {
+    let mut connections = Vec::new();
     for node in nodes {
-        let mut link = Link::connect(*node, Version::V4)?;
-        let statement = link.prepare("SELECT schema_version FROM system.local")?;
-        links.push((link, statement));
+        let mut connection = CqlConnection::connect(*node, Version::V4)?;
+        let statement = connection.prepare("SELECT schema_version FROM system.local")?;
+        connections.push((connection, statement));
     }
     let begun = Instant::now();
     loop {
-        let versions: Vec<_> = links.iter_mut().map(version).collect::<Result<_, _>>()?;
+        let versions: Vec<_> = connections
+            .iter_mut()
+            .map(version)
+            .collect::<Result<_, _>>()?;
         if versions.windows(2).all(|two| two[0] == two[1]) {
             return Ok(());
         }
         if begun.elapsed() > PATIENCE {
-            return Err("the nodes do not agree on the schema".to_owned());
+            return Err(ConnectionError::Disagreement);
         }
         std::thread::sleep(LOOK);
     }
 }
 
-fn version((link, statement): &mut (Link, Statement)) -> Result<Vec<u8>, String> {
+fn version(
+    (connection, statement): &mut (CqlConnection, PreparedStatement),
+) -> Result<Vec<u8>, ConnectionError> {
     let look = |body: ResultBody<'_>| match body {
         ResultBody::Rows(rows) => {
             let version = rows.iter().next().and_then(|row| *row.first()?);
             Ok(version.unwrap_or_default().to_vec())
         }
-        other => Err(format!("a node tells no schema but {other:?}")),
+        other => {
+            let what = format!("a node tells no schema but {other:?}");
+            Err(ConnectionError::Protocol(what))
+        }
     };
-    link.execute(statement, &ValueList::new(), Consistency::One, look)
+    connection.execute(statement, &ValueList::new(), Consistency::One, look)
 }

@@ -8,91 +8,91 @@ use arrow_schema::{DataType, SchemaRef};
 use pages::{Bounds, Range, Wanted};
 
 use crate::aggregate::{Aggregation, GroupLimits};
-use crate::chunk::{Chunk, Column};
-use crate::compute::{Context, Frame, intervals};
-use crate::filter::{Filter, Passing, Plan};
-use crate::fragment::{Fragment, FragmentError, Work};
-use crate::output::{self, Gathered};
-use crate::program::{NodeId, Program};
-use crate::prune::Known;
-use crate::site::{TaskError, check_wanted};
-use crate::stored::{Columns, Rows};
+use crate::chunk::{Chunk, ChunkColumn};
+use crate::evaluate::{EvalContext, EvalFrame};
+use crate::filter::{Filter, FilterPlan, SelectedRows};
+use crate::fragment::{Fragment, FragmentError, FragmentWork};
+use crate::program::{ExprId, ExprProgram, interval_analysis};
+use crate::projection::Projection;
+use crate::prune::ColumnBounds;
+use crate::stored_column::{ChunkColumns, RowSelection};
+use crate::task::check_wanted;
 use crate::topk::TopK;
 use crate::types;
 use crate::vector::VECTOR;
+use pages::task::TaskError;
 
 /// A running fragment.
 #[derive(Debug)]
-pub struct Executor {
-    program: Program,
+pub struct FragmentExecutor {
+    program: ExprProgram,
     filter: Option<Filter>,
-    work: Worker,
+    work: SinkOperator,
     ready: VecDeque<RecordBatch>,
     finished: bool,
     wanted: Wanted,
 }
 
 #[derive(Debug)]
-enum Worker {
-    Rows(Projection),
-    First(TopK),
+enum SinkOperator {
+    Projection(Projection),
+    TopK(TopK),
     Aggregate(Aggregation),
 }
 
-impl Executor {
+impl FragmentExecutor {
     /// Prepares a fragment for chunks whose columns have these types, or are stored in narrower
     /// ones.
     ///
     /// # Errors
     /// Returns an error if the fragment cannot be executed over such columns, see
     /// [`Fragment::check_types`].
-    pub fn new(fragment: &Fragment, columns: &[DataType]) -> Result<Executor, FragmentError> {
-        Executor::with_limits(fragment, columns, GroupLimits::default())
+    pub fn new(
+        fragment: &Fragment,
+        columns: &[DataType],
+    ) -> Result<FragmentExecutor, FragmentError> {
+        FragmentExecutor::with_limits(fragment, columns, GroupLimits::default())
     }
 
-    /// Prepares a fragment as [`Executor::new`], with other limits on groups.
+    /// Prepares a fragment as [`FragmentExecutor::new`], with other limits on groups.
     ///
     /// # Errors
-    /// Returns the errors of [`Executor::new`].
+    /// Returns the errors of [`FragmentExecutor::new`].
     pub fn with_limits(
         fragment: &Fragment,
         columns: &[DataType],
         limits: GroupLimits,
-    ) -> Result<Executor, FragmentError> {
+    ) -> Result<FragmentExecutor, FragmentError> {
         fragment.check_types(columns)?;
-        let mut program = Program::new(columns.to_vec());
+        let mut program = ExprProgram::new(columns.to_vec());
         let filter = fragment.filter.as_ref();
         let filter = filter
             .map(|filter| Filter::new(filter, &mut program))
             .transpose()?;
         let schema = SchemaRef::clone(&fragment.output);
         let work = match &fragment.work {
-            Work::Rows {
+            FragmentWork::Rows {
                 project,
                 order,
                 limit,
             } => {
-                let project: Vec<NodeId> = project
+                let project: Vec<ExprId> = project
                     .iter()
                     .map(|expr| program.add(expr))
                     .collect::<Result<_, _>>()?;
                 match limit {
                     Some(limit) if !order.is_empty() => {
                         let limit = *limit as usize;
-                        Worker::First(TopK::new(order, project, limit, schema, &mut program)?)
+                        SinkOperator::TopK(TopK::new(order, project, limit, schema, &mut program)?)
                     }
-                    _ => Worker::Rows(Projection::new(project, *limit, schema)),
+                    _ => SinkOperator::Projection(Projection::new(project, *limit, schema)),
                 }
             }
-            Work::Aggregate { by, aggregates } => Worker::Aggregate(Aggregation::new(
-                by,
-                aggregates,
-                schema,
-                &mut program,
-                limits,
-            )?),
+            FragmentWork::Aggregate { by, aggregates } => SinkOperator::Aggregate(
+                Aggregation::new(by, aggregates, schema, &mut program, limits)?,
+            ),
         };
-        Ok(Executor {
+        Ok(FragmentExecutor {
             program,
             filter,
             work,
@@ -105,9 +105,9 @@ impl Executor {
     /// Makes it end with [`TaskError::Unwanted`] when its result is no longer wanted, which is
     /// checked for every vector.
     #[must_use]
-    pub fn while_wanted(self, wanted: &Wanted) -> Executor {
+    pub fn while_wanted(self, wanted: &Wanted) -> FragmentExecutor {
         let wanted = wanted.clone();
-        Executor { wanted, ..self }
+        FragmentExecutor { wanted, ..self }
     }
 
     /// Works on a chunk.
@@ -126,7 +126,7 @@ impl Executor {
     ///
     /// # Errors
     /// Returns an error if a value cannot be computed, a column cannot be loaded or is not of its
-    /// type, or the result is no longer [wanted](Executor::while_wanted).
+    /// type, or the result is no longer [wanted](FragmentExecutor::while_wanted).
     pub fn feed_parts(
         &mut self,
         rows: usize,
@@ -142,7 +142,10 @@ impl Executor {
             );
             return Err(TaskError::Refused(what));
         }
-        let known: Vec<Known<'_>> = bounds.iter().map(|bounds| Known::of(bounds)).collect();
+        let known: Vec<ColumnBounds<'_>> = bounds
+            .iter()
+            .map(|bounds| ColumnBounds::of(bounds))
+            .collect();
         if self.done() {
             return Ok(());
         }
@@ -151,37 +154,37 @@ impl Executor {
         };
         let intervals = known.iter().zip(types);
         let intervals: Vec<_> = intervals.map(|(known, t)| known.interval(t)).collect();
-        let facts = intervals::facts(&self.program, &intervals);
+        let intervals = interval_analysis::intervals(&self.program, &intervals);
         let arrays: Vec<_> = types.iter().map(|_| OnceCell::new()).collect();
-        let columns = Columns::new(rows, types, load, &arrays);
-        let context = Context {
+        let columns = ChunkColumns::new(rows, types, load, &arrays);
+        let context = EvalContext {
             program: &self.program,
             columns: &columns,
-            facts: &facts,
+            intervals: &intervals,
         };
         for from in (0..rows).step_by(VECTOR) {
             check_wanted(&self.wanted)?;
             let len = VECTOR.min(rows - from);
             let passing = match &self.filter {
                 Some(filter) => filter.select(context, &open, from, len)?,
-                None => Passing::All,
+                None => SelectedRows::All,
             };
             let rows = match &passing {
-                Passing::All => Rows::Slice(from, len),
-                Passing::Some(rows) if rows.is_empty() => continue,
-                Passing::Some(rows) => Rows::Picked(rows),
+                SelectedRows::All => RowSelection::Slice(from, len),
+                SelectedRows::Some(rows) if rows.is_empty() => continue,
+                SelectedRows::Some(rows) => RowSelection::Picked(rows),
             };
-            let mut frame = Frame::new(context, rows);
+            let mut frame = EvalFrame::new(context, rows);
             match &mut self.work {
-                Worker::Rows(rows) => rows.add(&mut frame, &mut self.ready)?,
-                Worker::First(first) => first.add(&mut frame)?,
-                Worker::Aggregate(aggregation) => {
+                SinkOperator::Projection(rows) => rows.add(&mut frame, &mut self.ready)?,
+                SinkOperator::TopK(first) => first.add(&mut frame)?,
+                SinkOperator::Aggregate(aggregation) => {
                     if aggregation.add(&mut frame, bytes(&self.ready))? {
                         self.ready.extend(aggregation.take(&self.program)?);
                     }
                 }
             }
-            if matches!(&self.work, Worker::Rows(rows) if rows.left == Some(0)) {
+            if matches!(&self.work, SinkOperator::Projection(rows) if rows.is_full()) {
                 break;
             }
         }
@@ -190,8 +193,8 @@ impl Executor {
 
     /// Returns the conjuncts that must be evaluated for a chunk of these bounds; `None` if none of
     /// its rows contributes to the result.
-    fn open(&self, known: &[Known<'_>]) -> Option<Vec<usize>> {
-        if let Worker::First(first) = &self.work
+    fn open(&self, known: &[ColumnBounds<'_>]) -> Option<Vec<usize>> {
+        if let SinkOperator::TopK(first) = &self.work
             && first.excludes(known, &self.program)
         {
             return None;
@@ -199,8 +202,8 @@ impl Executor {
         match &self.filter {
             None => Some(Vec::new()),
             Some(filter) => match filter.plan(&self.program, known) {
-                Plan::Nothing => None,
-                Plan::Conjuncts(open) => Some(open),
+                FilterPlan::NoRow => None,
+                FilterPlan::Conjuncts(open) => Some(open),
             },
         }
     }
@@ -208,7 +211,7 @@ impl Executor {
     /// Returns `true` if no further chunk would change the result.
     #[must_use]
     pub fn done(&self) -> bool {
-        self.finished || matches!(&self.work, Worker::Rows(rows) if rows.left == Some(0))
+        self.finished || matches!(&self.work, SinkOperator::Projection(rows) if rows.is_full())
     }
 
     /// Takes a batch that is ready.
@@ -225,78 +228,12 @@ impl Executor {
             return Ok(());
         }
         match &mut self.work {
-            Worker::Rows(rows) => rows.flush(&mut self.ready)?,
-            Worker::First(first) => self.ready.extend(first.take()?),
-            Worker::Aggregate(aggregation) => self.ready.extend(aggregation.take(&self.program)?),
+            SinkOperator::Projection(rows) => rows.flush(&mut self.ready)?,
+            SinkOperator::TopK(first) => self.ready.extend(first.take()?),
+            SinkOperator::Aggregate(aggregation) => {
+                self.ready.extend(aggregation.take(&self.program)?)
+            }
         }
-        Ok(())
-    }
-}
-
-/// Rows that come out as they are found.
-#[derive(Debug)]
-struct Projection {
-    project: Vec<NodeId>,
-    /// The number of rows that may still come out, if there is a limit.
-    left: Option<u64>,
-    gathered: Vec<Gathered>,
-    rows: usize,
-    /// Bytes of texts among the gathered values.
-    bytes: usize,
-    /// The number of rows at which they come out.
-    most_rows: usize,
-    schema: SchemaRef,
-}
-
-impl Projection {
-    fn new(project: Vec<NodeId>, left: Option<u64>, schema: SchemaRef) -> Projection {
-        let gathered = project.iter().map(|_| Gathered::new()).collect();
-        Projection {
-            project,
-            left,
-            gathered,
-            rows: 0,
-            bytes: 0,
-            most_rows: output::most_rows(&schema),
-            schema,
-        }
-    }
-
-    fn add(
-        &mut self,
-        frame: &mut Frame<'_, '_>,
-        ready: &mut VecDeque<RecordBatch>,
-    ) -> Result<(), TaskError> {
-        let rows = frame
-            .len()
-            .min(self.left.map_or(usize::MAX, |left| left as usize));
-        // Values of rows beyond the limit are not computed: they might be errors.
-        let places: Vec<u32> = (0..rows as u32).collect();
-        for (gathered, &node) in self.gathered.iter_mut().zip(&self.project) {
-            self.bytes += gathered.push(&*frame.evaluate_at(node, &places)?, rows);
-        }
-        self.rows += rows;
-        if let Some(left) = &mut self.left {
-            *left -= rows as u64;
-        }
-        let enough = self.rows >= self.most_rows || self.bytes >= output::BATCH_BYTES;
-        if enough || self.left == Some(0) {
-            self.flush(ready)?;
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self, ready: &mut VecDeque<RecordBatch>) -> Result<(), TaskError> {
-        if self.rows == 0 {
-            return Ok(());
-        }
-        let gathered = self
-            .gathered
-            .iter_mut()
-            .map(|g| std::mem::replace(g, Gathered::new()));
-        let rows = std::mem::take(&mut self.rows);
-        self.bytes = 0;
-        ready.push_back(output::gathered(&self.schema, rows, gathered)?);
         Ok(())
     }
 }
@@ -307,7 +244,7 @@ fn bytes(ready: &VecDeque<RecordBatch>) -> usize {
 }
 
 /// Returns what is known of a column's values: at least what its array's type says.
-fn bounds(column: &Column) -> Bounds {
+fn bounds(column: &ChunkColumn) -> Bounds {
     let limits = types::limits(column.array.data_type());
     let range = match (&column.range, limits) {
         (Range::Unknown, Some((min, max))) => Range::Int { min, max },

@@ -8,23 +8,26 @@ use arrow_array::{ArrayRef, RecordBatch};
 use pages::{Bounds, Page, PageError, PageStream, Range, Source, Table, Wanted};
 
 use crate::estimate::estimate;
-use crate::measure::{Stopwatch, WorkCosts, thread_time};
-use crate::run::Executor;
-use crate::scan::{self, Needed, Piece, Pieces, Turns};
-use crate::site::{Batches, Site, Task, TaskError, check_wanted};
+use crate::executor::FragmentExecutor;
+use crate::scan::{self, NeededGroups, PageChanges, RowPiece, RowPieces};
+use crate::site::{ResultBatches, Site};
+use crate::task::FragmentTask;
+use crate::task::check_wanted;
+use crate::work_costs::{TaskTimer, WorkCosts, thread_time};
+use pages::task::TaskError;
 
 /// Runs tasks on the caller's thread, over pages from any source.
 #[derive(Clone)]
-pub struct Here {
+pub struct LocalSite {
     source: Arc<dyn Source>,
     costs: Option<Arc<WorkCosts>>,
 }
 
-impl Here {
+impl LocalSite {
     /// Makes a site over pages from this source.
     #[must_use]
-    pub fn new(source: Arc<dyn Source>) -> Here {
-        Here {
+    pub fn new(source: Arc<dyn Source>) -> LocalSite {
+        LocalSite {
             source,
             costs: None,
         }
@@ -32,20 +35,20 @@ impl Here {
 
     /// Measures the costs of tasks, and adds them to `costs`.
     #[must_use]
-    pub fn measured(self, costs: &Arc<WorkCosts>) -> Here {
-        Here {
+    pub fn measured(self, costs: &Arc<WorkCosts>) -> LocalSite {
+        LocalSite {
             costs: Some(Arc::clone(costs)),
             ..self
         }
     }
 }
 
-impl Site for Here {
-    fn run(&self, task: &Task) -> Batches {
-        match Running::new(self.source.as_ref(), task, self.costs.is_some()) {
+impl Site for LocalSite {
+    fn run(&self, task: &FragmentTask) -> ResultBatches {
+        match RunningTask::new(self.source.as_ref(), task, self.costs.is_some()) {
             Ok(running) => match &self.costs {
                 None => Box::new(running),
-                Some(costs) => Box::new(Measured {
+                Some(costs) => Box::new(MeasuredTask {
                     operations: estimate(&task.table, &task.fragment, &task.rows)
                         .map_or(0.0, |estimate| estimate.all_operations()),
                     running,
@@ -58,13 +61,13 @@ impl Site for Here {
 }
 
 /// A task whose time is measured.
-struct Measured {
-    running: Running,
+struct MeasuredTask {
+    running: RunningTask,
     operations: f64,
     costs: Arc<WorkCosts>,
 }
 
-impl Iterator for Measured {
+impl Iterator for MeasuredTask {
     type Item = Result<RecordBatch, TaskError>;
 
     fn next(&mut self) -> Option<Result<RecordBatch, TaskError>> {
@@ -80,20 +83,20 @@ impl Iterator for Measured {
 }
 
 /// A task that runs.
-struct Running {
+struct RunningTask {
     table: Arc<Table>,
-    needed: Needed,
-    executor: Executor,
-    pieces: Pieces<Arc<Table>>,
-    turns: Turns,
+    needed: NeededGroups,
+    executor: FragmentExecutor,
+    pieces: RowPieces<Arc<Table>>,
+    turns: PageChanges,
     /// The pages to come; none is requested if the fragment has no columns.
     stream: PageStream,
     /// The page of each group.
-    open: Vec<Option<Open>>,
+    open: Vec<Option<OpenPage>>,
     finished: bool,
     /// `true` after all rows were worked on.
     through: bool,
-    watch: Stopwatch,
+    watch: TaskTimer,
     wanted: Wanted,
 }
 
@@ -104,29 +107,33 @@ const UNKNOWN: Bounds = Bounds {
 };
 
 /// A page, and those of its columns that were decoded; the last one holds its records.
-struct Open {
+struct OpenPage {
     page: Arc<Page>,
     columns: Vec<OnceCell<ArrayRef>>,
 }
 
-impl Running {
-    fn new(source: &dyn Source, task: &Task, timed: bool) -> Result<Running, TaskError> {
+impl RunningTask {
+    fn new(
+        source: &dyn Source,
+        task: &FragmentTask,
+        timed: bool,
+    ) -> Result<RunningTask, TaskError> {
         let refused = |error: crate::FragmentError| TaskError::Refused(error.to_string());
         let (table, fragment) = (Arc::clone(&task.table), &task.fragment);
         let rows = scan::prune(&table, fragment, &task.rows)?;
         let types = fragment.column_types(&table.schema).map_err(refused)?;
-        let executor = Executor::new(fragment, &types).map_err(refused)?;
+        let executor = FragmentExecutor::new(fragment, &types).map_err(refused)?;
         let executor = executor.while_wanted(&task.wanted);
-        let needed = Needed::of(&table, fragment, |_| true);
+        let needed = NeededGroups::of(&table, fragment, |_| true);
         let addresses = scan::pages(&table, fragment, &rows)?;
         let stream: PageStream = if addresses.is_empty() {
             Box::new(iter::empty())
         } else {
             source.read(&table, addresses)
         };
-        Ok(Running {
-            pieces: Pieces::new(Arc::clone(&table), &needed, &rows)?,
-            turns: Turns::new(needed.groups.len()),
+        Ok(RunningTask {
+            pieces: RowPieces::new(Arc::clone(&table), &needed, &rows)?,
+            turns: PageChanges::new(needed.groups.len()),
             open: needed.groups.iter().map(|_| None).collect(),
             stream,
             executor,
@@ -134,7 +141,7 @@ impl Running {
             table,
             finished: false,
             through: false,
-            watch: Stopwatch::running(timed),
+            watch: TaskTimer::running(timed),
             wanted: task.wanted.clone(),
         })
     }
@@ -166,7 +173,7 @@ impl Running {
         }
     }
 
-    fn work(&mut self, piece: &Piece) -> Result<(), TaskError> {
+    fn work(&mut self, piece: &RowPiece) -> Result<(), TaskError> {
         // This is checked before the task waits for pages, and for rows that bounds exclude, too.
         check_wanted(&self.wanted)?;
         for group in self.turns.fresh(piece) {
@@ -194,7 +201,7 @@ impl Running {
     }
 
     /// Returns the next page of the stream, which is the one that a piece needs of a group.
-    fn open_page(&mut self, piece: &Piece, group: usize) -> Result<Open, TaskError> {
+    fn open_page(&mut self, piece: &RowPiece, group: usize) -> Result<OpenPage, TaskError> {
         let address = self.needed.address(&self.table, piece, group);
         let entry = self.needed.entry(&self.table, piece, group);
         let page = self.watch.page(|| self.stream.next()).unwrap_or_else(|| {
@@ -213,11 +220,11 @@ impl Running {
         // The last column is that of the records.
         let columns = iter::repeat_with(OnceCell::new).take(columns + 1);
         let columns = columns.collect();
-        Ok(Open { page, columns })
+        Ok(OpenPage { page, columns })
     }
 }
 
-impl Open {
+impl OpenPage {
     fn column(&self, place: usize) -> Result<&ArrayRef, PageError> {
         match self.columns[place].get() {
             Some(array) => Ok(array),
@@ -232,7 +239,7 @@ impl Open {
     }
 }
 
-impl Open {
+impl OpenPage {
     fn records(&self) -> Result<ArrayRef, PageError> {
         self.page.record_array().ok_or_else(|| PageError::Corrupt {
             address: self.page.address(),
@@ -241,7 +248,7 @@ impl Open {
     }
 }
 
-impl Iterator for Running {
+impl Iterator for RunningTask {
     type Item = Result<RecordBatch, TaskError>;
 
     fn next(&mut self) -> Option<Result<RecordBatch, TaskError>> {

@@ -6,11 +6,11 @@ use std::hash::BuildHasher;
 
 use arrow_array::Array;
 
-use crate::vector::Bytes;
+use crate::vector::IndexedTexts;
 
 /// Texts, and the numbers that they were given, from 0 on.
 #[derive(Debug)]
-pub(crate) struct Interner {
+pub(crate) struct TextInterner {
     table: HashTable<u32>,
     /// The places at which texts end in `bytes`.
     ends: Vec<usize>,
@@ -20,10 +20,10 @@ pub(crate) struct Interner {
     hasher: FixedState,
 }
 
-impl Interner {
+impl TextInterner {
     /// Makes an empty interner.
-    pub(crate) fn new() -> Interner {
-        Interner {
+    pub(crate) fn new() -> TextInterner {
+        TextInterner {
             table: HashTable::new(),
             ends: Vec::new(),
             bytes: Vec::new(),
@@ -48,7 +48,7 @@ impl Interner {
     }
 
     /// Returns the numbers of all of an array's texts, if there are no more texts than rows.
-    pub(crate) fn numbers_of_all(&mut self, texts: &Bytes) -> Option<Vec<u64>> {
+    pub(crate) fn numbers_of_all(&mut self, texts: &IndexedTexts) -> Option<Vec<u64>> {
         let all = 0..texts.data.len();
         (all.len() <= texts.index.len()).then(|| {
             all.map(|at| u64::from(self.number(crate::vector::text(&texts.data, at))))
@@ -57,7 +57,7 @@ impl Interner {
     }
 
     /// Returns the numbers of all rows' texts.
-    pub(crate) fn numbers(&mut self, texts: &Bytes) -> Vec<u64> {
+    pub(crate) fn numbers(&mut self, texts: &IndexedTexts) -> Vec<u64> {
         texts.map(|text| u64::from(self.number(text)))
     }
 
@@ -69,7 +69,7 @@ impl Interner {
             }
         }
         let hash = self.hasher.hash_one(wanted);
-        let Interner {
+        let TextInterner {
             table,
             ends,
             bytes,

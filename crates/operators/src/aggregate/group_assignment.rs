@@ -5,7 +5,7 @@ const FEW: usize = 32;
 
 /// Which rows of a vector belong to which groups.
 #[derive(Debug)]
-pub(crate) enum Assignment {
+pub(crate) enum GroupAssignment {
     /// All rows belong to the only group; holds their number.
     One(usize),
     /// Rows sorted by group, and the place at which each group's rows end.
@@ -19,33 +19,33 @@ pub(crate) enum Assignment {
     Many(Vec<u32>),
 }
 
-impl Assignment {
+impl GroupAssignment {
     /// Makes an assignment of rows to these groups, of which there are `groups`.
-    pub(crate) fn new(of: Vec<u32>, groups: usize) -> Assignment {
+    pub(crate) fn new(of: Vec<u32>, groups: usize) -> GroupAssignment {
         if groups == 1 {
-            return Assignment::One(of.len());
+            return GroupAssignment::One(of.len());
         }
         if groups > FEW || of.len() < 4 * groups {
-            return Assignment::Many(of);
+            return GroupAssignment::Many(of);
         }
         let (order, ends) = sort(&of, groups);
-        Assignment::Few { order, ends }
+        GroupAssignment::Few { order, ends }
     }
 
     /// Returns the number of rows.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Assignment::One(rows) => *rows,
-            Assignment::Few { order, .. } => order.len(),
-            Assignment::Many(groups) => groups.len(),
+            GroupAssignment::One(rows) => *rows,
+            GroupAssignment::Few { order, .. } => order.len(),
+            GroupAssignment::Many(groups) => groups.len(),
         }
     }
 
     /// Returns the assignment of the rows at these places alone, which are numbered anew.
-    pub(crate) fn at(&self, places: &[u32]) -> Assignment {
+    pub(crate) fn at(&self, places: &[u32]) -> GroupAssignment {
         match self {
-            Assignment::One(_) => Assignment::One(places.len()),
-            Assignment::Few { order, ends } => {
+            GroupAssignment::One(_) => GroupAssignment::One(places.len()),
+            GroupAssignment::Few { order, ends } => {
                 let mut of = vec![0; order.len()];
                 let mut from = 0;
                 for (group, &end) in ends.iter().enumerate() {
@@ -54,13 +54,13 @@ impl Assignment {
                         .for_each(|&row| of[row as usize] = group as u32);
                     from = end;
                 }
-                Assignment::new(
+                GroupAssignment::new(
                     places.iter().map(|&at| of[at as usize]).collect(),
                     ends.len(),
                 )
             }
-            Assignment::Many(of) => {
-                Assignment::Many(places.iter().map(|&at| of[at as usize]).collect())
+            GroupAssignment::Many(of) => {
+                GroupAssignment::Many(places.iter().map(|&at| of[at as usize]).collect())
             }
         }
     }
@@ -77,11 +77,11 @@ impl Assignment {
         end: impl Fn(&mut S, A),
     ) {
         match self {
-            Assignment::One(rows) => {
+            GroupAssignment::One(rows) => {
                 let sum = values[..*rows].iter().fold(start(&states[0]), &step);
                 end(&mut states[0], sum);
             }
-            Assignment::Few { order, ends } => {
+            GroupAssignment::Few { order, ends } => {
                 let mut from = 0;
                 for (state, &end_at) in states.iter_mut().zip(ends) {
                     if from < end_at {
@@ -94,7 +94,7 @@ impl Assignment {
                     from = end_at;
                 }
             }
-            Assignment::Many(of) => {
+            GroupAssignment::Many(of) => {
                 for (value, &group) in values.iter().zip(of) {
                     let state = &mut states[group as usize];
                     let sum = step(start(state), value);
@@ -145,7 +145,7 @@ fn sort(of: &[u32], groups: usize) -> (Vec<u32>, Vec<usize>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Assignment, FEW};
+    use super::{FEW, GroupAssignment};
 
     #[test]
     fn sorted_rows_are_those_of_their_groups() {
@@ -153,7 +153,7 @@ mod tests {
         for rows in [0, 1, 2, 7, 200, 2048] {
             for groups in [1, 2, 5, FEW, FEW + 1] {
                 let of: Vec<u32> = (0..rows).map(|_| random.u32(0..groups as u32)).collect();
-                let assignment = Assignment::new(of.clone(), groups);
+                let assignment = GroupAssignment::new(of.clone(), groups);
                 assert_eq!(assignment.len(), rows);
                 let values: Vec<usize> = (0..rows).collect();
                 let mut found = vec![Vec::new(); groups];
