@@ -37,27 +37,27 @@ use crate::limits::Limits;
 use crate::lock::{Answer, Lock, Request, Ticket, Wanted};
 use crate::moment::Moment;
 pub use command::Command;
-use gate::{Gate, Parked, Span};
+use gate::{GrantGate, ParkedRequest, WaitSpan};
 pub use ledger::Ledger;
 pub use options::Options;
-use shard::{Served, Shard, Turn};
+use shard::{Served, Shard, ShardCall};
 
 /// A table of locks in memory. Any thread may call it; the caller reads `now` before the call.
 pub struct Authority {
     limits: Limits,
-    shards: Box<[Part]>,
+    shards: Box<[ShardSlot]>,
     hasher: RandomState,
     held: AtomicUsize,
     bytes: AtomicUsize,
     waiting: AtomicUsize,
     expired: AtomicU64,
-    gate: Gate,
+    gate: GrantGate,
 }
 
 /// A shard on its own cache lines.
 #[repr(align(128))]
 #[derive(Default)]
-struct Part {
+struct ShardSlot {
     shard: Mutex<Shard>,
     /// When the next lease or wait ends, in microseconds; all ones: none does.
     due_us: AtomicU64,
@@ -86,9 +86,9 @@ impl Authority {
             options.block >= 2 && options.block.is_multiple_of(2),
             "tokens are reserved in even blocks"
         );
-        let part = |_| Part {
+        let part = |_| ShardSlot {
             due_us: AtomicU64::new(NOTHING_DUE),
-            ..Part::default()
+            ..ShardSlot::default()
         };
         Authority {
             limits: options.limits.clone(),
@@ -98,7 +98,7 @@ impl Authority {
             bytes: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             expired: AtomicU64::new(0),
-            gate: Gate::new(options, last, wall_ms, now, out),
+            gate: GrantGate::new(options, last, wall_ms, now, out),
         }
     }
 
@@ -126,7 +126,7 @@ impl Authority {
             Request::Acquire { wait, .. } => now + wait,
             _ => now,
         };
-        let span = Span { came: now, until };
+        let span = WaitSpan { came: now, until };
         self.serve(ticket, key, request, span, now, out)
     }
 
@@ -135,7 +135,7 @@ impl Authority {
         ticket: Ticket,
         key: &[u8],
         request: &Request<'_>,
-        span: Span,
+        span: WaitSpan,
         now: Moment,
         out: &mut Vec<Command>,
     ) -> Option<Result<Answer, LockError>> {
@@ -150,7 +150,7 @@ impl Authority {
                 Served::Waits => return None,
                 Served::Parks(lease) => lease,
             };
-            let parked = Parked {
+            let parked = ParkedRequest {
                 ticket,
                 key: key.into(),
                 wanted: Wanted::new(request),
@@ -180,7 +180,7 @@ impl Authority {
     /// If no ledger is under way.
     pub fn ledger_kept(&self, kept: Result<(), LockError>, now: Moment, out: &mut Vec<Command>) {
         let parked = self.gate.kept(kept.is_ok(), now, out);
-        for Parked {
+        for ParkedRequest {
             ticket,
             key,
             wanted,
@@ -282,8 +282,8 @@ impl Authority {
         }
     }
 
-    fn turn<'a>(&'a self, now: Moment, out: &'a mut Vec<Command>) -> Turn<'a> {
-        Turn {
+    fn turn<'a>(&'a self, now: Moment, out: &'a mut Vec<Command>) -> ShardCall<'a> {
+        ShardCall {
             now,
             gate: &self.gate,
             limits: &self.limits,
@@ -296,7 +296,7 @@ impl Authority {
     }
 
     /// Stores what other threads read without the shard's lock.
-    fn note(&self, part: &Part, shard: &MutexGuard<'_, Shard>) {
+    fn note(&self, part: &ShardSlot, shard: &MutexGuard<'_, Shard>) {
         let due = shard.next_due().map_or(NOTHING_DUE, Moment::as_us);
         part.due_us.store(due, Ordering::Release);
         let (now, before) = (shard.waiters(), part.waiting.load(Ordering::Relaxed));
@@ -308,7 +308,7 @@ impl Authority {
         }
     }
 
-    fn part(&self, key: &[u8]) -> &Part {
+    fn part(&self, key: &[u8]) -> &ShardSlot {
         // Each shard's table hashes with its own key, so all bits can be used here.
         let hash = self.hasher.hash_one(key) as usize;
         &self.shards[hash & (self.shards.len() - 1)]

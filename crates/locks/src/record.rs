@@ -20,6 +20,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::codec::Reader;
+
 use crate::lock::{Lease, Token};
 
 const FORMAT: u8 = 1;
@@ -80,12 +82,16 @@ impl Record {
 
     /// Decodes a record. Returns `None` if `bytes` are not one.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Record> {
-        let (header, value) = bytes.split_at_checked(HEADER)?;
-        let number = |at: usize| {
-            let bytes = header[at..at + 8].try_into().expect("eight bytes");
-            u64::from_le_bytes(bytes)
+        let mut from = Reader::new(bytes);
+        let (format, state) = (from.u8().ok()?, from.u8().ok()?);
+        let token = Token(from.u64().ok()?);
+        let lease = from.u64().ok()?;
+        let id = WriteId {
+            incarnation: from.u64().ok()?,
+            sequence: from.u64().ok()?,
         };
-        let state = match (header[0], header[1], number(10)) {
+        let value = from.rest();
+        let state = match (format, state, lease) {
             (FORMAT, 0, 0) if value.is_empty() => State::Released,
             (FORMAT, 1, ENDLESS) => State::Held {
                 value: value.into(),
@@ -97,14 +103,7 @@ impl Record {
             },
             _ => return None,
         };
-        Some(Record {
-            token: Token(number(2)),
-            id: WriteId {
-                incarnation: number(18),
-                sequence: number(26),
-            },
-            state,
-        })
+        Some(Record { token, id, state })
     }
 }
 

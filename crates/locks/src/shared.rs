@@ -9,12 +9,13 @@
 //! |---|---|
 //! | `entry` | what a proxy knows of one key, and the requests for it |
 //! | `serving` | requests: the next step for each, and its time |
-//! | `flight`, `operation` | how transactions are built of waiting requests; operations that own their bytes |
+//! | `in_flight`, `operation` | transactions that are under way; operations that own their bytes |
+//! | `building` | how transactions are built of waiting requests |
 //! | `settling`, `failing` | transactions that have committed; and others |
 //! | `reading` | what a read of a key means, and which requests it answers |
 //! | `era` | how tokens are drawn when there is no record |
-//! | `sweep` | scans of all records |
-//! | `counters` | counters of a proxy |
+//! | `scan`, `scanning` | listings and the sweep; scans of all records |
+//! | `options`, `command`, `counters` | how a table is set up; what it asks its driver to do; counters of a proxy |
 //!
 //! No proxy relies on another machine's clock. Each proxy measures a lease on its own monotonic
 //! clock: the proxy that wrote the record from before the record was sent, every other one from when
@@ -48,16 +49,20 @@
 //! 6. Every request is answered by the end of its wait and
 //!    [`Options::request_timeout`], also if the partition does not answer.
 
+mod building;
+mod command;
 mod counters;
 mod entry;
 mod era;
 mod failing;
-mod flight;
+mod in_flight;
 mod operation;
+mod options;
 mod reading;
+mod scan;
+mod scanning;
 mod serving;
 mod settling;
-mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -69,81 +74,16 @@ use base::partition::OwnedReply;
 use base::transaction::Abort;
 
 use crate::error::LockError;
-use crate::limits::Limits;
 use crate::lock::{Answer, Request, Ticket, Wanted};
 use crate::moment::Moment;
+pub use command::{Command, TransactionNumber};
 pub use counters::Counters;
 use entry::{Entry, Pending, Phase, Work};
 use era::Era;
-use flight::Flight;
+use in_flight::InFlightTransaction;
 pub use operation::{Operation, transaction};
-use sweep::{Listing, Sweep};
-
-/// Names a transaction.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct TransactionNumber(pub u64);
-
-/// A request of a table to its driver.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Command {
-    /// Execute a transaction in the partition, and report its result to [`Shared::transacted`]. A
-    /// transaction that takes longer than [`Options::transaction_timeout`] counts as unknown.
-    Transact {
-        /// The transaction's number.
-        number: TransactionNumber,
-        /// Its operations.
-        operations: Vec<Operation>,
-    },
-    /// The answer to a request.
-    Answer {
-        /// The request.
-        ticket: Ticket,
-        /// Its answer.
-        outcome: Result<Answer, LockError>,
-    },
-}
-
-/// How a table that a partition keeps is set up. All proxies of a table have the same `prefix`, and
-/// should have the same margins.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// What clients may ask for.
-    pub limits: Limits,
-    /// The prefix of the table's keys in the partition.
-    pub prefix: Vec<u8>,
-    /// Time to wait after a lease, besides a thirty-first part of it: clocks differ in speed.
-    pub margin: Duration,
-    /// The longest time for a request that waits for no other holder.
-    pub request_timeout: Duration,
-    /// The longest time for a transaction. Shorter than `request_timeout`, so that requests outlive
-    /// a transaction that is lost.
-    pub transaction_timeout: Duration,
-    /// Most transactions under way at once.
-    pub transactions: usize,
-    /// Most keys in a transaction.
-    pub batch: usize,
-    /// Intervals at which the partition is asked for a key that a request waits for: the first one,
-    /// and the longest; they double from one to the other.
-    pub poll: (Duration, Duration),
-    /// Interval at which all records are scanned for those whose proxies have gone.
-    pub sweep: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            limits: Limits::default(),
-            prefix: b"lock/".to_vec(),
-            margin: Duration::from_millis(50),
-            request_timeout: Duration::from_secs(5),
-            transaction_timeout: Duration::from_secs(1),
-            transactions: 4,
-            batch: 64,
-            poll: (Duration::from_millis(5), Duration::from_millis(250)),
-            sweep: Duration::from_secs(30),
-        }
-    }
-}
+pub use options::Options;
+use scan::{Listing, Sweep};
 
 /// A proxy's part of a table that a partition keeps.
 pub struct Shared {
@@ -155,7 +95,7 @@ pub struct Shared {
     /// Keys that wait to be sent. Each was in the phase `Ready` when it was added; some have left it
     /// since.
     ready: VecDeque<Arc<[u8]>>,
-    flights: BTreeMap<TransactionNumber, Flight>,
+    flights: BTreeMap<TransactionNumber, InFlightTransaction>,
     listings: VecDeque<Listing>,
     era: Era,
     sweep: Sweep,

@@ -28,12 +28,14 @@
 //! | module | contents |
 //! |---|---|
 //! | `plan` | the parameters that a seed determines |
+//! | `client_request` | what clients ask for |
 //! | `world`, `faults` | the events and the faults |
 //! | `proxy`, `client` | the participants |
 //! | `judge` | what clients believe |
 //! | `reached` | the points that runs should reach |
 
 mod client;
+mod client_request;
 mod faults;
 mod judge;
 

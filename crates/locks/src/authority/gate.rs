@@ -29,20 +29,20 @@ use crate::moment::{Moment, by_every_clock};
 
 /// When a request came, and how long it may wait for others.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(super) struct WaitSpan {
     pub(super) came: Moment,
     pub(super) until: Moment,
 }
 
 /// A request that waits for a ledger.
-pub(super) struct Parked {
+pub(super) struct ParkedRequest {
     pub(super) ticket: Ticket,
     pub(super) key: Box<[u8]>,
     pub(super) wanted: Wanted,
-    pub(super) span: Span,
+    pub(super) span: WaitSpan,
 }
 
-pub(super) struct Gate {
+pub(super) struct GrantGate {
     next: AtomicU64,
     end: AtomicU64,
     bound_ms: AtomicU64,
@@ -71,17 +71,17 @@ struct State {
     wanted_ms: u64,
     /// The bound of the life before.
     before_ms: u64,
-    parked: Vec<Parked>,
+    parked: Vec<ParkedRequest>,
 }
 
-impl Gate {
+impl GrantGate {
     pub(super) fn new(
         options: &Options,
         last: Option<Ledger>,
         wall_ms: u64,
         now: Moment,
         out: &mut Vec<Command>,
-    ) -> Gate {
+    ) -> GrantGate {
         let reserved = last.map_or(Token(0), |last| last.reserved);
         let start = reserved.max(Token::at_ms(wall_ms)).0;
         let running = last.filter(|last| !last.clean);
@@ -95,7 +95,7 @@ impl Gate {
         };
         let most_ms = ms(options.limits.lease);
         let least_ms = ms(options.first_bound).min(most_ms);
-        let gate = Gate {
+        let gate = GrantGate {
             least_ms,
             most_ms,
             long_until_us: AtomicU64::new(0),
@@ -162,11 +162,11 @@ impl Gate {
     /// it can be served now.
     pub(super) fn park(
         &self,
-        parked: Parked,
+        parked: ParkedRequest,
         lease: Duration,
         now: Moment,
         out: &mut Vec<Command>,
-    ) -> Result<(), Parked> {
+    ) -> Result<(), ParkedRequest> {
         let mut state = self.state.lock();
         let has_tokens = self.next.load(Ordering::Acquire) < self.end.load(Ordering::Acquire);
         if self.allows(lease) && has_tokens {
@@ -182,11 +182,16 @@ impl Gate {
     }
 
     /// Lets a request wait for the next ledger that is kept, even if it could be served now.
-    pub(super) fn park_in_any_case(&self, parked: Parked, now: Moment, out: &mut Vec<Command>) {
+    pub(super) fn park_in_any_case(
+        &self,
+        parked: ParkedRequest,
+        now: Moment,
+        out: &mut Vec<Command>,
+    ) {
         self.push(&mut self.state.lock(), parked, now, out);
     }
 
-    fn push(&self, state: &mut State, parked: Parked, now: Moment, out: &mut Vec<Command>) {
+    fn push(&self, state: &mut State, parked: ParkedRequest, now: Moment, out: &mut Vec<Command>) {
         let limit = self.waiting;
         let refusal = if self.is_stopping() {
             Some(LockError::Stopping)
@@ -215,7 +220,12 @@ impl Gate {
     ///
     /// # Panics
     /// If no ledger is under way.
-    pub(super) fn kept(&self, kept: bool, now: Moment, out: &mut Vec<Command>) -> Vec<Parked> {
+    pub(super) fn kept(
+        &self,
+        kept: bool,
+        now: Moment,
+        out: &mut Vec<Command>,
+    ) -> Vec<ParkedRequest> {
         let mut state = self.state.lock();
         let ledger = state.under_way.take().expect("a ledger is under way");
         if kept && !ledger.clean {

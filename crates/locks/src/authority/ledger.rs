@@ -11,6 +11,8 @@
 
 use std::time::Duration;
 
+use base::codec::Reader;
+
 use crate::lock::Token;
 
 const FORMAT: u8 = 1;
@@ -43,15 +45,16 @@ impl Ledger {
     /// used tokens are unknown.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Ledger> {
-        let bytes: &[u8; 18] = bytes.try_into().ok()?;
-        let number = |at: usize| {
-            let bytes = bytes[at..at + 8].try_into().expect("eight bytes");
-            u64::from_le_bytes(bytes)
-        };
-        (bytes[0] == FORMAT && bytes[1] <= 1).then(|| Ledger {
-            reserved: Token(number(2)),
-            longest: Duration::from_millis(number(10)),
-            clean: bytes[1] == 1,
+        let mut from = Reader::new(bytes);
+        let format = from.u8().ok()?;
+        let clean = from.bool().ok()?;
+        let reserved = Token(from.u64().ok()?);
+        let longest = Duration::from_millis(from.u64().ok()?);
+        from.end().ok()?;
+        (format == FORMAT).then_some(Ledger {
+            reserved,
+            longest,
+            clean,
         })
     }
 }

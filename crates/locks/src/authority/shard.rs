@@ -14,7 +14,7 @@ use std::time::Duration;
 use foldhash::quality::RandomState;
 
 use super::command::Command;
-use super::gate::{Gate, Parked, Span};
+use super::gate::{GrantGate, ParkedRequest, WaitSpan};
 use crate::decision::{Decision, Setting, decide};
 use crate::error::LockError;
 use crate::limits::Limits;
@@ -22,9 +22,9 @@ use crate::lock::{Answer, Lease, Lock, Request, Ticket, Token, Wanted};
 use crate::moment::{Moment, by_every_clock, by_one_clock};
 
 /// What a call needs besides the shard.
-pub(super) struct Turn<'a> {
+pub(super) struct ShardCall<'a> {
     pub(super) now: Moment,
-    pub(super) gate: &'a Gate,
+    pub(super) gate: &'a GrantGate,
     pub(super) limits: &'a Limits,
     /// Locks of all shards.
     pub(super) held: &'a AtomicUsize,
@@ -76,7 +76,7 @@ struct Waiter {
     ticket: Ticket,
     owner: Arc<[u8]>,
     lease: Duration,
-    span: Span,
+    span: WaitSpan,
     due: Due,
 }
 
@@ -120,7 +120,7 @@ impl Shard {
     }
 
     /// Ends the leases and waits whose time has come.
-    pub(super) fn expire(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn expire(&mut self, turn: &mut ShardCall<'_>) {
         turn.now = self.tick(turn.now);
         while self.next_due().is_some_and(|at| at <= turn.now) {
             let first = self.due.pop_first().expect("it has just been looked at");
@@ -138,8 +138,8 @@ impl Shard {
         ticket: Ticket,
         key: &[u8],
         request: &Request<'_>,
-        span: Span,
-        turn: &mut Turn<'_>,
+        span: WaitSpan,
+        turn: &mut ShardCall<'_>,
     ) -> Served {
         turn.now = self.tick(turn.now);
         // Under the shard's lock: a thread that stops the table looks at every shard after it said
@@ -161,7 +161,7 @@ impl Shard {
         }
     }
 
-    fn vacate_if_ended(&mut self, key: &[u8], turn: &mut Turn<'_>) {
+    fn vacate_if_ended(&mut self, key: &[u8], turn: &mut ShardCall<'_>) {
         let held = self.entries.get(key).and_then(|entry| entry.held.as_ref());
         if held.is_some_and(|held| held.ends <= turn.now) {
             turn.expired.fetch_add(1, Ordering::Relaxed);
@@ -170,7 +170,7 @@ impl Shard {
     }
 
     /// Handles the entry of `due` for a lock. The lock may have been prolonged since.
-    fn end_lock(&mut self, key: &Arc<[u8]>, turn: &mut Turn<'_>) {
+    fn end_lock(&mut self, key: &Arc<[u8]>, turn: &mut ShardCall<'_>) {
         let entry = self.entries.get_mut(key).expect("what is due is held");
         let held = entry.held.as_mut().expect("what is due is held");
         // Waits that end before the lock come first, even if both have ended.
@@ -189,8 +189,8 @@ impl Shard {
         ticket: Ticket,
         key: &[u8],
         request: &Request<'_>,
-        span: Span,
-        turn: &Turn<'_>,
+        span: WaitSpan,
+        turn: &ShardCall<'_>,
     ) -> Served {
         let Request::Acquire { owner, lease, .. } = *request else {
             unreachable!("nothing else waits")
@@ -225,7 +225,13 @@ impl Shard {
         Served::Waits
     }
 
-    fn set(&mut self, key: &[u8], setting: &Setting, span: Span, turn: &mut Turn<'_>) -> Served {
+    fn set(
+        &mut self,
+        key: &[u8],
+        setting: &Setting,
+        span: WaitSpan,
+        turn: &mut ShardCall<'_>,
+    ) -> Served {
         let Lease::For(lease) = setting.lease else {
             return Served::Now(Err(LockError::NeedsLease));
         };
@@ -266,7 +272,7 @@ impl Shard {
         value: Arc<[u8]>,
         token: Token,
         lease: Duration,
-        turn: &Turn<'_>,
+        turn: &ShardCall<'_>,
     ) {
         let ends = turn.now + by_every_clock(lease);
         let entry = self.entries.entry(Arc::clone(&key)).or_default();
@@ -291,7 +297,7 @@ impl Shard {
     }
 
     /// Frees a key whose lock has ended, and grants it to the next request.
-    fn vacate(&mut self, key: &[u8], turn: &mut Turn<'_>) {
+    fn vacate(&mut self, key: &[u8], turn: &mut ShardCall<'_>) {
         let (key, mut entry) = self.entries.remove_entry(key).expect("it is held");
         self.dismiss_late(&mut entry, turn);
         turn.bytes.fetch_sub(entry.bytes(&key), Ordering::Relaxed);
@@ -317,7 +323,7 @@ impl Shard {
 
     /// Answers requests whose wait has ended, though no call noticed in time: the process stood
     /// still.
-    fn dismiss_late(&mut self, entry: &mut Entry, turn: &mut Turn<'_>) {
+    fn dismiss_late(&mut self, entry: &mut Entry, turn: &mut ShardCall<'_>) {
         let is_late = |waiter: &Waiter| waiter.span.until <= turn.now;
         if !entry.waiters.iter().any(is_late) {
             return;
@@ -342,7 +348,7 @@ impl Shard {
         waiters: VecDeque<Waiter>,
         first: Waiter,
         token: Token,
-        turn: &mut Turn<'_>,
+        turn: &mut ShardCall<'_>,
     ) {
         let is_same = |waiter: &Waiter| waiter.owner == first.owner;
         let (same, others): (VecDeque<Waiter>, _) = waiters.into_iter().partition(is_same);
@@ -363,9 +369,9 @@ impl Shard {
         entry.waiters = others;
     }
 
-    fn park(&self, key: &[u8], waiter: Waiter, turn: &mut Turn<'_>) {
+    fn park(&self, key: &[u8], waiter: Waiter, turn: &mut ShardCall<'_>) {
         let lease = waiter.lease;
-        let parked = Parked {
+        let parked = ParkedRequest {
             ticket: waiter.ticket,
             key: key.into(),
             wanted: Wanted::Acquire {
@@ -379,7 +385,7 @@ impl Shard {
     }
 
     /// Ends a wait whose entry of `due` has been removed.
-    fn end_wait(&mut self, key: &[u8], ticket: Ticket, turn: &mut Turn<'_>) {
+    fn end_wait(&mut self, key: &[u8], ticket: Ticket, turn: &mut ShardCall<'_>) {
         if !self.remove_waiter(key, ticket) {
             return;
         }

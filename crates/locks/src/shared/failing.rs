@@ -6,7 +6,7 @@ use base::transaction::Abort;
 
 use super::Shared;
 use super::entry::{Pending, Phase, Work};
-use super::flight::{Flight, Freight, Item};
+use super::in_flight::{InFlightTransaction, KeyInTransaction, TransactionContent};
 use crate::error::LockError;
 use crate::moment::Moment;
 
@@ -59,7 +59,7 @@ impl Shared {
     }
 
     /// Handles a transaction that has not committed, or whose outcome is unknown.
-    pub(super) fn fail(&mut self, flight: Flight, failure: Failure) {
+    pub(super) fn fail(&mut self, flight: InFlightTransaction, failure: Failure) {
         match &failure {
             Failure::Nothing(what) | Failure::Unknown(what) => {
                 self.trouble.clone_from(what);
@@ -70,15 +70,15 @@ impl Shared {
         }
         let sent = flight.sent;
         match flight.freight {
-            Freight::Era(_) => self.era.is_asked = false,
-            Freight::Sweep => self.swept(None),
-            Freight::Listing(listing) => match failure {
+            TransactionContent::Era(_) => self.era.is_asked = false,
+            TransactionContent::Sweep => self.swept(None),
+            TransactionContent::Listing(listing) => match failure {
                 Failure::Refused(what) => {
                     self.answer(listing.ticket, Err(LockError::Refused { what }));
                 }
                 _ => self.listings.push_back(listing),
             },
-            Freight::Keys { needs_era, items } => {
+            TransactionContent::Keys { needs_era, items } => {
                 if let Failure::Precondition(op) = failure {
                     if needs_era && op == 0 {
                         self.counters.eras_lost += 1;
@@ -94,7 +94,7 @@ impl Shared {
         }
     }
 
-    fn fail_item(&mut self, item: Item, sent: Moment, failure: &Failure) {
+    fn fail_item(&mut self, item: KeyInTransaction, sent: Moment, failure: &Failure) {
         let entry = self.entries.get_mut(&item.key).expect("it was under way");
         entry.phase = Phase::Idle;
         // The requests that wait are served again, too.

@@ -13,13 +13,17 @@ use super::Shared;
 use super::entry::{Attempt, Known, Over, Pending, Phase, Work};
 use super::era::TOMBSTONE;
 use super::failing::Failure;
-use super::flight::{Flight, Freight, Item, Written};
+use super::in_flight::{InFlightTransaction, KeyInTransaction, RecordWrite, TransactionContent};
 use crate::error::LockError;
 use crate::lock::{Answer, Wanted};
 use crate::moment::Moment;
 
 impl Shared {
-    pub(super) fn settle(&mut self, flight: Flight, result: Result<Vec<OwnedReply>, Abort>) {
+    pub(super) fn settle(
+        &mut self,
+        flight: InFlightTransaction,
+        result: Result<Vec<OwnedReply>, Abort>,
+    ) {
         let replies = match result {
             Ok(replies) => replies,
             Err(abort) => return self.fail(flight, Failure::of(&abort)),
@@ -27,15 +31,15 @@ impl Shared {
         self.pause = super::PAUSE.0;
         let sent = flight.sent;
         match flight.freight {
-            Freight::Era(number) => {
+            TransactionContent::Era(number) => {
                 self.era.is_asked = false;
                 if let [_, OwnedReply::Deadline(Some(deadline))] = replies[..] {
                     self.era.opened(number, deadline, sent);
                 }
             }
-            Freight::Listing(listing) => self.listed(&listing, sent, &replies),
-            Freight::Sweep => self.swept(Some(&replies)),
-            Freight::Keys { needs_era, items } => {
+            TransactionContent::Listing(listing) => self.listed(&listing, sent, &replies),
+            TransactionContent::Sweep => self.swept(Some(&replies)),
+            TransactionContent::Keys { needs_era, items } => {
                 let mut rest = &replies[usize::from(needs_era)..];
                 for item in items {
                     let (own, others) = rest.split_at(item.replies());
@@ -46,7 +50,7 @@ impl Shared {
         }
     }
 
-    fn settle_item(&mut self, item: Item, sent: Moment, replies: &[OwnedReply]) {
+    fn settle_item(&mut self, item: KeyInTransaction, sent: Moment, replies: &[OwnedReply]) {
         let Some(written) = item.writes else {
             return self.read(&item.key, replies, item.before);
         };
@@ -70,7 +74,7 @@ impl Shared {
     }
 
     /// Handles a write that has taken effect.
-    fn written(&mut self, key: &Arc<[u8]>, written: Written, sent: Moment) {
+    fn written(&mut self, key: &Arc<[u8]>, written: RecordWrite, sent: Moment) {
         let now = self.now;
         let known = match written.lease {
             Some(lease) => Known::Held(self.own(written.id, lease, sent)),
@@ -118,7 +122,7 @@ impl Shared {
     }
 }
 
-impl Written {
+impl RecordWrite {
     pub(super) fn attempt(self, sent: Moment) -> Attempt {
         Attempt {
             id: self.id,

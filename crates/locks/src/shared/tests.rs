@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::era::{LENGTH_MS, TOMBSTONE_MS};
 use super::*;
+use crate::limits::Limits;
 use crate::lock::{Change, Effect, Lease, Lock, Token, Verdict};
 use crate::model::Partition;
 

@@ -2,83 +2,14 @@
 
 use std::time::Duration;
 
+use super::client_request::{ClientRequest, What};
 use super::judge::{Grant, Judge, Violation};
-use super::plan::{LONGEST_LEASE_MS, LONGEST_WAIT_MS};
+use super::plan::{LONGEST_LEASE_MS, LONGEST_WAIT_MS, REQUEST_TIMEOUT};
 use super::reached::Point;
 use crate::error::LockError;
-use crate::lock::{Answer, Change, Effect, Lease, Lock, Request, Ticket, Token, Verdict};
+use crate::lock::{Answer, Effect, Lease, Lock, Ticket, Token};
 use crate::moment::Moment;
 use ::simulation::Coverage;
-
-/// A client's request, under one of its names.
-#[derive(Clone, Debug)]
-pub(super) struct Ask {
-    pub(super) owner: String,
-    pub(super) what: What,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum What {
-    Acquire {
-        lease: Duration,
-        wait: Duration,
-    },
-    Renew {
-        lease: Duration,
-    },
-    Release,
-    Info,
-    /// A change that acquires the key if it is free.
-    Insert {
-        lease: Duration,
-    },
-    /// A change that frees the key if this owner holds it.
-    Delete,
-}
-
-impl Ask {
-    pub(super) fn wait(&self) -> Duration {
-        match self.what {
-            What::Acquire { wait, .. } => wait,
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// Calls `f` with the request.
-    pub(super) fn with<T>(&self, f: impl FnOnce(&Request<'_>) -> T) -> T {
-        let owner = self.owner.as_bytes();
-        let name = owner.to_vec();
-        match self.what {
-            What::Acquire { lease, wait } => {
-                let lease = Lease::For(lease);
-                f(&Request::Acquire { owner, lease, wait })
-            }
-            What::Renew { lease } => {
-                let lease = Lease::For(lease);
-                f(&Request::Renew { owner, lease })
-            }
-            What::Release => f(&Request::Release { owner }),
-            What::Info => f(&Request::Info),
-            What::Insert { lease } => {
-                let change = Change::new(move |lock| match lock {
-                    Some(_) => Verdict::Keep,
-                    None => Verdict::Set {
-                        value: name.clone(),
-                        lease: Lease::For(lease),
-                    },
-                });
-                f(&Request::Change(&change))
-            }
-            What::Delete => {
-                let change = Change::new(move |lock| match lock {
-                    Some(lock) if *lock.value == *name => Verdict::Remove,
-                    _ => Verdict::Keep,
-                });
-                f(&Request::Change(&change))
-            }
-        }
-    }
-}
 
 /// A request without an answer.
 #[derive(Clone, Debug)]
@@ -86,7 +17,7 @@ pub(super) struct Open {
     pub(super) ticket: Ticket,
     pub(super) proxy: usize,
     pub(super) key: String,
-    pub(super) ask: Ask,
+    pub(super) ask: ClientRequest,
     pub(super) sent: Moment,
     pub(super) gives_up: Moment,
     /// The greatest token that was known when the request was sent.
@@ -142,7 +73,7 @@ impl Client {
         judge: &Judge,
         rng: &mut fastrand::Rng,
         now: Moment,
-    ) -> Ask {
+    ) -> ClientRequest {
         let lease = Duration::from_millis(rng.u64(20..=LONGEST_LEASE_MS));
         let wait = match rng.u8(0..2) {
             0 => Duration::ZERO,
@@ -161,11 +92,11 @@ impl Client {
             (false, _) => What::Acquire { lease, wait },
         };
         let owner = self.owner.clone();
-        Ask { owner, what }
+        ClientRequest { owner, what }
     }
 
     /// Returns the next request of the last round, and its key's number.
-    pub(super) fn choose_last(&self) -> Option<(usize, Ask)> {
+    pub(super) fn choose_last(&self) -> Option<(usize, ClientRequest)> {
         let (key, what) = match self.stage {
             Stage::Free | Stage::Done => return None,
             Stage::Acquires(key) => {
@@ -178,7 +109,7 @@ impl Client {
             Stage::Releases(key) => (key, What::Release),
         };
         let owner = self.owner.clone();
-        Some((key, Ask { owner, what }))
+        Some((key, ClientRequest { owner, what }))
     }
 
     /// Notes that a request is sent.
@@ -187,7 +118,7 @@ impl Client {
         ticket: Ticket,
         proxy: usize,
         key: &str,
-        ask: Ask,
+        ask: ClientRequest,
         judge: &mut Judge,
         now: Moment,
     ) {
@@ -199,7 +130,7 @@ impl Client {
             ticket,
             proxy,
             key: key.to_owned(),
-            gives_up: now + ask.wait() + super::proxy::REQUEST_TIMEOUT + Duration::from_secs(2),
+            gives_up: now + ask.wait() + REQUEST_TIMEOUT + Duration::from_secs(2),
             ask,
             sent: now,
             floor,

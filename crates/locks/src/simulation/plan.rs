@@ -15,6 +15,9 @@ pub(super) const END: Duration = Duration::from_secs(70);
 pub(super) const LONGEST_LEASE_MS: u64 = 2_500;
 pub(super) const LONGEST_WAIT_MS: u64 = 3_000;
 
+/// The longest time for an answer, besides waits and pauses.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The parameters of a run, which its seed determines.
 pub(super) struct Plan {
     /// One proxy has the table in its memory; otherwise a partition keeps it.

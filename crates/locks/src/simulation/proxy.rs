@@ -7,7 +7,8 @@ use base::partition::OwnedReply;
 use base::planted::{self, Bug};
 use base::transaction::Abort;
 
-use super::plan::Plan;
+use super::client_request::ClientRequest;
+use super::plan::{Plan, REQUEST_TIMEOUT};
 use crate::authority::{self, Authority, Ledger};
 use crate::error::LockError;
 use crate::lock::{Answer, Request, Ticket};
@@ -17,7 +18,7 @@ use crate::shared::{self, Operation, Shared, TransactionNumber};
 /// A message to a proxy.
 #[derive(Clone, Debug)]
 pub(super) enum Mail {
-    Request(Ticket, String, super::client::Ask),
+    Request(Ticket, String, ClientRequest),
     Cancel(Ticket, String),
     Result(TransactionNumber, Result<Vec<OwnedReply>, Abort>),
     LedgerKept(Result<(), LockError>),
@@ -62,9 +63,6 @@ pub(super) struct Proxy {
     pub(super) lost: Duration,
     pub(super) paused_at: Moment,
 }
-
-/// The longest time for an answer, besides waits and pauses.
-pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Draws the speed of a clock: it is as wrong as allowed, or less.
 pub(super) fn rate(rng: &mut fastrand::Rng) -> f64 {

@@ -7,8 +7,8 @@ use base::transaction::Abort;
 
 use super::client::{Client, Stage};
 use super::judge::Judge;
-use super::plan::{CLIENTS_END, END, FAULTS_END, LAST_ROUND, Plan};
-use super::proxy::{Doing, Mail, Proxy, REQUEST_TIMEOUT, Table};
+use super::plan::{CLIENTS_END, END, FAULTS_END, LAST_ROUND, Plan, REQUEST_TIMEOUT};
+use super::proxy::{Doing, Mail, Proxy, Table};
 use super::reached::Point;
 use crate::authority::Ledger;
 use crate::error::LockError;

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use base::codec::{Malformed, Reader};
 use pages::task::TaskError;
 use pages::{SegmentId, Table, Wanted};
 
@@ -42,15 +43,12 @@ pub fn decode_task(
     bytes: &[u8],
     wanted: Wanted,
 ) -> Result<FragmentTask, TaskError> {
-    let (len, rest) = bytes
-        .split_first_chunk()
-        .ok_or_else(|| refused("a task without rows"))?;
-    let len = u32::from_le_bytes(*len) as usize;
-    let (rows, fragment) = rest
-        .split_at_checked(len)
-        .ok_or_else(|| refused("a task that is cut off"))?;
+    let mut from = Reader::new(bytes);
+    let len = from.u32().map_err(|_| refused("a task without rows"))?;
+    let rows = from.take(len as usize);
+    let rows = rows.map_err(|_| refused("a task that is cut off"))?;
     let rows = decode_rows(rows).map_err(refused)?;
-    let fragment = decode(fragment).map_err(refused)?;
+    let fragment = decode(from.rest()).map_err(refused)?;
     fragment.check_table(table).map_err(refused)?;
     Ok(FragmentTask {
         table: Arc::clone(table),
@@ -81,19 +79,19 @@ pub fn encode_rows(rows: &[RowRange]) -> Vec<u8> {
 /// # Errors
 /// Returns an error if the last range is incomplete.
 pub fn decode_rows(bytes: &[u8]) -> Result<Vec<RowRange>, CodecError> {
-    let (rows, []) = bytes.as_chunks::<ROWS>() else {
-        return Err(CodecError::Malformed("rows end too early"));
-    };
-    let number = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .rev()
-            .fold(0u128, |n, &b| n << 8 | u128::from(b))
-    };
-    let one = |bytes: &[u8; ROWS]| RowRange {
-        segment: SegmentId(number(&bytes[..16])),
-        from: number(&bytes[16..24]) as u64,
-        to: number(&bytes[24..]) as u64,
-    };
-    Ok(rows.iter().map(one).collect())
+    let mut from = Reader::new(bytes);
+    let mut rows = Vec::with_capacity(bytes.len() / ROWS);
+    while !from.unread().is_empty() {
+        let range = read_range(&mut from);
+        rows.push(range.map_err(|_| CodecError::Malformed("rows end too early"))?);
+    }
+    Ok(rows)
+}
+
+fn read_range(from: &mut Reader<'_>) -> Result<RowRange, Malformed> {
+    Ok(RowRange {
+        segment: SegmentId(u128::from_le_bytes(from.array()?)),
+        from: from.u64()?,
+        to: from.u64()?,
+    })
 }

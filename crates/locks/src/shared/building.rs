@@ -6,69 +6,31 @@ use base::planted::{self, Bug};
 use base::transaction::When;
 
 use super::Shared;
+use super::command::{Command, TransactionNumber};
 use super::entry::{Over, Phase, Plan, What, Write};
 use super::era::{LENGTH_MS, TOMBSTONE_MS};
+use super::in_flight::{InFlightTransaction, KeyInTransaction, RecordWrite, TransactionContent};
 use super::operation::Operation;
-use super::sweep::Listing;
-use crate::lock::{Answer, Lease, Token};
-use crate::moment::Moment;
+use crate::lock::Token;
 use crate::record::{Record, State, WriteId, era_key, record_key, whole_ms};
 
-/// A transaction that is under way.
-#[derive(Debug)]
-pub(super) struct Flight {
-    pub(super) sent: Moment,
-    pub(super) freight: Freight,
-}
-
-/// Content of a transaction.
-#[derive(Debug)]
-pub(super) enum Freight {
-    /// Opens the era of this number.
-    Era(u64),
-    Keys {
-        /// The first operation requires an era.
-        needs_era: bool,
-        items: Vec<Item>,
-    },
-    Listing(Listing),
-    Sweep,
-}
-
-/// A key in a transaction.
-#[derive(Debug)]
-pub(super) struct Item {
-    pub(super) key: Arc<[u8]>,
-    /// Requests with this arrival number or a smaller one are answered by the result.
-    pub(super) before: u64,
-    /// What it writes, if it writes.
-    pub(super) writes: Option<Written>,
-}
-
-/// A write of a transaction.
-#[derive(Clone, Debug)]
-pub(super) struct Written {
-    pub(super) arrival: u64,
-    pub(super) over: Over,
-    pub(super) id: WriteId,
-    /// It grants a lock that was free.
-    pub(super) is_new: bool,
-    /// The lease of a held record; `None` for a released one.
-    pub(super) lease: Option<Lease>,
-    pub(super) answer: Option<Answer>,
-}
-
-impl Item {
-    /// Returns how many replies the partition gives for it.
-    pub(super) fn replies(&self) -> usize {
-        match self.writes.as_ref().map(|written| written.over) {
-            None | Some(Over::Version(..)) => 2,
-            Some(Over::Absent) => 3,
-        }
-    }
-}
-
 impl Shared {
+    /// Returns `true` if another transaction may be sent.
+    pub(super) fn has_room(&self) -> bool {
+        self.flights.len() < self.options.transactions && self.pause_until <= self.now
+    }
+
+    /// Sends a transaction.
+    pub(super) fn transact(&mut self, freight: TransactionContent, operations: Vec<Operation>) {
+        self.transactions += 1;
+        self.counters.transactions += 1;
+        let number = TransactionNumber(self.transactions);
+        let sent = self.now;
+        self.flights
+            .insert(number, InFlightTransaction { sent, freight });
+        self.out.push(Command::Transact { number, operations });
+    }
+
     /// Sends keys that wait, as many as the limit on transactions allows.
     pub(super) fn send(&mut self) {
         self.send_scans();
@@ -98,7 +60,10 @@ impl Shared {
             when: When::Always,
             expires_in_ms: Some(LENGTH_MS),
         };
-        self.transact(Freight::Era(number), vec![put, Operation::ExpiryOf { key }]);
+        self.transact(
+            TransactionContent::Era(number),
+            vec![put, Operation::ExpiryOf { key }],
+        );
     }
 
     /// Sends one transaction of keys. Those that need a newer era are added to `late`.
@@ -110,7 +75,7 @@ impl Shared {
             && let Some(key) = self.ready.pop_front()
         {
             match self.load_item(&key, &mut operations) {
-                Loaded::Item(item) => {
+                Loaded::Key(item) => {
                     let over = item.writes.as_ref().map(|written| written.over);
                     needs_era |= over == Some(Over::Absent);
                     items.push(item);
@@ -128,7 +93,7 @@ impl Shared {
             operations.insert(0, Operation::Require { key });
         }
         self.counters.keys += items.len() as u64;
-        self.transact(Freight::Keys { needs_era, items }, operations);
+        self.transact(TransactionContent::Keys { needs_era, items }, operations);
     }
 
     /// Adds the operations of a key to the transaction.
@@ -151,7 +116,7 @@ impl Shared {
         ];
         let item = |writes| {
             let key = Arc::clone(key);
-            Loaded::Item(Item {
+            Loaded::Key(KeyInTransaction {
                 key,
                 before,
                 writes,
@@ -216,7 +181,7 @@ impl Shared {
         }
     }
 
-    fn write(&mut self, write: &Write, token: Token) -> (Written, Vec<u8>) {
+    fn write(&mut self, write: &Write, token: Token) -> (RecordWrite, Vec<u8>) {
         self.writes += 1;
         let id = WriteId {
             incarnation: self.incarnation,
@@ -232,7 +197,7 @@ impl Shared {
             What::Release(answer) => (State::Released, None, answer.clone()),
         };
         let bytes = Record { token, id, state }.encode();
-        let written = Written {
+        let written = RecordWrite {
             arrival: write.arrival,
             over: write.over,
             id,
@@ -246,12 +211,12 @@ impl Shared {
 
 /// Result of loading a key into a transaction.
 enum Loaded {
-    Item(Item),
+    Key(KeyInTransaction),
     NeedsEra,
     Nothing,
 }
 
-fn put(key: Vec<u8>, value: Vec<u8>, when: When, written: &Written) -> Operation {
+fn put(key: Vec<u8>, value: Vec<u8>, when: When, written: &RecordWrite) -> Operation {
     Operation::Put {
         key,
         value,

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use base::partition::OwnedReply;
 
+use super::Shared;
 use super::entry::{Entry, Known};
-use super::flight::{Flight, Freight};
+use super::in_flight::TransactionContent;
 use super::operation::Operation;
-use super::{Command, Shared};
+use super::scan::Listing;
 use crate::error::LockError;
-use crate::lock::{Answer, Lease, Lock, Ticket};
+use crate::lock::{Answer, Lease, Lock};
 use crate::moment::Moment;
 use crate::record::{Record, State, record_key};
 
@@ -19,39 +20,6 @@ const SLICE: usize = 256;
 const REST: Duration = Duration::from_millis(50);
 /// Time that a sweep waits after trouble.
 const TROUBLED: Duration = Duration::from_secs(1);
-
-/// A listing that a client waits for.
-#[derive(Debug)]
-pub(super) struct Listing {
-    pub(super) ticket: Ticket,
-    pub(super) prefix: Vec<u8>,
-    pub(super) at_most: usize,
-    /// The latest time for its answer.
-    pub(super) limit: Moment,
-}
-
-/// Progress of the sweep.
-#[derive(Debug)]
-pub(super) struct Sweep {
-    at: Moment,
-    /// Where the next slice begins; at the first record if `None`.
-    from: Option<Vec<u8>>,
-    is_flying: bool,
-}
-
-impl Sweep {
-    pub(super) fn new(at: Moment) -> Sweep {
-        Sweep {
-            at,
-            from: None,
-            is_flying: false,
-        }
-    }
-
-    pub(super) fn next_due(&self) -> Option<Moment> {
-        (!self.is_flying).then_some(self.at)
-    }
-}
 
 /// Returns the least key that is greater than all keys with this prefix. `None` if there is none.
 fn after(prefix: &[u8]) -> Option<Vec<u8>> {
@@ -73,7 +41,7 @@ impl Shared {
                 from,
                 limit: listing.at_most,
             };
-            self.transact(Freight::Listing(listing), vec![operation]);
+            self.transact(TransactionContent::Listing(listing), vec![operation]);
         }
         if self.has_room() && !self.sweep.is_flying && self.sweep.at <= self.now {
             let first = record_key(&self.options.prefix, b"");
@@ -81,7 +49,10 @@ impl Shared {
             let from = self.sweep.from.take().unwrap_or(first);
             let limit = SLICE;
             self.sweep.is_flying = true;
-            self.transact(Freight::Sweep, vec![Operation::Scan { from, to, limit }]);
+            self.transact(
+                TransactionContent::Sweep,
+                vec![Operation::Scan { from, to, limit }],
+            );
         }
     }
 
@@ -168,21 +139,6 @@ impl Shared {
             self.options.sweep
         };
         self.sweep.at = self.now + rest;
-    }
-
-    /// Returns `true` if another transaction may be sent.
-    pub(super) fn has_room(&self) -> bool {
-        self.flights.len() < self.options.transactions && self.pause_until <= self.now
-    }
-
-    /// Sends a transaction.
-    pub(super) fn transact(&mut self, freight: Freight, operations: Vec<Operation>) {
-        self.transactions += 1;
-        self.counters.transactions += 1;
-        let number = super::TransactionNumber(self.transactions);
-        let sent = self.now;
-        self.flights.insert(number, Flight { sent, freight });
-        self.out.push(Command::Transact { number, operations });
     }
 }
 
