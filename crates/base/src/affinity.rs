@@ -12,6 +12,8 @@
 //! Invariant of a parsed placement: no processor is named twice. [`Affinity::check`] checks that
 //! the machine has the processors, against what [`crate::cpus::usable`] returns.
 
+pub mod cpus;
+
 use std::fmt;
 use std::str::FromStr;
 

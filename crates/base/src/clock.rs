@@ -1,10 +1,14 @@
 //! Time as a parameter.
+//!
+//! [`steady_clock`] has a clock that goes on evenly when the machine's is set.
+
+pub mod steady_clock;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Wall-clock time. Implementations may step backwards, as real clocks do;
-/// [`crate::epochs::EpochClock::stamp_ms`] makes a monotone stamp of it.
+/// [`EpochClock::stamp_ms`](crate::epochs::EpochClock::stamp_ms) makes a monotone stamp of it.
 pub trait Clock: Send + Sync {
     /// Returns the milliseconds since the Unix epoch.
     fn now_ms(&self) -> u64;

@@ -18,55 +18,13 @@
 //! 3. Operations borrow their keys and values from the input.
 
 mod bytes;
+mod malformed;
 mod ops;
 mod replies;
 mod versions;
 
 pub use bytes::{Reader, put_bytes, put_count, put_i64, put_u64};
+pub use malformed::{Malformed, MalformedKind, VERSION};
 pub use ops::{decode_ops, encode_ops, read_ops};
 pub use replies::{read_abort, read_replies, write_abort, write_replies};
 pub use versions::{read_asks, read_founds, write_asks, write_founds};
-
-/// The version of the encoding.
-pub const VERSION: u8 = 4;
-
-/// The reason why bytes are malformed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{kind} (at byte {at})")]
-pub struct Malformed {
-    /// The kind of the error.
-    pub kind: MalformedKind,
-    /// The number of bytes that had been read.
-    pub at: usize,
-}
-
-/// The kinds of errors in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MalformedKind {
-    /// They end too early.
-    #[error("the message is cut off")]
-    Cut,
-    /// They go on behind the end.
-    #[error("bytes follow the message's end")]
-    TooMuch,
-    /// They are of another version than [`VERSION`].
-    #[error(
-        "the message is of version {0} and this program reads version {VERSION}: use the same release on both sides"
-    )]
-    Version(u8),
-    /// A number that tells variants apart has no meaning.
-    #[error("{0} is no kind of {1}")]
-    Kind(u8, &'static str),
-    /// A count is too large, or longer than necessary.
-    #[error("a count is out of range")]
-    BadCount,
-    /// A flag is neither set nor clear, or has no meaning.
-    #[error("flags are set that mean nothing")]
-    BadFlag,
-    /// A roll has a home that does not take part.
-    #[error("the home is none of the participants")]
-    NoHome,
-    /// A text is not UTF-8.
-    #[error("a text is not UTF-8")]
-    NotText,
-}

@@ -1,11 +1,19 @@
 //! Types that every part of Kumiki shares.
 //!
-//! This crate holds no behaviour on which two crates could disagree: ids, the [`Transaction`] and its
-//! replies, the [`Partition`](partition::Partition) that executes it, the
-//! [`Participant`](participant::Participant) of transactions over several partitions, the encoding of
-//! both as bytes ([`codec`]), limits, the outside world as parameters ([`clock`], [`steady_clock`],
-//! [`memory`]), places of threads ([`affinity`], [`cpus`]), files with secrets ([`private`]), and the
-//! rate of log lines ([`log_limit`]). It depends on no other crate of the workspace.
+//! | module | contents |
+//! |---|---|
+//! | [`model`] | transactions: ids, operations, replies, aborts, versions, and the traits of what executes them |
+//! | [`codec`] | integers, operations, replies and aborts as bytes |
+//! | [`clock`] | time as a parameter |
+//! | [`affinity`] | places of threads, and the processors of this machine |
+//! | [`memory`] | memory that peers read and write |
+//! | [`text`] | numbers and sizes as texts |
+//! | [`private`] | files with secrets |
+//! | [`log_limit`] | the rate of log lines |
+//! | [`planted`] | bugs that tests plant |
+//!
+//! It holds no behaviour on which two crates could disagree, and depends on no other crate of the
+//! workspace.
 //!
 //! Decisions that bind this crate: `docs/decisions/0021-versions-carry-their-origin.md`,
 //! `docs/decisions/0070-time-goes-on-evenly.md`.
@@ -13,25 +21,19 @@
 #![forbid(unsafe_code)]
 
 pub mod affinity;
-pub mod change;
 pub mod clock;
 pub mod codec;
-pub mod cpus;
-pub mod epochs;
-pub mod ids;
-pub mod limits;
 pub mod log_limit;
 pub mod memory;
-pub mod number;
-pub mod participant;
-pub mod partition;
+pub mod model;
 pub mod planted;
 pub mod private;
-pub mod size;
-pub mod steady_clock;
-pub mod transaction;
-pub mod versions;
+pub mod text;
 
-pub use change::{Change, Origin};
-pub use ids::{Epoch, NodeId, PartitionId, Tid, Timestamp, TransactionId, Version};
-pub use transaction::{Abort, Op, OpError, Reply, Transaction};
+pub use affinity::cpus;
+pub use clock::steady_clock;
+pub use model::change::{Change, Origin};
+pub use model::ids::{Epoch, NodeId, PartitionId, Tid, Timestamp, TransactionId, Version};
+pub use model::transaction::{Abort, Op, OpError, Reply, Transaction};
+pub use model::{change, epochs, ids, limits, participant, partition, transaction, versions};
+pub use text::{number, size};

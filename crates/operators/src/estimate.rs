@@ -12,7 +12,7 @@ use crate::fragment::{Fragment, FragmentWork};
 use crate::program::{ExprId, ExprProgram};
 use crate::prune::ColumnBounds;
 use crate::scan::{self, NeededGroups, PageChanges, RowPieces};
-use crate::task::RowRange;
+use crate::task::{RowRange, refused};
 use pages::task::TaskError;
 
 /// The number of groups of a key of which nothing is known.
@@ -64,42 +64,41 @@ pub fn estimate(
     fragment: &Fragment,
     rows: &[RowRange],
 ) -> Result<Estimate, TaskError> {
-    let kept = scan::prune(table, fragment, rows)?;
+    let rows_left = scan::prune(table, fragment, rows)?;
     let types = fragment.column_types(&table.schema);
-    let types = types.map_err(|error| TaskError::Refused(error.to_string()))?;
+    let types = types.map_err(refused)?;
     let mut program = ExprProgram::new(types);
     let condition = fragment.filter.as_ref();
     let filter = condition
         .map(|condition| Filter::new(condition, &mut program))
         .transpose();
-    let filter = filter.map_err(|error| TaskError::Refused(error.to_string()))?;
+    let filter = filter.map_err(refused)?;
     let filtering = filter
         .as_ref()
         .map_or(0, |filter| filter.operations(&program));
-    let made =
-        made(fragment, &mut program).map_err(|error| TaskError::Refused(error.to_string()))?;
+    let computed = computed_expressions(fragment, &mut program).map_err(refused)?;
     let needed = NeededGroups::of(table, fragment, |_| true);
-    let mut turns = PageChanges::new(needed.groups.len());
+    let mut changes = PageChanges::new(needed.groups.len());
     let (mut pages, mut rows, mut passing) = (0, 0, 0.0);
-    let mut seen: Vec<Range> = fragment.columns.iter().map(|_| Range::Empty).collect();
-    for piece in RowPieces::new(table, &needed, &kept)? {
+    let mut ranges: Vec<Range> = fragment.columns.iter().map(|_| Range::Empty).collect();
+    for piece in RowPieces::new(table, &needed, &rows_left)? {
         let piece = piece?;
-        pages += turns.fresh(&piece).len() as u64;
+        pages += changes.of(&piece).len() as u64;
         let count = piece.rows.to - piece.rows.from;
-        let bounds = |column| needed.bounds(table, &piece, column);
-        let known: Vec<ColumnBounds<'_>> = (0..seen.len())
-            .map(|column| bounds(column).map_or(ColumnBounds::NOTHING, ColumnBounds::of))
+        let of_column = |column| needed.bounds(table, &piece, column);
+        let bounds: Vec<ColumnBounds<'_>> = (0..ranges.len())
+            .map(|column| of_column(column).map_or(ColumnBounds::NOTHING, ColumnBounds::of))
             .collect();
         rows += count;
         let part = filter
             .as_ref()
-            .map_or(1.0, |filter| filter.selectivity(&program, &known));
+            .map_or(1.0, |filter| filter.selectivity(&program, &bounds));
         passing += part * count as f64;
-        for (seen, known) in seen.iter_mut().zip(&known) {
-            *seen = std::mem::replace(seen, Range::Empty).join(known.range.clone());
+        for (range, bounds) in ranges.iter_mut().zip(&bounds) {
+            *range = std::mem::replace(range, Range::Empty).join(bounds.range.clone());
         }
     }
-    let result_rows = result_rows(fragment, &seen, passing);
+    let result_rows = result_rows(fragment, &ranges, passing);
     let page_bytes = pages * table.page_size.bytes() as u64;
     let types = fragment
         .output
@@ -120,14 +119,14 @@ pub fn estimate(
         } else {
             passing / rows as f64
         },
-        operations: (filtering, operations(fragment, made, width)),
+        operations: (filtering, operations(fragment, computed, width)),
         result_rows,
         result_bytes: result_rows * width,
     })
 }
 
 /// Returns the number of expressions that have to be computed for a row that passes.
-fn made(fragment: &Fragment, program: &mut ExprProgram) -> Result<u64, ExprError> {
+fn computed_expressions(fragment: &Fragment, program: &mut ExprProgram) -> Result<u64, ExprError> {
     let expressions: Vec<&Expr> = match &fragment.work {
         FragmentWork::Rows { project, order, .. } => {
             let keys = order.iter().map(|key| &key.expr);
@@ -142,9 +141,9 @@ fn made(fragment: &Fragment, program: &mut ExprProgram) -> Result<u64, ExprError
     Ok(program.computing(&nodes?) as u64)
 }
 
-/// Returns the number of operations for a row that passes, for which `made` expressions are computed and
+/// Returns the number of operations for a row that passes, for which `computed` expressions are computed and
 /// `width` bytes come out.
-fn operations(fragment: &Fragment, made: u64, width: u64) -> u64 {
+fn operations(fragment: &Fragment, computed: u64, width: u64) -> u64 {
     let rest = match &fragment.work {
         FragmentWork::Rows { project, order, .. } => {
             let copied = width / COPIED;
@@ -154,15 +153,15 @@ fn operations(fragment: &Fragment, made: u64, width: u64) -> u64 {
             LOOK_UP * by.len() as u64 + aggregates.len() as u64
         }
     };
-    made + rest
+    computed + rest
 }
 
-fn result_rows(fragment: &Fragment, seen: &[Range], passing: f64) -> u64 {
+fn result_rows(fragment: &Fragment, ranges: &[Range], passing: f64) -> u64 {
     let most = match &fragment.work {
         FragmentWork::Rows { limit, .. } => limit.map_or(f64::INFINITY, |limit| limit as f64),
         FragmentWork::Aggregate { by, .. } => {
             let groups = |key: &Expr| match key {
-                Expr::Column(column) => values(&seen[*column]).unwrap_or(GROUPS),
+                Expr::Column(column) => values(&ranges[*column]).unwrap_or(GROUPS),
                 _ => GROUPS,
             };
             // Without keys there is one group, even if there are no rows.

@@ -11,8 +11,7 @@ use crate::estimate::estimate;
 use crate::executor::FragmentExecutor;
 use crate::scan::{self, NeededGroups, PageChanges, RowPiece, RowPieces};
 use crate::site::{ResultBatches, Site};
-use crate::task::FragmentTask;
-use crate::task::check_wanted;
+use crate::task::{FragmentTask, check_wanted, refused};
 use crate::work_costs::{TaskTimer, WorkCosts, thread_time};
 use pages::task::TaskError;
 
@@ -88,7 +87,7 @@ struct RunningTask {
     needed: NeededGroups,
     executor: FragmentExecutor,
     pieces: RowPieces<Arc<Table>>,
-    turns: PageChanges,
+    changes: PageChanges,
     /// The pages to come; none is requested if the fragment has no columns.
     stream: PageStream,
     /// The page of each group.
@@ -118,7 +117,6 @@ impl RunningTask {
         task: &FragmentTask,
         timed: bool,
     ) -> Result<RunningTask, TaskError> {
-        let refused = |error: crate::FragmentError| TaskError::Refused(error.to_string());
         let (table, fragment) = (Arc::clone(&task.table), &task.fragment);
         let rows = scan::prune(&table, fragment, &task.rows)?;
         let types = fragment.column_types(&table.schema).map_err(refused)?;
@@ -133,7 +131,7 @@ impl RunningTask {
         };
         Ok(RunningTask {
             pieces: RowPieces::new(Arc::clone(&table), &needed, &rows)?,
-            turns: PageChanges::new(needed.groups.len()),
+            changes: PageChanges::new(needed.groups.len()),
             open: needed.groups.iter().map(|_| None).collect(),
             stream,
             executor,
@@ -176,7 +174,7 @@ impl RunningTask {
     fn work(&mut self, piece: &RowPiece) -> Result<(), TaskError> {
         // This is checked before the task waits for pages, and for rows that bounds exclude, too.
         check_wanted(&self.wanted)?;
-        for group in self.turns.fresh(piece) {
+        for group in self.changes.of(piece) {
             self.open[group] = Some(self.open_page(piece, group)?);
         }
         let columns = &self.needed.columns;

@@ -103,9 +103,9 @@ pub struct LinkCosts {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PlacementCosts {
     /// The costs of this server. If it has no pages of its own, [`SideCosts::page_s`] has no meaning.
-    pub here: SideCosts,
+    pub server: SideCosts,
     /// The costs of the storage node, if one has the table.
-    pub there: Option<(SideCosts, LinkCosts)>,
+    pub node: Option<(SideCosts, LinkCosts)>,
     /// `true` if this machine has the pages, too.
     pub has_pages: bool,
 }
@@ -115,16 +115,16 @@ pub struct PlacementCosts {
 pub struct PageWork {
     /// Seconds of a thread that works on pages of its own machine's disks, for each: to wait for it,
     /// unless it is read ahead, and to verify it.
-    pub own_s: f64,
+    pub local_page_s: f64,
     /// The same for a thread of the node, where that is known to differ.
-    pub there_s: Option<f64>,
+    pub node_page_s: Option<f64>,
     /// The part of a storage node's pages that is in a cache here, from 0 to 1.
     pub cached: f64,
     /// Seconds of a thread that works on pages of a storage node, for each: to take it off the link,
     /// and to verify it.
-    pub taken_s: f64,
+    pub fetched_page_s: f64,
     /// Seconds of the node's processors for a page that it gives away.
-    pub given_s: f64,
+    pub served_page_s: f64,
     /// Processors that the node and this server share, if they run on one machine.
     pub shared: Option<f64>,
 }
@@ -220,12 +220,12 @@ fn local(estimate: &Estimate, costs: &PlacementCosts, page: &PageWork) -> Placem
             why,
         };
     }
-    let read = estimate.pages as f64 * costs.here.page_s;
-    let work = work_with(estimate, &costs.here, page.own_s);
+    let read = estimate.pages as f64 * costs.server.page_s;
+    let work = work_with(estimate, &costs.server, page.local_page_s);
     let why = format!(
         "{}, {}",
         reading(estimate, read, "here"),
-        working(estimate, work, "here", &costs.here)
+        working(estimate, work, "here", &costs.server)
     );
     PlacementCandidate {
         placement,
@@ -240,13 +240,13 @@ fn remote_local(
     page: &PageWork,
 ) -> PlacementCandidate {
     let placement = Placement::RemoteLocal;
-    let Some((there, link)) = &costs.there else {
+    let Some((node, link)) = &costs.node else {
         return unavailable(placement);
     };
     let to_come = (estimate.pages as f64 * (1.0 - page.cached)).round();
-    let read = to_come * there.page_s;
+    let read = to_come * node.page_s;
     let travel = to_come * link.page_s;
-    let work = work_with(estimate, &costs.here, page.taken_s);
+    let work = work_with(estimate, &costs.server, page.fetched_page_s);
     let cached = estimate.pages - (to_come as u64).min(estimate.pages);
     let cached = match cached {
         0 => String::new(),
@@ -258,11 +258,11 @@ fn remote_local(
         Seconds(read),
         Bytes((estimate.page_bytes as f64 * (1.0 - page.cached)) as u64),
         Seconds(travel),
-        working(estimate, work, "here", &costs.here),
+        working(estimate, work, "here", &costs.server),
     );
     let crowded = page.shared.map_or(0.0, |processors| {
-        let given = to_come * page.given_s;
-        (work * costs.here.threads.max(1.0) + given) / processors.max(1.0)
+        let given = to_come * page.served_page_s;
+        (work * costs.server.threads.max(1.0) + given) / processors.max(1.0)
     });
     let seconds = link.round_trip_s + together([read, travel, work]).max(crowded);
     PlacementCandidate {
@@ -278,16 +278,20 @@ fn remote_remote(
     page: &PageWork,
 ) -> PlacementCandidate {
     let placement = Placement::RemoteRemote;
-    let Some((there, link)) = &costs.there else {
+    let Some((node, link)) = &costs.node else {
         return unavailable(placement);
     };
-    let read = estimate.pages as f64 * there.page_s;
-    let work = work_with(estimate, there, page.there_s.unwrap_or(page.own_s));
+    let read = estimate.pages as f64 * node.page_s;
+    let work = work_with(
+        estimate,
+        node,
+        page.node_page_s.unwrap_or(page.local_page_s),
+    );
     let travel = estimate.result_bytes as f64 * link.byte_s;
     let why = format!(
         "{}, {}, {} rows of {} over the link in {}",
         reading(estimate, read, "there"),
-        working(estimate, work, "there", there),
+        working(estimate, work, "there", node),
         estimate.result_rows,
         Bytes(estimate.result_bytes),
         Seconds(travel),

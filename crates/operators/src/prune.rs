@@ -266,8 +266,8 @@ impl<'a> BoundsAnalysis<'a> {
     }
 }
 
-/// Returns whether a comparison may hold, and whether it may fail, between values within these
-/// bounds.
+/// Returns two truth values for values within these bounds: `true` if a comparison of them may hold, and
+/// `true` if it may fail.
 fn decide<T: Ord>(
     comparison: Comparison,
     (left_min, left_max): (Option<T>, Option<T>),

@@ -1,6 +1,7 @@
 //! The site that has another node run tasks beside its pages.
 //!
-//! Tasks travel as [`task_codec`](crate::codec::encode_task) says, and results as [blocks](pages::block).
+//! Tasks are encoded by [`codec::encode_task`](crate::codec::encode_task), and results as
+//! [blocks](pages::block).
 
 use std::iter;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use pages::task::{TaskError, TaskNode};
 
 use crate::codec;
 use crate::site::{ResultBatches, Site};
-use crate::task::FragmentTask;
+use crate::task::{FragmentTask, refused};
 
 /// Has a node run tasks beside its pages.
 #[derive(Clone, Debug)]
@@ -60,8 +61,7 @@ impl<S: Iterator<Item = Result<Bytes, TaskError>>> Iterator for DecodedBatches<S
         let batch = self.stream.as_mut()?.next()?;
         let batch = batch.and_then(|bytes| {
             // A node that sends an invalid batch is not asked again.
-            block::decode(bytes, &self.schema)
-                .map_err(|error| TaskError::Refused(error.to_string()))
+            block::decode(bytes, &self.schema).map_err(refused)
         });
         if batch.is_err() {
             self.stream = None;

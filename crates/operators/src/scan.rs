@@ -12,12 +12,11 @@ use std::sync::Arc;
 
 use pages::{Address, Bounds, PageEntry, Segment, Table};
 
-use crate::expr::ExprError;
 use crate::filter::{Filter, FilterPlan};
 use crate::fragment::Fragment;
 use crate::program::ExprProgram;
 use crate::prune::ColumnBounds;
-use crate::task::RowRange;
+use crate::task::{RowRange, refused};
 use pages::task::TaskError;
 
 /// Rows of a piece of a fragment without columns, which has no pages at which rows are cut.
@@ -44,10 +43,9 @@ pub fn prune(
     fragment: &Fragment,
     rows: &[RowRange],
 ) -> Result<Vec<RowRange>, TaskError> {
-    let refused = |error: ExprError| TaskError::Refused(error.to_string());
     check(table, fragment)?;
     let types = fragment.column_types(&table.schema);
-    let types = types.map_err(|error| TaskError::Refused(error.to_string()))?;
+    let types = types.map_err(refused)?;
     let Some(condition) = &fragment.filter else {
         return RowPieces::<&Table>::check(table, rows).map(|()| rows.to_vec());
     };
@@ -56,7 +54,7 @@ pub fn prune(
     // Only the bounds of columns that the filter reads matter.
     let used = program.columns_used();
     let needed = NeededGroups::of(table, fragment, |column| used[column]);
-    let mut kept: Vec<RowRange> = Vec::new();
+    let mut rows_left: Vec<RowRange> = Vec::new();
     for piece in RowPieces::new(table, &needed, rows)? {
         let piece = piece?;
         let known: Vec<ColumnBounds<'_>> = (0..used.len())
@@ -68,19 +66,19 @@ pub fn prune(
         if let FilterPlan::NoRow = filter.plan(&program, &known) {
             continue;
         }
-        match kept.last_mut() {
+        match rows_left.last_mut() {
             Some(last) if last.segment == piece.rows.segment && last.to == piece.rows.from => {
                 last.to = piece.rows.to;
             }
-            _ => kept.push(piece.rows),
+            _ => rows_left.push(piece.rows),
         }
     }
-    Ok(kept)
+    Ok(rows_left)
 }
 
 fn check(table: &Table, fragment: &Fragment) -> Result<(), TaskError> {
     let checked = fragment.check_table(table);
-    checked.map_err(|error| TaskError::Refused(error.to_string()))
+    checked.map_err(refused)
 }
 
 /// Returns the pages that a fragment needs for these rows, in the order in which it needs them.
@@ -95,11 +93,11 @@ pub fn pages(
 ) -> Result<Vec<Address>, TaskError> {
     check(table, fragment)?;
     let needed = NeededGroups::of(table, fragment, |_| true);
-    let mut turns = PageChanges::new(needed.groups.len());
+    let mut changes = PageChanges::new(needed.groups.len());
     let mut addresses = Vec::new();
     for piece in RowPieces::new(table, &needed, rows)? {
         let piece = piece?;
-        for group in turns.fresh(&piece) {
+        for group in changes.of(&piece) {
             addresses.push(needed.address(table, &piece, group));
         }
     }
@@ -150,22 +148,22 @@ pub fn split(
 pub(crate) struct NeededGroups {
     /// The groups, as places in the table's list.
     pub(crate) groups: Vec<usize>,
-    /// For each of the fragment's columns that is wanted, the place of its group among `groups`, and
+    /// For each of the fragment's columns that is needed, the place of its group among `groups`, and
     /// its own place in the group.
     pub(crate) columns: Vec<Option<(usize, usize)>>,
 }
 
 impl NeededGroups {
-    /// Returns the groups of the fragment's columns for which `wanted` is true.
+    /// Returns the groups of the fragment's columns for which `is_needed` is true.
     pub(crate) fn of(
         table: &Table,
         fragment: &Fragment,
-        wanted: impl Fn(usize) -> bool,
+        is_needed: impl Fn(usize) -> bool,
     ) -> NeededGroups {
         let mut groups = Vec::new();
         let mut columns = Vec::new();
         for (at, &column) in fragment.columns.iter().enumerate() {
-            columns.push(wanted(at).then(|| {
+            columns.push(is_needed(at).then(|| {
                 // In the layout of rows there is one group, with the records after its columns.
                 let (group, place) = match table.schema.fields().get(column) {
                     Some(_) => table.group_of(column),
@@ -373,15 +371,15 @@ impl PageChanges {
     }
 
     /// Returns the groups of which a piece needs another page than the piece before it.
-    pub(crate) fn fresh(&mut self, piece: &RowPiece) -> Vec<usize> {
-        let mut fresh = Vec::new();
+    pub(crate) fn of(&mut self, piece: &RowPiece) -> Vec<usize> {
+        let mut changed = Vec::new();
         for (group, last) in self.last.iter_mut().enumerate() {
             let now = Some((piece.segment, piece.pages[group]));
             if *last != now {
                 *last = now;
-                fresh.push(group);
+                changed.push(group);
             }
         }
-        fresh
+        changed
     }
 }

@@ -40,3 +40,8 @@ pub struct FragmentTask {
 pub(crate) fn check_wanted(wanted: &Wanted) -> Result<(), TaskError> {
     wanted.is().then_some(()).ok_or(TaskError::Unwanted)
 }
+
+/// Returns the error of a task that cannot run.
+pub(crate) fn refused(why: impl ToString) -> TaskError {
+    TaskError::Refused(why.to_string())
+}

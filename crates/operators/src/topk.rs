@@ -33,7 +33,7 @@ pub(crate) struct TopK {
     project: Vec<ExprId>,
     limit: usize,
     /// The keys of the rows that are kept, in the order in which they came.
-    kept: Vec<Vec<u8>>,
+    row_keys: Vec<Vec<u8>>,
     /// Their values.
     rows: RowBatches,
     /// The number of bytes of these from which on unneeded rows are dropped.
@@ -82,7 +82,7 @@ impl TopK {
             keys,
             project,
             limit,
-            kept: Vec::new(),
+            row_keys: Vec::new(),
             rows: RowBatches::default(),
             most_bytes: SPARE_BYTES,
             threshold: None,
@@ -135,7 +135,7 @@ impl TopK {
                 .as_ref()
                 .is_none_or(|threshold| bytes < *threshold)
             {
-                self.kept.push(bytes);
+                self.row_keys.push(bytes);
                 places.push(row as u32);
             }
         }
@@ -147,7 +147,7 @@ impl TopK {
         let columns: Result<_, TaskError> = self.project.iter().map(column).collect();
         let columns = columns?;
         self.rows.push(RowBatch { rows, columns });
-        let many = self.kept.len() >= 2 * self.limit + output::BATCH;
+        let many = self.row_keys.len() >= 2 * self.limit + output::BATCH;
         if many || self.rows.bytes() >= self.most_bytes {
             self.shrink()?;
         }
@@ -157,21 +157,21 @@ impl TopK {
     /// Drops all rows but the first, and leaves these in order. The rows that are left use no memory
     /// of the pages that they came from.
     fn shrink(&mut self) -> Result<(), TaskError> {
-        let mut order: Vec<u32> = (0..self.kept.len() as u32).collect();
-        order.sort_by(|&a, &b| self.kept[a as usize].cmp(&self.kept[b as usize]));
+        let mut order: Vec<u32> = (0..self.row_keys.len() as u32).collect();
+        order.sort_by(|&a, &b| self.row_keys[a as usize].cmp(&self.row_keys[b as usize]));
         order.truncate(self.limit);
         let places = self.rows.places();
         let places: Vec<RowPosition> = order.iter().map(|&at| places[at as usize]).collect();
         self.rows = self.rows.picked(&places, &self.schema)?;
         // As many bytes again may come before the next time.
         self.most_bytes = 2 * self.rows.bytes() + SPARE_BYTES;
-        let mut kept = std::mem::take(&mut self.kept);
-        self.kept = order
+        let mut row_keys = std::mem::take(&mut self.row_keys);
+        self.row_keys = order
             .iter()
-            .map(|&at| std::mem::take(&mut kept[at as usize]))
+            .map(|&at| std::mem::take(&mut row_keys[at as usize]))
             .collect();
-        if self.kept.len() == self.limit {
-            self.threshold = self.kept.last().cloned();
+        if self.row_keys.len() == self.limit {
+            self.threshold = self.row_keys.last().cloned();
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl TopK {
     /// Returns an error if they do not fit the schema.
     pub(crate) fn take(&mut self) -> Result<Vec<RecordBatch>, TaskError> {
         self.shrink()?;
-        self.kept.clear();
+        self.row_keys.clear();
         let rows = std::mem::take(&mut self.rows);
         let batch = |part: &RowBatch| output::batch(&self.schema, part.rows, &part.columns);
         rows.all().iter().map(batch).collect()

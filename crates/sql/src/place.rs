@@ -251,19 +251,19 @@ fn known(scan: &PagesScan, fragment: &Fragment, rows: &[RowRange]) -> Result<Kno
     let any = own_page.or(taken).or(page_there);
     Ok(Known {
         costs: PlacementCosts {
-            here: SideCosts {
+            server: SideCosts {
                 page_s: own.map_or(0.0, |(page_s, _)| page_s),
                 operation_s: operation_s.unwrap_or(OPERATION_S),
                 load: load(),
                 threads,
             },
-            there: there.map(|(side, link, ..)| (side, link)),
+            node: there.map(|(side, link, ..)| (side, link)),
             has_pages: own.is_some(),
         },
         page: PageWork {
-            own_s: own_page.or(any).unwrap_or(0.0),
-            there_s: page_there,
-            taken_s: taken.or(any).unwrap_or(0.0),
+            local_page_s: own_page.or(any).unwrap_or(0.0),
+            node_page_s: page_there,
+            fetched_page_s: taken.or(any).unwrap_or(0.0),
             cached: there.map_or(0.0, |(.., cached)| cached),
             ..PageWork::default()
         },

@@ -1,6 +1,7 @@
 //! Integers, byte strings and counts: the parts of all encodings.
 
-use super::{Malformed, MalformedKind};
+use super::malformed::{Malformed, MalformedKind};
+use crate::model::ids::TransactionId;
 
 /// Appends a count or a length: seven bits a byte, the lowest first, the top bit set in all bytes
 /// but the last.
@@ -153,8 +154,8 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// Returns an error if it is cut off.
-    pub fn id(&mut self) -> Result<crate::TransactionId, Malformed> {
-        self.array().map(crate::TransactionId::from_bytes)
+    pub fn id(&mut self) -> Result<TransactionId, Malformed> {
+        self.array().map(TransactionId::from_bytes)
     }
 
     /// Reads a number of [`put_count`], only in the form in which that function writes it.

@@ -35,11 +35,10 @@
 //! | expiry | 1 byte: 0 never, 1 keep, 2 at, 3 in; of 2 and 3 milliseconds (8 bytes, signed) |
 //! | when of an expire | 0 always, 1 if none, 2 if some, 3 later, 4 earlier, 5 some and later, 6 some and earlier |
 
-use crate::Op;
-use crate::transaction::{ExpireWhen, Expiry, When};
+use crate::model::operation::{ExpireWhen, Expiry, Op, When};
 
 use super::bytes::{Reader, put_bytes, put_count, put_i64, put_u64};
-use super::{Malformed, MalformedKind};
+use super::malformed::{Malformed, MalformedKind};
 
 mod tag {
     pub(super) const CHECK: u8 = 1;

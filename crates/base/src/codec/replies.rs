@@ -32,12 +32,13 @@
 //! | 14 | stale | lock (bytes), token (8 bytes), the greatest that was seen (8 bytes) |
 //! | 15 | out of memory | none |
 
-use crate::partition::OwnedReply;
-use crate::transaction::{Holder, Kind, OpError};
-use crate::{Abort, NodeId, Timestamp, Version};
+use crate::model::abort::{Abort, Holder};
+use crate::model::ids::{NodeId, Timestamp, Version};
+use crate::model::operation::Kind;
+use crate::model::reply::{OpError, OwnedReply};
 
 use super::bytes::{Reader, put_bytes, put_count, put_i64, put_u64};
-use super::{Malformed, MalformedKind};
+use super::malformed::{Malformed, MalformedKind};
 
 const ERRORS: [OpError; 8] = [
     OpError::WrongType,

@@ -21,12 +21,12 @@
 
 use std::sync::Arc;
 
-use crate::TransactionId;
-use crate::transaction::Kind;
-use crate::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion};
+use crate::model::ids::TransactionId;
+use crate::model::operation::Kind;
+use crate::model::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion};
 
 use super::bytes::{Reader, put_bytes, put_count, put_u64};
-use super::{Malformed, MalformedKind};
+use super::malformed::{Malformed, MalformedKind};
 
 /// Beside a kind: the key expires.
 const EXPIRES: u8 = 0x80;

@@ -14,7 +14,7 @@ use pages::{SegmentId, Table, Wanted};
 
 use super::error::CodecError;
 use super::fragment::{decode, encode};
-use crate::task::{FragmentTask, RowRange};
+use crate::task::{FragmentTask, RowRange, refused};
 
 /// Bytes of a [`RowRange`].
 const ROWS: usize = 32;
@@ -56,10 +56,6 @@ pub fn decode_task(
         rows,
         wanted,
     })
-}
-
-fn refused(why: impl ToString) -> TaskError {
-    TaskError::Refused(why.to_string())
 }
 
 /// Returns rows as bytes, see the [module](self).

@@ -33,8 +33,8 @@ fn link() -> LinkCosts {
 
 fn costs(has_pages: bool) -> PlacementCosts {
     PlacementCosts {
-        here: side(0.0),
-        there: Some((side(0.0), link())),
+        server: side(0.0),
+        node: Some((side(0.0), link())),
         has_pages,
     }
 }
@@ -64,19 +64,19 @@ fn what_is_elsewhere_is_worked_on_there_if_little_comes_out() {
 #[test]
 fn a_busy_node_only_sends_pages() {
     let mut costs = costs(false);
-    costs.there = Some((side(100.0), link()));
+    costs.node = Some((side(100.0), link()));
     assert_eq!(auto(&estimate(), &costs), Placement::RemoteLocal);
     // The server had better work itself if the node has even less time.
-    costs.here.load = 150.0;
+    costs.server.load = 150.0;
     assert_eq!(auto(&estimate(), &costs), Placement::RemoteRemote);
 }
 
 #[test]
 fn a_slow_disk_here_is_not_asked() {
     let mut costs = costs(true);
-    costs.here.page_s = 5e-3;
+    costs.server.page_s = 5e-3;
     assert_eq!(auto(&estimate(), &costs), Placement::RemoteRemote);
-    costs.there = None;
+    costs.node = None;
     assert_eq!(auto(&estimate(), &costs), Placement::Local);
 }
 
@@ -93,7 +93,7 @@ fn what_pages_take_of_processors_counts() {
     assert!(same.eq(bare.iter().copied().map(Some)));
     // 300 pages of 1 ms on two threads, beside less than that of work.
     let own = seconds(PageWork {
-        own_s: 1e-3,
+        local_page_s: 1e-3,
         ..PageWork::default()
     });
     assert!(
@@ -101,8 +101,8 @@ fn what_pages_take_of_processors_counts() {
         "{own:?}"
     );
     let taken = PageWork {
-        taken_s: 1e-3,
-        given_s: 2e-3,
+        fetched_page_s: 1e-3,
+        served_page_s: 2e-3,
         ..PageWork::default()
     };
     let apart = seconds(taken);
@@ -149,10 +149,10 @@ fn what_a_cache_has_does_not_travel() {
 
 #[test]
 fn a_node_s_own_time_for_pages_counts_if_it_is_known() {
-    let seconds = |there_s| {
+    let seconds = |node_page_s| {
         let page = PageWork {
-            own_s: 1e-3,
-            there_s,
+            local_page_s: 1e-3,
+            node_page_s,
             ..PageWork::default()
         };
         let choice = choose_with(Placement::Auto, &estimate(), &costs(true), &page);
@@ -229,7 +229,7 @@ fn what_is_wanted_is_chosen_if_it_is_possible() {
     );
     assert_eq!(chosen(Placement::Local, false), None);
     let alone = PlacementCosts {
-        there: None,
+        node: None,
         ..costs(false)
     };
     assert_eq!(choose(Placement::Auto, &estimate(), &alone).chosen, None);

@@ -108,16 +108,16 @@ fn measure(job: &QueryJob, stage: &mut Stage) -> Result<Measured, String> {
     let shared = std::thread::available_parallelism().map_or(1.0, |all| all.get() as f64);
     Ok(Measured {
         costs: PlacementCosts {
-            here: side(own.page(own.took.0), operation_s),
-            there: Some((side(counted.page(counted.took.0), operation_s), link)),
+            server: side(own.page(own.took.0), operation_s),
+            node: Some((side(counted.page(counted.took.0), operation_s), link)),
             has_pages: true,
         },
         page: PageWork {
-            own_s,
-            there_s: None,
+            local_page_s: own_s,
+            node_page_s: None,
             cached: 0.0,
-            taken_s: taken.page(taken.took.1),
-            given_s: taken.page(taken.took.2.unwrap_or(0.0)),
+            fetched_page_s: taken.page(taken.took.1),
+            served_page_s: taken.page(taken.took.2.unwrap_or(0.0)),
             shared: Some(shared),
         },
     })

@@ -28,10 +28,10 @@
 //! there may be *lost*, see [`Participant::is_lost`]; a prepared attempt is prepared at the next
 //! leader, too.
 
-use crate::ids::{Epoch, NodeId, TransactionId};
-use crate::partition::OwnedReply;
-use crate::transaction::{Abort, Holder, Observed, Op, Reply};
-use crate::versions::{Ask, Found};
+use super::ids::{Epoch, NodeId, TransactionId};
+use super::reply::OwnedReply;
+use super::transaction::{Abort, Holder, Observed, Op, Reply};
+use super::versions::{Ask, Found};
 
 /// The isolation of a transaction over several partitions from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -1,7 +1,7 @@
 //! The changes of a transaction, as redo logs keep them.
 
-use crate::ids::{Tid, TransactionId};
-use crate::transaction::Kind;
+use super::ids::{Tid, TransactionId};
+use super::operation::Kind;
 
 /// The information that a transaction over several partitions stores with each version that it
 /// writes, and that every writer of a read-atomic key stores (paper 1, RAMP: timestamp and

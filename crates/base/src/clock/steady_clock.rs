@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::clock::Clock;
+use super::Clock;
 
 /// The time for which a wall clock must be further ahead before time follows it.
 pub const LASTING: Duration = Duration::from_secs(60);

@@ -1,9 +1,60 @@
-//! A partition executes transactions. Local, replicated and remote ones implement the same trait.
+//! Answers to operations.
 
-use std::future::Future;
+use super::ids::Version;
+use super::operation::Kind;
 
-use crate::ids::Version;
-use crate::transaction::{Abort, Kind, OpError, Reply, Transaction};
+/// The answer to an operation. Bytes are borrowed from the store for as long as the answer lives.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Reply<'e> {
+    /// Done.
+    Ok,
+    /// No value.
+    Nil,
+    /// A number.
+    Int(i64),
+    /// A value.
+    Bytes(&'e [u8]),
+    /// A type.
+    Kind(Kind),
+    /// The time at which a key expires, in milliseconds since the Unix epoch.
+    Deadline(Option<u64>),
+    /// A key's version.
+    Version(Version),
+    /// Keys and, if asked for, their values (else empty).
+    Pairs(Vec<(&'e [u8], &'e [u8])>),
+    /// The operation failed by itself; nothing of it took effect.
+    Error(OpError),
+}
+
+/// The reason why one operation failed. The transaction's other operations are not affected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpError {
+    /// The value has another type.
+    #[error("the key holds a value of another type")]
+    WrongType,
+    /// The value, or the operand, is not an integer of 64 bits.
+    #[error("value is not an integer or out of range")]
+    NotInteger,
+    /// The sum does not fit 64 bits.
+    #[error("increment or decrement would overflow")]
+    Overflow,
+    /// The value is not a number.
+    #[error("value is not a valid float")]
+    NotNumber,
+    /// The sum is not a finite number.
+    #[error("increment would produce NaN or Infinity")]
+    NotFinite,
+    /// The key or the value is longer than the limits allow.
+    #[error("the key or value exceeds the maximum allowed size")]
+    TooLong,
+    /// The expiry lies out of range.
+    #[error("the expire time is out of range")]
+    BadExpiry,
+    /// The key is one of those that the store keeps for itself.
+    #[error("the key is reserved: no key may begin with sixteen bytes of 0xff")]
+    Reserved,
+}
 
 /// A [`Reply`] that owns its bytes, for answers that outlive the transaction.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,18 +110,4 @@ impl OwnedReply {
             OwnedReply::Error(error) => Reply::Error(*error),
         }
     }
-}
-
-/// Executes one-shot transactions.
-pub trait Partition: Send + Sync {
-    /// Executes `transaction` atomically. The future is ready when the outcome may be seen from
-    /// outside: its writes and the data that it observed are durable.
-    ///
-    /// # Errors
-    /// Returns an [`Abort`] that says why nothing happened; only after [`Abort::ReadOnly`], which
-    /// says that the log failed, is the outcome not known.
-    fn execute(
-        &self,
-        transaction: &Transaction<'_>,
-    ) -> impl Future<Output = Result<Vec<OwnedReply>, Abort>> + Send;
 }

@@ -1,6 +1,6 @@
 //! The part of a store's epochs that the journal needs.
 
-use crate::ids::Epoch;
+use super::ids::Epoch;
 
 /// The global epoch of one store, as seen by the component that makes epochs durable.
 ///

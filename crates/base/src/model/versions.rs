@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ids::TransactionId;
-use crate::transaction::Kind;
+use super::ids::TransactionId;
+use super::operation::Kind;
 
 /// The set of read-atomic keys: those with one of these prefixes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

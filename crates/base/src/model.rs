@@ -1,0 +1,27 @@
+//! Transactions, as the layers above build them and the layers below execute them.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`ids`] | epochs, transactions, versions, nodes, partitions |
+//! | [`operation`] | operations, and the types of values |
+//! | [`reply`] | answers to operations |
+//! | [`abort`] | why a transaction did not take effect |
+//! | [`transaction`] | a list of operations, and what its reply depends on |
+//! | [`limits`] | the sizes that clients control |
+//! | [`change`] | the changes of a transaction, as redo logs keep them |
+//! | [`versions`] | versions of read-atomic keys, as readers ask for them |
+//! | [`epochs`] | the global epoch of a store, as the journal sees it |
+//! | [`partition`] | executes transactions |
+//! | [`participant`] | a partition's side of transactions over several partitions |
+
+pub mod abort;
+pub mod change;
+pub mod epochs;
+pub mod ids;
+pub mod limits;
+pub mod operation;
+pub mod participant;
+pub mod partition;
+pub mod reply;
+pub mod transaction;
+pub mod versions;

@@ -1,0 +1,4 @@
+//! Numbers and sizes as texts.
+
+pub mod number;
+pub mod size;
