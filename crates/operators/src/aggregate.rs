@@ -2,14 +2,14 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | `groups` | which group a row belongs to |
-//! | `key` | the values of groups' keys as words |
-//! | `interner` | numbers for texts |
-//! | `assignment` | rows by their groups |
-//! | `set` | aggregates of the same rows |
-//! | `limits` | how much memory they may take |
-//! | `result` | from states to batches |
+//! | `memory_limits` | how much memory groups may take |
+//! | `text_interner` | numbers for texts |
+//! | `group_key` | the values of groups' keys as words |
+//! | `group_table` | which group a row belongs to |
+//! | `group_assignment` | rows by their groups |
 //! | `state` | sums, and the least and greatest values |
+//! | `aggregate_set` | aggregates of the same rows |
+//! | `result` | from states to batches |
 //!
 //! Aggregates with the same filter form a *set*. Aggregates of the same value share what they have
 //! in common, such as an average's sum. Rows are counted, and apart from them nulls, of which there
@@ -78,7 +78,7 @@ impl Aggregation {
         let mut sets = Vec::new();
         let mut outputs = Vec::new();
         for aggregate in aggregates {
-            outputs.push(place(aggregate, &mut sets, program)?);
+            outputs.push(find_or_add(aggregate, &mut sets, program)?);
         }
         let keys: Vec<_> = by
             .iter()
@@ -125,11 +125,11 @@ impl Aggregation {
             GroupAssignment::new(of, self.groups.len())
         };
         // Memory is taken only when it is known that there is room.
-        let mut room = MemoryAllowance::new(self.limits.bytes);
-        room.take(self.size().saturating_add(waiting))?;
+        let mut allowance = MemoryAllowance::new(self.limits.bytes);
+        allowance.take(self.size().saturating_add(waiting))?;
         self.resize();
         for set in &mut self.sets {
-            set.add(frame, &assignment, &mut room)?;
+            set.add(frame, &assignment, &mut allowance)?;
         }
         // One group is kept: another one would begin as large.
         Ok(self.groups.len() > 1 && self.is_full())
@@ -194,7 +194,7 @@ impl Aggregation {
 }
 
 /// Finds a place for an aggregate's state among those that there are, or makes one.
-fn place(
+fn find_or_add(
     aggregate: &Aggregate,
     sets: &mut Vec<AggregateSet>,
     program: &mut ExprProgram,

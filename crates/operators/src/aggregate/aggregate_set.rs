@@ -48,10 +48,10 @@ impl AggregateSet {
         &mut self,
         frame: &mut EvalFrame<'_, '_>,
         assignment: &GroupAssignment,
-        room: &mut MemoryAllowance,
+        allowance: &mut MemoryAllowance,
     ) -> Result<(), TaskError> {
         let Some(filter) = self.filter else {
-            return self.add_rows(frame, None, assignment, room);
+            return self.add_rows(frame, None, assignment, allowance);
         };
         let holds = frame.evaluate(filter)?.is_true(frame.len());
         let rows = (0u32..).zip(&holds);
@@ -62,7 +62,7 @@ impl AggregateSet {
         if places.is_empty() {
             return Ok(());
         }
-        self.add_rows(frame, Some(&places), &assignment.at(&places), room)
+        self.add_rows(frame, Some(&places), &assignment.at(&places), allowance)
     }
 
     fn add_rows(
@@ -70,7 +70,7 @@ impl AggregateSet {
         frame: &mut EvalFrame<'_, '_>,
         places: Option<&[u32]>,
         assignment: &GroupAssignment,
-        room: &mut MemoryAllowance,
+        allowance: &mut MemoryAllowance,
     ) -> Result<(), TaskError> {
         count(&mut self.rows, assignment, None);
         for input in &mut self.inputs {
@@ -85,7 +85,7 @@ impl AggregateSet {
             } else {
                 input.add(&vector, interval, assignment);
             }
-            room.take(input.text_bytes().saturating_sub(before))?;
+            allowance.take(input.text_bytes().saturating_sub(before))?;
         }
         Ok(())
     }
