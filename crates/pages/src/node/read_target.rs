@@ -8,7 +8,7 @@
 
 use std::ptr::NonNull;
 
-use disk::reads::PoolBuf;
+use disk::reads::PooledBuffer;
 use fabric::window::{Far, Place};
 
 /// All of a reader's window.
@@ -28,7 +28,7 @@ unsafe impl Sync for Whole {}
 
 // SAFETY: a place is always the same memory, stays mapped as long as it exists, and this process
 // has no reference to it; so the kernel may write it.
-unsafe impl disk::reads::Memory for Whole {
+unsafe impl disk::reads::RegistrableMemory for Whole {
     fn range(&self) -> NonNull<[u8]> {
         self.0.memory()
     }
@@ -65,7 +65,7 @@ pub(super) enum Into {
     /// A part of the reader's window.
     Place(Place),
     /// Memory of this side.
-    Buffer(PoolBuf),
+    Buffer(PooledBuffer),
 }
 
 // SAFETY: the memory does not belong to a thread.
@@ -73,11 +73,11 @@ unsafe impl Send for ReadTarget {}
 
 // SAFETY: a place stays mapped, and this process has no reference to it; a buffer keeps the
 // contract itself. Neither moves its memory when the value is moved.
-unsafe impl disk::reads::Landing for ReadTarget {
+unsafe impl disk::reads::ReadBuffer for ReadTarget {
     fn memory(&self) -> NonNull<[u8]> {
         match &self.into {
             Into::Place(place) => place.memory(),
-            Into::Buffer(buffer) => disk::reads::Landing::memory(buffer),
+            Into::Buffer(buffer) => disk::reads::ReadBuffer::memory(buffer),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use disk::reads::Registered;
+use disk::reads::RegistrationId;
 use fabric::Link;
 use fabric::window::Far;
 use foldhash::{HashMap, HashSet};
@@ -23,7 +23,7 @@ pub(super) struct ReaderConnection {
     pub(super) next_handle: u32,
     pub(super) windows: HashMap<u16, Far>,
     /// Windows that are registered with the thread's way of reading.
-    pub(super) registered: Vec<Registered>,
+    pub(super) registered: Vec<RegistrationId>,
     /// Requested pages that have not been begun.
     pub(super) queue: VecDeque<(u32, Wanted)>,
     /// The number of pages that were begun and not answered.

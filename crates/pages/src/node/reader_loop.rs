@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use base::NodeId;
 use base::log_limit::LogLimit;
-use disk::reads::{Done, Reads, Way};
+use disk::reads::{CompletedRead, ReadQueue, ReadMethod};
 use fabric::tcp::{Deal, Tcp, TcpOptions};
 use fabric::{Event, Inbox, Link, Messages, Peer};
 use mio::unix::SourceFd;
@@ -67,8 +67,8 @@ pub(super) struct ReaderLoop {
     waker: Arc<Waker>,
     fabric: Tcp,
     inbox: Inbox,
-    reads: Box<dyn Reads<ReadTarget>>,
-    done: Vec<Done<ReadTarget>>,
+    reads: Box<dyn ReadQueue<ReadTarget>>,
+    done: Vec<CompletedRead<ReadTarget>>,
     files: Files,
     buffers: Buffers,
     readers: Slab<ReaderConnection>,
@@ -126,7 +126,7 @@ impl ReaderLoop {
         fabric.limits.message = options.limits.message;
         let fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK)?;
         let depth = match options.way {
-            Way::Here => options.depth.min(AT_ONCE),
+            ReadMethod::Inline => options.depth.min(AT_ONCE),
             _ => options.depth,
         };
         let reads = options.way.reads(depth)?;

@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 
 use arrow_array::{Int64Array, RecordBatch};
 use disk::RealDisk;
-use disk::reads::{Memory, Registered};
+use disk::reads::{RegistrableMemory, RegistrationId};
 use tempfile::TempDir;
 
 use super::*;
@@ -46,7 +46,7 @@ impl Reads<Lent> for Watched {
         self.reads.remove(file);
     }
 
-    fn register(&mut self, memory: Arc<dyn Memory>) -> Option<Registered> {
+    fn register(&mut self, memory: Arc<dyn RegistrableMemory>) -> Option<RegistrationId> {
         self.reads.register(memory)
     }
 

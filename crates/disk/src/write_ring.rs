@@ -9,7 +9,7 @@
 //!
 //! Safety contract:
 //! 1. The kernel reads a slot from the submission of its write until the write's completion is
-//!    taken. All this time `busy` is set, and [`Ring::slot`] refuses to lend the slot.
+//!    taken. All this time `busy` is set, and [`WriteRing::slot`] refuses to lend the slot.
 //! 2. While a slot is busy its memory stays allocated: a ring that is dropped with busy slots (its
 //!    kernel end failed) leaks the buffer.
 //! 3. A file stays open while entries that name it are submitted: pushing and submitting are one
@@ -25,7 +25,7 @@ use io_uring::squeue::Flags;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, opcode};
 
-use crate::buffers::Buffer;
+use crate::buffers::AlignedBuffer;
 
 /// The number of writes of one ring that can be under way at once.
 pub(crate) const SLOTS: usize = 2;
@@ -37,13 +37,13 @@ const SYNC: u64 = 1 << 32;
 const ENTRIES: u32 = 8;
 /// The number of times that the kernel may report that it has no memory for a request before that
 /// counts as an error.
-const PATIENCE: u32 = 1000;
+const MAX_RETRIES: u32 = 1000;
 
 /// See the [module](self).
-pub(crate) struct Ring {
+pub(crate) struct WriteRing {
     ring: IoUring,
     /// Present until the ring is dropped.
-    buffer: Option<Buffer>,
+    buffer: Option<AlignedBuffer>,
     /// `true` if the kernel has the buffer mapped, so that it need not map it for each write.
     registered: bool,
     busy: [bool; SLOTS],
@@ -55,7 +55,7 @@ pub(crate) struct Ring {
 
 /// A part of a slot, and its offset in the file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Write {
+pub(crate) struct SlotWrite {
     pub(crate) slot: usize,
     pub(crate) from: usize,
     pub(crate) len: usize,
@@ -64,23 +64,23 @@ pub(crate) struct Write {
 
 /// An operation that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum FinishedOperation {
     /// The write from this slot.
     Write(usize),
     /// The sync of this number.
     Sync(u64),
 }
 
-impl Ring {
+impl WriteRing {
     /// Returns a ring with nothing under way.
-    pub(crate) fn new() -> io::Result<Ring> {
+    pub(crate) fn new() -> io::Result<WriteRing> {
         // Completions need not interrupt a thread that waits for them; older kernels do not support
         // that.
         let ring = IoUring::builder()
             .setup_coop_taskrun()
             .build(ENTRIES)
             .or_else(|_| IoUring::new(ENTRIES))?;
-        let buffer = Buffer::new(SLOTS * SLOT);
+        let buffer = AlignedBuffer::new(SLOTS * SLOT);
         let whole = libc::iovec {
             iov_base: buffer.as_ptr().cast_mut().cast(),
             iov_len: buffer.len(),
@@ -88,7 +88,7 @@ impl Ring {
         // SAFETY: the buffer's memory is valid, and stays so while entries use it (rule 2). The
         // kernel only reads it. A process that may not lock so much memory works without.
         let registered = unsafe { ring.submitter().register_buffers(&[whole]) }.is_ok();
-        Ok(Ring {
+        Ok(WriteRing {
             ring,
             buffer: Some(buffer),
             registered,
@@ -132,7 +132,7 @@ impl Ring {
     pub(crate) fn submit(
         &mut self,
         file: BorrowedFd<'_>,
-        write: Write,
+        write: SlotWrite,
         sync: bool,
         done: usize,
     ) -> io::Result<u64> {
@@ -171,7 +171,7 @@ impl Ring {
     ///
     /// # Panics
     /// Panics if nothing is under way.
-    pub(crate) fn next(&mut self) -> io::Result<(What, io::Result<usize>)> {
+    pub(crate) fn next(&mut self) -> io::Result<(FinishedOperation, io::Result<usize>)> {
         assert!(self.under_way > 0, "nothing to wait for");
         let done = loop {
             if let Some(done) = self.ring.completion().next() {
@@ -183,9 +183,9 @@ impl Ring {
         let what = if done.user_data() < SYNC {
             let slot = done.user_data() as usize;
             self.busy[slot] = false;
-            What::Write(slot)
+            FinishedOperation::Write(slot)
         } else {
-            What::Sync(done.user_data() - SYNC)
+            FinishedOperation::Sync(done.user_data() - SYNC)
         };
         let result = match usize::try_from(done.result()) {
             Ok(bytes) => Ok(bytes),
@@ -204,7 +204,7 @@ impl Ring {
             match result.map_err(|error| (error.raw_os_error(), error)) {
                 Ok(_) | Err((Some(libc::EINTR), _)) if all_submitted => return Ok(()),
                 Ok(_) | Err((Some(libc::EINTR), _)) => {}
-                Err((Some(libc::EAGAIN | libc::EBUSY), _)) if refused < PATIENCE => {
+                Err((Some(libc::EAGAIN | libc::EBUSY), _)) if refused < MAX_RETRIES => {
                     refused += 1;
                     std::thread::yield_now();
                 }
@@ -217,7 +217,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for WriteRing {
     fn drop(&mut self) {
         if self.under_way > 0 {
             // Rule 2.
@@ -236,8 +236,8 @@ mod tests {
     fn a_failed_write_cancels_its_sync() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let reader = std::fs::File::open(file.path()).unwrap();
-        let mut ring = Ring::new().unwrap();
-        let write = Write {
+        let mut ring = WriteRing::new().unwrap();
+        let write = SlotWrite {
             slot: 1,
             from: 0,
             len: 4096,
@@ -248,8 +248,8 @@ mod tests {
         for (what, result) in results {
             let code = result.unwrap_err().raw_os_error().unwrap();
             match what {
-                What::Write(slot) => assert_eq!((slot, code), (1, libc::EBADF)),
-                What::Sync(n) => assert_eq!((n, code), (number, libc::ECANCELED)),
+                FinishedOperation::Write(slot) => assert_eq!((slot, code), (1, libc::EBADF)),
+                FinishedOperation::Sync(n) => assert_eq!((n, code), (number, libc::ECANCELED)),
             }
         }
         assert!(ring.is_idle());
@@ -258,10 +258,10 @@ mod tests {
     #[test]
     fn a_process_that_may_not_lock_memory_writes_all_the_same() {
         let file = tempfile::tempfile().unwrap();
-        let mut ring = Ring::new().unwrap();
+        let mut ring = WriteRing::new().unwrap();
         ring.registered = false;
         ring.slot(1)[..10].copy_from_slice(b"0123456789");
-        let write = Write {
+        let write = SlotWrite {
             slot: 1,
             from: 2,
             len: 5,
@@ -280,8 +280,8 @@ mod tests {
     #[should_panic(expected = "the kernel reads slot 0")]
     fn a_busy_slot_is_not_lent() {
         let file = tempfile::tempfile().unwrap();
-        let mut ring = Ring::new().unwrap();
-        let write = Write {
+        let mut ring = WriteRing::new().unwrap();
+        let write = SlotWrite {
             slot: 0,
             from: 0,
             len: SLOT,

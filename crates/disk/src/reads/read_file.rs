@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 
-use crate::buffers::Buffer;
-use crate::direct::ALIGNMENT;
+use crate::buffers::{ALIGNMENT, AlignedBuffer};
 
 /// The least sector of any device.
 const SECTOR: usize = 512;
@@ -83,7 +82,7 @@ impl ReadFile {
             Err(error) => return Err(error),
         };
         let len = length(&file, path)?;
-        match told(&file).or_else(|| tried(&file)) {
+        match reported_alignment(&file).or_else(|| probed_alignment(&file)) {
             Some(alignment) => Ok(ReadFile {
                 file,
                 path: path.to_owned(),
@@ -193,7 +192,7 @@ fn length(file: &File, path: &Path) -> io::Result<u64> {
 
 /// Returns the alignment that the kernel reports; `None` if it reports none, or one that is too
 /// large.
-fn told(file: &File) -> Option<usize> {
+fn reported_alignment(file: &File) -> Option<usize> {
     let wanted = StatxFlags::from_bits_retain(libc::STATX_DIOALIGN);
     let about = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, wanted).ok()?;
     if about.stx_mask & libc::STATX_DIOALIGN == 0 {
@@ -204,8 +203,8 @@ fn told(file: &File) -> Option<usize> {
 }
 
 /// Returns the least alignment at which a read works.
-fn tried(file: &File) -> Option<usize> {
-    let mut buffer = Buffer::new(2 * ALIGNMENT);
+fn probed_alignment(file: &File) -> Option<usize> {
+    let mut buffer = AlignedBuffer::new(2 * ALIGNMENT);
     let sectors = [SECTOR, 2 * SECTOR, 4 * SECTOR, ALIGNMENT];
     sectors.into_iter().find(|&sector| {
         let part = &mut buffer[sector..2 * sector];
@@ -250,7 +249,7 @@ mod tests {
                 assert_eq!((file.len(), &file.path), (10_000, &path));
                 let is_direct = way == PageCache::Past && before.is_direct();
                 assert_eq!(file.is_direct(), is_direct, "as one that has its name");
-                let mut buffer = Buffer::new(ALIGNMENT);
+                let mut buffer = AlignedBuffer::new(ALIGNMENT);
                 assert_eq!(file.file.read_at(&mut buffer, 0).unwrap(), ALIGNMENT);
                 assert!(buffer.iter().all(|&byte| byte == 7));
             }
@@ -264,13 +263,16 @@ mod tests {
             let path = filled(dir.path(), 100_000);
             let file = ReadFile::open(&path, PageCache::Past).unwrap();
             let alignment = file.alignment().max(SECTOR);
-            let mut buffer = Buffer::new(2 * ALIGNMENT);
+            let mut buffer = AlignedBuffer::new(2 * ALIGNMENT);
             let part = &mut buffer[alignment..2 * alignment];
             let n = file.file.read_at(part, 3 * alignment as u64).unwrap();
             assert_eq!(n, alignment);
             assert!(part.iter().all(|&byte| byte == 7));
-            let tried = tried(&file.file).expect("the file can be read");
-            assert!(tried <= alignment, "{tried} works, {alignment} was told");
+            let probed_alignment = probed_alignment(&file.file).expect("the file can be read");
+            assert!(
+                probed_alignment <= alignment,
+                "{probed_alignment} works, {alignment} was reported"
+            );
         }
     }
 

@@ -1,6 +1,6 @@
 //! Memory of the process's own, in huge pages where the kernel has them.
 //!
-//! Safety contract: an [`Arena`] owns one anonymous private mapping, all of whose bytes are
+//! Safety contract: an [`HugePageMemory`] owns one anonymous private mapping, all of whose bytes are
 //! initialised (the kernel gives zeros), and which is unmapped when it is dropped. It makes no
 //! reference to it; code that makes one ensures that no writer writes there meanwhile.
 
@@ -9,7 +9,7 @@
 use std::io;
 use std::ptr::NonNull;
 
-use super::landing::Memory;
+use super::read_buffer::RegistrableMemory;
 
 /// Bytes of a huge page.
 const HUGE: usize = 2 << 20;
@@ -17,7 +17,7 @@ const HUGE: usize = 2 << 20;
 const PAGE: usize = 4096;
 
 /// See the [module](self).
-pub(super) struct Arena {
+pub(super) struct HugePageMemory {
     /// The whole mapping.
     mapped: NonNull<u8>,
     mapped_len: usize,
@@ -27,16 +27,16 @@ pub(super) struct Arena {
 }
 
 // SAFETY: the mapping belongs to this value alone, which gives access to it only by address.
-unsafe impl Send for Arena {}
+unsafe impl Send for HugePageMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Arena {}
+unsafe impl Sync for HugePageMemory {}
 
-impl Arena {
+impl HugePageMemory {
     /// Returns `len` zeros, which are backed by memory already: later accesses do not fault.
     ///
     /// # Errors
     /// Returns an error if there is not so much memory.
-    pub(super) fn new(len: usize) -> io::Result<Arena> {
+    pub(super) fn new(len: usize) -> io::Result<HugePageMemory> {
         let too_long = || io::Error::new(io::ErrorKind::OutOfMemory, "too many bytes for a pool");
         let used = len
             .max(1)
@@ -61,7 +61,7 @@ impl Arena {
         let skip = mapped.as_ptr().align_offset(HUGE);
         // SAFETY: a huge page more was mapped than is used.
         let start = unsafe { mapped.add(skip) };
-        let arena = Arena {
+        let arena = HugePageMemory {
             mapped,
             mapped_len,
             start,
@@ -101,13 +101,13 @@ impl Arena {
 }
 
 // SAFETY: the mapping stays where it is until the arena is dropped.
-unsafe impl Memory for Arena {
+unsafe impl RegistrableMemory for HugePageMemory {
     fn range(&self) -> NonNull<[u8]> {
         NonNull::slice_from_raw_parts(self.start, self.len)
     }
 }
 
-impl Drop for Arena {
+impl Drop for HugePageMemory {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this length, and no part of it is in use any more.
         unsafe { libc::munmap(self.mapped.as_ptr().cast(), self.mapped_len) };
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn arenas_begin_at_huge_pages_with_zeros() {
         for len in [1, PAGE, HUGE, HUGE + PAGE] {
-            let arena = Arena::new(len).unwrap();
+            let arena = HugePageMemory::new(len).unwrap();
             let range = arena.range();
             assert_eq!(range.len(), len);
             assert_eq!(range.as_ptr().cast::<u8>() as usize % HUGE, 0);
@@ -133,14 +133,14 @@ mod tests {
 
     #[test]
     fn what_no_machine_has_is_an_error() {
-        assert!(Arena::new(usize::MAX - HUGE).is_err());
-        assert!(Arena::new(1 << 60).is_err());
+        assert!(HugePageMemory::new(usize::MAX - HUGE).is_err());
+        assert!(HugePageMemory::new(1 << 60).is_err());
     }
 
     #[test]
     #[should_panic(expected = "outside the arena")]
     fn parts_lie_within() {
-        let arena = Arena::new(PAGE).unwrap();
+        let arena = HugePageMemory::new(PAGE).unwrap();
         arena.part(PAGE - 1, 2);
     }
 }

@@ -2,21 +2,21 @@
 //! over.
 //!
 //! Files lie in the ring's table, as far as that has room, and memory that was
-//! [registered](super::Reads::register) is mapped by the kernel once, so that a read looks up neither.
+//! [registered](super::ReadQueue::register) is mapped by the kernel once, so that a read looks up neither.
 //! The kernel does its work for a completion when the owner enters it the next time, where it supports
 //! that ("cooperative task work"); it does not interrupt the owner. The bell is an eventfd which the
 //! kernel rings only while it is armed.
 //!
-//! A request's `user_data` is the read's key in the [ledger](super::ledger).
+//! A request's `user_data` is the read's key in the [list of pending reads](super::pending_reads).
 //!
 //! Safety contract:
-//! 1. The kernel writes to a landing from the submission of a request until its completion was
-//!    seen. All this time the landing is in the ledger, and is not given back.
+//! 1. The kernel writes to a read buffer from the submission of a request until its completion was
+//!    seen. All this time the read buffer is in the list, and is not given back.
 //! 2. A request that was queued and not submitted when the ring failed is never submitted: from
 //!    then on the kernel is entered without submissions.
 //! 3. A ring that is dropped waits for all requests that were submitted. If the kernel end cannot be
-//!    waited for, their landings are leaked.
-//! 4. Files stay open while requests name them, by number or by place: the ledger ensures that.
+//!    waited for, their read buffers are leaked.
+//! 4. Files stay open while requests name them, by number or by place: the list ensures that.
 
 #![allow(unsafe_code)]
 
@@ -30,11 +30,14 @@ use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::job::{Outcome, PATIENCE};
-use super::ledger::Ledger;
-use super::memories::Memories;
-use super::part::Part;
-use super::{Done, FileId, Landing, Memory, Read, ReadFile, Reads, Registered};
+use super::pending_reads::PendingReads;
+use super::read_job::{MAX_RETRIES, ReadOutcome};
+use super::read_progress::ReadProgress;
+use super::registration_table::RegistrationTable;
+use super::{
+    CompletedRead, FileId, ReadBuffer, ReadFile, ReadQueue, ReadRequest, RegistrableMemory,
+    RegistrationId,
+};
 
 /// Places for files in the ring's table; further files are read nevertheless.
 const FILES: u32 = 1024;
@@ -44,16 +47,16 @@ const BUFFERS: u16 = 256;
 const ENDING: Duration = Duration::from_secs(2);
 
 /// See the [module](self).
-pub(super) struct Ring<L: Landing> {
+pub(super) struct UringReads<L: ReadBuffer> {
     ring: IoUring,
-    ledger: Ledger<L>,
+    pending: PendingReads<L>,
     /// The reads that were begun, by key.
-    parts: Vec<Part>,
+    progress: Vec<ReadProgress>,
     /// Keys of the reads that are queued and not submitted, the oldest first.
     queued: Vec<u32>,
     /// For each place, `true` if the kernel's table has its file.
     fixed: Vec<bool>,
-    memories: Memories,
+    memories: RegistrationTable,
     /// `true` if the kernel's tables exist.
     has_files: bool,
     has_buffers: bool,
@@ -64,10 +67,10 @@ pub(super) struct Ring<L: Landing> {
     failed: Option<i32>,
 }
 
-impl<L: Landing> Ring<L> {
+impl<L: ReadBuffer> UringReads<L> {
     /// Returns a ring for at most `depth` reads.
-    pub(super) fn new(depth: usize) -> io::Result<Ring<L>> {
-        let ledger = Ledger::new(depth);
+    pub(super) fn new(depth: usize) -> io::Result<UringReads<L>> {
+        let pending = PendingReads::new(depth);
         let ring = build(depth as u32).map_err(|error| refused(&error))?;
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(refused(&io::ErrorKind::Unsupported.into()));
@@ -77,13 +80,13 @@ impl<L: Landing> Ring<L> {
         submitter.register_eventfd(bell.as_raw_fd())?;
         let has_files = submitter.register_files_sparse(FILES).is_ok();
         let has_buffers = submitter.register_buffers_sparse(BUFFERS.into()).is_ok();
-        let mut ring = Ring {
+        let mut ring = UringReads {
             ring,
-            ledger,
-            parts: Vec::with_capacity(depth),
+            pending,
+            progress: Vec::with_capacity(depth),
             queued: Vec::with_capacity(depth),
             fixed: Vec::new(),
-            memories: Memories::default(),
+            memories: RegistrationTable::default(),
             has_files,
             has_buffers,
             bell,
@@ -96,8 +99,8 @@ impl<L: Landing> Ring<L> {
 
     /// Queues the rest of a read.
     fn queue(&mut self, key: u32) {
-        let entry = self.parts[key as usize].entry().user_data(key.into());
-        // SAFETY: the landing stays where it is, and the file open, until the completion was seen
+        let entry = self.progress[key as usize].entry().user_data(key.into());
+        // SAFETY: the read buffer stays where it is, and the file open, until the completion was seen
         // (rules 1 and 4).
         unsafe { self.ring.submission().push(&entry) }
             .expect("the queue has an entry for each read");
@@ -114,7 +117,7 @@ impl<L: Landing> Ring<L> {
             match result.map_err(|error| (error.raw_os_error(), error)) {
                 Err((Some(libc::EINTR | libc::ETIME), _)) | Ok(()) if left == 0 => return Ok(()),
                 Err((Some(libc::EINTR | libc::ETIME), _)) | Ok(()) => {}
-                Err((Some(libc::EAGAIN | libc::EBUSY), _)) if refused < PATIENCE => {
+                Err((Some(libc::EAGAIN | libc::EBUSY), _)) if refused < MAX_RETRIES => {
                     refused += 1;
                     std::thread::yield_now();
                 }
@@ -137,7 +140,7 @@ impl<L: Landing> Ring<L> {
     }
 
     /// Enters the kernel for completions without submitting anything, and waits for so many.
-    fn come(&self, want: u32, at_most: Duration) -> io::Result<()> {
+    fn wait_for_completions(&self, want: u32, at_most: Duration) -> io::Result<()> {
         let time = Timespec::from(at_most);
         let args = SubmitArgs::new().timespec(&time);
         let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
@@ -163,28 +166,28 @@ impl<L: Landing> Ring<L> {
         self.failed = Some(code);
         for key in std::mem::take(&mut self.queued) {
             let result = -(code as isize);
-            let freed = self.ledger.end_unbegun(Outcome { key, result });
+            let freed = self.pending.end_unbegun(ReadOutcome { key, result });
             self.release(freed);
         }
     }
 
     /// Takes the reads that are over, and queues those that are not. Does not enter the kernel.
-    fn collect(&mut self, done: &mut Vec<Done<L>>) {
+    fn collect(&mut self, done: &mut Vec<CompletedRead<L>>) {
         loop {
             // One at a time: the handling of a completion may need the ring.
             let Some(completion) = self.ring.completion().next() else {
                 return;
             };
             let key = completion.user_data() as u32;
-            match self.parts[key as usize].advance(completion.result()) {
+            match self.progress[key as usize].advance(completion.result()) {
                 Some(result) => {
-                    let (over, freed) = self.ledger.end(Outcome { key, result });
+                    let (over, freed) = self.pending.end(ReadOutcome { key, result });
                     done.push(over);
                     self.release(freed);
                 }
                 None if self.failed.is_some() => {
                     let result = -(self.failed.unwrap_or(libc::EIO) as isize);
-                    let (over, freed) = self.ledger.end(Outcome { key, result });
+                    let (over, freed) = self.pending.end(ReadOutcome { key, result });
                     done.push(over);
                     self.release(freed);
                 }
@@ -218,7 +221,7 @@ impl<L: Landing> Ring<L> {
 
     /// Returns the number of requests that the kernel has.
     fn submitted(&self) -> usize {
-        self.ledger.begun() - self.queued.len()
+        self.pending.begun() - self.queued.len()
     }
 }
 
@@ -242,10 +245,10 @@ fn refused(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), why)
 }
 
-impl<L: Landing> Reads<L> for Ring<L> {
+impl<L: ReadBuffer> ReadQueue<L> for UringReads<L> {
     fn add(&mut self, file: Arc<ReadFile>) -> FileId {
         let fd = file.as_fd().as_raw_fd();
-        let (id, place) = self.ledger.add(file);
+        let (id, place) = self.pending.add(file);
         if self.fixed.len() <= place as usize {
             self.fixed.resize(place as usize + 1, false);
         }
@@ -257,11 +260,11 @@ impl<L: Landing> Reads<L> for Ring<L> {
     }
 
     fn remove(&mut self, file: FileId) {
-        let freed = self.ledger.remove(file);
+        let freed = self.pending.remove(file);
         self.release(freed);
     }
 
-    fn register(&mut self, memory: Arc<dyn Memory>) -> Option<Registered> {
+    fn register(&mut self, memory: Arc<dyn RegistrableMemory>) -> Option<RegistrationId> {
         if !self.has_buffers {
             return None;
         }
@@ -273,7 +276,7 @@ impl<L: Landing> Reads<L> for Ring<L> {
             };
             let submitter = self.ring.submitter();
             // SAFETY: the memory exists while it is registered, and the kernel writes to it only
-            // where landings of reads are.
+            // where read buffers of reads are.
             let updated =
                 unsafe { submitter.register_buffers_update(buffer.index.into(), &[range], None) };
             if updated.is_err() {
@@ -284,32 +287,33 @@ impl<L: Landing> Reads<L> for Ring<L> {
         Some(self.memories.add(plan, memory))
     }
 
-    fn unregister(&mut self, memory: Registered) {
+    fn unregister(&mut self, memory: RegistrationId) {
         // Reads that the kernel has already still land in the memory; the others must not name it.
         let _ = self.start();
         let (buffers, _memory) = self.memories.remove(memory);
         for buffer in buffers {
             self.forget_buffer(buffer.index);
-            for part in &mut self.parts {
+            for part in &mut self.progress {
                 part.buffer = part.buffer.filter(|&index| index != buffer.index);
             }
         }
     }
 
     fn room(&self) -> usize {
-        self.ledger.room()
+        self.pending.room()
     }
 
-    fn submit(&mut self, read: Read<L>) {
+    fn submit(&mut self, read: ReadRequest<L>) {
         if let Some(code) = self.failed {
-            self.ledger.refuse(read, io::Error::from_raw_os_error(code));
+            self.pending
+                .refuse(read, io::Error::from_raw_os_error(code));
             return;
         }
-        let Some((job, place)) = self.ledger.submit(read) else {
+        let Some((job, place)) = self.pending.submit(read) else {
             return;
         };
         let key = job.key as usize;
-        let part = Part {
+        let part = ReadProgress {
             file: self.fixed[place as usize].then_some(place),
             buffer: self.memories.find(job.start.as_ptr() as usize, job.len),
             job,
@@ -317,10 +321,10 @@ impl<L: Landing> Reads<L> for Ring<L> {
             refused: 0,
         };
         // Keys are assigned from 0 on, and reused.
-        if key == self.parts.len() {
-            self.parts.push(part);
+        if key == self.progress.len() {
+            self.progress.push(part);
         } else {
-            self.parts[key] = part;
+            self.progress[key] = part;
         }
         self.queue(key as u32);
     }
@@ -335,35 +339,35 @@ impl<L: Landing> Reads<L> for Ring<L> {
         self.enter(0, None).inspect_err(|error| self.fail(error))
     }
 
-    fn finish(&mut self, done: &mut Vec<Done<L>>) -> usize {
+    fn finish(&mut self, done: &mut Vec<CompletedRead<L>>) -> usize {
         let before = done.len();
         self.collect(done);
         if done.len() == before && self.has_deferred() {
-            if let Err(error) = self.come(0, Duration::ZERO) {
+            if let Err(error) = self.wait_for_completions(0, Duration::ZERO) {
                 self.fail(&error);
             }
             self.collect(done);
         }
         // Reads that continue must not wait for the next start. If it fails they have ended.
         let _ = self.start();
-        self.ledger.take_ended(done);
+        self.pending.take_ended(done);
         if done.len() > before {
             self.silence();
         }
         done.len() - before
     }
 
-    fn wait(&mut self, done: &mut Vec<Done<L>>, at_most: Option<Duration>) -> usize {
+    fn wait(&mut self, done: &mut Vec<CompletedRead<L>>, at_most: Option<Duration>) -> usize {
         let until = at_most.and_then(|time| Instant::now().checked_add(time));
         loop {
             let n = self.finish(done);
             let late = until.is_some_and(|until| Instant::now() >= until);
-            if n > 0 || self.ledger.begun() == 0 || late {
+            if n > 0 || self.pending.begun() == 0 || late {
                 return n;
             }
             let entered = match self.failed {
                 None => self.enter(1, until),
-                Some(_) => self.come(1, ENDING),
+                Some(_) => self.wait_for_completions(1, ENDING),
             };
             if let Err(error) = entered {
                 self.fail(&error);
@@ -373,12 +377,12 @@ impl<L: Landing> Reads<L> for Ring<L> {
     }
 
     fn under_way(&self) -> usize {
-        self.ledger.under_way()
+        self.pending.under_way()
     }
 
     fn arm(&mut self) -> bool {
         self.silence();
-        if self.ledger.has_ended() {
+        if self.pending.has_ended() {
             return false;
         }
         self.armed = true;
@@ -398,7 +402,7 @@ impl<L: Landing> Reads<L> for Ring<L> {
     }
 }
 
-impl<L: Landing> Ring<L> {
+impl<L: ReadBuffer> UringReads<L> {
     fn forget_buffer(&self, index: u16) {
         let none = libc::iovec {
             iov_base: std::ptr::null_mut(),
@@ -411,7 +415,7 @@ impl<L: Landing> Ring<L> {
     }
 }
 
-impl<L: Landing> Drop for Ring<L> {
+impl<L: ReadBuffer> Drop for UringReads<L> {
     fn drop(&mut self) {
         let until = Instant::now() + ENDING;
         let mut done = Vec::new();
@@ -422,7 +426,7 @@ impl<L: Landing> Drop for Ring<L> {
             if self.submitted() == 0 {
                 break;
             }
-            if self.come(1, ENDING).is_err() {
+            if self.wait_for_completions(1, ENDING).is_err() {
                 // Completions may come nevertheless.
                 if Instant::now() > until {
                     return;
@@ -431,14 +435,14 @@ impl<L: Landing> Drop for Ring<L> {
             }
         }
         // Nothing is submitted any more (rules 1 and 3).
-        self.ledger.clear();
+        self.pending.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reads::{OwnBuf, PageCache, Pool};
+    use crate::reads::{AllocatedBuffer, BufferPool, PageCache};
 
     fn file() -> Arc<ReadFile> {
         let named = tempfile::NamedTempFile::new().unwrap();
@@ -446,18 +450,18 @@ mod tests {
         Arc::new(ReadFile::open(named.path(), PageCache::Past).unwrap())
     }
 
-    fn read(file: FileId, offset: u64) -> Read<OwnBuf> {
-        Read {
+    fn read(file: FileId, offset: u64) -> ReadRequest<AllocatedBuffer> {
+        ReadRequest {
             file,
             offset,
             len: 4096,
-            into: OwnBuf::new(4096),
+            into: AllocatedBuffer::new(4096),
         }
     }
 
     #[test]
     fn a_ring_that_has_failed_gives_all_memory_back() {
-        let mut ring = Ring::new(8).unwrap();
+        let mut ring = UringReads::new(8).unwrap();
         let file = file();
         let id = ring.add(Arc::clone(&file));
         (0..3).for_each(|n| ring.submit(read(id, n * 4096)));
@@ -485,15 +489,15 @@ mod tests {
     /// The limit for locked memory is low, or the kernel is old.
     #[test]
     fn a_ring_without_tables_reads_all_the_same() {
-        let mut ring = Ring::new(4).unwrap();
+        let mut ring = UringReads::new(4).unwrap();
         ring.has_files = false;
         ring.has_buffers = false;
-        let pool = Pool::new(4, 4096).unwrap();
+        let pool = BufferPool::new(4, 4096).unwrap();
         assert_eq!(ring.register(pool.memory()), None);
         let id = ring.add(file());
         assert!(!ring.fixed[0]);
         for n in 0..4 {
-            ring.submit(Read {
+            ring.submit(ReadRequest {
                 file: id,
                 offset: n * 4096,
                 len: 4096,
@@ -509,18 +513,18 @@ mod tests {
 
     #[test]
     fn files_and_memory_lie_in_tables_where_the_kernel_lets_them() {
-        let mut ring = Ring::new(4).unwrap();
+        let mut ring = UringReads::new(4).unwrap();
         let id = ring.add(file());
-        let pool = Pool::new(4, 4096).unwrap();
+        let pool = BufferPool::new(4, 4096).unwrap();
         let registered = ring.register(pool.memory());
-        ring.submit(Read {
+        ring.submit(ReadRequest {
             file: id,
             offset: 0,
             len: 512,
             into: pool.take().unwrap(),
         });
-        assert_eq!(ring.parts[0].buffer.is_some(), registered.is_some());
-        assert_eq!(ring.parts[0].file.is_some(), ring.has_files);
+        assert_eq!(ring.progress[0].buffer.is_some(), registered.is_some());
+        assert_eq!(ring.progress[0].file.is_some(), ring.has_files);
         let mut done = Vec::new();
         ring.wait(&mut done, None);
         assert_eq!(*done[0].result.as_ref().unwrap(), 512);

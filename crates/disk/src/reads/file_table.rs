@@ -1,4 +1,4 @@
-//! The files of a way of reading, by their ids.
+//! The files of a read queue, by their ids.
 //!
 //! An id is a place in a table, and in its upper bits the number of times that the place was used
 //! before, so that the id of a file that was removed is not soon another one's:
@@ -9,7 +9,7 @@
 //! | 20…31 | how many files had it before, modulo 4096 |
 //!
 //! Invariant: a file stays at its place, and open, while reads of it are under way; each is counted
-//! by [`Files::begin`] and [`Files::end`].
+//! by [`FileTable::begin`] and [`FileTable::end`].
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ const PLACES: u32 = 1 << PLACE_BITS;
 
 /// See the [module](self).
 #[derive(Default)]
-pub(super) struct Files {
-    places: Vec<Place>,
+pub(super) struct FileTable {
+    places: Vec<FileSlot>,
     free: Vec<u32>,
 }
 
-struct Place {
+struct FileSlot {
     id: FileId,
     file: Option<Arc<ReadFile>>,
     under_way: u32,
@@ -37,7 +37,7 @@ fn place_of(id: FileId) -> u32 {
     id.0 % PLACES
 }
 
-impl Files {
+impl FileTable {
     /// Adds a file. Returns its id and its place.
     ///
     /// # Panics
@@ -46,7 +46,7 @@ impl Files {
         let index = self.free.pop().unwrap_or_else(|| {
             let place = self.places.len() as u32;
             assert!(place < PLACES, "{PLACES} files are open");
-            self.places.push(Place {
+            self.places.push(FileSlot {
                 id: FileId(place),
                 file: None,
                 under_way: 0,
@@ -125,7 +125,7 @@ mod tests {
     fn a_removed_file_stays_until_its_reads_are_over() {
         let named = tempfile::NamedTempFile::new().unwrap();
         let file = Arc::new(ReadFile::open(named.path(), PageCache::Through).unwrap());
-        let mut files = Files::default();
+        let mut files = FileTable::default();
         let (id, _) = files.add(Arc::clone(&file));
         let (place, _) = files.begin(id).unwrap();
         files.begin(id).unwrap();

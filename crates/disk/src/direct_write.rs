@@ -9,8 +9,8 @@
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
-use crate::direct::ALIGNMENT;
-use crate::ring::{Ring, SLOT, SLOTS, What, Write};
+use crate::buffers::ALIGNMENT;
+use crate::write_ring::{FinishedOperation, SLOT, SLOTS, SlotWrite, WriteRing};
 
 /// The number of times that a write is tried again that the kernel put off, or that made no
 /// progress.
@@ -18,13 +18,13 @@ const TRIES: u32 = 1000;
 
 /// Writes all of `parts` at `offset`, both aligned, and syncs the file's data if asked.
 pub(crate) fn write(
-    ring: &mut Ring,
+    ring: &mut WriteRing,
     file: BorrowedFd<'_>,
     parts: &[IoSlice<'_>],
     offset: u64,
     sync: bool,
 ) -> io::Result<()> {
-    let transfer = Transfer {
+    let transfer = DirectWrite {
         ring,
         file,
         pieces: [None; SLOTS],
@@ -33,14 +33,14 @@ pub(crate) fn write(
         synced: false,
         tries: 0,
     };
-    transfer.run(Source::new(parts), offset)
+    transfer.run(PartsReader::new(parts), offset)
 }
 
-struct Transfer<'a> {
-    ring: &'a mut Ring,
+struct DirectWrite<'a> {
+    ring: &'a mut WriteRing,
     file: BorrowedFd<'a>,
     /// The write that is under way from each slot, and `true` if it is the last piece.
-    pieces: [Option<(Write, bool)>; SLOTS],
+    pieces: [Option<(SlotWrite, bool)>; SLOTS],
     sync: bool,
     /// The sync that counts.
     sync_number: Option<u64>,
@@ -48,8 +48,8 @@ struct Transfer<'a> {
     tries: u32,
 }
 
-impl Transfer<'_> {
-    fn run(mut self, mut source: Source<'_>, mut offset: u64) -> io::Result<()> {
+impl DirectWrite<'_> {
+    fn run(mut self, mut source: PartsReader<'_>, mut offset: u64) -> io::Result<()> {
         while source.left > 0 {
             let Some(slot) = self.ring.idle_slot() else {
                 self.settle_one()?;
@@ -58,7 +58,7 @@ impl Transfer<'_> {
             let len = source.left.min(SLOT);
             source.fill(&mut self.ring.slot(slot)[..len]);
             let last = source.left == 0;
-            let piece = Write {
+            let piece = SlotWrite {
                 slot,
                 from: 0,
                 len,
@@ -78,7 +78,7 @@ impl Transfer<'_> {
         Ok(())
     }
 
-    fn submit(&mut self, piece: Write, last: bool) -> io::Result<()> {
+    fn submit(&mut self, piece: SlotWrite, last: bool) -> io::Result<()> {
         self.pieces[piece.slot] = Some((piece, last));
         let sync = last && self.sync;
         let done = if sync { 2 } else { 0 };
@@ -98,8 +98,8 @@ impl Transfer<'_> {
     fn settle_one(&mut self) -> io::Result<()> {
         let (what, result) = self.ring.next()?;
         let settled = match what {
-            What::Write(slot) => self.written(slot, result),
-            What::Sync(number) => self.flushed(number, result),
+            FinishedOperation::Write(slot) => self.written(slot, result),
+            FinishedOperation::Sync(number) => self.flushed(number, result),
         };
         if settled.is_err() {
             while self.ring.under_way() > 0 {
@@ -125,7 +125,7 @@ impl Transfer<'_> {
         if self.tries > TRIES {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        let rest = Write {
+        let rest = SlotWrite {
             slot,
             from: piece.from + written,
             len: piece.len - written,
@@ -155,16 +155,16 @@ fn put_off(error: &io::Error) -> bool {
 }
 
 /// The bytes of all parts, as one sequence.
-struct Source<'a> {
+struct PartsReader<'a> {
     parts: &'a [IoSlice<'a>],
     /// Bytes of the first part that were taken.
     taken: usize,
     left: usize,
 }
 
-impl<'a> Source<'a> {
-    fn new(parts: &'a [IoSlice<'a>]) -> Source<'a> {
-        Source {
+impl<'a> PartsReader<'a> {
+    fn new(parts: &'a [IoSlice<'a>]) -> PartsReader<'a> {
+        PartsReader {
             parts,
             taken: 0,
             left: parts.iter().map(|part| part.len()).sum(),
@@ -195,8 +195,8 @@ mod tests {
 
     use super::*;
 
-    fn transfer<'a>(ring: &'a mut Ring, file: &'a File) -> Transfer<'a> {
-        Transfer {
+    fn transfer<'a>(ring: &'a mut WriteRing, file: &'a File) -> DirectWrite<'a> {
+        DirectWrite {
             ring,
             file: file.as_fd(),
             pieces: [None; SLOTS],
@@ -208,10 +208,10 @@ mod tests {
     }
 
     /// Submits two sectors with a sync behind them, and takes the kernel's results.
-    fn submitted(transfer: &mut Transfer<'_>) -> u64 {
+    fn submitted(transfer: &mut DirectWrite<'_>) -> u64 {
         transfer.ring.slot(0)[..ALIGNMENT].fill(1);
         transfer.ring.slot(0)[ALIGNMENT..2 * ALIGNMENT].fill(2);
-        let piece = Write {
+        let piece = SlotWrite {
             slot: 0,
             from: 0,
             len: 2 * ALIGNMENT,
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn after_a_short_write_the_rest_is_written_and_synced_anew() {
-        let (mut ring, file) = (Ring::new().unwrap(), tempfile::tempfile().unwrap());
+        let (mut ring, file) = (WriteRing::new().unwrap(), tempfile::tempfile().unwrap());
         let mut transfer = transfer(&mut ring, &file);
         let first = submitted(&mut transfer);
         file.write_all_at(&[0; 2 * ALIGNMENT], 0).unwrap();
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn failures_are_reported_and_leave_nothing_under_way() {
-        let (mut ring, file) = (Ring::new().unwrap(), tempfile::tempfile().unwrap());
+        let (mut ring, file) = (WriteRing::new().unwrap(), tempfile::tempfile().unwrap());
         let error = |code| Err(io::Error::from_raw_os_error(code));
         for (write, sync) in [(libc::EIO, libc::ECANCELED), (0, libc::EIO)] {
             let mut transfer = transfer(&mut ring, &file);

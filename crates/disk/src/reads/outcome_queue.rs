@@ -1,7 +1,7 @@
-//! The way in which threads hand outcomes back to the owner.
+//! A queue in which threads deliver outcomes to the owner.
 //!
 //! Thread-safety contract: one thread is the owner, which arms, waits and takes; any thread may
-//! hand over. The bell is rung, and silenced, under the lock, so that `rung` always agrees with it.
+//! deliver. The bell is rung, and silenced, under the lock, so that `rung` always agrees with it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,10 +12,10 @@ use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::job::Outcome;
+use super::read_job::ReadOutcome;
 
 /// See the [module](self).
-pub(super) struct Over {
+pub(super) struct OutcomeQueue {
     state: CachePadded<Mutex<State>>,
     /// `true` if there may be outcomes; a hint for a polling owner, exact under the lock.
     some: CachePadded<AtomicBool>,
@@ -25,7 +25,7 @@ pub(super) struct Over {
 
 #[derive(Default)]
 struct State {
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<ReadOutcome>,
     /// The owner sleeps, or is about to, until the bell rings.
     armed: bool,
     rung: bool,
@@ -33,14 +33,14 @@ struct State {
     waiting: bool,
 }
 
-impl Over {
+impl OutcomeQueue {
     /// Returns room for `depth` outcomes, before it must grow.
-    pub(super) fn new(depth: usize) -> io::Result<Over> {
+    pub(super) fn new(depth: usize) -> io::Result<OutcomeQueue> {
         let state = State {
             outcomes: Vec::with_capacity(depth),
             ..State::default()
         };
-        Ok(Over {
+        Ok(OutcomeQueue {
             state: CachePadded::new(Mutex::new(state)),
             some: CachePadded::default(),
             came: Condvar::new(),
@@ -49,7 +49,7 @@ impl Over {
     }
 
     /// Hands over outcomes, and wakes the owner if it sleeps.
-    pub(super) fn hand(&self, outcomes: &mut Vec<Outcome>) {
+    pub(super) fn deliver(&self, outcomes: &mut Vec<ReadOutcome>) {
         let mut state = self.state.lock();
         state.outcomes.append(outcomes);
         self.some.store(true, Ordering::Relaxed);
@@ -71,7 +71,7 @@ impl Over {
     }
 
     /// Swaps `into`, which is empty, for all outcomes.
-    pub(super) fn take(&self, into: &mut Vec<Outcome>) {
+    pub(super) fn take(&self, into: &mut Vec<ReadOutcome>) {
         if !self.has_some() {
             return;
         }

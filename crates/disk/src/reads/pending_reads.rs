@@ -1,8 +1,8 @@
-//! The reads of a way of reading that are under way, on the side of its owner.
+//! The reads of a queue that are under way, on the side of its owner.
 //!
-//! Invariant: a landing is in the ledger from the submission of its read until no thread and no
-//! kernel can write to it any more. A ledger that is dropped leaks the landings that are still in
-//! it; an owner that has ended all reads before drops them with [`Ledger::clear`].
+//! Invariant: a read buffer is in the list from the submission of its read until no thread and no
+//! kernel can write to it any more. A list that is dropped leaks the read buffers that are still in
+//! it; an owner that has ended all reads before drops them with [`PendingReads::clear`].
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -11,20 +11,20 @@ use std::sync::Arc;
 
 use slab::Slab;
 
-use super::files::Files;
-use super::job::{Job, Outcome};
-use super::{Done, FileId, Landing, Read, ReadFile};
+use super::file_table::FileTable;
+use super::read_job::{ReadJob, ReadOutcome};
+use super::{CompletedRead, FileId, ReadBuffer, ReadFile, ReadRequest};
 
 /// See the [module](self).
-pub(super) struct Ledger<L> {
-    files: Files,
-    reads: ManuallyDrop<Slab<Under<L>>>,
+pub(super) struct PendingReads<L> {
+    files: FileTable,
+    reads: ManuallyDrop<Slab<PendingRead<L>>>,
     /// Reads that ended without being begun.
-    ended: Vec<Done<L>>,
+    ended: Vec<CompletedRead<L>>,
     depth: usize,
 }
 
-struct Under<L> {
+struct PendingRead<L> {
     into: L,
     /// The file's place.
     place: u32,
@@ -32,12 +32,12 @@ struct Under<L> {
     len: usize,
 }
 
-impl<L: Landing> Ledger<L> {
-    /// Returns a ledger for at most `depth` reads.
-    pub(super) fn new(depth: usize) -> Ledger<L> {
+impl<L: ReadBuffer> PendingReads<L> {
+    /// Returns a list for at most `depth` reads.
+    pub(super) fn new(depth: usize) -> PendingReads<L> {
         assert!(depth > 0 && depth <= 1 << 15, "a depth of {depth}");
-        Ledger {
-            files: Files::default(),
+        PendingReads {
+            files: FileTable::default(),
             reads: ManuallyDrop::new(Slab::with_capacity(depth)),
             ended: Vec::new(),
             depth,
@@ -49,7 +49,7 @@ impl<L: Landing> Ledger<L> {
         self.files.add(file)
     }
 
-    /// Removes a file, as [`Files::remove`].
+    /// Removes a file, as [`FileTable::remove`].
     pub(super) fn remove(&mut self, file: FileId) -> Option<u32> {
         self.files.remove(file)
     }
@@ -76,8 +76,8 @@ impl<L: Landing> Ledger<L> {
     /// to do, because the read has ended.
     ///
     /// # Panics
-    /// As [`Reads::submit`](super::Reads::submit).
-    pub(super) fn submit(&mut self, read: Read<L>) -> Option<(Job, u32)> {
+    /// As [`ReadQueue::submit`](super::ReadQueue::submit).
+    pub(super) fn submit(&mut self, read: ReadRequest<L>) -> Option<(ReadJob, u32)> {
         let start = self.check(&read);
         let end = read.offset.checked_add(read.len as u64);
         let fits = end.is_some_and(|end| i64::try_from(end).is_ok());
@@ -90,13 +90,13 @@ impl<L: Landing> Ledger<L> {
             return None;
         };
         let (offset, len) = (read.offset, read.len);
-        let key = self.reads.insert(Under {
+        let key = self.reads.insert(PendingRead {
             into: read.into,
             place,
             offset,
             len,
         });
-        let job = Job {
+        let job = ReadJob {
             fd,
             key: key as u32,
             offset,
@@ -108,7 +108,7 @@ impl<L: Landing> Ledger<L> {
 
     /// Records the outcome of a read that is not begun.
     #[cold]
-    fn end_at_once(&mut self, read: Read<L>) {
+    fn end_at_once(&mut self, read: ReadRequest<L>) {
         let result = if !self.files.has(read.file) {
             let what = format!("file {} was removed from this reader", read.file.0);
             Err(io::Error::new(io::ErrorKind::NotFound, what))
@@ -119,23 +119,23 @@ impl<L: Landing> Ledger<L> {
             Err(io::Error::new(io::ErrorKind::InvalidInput, what))
         };
         let into = read.into;
-        self.ended.push(Done { into, result });
+        self.ended.push(CompletedRead { into, result });
     }
 
     /// Records a read that ends with an error.
     ///
     /// # Panics
-    /// As [`Reads::submit`](super::Reads::submit).
-    pub(super) fn refuse(&mut self, read: Read<L>, error: io::Error) {
+    /// As [`ReadQueue::submit`](super::ReadQueue::submit).
+    pub(super) fn refuse(&mut self, read: ReadRequest<L>, error: io::Error) {
         self.check(&read);
-        self.ended.push(Done {
+        self.ended.push(CompletedRead {
             into: read.into,
             result: Err(error),
         });
     }
 
-    /// Checks the read. Returns the start of its landing.
-    fn check(&self, read: &Read<L>) -> NonNull<u8> {
+    /// Checks the read. Returns the start of its read buffer.
+    fn check(&self, read: &ReadRequest<L>) -> NonNull<u8> {
         assert!(self.room() > 0, "no room for another read");
         let memory = read.into.memory();
         let there = memory.len();
@@ -147,9 +147,9 @@ impl<L: Landing> Ledger<L> {
         memory.cast()
     }
 
-    /// Ends a read: its landing is not written to any more. Also returns the place of its file if
-    /// that is free now, as [`Files::end`].
-    pub(super) fn end(&mut self, outcome: Outcome) -> (Done<L>, Option<u32>) {
+    /// Ends a read: its read buffer is not written to any more. Also returns the place of its file if
+    /// that is free now, as [`FileTable::end`].
+    pub(super) fn end(&mut self, outcome: ReadOutcome) -> (CompletedRead<L>, Option<u32>) {
         let read = self.reads.remove(outcome.key as usize);
         let result = usize::try_from(outcome.result).map_err(|_| {
             let error = io::Error::from_raw_os_error(-outcome.result as i32);
@@ -158,23 +158,23 @@ impl<L: Landing> Ledger<L> {
         });
         let freed = self.files.end(read.place);
         let into = read.into;
-        (Done { into, result }, freed)
+        (CompletedRead { into, result }, freed)
     }
 
-    /// Ends a read as [`Ledger::end`], but one that was never begun; [`Ledger::take_ended`] reports
+    /// Ends a read as [`PendingReads::end`], but one that was never begun; [`PendingReads::take_ended`] reports
     /// it.
-    pub(super) fn end_unbegun(&mut self, outcome: Outcome) -> Option<u32> {
+    pub(super) fn end_unbegun(&mut self, outcome: ReadOutcome) -> Option<u32> {
         let (done, freed) = self.end(outcome);
         self.ended.push(done);
         freed
     }
 
     /// Appends the reads that ended without being begun.
-    pub(super) fn take_ended(&mut self, done: &mut Vec<Done<L>>) {
+    pub(super) fn take_ended(&mut self, done: &mut Vec<CompletedRead<L>>) {
         done.append(&mut self.ended);
     }
 
-    /// Drops all landings. To be called when they are not written to any more.
+    /// Drops all read buffers. To be called when they are not written to any more.
     pub(super) fn clear(&mut self) {
         self.reads.clear();
     }

@@ -1,6 +1,6 @@
 //! The progress of a read by io_uring: its request to the kernel, and its handling of the answer.
 //!
-//! Safety contract: that of the [ring](super::ring), which keeps the landing while the part is under
+//! Safety contract: that of the [ring](super::ring), which keeps the read buffer while the part is under
 //! way.
 
 #![allow(unsafe_code)]
@@ -9,11 +9,11 @@ use io_uring::opcode;
 use io_uring::squeue::Entry;
 use io_uring::types::{Fd, Fixed};
 
-use super::job::{AT_ONCE, Job, PATIENCE};
+use super::read_job::{MAX_READ, MAX_RETRIES, ReadJob};
 
 /// A read and its progress.
-pub(super) struct Part {
-    pub(super) job: Job,
+pub(super) struct ReadProgress {
+    pub(super) job: ReadJob,
     pub(super) done: usize,
     pub(super) refused: u32,
     /// The place of the file in the kernel's table.
@@ -22,12 +22,12 @@ pub(super) struct Part {
     pub(super) buffer: Option<u16>,
 }
 
-impl Part {
+impl ReadProgress {
     /// Returns the request for the rest of the read.
     pub(super) fn entry(&self) -> Entry {
-        // SAFETY: within the landing, which has as many bytes.
+        // SAFETY: within the read buffer, which has as many bytes.
         let to = unsafe { self.job.start.add(self.done) }.as_ptr();
-        let len = (self.job.len - self.done).min(AT_ONCE) as u32;
+        let len = (self.job.len - self.done).min(MAX_READ) as u32;
         let offset = self.job.offset + self.done as u64;
         match (self.file, self.buffer) {
             (Some(file), Some(buffer)) => opcode::ReadFixed::new(Fixed(file), to, len, buffer)
@@ -49,7 +49,7 @@ impl Part {
     pub(super) fn advance(&mut self, result: i32) -> Option<isize> {
         match -result {
             0 => return Some(self.done as isize),
-            libc::EINTR | libc::EAGAIN if self.refused < PATIENCE => {
+            libc::EINTR | libc::EAGAIN if self.refused < MAX_RETRIES => {
                 self.refused += 1;
                 return None;
             }
@@ -71,11 +71,11 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reads::{Landing, OwnBuf};
+    use crate::reads::{AllocatedBuffer, ReadBuffer};
 
-    fn part(into: &OwnBuf) -> Part {
-        Part {
-            job: Job {
+    fn part(into: &AllocatedBuffer) -> ReadProgress {
+        ReadProgress {
+            job: ReadJob {
                 fd: -1,
                 key: 0,
                 offset: 0,
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn short_reads_go_on_up_to_the_end() {
-        let into = OwnBuf::new(8192);
+        let into = AllocatedBuffer::new(8192);
         let mut whole = part(&into);
         assert_eq!(whole.advance(4096), None);
         assert_eq!(whole.advance(4096), Some(8192));
@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn interruptions_are_borne_for_a_while() {
-        let into = OwnBuf::new(8192);
+        let into = AllocatedBuffer::new(8192);
         let mut read = part(&into);
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_RETRIES {
             assert_eq!(read.advance(-libc::EAGAIN), None);
         }
         assert_eq!(read.advance(-libc::EAGAIN), Some(-(libc::EAGAIN as isize)));
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_not_registered_any_more_is_read_into_all_the_same() {
-        let into = OwnBuf::new(8192);
+        let into = AllocatedBuffer::new(8192);
         let mut read = part(&into);
         assert_eq!(read.advance(-libc::EFAULT), None);
         assert_eq!(read.buffer, None);

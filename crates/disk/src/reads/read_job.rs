@@ -1,6 +1,6 @@
 //! A read that a thread does by itself, and its outcome.
 //!
-//! Safety contract: a [`Job`] is made by the [ledger](super::ledger), which keeps its landing, and
+//! Safety contract: a [`ReadJob`] is made by the [list of pending reads](super::pending_reads), which keeps its read buffer, and
 //! the file open, until the job's outcome is back or the job is gone. Each job is done by one
 //! thread, once.
 
@@ -10,35 +10,35 @@ use std::os::fd::RawFd;
 use std::ptr::NonNull;
 
 /// Most bytes that the kernel reads at once; it stops at a multiple of a page below 2 GiB.
-pub(super) const AT_ONCE: usize = 1 << 30;
+pub(super) const MAX_READ: usize = 1 << 30;
 /// The number of times that the kernel may say "try again" before that counts as an error.
-pub(super) const PATIENCE: u32 = 1000;
+pub(super) const MAX_RETRIES: u32 = 1000;
 
 /// A read, as a thread needs it.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct ReadJob {
     pub(super) fd: RawFd,
-    /// The name of the read in the ledger.
+    /// The name of the read in the list.
     pub(super) key: u32,
     pub(super) offset: u64,
     pub(super) start: NonNull<u8>,
     pub(super) len: usize,
 }
 
-// SAFETY: the memory is a landing's, which any thread may write to.
-unsafe impl Send for Job {}
+// SAFETY: the memory is a read buffer's, which any thread may write to.
+unsafe impl Send for ReadJob {}
 
 /// The outcome of a read: bytes, or an error's number below zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Outcome {
+pub(super) struct ReadOutcome {
     pub(super) key: u32,
     pub(super) result: isize,
 }
 
-impl Job {
+impl ReadJob {
     /// Reads, and blocks meanwhile.
-    pub(super) fn run(&self) -> Outcome {
-        Outcome {
+    pub(super) fn run(&self) -> ReadOutcome {
+        ReadOutcome {
             key: self.key,
             result: self.read(),
         }
@@ -48,8 +48,8 @@ impl Job {
         let mut done = 0;
         let mut refused = 0;
         loop {
-            let want = (self.len - done).min(AT_ONCE);
-            // SAFETY: the part lies in the landing, which is valid for writes while the job is
+            let want = (self.len - done).min(MAX_READ);
+            // SAFETY: the part lies in the read buffer, which is valid for writes while the job is
             // under way, and to which there is no reference (the module's contract).
             let n = unsafe {
                 let to = self.start.add(done).as_ptr();
@@ -60,7 +60,7 @@ impl Job {
                 1.. => done += n as usize,
                 _ => match -n as i32 {
                     libc::EINTR => {}
-                    libc::EAGAIN if refused < PATIENCE => {
+                    libc::EAGAIN if refused < MAX_RETRIES => {
                         refused += 1;
                         std::thread::yield_now();
                     }
@@ -136,10 +136,10 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
-    use crate::reads::{Landing, OwnBuf};
+    use crate::reads::{AllocatedBuffer, ReadBuffer};
 
-    fn run(fd: RawFd, offset: u64, into: &OwnBuf) -> isize {
-        let job = Job {
+    fn run(fd: RawFd, offset: u64, into: &AllocatedBuffer) -> isize {
+        let job = ReadJob {
             fd,
             key: 3,
             offset,
@@ -156,7 +156,7 @@ mod tests {
         let named = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(named.path(), b"0123456789").unwrap();
         let file = std::fs::File::open(named.path()).unwrap();
-        let into = OwnBuf::new(4);
+        let into = AllocatedBuffer::new(4);
         assert_eq!(run(file.as_raw_fd(), 3, &into), 4);
         assert_eq!(into.as_ref(), b"3456");
         assert_eq!(run(file.as_raw_fd(), 8, &into), 2);

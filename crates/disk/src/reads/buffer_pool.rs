@@ -1,18 +1,18 @@
 //! Memory for reads, in slots that are taken and given back.
 //!
-//! A [`Pool`] has a number of slots of one size, one behind the other in an [arena](super::arena)
+//! A [`BufferPool`] has a number of slots of one size, one behind the other in an [arena](super::huge_page_memory)
 //! that is made once. Free slots lie on a few stacks; a thread takes from its own and gives back to
 //! its own, so that the slot that it gets was used last and is still near its processor. Where its
 //! stack is empty it takes half of another one's.
 //!
-//! A [`PoolBuf`] is a slot. It is a [`Landing`]: while a read has it, no code can access it; after
+//! A [`PooledBuffer`] is a slot. It is a [`ReadBuffer`]: while a read has it, no code can access it; after
 //! the read, it can be read and shared, as [`Bytes`] without copying. When the last of these is
 //! dropped, by any thread, the slot is free again.
 //!
 //! Safety contract:
-//! 1. A slot's number is on one stack, or in one `PoolBuf`. So two `PoolBuf`s never share memory.
-//! 2. References to a slot's memory are borrows of its `PoolBuf`, which cannot be copied.
-//! 3. Each `PoolBuf` keeps the arena.
+//! 1. A slot's number is on one stack, or in one `PooledBuffer`. So two `PooledBuffer`s never share memory.
+//! 2. References to a slot's memory are borrows of its `PooledBuffer`, which cannot be copied.
+//! 3. Each `PooledBuffer` keeps the arena.
 
 #![allow(unsafe_code)]
 
@@ -26,8 +26,8 @@ use bytes::Bytes;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
-use super::arena::Arena;
-use super::landing::{Landing, Memory};
+use super::huge_page_memory::HugePageMemory;
+use super::read_buffer::{ReadBuffer, RegistrableMemory};
 
 /// Stacks of free slots.
 const STACKS: usize = 8;
@@ -36,18 +36,18 @@ const SECTOR: usize = 512;
 
 /// A number of slots, shared by all clones.
 #[derive(Clone)]
-pub struct Pool {
+pub struct BufferPool {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    arena: Arc<Arena>,
+    arena: Arc<HugePageMemory>,
     slot_size: usize,
     slots: u32,
     stacks: [CachePadded<Mutex<Vec<u32>>>; STACKS],
 }
 
-impl Pool {
+impl BufferPool {
     /// Returns a pool of `slots` slots of `slot_size` bytes each, which begin at multiples of the
     /// largest power of two in `slot_size`.
     ///
@@ -56,17 +56,17 @@ impl Pool {
     ///
     /// # Panics
     /// Panics if `slot_size` is zero or no multiple of 512.
-    pub fn new(slots: u32, slot_size: usize) -> io::Result<Pool> {
+    pub fn new(slots: u32, slot_size: usize) -> io::Result<BufferPool> {
         assert!(
             slot_size > 0 && slot_size.is_multiple_of(SECTOR),
             "slots of {slot_size} bytes"
         );
         let len = (slots as usize).checked_mul(slot_size);
-        let arena = Arena::new(len.ok_or(io::ErrorKind::OutOfMemory)?)?;
+        let arena = HugePageMemory::new(len.ok_or(io::ErrorKind::OutOfMemory)?)?;
         // The first slots are taken first. All lie on one stack; other threads take from there.
         let mut all: Vec<u32> = (0..slots).rev().collect();
         let stack = |_| CachePadded::new(Mutex::new(std::mem::take(&mut all)));
-        Ok(Pool {
+        Ok(BufferPool {
             shared: Arc::new(Shared {
                 arena: Arc::new(arena),
                 slot_size,
@@ -78,10 +78,10 @@ impl Pool {
 
     /// Takes a free slot; returns `None` if there is none.
     #[must_use]
-    pub fn take(&self) -> Option<PoolBuf> {
+    pub fn take(&self) -> Option<PooledBuffer> {
         let slot = self.shared.take()?;
         let at = slot as usize * self.shared.slot_size;
-        Some(PoolBuf {
+        Some(PooledBuffer {
             memory: self.shared.arena.part(at, self.shared.slot_size),
             slot,
             shared: Arc::clone(&self.shared),
@@ -107,10 +107,10 @@ impl Pool {
         stacks.map(|stack| stack.lock().len()).sum()
     }
 
-    /// Returns the memory of all slots, for [`Reads::register`](super::Reads::register).
+    /// Returns the memory of all slots, for [`ReadQueue::register`](super::ReadQueue::register).
     #[must_use]
-    pub fn memory(&self) -> Arc<dyn Memory> {
-        Arc::<Arena>::clone(&self.shared.arena)
+    pub fn memory(&self) -> Arc<dyn RegistrableMemory> {
+        Arc::<HugePageMemory>::clone(&self.shared.arena)
     }
 }
 
@@ -144,27 +144,27 @@ fn own_stack() -> usize {
     OWN.try_with(Cell::get).unwrap_or(0)
 }
 
-/// A slot of a [`Pool`], given back when it is dropped.
-pub struct PoolBuf {
+/// A slot of a [`BufferPool`], given back when it is dropped.
+pub struct PooledBuffer {
     memory: NonNull<[u8]>,
     slot: u32,
     shared: Arc<Shared>,
 }
 
 // SAFETY: the slot's memory belongs to this value alone (rule 1).
-unsafe impl Send for PoolBuf {}
+unsafe impl Send for PooledBuffer {}
 // SAFETY: shared borrows give shared slices alone.
-unsafe impl Sync for PoolBuf {}
+unsafe impl Sync for PooledBuffer {}
 
 // SAFETY: the arena lasts as long as the value (rule 3) and does not move, no other slot shares the
 // memory (rule 1), and all references to it are borrows of the value (rule 2).
-unsafe impl Landing for PoolBuf {
+unsafe impl ReadBuffer for PooledBuffer {
     fn memory(&self) -> NonNull<[u8]> {
         self.memory
     }
 }
 
-impl PoolBuf {
+impl PooledBuffer {
     /// Returns the first `len` bytes, to be shared without copying. The slot is free again when all
     /// of them are dropped.
     ///
@@ -183,7 +183,7 @@ impl PoolBuf {
     }
 }
 
-impl AsRef<[u8]> for PoolBuf {
+impl AsRef<[u8]> for PooledBuffer {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the memory is initialised, and not written to while the value is borrowed: a read
         // has the value itself (rules 1 to 3).
@@ -191,14 +191,14 @@ impl AsRef<[u8]> for PoolBuf {
     }
 }
 
-impl AsMut<[u8]> for PoolBuf {
+impl AsMut<[u8]> for PooledBuffer {
     fn as_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and the value is borrowed for this alone.
         unsafe { self.memory.as_mut() }
     }
 }
 
-impl Drop for PoolBuf {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
         self.shared.stacks[own_stack()].lock().push(self.slot);
     }
@@ -210,8 +210,8 @@ mod tests {
 
     #[test]
     fn slots_are_aligned_separate_and_come_back() {
-        let pool = Pool::new(5, 4096).unwrap();
-        let mut all: Vec<PoolBuf> = std::iter::from_fn(|| pool.take()).collect();
+        let pool = BufferPool::new(5, 4096).unwrap();
+        let mut all: Vec<PooledBuffer> = std::iter::from_fn(|| pool.take()).collect();
         assert_eq!((all.len(), pool.free(), pool.slots()), (5, 0, 5));
         for (i, buf) in all.iter_mut().enumerate() {
             assert_eq!(buf.memory().as_ptr().cast::<u8>() as usize % 4096, 0);
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_free_when_the_last_part_of_it_is_dropped() {
-        let pool = Pool::new(1, 512).unwrap();
+        let pool = BufferPool::new(1, 512).unwrap();
         let mut buf = pool.take().unwrap();
         buf.as_mut()[..5].copy_from_slice(b"hello");
         let bytes = buf.into_bytes(5);
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn slots_outlive_their_pool() {
-        let buf = Pool::new(1, 512).unwrap().take().unwrap();
+        let buf = BufferPool::new(1, 512).unwrap().take().unwrap();
         assert_eq!(buf.into_bytes(512), [0; 512][..]);
     }
 
@@ -253,16 +253,16 @@ mod tests {
     #[test]
     fn many_threads_never_share_a_slot() {
         const THREADS: u64 = 6;
-        let pool = Pool::new(64, 512).unwrap();
+        let pool = BufferPool::new(64, 512).unwrap();
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS)
-            .map(|_| std::sync::mpsc::sync_channel::<(PoolBuf, u64)>(8))
+            .map(|_| std::sync::mpsc::sync_channel::<(PooledBuffer, u64)>(8))
             .unzip();
         std::thread::scope(|scope| {
             for (me, receiver) in receivers.into_iter().enumerate() {
                 let (pool, senders) = (pool.clone(), senders.clone());
                 scope.spawn(move || {
                     let mut rng = fastrand::Rng::with_seed(me as u64);
-                    let check = |(buf, mark): (PoolBuf, u64)| {
+                    let check = |(buf, mark): (PooledBuffer, u64)| {
                         let words = buf.as_ref().chunks_exact(8);
                         assert!(words.into_iter().all(|word| word == mark.to_le_bytes()));
                     };

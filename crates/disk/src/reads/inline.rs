@@ -4,14 +4,14 @@
 //! handing a read over costs a good part of the read itself. With other files the owner waits for
 //! each read in its turn.
 
-use super::job::{Job, Outcome};
-use super::threads::Team;
+use super::read_job::{ReadJob, ReadOutcome};
+use super::threaded_reads::ReadThreads;
 
 /// See the [module](self).
-pub(super) struct OwnerAlone;
+pub(super) struct InlineReads;
 
-impl Team for OwnerAlone {
-    fn publish(&mut self, jobs: &mut Vec<Job>, outcomes: &mut Vec<Outcome>) {
+impl ReadThreads for InlineReads {
+    fn publish(&mut self, jobs: &mut Vec<ReadJob>, outcomes: &mut Vec<ReadOutcome>) {
         outcomes.extend(jobs.drain(..).map(|job| job.run()));
     }
 

@@ -7,31 +7,31 @@ use std::thread::Builder;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::job::{Job, Outcome};
-use super::over::Over;
-use super::threads::Team;
+use super::outcome_queue::OutcomeQueue;
+use super::read_job::{ReadJob, ReadOutcome};
+use super::threaded_reads::ReadThreads;
 
 /// A thread's stack; it makes no deep calls.
 const STACK: usize = 64 * 1024;
 
 /// See the [module](self).
-pub(super) struct DynamicTeam {
+pub(super) struct ThreadPerRead {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    over: Arc<Over>,
+    queue: Arc<OutcomeQueue>,
     /// The number of threads that may still read.
     running: Mutex<usize>,
     ended: Condvar,
 }
 
-impl DynamicTeam {
-    /// Returns a team without threads.
-    pub(super) fn new(over: Arc<Over>) -> DynamicTeam {
-        DynamicTeam {
+impl ThreadPerRead {
+    /// Returns a threads without threads.
+    pub(super) fn new(queue: Arc<OutcomeQueue>) -> ThreadPerRead {
+        ThreadPerRead {
             shared: Arc::new(Shared {
-                over,
+                queue,
                 running: Mutex::new(0),
                 ended: Condvar::new(),
             }),
@@ -39,8 +39,8 @@ impl DynamicTeam {
     }
 }
 
-impl Team for DynamicTeam {
-    fn publish(&mut self, jobs: &mut Vec<Job>, outcomes: &mut Vec<Outcome>) {
+impl ReadThreads for ThreadPerRead {
+    fn publish(&mut self, jobs: &mut Vec<ReadJob>, outcomes: &mut Vec<ReadOutcome>) {
         for job in jobs.drain(..) {
             let key = job.key;
             *self.shared.running.lock() += 1;
@@ -50,7 +50,7 @@ impl Team for DynamicTeam {
                 // Mostly the limit on threads.
                 let code = error.raw_os_error().unwrap_or(libc::EAGAIN);
                 let result = -(code as isize);
-                outcomes.push(Outcome { key, result });
+                outcomes.push(ReadOutcome { key, result });
                 self.shared.end();
             }
         }
@@ -65,8 +65,8 @@ impl Team for DynamicTeam {
 }
 
 impl Shared {
-    fn work(&self, job: &Job) {
-        self.over.hand(&mut vec![job.run()]);
+    fn work(&self, job: &ReadJob) {
+        self.queue.deliver(&mut vec![job.run()]);
         self.end();
     }
 
