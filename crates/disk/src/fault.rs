@@ -23,6 +23,7 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+pub use medium::Crash;
 use medium::{DirectoryChange, FileChange, Inode};
 
 use crate::{Access, DirEntry, DirLock, Disk, DiskFile, LockError, common_parent, parent};
@@ -63,19 +64,6 @@ pub struct Fault {
     pub nth: u64,
     /// The kind of the failure.
     pub kind: FaultKind,
-}
-
-/// The part of the unsynced changes that a crash leaves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Crash {
-    /// The power fails: nothing is left.
-    DropAll,
-    /// The power fails: the first few changes of each file are left, the last of them torn.
-    KeepPrefix,
-    /// The power fails: random sectors are left.
-    KeepSectors,
-    /// The process dies, and the machine continues: everything is left, and still not durable.
-    KillProcess,
 }
 
 #[derive(Clone, Default)]

@@ -70,7 +70,7 @@ impl World {
     }
 
     fn separate(&mut self, node: usize, other: usize) {
-        let (a, b): (Place, Place) = (
+        let (a, b): (NetworkHost, NetworkHost) = (
             self.machines[node].id.into(),
             self.machines[other].id.into(),
         );

@@ -6,7 +6,18 @@ use std::path::PathBuf;
 
 use fastrand::Rng;
 
-use super::Crash;
+/// The part of the unsynced changes that a crash leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Crash {
+    /// The power fails: nothing is left.
+    DropAll,
+    /// The power fails: the first few changes of each file are left, the last of them torn.
+    KeepPrefix,
+    /// The power fails: random sectors are left.
+    KeepSectors,
+    /// The process dies, and the machine continues: everything is left, and still not durable.
+    KillProcess,
+}
 
 /// The unit that a device writes whole or not at all.
 const SECTOR: usize = 512;

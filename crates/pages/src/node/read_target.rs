@@ -1,7 +1,7 @@
 //! The memory into which pages are read for a reader.
 //!
 //! Safety contract: the memory of a [`ReadTarget`] is either a part of a reader's window, which stays
-//! mapped as long as its [`Place`] and to which this process makes no reference, or a pool's
+//! mapped as long as its [`MappedPart`] and to which this process makes no reference, or a pool's
 //! buffer, whose own contract holds.
 
 #![allow(unsafe_code)]
@@ -9,14 +9,14 @@
 use std::ptr::NonNull;
 
 use disk::reads::PooledBuffer;
-use fabric::window::{Far, Place};
+use fabric::window::{RemoteWindow, MappedPart};
 
 /// All of a reader's window.
-pub(super) struct Whole(Place);
+pub(super) struct Whole(MappedPart);
 
 impl Whole {
     /// Returns a whole window; `None` if it is not mapped here.
-    pub(super) fn of(window: &Far) -> Option<Whole> {
+    pub(super) fn of(window: &RemoteWindow) -> Option<Whole> {
         window.place(0, window.len()).map(Whole)
     }
 }
@@ -38,7 +38,7 @@ unsafe impl disk::reads::RegistrableMemory for Whole {
 ///
 /// # Panics
 /// Panics if the place is not as long as the page.
-pub(super) fn put(place: &Place, page: &[u8]) {
+pub(super) fn put(place: &MappedPart, page: &[u8]) {
     let memory = place.memory();
     assert_eq!(memory.len(), page.len(), "a place for one page");
     // SAFETY: the place stays mapped as long as it exists, is as long as the page, and this process
@@ -63,7 +63,7 @@ pub(super) struct ReadTarget {
 /// Memory for a page.
 pub(super) enum Into {
     /// A part of the reader's window.
-    Place(Place),
+    Place(MappedPart),
     /// Memory of this side.
     Buffer(PooledBuffer),
 }

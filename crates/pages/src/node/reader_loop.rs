@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use base::NodeId;
 use base::log_limit::LogLimit;
 use disk::reads::{CompletedRead, ReadQueue, ReadMethod};
-use fabric::tcp::{Deal, Tcp, TcpOptions};
+use fabric::tcp::{ConnectionBalancer, Tcp, TcpOptions};
 use fabric::{Event, Inbox, Link, Messages, Peer};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -100,7 +100,7 @@ pub(super) struct LoopHandle {
     /// The node's listener, for the first reader loop.
     pub(super) listener: Option<TcpListener>,
     /// The distribution of links among all reader loops.
-    pub(super) deal: Arc<Deal>,
+    pub(super) deal: Arc<ConnectionBalancer>,
     /// The reader loop's place among them.
     pub(super) number: usize,
 }
@@ -117,7 +117,7 @@ impl ReaderLoop {
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let mut fabric = TcpOptions::new(Peer::Node(NodeId(1)), options.secret.clone(), CLUSTER);
         fabric.listener = handle.listener;
-        fabric.seat = Some(handle.deal.seat(handle.number, Arc::clone(&waker)));
+        fabric.balancer_slot = Some(handle.deal.register(handle.number, Arc::clone(&waker)));
         fabric.transport = options.transport;
         fabric.shm = options.shm.clone();
         fabric.verbs = options.verbs.clone();

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use disk::reads::{CompletedRead, FileId, BufferPool, PooledBuffer, ReadRequest, ReadQueue, ReadMethod};
-use fabric::window::Far;
+use fabric::window::RemoteWindow;
 
 use super::ReaderLoop;
 use crate::node::read_target::{self, Into, ReadTarget};
@@ -307,7 +307,7 @@ impl ReaderLoop {
         for reader in settling {
             let visitor = &mut self.readers[reader];
             let settled: Result<Vec<bool>, _> =
-                visitor.windows.values_mut().map(Far::settle).collect();
+                visitor.windows.values_mut().map(RemoteWindow::settle).collect();
             match settled {
                 Ok(all) if all.iter().all(|&settled| settled) => {
                     if visitor.there.is_empty() {

@@ -11,11 +11,12 @@ use mio::{Interest, Token};
 use socket2::SockRef;
 
 use super::connection::{Connection, Phase};
-use super::deal::{Counted, Dealt, Seat};
-use super::meeting::{Meeting, Met};
-use super::{ACCEPT_PAUSE, ACCEPTS, News, PLACE_BITS, Tcp, nonce, note, place, socket};
+use super::connection_balancer::{AssignedConnection, BalancerSlot, ConnectionCount};
+use super::link_error::LinkError;
+use super::negotiation::{Negotiated, Negotiation};
+use super::{ACCEPT_PAUSE, ACCEPTS, LinkNotice, PLACE_BITS, Tcp, nonce, note, place, socket};
 use crate::frame::PROOF;
-use crate::handshake::Refused;
+use crate::handshake::HandshakeRefusal;
 use crate::messages::{Link, Peer};
 
 impl Tcp {
@@ -35,28 +36,25 @@ impl Tcp {
         Connection::new(link, stream, address, phase, bounds)
     }
 
-    pub(super) fn start(&mut self, to: NodeId, link: Link) -> Result<(), String> {
+    pub(super) fn start(&mut self, to: NodeId, link: Link) -> Result<(), LinkError> {
         if self.identity.me == Peer::Node(to) {
-            return Err(format!("node {to} is this one"));
+            return Err(LinkError::OwnNode(to));
         }
-        let address = *self
-            .peers
-            .get(&to)
-            .ok_or(format!("no node {to} is known"))?;
+        let address = *self.peers.get(&to).ok_or(LinkError::UnknownNode(to))?;
         let start = || -> io::Result<(TcpStream, [u8; PROOF])> {
             Ok((TcpStream::connect(address)?, nonce()?))
         };
-        let (stream, nonce) = start().map_err(|error| format!("cannot connect: {error}"))?;
+        let (stream, nonce) = start().map_err(|error| LinkError::cannot_connect(&error))?;
         let mut hello = Vec::new();
-        let meeting = Meeting::initiate(&self.identity, Some(to), nonce, &mut hello);
-        let phase = Phase::Connecting(Box::new(meeting));
+        let negotiation = Negotiation::initiate(&self.identity, Some(to), nonce, &mut hello);
+        let phase = Phase::Connecting(Box::new(negotiation));
         let mut connection = self.connection(link, stream, address, phase);
         connection.to = Some(to);
-        connection.say(&hello);
+        connection.send_frames(&hello);
         // It takes output when it is connected.
         connection.full = true;
         self.admit(connection)
-            .map_err(|error| format!("cannot connect: {error}"))?;
+            .map_err(|error| LinkError::cannot_connect(&error))?;
         self.set_deadline(place(link), link, self.limits.handshake);
         Ok(())
     }
@@ -70,11 +68,11 @@ impl Tcp {
                 return;
             };
             match listener.accept() {
-                Ok((stream, address)) => match &self.seat {
+                Ok((stream, address)) => match &self.balancer_slot {
                     None => self.welcome(stream, address, None),
-                    Some(seat) => {
-                        let own = seat.deal(stream, address);
-                        own.into_iter().for_each(|own| self.welcome_dealt(own));
+                    Some(balancer_slot) => {
+                        let own = balancer_slot.assign(stream, address);
+                        own.into_iter().for_each(|own| self.welcome_assigned(own));
                     }
                 },
                 Err(error) => match error.kind() {
@@ -96,19 +94,24 @@ impl Tcp {
         }
     }
 
-    /// Takes the connections that another thread has dealt to this one.
-    pub(super) fn accept_dealt(&mut self) {
-        let dealt = self.seat.as_ref().map(Seat::take);
-        for dealt in dealt.into_iter().flatten() {
-            self.welcome_dealt(dealt);
+    /// Takes the connections that another thread has assigned to this one.
+    pub(super) fn accept_assigned(&mut self) {
+        let assigned = self.balancer_slot.as_ref().map(BalancerSlot::take);
+        for assigned in assigned.into_iter().flatten() {
+            self.welcome_assigned(assigned);
         }
     }
 
-    fn welcome_dealt(&mut self, dealt: Dealt) {
-        self.welcome(dealt.stream, dealt.address, Some(dealt.counted));
+    fn welcome_assigned(&mut self, assigned: AssignedConnection) {
+        self.welcome(assigned.stream, assigned.address, Some(assigned.counted));
     }
 
-    fn welcome(&mut self, stream: TcpStream, address: SocketAddr, counted: Option<Counted>) {
+    fn welcome(
+        &mut self,
+        stream: TcpStream,
+        address: SocketAddr,
+        counted: Option<ConnectionCount>,
+    ) {
         let nonce = match nonce() {
             Ok(nonce) => nonce,
             Err(error) => {
@@ -116,9 +119,9 @@ impl Tcp {
                 return;
             }
         };
-        let meeting = Box::new(Meeting::accept(nonce));
+        let negotiation = Box::new(Negotiation::accept(nonce));
         let link = self.next_link();
-        let phase = Phase::Greeting(meeting, Vec::new());
+        let phase = Phase::Greeting(negotiation, Vec::new());
         let mut connection = self.connection(link, stream, address, phase);
         connection.counted = counted;
         if let Err(error) = self.admit(connection) {
@@ -138,10 +141,10 @@ impl Tcp {
         let connection = &mut self.connections[place];
         connection.newcomer = None;
         if matches!(connection.phase, Phase::Greeting(..)) {
-            let refused = Refused::busy();
+            let refused = HandshakeRefusal::busy();
             let mut words = Vec::new();
             refused.frame().encode(&mut words);
-            connection.say(&words);
+            connection.send_frames(&words);
             // It ends in either case.
             drop(connection.write(&mut self.pool));
             self.log_refusal(place, &refused);
@@ -170,8 +173,8 @@ impl Tcp {
     }
 
     /// Takes the link up: the peer has authenticated, and the way of messages is known.
-    pub(super) fn up(&mut self, place: usize, met: Met) {
-        let (peer, shm) = (met.proved.peer, met.rings.is_some());
+    pub(super) fn up(&mut self, place: usize, negotiated: Negotiated) {
+        let (peer, shm) = (negotiated.proved.peer, negotiated.rings.is_some());
         let connection = &mut self.connections[place];
         if let Some(newcomer) = connection.newcomer.take() {
             self.newcomers.leave(newcomer);
@@ -179,7 +182,7 @@ impl Tcp {
         if let Some(node) = connection.to {
             self.refusals.note(node, None);
         }
-        connection.up(met.rings);
+        connection.up(negotiated.rings);
         self.through_memory += usize::from(connection.rings.is_some());
         connection.announced = true;
         let (link, address) = (connection.link, connection.address);
@@ -187,21 +190,21 @@ impl Tcp {
         tracing::debug!(?link, ?peer, %address, shm, "a link is up");
         // A user that has closed it already hears only of its end.
         if !connection.closing {
-            self.news.push((link, News::Up(peer)));
+            self.notices.push((link, LinkNotice::Up(peer)));
         }
     }
 
     /// Refuses a connection: the peer gets the reason, and the time to read it.
-    pub(super) fn refuse(&mut self, place: usize, refused: &Refused) {
+    pub(super) fn refuse(&mut self, place: usize, refused: &HandshakeRefusal) {
         let connection = &mut self.connections[place];
         let mut words = Vec::new();
         refused.frame().encode(&mut words);
-        connection.say(&words);
+        connection.send_frames(&words);
         self.refused(place, refused);
     }
 
     /// Ends a connection that was refused, here or by the peer.
-    pub(super) fn refused(&mut self, place: usize, refused: &Refused) {
+    pub(super) fn refused(&mut self, place: usize, refused: &HandshakeRefusal) {
         self.log_refusal(place, refused);
         let connection = &mut self.connections[place];
         if let Some(node) = connection.to {
@@ -209,7 +212,7 @@ impl Tcp {
         }
         if std::mem::replace(&mut connection.announced, false) {
             let why = format!("{}: {refused}", connection.address);
-            self.news.push((connection.link, News::Down(why)));
+            self.notices.push((connection.link, LinkNotice::Down(why)));
         }
         if refused.here {
             self.end(place, None, self.limits.handshake);
@@ -218,7 +221,7 @@ impl Tcp {
         }
     }
 
-    fn log_refusal(&mut self, place: usize, refused: &Refused) {
+    fn log_refusal(&mut self, place: usize, refused: &HandshakeRefusal) {
         let peer = self.connections[place].address;
         match self.refusals.count(peer.ip(), refused.code, self.now) {
             Some(left_out) => tracing::warn!(%peer, "no link: {refused}{left_out}"),
@@ -227,7 +230,7 @@ impl Tcp {
     }
 
     /// Sends the output, then the end.
-    pub(super) fn end(&mut self, place: usize, why: Option<String>, within: Duration) {
+    pub(super) fn end(&mut self, place: usize, why: Option<LinkError>, within: Duration) {
         let connection = &mut self.connections[place];
         connection.phase = Phase::Ending(why);
         note(&mut self.dirty, place, &mut connection.in_dirty);
@@ -240,11 +243,11 @@ impl Tcp {
     }
 
     /// Removes a connection, and informs its user.
-    pub(super) fn down(&mut self, place: usize, why: &str) {
+    pub(super) fn down(&mut self, place: usize, why: &LinkError) {
         let connection = self.remove(place);
         let was_refused = matches!(connection.phase, Phase::Ending(None));
-        let told = match connection.phase {
-            Phase::Ending(Some(told)) => told,
+        let reason = match connection.phase {
+            Phase::Ending(Some(reason)) => reason.to_string(),
             _ => format!("{}: {why}", connection.address),
         };
         // A connection that was refused here is noted as such already.
@@ -254,10 +257,11 @@ impl Tcp {
             self.refusals.note(node, None);
         }
         if connection.announced {
-            tracing::debug!(link = ?connection.link, why = told, "a link is down");
-            self.news.push((connection.link, News::Down(told)));
+            tracing::debug!(link = ?connection.link, why = reason, "a link is down");
+            self.notices
+                .push((connection.link, LinkNotice::Down(reason)));
         } else {
-            tracing::debug!(peer = %connection.address, why, "a connection ended");
+            tracing::debug!(peer = %connection.address, %why, "a connection ended");
         }
     }
 

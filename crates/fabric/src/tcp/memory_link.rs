@@ -6,28 +6,29 @@ use std::time::Duration;
 
 use mio::net::TcpStream;
 
-use super::arrival::Progress;
+use super::link_error::LinkError;
 use super::link_memory::LinkRings;
+use super::message_assembler::Progress;
 
 /// See the module's description.
 #[derive(Debug)]
-pub(super) struct Through {
+pub(super) struct MemoryLink {
     pub(super) rings: LinkRings,
     /// The end of the handshake, which is still to be sent on the socket.
     words: Vec<u8>,
     /// The socket may have bells, or its end.
     pub(super) called: bool,
     /// The reason why nothing more will come than the contents of the ring.
-    ended: Option<String>,
+    ended: Option<LinkError>,
     /// It is in the list of connections whose rings are looked at.
     pub(super) awake: bool,
     /// The time of the last event while it was looked at.
     pub(super) quiet_since: Duration,
 }
 
-impl Through {
-    pub(super) fn new(rings: LinkRings, words: Vec<u8>) -> Through {
-        Through {
+impl MemoryLink {
+    pub(super) fn new(rings: LinkRings, words: Vec<u8>) -> MemoryLink {
+        MemoryLink {
             rings,
             words,
             called: true,
@@ -73,15 +74,15 @@ impl Through {
     }
 
     /// Takes the bells from the socket, and notices its end.
-    pub(super) fn hear(&mut self, stream: &mut TcpStream) {
+    pub(super) fn drain_bells(&mut self, stream: &mut TcpStream) {
         let mut bells = [0; 64];
         while self.called && self.ended.is_none() {
             match stream.read(&mut bells) {
-                Ok(0) => self.ended = Some("the peer closed it".into()),
+                Ok(0) => self.ended = Some(LinkError::ClosedByPeer),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.called = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => self.ended = Some(format!("the connection broke: {error}")),
+                Err(error) => self.ended = Some(LinkError::broken(&error)),
             }
         }
     }

@@ -3,22 +3,22 @@
 use std::collections::VecDeque;
 
 /// See the [module](self).
-pub(super) struct Staging {
+pub(super) struct StagingRing {
     words: usize,
     /// The next free word, and the number of words that are not free.
     next: usize,
     used: usize,
     /// Work and the number of words that it holds, in its order.
-    held: VecDeque<(u64, usize)>,
+    in_use: VecDeque<(u64, usize)>,
 }
 
-impl Staging {
-    pub(super) fn new(words: usize) -> Staging {
-        Staging {
+impl StagingRing {
+    pub(super) fn new(words: usize) -> StagingRing {
+        StagingRing {
             words,
             next: 0,
             used: 0,
-            held: VecDeque::new(),
+            in_use: VecDeque::new(),
         }
     }
 
@@ -50,17 +50,17 @@ impl Staging {
         let (at, left_out) = self.place(words);
         self.next = at + words;
         self.used += left_out + words;
-        self.held.push_back((id, left_out + words));
+        self.in_use.push_back((id, left_out + words));
         at
     }
 
     /// Takes back the words of work up to this one.
     pub(super) fn give_back(&mut self, id: u64) {
-        while let Some((held, words)) = self.held.front()
-            && *held <= id
+        while let Some((in_use, words)) = self.in_use.front()
+            && *in_use <= id
         {
             self.used -= words;
-            self.held.pop_front();
+            self.in_use.pop_front();
         }
     }
 }
@@ -71,15 +71,15 @@ mod tests {
 
     #[test]
     fn what_is_held_is_not_taken_again() {
-        let mut staging = Staging::new(64);
+        let mut staging = StagingRing::new(64);
         let mut rng = fastrand::Rng::with_seed(3);
-        let mut held: VecDeque<(u64, std::ops::Range<usize>)> = VecDeque::new();
+        let mut in_use: VecDeque<(u64, std::ops::Range<usize>)> = VecDeque::new();
         let mut full = 0;
         for id in 0..10_000 {
             let words = rng.usize(0..=16);
             while !staging.has_room(words) {
                 full += 1;
-                let (oldest, _) = held.pop_front().expect("nothing is held, and it is full");
+                let (oldest, _) = in_use.pop_front().expect("nothing is held, and it is full");
                 staging.give_back(oldest);
             }
             let at = staging.take(id, words);
@@ -87,15 +87,15 @@ mod tests {
             let is_free = |(_, range): &(u64, std::ops::Range<usize>)| {
                 words == 0 || range.is_empty() || at + words <= range.start || range.end <= at
             };
-            assert!(held.iter().all(is_free), "{at}..{}", at + words);
-            held.push_back((id, at..at + words));
+            assert!(in_use.iter().all(is_free), "{at}..{}", at + words);
+            in_use.push_back((id, at..at + words));
         }
         assert!(full > 100);
     }
 
     #[test]
     fn the_end_is_used_to_the_last_word() {
-        let mut staging = Staging::new(8);
+        let mut staging = StagingRing::new(8);
         assert_eq!([staging.take(0, 4), staging.take(1, 4)], [0, 4]);
         assert!(!staging.has_room(1) && staging.has_room(0));
         staging.give_back(0);
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn words_that_are_left_out_come_back() {
-        let mut staging = Staging::new(8);
+        let mut staging = StagingRing::new(8);
         staging.take(0, 6);
         staging.give_back(0);
         assert_eq!(staging.take(1, 4), 0, "two words at the end are left out");

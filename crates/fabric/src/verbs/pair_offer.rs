@@ -32,7 +32,7 @@ const LANDING: usize = 64;
 
 /// A queue pair and a mailbox, for a peer that is not known yet.
 #[derive(Debug)]
-pub struct Offer {
+pub struct PairOffer {
     opening: Opening,
     mailbox: Region,
     grant: Grant,
@@ -40,7 +40,7 @@ pub struct Offer {
 
 /// The result of two offers.
 #[derive(Debug)]
-pub struct Met {
+pub struct EstablishedPair {
     /// The mailbox here, which the peer writes.
     pub mailbox: Region,
     /// The peer's mailbox, which this side writes.
@@ -55,7 +55,7 @@ impl Domain {
     ///
     /// # Errors
     /// Returns an error if the device has no more, or if the system does not lock so much memory.
-    pub fn offer(&self, words: usize) -> io::Result<Offer> {
+    pub fn offer(&self, words: usize) -> io::Result<PairOffer> {
         let depths = &self.device.options.depths;
         let small = Depths {
             receives: 0,
@@ -64,8 +64,8 @@ impl Domain {
         };
         let opening = self.open_with(&small, false)?;
         let mailbox = self.register(words, Access::Write)?;
-        let grant = join(mailbox.grant(), opening.address());
-        Ok(Offer {
+        let grant = join_grants(mailbox.grant(), opening.address());
+        Ok(PairOffer {
             opening,
             mailbox,
             grant,
@@ -73,7 +73,7 @@ impl Domain {
     }
 }
 
-impl Offer {
+impl PairOffer {
     /// Returns the grant that the peer needs in order to accept it.
     #[must_use]
     pub fn grant(&self) -> &Grant {
@@ -85,12 +85,12 @@ impl Offer {
     /// # Errors
     /// Returns an error if the grant does not come from an offer, or if the two do not fit
     /// together.
-    pub fn accept(self, peer: &Grant) -> Result<Met, RemoteError> {
+    pub fn accept(self, peer: &Grant) -> Result<EstablishedPair, RemoteError> {
         let refused = |text: &str| RemoteError::Refused(text.to_owned());
         if peer.kind() != Kind::Verbs || peer.access() != Access::Write {
             return Err(refused("the peer offers no mailbox of an RDMA device"));
         }
-        let Some((inner, address)) = part(peer) else {
+        let Some((inner, address)) = split_grant(peer) else {
             return Err(refused(
                 "the peer's offer has no address that is known here",
             ));
@@ -105,7 +105,7 @@ impl Offer {
         }
         let connection = self.opening.connect(&address);
         let connection = connection.map_err(|error| RemoteError::Lost(error.to_string()))?;
-        Ok(Met {
+        Ok(EstablishedPair {
             mailbox: self.mailbox,
             remote: connection.reach_untried(&inner, LANDING)?,
         })
@@ -113,7 +113,7 @@ impl Offer {
 }
 
 /// Makes a grant for a region that names a queue pair, too.
-pub(super) fn join(region: &Grant, pair: &Address) -> Grant {
+pub(super) fn join_grants(region: &Grant, pair: &Address) -> Grant {
     let mut address = region.address().to_vec();
     pair.encode(&mut address);
     let (access, words) = (region.access(), region.words());
@@ -121,7 +121,7 @@ pub(super) fn join(region: &Grant, pair: &Address) -> Grant {
 }
 
 /// Splits a grant that names both a region and a queue pair.
-pub(super) fn part(grant: &Grant) -> Option<(Grant, Address)> {
+pub(super) fn split_grant(grant: &Grant) -> Option<(Grant, Address)> {
     let (region, pair) = grant.address().split_at_checked(ADDRESS)?;
     let address = Address::decode(pair)?;
     let (access, words) = (grant.access(), grant.words());

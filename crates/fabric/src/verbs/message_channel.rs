@@ -23,14 +23,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use base::memory::{RemoteError, WORD};
 
+use super::active_pair::{ActivePair, ReceivedMessage};
 use super::address::Address;
-use super::connection::Connection;
 use super::ffi::access;
-use super::line::{Arrived, Line};
 use super::options::Depths;
 use super::resources::{Domain, Registered};
 
@@ -39,19 +38,19 @@ const COUNT_ALONE: u32 = 1 << 30;
 const COUNT: u32 = COUNT_ALONE - 1;
 
 /// A connection's messages.
-pub(super) struct Mail {
+pub(super) struct MessageChannel {
     /// The memory for pieces, and the bytes of each.
     inbox: Option<Arc<Registered>>,
     room: usize,
     /// The number of places for the peer here, and for this side at the peer.
     places: u32,
-    credit: Credit,
+    credit: SendCredit,
     /// The length of the longest piece that the peer takes, and of the longest message, in bytes.
     piece: usize,
     longest: usize,
     /// The number of pieces received, and the number that the peer knows.
     received: u32,
-    told: u32,
+    acknowledged: u32,
     /// Messages that wait, and the number of bytes of the first one that were sent.
     waiting: VecDeque<Vec<u8>>,
     from: usize,
@@ -63,16 +62,16 @@ pub(super) struct Mail {
 
 /// The number of pieces for which the peer has memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Credit {
+struct SendCredit {
     places: u32,
     sent: u32,
     /// The number of pieces that were sent and for which the peer has made room again.
     counted: u32,
 }
 
-impl Credit {
-    fn new(places: u32) -> Credit {
-        Credit {
+impl SendCredit {
+    fn new(places: u32) -> SendCredit {
+        SendCredit {
             places,
             sent: 0,
             counted: 0,
@@ -98,12 +97,12 @@ impl Credit {
     }
 }
 
-impl Mail {
+impl MessageChannel {
     /// Makes memory for messages, which is registered with the device.
     pub(super) fn inbox(
         domain: &Arc<Domain>,
         depths: &Depths,
-        line: &mut Line,
+        line: &mut ActivePair,
     ) -> io::Result<Option<Arc<Registered>>> {
         if depths.receives == 0 {
             return Ok(None);
@@ -118,17 +117,21 @@ impl Mail {
         Ok(Some(inbox))
     }
 
-    pub(super) fn new(inbox: Option<Arc<Registered>>, depths: &Depths, peer: &Address) -> Mail {
+    pub(super) fn new(
+        inbox: Option<Arc<Registered>>,
+        depths: &Depths,
+        peer: &Address,
+    ) -> MessageChannel {
         let most = depths.staging_words / 4 * WORD;
-        Mail {
+        MessageChannel {
             inbox,
             room: depths.receive_bytes as usize,
             places: depths.receives,
-            credit: Credit::new(u32::from(peer.receives)),
+            credit: SendCredit::new(u32::from(peer.receives)),
             piece: (peer.receive_bytes as usize).min(most),
             longest: depths.message_bytes,
             received: 0,
-            told: 0,
+            acknowledged: 0,
             waiting: VecDeque::new(),
             from: 0,
             bytes: 0,
@@ -139,7 +142,7 @@ impl Mail {
 
     /// Sends waiting messages, as far as the peer has memory for them, and a count if many are
     /// owed.
-    fn advance(&mut self, line: &mut Line) -> Result<(), RemoteError> {
+    fn send_waiting(&mut self, line: &mut ActivePair) -> Result<(), RemoteError> {
         while self.credit.left() > 1
             && let Some(message) = self.waiting.front()
         {
@@ -157,7 +160,7 @@ impl Mail {
             }
             self.sent_count();
         }
-        let owed = self.received.wrapping_sub(self.told) & COUNT;
+        let owed = self.received.wrapping_sub(self.acknowledged) & COUNT;
         if owed > 0 && owed >= self.places / 2 && self.credit.left() > 0 && line.has_room(0) {
             line.send(&[], COUNT_ALONE | self.received)?;
             self.sent_count();
@@ -167,11 +170,11 @@ impl Mail {
 
     fn sent_count(&mut self) {
         self.credit.send();
-        self.told = self.received;
+        self.acknowledged = self.received;
     }
 
     /// Takes the messages that have arrived.
-    fn take(&mut self, line: &mut Line) -> Result<(), RemoteError> {
+    fn take(&mut self, line: &mut ActivePair) -> Result<(), RemoteError> {
         line.poll();
         line.poll_messages();
         while let Some(arrived) = line.arrived.pop_front() {
@@ -184,7 +187,11 @@ impl Mail {
         Ok(())
     }
 
-    fn take_piece(&mut self, arrived: Arrived, line: &mut Line) -> Result<(), RemoteError> {
+    fn take_piece(
+        &mut self,
+        arrived: ReceivedMessage,
+        line: &mut ActivePair,
+    ) -> Result<(), RemoteError> {
         let mut wrong = |what: &str| Err(line.end(format!("the peer {what}")));
         let (Some(inbox), Some(number)) = (&self.inbox, arrived.number) else {
             return wrong("sends messages of another kind");
@@ -212,69 +219,52 @@ impl Mail {
     }
 }
 
-impl Connection {
-    /// Takes a message to be sent. It leaves at once if the peer has memory for it, else with a
-    /// later call of this, [`Connection::receive`] or [`Connection::advance`]. There is no bound on
-    /// waiting messages; the caller should check [`Connection::waiting`].
-    ///
-    /// # Errors
-    /// Returns an error if the connection has ended, if the peer takes no messages, or if this one
-    /// is too long.
-    pub fn send(&self, message: &[u8]) -> Result<(), RemoteError> {
-        let (mut mail, mut line) = (self.mail(), self.line());
-        if message.len() > mail.longest {
-            let (len, most) = (message.len(), mail.longest);
+impl MessageChannel {
+    /// Takes a message to be sent, as [`Connection::send`](super::Connection::send) says.
+    pub(super) fn send(
+        &mut self,
+        message: &[u8],
+        line: &mut ActivePair,
+    ) -> Result<(), RemoteError> {
+        if message.len() > self.longest {
+            let (len, most) = (message.len(), self.longest);
             let text = format!("a message of {len} bytes, and {most} are the most");
             return Err(RemoteError::Refused(text));
         }
-        if mail.credit.places == 0 || mail.inbox.is_none() {
+        if self.credit.places == 0 || self.inbox.is_none() {
             let text = "this connection carries no messages: one side keeps no memory for them";
             return Err(RemoteError::Refused(text.to_owned()));
         }
         line.check()?;
-        mail.bytes += message.len();
-        mail.waiting.push_back(message.to_vec());
-        mail.advance(&mut line)
+        self.bytes += message.len();
+        self.waiting.push_back(message.to_vec());
+        self.send_waiting(line)
     }
 
     /// Returns the number of bytes that wait because the peer has no memory for them yet.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.mail().bytes
+    pub(super) fn waiting(&self) -> usize {
+        self.bytes
     }
 
-    /// Sends waiting messages, as far as the peer has memory for them.
-    ///
-    /// # Errors
-    /// Returns an error if the connection has ended.
-    pub fn advance(&self) -> Result<(), RemoteError> {
-        let (mut mail, mut line) = (self.mail(), self.line());
-        mail.take(&mut line)?;
+    /// Takes the messages that have arrived, and sends waiting ones.
+    pub(super) fn advance(&mut self, line: &mut ActivePair) -> Result<(), RemoteError> {
+        self.take(line)?;
         line.check()?;
-        mail.advance(&mut line)
+        self.send_waiting(line)
     }
 
-    /// Replaces `into` by the next message that has come. Returns `false` if none has come.
-    ///
-    /// # Errors
-    /// Returns an error if the connection has ended, and no message that came before is left.
-    pub fn receive(&self, into: &mut Vec<u8>) -> Result<bool, RemoteError> {
-        let (mut mail, mut line) = (self.mail(), self.line());
-        if mail.whole.is_empty() {
-            mail.take(&mut line)?;
+    /// Returns the next message that has arrived.
+    pub(super) fn receive(
+        &mut self,
+        line: &mut ActivePair,
+    ) -> Result<Option<Vec<u8>>, RemoteError> {
+        if self.whole.is_empty() {
+            self.take(line)?;
             if line.check().is_ok() {
-                mail.advance(&mut line)?;
+                self.send_waiting(line)?;
             }
         }
-        let Some(message) = mail.whole.pop_front() else {
-            return Ok(false);
-        };
-        *into = message;
-        Ok(true)
-    }
-
-    fn mail(&self) -> MutexGuard<'_, Mail> {
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(self.whole.pop_front())
     }
 }
 
@@ -284,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_stays_within_the_places() {
-        let mut credit = Credit::new(4);
+        let mut credit = SendCredit::new(4);
         for _ in 0..4 {
             credit.send();
         }
@@ -297,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_count_of_what_was_not_sent_is_found() {
-        let mut credit = Credit::new(4);
+        let mut credit = SendCredit::new(4);
         credit.send();
         credit.send();
         assert!(!credit.count(3));
@@ -308,7 +298,7 @@ mod tests {
 
     #[test]
     fn counts_go_on_beyond_their_bits() {
-        let mut credit = Credit {
+        let mut credit = SendCredit {
             places: 4,
             sent: COUNT,
             counted: COUNT,

@@ -16,16 +16,16 @@ use crate::tcp::spin_policy::SpinPolicy;
 
 /// The rings through which messages travel.
 #[derive(Debug)]
-pub(super) struct Through {
+pub(super) struct CallerMemoryLink {
     rings: LinkRings,
     spin_policy: SpinPolicy,
     /// The socket has ended.
     ended: bool,
 }
 
-impl Through {
-    pub(super) fn new(rings: LinkRings) -> Through {
-        Through {
+impl CallerMemoryLink {
+    pub(super) fn new(rings: LinkRings) -> CallerMemoryLink {
+        CallerMemoryLink {
             rings,
             spin_policy: SpinPolicy::default(),
             ended: false,
@@ -39,14 +39,14 @@ impl Through {
     /// Returns `true` if the peer lives and has sent nothing. Takes away bells that were not
     /// needed.
     pub(super) fn is_quiet(&self, stream: &TcpStream) -> bool {
-        !self.ended && !has_ended(stream) && !self.rings.has_come()
+        !self.ended && !has_ended(stream) && !self.rings.has_input()
     }
 
     fn is_there(&self, until: Until) -> bool {
         match until {
-            Until::Come => self.rings.has_come(),
-            Until::Room => self.rings.has_room(),
-            Until::Either => self.rings.has_come() || self.rings.has_room(),
+            Until::Input => self.rings.has_input(),
+            Until::Space => self.rings.has_room(),
+            Until::Either => self.rings.has_input() || self.rings.has_room(),
         }
     }
 
@@ -57,7 +57,7 @@ impl Through {
         loop {
             let looked = begun.elapsed();
             if self.is_there(until) {
-                self.spin_policy.came();
+                self.spin_policy.saw_event();
                 return Ok(true);
             }
             self.ring(stream)?;
@@ -116,7 +116,7 @@ impl Caller {
                     return Err(self.broken(io::Error::new(ErrorKind::UnexpectedEof, text)));
                 }
                 Err(_) => {
-                    self.wait(Until::Come, deadline)?;
+                    self.wait(Until::Input, deadline)?;
                     self.in_time(deadline)?;
                 }
             }
@@ -156,7 +156,7 @@ impl Caller {
                     return Err(self.broken(io::Error::new(ErrorKind::BrokenPipe, text)));
                 }
                 Err(_) => {
-                    self.wait(Until::Room, deadline)?;
+                    self.wait(Until::Space, deadline)?;
                     self.in_time(deadline)?;
                 }
             }

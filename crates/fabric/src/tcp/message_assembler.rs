@@ -6,6 +6,7 @@
 
 use std::io::{self, ErrorKind, Read};
 
+use super::link_error::LinkError;
 use crate::frame::{LENGTH, message_len};
 use crate::inbox::Inbox;
 use crate::messages::Link;
@@ -19,7 +20,7 @@ const TURN: usize = 1 << 20;
 
 /// Bytes that have arrived and are not a whole message.
 #[derive(Debug)]
-pub(crate) enum Arrival {
+pub(crate) enum MessageAssembler {
     /// The beginning of a frame; usually empty.
     Begun(Vec<u8>),
     /// The beginning of a message of this length.
@@ -34,20 +35,20 @@ pub(crate) enum Progress {
     /// There is nothing to read for now.
     Dry,
     /// Nothing more will come, for this reason.
-    End(String),
+    End(LinkError),
 }
 
-impl Default for Arrival {
-    fn default() -> Arrival {
-        Arrival::Begun(Vec::new())
+impl Default for MessageAssembler {
+    fn default() -> MessageAssembler {
+        MessageAssembler::Begun(Vec::new())
     }
 }
 
-impl Arrival {
+impl MessageAssembler {
     /// Returns the bytes of memory that it takes.
     #[inline]
-    pub(super) fn held(&self) -> usize {
-        let (Arrival::Begun(bytes) | Arrival::Long(bytes, _)) = self;
+    pub(super) fn memory(&self) -> usize {
+        let (MessageAssembler::Begun(bytes) | MessageAssembler::Long(bytes, _)) = self;
         bytes.capacity()
     }
 
@@ -62,14 +63,14 @@ impl Arrival {
         end_seen: bool,
     ) -> Progress {
         match self {
-            Arrival::Begun(_) => self.read_frames(from, inbox, to, end_seen),
-            Arrival::Long(message, len) => {
+            MessageAssembler::Begun(_) => self.read_frames(from, inbox, to, end_seen),
+            MessageAssembler::Long(message, len) => {
                 let progress = gather(from, message, *len);
                 if message.len() < *len {
                     return progress;
                 }
                 inbox.push_long(to.0, std::mem::take(message));
-                *self = Arrival::default();
+                *self = MessageAssembler::default();
                 Progress::More
             }
         }
@@ -82,7 +83,7 @@ impl Arrival {
         to: (Link, usize),
         end_seen: bool,
     ) -> Progress {
-        let Arrival::Begun(begun) = self else {
+        let MessageAssembler::Begun(begun) = self else {
             unreachable!("frames are read while no long message is gathered");
         };
         let (start, kept) = (inbox.filled(), begun.len());
@@ -92,7 +93,7 @@ impl Arrival {
             return verdict(&read, kept > 0);
         };
         room[..kept].copy_from_slice(begun);
-        *self = Arrival::default();
+        *self = MessageAssembler::default();
         inbox.fill(start + kept + n);
         match self.split(inbox, start, to) {
             Err(end) => Progress::End(end),
@@ -108,7 +109,7 @@ impl Arrival {
         bytes: &[u8],
         inbox: &mut Inbox,
         to: (Link, usize),
-    ) -> Result<(), String> {
+    ) -> Result<(), LinkError> {
         let start = inbox.filled();
         inbox.room(bytes.len())[..bytes.len()].copy_from_slice(bytes);
         inbox.fill(start + bytes.len());
@@ -122,20 +123,17 @@ impl Arrival {
         inbox: &mut Inbox,
         start: usize,
         (link, limit): (Link, usize),
-    ) -> Result<(), String> {
+    ) -> Result<(), LinkError> {
         let mut at = start;
         while let Some(len) = message_len(inbox.since(at)) {
             if len > limit {
                 inbox.fill(at);
-                return Err(format!(
-                    "the peer began a message of {len} bytes, more than the {limit} that are \
-                     allowed here; raise the limit, or send less at a time"
-                ));
+                return Err(LinkError::MessageTooLong { len, limit });
             }
             let end = at + LENGTH + len;
             if end > inbox.filled() {
                 if len > LONG {
-                    *self = Arrival::Long(inbox.since(at)[LENGTH..].to_vec(), len);
+                    *self = MessageAssembler::Long(inbox.since(at)[LENGTH..].to_vec(), len);
                     inbox.fill(at);
                     return Ok(());
                 }
@@ -146,7 +144,7 @@ impl Arrival {
         }
         let rest = inbox.since(at);
         if !rest.is_empty() {
-            *self = Arrival::Begun(rest.to_vec());
+            *self = MessageAssembler::Begun(rest.to_vec());
             inbox.fill(at);
         }
         Ok(())
@@ -198,12 +196,12 @@ fn settle(read: &io::Result<usize>) -> Option<usize> {
 /// Interprets a read that returned no bytes.
 fn verdict(read: &io::Result<usize>, within: bool) -> Progress {
     match read {
-        Ok(_) if within => Progress::End("the peer closed it in the middle of a message".into()),
-        Ok(_) => Progress::End("the peer closed it".into()),
+        Ok(_) if within => Progress::End(LinkError::ClosedWithinMessage),
+        Ok(_) => Progress::End(LinkError::ClosedByPeer),
         Err(error) => match error.kind() {
             ErrorKind::WouldBlock => Progress::Dry,
             ErrorKind::Interrupted => Progress::More,
-            _ => Progress::End(format!("the connection broke: {error}")),
+            _ => Progress::End(LinkError::broken(error)),
         },
     }
 }
@@ -215,16 +213,16 @@ mod tests {
     /// A peer that claims a long message does not make us take memory for it.
     #[test]
     fn a_claimed_length_takes_no_memory() {
-        let (mut arrival, mut inbox) = (Arrival::default(), Inbox::default());
+        let (mut assembler, mut inbox) = (MessageAssembler::default(), Inbox::default());
         let to = (Link(1), usize::MAX);
         let mut claim = u32::MAX.to_le_bytes().to_vec();
         claim.extend([1; 100]);
         for piece in [&claim[..], &[2; 1000]] {
             let mut piece = piece;
             // The end of a slice reads as the end of a connection.
-            arrival.read(&mut piece, &mut inbox, to, false);
+            assembler.read(&mut piece, &mut inbox, to, false);
         }
-        let Arrival::Long(message, len) = &arrival else {
+        let MessageAssembler::Long(message, len) = &assembler else {
             panic!("no long message");
         };
         assert_eq!((message.len(), *len), (1100, u32::MAX as usize));

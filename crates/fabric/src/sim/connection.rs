@@ -1,47 +1,47 @@
-//! A connection between two endpoints: its ends, and the items in transit in each direction.
+//! A connection between two endpoints: its ends, and the packets in transit in each direction.
 //!
-//! Items in one direction arrive in their order. Invariants:
-//! 1. Items in transit behind an [`Item::Fin`] do not arrive.
+//! Packets in one direction arrive in their order. Invariants:
+//! 1. Packets in transit behind an [`Packet::Close`] do not arrive.
 //! 2. An end that is closed has received no event since, and has had its `Down`, if it was due one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::Place;
+use super::host::NetworkHost;
 use crate::messages::Link;
-use crate::room::Room;
+use crate::send_limit::SendLimit;
 
 /// See the module's description.
-pub(super) struct Wire {
+pub(super) struct SimConnection {
     /// The initiator, and the acceptor.
-    pub(super) ends: [End; 2],
+    pub(super) ends: [ConnectionEnd; 2],
     /// The number of the partition that separates its ends.
     pub(super) cut: Option<u64>,
 }
 
-/// One end, and the items in transit from it to the other.
-pub(super) struct End {
-    pub(super) place: Place,
+/// One end, and the packets in transit from it to the other.
+pub(super) struct ConnectionEnd {
+    pub(super) host: NetworkHost,
     /// The endpoint's number; `None` for an acceptor that was not reached yet.
     pub(super) endpoint: Option<usize>,
     pub(super) link: Link,
-    pub(super) state: State,
+    pub(super) state: EndState,
     /// Messages that were sent and not flushed.
     pub(super) outbox: Vec<Vec<u8>>,
-    /// Items in transit, and their times of arrival.
-    pub(super) flight: VecDeque<(Duration, Item)>,
+    /// Packets in transit, and their times of arrival.
+    pub(super) flight: VecDeque<(Duration, Packet)>,
     /// Bytes in the outbox, in transit, or arrived and not received.
     pub(super) waiting: usize,
-    pub(super) room: Room,
-    /// The time at which the last item arrives.
+    pub(super) room: SendLimit,
+    /// The time at which the last packet arrives.
     pub(super) last: Duration,
-    /// The time at which the line has taken the last item.
+    /// The time at which the line has taken the last packet.
     pub(super) taken: Duration,
 }
 
 /// The state of an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum EndState {
     /// An initiator that is not welcome yet; `closing` if it was closed meanwhile.
     Opening { closing: bool },
     /// Messages pass.
@@ -52,53 +52,55 @@ pub(super) enum State {
     Closed,
 }
 
-/// An item in transit.
+/// A packet in transit.
 #[derive(Debug)]
-pub(super) enum Item {
-    Hello,
-    Welcome,
+pub(super) enum Packet {
+    /// Asks for a connection.
+    Connect,
+    /// The acceptor has an endpoint.
+    Accept,
     Message(Vec<u8>),
     /// This many bytes were received.
     Ack(usize),
     /// The end, with the reason for the other end's user.
-    Fin(&'static str),
+    Close(&'static str),
 }
 
-impl Item {
+impl Packet {
     pub(super) fn len(&self) -> usize {
         match self {
-            Item::Message(message) => message.len(),
+            Packet::Message(message) => message.len(),
             _ => 0,
         }
     }
 }
 
-impl End {
-    pub(super) fn new(place: Place, link: Link, queue: usize) -> End {
-        End {
-            place,
+impl ConnectionEnd {
+    pub(super) fn new(host: NetworkHost, link: Link, queue: usize) -> ConnectionEnd {
+        ConnectionEnd {
+            host,
             endpoint: None,
             link,
-            state: State::Opening { closing: false },
+            state: EndState::Opening { closing: false },
             outbox: Vec::new(),
             flight: VecDeque::new(),
             waiting: 0,
-            room: Room::new(queue),
+            room: SendLimit::new(queue),
             last: Duration::ZERO,
             taken: Duration::ZERO,
         }
     }
 
-    /// Cuts off what is sent from here: `keep` of the items in transit arrive.
+    /// Cuts off what is sent from here: `keep` of the packets in transit arrive.
     pub(super) fn cut_short(&mut self, keep: usize) {
         self.outbox.clear();
         self.flight.truncate(keep);
     }
 }
 
-impl Wire {
-    pub(super) fn places(&self) -> [Place; 2] {
-        [self.ends[0].place, self.ends[1].place]
+impl SimConnection {
+    pub(super) fn hosts(&self) -> [NetworkHost; 2] {
+        [self.ends[0].host, self.ends[1].host]
     }
 
     pub(super) fn links(&self) -> [Link; 2] {
@@ -107,6 +109,6 @@ impl Wire {
 
     /// Returns `true` if neither end will have another event of it.
     pub(super) fn is_over(&self) -> bool {
-        self.ends.iter().all(|end| end.state == State::Closed)
+        self.ends.iter().all(|end| end.state == EndState::Closed)
     }
 }

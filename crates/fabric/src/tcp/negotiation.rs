@@ -15,10 +15,11 @@
 use base::NodeId;
 use base::memory::WORD;
 
-use super::link_memory::{LinkRings, Mailbox, way};
+use super::link_error::MailboxError;
+use super::link_memory::{LinkMailbox, LinkRings, transport_of};
 use super::options::{Limits, Transport};
-use crate::frame::{Frame, PROOF, Ways};
-use crate::handshake::{Handshake, Identity, Proved, Refused};
+use crate::frame::{Frame, PROOF, TransportSet};
+use crate::handshake::{AuthenticatedPeer, Handshake, HandshakeRefusal, Identity};
 use crate::memory::{Grant, Kind};
 use crate::ring::CONTROL;
 use crate::shm::Shm;
@@ -26,7 +27,7 @@ use crate::verbs::Domain;
 
 /// The abilities of this side besides TCP.
 #[derive(Clone, Debug)]
-pub(super) struct Means {
+pub(super) struct LocalTransports {
     transport: Transport,
     shm: Shm,
     verbs: Option<Domain>,
@@ -34,14 +35,14 @@ pub(super) struct Means {
     mailbox: usize,
 }
 
-impl Means {
+impl LocalTransports {
     pub(super) fn new(
         transport: Transport,
         shm: &Shm,
         verbs: Option<&Domain>,
         limits: &Limits,
-    ) -> Means {
-        Means {
+    ) -> LocalTransports {
+        LocalTransports {
             transport,
             shm: shm.clone(),
             verbs: verbs.cloned(),
@@ -50,94 +51,94 @@ impl Means {
     }
 
     /// Returns the ways besides TCP on which messages may travel.
-    pub(super) fn ways(&self) -> Ways {
+    pub(super) fn ways(&self) -> TransportSet {
         let verbs = match self.verbs {
-            Some(_) => Ways::VERBS,
-            None => Ways::NONE,
+            Some(_) => TransportSet::VERBS,
+            None => TransportSet::NONE,
         };
         match self.transport {
-            Transport::Tcp => Ways::NONE,
-            Transport::Auto | Transport::Shm | Transport::Verbs => Ways::SHM.or(verbs),
+            Transport::Tcp => TransportSet::NONE,
+            Transport::Auto | Transport::Shm | Transport::Verbs => TransportSet::SHM.or(verbs),
         }
     }
 
     /// Returns the kinds of memory that are tried for a link made here, in reverse order.
-    fn kinds(&self, known: Ways) -> Vec<Kind> {
+    fn kinds(&self, known: TransportSet) -> Vec<Kind> {
         let wanted: &[Kind] = match self.transport {
             Transport::Tcp => &[],
             Transport::Auto => &[Kind::Verbs, Kind::Shm],
             Transport::Shm => &[Kind::Shm],
             Transport::Verbs => &[Kind::Verbs],
         };
-        let is_known = |kind: &&Kind| known.and(way(**kind)) != Ways::NONE;
+        let is_known = |kind: &&Kind| known.and(transport_of(**kind)) != TransportSet::NONE;
         wanted.iter().filter(is_known).copied().collect()
     }
 
-    fn mailbox(&self, kind: Kind) -> Result<Mailbox, String> {
+    fn mailbox(&self, kind: Kind) -> Result<LinkMailbox, MailboxError> {
         let made = match (kind, &self.verbs) {
-            (Kind::Shm, _) => Mailbox::shm(&self.shm, self.mailbox),
-            (Kind::Verbs, Some(domain)) => Mailbox::verbs(domain, self.mailbox),
-            (Kind::Verbs, None) => return Err("there is no RDMA device here".into()),
+            (Kind::Shm, _) => LinkMailbox::shm(&self.shm, self.mailbox),
+            (Kind::Verbs, Some(domain)) => LinkMailbox::verbs(domain, self.mailbox),
+            (Kind::Verbs, None) => return Err(MailboxError::NoDevice),
         };
-        made.map_err(|error| error.to_string())
+        Ok(made?)
     }
 
     /// Makes rings over the mailbox that the peer has named and one of this side. Returns them with
     /// the grant for the latter.
-    fn accept(&self, peer: &Grant) -> Result<(LinkRings, Grant), String> {
+    fn accept(&self, peer: &Grant) -> Result<(LinkRings, Grant), MailboxError> {
         let near = self.mailbox(peer.kind())?;
         let own = near.grant();
-        Ok((near.meet(peer)?, own))
+        Ok((near.connect(peer)?, own))
     }
 }
 
 /// One side of the beginning: it takes the bytes that arrive, and returns those to be sent.
 #[derive(Debug)]
-pub(super) struct Meeting {
+pub(super) struct Negotiation {
     initiates: bool,
-    stage: Stage,
+    stage: NegotiationStage,
     /// Kinds of memory that the initiator has not tried yet; the last one is the next.
     untried: Vec<Kind>,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum NegotiationStage {
     Handshake(Handshake),
     /// The initiator has sent the grant for its mailbox.
-    Offered(Proved, Box<Mailbox>),
+    Offered(AuthenticatedPeer, Box<LinkMailbox>),
     /// The acceptor waits for that.
-    Waiting(Proved),
+    Waiting(AuthenticatedPeer),
     /// The acceptor has answered, possibly with a mailbox of its own.
-    Answered(Proved, Option<Box<LinkRings>>),
+    Answered(AuthenticatedPeer, Option<Box<LinkRings>>),
 }
 
 /// The result of a meeting: the identity of the peer, and rings if messages travel through them.
 #[derive(Debug)]
-pub(super) struct Met {
-    pub(super) proved: Proved,
+pub(super) struct Negotiated {
+    pub(super) proved: AuthenticatedPeer,
     pub(super) rings: Option<Box<LinkRings>>,
 }
 
-impl Meeting {
+impl Negotiation {
     /// See [`Handshake::initiate`].
     pub(super) fn initiate(
         identity: &Identity,
         wanted: Option<NodeId>,
         nonce: [u8; PROOF],
         out: &mut Vec<u8>,
-    ) -> Meeting {
-        Meeting {
+    ) -> Negotiation {
+        Negotiation {
             initiates: true,
-            stage: Stage::Handshake(Handshake::initiate(identity, wanted, nonce, out)),
+            stage: NegotiationStage::Handshake(Handshake::initiate(identity, wanted, nonce, out)),
             untried: Vec::new(),
         }
     }
 
     /// Waits for a peer to begin a connection.
-    pub(super) fn accept(nonce: [u8; PROOF]) -> Meeting {
-        Meeting {
+    pub(super) fn accept(nonce: [u8; PROOF]) -> Negotiation {
+        Negotiation {
             initiates: false,
-            stage: Stage::Handshake(Handshake::accept(nonce)),
+            stage: NegotiationStage::Handshake(Handshake::accept(nonce)),
             untried: Vec::new(),
         }
     }
@@ -151,30 +152,31 @@ impl Meeting {
     pub(super) fn advance(
         &mut self,
         identity: &Identity,
-        means: &Means,
+        transports: &LocalTransports,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(usize, Option<Met>), Refused> {
+    ) -> Result<(usize, Option<Negotiated>), HandshakeRefusal> {
         let mut used = 0;
-        if let Stage::Handshake(handshake) = &mut self.stage {
+        if let NegotiationStage::Handshake(handshake) = &mut self.stage {
             let (len, proved) = handshake.advance(identity, input, out)?;
             used = len;
             let Some(proved) = proved else {
                 return Ok((used, None));
             };
-            if let Some(met) = told(self.proved(proved, means, out), out)? {
-                return Ok((used, Some(met)));
+            if let Some(negotiated) = with_refusal_frame(self.proved(proved, transports, out), out)?
+            {
+                return Ok((used, Some(negotiated)));
             }
         }
         loop {
             let (frame, len) = match Frame::decode(&input[used..]) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return Ok((used, None)),
-                Err(flaw) => return told(Err(Refused::flaw(flaw)), out),
+                Err(flaw) => return with_refusal_frame(Err(HandshakeRefusal::flaw(flaw)), out),
             };
             used += len;
-            if let Some(met) = told(self.agree(frame, means, out), out)? {
-                return Ok((used, Some(met)));
+            if let Some(negotiated) = with_refusal_frame(self.agree(frame, transports, out), out)? {
+                return Ok((used, Some(negotiated)));
             }
         }
     }
@@ -182,64 +184,69 @@ impl Meeting {
     /// Goes on after the peer has authenticated.
     fn proved(
         &mut self,
-        proved: Proved,
-        means: &Means,
+        proved: AuthenticatedPeer,
+        transports: &LocalTransports,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Met>, Refused> {
-        let agrees = proved.ways != Ways::NONE;
+    ) -> Result<Option<Negotiated>, HandshakeRefusal> {
+        let agrees = proved.ways != TransportSet::NONE;
         if !self.initiates {
-            self.stage = Stage::Waiting(proved);
-            return Ok((!agrees).then_some(Met {
+            self.stage = NegotiationStage::Waiting(proved);
+            return Ok((!agrees).then_some(Negotiated {
                 proved,
                 rings: None,
             }));
         }
         if !agrees {
-            let met = self.over_tcp(proved, means, "the peer does not use it");
-            return met.map(Some);
+            let negotiated = self.over_tcp(proved, transports, &MailboxError::NotOffered);
+            return negotiated.map(Some);
         }
-        self.untried = means.kinds(proved.ways);
-        self.offer(proved, means, "the peer does not use it".into(), out)
+        self.untried = transports.kinds(proved.ways);
+        self.offer(proved, transports, MailboxError::NotOffered, out)
     }
 
     /// Offers the next way; `why` is the reason why the previous one has failed.
     fn offer(
         &mut self,
-        proved: Proved,
-        means: &Means,
-        mut why: String,
+        proved: AuthenticatedPeer,
+        transports: &LocalTransports,
+        mut why: MailboxError,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Met>, Refused> {
+    ) -> Result<Option<Negotiated>, HandshakeRefusal> {
         while let Some(kind) = self.untried.pop() {
-            match means.mailbox(kind) {
+            match transports.mailbox(kind) {
                 Ok(mailbox) => {
                     Frame::Mailbox(Some(mailbox.grant())).encode(out);
-                    self.stage = Stage::Offered(proved, Box::new(mailbox));
+                    self.stage = NegotiationStage::Offered(proved, Box::new(mailbox));
                     return Ok(None);
                 }
                 Err(error) => why = error,
             }
         }
-        let met = self.over_tcp(proved, means, &why)?;
+        let negotiated = self.over_tcp(proved, transports, &why)?;
         Frame::Ready(false).encode(out);
-        Ok(Some(met))
+        Ok(Some(negotiated))
     }
 
     /// Returns the initiator's result if there is no shared memory.
-    fn over_tcp(&self, proved: Proved, means: &Means, why: &str) -> Result<Met, Refused> {
-        match means.transport {
-            Transport::Verbs if means.verbs.is_none() => {
-                let why = "none was opened on this side";
-                return Err(Refused::way("an RDMA device", why));
+    fn over_tcp(
+        &self,
+        proved: AuthenticatedPeer,
+        transports: &LocalTransports,
+        why: &MailboxError,
+    ) -> Result<Negotiated, HandshakeRefusal> {
+        match transports.transport {
+            Transport::Verbs if transports.verbs.is_none() => {
+                let why = &"none was opened on this side";
+                return Err(HandshakeRefusal::transport("an RDMA device", why));
             }
-            Transport::Shm => return Err(Refused::way("shared memory", why)),
-            Transport::Verbs => return Err(Refused::way("an RDMA device", why)),
+            Transport::Shm => return Err(HandshakeRefusal::transport("shared memory", why)),
+            Transport::Verbs => return Err(HandshakeRefusal::transport("an RDMA device", why)),
             Transport::Auto | Transport::Tcp => {}
         }
-        if means.transport == Transport::Auto {
-            tracing::debug!(peer = ?proved.peer, why, "no shared memory with a peer");
+        if transports.transport == Transport::Auto {
+            tracing::debug!(peer = ?proved.peer, %why, "no shared memory with a peer");
         }
-        Ok(Met {
+        Ok(Negotiated {
             proved,
             rings: None,
         })
@@ -248,65 +255,74 @@ impl Meeting {
     fn agree(
         &mut self,
         frame: Frame,
-        means: &Means,
+        transports: &LocalTransports,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Met>, Refused> {
+    ) -> Result<Option<Negotiated>, HandshakeRefusal> {
         let proved = match self.stage {
-            Stage::Offered(proved, _) | Stage::Waiting(proved) | Stage::Answered(proved, _) => {
-                proved
-            }
-            Stage::Handshake(_) => unreachable!("it has ended"),
+            NegotiationStage::Offered(proved, _)
+            | NegotiationStage::Waiting(proved)
+            | NegotiationStage::Answered(proved, _) => proved,
+            NegotiationStage::Handshake(_) => unreachable!("it has ended"),
         };
-        let stage = std::mem::replace(&mut self.stage, Stage::Waiting(proved));
+        let stage = std::mem::replace(&mut self.stage, NegotiationStage::Waiting(proved));
         match (stage, frame) {
-            (_, Frame::Refusal(code, text)) => Err(Refused {
+            (_, Frame::Refusal(code, text)) => Err(HandshakeRefusal {
                 code,
                 text,
                 here: false,
             }),
-            (Stage::Waiting(_) | Stage::Answered(..), Frame::Mailbox(Some(grant))) => {
-                let accepted = means.accept(&grant);
+            (
+                NegotiationStage::Waiting(_) | NegotiationStage::Answered(..),
+                Frame::Mailbox(Some(grant)),
+            ) => {
+                let accepted = transports.accept(&grant);
                 if let Err(why) = &accepted {
-                    tracing::debug!(peer = ?proved.peer, why, "no memory is shared with a peer");
+                    tracing::debug!(peer = ?proved.peer, %why, "no memory is shared with a peer");
                 }
                 let (rings, own) = accepted.ok().unzip();
                 Frame::Mailbox(own).encode(out);
-                self.stage = Stage::Answered(proved, rings.map(Box::new));
+                self.stage = NegotiationStage::Answered(proved, rings.map(Box::new));
                 Ok(None)
             }
-            (Stage::Offered(_, near), Frame::Mailbox(grant)) => {
-                let grant = grant.ok_or("the peer does not see the same memory".to_owned());
-                match grant.and_then(|grant| near.meet(&grant)) {
+            (NegotiationStage::Offered(_, near), Frame::Mailbox(grant)) => {
+                let grant = grant.ok_or(MailboxError::NotSeen);
+                match grant.and_then(|grant| near.connect(&grant)) {
                     Ok(rings) => {
                         Frame::Ready(true).encode(out);
                         Ok(Some(through(proved, Box::new(rings))))
                     }
-                    Err(why) => self.offer(proved, means, why, out),
+                    Err(why) => self.offer(proved, transports, why, out),
                 }
             }
-            (Stage::Answered(_, Some(rings)), Frame::Ready(true)) => {
+            (NegotiationStage::Answered(_, Some(rings)), Frame::Ready(true)) => {
                 Ok(Some(through(proved, rings)))
             }
-            (Stage::Waiting(_) | Stage::Answered(..), Frame::Ready(false)) => Ok(Some(Met {
+            (
+                NegotiationStage::Waiting(_) | NegotiationStage::Answered(..),
+                Frame::Ready(false),
+            ) => Ok(Some(Negotiated {
                 proved,
                 rings: None,
             })),
-            _ => Err(Refused::garbage()),
+            _ => Err(HandshakeRefusal::garbage()),
         }
     }
 }
 
 /// Closes the mailboxes to other processes: both sides have what they need of each other.
-fn through(proved: Proved, mut rings: Box<LinkRings>) -> Met {
+fn through(proved: AuthenticatedPeer, mut rings: Box<LinkRings>) -> Negotiated {
     rings.close_to_others();
-    Met {
+    Negotiated {
         proved,
         rings: Some(rings),
     }
 }
 
 /// Sends a refusal to the peer.
-fn told<T>(outcome: Result<T, Refused>, out: &mut Vec<u8>) -> Result<T, Refused> {
+fn with_refusal_frame<T>(
+    outcome: Result<T, HandshakeRefusal>,
+    out: &mut Vec<u8>,
+) -> Result<T, HandshakeRefusal> {
     if let Err(refused) = &outcome
         && refused.here
     {

@@ -25,7 +25,7 @@ use base::memory::{RemoteError, WORD};
 use super::ffi::{Completion, WITH_IMMEDIATE, operation, status};
 use super::options::Depths;
 use super::resources::{BATCH, Pair, Registered, There, Work};
-use super::staging::Staging;
+use super::staging_ring::StagingRing;
 
 /// The number of looks for completions without a pause.
 const SPINS: u32 = 200;
@@ -38,14 +38,14 @@ const DOZE: Duration = Duration::from_micros(100);
 
 /// A message that has come: the place of its memory, its length in bytes, and its number.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrived {
+pub(super) struct ReceivedMessage {
     pub(super) place: u64,
     pub(super) len: usize,
     pub(super) number: Option<u32>,
 }
 
 /// See the [module](self).
-pub(super) struct Line {
+pub(super) struct ActivePair {
     pub(super) pair: Pair,
     /// The number of the next work; all work below `done` is complete.
     next: u64,
@@ -59,24 +59,24 @@ pub(super) struct Line {
     signal_every: u32,
     /// The longest time for any work; the device gives up much earlier.
     spin_policy: Duration,
-    staging: Staging,
+    staging: StagingRing,
     memory: Arc<Registered>,
     /// Words to be written for which there was no room, and their number.
-    kept: VecDeque<(There, Vec<u64>)>,
-    kept_words: usize,
-    pub(super) arrived: VecDeque<Arrived>,
+    deferred: VecDeque<(There, Vec<u64>)>,
+    deferred_words: usize,
+    pub(super) arrived: VecDeque<ReceivedMessage>,
     /// Tells if the peer lives, if there is a source that knows it sooner than the device.
     is_alive: Option<Box<dyn Fn() -> bool + Send>>,
 }
 
-impl Line {
+impl ActivePair {
     pub(super) fn new(
         pair: Pair,
         staging: Arc<Registered>,
         depths: &Depths,
         spin_policy: Duration,
-    ) -> Line {
-        Line {
+    ) -> ActivePair {
+        ActivePair {
             pair,
             next: 0,
             done: 0,
@@ -86,10 +86,10 @@ impl Line {
             sends: u64::from(depths.sends),
             signal_every: depths.signal_every,
             spin_policy,
-            staging: Staging::new(depths.staging_words),
+            staging: StagingRing::new(depths.staging_words),
             memory: staging,
-            kept: VecDeque::new(),
-            kept_words: 0,
+            deferred: VecDeque::new(),
+            deferred_words: 0,
             arrived: VecDeque::new(),
             is_alive: None,
         }
@@ -142,11 +142,11 @@ impl Line {
                 continue;
             }
             let bound = self.staging.words();
-            if self.kept_words + words.len() > bound {
-                self.wait_until(|line| line.kept_words + piece <= bound)?;
+            if self.deferred_words + words.len() > bound {
+                self.wait_until(|line| line.deferred_words + piece <= bound)?;
             }
-            self.kept_words += words.len();
-            self.kept.push_back((there, words.to_vec()));
+            self.deferred_words += words.len();
+            self.deferred.push_back((there, words.to_vec()));
         }
         Ok(())
     }
@@ -178,19 +178,19 @@ impl Line {
 
     /// Posts the work that is kept, as far as there is room.
     fn post_kept(&mut self) {
-        while let Some((there, words)) = self.kept.pop_front() {
+        while let Some((there, words)) = self.deferred.pop_front() {
             // There is no earlier work in the queue any more.
             if self.failed.is_some() || !self.has_room_now(words.len()) {
-                self.kept.push_front((there, words));
+                self.deferred.push_front((there, words));
                 return;
             }
-            self.kept_words -= words.len();
+            self.deferred_words -= words.len();
             // A failure is kept, too, for the next caller.
             drop(self.post_write(&words, there));
         }
     }
 
-    /// Begins to send a message with a number; there must be [room](Line::has_room) for its words.
+    /// Begins to send a message with a number; there must be [room](ActivePair::has_room) for its words.
     pub(super) fn send(&mut self, message: &[u8], number: u32) -> Result<(), RemoteError> {
         self.check()?;
         let words = message.len().div_ceil(WORD);
@@ -216,7 +216,7 @@ impl Line {
 
     /// Returns `true` if one more work with this many words of staging memory can be posted now.
     pub(super) fn has_room(&self, words: usize) -> bool {
-        self.kept.is_empty() && self.has_room_now(words)
+        self.deferred.is_empty() && self.has_room_now(words)
     }
 
     fn has_room_now(&self, words: usize) -> bool {
@@ -286,7 +286,7 @@ impl Line {
         id < self.done
     }
 
-    /// Takes completions, and posts the work that is kept. [`Line::check`] tells if the line has
+    /// Takes completions, and posts the work that is kept. [`ActivePair::check`] tells if the line has
     /// ended.
     pub(super) fn poll(&mut self) {
         let mut batch = [Completion::default(); BATCH];
@@ -333,7 +333,7 @@ impl Line {
         for completion in &batch[..count] {
             if completion.status == status::SUCCESS {
                 let number = u32::from_be(completion.immediate);
-                self.arrived.push_back(Arrived {
+                self.arrived.push_back(ReceivedMessage {
                     place: completion.id,
                     len: completion.len as usize,
                     number: (completion.flags & WITH_IMMEDIATE != 0).then_some(number),
@@ -362,7 +362,7 @@ impl Line {
 
     /// Looks for completions until `is_so` returns `true`: first without a pause, then letting
     /// others run, then asleep until there is one.
-    fn wait_until(&mut self, is_so: impl Fn(&Line) -> bool) -> Result<(), RemoteError> {
+    fn wait_until(&mut self, is_so: impl Fn(&ActivePair) -> bool) -> Result<(), RemoteError> {
         for look in 0..SPINS + YIELDS {
             self.poll();
             if is_so(self) {

@@ -1,4 +1,4 @@
-//! One listener for several threads: the thread that has the listener deals out its connections,
+//! One listener for several threads: the thread that has the listener assigns its connections,
 //! each to the thread that has the fewest.
 //!
 //! If several listeners share a port, chance decides which one gets a connection. That is good
@@ -15,107 +15,115 @@ use parking_lot::Mutex;
 
 /// See the module's description.
 #[derive(Debug)]
-pub struct Deal {
-    places: Vec<Place>,
+pub struct ConnectionBalancer {
+    places: Vec<ThreadQueue>,
 }
 
 #[derive(Debug, Default)]
-struct Place {
-    /// The waker of the thread that sits there, if there is one.
+struct ThreadQueue {
+    /// The waker of the thread, once it is registered.
     waker: OnceLock<Arc<Waker>>,
     /// The number of connections that it has, or will have in a moment.
     connections: AtomicUsize,
     /// Connections that it has not taken yet; and their number.
-    dealt: Mutex<Vec<Dealt>>,
+    assigned: Mutex<Vec<AssignedConnection>>,
     waiting: AtomicUsize,
 }
 
-impl Deal {
-    /// Makes a deal among this many threads.
+impl ConnectionBalancer {
+    /// Makes a balancer for this many threads.
     #[must_use]
-    pub fn among(threads: usize) -> Arc<Deal> {
-        let places = (0..threads).map(|_| Place::default()).collect();
-        Arc::new(Deal { places })
+    pub fn new(threads: usize) -> Arc<ConnectionBalancer> {
+        let places = (0..threads).map(|_| ThreadQueue::default()).collect();
+        Arc::new(ConnectionBalancer { places })
     }
 
-    /// Gives a thread its seat: it gets connections from now on, and is woken for them.
+    /// Registers a thread: it gets connections from now on, and is woken for them.
     ///
     /// # Panics
-    /// Panics if there is no such seat, or if it is taken.
+    /// Panics if there is no such thread, or if it is registered.
     #[must_use]
-    pub fn seat(self: &Arc<Deal>, number: usize, waker: Arc<Waker>) -> Seat {
+    pub fn register(
+        self: &Arc<ConnectionBalancer>,
+        number: usize,
+        waker: Arc<Waker>,
+    ) -> BalancerSlot {
         let taken = self.places[number].waker.set(waker);
-        assert!(taken.is_ok(), "seat {number} is taken");
-        Seat {
-            deal: Arc::clone(self),
+        assert!(taken.is_ok(), "thread {number} is registered already");
+        BalancerSlot {
+            balancer: Arc::clone(self),
             number,
         }
     }
 }
 
-/// A thread's part in a deal.
+/// A thread's part in a balancer.
 #[derive(Debug)]
-pub struct Seat {
-    deal: Arc<Deal>,
+pub struct BalancerSlot {
+    balancer: Arc<ConnectionBalancer>,
     number: usize,
 }
 
-impl Seat {
-    /// Deals a connection out. Returns it if it is this thread's own.
-    pub(super) fn deal(&self, stream: TcpStream, address: SocketAddr) -> Option<Dealt> {
-        let places = self.deal.places.iter().enumerate();
+impl BalancerSlot {
+    /// Assigns a connection to a thread. Returns it if it is this thread's own.
+    pub(super) fn assign(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+    ) -> Option<AssignedConnection> {
+        let places = self.balancer.places.iter().enumerate();
         let taken = places.filter(|(_, place)| place.waker.get().is_some());
-        // Among equals, threads other than the dealer come first: the dealer has the listener to
+        // Among equals, threads other than the accepting one come first: that one has the listener to
         // serve.
-        let key = |&(number, place): &(usize, &Place)| {
+        let key = |&(number, place): &(usize, &ThreadQueue)| {
             let connections = place.connections.load(Ordering::Relaxed);
             (connections, number == self.number)
         };
         let (number, place) = taken.min_by_key(key)?;
         place.connections.fetch_add(1, Ordering::Relaxed);
-        let dealt = Dealt {
+        let assigned = AssignedConnection {
             stream,
             address,
-            counted: Counted(Arc::clone(&self.deal), number),
+            counted: ConnectionCount(Arc::clone(&self.balancer), number),
         };
         if number == self.number {
-            return Some(dealt);
+            return Some(assigned);
         }
-        place.dealt.lock().push(dealt);
+        place.assigned.lock().push(assigned);
         place.waiting.fetch_add(1, Ordering::Release);
-        let waker = place.waker.get().expect("the seat is taken");
+        let waker = place.waker.get().expect("the thread is registered");
         if let Err(error) = waker.wake() {
             tracing::error!(%error, "a thread cannot be woken for a connection");
         }
         None
     }
 
-    /// Takes the connections that were dealt to this thread.
+    /// Takes the connections that were assigned to this thread.
     #[inline]
-    pub(super) fn take(&self) -> Vec<Dealt> {
-        let place = &self.deal.places[self.number];
+    pub(super) fn take(&self) -> Vec<AssignedConnection> {
+        let place = &self.balancer.places[self.number];
         if place.waiting.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
-        let dealt = std::mem::take(&mut *place.dealt.lock());
-        place.waiting.fetch_sub(dealt.len(), Ordering::Relaxed);
-        dealt
+        let assigned = std::mem::take(&mut *place.assigned.lock());
+        place.waiting.fetch_sub(assigned.len(), Ordering::Relaxed);
+        assigned
     }
 }
 
-/// A connection that was dealt out.
+/// A connection that was assigned to a thread.
 #[derive(Debug)]
-pub(super) struct Dealt {
+pub(super) struct AssignedConnection {
     pub(super) stream: TcpStream,
     pub(super) address: SocketAddr,
-    pub(super) counted: Counted,
+    pub(super) counted: ConnectionCount,
 }
 
 /// Counts a connection as long as this value exists.
 #[derive(Debug)]
-pub(super) struct Counted(Arc<Deal>, usize);
+pub(super) struct ConnectionCount(Arc<ConnectionBalancer>, usize);
 
-impl Drop for Counted {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         let place = &self.0.places[self.1];
         place.connections.fetch_sub(1, Ordering::Relaxed);
@@ -142,18 +150,18 @@ mod tests {
     #[test]
     fn connections_go_to_who_has_the_fewest() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let deal = Deal::among(3);
+        let balancer = ConnectionBalancer::new(3);
         let mut polls: Vec<Poll> = (0..3).map(|_| Poll::new().unwrap()).collect();
         let waker = |poll: &Poll| Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
-        let dealer = deal.seat(0, waker(&polls[0]));
+        let acceptor = balancer.register(0, waker(&polls[0]));
         let one = || {
             let (stream, address) = stream(&listener);
-            dealer.deal(stream, address)
+            acceptor.assign(stream, address)
         };
-        // The other threads have not sat down yet.
-        let own = one().expect("it is the dealer's own");
-        let second = deal.seat(1, waker(&polls[1]));
-        let third = deal.seat(2, waker(&polls[2]));
+        // The other threads are not registered yet.
+        let own = one().expect("it is the acceptor's own");
+        let second = balancer.register(1, waker(&polls[1]));
+        let third = balancer.register(2, waker(&polls[2]));
         assert!(one().is_none() && one().is_none());
         let (of_second, of_third) = (second.take(), third.take());
         assert_eq!((of_second.len(), of_third.len()), (1, 1));
@@ -164,9 +172,9 @@ mod tests {
                 .unwrap();
             assert!(!events.is_empty(), "no thread was woken");
         }
-        // All have one connection: the others came first, then the dealer.
+        // All have one connection: the others came first, then the acceptor.
         assert!(one().is_none() && one().is_none());
-        assert!(one().is_some_and(|dealt| dealt.counted.1 == 0));
+        assert!(one().is_some_and(|assigned| assigned.counted.1 == 0));
         drop((own, of_third, third.take()));
         assert!(one().is_none());
         assert_eq!((second.take().len(), third.take().len()), (1, 1));

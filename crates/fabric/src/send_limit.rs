@@ -10,15 +10,15 @@ use crate::messages::SendError;
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct SendLimit {
     bound: usize,
     /// The longest message that was refused since the last such information.
     refused: Option<usize>,
 }
 
-impl Room {
-    pub(crate) fn new(bound: usize) -> Room {
-        Room {
+impl SendLimit {
+    pub(crate) fn new(bound: usize) -> SendLimit {
+        SendLimit {
             bound,
             refused: None,
         }
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_long_message_passes_alone() {
-        let mut room = Room::new(100);
+        let mut room = SendLimit::new(100);
         assert_eq!(room.admit(0, 1000), Ok(()));
         assert_eq!(room.admit(1, 1000), Err(SendError::Full));
         assert!(!room.drained(1), "it would be refused again");
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn room_is_told_of_when_half_is_free() {
-        let mut room = Room::new(100);
+        let mut room = SendLimit::new(100);
         assert_eq!(room.admit(60, 40), Ok(()));
         assert!(!room.drained(0), "nothing was refused");
         assert_eq!(room.admit(100, 10), Err(SendError::Full));
