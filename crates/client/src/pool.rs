@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use base::NodeId;
 use cluster::codec;
 use cluster::message::{Answer, Message, Request};
-use fabric::frame::Code;
+use fabric::frame::RefusalCode;
 use fabric::tcp::{CallError, Caller, CallerOptions, Transport};
 use fabric::verbs::Domain;
 use parking_lot::{Condvar, Mutex};

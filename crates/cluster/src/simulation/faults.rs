@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ::simulation::draw;
-use fabric::sim::Place;
+use fabric::sim::NetworkHost;
 
 use super::plan::TICK;
 use super::reached::Point;

@@ -6,6 +6,8 @@
 
 use std::path::Path;
 
+use bytes::Bytes;
+
 use cql::request::{Execute, Parameters, Prepare, Query as CqlQuery, Request};
 use cql::{
     Bound, BoundValues, Consistency, Direction, Envelope, Framing, HEADER_LEN, Packer, Response,
@@ -15,6 +17,7 @@ use cql::{
 use super::super::frames;
 use super::scene::{Person, Scene, TOKEN};
 use super::*;
+use crate::runtime::query::NodeIndex;
 
 /// The number of conversations.
 const ROUNDS: u64 = 1500;

@@ -12,13 +12,18 @@ use cql::{
     ResponseMessage, ResultBody, Unpacker, Value, Version,
 };
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+
 use super::super::frames;
 use super::super::node_connection::Options;
+use super::super::topology_refresher::State;
 use super::super::wire::CqlWire;
 use super::tests::state;
 use super::*;
 use crate::runtime::inflight_budget::InflightBudget;
-use crate::runtime::query::{BackendCommand, ConnectionKey, Failure, NodeError, Query};
+use crate::runtime::query::{BackendCommand, ConnectionKey, Failure, NodeError, NodeIndex, Query};
 use crate::runtime::wire::Wire;
 
 /// The credential that the nodes accept, if they require authentication.

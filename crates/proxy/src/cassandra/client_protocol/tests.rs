@@ -14,18 +14,24 @@ use cql::{
     Packer, Response, ResponseMessage, ResultBody, Unpacker, ValueList, Version,
 };
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cql::Limits;
+
 use super::super::connection_key::KeyMeaning;
 use super::super::frames::header_of;
-use super::super::lock_table::Keeping;
+use super::super::lock_table::LockTables;
 use super::super::node_connection::{Options, plain_query};
+use super::super::protocol::Task;
 use super::super::token_ring::Map;
-use super::super::topology::ClusterProperties;
-use super::super::topology_refresher::RefresherOptions;
+use super::super::topology::{ClusterProperties, Topology};
+use super::super::topology_refresher::{RefresherOptions, State};
 use super::super::{connection_key, frames};
 use super::*;
 use crate::nodes::Nodes;
 use crate::runtime::inflight_budget::InflightBudget;
-use crate::runtime::query::{Answer, BackendCommand, Failure, NodeError, Query};
+use crate::runtime::query::{Answer, BackendCommand, Failure, NodeError, NodeIndex, Query};
 
 const ID: ClientId = ClientId {
     place: 0,
@@ -68,7 +74,7 @@ pub(super) fn state(authenticator: Option<&str>, newest: Version) -> Arc<State> 
         patience: Duration::from_secs(3),
         address: SocketAddr::from(([127, 0, 0, 1], 9043)),
         others: Vec::new(),
-        keeping: Keeping::default(),
+        lock_tables: LockTables::default(),
         merge_writes: false,
     };
     let nature = ClusterProperties {
@@ -693,4 +699,4 @@ fn a_keyspace_with_a_name_beyond_all_is_asked_of_no_node() {
 }
 
 mod locks;
-mod suspects;
+mod quarantine;

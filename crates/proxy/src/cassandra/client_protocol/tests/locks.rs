@@ -13,15 +13,15 @@ use disk::RealDisk;
 use super::super::super::lock_table::schema::{self, tests::simple};
 use super::super::super::merge;
 use super::*;
+use crate::error::ProxyError;
 use crate::locks::lock_service::LockService;
-use crate::locks::pending_requests::MOST_ASKED;
-use crate::locks::{Execute as Executes, Keeping as KeptBy, Options as LockOptions};
-use crate::runtime::protocol::LockReply;
+use crate::locks::pending_requests::{LockReply, MOST_ASKED};
+use crate::locks::{Execute as Executes, LockStorage, Options as LockOptions};
 
 /// Returns a proxy that keeps `app.locks`, and the directory of its ledger.
-fn keeping(schema: Result<schema::Schema, String>) -> (Arc<State>, tempfile::TempDir) {
+fn with_schema(schema: Result<schema::Schema, ProxyError>) -> (Arc<State>, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a directory");
-    let memory = KeptBy::Memory {
+    let memory = LockStorage::Memory {
         disk: Arc::new(RealDisk),
         directory: dir.path().join("locks"),
     };
@@ -29,15 +29,15 @@ fn keeping(schema: Result<schema::Schema, String>) -> (Arc<State>, tempfile::Tem
 }
 
 /// Returns a proxy whose `app.locks` is in this storage.
-fn kept_by(keeping: KeptBy, schema: Result<schema::Schema, String>) -> Arc<State> {
+fn kept_by(storage: LockStorage, schema: Result<schema::Schema, ProxyError>) -> Arc<State> {
     let options = LockOptions {
-        keeping,
+        keeping: storage,
         longest_lease: Duration::from_secs(60),
     };
     let name = schema::tests::name();
     let mut state = state(None, Version::V5);
     let inner = Arc::get_mut(&mut state).expect("no other has it");
-    inner.setting.keeping = Keeping {
+    inner.setting.lock_tables = LockTables {
         tables: vec![name.clone()],
         locks: Some(Arc::new(LockService::start(&options, 1).expect("locks"))),
     };
@@ -59,12 +59,12 @@ struct Silent(AtomicBool);
 impl Silent {
     /// Returns a proxy whose `app.locks` is kept by this executor.
     fn state(self: &Arc<Silent>) -> Arc<State> {
-        let keeping = KeptBy::Partition {
+        let storage = LockStorage::Partition {
             name: "silent",
             executor: Arc::<Silent>::clone(self),
             prefix: b"locks/".to_vec(),
         };
-        kept_by(keeping, Ok(simple()))
+        kept_by(storage, Ok(simple()))
     }
 
     fn may_speak(&self) {
@@ -104,7 +104,7 @@ impl Stage {
             self.protocol.collect(&mut lock_replies);
             for lock_reply in lock_replies {
                 self.with(|protocol, client, context| {
-                    context.forget_lock_reply();
+                    context.forget_deferred_reply();
                     protocol.deliver(client, lock_reply, context);
                 });
             }
@@ -162,7 +162,7 @@ const TAKE: &str =
 
 #[test]
 fn locks_are_answered_without_a_node() {
-    let (state, _dir) = keeping(Ok(simple()));
+    let (state, _dir) = with_schema(Ok(simple()));
     for version in [Version::V4, Version::V5] {
         let mut stage = begun(&state, version);
         assert_eq!(stage.ask(TAKE), "[applied]=Boolean(true)");
@@ -181,7 +181,7 @@ fn locks_are_answered_without_a_node() {
 
 #[test]
 fn a_lock_is_prepared_by_a_node_and_executed_here() {
-    let (state, _dir) = keeping(Ok(simple()));
+    let (state, _dir) = with_schema(Ok(simple()));
     for version in [Version::V4, Version::V5] {
         let mut stage = begun(&state, version);
         stage
@@ -217,7 +217,7 @@ fn a_lock_is_prepared_by_a_node_and_executed_here() {
 
 #[test]
 fn what_is_not_of_the_recipe_reaches_no_node() {
-    let (state, _dir) = keeping(Ok(simple()));
+    let (state, _dir) = with_schema(Ok(simple()));
     let mut stage = begun(&state, Version::V5);
     let texts = [
         "INSERT INTO app.locks (name) VALUES ('a')",
@@ -268,14 +268,16 @@ fn what_is_not_of_the_recipe_reaches_no_node() {
 
 #[test]
 fn a_table_that_keeps_no_locks_says_why() {
-    let (state, _dir) = keeping(Err("table locks does not exist".to_owned()));
+    let (state, _dir) = with_schema(Err(ProxyError::invalid_request(
+        "table locks does not exist",
+    )));
     let mut stage = begun(&state, Version::V4);
     assert_eq!(stage.ask(TAKE), "table locks does not exist");
 }
 
 #[test]
 fn a_client_that_has_gone_waits_for_no_lock_reply() {
-    let (state, _dir) = keeping(Ok(simple()));
+    let (state, _dir) = with_schema(Ok(simple()));
     let mut stage = begun(&state, Version::V4);
     stage.send(9, plain_query(TAKE, Version::V4));
     stage.with(|protocol, client, context| protocol.gone(client, context));
@@ -312,7 +314,7 @@ fn what_frees_a_lock_is_carried_out_though_its_client_has_gone() {
             Progress::Done
         );
         stage.with(|protocol, client, context| protocol.gone(client, context));
-        let locks = state.setting.keeping.locks.as_ref().expect("locks");
+        let locks = state.setting.lock_tables.locks.as_ref().expect("locks");
         assert_eq!(locks.figures().cancelled, u64::from(is_cancelled), "{text}");
         silent.may_speak();
         // Its answer has no receiver.
@@ -320,7 +322,7 @@ fn what_frees_a_lock_is_carried_out_though_its_client_has_gone() {
         let mut lock_replies = Vec::new();
         stage.protocol.collect(&mut lock_replies);
         assert!(
-            lock_replies.is_empty() && !stage.protocol.has_lock_replies(),
+            lock_replies.is_empty() && !stage.protocol.has_deferred_replies(),
             "{text}"
         );
     }
@@ -371,7 +373,7 @@ fn a_connection_waits_for_so_many_answers_of_the_locks_at_once() {
 
 #[test]
 fn answers_about_rows_are_counted() {
-    let (state, _dir) = keeping(Ok(simple()));
+    let (state, _dir) = with_schema(Ok(simple()));
     let mut stage = begun(&state, Version::V5);
     for text in [
         TAKE,
@@ -384,7 +386,7 @@ fn answers_about_rows_are_counted() {
     ] {
         stage.ask(text);
     }
-    let locks = state.setting.keeping.locks.as_ref().expect("locks");
+    let locks = state.setting.lock_tables.locks.as_ref().expect("locks");
     let figures = locks.figures();
     assert_eq!(figures.requests, 7);
     assert_eq!((figures.acquired, figures.renewed), (1, 1), "{figures:?}");

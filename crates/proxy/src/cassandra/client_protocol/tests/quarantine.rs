@@ -83,10 +83,10 @@ fn a_paging_state_that_nodes_may_not_read_is_kept_from_the_others() {
 
 #[test]
 fn a_connection_that_suspects_have_lost_says_nothing_of_its_node() {
-    for is_suspect in [true, false] {
+    for is_quarantined in [true, false] {
         let mut stage = Stage::begun(Version::V5);
-        if is_suspect {
-            stage.client.becomes_suspect();
+        if is_quarantined {
+            stage.client.quarantine();
         }
         stage.send(1, plain_query("SELECT * FROM t", Version::V5));
         let query = stage.order();
@@ -94,7 +94,7 @@ fn a_connection_that_suspects_have_lost_says_nothing_of_its_node() {
         let why = NodeError::Closed("the peer closed it".to_owned());
         stage.give(query, Err(Failure::Lost(why)));
         let avoids = stage.protocol.avoided.avoids(node, stage.now);
-        assert_eq!(avoids, !is_suspect);
+        assert_eq!(avoids, !is_quarantined);
         // It is a read, and is repeated.
         assert_eq!(stage.orders.len(), 1);
     }

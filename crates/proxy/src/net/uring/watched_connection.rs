@@ -10,7 +10,7 @@ use uring::{BufferId, SocketId};
 use crate::net::buffered::{Failure, MOST};
 
 /// A connection that is watched.
-pub(super) struct Line {
+pub(super) struct WatchedConnection {
     pub(super) token: usize,
     pub(super) socket: SocketId,
     pub(super) connecting: bool,
@@ -34,9 +34,9 @@ pub(super) struct Line {
     pub(super) closing: Option<Instant>,
 }
 
-impl Line {
-    pub(super) fn new(token: usize, socket: SocketId, connecting: bool) -> Line {
-        Line {
+impl WatchedConnection {
+    pub(super) fn new(token: usize, socket: SocketId, connecting: bool) -> WatchedConnection {
+        WatchedConnection {
             token,
             socket,
             connecting,
@@ -62,7 +62,7 @@ impl Line {
 }
 
 /// Puts a line on the list of lines with bytes to send, unless it is on it already.
-pub(super) fn mark(dirty: &mut Vec<usize>, line: &mut Line, place: usize) {
+pub(super) fn mark(dirty: &mut Vec<usize>, line: &mut WatchedConnection, place: usize) {
     if !std::mem::replace(&mut line.dirty, true) {
         dirty.push(place);
     }
