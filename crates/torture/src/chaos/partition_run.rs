@@ -11,14 +11,14 @@ use history::{History, Recorder, Value, check};
 use parking_lot::Mutex;
 use testkit::workload::Workload;
 
+use super::convergence::{self, Convergence, Found, Keys};
 use super::fault::{self, Planned, Terms};
+use super::fault_injection::FaultInjector;
 use super::load::{Books, Done, REGISTERS, Worker, register};
-use super::loyal::Loyal;
 use super::network::Network;
 use super::nodes::Nodes;
 use super::session::World;
-use super::settle::{self, Found, Keys};
-use super::strike::Field;
+use super::sticky_reader::StickyReader;
 use crate::server::Program;
 use testkit::SetOnDrop;
 use xtask::interrupt;
@@ -129,7 +129,7 @@ impl Life {
         life.serve()?;
         let world = World::new(life.nodes.addresses());
         for plan in [life.books.counters.setup(), life.books.transfers.setup()] {
-            settle::set_up(&world, PATIENCE, &plan)?;
+            convergence::set_up(&world, PATIENCE, &plan)?;
         }
         Ok(life)
     }
@@ -138,7 +138,7 @@ impl Life {
         self.nodes.wait_answering()?;
         let world = World::new(self.nodes.addresses());
         let tails = || self.nodes.ids().map(|id| self.nodes.tail(id));
-        settle::first_write(&world, PATIENCE, fastrand::Rng::new())
+        convergence::first_write(&world, PATIENCE, fastrand::Rng::new())
             .map(drop)
             .with_context(|| tails().collect::<Vec<_>>().join("\n"))
     }
@@ -184,7 +184,7 @@ impl Life {
         let world = World::new(self.nodes.addresses());
         let recorder = Recorder::new();
         let events = Mutex::new(Vec::new());
-        let field = Field {
+        let field = FaultInjector {
             network,
             nodes: &self.nodes,
             world: &world,
@@ -229,11 +229,16 @@ impl Life {
         }
         let keys = Keys::of(round.number, &self.books, self.earlier.keys().cloned());
         let mut log = recorder.process();
-        let equal = settle::equal(&self.nodes, world, &keys, round.number, &mut log)?;
+        let equal = convergence::equal(&self.nodes, world, &keys, round.number, &mut log)?;
         report.catching_up = begun.elapsed();
         report.complain(Kind::Failed, self.nodes.crashed()?);
-        let complain = |text| report.complain(Kind::Inconsistent, [text]);
-        Ok(equal.map_err(complain).ok())
+        match equal {
+            Convergence::Equal(found) => Ok(Some(found)),
+            Convergence::Different(text) => {
+                report.complain(Kind::Inconsistent, [text]);
+                Ok(None)
+            }
+        }
     }
 
     fn judge(
@@ -258,7 +263,7 @@ impl Life {
         }
         let found_in_books = found.map(Found::books);
         report.complain(Kind::Inconsistent, self.books.check(done, found_in_books));
-        self.unknown.extend(settle::unknown_values(&history));
+        self.unknown.extend(convergence::unknown_values(&history));
         if let Some(found) = found {
             report.complain(Kind::Inconsistent, self.compare_earlier(found));
             let values = found.registers().iter().copied();
@@ -288,7 +293,7 @@ impl Life {
 
 /// Drives load while faults come and go, and until the partition has served again for a while.
 fn play(
-    field: &Field<'_>,
+    field: &FaultInjector<'_>,
     books: &Books,
     recorder: &Recorder,
     round: &Round<'_>,
@@ -307,7 +312,7 @@ fn play(
             .collect();
         for at in 0..world.addresses.len() {
             for _ in 0..LOYAL {
-                let reader = Loyal::new(world, recorder, at, round.number, rng.fork());
+                let reader = StickyReader::new(world, recorder, at, round.number, rng.fork());
                 scope.spawn(move || reader.run());
             }
         }
@@ -322,7 +327,7 @@ fn play(
 }
 
 fn suffer(
-    field: &Field<'_>,
+    field: &FaultInjector<'_>,
     round: &Round<'_>,
     rng: &mut fastrand::Rng,
     plan: &[Planned],
@@ -335,7 +340,7 @@ fn suffer(
     let begun = Instant::now();
     let (rng, patience) = (rng.fork(), round.terms.election);
     let (answering, serving) = thread::scope(|scope| {
-        let probe = scope.spawn(move || settle::first_write(field.world, patience, rng));
+        let probe = scope.spawn(move || convergence::first_write(field.world, patience, rng));
         let answering = field.nodes.wait_answering();
         report.restarting = begun.elapsed();
         (answering, probe.join().expect("it does not panic"))

@@ -25,31 +25,31 @@ type State = BTreeMap<String, Cell>;
 
 /// The keys of one connection as they were last found.
 #[derive(Debug)]
-pub struct Own {
+pub struct PrivateKeys {
     connection: usize,
     settled: State,
     /// `true` if its requests always take effect in their order.
     ordered: bool,
 }
 
-impl Own {
+impl PrivateKeys {
     /// Creates the book of a connection that has written nothing.
     #[must_use]
-    pub fn new(connection: usize) -> Own {
-        Own {
+    pub fn new(connection: usize) -> PrivateKeys {
+        PrivateKeys {
             connection,
             settled: State::new(),
             ordered: true,
         }
     }
 
-    /// As [`Own::new`], if requests for different keys may be lost out of order: the keys lie on
+    /// As [`PrivateKeys::new`], if requests for different keys may be lost out of order: the keys lie on
     /// several nodes, and some of these died.
     #[must_use]
-    pub fn scattered(connection: usize) -> Own {
-        Own {
+    pub fn scattered(connection: usize) -> PrivateKeys {
+        PrivateKeys {
             ordered: false,
-            ..Own::new(connection)
+            ..PrivateKeys::new(connection)
         }
     }
 

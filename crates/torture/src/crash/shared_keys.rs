@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::crash::load::Record;
 use crate::crash::op::{
-    ACCOUNTS, COUNTERS, GROUPS, Op, Shown, account_key, counter_key, group_keys,
+    ACCOUNTS, COUNTERS, GROUPS, ObservedState, Op, account_key, counter_key, group_keys,
 };
 use crate::crash::value::Value;
 use crate::crash::verdict::{Found, Verdict};
@@ -28,7 +28,7 @@ impl Counters {
             }
             if let (
                 Op::Add { counter, .. } | Op::ReadCounter(counter),
-                Some((_, Shown::Counter(n))),
+                Some((_, ObservedState::Counter(n))),
             ) = (&record.op, &record.acked)
             {
                 shown[*counter] = shown[*counter].max(*n);
@@ -36,7 +36,10 @@ impl Counters {
         }
         for counter in 0..COUNTERS {
             let key = counter_key(counter);
-            let Ok(value) = found.number(&key).map_err(|e| verdict.wrong.push(e)) else {
+            let Ok(value) = found
+                .number(&key)
+                .map_err(|e| verdict.wrong.push(format!("{e:#}")))
+            else {
                 continue;
             };
             let (least, most, shown) = (least[counter], most[counter], shown[counter]);
@@ -79,7 +82,10 @@ impl Accounts {
         }
         for account in 0..ACCOUNTS {
             let key = account_key(account);
-            let Ok(value) = found.number(&key).map_err(|e| verdict.wrong.push(e)) else {
+            let Ok(value) = found
+                .number(&key)
+                .map_err(|e| verdict.wrong.push(format!("{e:#}")))
+            else {
                 continue;
             };
             let (least, most) = (least[account], most[account]);
@@ -193,7 +199,7 @@ impl Groups {
             }
         }
         for record in records {
-            if let (Op::ReadGroup(g), Some((tick, Shown::Group(value)))) =
+            if let (Op::ReadGroup(g), Some((tick, ObservedState::Group(value)))) =
                 (&record.op, &record.acked)
                 && *g == group
                 && let Some(life) = lives.get_mut(value)

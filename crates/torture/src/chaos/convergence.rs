@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use history::recorder::Log;
 use history::{History, Op, Outcome, Value};
 
@@ -127,19 +127,26 @@ impl Found {
     }
 }
 
-/// Waits until all nodes have the same state as the leader, and returns it. The leader's state also
-/// goes to the history.
+/// The states of the nodes when they had had time to become equal.
+pub enum Convergence {
+    /// All nodes have the leader's state.
+    Equal(Found),
+    /// They differ, which is a complaint about them; the text says how.
+    Different(String),
+}
+
+/// Waits until all nodes have the same state as the leader. The leader's state also goes to the
+/// history.
 ///
 /// # Errors
-/// Returns an error if they do not, which is a complaint about the nodes; the message says how they
-/// differ.
+/// Returns an error if the user asked to stop.
 pub fn equal(
     nodes: &Nodes,
     world: &World,
     keys: &Keys,
     round: u64,
     log: &mut Log<'_>,
-) -> Result<Result<Found, String>> {
+) -> Result<Convergence> {
     let deadline = Instant::now() + EQUAL;
     let mut session = Session::new(world, Duration::from_secs(2), fastrand::Rng::new());
     loop {
@@ -147,9 +154,10 @@ pub fn equal(
         let led = read_leader(&mut session, keys, round, log);
         let others: Vec<_> = nodes.ids().map(|id| (id, read_node(id, keys))).collect();
         match difference(keys, led.as_ref(), &others) {
-            None => return Ok(Ok(led.expect("it was compared"))),
+            None => return Ok(Convergence::Equal(led.expect("it was compared"))),
             Some(text) if Instant::now() > deadline => {
-                return Ok(Err(format!("{EQUAL:?} after the load had ended, {text}")));
+                let text = format!("{EQUAL:?} after the load had ended, {text}");
+                return Ok(Convergence::Different(text));
             }
             Some(_) => thread::sleep(LOOK),
         }
@@ -178,29 +186,22 @@ fn read_leader(
 }
 
 /// Returns the state of a node, whether it leads or not.
-fn read_node(id: u16, keys: &Keys) -> Result<Found, String> {
+fn read_node(id: u16, keys: &Keys) -> Result<Found> {
     let patience = Duration::from_secs(2);
-    let read = || -> Result<Reply> {
-        let mut client = Client::connect_within(client_address(id), patience)?;
-        client.expect(&["READONLY"])?;
-        Ok(client.expect(&keys.request())?)
-    };
-    let reply = read().map_err(|error| format!("{error:#}"))?;
+    let mut client = Client::connect_within(client_address(id), patience)?;
+    client.expect(&["READONLY"])?;
+    let reply = client.expect(&keys.request())?;
     keys.found(&reply)
-        .ok_or_else(|| format!("its answer makes no sense: {reply:?}"))
+        .with_context(|| format!("its answer makes no sense: {reply:?}"))
 }
 
 /// Describes how a node's state differs from the leader's.
-fn difference(
-    keys: &Keys,
-    led: Option<&Found>,
-    others: &[(u16, Result<Found, String>)],
-) -> Option<String> {
+fn difference(keys: &Keys, led: Option<&Found>, others: &[(u16, Result<Found>)]) -> Option<String> {
     let Some(led) = led else {
         return Some("no member leads".to_owned());
     };
     others.iter().find_map(|(id, read)| match read {
-        Err(error) => Some(format!("node {id} cannot be read: {error}")),
+        Err(error) => Some(format!("node {id} cannot be read: {error:#}")),
         Ok(found) => {
             let mut pairs = led.values.iter().zip(&found.values).zip(&keys.names);
             let ((led, found), name) = pairs.find(|((led, found), _)| led != found)?;
@@ -254,7 +255,7 @@ mod tests {
         let said = difference(&keys, Some(&found), &[(2, Ok(other))]).unwrap();
         assert!(said.contains("node 2") && said.contains("r6:0"), "{said}");
         assert!(difference(&keys, None, &same).is_some());
-        let silent = [(3, Err("closed".to_owned()))];
+        let silent = [(3, Err(anyhow::anyhow!("closed")))];
         assert!(difference(&keys, Some(&found), &silent).is_some());
     }
 

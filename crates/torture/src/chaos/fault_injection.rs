@@ -20,7 +20,7 @@ const TRANSFER_S: u64 = 3;
 const REFILL: Duration = Duration::from_millis(25);
 
 /// The system that faults strike.
-pub struct Field<'a> {
+pub struct FaultInjector<'a> {
     /// Cables and routes.
     pub network: &'a Network,
     /// Processes and disks.
@@ -31,7 +31,7 @@ pub struct Field<'a> {
     pub events: &'a Mutex<Vec<String>>,
 }
 
-impl Field<'_> {
+impl FaultInjector<'_> {
     /// Causes all faults, each at its time, and waits until all have ended.
     ///
     /// # Errors
@@ -104,6 +104,7 @@ impl Field<'_> {
             Fault::Transfer(to) => {
                 // There may be no node that can lead.
                 let ended = self.nodes.command("transfer", "--to", *to, TRANSFER_S);
+                let ended = ended.map_err(|error| format!("{error:#}"));
                 self.events
                     .lock()
                     .push(format!("transfer to {to}: {ended:?}"));

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A reader.
-pub struct Loyal<'a> {
+pub struct StickyReader<'a> {
     world: &'a World,
     /// Its node, from 0 on.
     at: usize,
@@ -36,7 +36,7 @@ pub struct Loyal<'a> {
     rng: fastrand::Rng,
 }
 
-impl<'a> Loyal<'a> {
+impl<'a> StickyReader<'a> {
     /// Creates a reader of a round's registers at node `at`, from 0 on.
     #[must_use]
     pub fn new(
@@ -45,8 +45,8 @@ impl<'a> Loyal<'a> {
         at: usize,
         round: u64,
         rng: fastrand::Rng,
-    ) -> Loyal<'a> {
-        Loyal {
+    ) -> StickyReader<'a> {
+        StickyReader {
             world,
             at,
             logs: (0..OPEN).map(|_| recorder.process()).collect(),

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::life::Report;
-use crate::spread::Spread;
+use super::partition_run::Report;
+use crate::percentiles::Percentiles;
 
 /// A client that is answered so soon was being served already.
 const AT_ONCE: Duration = Duration::from_millis(50);
 
 /// See the module's description.
 #[derive(Debug, Default)]
-pub struct Sum {
+pub struct ChaosSummary {
     served: [u64; 3],
     transactions: usize,
     faults: usize,
@@ -19,7 +19,7 @@ pub struct Sum {
     catching_up: Vec<Duration>,
 }
 
-impl Sum {
+impl ChaosSummary {
     /// Takes in a round.
     pub fn add(&mut self, report: &Report) {
         for (sum, one) in self.served.iter_mut().zip(report.served) {
@@ -33,7 +33,7 @@ impl Sum {
     }
 
     /// Prints the measurements.
-    pub fn tell(&self) {
+    pub fn print(&self) {
         let [served, refused, unknown] = self.served;
         println!(
             "chaos: {} faults, {} lost disks; {served} requests served, {refused} refused, \
@@ -47,13 +47,13 @@ impl Sum {
         println!(
             "chaos: the same in the {} of {rounds} rounds that ended with no node serving: {}",
             down().count(),
-            Spread::of(down())
+            Percentiles::of(down())
         );
         let catching_up = of(&self.catching_up);
         println!("chaos: load's end to equal state: {catching_up}");
     }
 }
 
-fn of(times: &[Duration]) -> Spread {
-    Spread::of(times.iter().copied())
+fn of(times: &[Duration]) -> Percentiles {
+    Percentiles::of(times.iter().copied())
 }
