@@ -14,7 +14,8 @@ use anyhow::{Result, bail};
 
 use crate::build;
 use crate::ci::harness::{Amount, Harness};
-use crate::ci::{self, Summary, execute};
+use crate::ci::step::{Summary, execute};
+use crate::ci::{self, checks};
 use crate::peers::{self, Group};
 use crate::{process, rdma};
 
@@ -70,7 +71,8 @@ pub fn run(only: Option<Part>) -> Result<()> {
             bail!("{part:?} took longer than {LONGEST:?}: split it");
         }
     }
-    summary.print()
+    summary.print();
+    Ok(())
 }
 
 fn harnesses(summary: &mut Summary) -> Result<()> {
@@ -79,13 +81,13 @@ fn harnesses(summary: &mut Summary) -> Result<()> {
     for (name, run) in ci::HARNESSES {
         summary.step(name, || run(&harness))?;
     }
-    summary.step("planted bugs: tests", ci::planted_in_tests)
+    summary.step("planted bugs: tests", checks::planted_in_tests)
 }
 
 /// Every test, with every peer: a test that lacks one fails.
 fn all_peers(summary: &mut Summary) -> Result<()> {
     summary.step("peers are installed", || peers::install(Group::ALL))?;
-    summary.step("sql in the binary", ci::sql)?;
+    summary.step("sql in the binary", checks::sql)?;
     summary.step("tests", || {
         let mut command = build::cargo_test();
         command

@@ -23,11 +23,7 @@ use serde_json::json;
 
 use self::measurement::{Harness, Measurement};
 use self::subject::Subject;
-use self::verdict::{Judged, Verdict};
-use crate::build;
-
-/// An interval that is wider than this to either side says little, so that instructions are counted as well.
-const WIDE: f64 = 0.03;
+use self::verdict::{Judged, Verdict, WIDE};
 
 /// Options of `cargo xtask pairs`.
 #[derive(Args, Clone, Debug)]
@@ -138,17 +134,12 @@ fn conclude(judged: &[Judged<'_>]) -> Result<()> {
 }
 
 /// A share such as 3% or 0.5%.
-fn percent(text: &str) -> Result<f64, String> {
+fn percent(text: &str) -> Result<f64> {
     let digits = text.strip_suffix('%').unwrap_or(text);
     match digits.trim().parse::<f64>() {
         Ok(percent) if (0.0..100.0).contains(&percent) => Ok(percent / 100.0),
-        _ => Err("it is not a share from 0% to 100%, such as 3%".to_owned()),
+        _ => bail!("it is not a share from 0% to 100%, such as 3%"),
     }
-}
-
-/// Where binaries of commits are kept.
-fn folder() -> Result<PathBuf> {
-    Ok(build::target_dir()?.join("pairs"))
 }
 
 #[cfg(test)]
@@ -157,8 +148,8 @@ mod tests {
 
     #[test]
     fn bounds_are_shares() {
-        assert_eq!(percent("3%"), Ok(0.03));
-        assert_eq!(percent("0.5"), Ok(0.005));
+        assert_eq!(percent("3%").ok(), Some(0.03));
+        assert_eq!(percent("0.5").ok(), Some(0.005));
         for wrong in ["", "%", "-1%", "100%", "three"] {
             assert!(percent(wrong).is_err(), "{wrong}");
         }

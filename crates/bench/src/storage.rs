@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use disk::reads::{PageCache, ReadFile, Way};
+use disk::reads::{PageCache, ReadFile, ReadMethod};
 use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
@@ -103,12 +103,12 @@ impl Reading {
 
     /// Returns the disk's way.
     #[must_use]
-    pub fn way(self) -> Way {
+    pub fn way(self) -> ReadMethod {
         match self {
-            Reading::Dynamic => Way::Dynamic,
-            Reading::Static(threads) => Way::Static { threads },
-            Reading::Ring => Way::Ring,
-            Reading::Here => Way::Here,
+            Reading::Dynamic => ReadMethod::ThreadPerRead,
+            Reading::Static(threads) => ReadMethod::ThreadPool { threads },
+            Reading::Ring => ReadMethod::IoUring,
+            Reading::Here => ReadMethod::Inline,
         }
     }
 }

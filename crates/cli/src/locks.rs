@@ -23,7 +23,7 @@ use clap::{Args, ValueEnum};
 use client::Client;
 use cluster::Topology;
 use disk::{LockError, RealDisk};
-use proxy::locks::{Execute, Keeping, Options};
+use proxy::locks::{Execute, LockStorage, Options};
 use store::{Db, OpenError};
 
 use crate::cli::parse_time;
@@ -161,16 +161,16 @@ fn only(data: &Path, own: &str, other: &str) -> Result<PathBuf, String> {
     Ok(data.join(own))
 }
 
-fn in_memory(data: &Path) -> Result<Keeping, String> {
-    Ok(Keeping::Memory {
+fn in_memory(data: &Path) -> Result<LockStorage, String> {
+    Ok(LockStorage::Memory {
         disk: Arc::new(RealDisk),
         directory: only(data, "memory", "durable")?,
     })
 }
 
-fn in_store(directory: PathBuf) -> Result<(Keeping, Db), OpenError> {
+fn in_store(directory: PathBuf) -> Result<(LockStorage, Db), OpenError> {
     let db = Db::open(store::Options::in_dir(directory))?;
-    let keeping = Keeping::Partition {
+    let keeping = LockStorage::Partition {
         name: "durable",
         executor: Arc::new(Local(db.clone())),
         prefix: PREFIX.to_vec(),
@@ -178,7 +178,7 @@ fn in_store(directory: PathBuf) -> Result<(Keeping, Db), OpenError> {
     Ok((keeping, db))
 }
 
-fn in_cluster(file: &Path) -> Result<Keeping, String> {
+fn in_cluster(file: &Path) -> Result<LockStorage, String> {
     let topology = Topology::load(file).map_err(|error| error.to_string())?;
     let partition = topology.partition_of(SHARED_PREFIX);
     if !topology.is_replicated(partition) {
@@ -218,7 +218,7 @@ fn in_cluster(file: &Path) -> Result<Keeping, String> {
         }
         std::thread::sleep(Duration::from_millis(100));
     };
-    Ok(Keeping::Partition {
+    Ok(LockStorage::Partition {
         name: "cluster",
         executor: Arc::new(Remote(client)),
         prefix: SHARED_PREFIX.to_vec(),

@@ -11,7 +11,7 @@ use base::size::Size;
 use clap::{ArgGroup, Args};
 use cluster::Topology;
 use proxy::{
-    Admin, Config, Kind, LockTable, NodeAddress, Nodes, Running, Stack, TlsClients, TlsNodes,
+    Admin, Config, LockTable, NodeAddress, NodeKind, Nodes, Running, Stack, TlsClients, TlsNodes,
 };
 
 use crate::build::BUILD;
@@ -375,10 +375,10 @@ fn resolve(option: &str, example: &str, texts: &[String]) -> Result<Vec<NodeAddr
 
 fn announce(running: &Running, config: &Config) -> std::io::Result<()> {
     let before = match running.kind() {
-        Kind::Kumiki => "a Kumiki cluster",
-        Kind::RedisCluster => "a Redis Cluster",
-        Kind::RedisServers => "Redis servers",
-        Kind::Cassandra => "a Cassandra cluster",
+        NodeKind::Kumiki => "a Kumiki cluster",
+        NodeKind::RedisCluster => "a Redis Cluster",
+        NodeKind::RedisServers => "Redis servers",
+        NodeKind::Cassandra => "a Cassandra cluster",
     };
     let threads = match config.aggregation_threads {
         0 => format!("threads: {}", config.network_threads),

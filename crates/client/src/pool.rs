@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use base::NodeId;
 use cluster::codec;
 use cluster::message::{Answer, Message, Request};
-use fabric::frame::Code;
+use fabric::frame::RefusalCode;
 use fabric::tcp::{CallError, Caller, CallerOptions, Transport};
 use fabric::verbs::Domain;
 use parking_lot::{Condvar, Mutex};
@@ -253,7 +253,7 @@ fn connect(
         // A newer file of the cluster may help against these.
         let stale = matches!(
             &error,
-            CallError::Refused { refused, .. } if matches!(refused.code, Code::Cluster | Code::Node)
+            CallError::Refused { refused, .. } if matches!(refused.code, RefusalCode::Cluster | RefusalCode::Node)
         );
         if error.is_final() && !stale {
             Failure::Refused(error.to_string())

@@ -81,7 +81,7 @@ pub type Run = ::simulation::Run<Point, Counts>;
 pub fn run(scenario: Scenario, seed: u64, keep_trace: bool) -> Run {
     let mut world = world::World::new(scenario, seed, keep_trace);
     if let Err(panic) = catch(|| world.run()) {
-        world.fail(panic);
+        world.fail(panic.to_string());
     }
     let history = keep_trace.then(|| world.chronicle.text().to_owned());
     Run {

@@ -25,7 +25,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kumiki_disk::reads::{Done, PageCache, Pool, PoolBuf, Read, ReadFile, Reads, Way};
+use kumiki_disk::reads::{
+    BufferPool, CompletedRead, PageCache, PooledBuffer, ReadFile, ReadMethod, ReadQueue,
+    ReadRequest,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -34,7 +37,7 @@ enum Subject {
     /// Threads that read in a loop.
     Plain(usize),
     /// A way, with so many reads under way.
-    Way(Way, usize),
+    ReadMethod(ReadMethod, usize),
 }
 
 /// Returns all of them, by name.
@@ -44,16 +47,25 @@ fn subjects(depth: usize) -> Vec<(String, Subject)> {
         all.push((format!("plain{n}"), Subject::Plain(n)));
     }
     for threads in [1, 2, 4, 16, 100] {
-        let way = Way::Static { threads };
+        let way = ReadMethod::ThreadPool { threads };
         let depth = (2 * threads).max(depth);
-        all.push((format!("static{threads}"), Subject::Way(way, depth)));
+        all.push((format!("static{threads}"), Subject::ReadMethod(way, depth)));
     }
     for depth in [1, 16, 128] {
-        all.push((format!("dynamic{depth}"), Subject::Way(Way::Dynamic, depth)));
+        all.push((
+            format!("dynamic{depth}"),
+            Subject::ReadMethod(ReadMethod::ThreadPerRead, depth),
+        ));
     }
-    all.push(("here".to_owned(), Subject::Way(Way::Here, depth)));
+    all.push((
+        "here".to_owned(),
+        Subject::ReadMethod(ReadMethod::Inline, depth),
+    ));
     for depth in [1, 16, 128, 512] {
-        all.push((format!("ring{depth}"), Subject::Way(Way::Ring, depth)));
+        all.push((
+            format!("ring{depth}"),
+            Subject::ReadMethod(ReadMethod::IoUring, depth),
+        ));
     }
     all
 }
@@ -174,9 +186,9 @@ fn measure(subject: Subject, file: &Arc<ReadFile>, size: usize, time: Duration) 
     let place = move |rng: &mut fastrand::Rng| rng.u64(0..places) * size as u64;
     let (reads, wall, cpu) = match subject {
         Subject::Plain(threads) => plain(threads, file, size, time, place),
-        Subject::Way(way, depth) => {
+        Subject::ReadMethod(way, depth) => {
             let mut reads = way.reads(depth).expect("can be had");
-            let pool = Pool::new(depth as u32, size.max(512)).expect("memory");
+            let pool = BufferPool::new(depth as u32, size.max(512)).expect("memory");
             reads.register(pool.memory());
             let begin = (Instant::now(), cpu_time());
             let n = owner(&mut *reads, file, &pool, size, time, place);
@@ -196,7 +208,7 @@ fn plain(
     time: Duration,
     place: impl Fn(&mut fastrand::Rng) -> u64 + Sync,
 ) -> (u64, Duration, Duration) {
-    let pool = Pool::new(threads as u32, size).expect("memory");
+    let pool = BufferPool::new(threads as u32, size).expect("memory");
     let begin = (Instant::now(), cpu_time());
     let until = begin.0 + time;
     let read = |seed| {
@@ -222,18 +234,18 @@ fn plain(
 }
 
 fn owner(
-    reads: &mut dyn Reads<(PoolBuf, u64)>,
+    reads: &mut dyn ReadQueue<(PooledBuffer, u64)>,
     file: &Arc<ReadFile>,
-    pool: &Pool,
+    pool: &BufferPool,
     size: usize,
     time: Duration,
     place: impl Fn(&mut fastrand::Rng) -> u64,
 ) -> u64 {
     let id = reads.add(Arc::clone(file));
     let mut rng = fastrand::Rng::with_seed(1);
-    let mut done: Vec<Done<(PoolBuf, u64)>> = Vec::new();
+    let mut done: Vec<CompletedRead<(PooledBuffer, u64)>> = Vec::new();
     let mut count = 0;
-    let mut bufs: Vec<PoolBuf> = std::iter::from_fn(|| pool.take()).collect();
+    let mut bufs: Vec<PooledBuffer> = std::iter::from_fn(|| pool.take()).collect();
     let until = Instant::now() + time;
     let mut over = false;
     while !over || reads.under_way() > 0 {
@@ -241,7 +253,7 @@ fn owner(
         while !over && reads.room() > 0 {
             let offset = place(&mut rng);
             let buf = bufs.pop().expect("a slot for each read");
-            reads.submit(Read {
+            reads.submit(ReadRequest {
                 file: id,
                 offset,
                 len: size,

@@ -30,14 +30,11 @@ use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
-use crate::buffers::Buffer;
+use crate::buffers::{ALIGNMENT, AlignedBuffer};
 use crate::real::{PRIVATE_FILE, RealDisk, RealFile};
-use crate::ring::Ring;
-use crate::{Access, DirEntry, DirLock, Disk, DiskFile, LockError, transfer};
+use crate::write_ring::WriteRing;
+use crate::{Access, DirEntry, DirLock, Disk, DiskFile, LockError, direct_write};
 
-/// Direct writes begin and end at multiples of this. No common device or file system asks for
-/// more.
-pub(crate) const ALIGNMENT: usize = 4096;
 /// The number of rings that are made before threads share those of others.
 const RINGS: usize = 16;
 /// Bytes that are read at once.
@@ -46,7 +43,7 @@ const PIECE: usize = 256 * 1024;
 /// The operating system's files, written past the page cache.
 #[derive(Clone, Default)]
 pub struct DirectDisk {
-    rings: Arc<Rings>,
+    rings: Arc<RingPool>,
 }
 
 impl DirectDisk {
@@ -151,25 +148,25 @@ fn takes_our_sectors(file: &File) -> bool {
 
 /// Rings that no thread uses at the moment.
 #[derive(Default)]
-struct Rings {
-    idle: Mutex<Idle>,
+struct RingPool {
+    idle: Mutex<IdleRings>,
 }
 
 #[derive(Default)]
-struct Idle {
-    rings: Vec<(ThreadId, Ring)>,
+struct IdleRings {
+    rings: Vec<(ThreadId, WriteRing)>,
     /// The number of rings that exist, those in use included.
     made: usize,
 }
 
-impl Rings {
+impl RingPool {
     /// Lends a ring: the one that this thread has made, if it is idle, because its memory is near.
-    fn with<T>(&self, action: impl FnOnce(&mut Ring) -> io::Result<T>) -> io::Result<T> {
+    fn with<T>(&self, action: impl FnOnce(&mut WriteRing) -> io::Result<T>) -> io::Result<T> {
         let me = std::thread::current().id();
         let (owner, mut ring) = match self.take(me) {
             Some(ring) => ring,
             None => {
-                let ring = Ring::new().inspect_err(|_| self.idle.lock().made -= 1);
+                let ring = WriteRing::new().inspect_err(|_| self.idle.lock().made -= 1);
                 (me, ring.map_err(|error| no_ring(&error))?)
             }
         };
@@ -184,7 +181,7 @@ impl Rings {
     }
 
     /// Takes an idle ring. If it returns `None`, the caller makes one, which is counted already.
-    fn take(&self, me: ThreadId) -> Option<(ThreadId, Ring)> {
+    fn take(&self, me: ThreadId) -> Option<(ThreadId, WriteRing)> {
         let mut idle = self.idle.lock();
         let own = idle.rings.iter().position(|(owner, _)| *owner == me);
         if let Some(own) = own {
@@ -208,7 +205,7 @@ fn no_ring(error: &io::Error) -> io::Error {
 struct DirectFile {
     file: RealFile,
     edges: RwLock<()>,
-    rings: Arc<Rings>,
+    rings: Arc<RingPool>,
 }
 
 impl DirectFile {
@@ -230,7 +227,7 @@ impl DirectFile {
     fn transfer(&self, parts: &[IoSlice<'_>], offset: u64, sync: bool) -> io::Result<()> {
         let file = self.file.0.as_fd();
         self.rings
-            .with(|ring| transfer::write(ring, file, parts, offset, sync))
+            .with(|ring| direct_write::write(ring, file, parts, offset, sync))
     }
 
     /// Writes whole sectors: `parts`, from `offset` to `end`, and the neighbouring bytes.
@@ -243,7 +240,7 @@ impl DirectFile {
     ) -> io::Result<()> {
         let size = self.file.size()?;
         let (first, behind) = (floor(offset), end.next_multiple_of(ALIGNMENT as u64));
-        let mut sector = Buffer::new(ALIGNMENT);
+        let mut sector = AlignedBuffer::new(ALIGNMENT);
         self.read_sector(&mut sector, first)?;
         let head = sector[..(offset - first) as usize].to_vec();
         if behind > end && floor(end) > first {
@@ -264,14 +261,14 @@ impl DirectFile {
     }
 
     /// Reads a sector; behind the file's end there are zeros.
-    fn read_sector(&self, sector: &mut Buffer, offset: u64) -> io::Result<()> {
+    fn read_sector(&self, sector: &mut AlignedBuffer, offset: u64) -> io::Result<()> {
         let n = self.read_sectors(sector, offset)?;
         sector[n..].fill(0);
         Ok(())
     }
 
     /// Reads whole sectors up to the file's end. Returns the number of bytes.
-    fn read_sectors(&self, buf: &mut Buffer, offset: u64) -> io::Result<usize> {
+    fn read_sectors(&self, buf: &mut AlignedBuffer, offset: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < buf.len() {
             match rustix::io::pread(&self.file.0, &mut buf[done..], offset + done as u64) {
@@ -312,7 +309,7 @@ impl DiskFile for DirectFile {
         let _shared = self.edges.read();
         let end = offset + buf.len() as u64;
         let sectors = end.next_multiple_of(ALIGNMENT as u64) - floor(offset);
-        let mut piece = Buffer::new((sectors as usize).clamp(ALIGNMENT, PIECE));
+        let mut piece = AlignedBuffer::new((sectors as usize).clamp(ALIGNMENT, PIECE));
         let mut done = 0;
         while done < buf.len() {
             let at = offset + done as u64;

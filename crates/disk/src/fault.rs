@@ -23,7 +23,8 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use medium::{Change, Inode, NameChange};
+pub use medium::Crash;
+use medium::{DirectoryChange, FileChange, Inode};
 
 use crate::{Access, DirEntry, DirLock, Disk, DiskFile, LockError, common_parent, parent};
 
@@ -65,25 +66,12 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
-/// The part of the unsynced changes that a crash leaves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Crash {
-    /// The power fails: nothing is left.
-    DropAll,
-    /// The power fails: the first few changes of each file are left, the last of them torn.
-    KeepPrefix,
-    /// The power fails: random sectors are left.
-    KeepSectors,
-    /// The process dies, and the machine continues: everything is left, and still not durable.
-    KillProcess,
-}
-
 #[derive(Clone, Default)]
 struct State {
     inodes: Vec<Inode>,
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
-    pending_names: BTreeMap<PathBuf, Vec<NameChange>>,
+    pending_names: BTreeMap<PathBuf, Vec<DirectoryChange>>,
     dirs: BTreeSet<PathBuf>,
     /// Directories whose sync failed: no later sync of them has an effect while this process lives.
     /// (A file system that has lost a change of names continues only after a repair.)
@@ -121,7 +109,7 @@ impl State {
         self.count(kinds).map_or(Ok(()), |kind| Err(error(kind)))
     }
 
-    fn change_name(&mut self, dir: &Path, change: NameChange) {
+    fn change_name(&mut self, dir: &Path, change: DirectoryChange) {
         change.apply(&mut self.names);
         self.pending_names
             .entry(dir.to_owned())
@@ -288,7 +276,7 @@ impl Disk for FaultDisk {
         }
         let inode = state.inodes.len();
         state.inodes.push(Inode::default());
-        state.change_name(parent(path), NameChange::Set(path.to_owned(), inode));
+        state.change_name(parent(path), DirectoryChange::Set(path.to_owned(), inode));
         Ok(self.handle(inode, Access::ReadWrite, state.alignment.max(1)))
     }
 
@@ -344,7 +332,7 @@ impl Disk for FaultDisk {
         state.begin(&[OpKind::Change])?;
         let dir = common_parent(from, to)?;
         state.find(from)?;
-        state.change_name(dir, NameChange::Rename(from.to_owned(), to.to_owned()));
+        state.change_name(dir, DirectoryChange::Rename(from.to_owned(), to.to_owned()));
         Ok(())
     }
 
@@ -352,7 +340,7 @@ impl Disk for FaultDisk {
         let mut state = self.state.lock();
         state.begin(&[OpKind::Change])?;
         state.find(path)?;
-        state.change_name(parent(path), NameChange::Remove(path.to_owned()));
+        state.change_name(parent(path), DirectoryChange::Remove(path.to_owned()));
         Ok(())
     }
 
@@ -397,7 +385,7 @@ struct FaultFile {
 
 impl FaultFile {
     /// Applies a change, or half of a write when it fails.
-    fn change(&self, change: Change) -> io::Result<()> {
+    fn change(&self, change: FileChange) -> io::Result<()> {
         if self.access == Access::Read {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -412,20 +400,20 @@ impl FaultFile {
             (Some(FaultKind::PowerOff), change) => file.change(change),
             (
                 Some(_),
-                Change::Write {
+                FileChange::Write {
                     offset,
                     mut bytes,
                     unit,
                 },
             ) => {
                 bytes.truncate(bytes.len() / 2);
-                file.change(Change::Write {
+                file.change(FileChange::Write {
                     offset,
                     bytes,
                     unit,
                 });
             }
-            (Some(_), Change::Size(_)) => {}
+            (Some(_), FileChange::Size(_)) => {}
         }
         fault.map_or(Ok(()), |kind| Err(error(kind)))
     }
@@ -455,7 +443,7 @@ impl DiskFile for FaultFile {
     fn write_all_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
         let bytes = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let unit = self.alignment;
-        self.change(Change::Write {
+        self.change(FileChange::Write {
             offset,
             bytes,
             unit,
@@ -463,7 +451,7 @@ impl DiskFile for FaultFile {
     }
 
     fn set_size(&self, size: u64) -> io::Result<()> {
-        self.change(Change::Size(size))
+        self.change(FileChange::Size(size))
     }
 
     fn allocate(&self, size: u64) -> io::Result<()> {
@@ -471,7 +459,7 @@ impl DiskFile for FaultFile {
         if size <= now {
             Ok(())
         } else {
-            self.change(Change::Size(size))
+            self.change(FileChange::Size(size))
         }
     }
 

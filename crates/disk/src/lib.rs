@@ -35,13 +35,13 @@
 mod buffers;
 pub mod conformance;
 mod direct;
+mod direct_write;
 mod fault;
 mod forgetful;
 pub mod reads;
 mod real;
-mod ring;
 mod throttled;
-mod transfer;
+mod write_ring;
 
 use std::ffi::OsString;
 use std::io;

@@ -1,75 +1,75 @@
 //! Reads of many pieces at once, into memory that the caller lends.
 //!
-//! | part | concept |
+//! | module | concept |
 //! |---|---|
-//! | `landing` | memory that reads land in |
-//! | `arena`, `pool` | such memory, made once and used again and again |
-//! | `file` | a file that is read past the page cache |
-//! | `files`, `ledger` | what is under way, on the owner's side |
-//! | `job`, `over` | a read that a thread does, and how its outcome comes back |
-//! | `threads` | reads by threads, whichever |
-//! | `team`, `lone`, `here` | threads made beforehand, a new one for each read, none but the owner |
-//! | `ring`, `part`, `memories` | reads by io_uring |
-//! | `way` | which ways there are |
-//! | this | what every way of reading offers |
+//! | `read_buffer` | memory that a read writes to |
+//! | `huge_page_memory`, `buffer_pool` | such memory, allocated once and reused |
+//! | `read_file` | a file that is read past the page cache |
+//! | `file_table`, `pending_reads` | the files and reads that are under way, on the owner's side |
+//! | `read_job`, `outcome_queue` | a read that a thread does, and how its outcome comes back |
+//! | `threaded_reads` | reads by threads of any kind: the owner's part |
+//! | `thread_pool`, `thread_per_read`, `inline` | threads made beforehand, a new one for each read, the owner itself |
+//! | `uring_reads`, `read_progress`, `registration_table` | reads by io_uring |
+//! | `read_method` | the choice between these |
+//! | this | the interface that all of them have |
 //!
-//! In each turn the owner calls [`Reads::submit`] as often as there is room, [`Reads::start`] once,
-//! and [`Reads::finish`] for the reads that are over. An owner that sleeps in a poll in between
-//! [arms](Reads::arm) first.
+//! In each turn the owner calls [`ReadQueue::submit`] as often as there is room, [`ReadQueue::start`] once,
+//! and [`ReadQueue::finish`] for the reads that are over. An owner that sleeps in a poll in between
+//! [arms](ReadQueue::arm) first.
 
-mod arena;
+mod buffer_pool;
 pub mod conformance;
-mod file;
-mod files;
-mod here;
-mod job;
-mod landing;
-mod ledger;
-mod lone;
-mod memories;
-mod over;
-mod part;
-mod pool;
-mod ring;
-mod team;
-mod threads;
-mod way;
+mod file_table;
+mod huge_page_memory;
+mod inline;
+mod outcome_queue;
+mod pending_reads;
+mod read_buffer;
+mod read_file;
+mod read_job;
+mod read_method;
+mod read_progress;
+mod registration_table;
+mod thread_per_read;
+mod thread_pool;
+mod threaded_reads;
+mod uring_reads;
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use file::{PageCache, ReadFile};
-pub use landing::{Landing, Memory, OwnBuf};
-pub use pool::{Pool, PoolBuf};
-pub use way::Way;
+pub use buffer_pool::{BufferPool, PooledBuffer};
+pub use read_buffer::{AllocatedBuffer, ReadBuffer, RegistrableMemory};
+pub use read_file::{PageCache, ReadFile};
+pub use read_method::ReadMethod;
 
-/// A file, as a way of reading knows it.
+/// A file, as a read queue knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FileId(pub u32);
 
-/// Memory that was [registered](Reads::register).
+/// Memory that was [registered](ReadQueue::register).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Registered(pub u32);
+pub struct RegistrationId(pub u32);
 
 /// A read that is to be done.
 #[derive(Debug)]
-pub struct Read<L> {
+pub struct ReadRequest<L> {
     /// The file.
     pub file: FileId,
     /// The first byte.
     pub offset: u64,
     /// The number of bytes.
     pub len: usize,
-    /// The landing: as many bytes at least.
+    /// The read buffer: as many bytes at least.
     pub into: L,
 }
 
 /// A read that is over.
 #[derive(Debug)]
-pub struct Done<L> {
-    /// The landing.
+pub struct CompletedRead<L> {
+    /// The read buffer.
     pub into: L,
     /// The number of bytes: fewer than asked for only at the file's end. After an error it is not
     /// known which of them were written.
@@ -81,7 +81,7 @@ pub struct Done<L> {
 ///
 /// Dropping them waits for the reads under way, because memory that is lent cannot be taken back;
 /// where that is impossible, the memory is never freed.
-pub trait Reads<L: Landing>: Send {
+pub trait ReadQueue<L: ReadBuffer>: Send {
     /// Adds a file to read from.
     fn add(&mut self, file: Arc<ReadFile>) -> FileId;
 
@@ -89,11 +89,11 @@ pub trait Reads<L: Landing>: Send {
     /// over. Later reads of it end with `NotFound`.
     fn remove(&mut self, file: FileId);
 
-    /// Registers memory: reads that land in it are cheaper then. The way recognises such a landing
-    /// by its address. The memory is kept until it is [unregistered](Reads::unregister). Returns
-    /// `None` if this way of reading gains nothing by that, or if the kernel refuses it (it counts
+    /// Registers memory: reads that land in it are cheaper then. The queue recognises such a read buffer
+    /// by its address. The memory is kept until it is [unregistered](ReadQueue::unregister). Returns
+    /// `None` if this method gains nothing by that, or if the kernel refuses it (it counts
     /// against the limit for locked memory, `ulimit -l`); reads into it work nevertheless.
-    fn register(&mut self, memory: Arc<dyn Memory>) -> Option<Registered> {
+    fn register(&mut self, memory: Arc<dyn RegistrableMemory>) -> Option<RegistrationId> {
         let _ = memory;
         None
     }
@@ -102,19 +102,19 @@ pub trait Reads<L: Landing>: Send {
     ///
     /// # Panics
     /// Panics if the memory is not registered.
-    fn unregister(&mut self, memory: Registered) {
+    fn unregister(&mut self, memory: RegistrationId) {
         panic!("{memory:?} was never given out");
     }
 
     /// Returns the number of reads that may still be submitted.
     fn room(&self) -> usize;
 
-    /// Submits a read, which begins at the next [`Reads::start`] at the latest. Reads of no bytes,
+    /// Submits a read, which begins at the next [`ReadQueue::start`] at the latest. Reads of no bytes,
     /// of a file that was removed, or at an offset that no file has end without being begun.
     ///
     /// # Panics
-    /// Panics if there is no room, or if the landing is smaller than the read.
-    fn submit(&mut self, read: Read<L>);
+    /// Panics if there is no room, or if the read buffer is smaller than the read.
+    fn submit(&mut self, read: ReadRequest<L>);
 
     /// Begins the submitted reads. Does not block.
     ///
@@ -124,22 +124,22 @@ pub trait Reads<L: Landing>: Send {
     fn start(&mut self) -> io::Result<()>;
 
     /// Appends the reads that are over, in no order, and returns their number. Does not block.
-    fn finish(&mut self, done: &mut Vec<Done<L>>) -> usize;
+    fn finish(&mut self, done: &mut Vec<CompletedRead<L>>) -> usize;
 
-    /// Finishes as [`Reads::finish`], but begins the submitted reads, and waits until at least one
+    /// Finishes as [`ReadQueue::finish`], but begins the submitted reads, and waits until at least one
     /// is over, none is under way, or the time has passed.
-    fn wait(&mut self, done: &mut Vec<Done<L>>, at_most: Option<Duration>) -> usize;
+    fn wait(&mut self, done: &mut Vec<CompletedRead<L>>, at_most: Option<Duration>) -> usize;
 
-    /// Returns the number of reads that are submitted or under way: those that [`Reads::finish`]
+    /// Returns the number of reads that are submitted or under way: those that [`ReadQueue::finish`]
     /// has not returned.
     fn under_way(&self) -> usize;
 
-    /// Arms the bell. To be called before the thread sleeps until [`Reads::bell`], or anything else, is
+    /// Arms the bell. To be called before the thread sleeps until [`ReadQueue::bell`], or anything else, is
     /// readable. Returns `false` if a read is over already, so that the thread must not sleep.
     fn arm(&mut self) -> bool;
 
-    /// Returns a descriptor that becomes readable when a read is over, if [`Reads::arm`] returned
-    /// `true` before; it stays readable at most until the next [`Reads::finish`] that returns a
+    /// Returns a descriptor that becomes readable when a read is over, if [`ReadQueue::arm`] returned
+    /// `true` before; it stays readable at most until the next [`ReadQueue::finish`] that returns a
     /// read. It is always the same one.
     fn bell(&self) -> BorrowedFd<'_>;
 }

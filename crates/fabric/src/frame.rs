@@ -13,7 +13,7 @@
 //!
 //! | kind | name | body |
 //! |---|---|---|
-//! | 0 | refusal | 2 bytes: code, see [`Code`]; then a text for people, UTF-8 |
+//! | 0 | refusal | 2 bytes: code, see [`RefusalCode`]; then a text for people, UTF-8 |
 //! | 1 | hello | a greeting |
 //! | 2 | challenge | a greeting |
 //! | 3 | proof | 32 bytes, see [`handshake`](crate::handshake) |
@@ -53,7 +53,7 @@
 mod greeting;
 
 use crate::memory::Grant;
-pub use greeting::{Greeting, Ways};
+pub use greeting::{Greeting, TransportSet};
 
 /// The first bytes of a handshake frame. The first of them occurs in no text. The last one reveals
 /// programs that translate ends of lines.
@@ -75,7 +75,7 @@ const CODE: usize = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// Ends the connection, with a reason.
-    Refusal(Code, String),
+    Refusal(RefusalCode, String),
     /// The initiator's first message.
     Hello(Greeting),
     /// The acceptor's first message.
@@ -93,7 +93,7 @@ pub enum Frame {
 /// The reason why a connection is refused, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
-pub enum Code {
+pub enum RefusalCode {
     /// A reason that this version does not know.
     Other = 0,
     /// The peer speaks another version of the protocol.
@@ -111,31 +111,33 @@ pub enum Code {
     /// The handshake took too long.
     Late = 7,
     /// Messages cannot travel in the way that was requested.
-    Way = 8,
+    Transport = 8,
 }
 
-impl Code {
-    const ALL: [Code; 9] = [
-        Code::Other,
-        Code::Version,
-        Code::Cluster,
-        Code::Secret,
-        Code::Garbage,
-        Code::Node,
-        Code::Busy,
-        Code::Late,
-        Code::Way,
+impl RefusalCode {
+    const ALL: [RefusalCode; 9] = [
+        RefusalCode::Other,
+        RefusalCode::Version,
+        RefusalCode::Cluster,
+        RefusalCode::Secret,
+        RefusalCode::Garbage,
+        RefusalCode::Node,
+        RefusalCode::Busy,
+        RefusalCode::Late,
+        RefusalCode::Transport,
     ];
 
-    fn from_number(number: u16) -> Code {
-        let known = Code::ALL.into_iter().find(|&code| code as u16 == number);
-        known.unwrap_or(Code::Other)
+    fn from_number(number: u16) -> RefusalCode {
+        let known = RefusalCode::ALL
+            .into_iter()
+            .find(|&code| code as u16 == number);
+        known.unwrap_or(RefusalCode::Other)
     }
 }
 
 /// The flaw of bytes that should be a frame of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Flaw {
+pub enum FrameFlaw {
     /// The bytes do not begin as a frame does.
     #[error("the bytes do not begin as a frame of the fabric does")]
     Magic,
@@ -187,12 +189,12 @@ impl Frame {
     /// if it is not whole yet.
     ///
     /// # Errors
-    /// Returns the [`Flaw`] because of which the bytes can never be a frame. It is found as early
+    /// Returns the [`FrameFlaw`] because of which the bytes can never be a frame. It is found as early
     /// as possible.
-    pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Flaw> {
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameFlaw> {
         let known = bytes.len().min(MAGIC.len());
         if bytes[..known] != MAGIC[..known] {
-            return Err(Flaw::Magic);
+            return Err(FrameFlaw::Magic);
         }
         let Some(header) = bytes.first_chunk::<HEADER>() else {
             return Ok(None);
@@ -201,15 +203,15 @@ impl Frame {
         let version = u16::from_le_bytes([a, b]);
         let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
         if kind != 0 && version != VERSION {
-            return Err(Flaw::Version(version));
+            return Err(FrameFlaw::Version(version));
         }
         if len > BODY_MAX || zero != 0 {
-            return Err(Flaw::Meaning);
+            return Err(FrameFlaw::Meaning);
         }
         let Some(body) = bytes.get(HEADER..HEADER + len) else {
             return Ok(None);
         };
-        let frame = Frame::decode_body(kind, body).ok_or(Flaw::Meaning)?;
+        let frame = Frame::decode_body(kind, body).ok_or(FrameFlaw::Meaning)?;
         Ok(Some((frame, HEADER + len)))
     }
 
@@ -217,7 +219,7 @@ impl Frame {
         Some(match kind {
             0 => {
                 let (&code, text) = body.split_first_chunk()?;
-                let code = Code::from_number(u16::from_le_bytes(code));
+                let code = RefusalCode::from_number(u16::from_le_bytes(code));
                 Frame::Refusal(code, readable(text))
             }
             1 => Frame::Hello(Greeting::decode(body)?),
@@ -280,12 +282,12 @@ mod tests {
         let greeting = |peer, cluster| Greeting {
             peer,
             cluster,
-            ways: Ways::SHM,
+            ways: TransportSet::SHM,
             nonce: [9; PROOF],
         };
         let grant = Grant::new(Kind::Shm, Access::Write, 9, [3; 16], b"somewhere");
         vec![
-            Frame::Refusal(Code::Version, "use another".into()),
+            Frame::Refusal(RefusalCode::Version, "use another".into()),
             Frame::Hello(greeting(Peer::Node(NodeId(513)), Some(7))),
             Frame::Hello(greeting(Peer::Client, None)),
             Frame::Challenge(greeting(Peer::Node(NodeId(1)), Some(0))),
@@ -315,18 +317,18 @@ mod tests {
     #[test]
     fn a_refusal_is_the_same_in_all_versions() {
         let mut bytes = Vec::new();
-        Frame::Refusal(Code::Version, "no".into()).encode(&mut bytes);
+        Frame::Refusal(RefusalCode::Version, "no".into()).encode(&mut bytes);
         assert_eq!(bytes, *b"\x89kumiki\n\x02\0\0\0\x04\0\0\0\x01\0no");
         bytes[8] = 200;
         bytes[16] = 99;
-        let read = Frame::Refusal(Code::Other, "no".into());
+        let read = Frame::Refusal(RefusalCode::Other, "no".into());
         assert_eq!(Frame::decode(&bytes), Ok(Some((read, 20))));
     }
 
     #[test]
     fn flaws_are_found_early() {
-        assert_eq!(Frame::decode(b"G"), Err(Flaw::Magic));
-        assert_eq!(Frame::decode(b"\x89kumiki\r"), Err(Flaw::Magic));
+        assert_eq!(Frame::decode(b"G"), Err(FrameFlaw::Magic));
+        assert_eq!(Frame::decode(b"\x89kumiki\r"), Err(FrameFlaw::Magic));
         let mut bytes = Vec::new();
         Frame::Proof([0; PROOF]).encode(&mut bytes);
         let with = |at: usize, byte: u8| {
@@ -334,20 +336,20 @@ mod tests {
             bytes[at] = byte;
             Frame::decode(&bytes)
         };
-        assert_eq!(with(8, 1), Err(Flaw::Version(1)));
-        assert_eq!(with(11, 1), Err(Flaw::Meaning));
-        assert_eq!(with(14, 1), Err(Flaw::Meaning), "a long body");
+        assert_eq!(with(8, 1), Err(FrameFlaw::Version(1)));
+        assert_eq!(with(11, 1), Err(FrameFlaw::Meaning));
+        assert_eq!(with(14, 1), Err(FrameFlaw::Meaning), "a long body");
         bytes[10] = 9;
-        assert_eq!(Frame::decode(&bytes), Err(Flaw::Meaning), "a kind");
+        assert_eq!(Frame::decode(&bytes), Err(FrameFlaw::Meaning), "a kind");
     }
 
     #[test]
     fn a_refusal_s_text_is_clipped_and_cannot_drive_a_terminal() {
         let mut bytes = Vec::new();
         let text = format!("\x1b[2J{}", "ä".repeat(BODY_MAX));
-        Frame::Refusal(Code::Busy, text).encode(&mut bytes);
+        Frame::Refusal(RefusalCode::Busy, text).encode(&mut bytes);
         assert!(bytes.len() <= HEADER + BODY_MAX);
-        let Ok(Some((Frame::Refusal(Code::Busy, text), _))) = Frame::decode(&bytes) else {
+        let Ok(Some((Frame::Refusal(RefusalCode::Busy, text), _))) = Frame::decode(&bytes) else {
             panic!("no refusal");
         };
         assert!(text.starts_with(" [2Jää") && text.ends_with('ä'), "{text}");

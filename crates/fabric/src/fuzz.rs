@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::NodeId;
 
-use crate::frame::{Frame, LENGTH, PROOF, Ways, message_len};
+use crate::frame::{Frame, LENGTH, PROOF, TransportSet, message_len};
 use crate::handshake::{Handshake, Identity, Secret};
 use crate::inbox::Inbox;
 use crate::memory::{GRANT_MAX, Grant, Remote, RemoteError, RemoteMemory, Words};
 use crate::messages::{Event, Link, Peer};
 use crate::ring::{CONTROL, Rings, Until};
-use crate::tcp::arrival::{Arrival, Progress};
+use crate::tcp::link_error::LinkError;
+use crate::tcp::message_assembler::{MessageAssembler, Progress};
 
 /// The longest message that fuzzing allows: long enough that some messages are gathered.
 const LIMIT: usize = 40 << 10;
@@ -50,7 +51,7 @@ fn greet(bytes: &[u8], accepts: bool, piece: usize) -> (Vec<u8>, Option<String>)
         cluster: Some(7),
         secret: Secret::new("the stranger does not know it"),
         clients: None,
-        ways: Ways::SHM,
+        ways: TransportSet::SHM,
     };
     let mut out = Vec::new();
     let mut handshake = if accepts {
@@ -80,15 +81,15 @@ fn greet(bytes: &[u8], accepts: bool, piece: usize) -> (Vec<u8>, Option<String>)
 /// Panics if other messages are found than are there.
 pub fn fuzz_messages(bytes: &[u8]) {
     let (cuts, stream) = bytes.split_at(bytes.len().min(4));
-    let mut source = Pieces {
+    let mut source = PieceReader {
         rest: stream,
         cuts: cuts.iter().map(|&cut| 1 << (cut % 18)).collect(),
         turn: 0,
     };
-    let (mut arrival, mut inbox) = (Arrival::default(), Inbox::default());
+    let (mut assembler, mut inbox) = (MessageAssembler::default(), Inbox::default());
     let refused = loop {
-        match arrival.read(&mut source, &mut inbox, (Link(1), LIMIT), false) {
-            Progress::End(why) => break why.contains("more than"),
+        match assembler.read(&mut source, &mut inbox, (Link(1), LIMIT), false) {
+            Progress::End(why) => break matches!(why, LinkError::MessageTooLong { .. }),
             Progress::More | Progress::Dry => {}
         }
     };
@@ -110,7 +111,7 @@ pub fn fuzz_messages(bytes: &[u8]) {
 pub fn fuzz_ring(bytes: &[u8]) {
     const WORDS: usize = CONTROL + 32;
     let mailbox = || -> Box<[AtomicU64]> { (0..WORDS).map(|_| AtomicU64::new(0)).collect() };
-    let Ok(mut rings) = Rings::new(mailbox(), Sink(WORDS)) else {
+    let Ok(mut rings) = Rings::new(mailbox(), WriteCounter(WORDS)) else {
         unreachable!("the mailboxes have room");
     };
     for piece in bytes.chunks(4) {
@@ -125,7 +126,7 @@ pub fn fuzz_ring(bytes: &[u8]) {
         assert!(sent.unwrap_or(0) <= 32 * 8, "more than there is room for");
         let asleep = rings.sleep(Until::Either);
         assert!(
-            asleep != Ok(true) || !rings.has_come(),
+            asleep != Ok(true) || !rings.has_input(),
             "it sleeps over something"
         );
         drop((rings.must_ring(), rings.wake()));
@@ -133,9 +134,9 @@ pub fn fuzz_ring(bytes: &[u8]) {
 }
 
 /// Memory that discards what is written.
-struct Sink(usize);
+struct WriteCounter(usize);
 
-impl RemoteMemory for Sink {
+impl RemoteMemory for WriteCounter {
     fn len(&self) -> usize {
         self.0
     }
@@ -149,7 +150,7 @@ impl RemoteMemory for Sink {
     }
 }
 
-impl Remote for Sink {
+impl Remote for WriteCounter {
     fn write(&mut self, from: usize, words: &[u64]) -> Result<(), RemoteError> {
         assert!(from + words.len() <= self.0, "beyond the mailbox");
         Ok(())
@@ -189,13 +190,13 @@ fn split(mut stream: &[u8]) -> (Vec<&[u8]>, bool) {
 }
 
 /// A connection on which bytes arrive in pieces of given lengths, in turn, with pauses.
-struct Pieces<'a> {
+struct PieceReader<'a> {
     rest: &'a [u8],
     cuts: Vec<usize>,
     turn: usize,
 }
 
-impl Read for Pieces<'_> {
+impl Read for PieceReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.turn += 1;
         if self.turn.is_multiple_of(3) && !self.rest.is_empty() {
@@ -214,7 +215,7 @@ mod tests {
     use fastrand::Rng;
 
     use super::*;
-    use crate::frame::{Code, Greeting};
+    use crate::frame::{Greeting, RefusalCode};
     use crate::memory::{Access, Kind};
 
     fn grant() -> Grant {
@@ -226,7 +227,7 @@ mod tests {
         let greeting = |peer, cluster| Greeting {
             peer,
             cluster,
-            ways: Ways::SHM,
+            ways: TransportSet::SHM,
             nonce: [5; PROOF],
         };
         let frames = [
@@ -235,7 +236,7 @@ mod tests {
             Frame::Challenge(greeting(Peer::Node(NodeId(2)), Some(7))),
             Frame::Proof([3; PROOF]),
             Frame::Welcome([4; PROOF]),
-            Frame::Refusal(Code::Version, "another version".into()),
+            Frame::Refusal(RefusalCode::Version, "another version".into()),
             Frame::Mailbox(Some(grant())),
             Frame::Ready(true),
         ];

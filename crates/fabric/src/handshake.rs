@@ -30,7 +30,7 @@ use base::NodeId;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::frame::{Code, Flaw, Frame, Greeting, PROOF, VERSION, Ways};
+use crate::frame::{Frame, FrameFlaw, Greeting, PROOF, RefusalCode, TransportSet, VERSION};
 use crate::messages::Peer;
 
 /// The secret that only the nodes of a cluster know, or only its clients. It may be empty, which
@@ -96,24 +96,24 @@ pub struct Identity {
     /// The secret that clients may prove instead when they connect; they are not taken for nodes.
     pub clients: Option<Secret>,
     /// Ways for messages that the peer knows besides the connection.
-    pub ways: Ways,
+    pub ways: TransportSet,
 }
 
 /// The reason why there is no link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{text}", if *.here { "" } else { "refused by the peer: " })]
-pub struct Refused {
+pub struct HandshakeRefusal {
     /// The reason for programs.
-    pub code: Code,
+    pub code: RefusalCode,
     /// The reason for people: what is wrong, and what to do.
     pub text: String,
     /// `true` if it was refused here, `false` if the peer refused it.
     pub here: bool,
 }
 
-impl Refused {
-    pub(crate) fn here(code: Code, text: impl Into<String>) -> Refused {
-        Refused {
+impl HandshakeRefusal {
+    pub(crate) fn here(code: RefusalCode, text: impl Into<String>) -> HandshakeRefusal {
+        HandshakeRefusal {
             code,
             text: text.into(),
             here: true,
@@ -125,65 +125,65 @@ impl Refused {
         Frame::Refusal(self.code, self.text.clone())
     }
 
-    pub(crate) fn garbage() -> Refused {
+    pub(crate) fn garbage() -> HandshakeRefusal {
         let text = "this is the fabric of a Kumiki node, and something else was said to it; \
                     use the address for nodes and Rust clients on both sides";
-        Refused::here(Code::Garbage, text)
+        HandshakeRefusal::here(RefusalCode::Garbage, text)
     }
 
-    pub(crate) fn flaw(flaw: Flaw) -> Refused {
-        let Flaw::Version(theirs) = flaw else {
-            return Refused::garbage();
+    pub(crate) fn flaw(flaw: FrameFlaw) -> HandshakeRefusal {
+        let FrameFlaw::Version(theirs) = flaw else {
+            return HandshakeRefusal::garbage();
         };
         let text = format!(
             "version {theirs} of the fabric's protocol was offered and version {VERSION} is spoken \
              here; run one version of Kumiki on all nodes and clients"
         );
-        Refused::here(Code::Version, text)
+        HandshakeRefusal::here(RefusalCode::Version, text)
     }
 
-    fn secret() -> Refused {
+    fn secret() -> HandshakeRefusal {
         let text = "the secrets differ; give all nodes the same one, that of one cluster file, and clients \
                     that one or what \"kumiki cluster client-secret\" prints; for storage nodes give all \
                     the same --secret-file";
-        Refused::here(Code::Secret, text)
+        HandshakeRefusal::here(RefusalCode::Secret, text)
     }
 
-    pub(crate) fn late() -> Refused {
+    pub(crate) fn late() -> HandshakeRefusal {
         let text = "the handshake took too long; look whether the peer is alive and reachable";
-        Refused::here(Code::Late, text)
+        HandshakeRefusal::here(RefusalCode::Late, text)
     }
 
     /// Makes the refusal for a way that the options require and that is not available.
-    pub(crate) fn way(asked: &str, why: &str) -> Refused {
+    pub(crate) fn transport(asked: &str, why: &dyn std::fmt::Display) -> HandshakeRefusal {
         let text = format!(
             "{asked} was asked for and cannot be used: {why}; ask for auto or tcp where peers have \
              not got it in common"
         );
-        Refused::here(Code::Way, text)
+        HandshakeRefusal::here(RefusalCode::Transport, text)
     }
 
-    pub(crate) fn busy() -> Refused {
+    pub(crate) fn busy() -> HandshakeRefusal {
         let text = "too many connections here have not proved yet who they are; try again later";
-        Refused::here(Code::Busy, text)
+        HandshakeRefusal::here(RefusalCode::Busy, text)
     }
 }
 
 /// The identity that the peer has proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Proved {
+pub struct AuthenticatedPeer {
     /// A node, or a client.
     pub peer: Peer,
     /// The fingerprint of its cluster; `None` if it accepts any.
     pub cluster: Option<u64>,
     /// Ways for messages that both know besides the connection.
-    pub ways: Ways,
+    pub ways: TransportSet,
 }
 
 /// One side of a handshake: it takes the bytes that arrive, and returns those to be sent.
 #[derive(Debug)]
 pub struct Handshake {
-    side: Side,
+    side: HandshakeSide,
     /// The frames of steps 1 and 2, as far as they were sent.
     transcript: Vec<u8>,
     /// The peer's greeting.
@@ -191,7 +191,7 @@ pub struct Handshake {
 }
 
 #[derive(Debug)]
-enum Side {
+enum HandshakeSide {
     /// Wants this node; `None` accepts any.
     Initiator(Option<NodeId>),
     Acceptor([u8; PROOF]),
@@ -215,7 +215,7 @@ impl Handshake {
         hello.encode(&mut transcript);
         out.extend(&transcript);
         Handshake {
-            side: Side::Initiator(wanted),
+            side: HandshakeSide::Initiator(wanted),
             transcript,
             greeting: None,
         }
@@ -225,7 +225,7 @@ impl Handshake {
     #[must_use]
     pub fn accept(nonce: [u8; PROOF]) -> Handshake {
         Handshake {
-            side: Side::Acceptor(nonce),
+            side: HandshakeSide::Acceptor(nonce),
             transcript: Vec::new(),
             greeting: None,
         }
@@ -242,10 +242,10 @@ impl Handshake {
         identity: &Identity,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(usize, Option<Proved>), Refused> {
+    ) -> Result<(usize, Option<AuthenticatedPeer>), HandshakeRefusal> {
         let mut used = 0;
         loop {
-            let refuse = |refused: Refused, out: &mut Vec<u8>| {
+            let refuse = |refused: HandshakeRefusal, out: &mut Vec<u8>| {
                 if refused.here {
                     refused.frame().encode(out);
                 }
@@ -254,7 +254,7 @@ impl Handshake {
             let (frame, len) = match Frame::decode(&input[used..]) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return Ok((used, None)),
-                Err(flaw) => return refuse(Refused::flaw(flaw), out),
+                Err(flaw) => return refuse(HandshakeRefusal::flaw(flaw), out),
             };
             let bytes = &input[used..used + len];
             used += len;
@@ -272,15 +272,15 @@ impl Handshake {
         frame: Frame,
         bytes: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Proved>, Refused> {
+    ) -> Result<Option<AuthenticatedPeer>, HandshakeRefusal> {
         let secret = &identity.secret;
         match (&self.side, frame, self.greeting) {
-            (_, Frame::Refusal(code, text), _) => Err(Refused {
+            (_, Frame::Refusal(code, text), _) => Err(HandshakeRefusal {
                 code,
                 text,
                 here: false,
             }),
-            (&Side::Acceptor(nonce), Frame::Hello(greeting), None) => {
+            (&HandshakeSide::Acceptor(nonce), Frame::Hello(greeting), None) => {
                 judge_initiator(identity, &greeting)?;
                 self.note(greeting, bytes);
                 let challenge = Frame::Challenge(Greeting {
@@ -294,30 +294,30 @@ impl Handshake {
                 self.transcript.extend(&out[from..]);
                 Ok(None)
             }
-            (&Side::Initiator(wanted), Frame::Challenge(greeting), None) => {
+            (&HandshakeSide::Initiator(wanted), Frame::Challenge(greeting), None) => {
                 judge_acceptor(identity, wanted, &greeting)?;
                 self.note(greeting, bytes);
                 Frame::Proof(secret.prove(INITIATOR, &self.transcript)).encode(out);
                 Ok(None)
             }
-            (Side::Acceptor(_), Frame::Proof(proof), Some(greeting)) => {
+            (HandshakeSide::Acceptor(_), Frame::Proof(proof), Some(greeting)) => {
                 let knows = |secret: &&Secret| secret.verify(INITIATOR, &self.transcript, &proof);
                 let of_clients = identity.clients.as_ref();
                 let of_clients = of_clients.filter(|_| greeting.peer == Peer::Client);
                 let mut accepted = [Some(secret), of_clients].into_iter().flatten();
                 let Some(secret) = accepted.find(knows) else {
-                    return Err(Refused::secret());
+                    return Err(HandshakeRefusal::secret());
                 };
                 Frame::Welcome(secret.prove(ACCEPTOR, &self.transcript)).encode(out);
                 Ok(Some(greeting.proved(identity)))
             }
-            (Side::Initiator(_), Frame::Welcome(proof), Some(greeting)) => {
+            (HandshakeSide::Initiator(_), Frame::Welcome(proof), Some(greeting)) => {
                 if !secret.verify(ACCEPTOR, &self.transcript, &proof) {
-                    return Err(Refused::secret());
+                    return Err(HandshakeRefusal::secret());
                 }
                 Ok(Some(greeting.proved(identity)))
             }
-            _ => Err(Refused::garbage()),
+            _ => Err(HandshakeRefusal::garbage()),
         }
     }
 
@@ -328,8 +328,8 @@ impl Handshake {
 }
 
 impl Greeting {
-    fn proved(&self, to: &Identity) -> Proved {
-        Proved {
+    fn proved(&self, to: &Identity) -> AuthenticatedPeer {
+        AuthenticatedPeer {
             peer: self.peer,
             cluster: self.cluster,
             ways: self.ways.and(to.ways),
@@ -337,14 +337,14 @@ impl Greeting {
     }
 }
 
-fn judge_initiator(identity: &Identity, greeting: &Greeting) -> Result<(), Refused> {
+fn judge_initiator(identity: &Identity, greeting: &Greeting) -> Result<(), HandshakeRefusal> {
     judge_cluster(identity.cluster, greeting.cluster)?;
     match (identity.me, greeting.peer) {
         (Peer::Node(me), Peer::Node(id)) if me == id => {
             let text = format!(
                 "this is node {id} itself; give each node a number and an address of its own"
             );
-            Err(Refused::here(Code::Node, text))
+            Err(HandshakeRefusal::here(RefusalCode::Node, text))
         }
         _ => Ok(()),
     }
@@ -354,29 +354,29 @@ fn judge_acceptor(
     identity: &Identity,
     wanted: Option<NodeId>,
     greeting: &Greeting,
-) -> Result<(), Refused> {
+) -> Result<(), HandshakeRefusal> {
     judge_cluster(identity.cluster, greeting.cluster)?;
     match (wanted, greeting.peer) {
-        (_, Peer::Client) => Err(Refused::garbage()),
+        (_, Peer::Client) => Err(HandshakeRefusal::garbage()),
         (Some(wanted), Peer::Node(id)) if wanted != id => {
             let text = format!(
                 "node {wanted} was expected where node {id} is; correct the addresses in the \
                  cluster file"
             );
-            Err(Refused::here(Code::Node, text))
+            Err(HandshakeRefusal::here(RefusalCode::Node, text))
         }
         _ => Ok(()),
     }
 }
 
-fn judge_cluster(ours: Option<u64>, theirs: Option<u64>) -> Result<(), Refused> {
+fn judge_cluster(ours: Option<u64>, theirs: Option<u64>) -> Result<(), HandshakeRefusal> {
     match (ours, theirs) {
         (Some(ours), Some(theirs)) if ours != theirs => {
             let text = format!(
                 "the clusters differ: fingerprint {theirs:016x} was offered and {ours:016x} is \
                  served here; give all nodes the same cluster file"
             );
-            Err(Refused::here(Code::Cluster, text))
+            Err(HandshakeRefusal::here(RefusalCode::Cluster, text))
         }
         _ => Ok(()),
     }
@@ -392,7 +392,7 @@ mod tests {
             cluster,
             secret: Secret::new(secret),
             clients: None,
-            ways: Ways::NONE,
+            ways: TransportSet::NONE,
         }
     }
 
@@ -400,7 +400,7 @@ mod tests {
         Peer::Node(NodeId(id))
     }
 
-    type Outcome = Result<Option<Proved>, Refused>;
+    type Outcome = Result<Option<AuthenticatedPeer>, HandshakeRefusal>;
 
     /// Lets both talk until neither has anything to send, in pieces of `piece` bytes. `tamper`
     /// changes the bytes in transit.
@@ -451,15 +451,15 @@ mod tests {
     fn both_learn_who_the_other_is() {
         let mut a = identity(node(1), Some(5), "s");
         let mut b = identity(node(2), Some(5), "s");
-        a.ways = Ways::SHM;
-        b.ways = Ways::SHM.or(Ways::VERBS);
+        a.ways = TransportSet::SHM;
+        b.ways = TransportSet::SHM.or(TransportSet::VERBS);
         for piece in [1, 7, usize::MAX] {
             let (at_a, at_b) = talk(&a, Some(NodeId(2)), &b, piece, &mut |_, _| {});
             let proved = |peer| {
-                Ok(Some(Proved {
+                Ok(Some(AuthenticatedPeer {
                     peer,
                     cluster: Some(5),
-                    ways: Ways::SHM,
+                    ways: TransportSet::SHM,
                 }))
             };
             assert_eq!((at_a, at_b), (proved(node(2)), proved(node(1))));
@@ -483,7 +483,7 @@ mod tests {
         assert_eq!(client_secret(""), "");
         let mut b = identity(node(2), Some(5), "s");
         let client = identity(Peer::Client, None, &of_clients);
-        assert_refused(plain(&client, 2, &b), Code::Secret, "client-secret");
+        assert_refused(plain(&client, 2, &b), RefusalCode::Secret, "client-secret");
         b.clients = Some(Secret::new(&of_clients));
         for secret in ["s", &of_clients] {
             let client = identity(Peer::Client, None, secret);
@@ -492,14 +492,14 @@ mod tests {
             assert_eq!(at_b.unwrap().unwrap().peer, Peer::Client);
         }
         let impostor = identity(node(1), Some(5), &of_clients);
-        assert_refused(plain(&impostor, 2, &b), Code::Secret, "secret");
+        assert_refused(plain(&impostor, 2, &b), RefusalCode::Secret, "secret");
         let fake = identity(node(2), Some(5), &of_clients);
         let real = identity(node(1), Some(5), "s");
-        assert_refused(plain(&real, 2, &fake), Code::Secret, "secret");
+        assert_refused(plain(&real, 2, &fake), RefusalCode::Secret, "secret");
     }
 
     /// Checks that both sides are refused with this code, one of them by the other.
-    fn assert_refused((a, b): (Outcome, Outcome), code: Code, about: &str) {
+    fn assert_refused((a, b): (Outcome, Outcome), code: RefusalCode, about: &str) {
         let (a, b) = (a.unwrap_err(), b.unwrap_err());
         assert_eq!((a.code, b.code), (code, code));
         assert!(a.here != b.here && a.text == b.text && a.text.contains(about));
@@ -509,12 +509,16 @@ mod tests {
     fn strangers_are_refused_at_both_ends() {
         let a = identity(node(1), Some(5), "s");
         let other_cluster = identity(node(2), Some(6), "s");
-        assert_refused(plain(&a, 2, &other_cluster), Code::Cluster, "cluster file");
+        assert_refused(
+            plain(&a, 2, &other_cluster),
+            RefusalCode::Cluster,
+            "cluster file",
+        );
         let other_secret = identity(node(2), Some(5), "t");
-        assert_refused(plain(&a, 2, &other_secret), Code::Secret, "secret");
+        assert_refused(plain(&a, 2, &other_secret), RefusalCode::Secret, "secret");
         let b = identity(node(2), Some(5), "s");
-        assert_refused(plain(&a, 3, &b), Code::Node, "node 3 was expected");
-        assert_refused(plain(&a, 1, &a), Code::Node, "itself");
+        assert_refused(plain(&a, 3, &b), RefusalCode::Node, "node 3 was expected");
+        assert_refused(plain(&a, 1, &a), RefusalCode::Node, "itself");
     }
 
     #[test]
@@ -528,7 +532,7 @@ mod tests {
                 }
             };
             let outcome = talk(&a, Some(NodeId(2)), &b, usize::MAX, &mut tamper);
-            assert_refused(outcome, Code::Version, "version 9");
+            assert_refused(outcome, RefusalCode::Version, "version 9");
         }
     }
 
@@ -568,6 +572,6 @@ mod tests {
         .unwrap();
         let mut out = Vec::new();
         let again = Handshake::accept([3; PROOF]).advance(&b, &recorded, &mut out);
-        assert_eq!(again.unwrap_err().code, Code::Secret);
+        assert_eq!(again.unwrap_err().code, RefusalCode::Secret);
     }
 }

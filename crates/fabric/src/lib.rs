@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`messages`] | the trait: links, and messages on them |
 //! | [`inbox`] | the events of links, in order |
-//! | `room` | the limit on bytes that wait to be sent on a link |
+//! | `send_limit` | the limit on bytes that wait to be sent on a link |
 //! | [`frame`] | the encoding: frames of the handshake, and of messages |
 //! | [`handshake`] | the proof of peers' identity |
 //! | [`tcp`] | links over TCP, inside a caller's poll; and one that blocks |
@@ -37,7 +37,7 @@ pub mod inbox;
 pub mod memory;
 pub mod messages;
 pub mod ring;
-mod room;
+mod send_limit;
 pub mod shm;
 pub mod sim;
 mod sync;

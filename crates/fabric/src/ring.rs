@@ -42,64 +42,26 @@
 //! This module does not ring bells: a bell takes another way, and wakes a thread that waits in a
 //! poll.
 
+mod layout;
 mod receiver;
 mod sender;
 
 use std::io::{self, ErrorKind};
 
 use crate::memory::{Remote, RemoteError, Words};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Ordering;
+pub use layout::{CONTROL, RING_MIN, RingError};
+use layout::{INPUT, NAP, SLEEP, SPACE, TAKEN};
 use receiver::Receiver;
 use sender::Sender;
-
-/// The number of words of a mailbox before its ring.
-pub const CONTROL: usize = 16;
-/// The size of the smallest ring in words.
-pub const RING_MIN: usize = 8;
-
-/// Places of words in a mailbox.
-const TAKEN: usize = 0;
-const SLEEP: usize = 1;
-/// Bits of the word at [`SLEEP`].
-const COME: u64 = 1;
-const ROOM: u64 = 2;
-const NAP: u64 = 4;
-
-/// The number of bytes of a record besides its body.
-const AROUND: usize = 10;
-/// The offset of a record's body.
-const BODY: usize = 9;
-/// The value of an indicator that is set.
-const SET: u8 = 1;
-
-/// The reason why a stream has ended.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RingError {
-    /// The peer violates the format.
-    #[error("the peer has written garbage into the ring: {0}")]
-    Garbage(&'static str),
-    /// The peer's memory cannot be written.
-    #[error(transparent)]
-    Remote(#[from] RemoteError),
-}
-
-impl From<RingError> for io::Error {
-    fn from(error: RingError) -> io::Error {
-        let kind = match error {
-            RingError::Garbage(_) => ErrorKind::InvalidData,
-            RingError::Remote(_) => ErrorKind::ConnectionAborted,
-        };
-        io::Error::new(kind, error)
-    }
-}
 
 /// The event for which a side sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Until {
     /// Bytes have come.
-    Come,
+    Input,
     /// There is room to send something.
-    Room,
+    Space,
     /// Either of the two.
     Either,
 }
@@ -107,9 +69,9 @@ pub enum Until {
 impl Until {
     fn bits(self) -> u64 {
         match self {
-            Until::Come => COME,
-            Until::Room => ROOM,
-            Until::Either => COME | ROOM,
+            Until::Input => INPUT,
+            Until::Space => SPACE,
+            Until::Either => INPUT | SPACE,
         }
     }
 }
@@ -214,8 +176,8 @@ impl<N: Words, F: Remote> Rings<N, F> {
     /// Returns `true` if there is something to receive, or an error that receiving will find.
     #[inline]
     #[must_use]
-    pub fn has_come(&self) -> bool {
-        self.receiver.has_come(self.near.words())
+    pub fn has_input(&self) -> bool {
+        self.receiver.has_input(self.near.words())
     }
 
     /// Returns `true` if there is room to send something, or an error that sending will find.
@@ -235,13 +197,13 @@ impl<N: Words, F: Remote> Rings<N, F> {
     pub fn sleep(&mut self, until: Until) -> Result<bool, RingError> {
         let wanted = until.bits();
         if self.sleep % NAP != wanted {
-            self.say(self.sleep / NAP * NAP + NAP + wanted)?;
+            self.announce_sleep(self.sleep / NAP * NAP + NAP + wanted)?;
         }
         if !self.far.settle()? {
             return Ok(false);
         }
-        let come = wanted & COME != 0 && self.has_come();
-        let called = come || (wanted & ROOM != 0 && self.has_room());
+        let come = wanted & INPUT != 0 && self.has_input();
+        let called = come || (wanted & SPACE != 0 && self.has_room());
         if called {
             self.wake()?;
         }
@@ -261,11 +223,11 @@ impl<N: Words, F: Remote> Rings<N, F> {
     fn hush(&mut self) -> Result<(), RemoteError> {
         match self.sleep.is_multiple_of(NAP) {
             true => Ok(()),
-            false => self.say(self.sleep / NAP * NAP),
+            false => self.announce_sleep(self.sleep / NAP * NAP),
         }
     }
 
-    fn say(&mut self, sleep: u64) -> Result<(), RemoteError> {
+    fn announce_sleep(&mut self, sleep: u64) -> Result<(), RemoteError> {
         self.sleep = sleep;
         self.far.write(SLEEP, &[sleep])
     }
@@ -284,7 +246,7 @@ impl<N: Words, F: Remote> Rings<N, F> {
         let written = std::mem::take(&mut self.written);
         let gave = std::mem::take(&mut self.gave);
         let sleep = self.near.words()[SLEEP].load(Ordering::Acquire);
-        let concerned = (written && sleep & COME != 0) || (gave && sleep & ROOM != 0);
+        let concerned = (written && sleep & INPUT != 0) || (gave && sleep & SPACE != 0);
         let must = concerned && sleep != self.rung;
         if must {
             self.rung = sleep;
@@ -324,27 +286,4 @@ impl<N: Words, F: Remote> io::Write for Rings<N, F> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// Returns the longest body of a record in a ring of `capacity` words.
-fn body_max(capacity: usize) -> usize {
-    capacity / 4 * 8 - AROUND
-}
-
-/// Returns the number of words of a record with a body of `body` bytes.
-#[inline]
-fn record_words(body: usize) -> usize {
-    (body + AROUND).div_ceil(16) * 2
-}
-
-/// Returns the byte of a word at this offset.
-#[inline]
-fn byte_of(word: u64, offset: usize) -> u8 {
-    word.to_le_bytes()[offset % 8]
-}
-
-/// Returns the words of a ring in its mailbox.
-#[inline]
-fn ring(mailbox: &[AtomicU64]) -> &[AtomicU64] {
-    &mailbox[CONTROL..]
 }

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | messages take time, each link's its own: links overtake each other | [`Options::delay`], [`Options::slow_delay`] |
 //! | a connection breaks: a prefix of the messages in transit arrives, in each direction | [`Options::breaks`], [`Network::break_link`], [`Network::break_links`] |
-//! | a direction between two places is blocked; messages in transit wait | [`Network::partition`], [`Network::partition_one_way`] |
+//! | a direction between two hosts is blocked; messages in transit wait | [`Network::partition`], [`Network::partition_one_way`] |
 //! | … for so long that both ends give up | [`Options::dead_after`] |
 //! | an endpoint crashes: messages that it had not flushed are lost, and a prefix of those in transit arrives | [`Network::crash`] |
 //! | … with its machine: the others notice by silence | [`Options::silent_crashes`] |
@@ -19,97 +19,36 @@
 //! Messages leave when they are flushed, not when they are sent: this reveals callers that forget
 //! to flush.
 
+mod connection;
 mod endpoint;
 mod exchange;
 mod fault;
-mod wire;
-mod world;
+mod host;
+mod network_state;
+mod options;
 
 use std::cell::RefCell;
-use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
 use base::NodeId;
 
 pub use endpoint::Endpoint;
+pub use host::NetworkHost;
+pub use options::Options;
 
-use crate::messages::{Link, Peer};
-use world::World;
-
-/// A place in the network: faults happen between places.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Place {
-    /// The place of a node.
-    Node(NodeId),
-    /// The place of a client, which has a number of its own.
-    Client(u32),
-}
-
-impl From<NodeId> for Place {
-    fn from(node: NodeId) -> Place {
-        Place::Node(node)
-    }
-}
-
-impl Place {
-    fn peer(self) -> Peer {
-        match self {
-            Place::Node(id) => Peer::Node(id),
-            Place::Client(_) => Peer::Client,
-        }
-    }
-}
-
-/// The behaviour of the network by itself.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The delay of a message.
-    pub delay: Range<Duration>,
-    /// The share of messages that take `slow_delay` instead.
-    pub slow_share: f64,
-    /// The delay of those messages.
-    pub slow_delay: Range<Duration>,
-    /// The share of messages at which the connection breaks.
-    pub breaks: f64,
-    /// The share of crashes that take the machine with them: the peers are not informed.
-    pub silent_crashes: f64,
-    /// The silence of a peer after which a link goes down: between this and 1.2 times as long.
-    pub dead_after: Duration,
-    /// The greatest time for connecting.
-    pub connect_limit: Duration,
-    /// Bytes that may wait to be sent on a link, or be in transit; a single message may be longer.
-    pub queue: usize,
-    /// Bytes of the longest message.
-    pub message: usize,
-}
-
-impl Default for Options {
-    /// Returns the options of a calm network: messages take 20 to 200 µs, nothing breaks.
-    fn default() -> Options {
-        Options {
-            delay: Duration::from_micros(20)..Duration::from_micros(200),
-            slow_share: 0.0,
-            slow_delay: Duration::from_millis(1)..Duration::from_millis(50),
-            breaks: 0.0,
-            silent_crashes: 0.0,
-            dead_after: Duration::from_secs(10),
-            connect_limit: Duration::from_secs(5),
-            queue: 1 << 20,
-            message: 1 << 30,
-        }
-    }
-}
+use crate::messages::Link;
+use network_state::NetworkState;
 
 /// See the module's description. A clone is the same network.
 #[derive(Clone)]
-pub struct Network(Rc<RefCell<World>>);
+pub struct Network(Rc<RefCell<NetworkState>>);
 
 impl Network {
     /// Makes a network without endpoints.
     #[must_use]
     pub fn new(seed: u64, options: Options) -> Network {
-        Network(Rc::new(RefCell::new(World::new(seed, options))))
+        Network(Rc::new(RefCell::new(NetworkState::new(seed, options))))
     }
 
     /// Makes the endpoint of a node, to which others can connect from now on.
@@ -118,19 +57,19 @@ impl Network {
     /// Panics if the node has one; after a crash, use [`Network::restart`].
     #[must_use]
     pub fn endpoint(&self, node: NodeId) -> Endpoint {
-        self.settle(Place::Node(node))
+        self.add_endpoint(NetworkHost::Node(node))
     }
 
     /// Makes the endpoint of a new client.
     #[must_use]
     pub fn client(&self) -> Endpoint {
-        let place = self.0.borrow_mut().next_client();
-        self.settle(place)
+        let host = self.0.borrow_mut().next_client();
+        self.add_endpoint(host)
     }
 
-    fn settle(&self, place: Place) -> Endpoint {
-        let number = self.0.borrow_mut().settle(place);
-        Endpoint::new(Rc::clone(&self.0), place, number)
+    fn add_endpoint(&self, host: NetworkHost) -> Endpoint {
+        let number = self.0.borrow_mut().add_endpoint(host);
+        Endpoint::new(Rc::clone(&self.0), host, number)
     }
 
     /// Returns the time since the network began.
@@ -155,15 +94,15 @@ impl Network {
         self.0.borrow_mut().advance(to);
     }
 
-    /// Blocks both directions between two places.
-    pub fn partition(&self, a: impl Into<Place>, b: impl Into<Place>) {
+    /// Blocks both directions between two hosts.
+    pub fn partition(&self, a: impl Into<NetworkHost>, b: impl Into<NetworkHost>) {
         let (a, b) = (a.into(), b.into());
         self.partition_one_way(a, b);
         self.partition_one_way(b, a);
     }
 
-    /// Blocks the direction from one place to another.
-    pub fn partition_one_way(&self, from: impl Into<Place>, to: impl Into<Place>) {
+    /// Blocks the direction from one host to another.
+    pub fn partition_one_way(&self, from: impl Into<NetworkHost>, to: impl Into<NetworkHost>) {
         self.0.borrow_mut().block(from.into(), to.into());
     }
 
@@ -172,17 +111,17 @@ impl Network {
         self.0.borrow_mut().heal(|_, _| true);
     }
 
-    /// Ends the partitions between two places.
-    pub fn heal_between(&self, a: impl Into<Place>, b: impl Into<Place>) {
+    /// Ends the partitions between two hosts.
+    pub fn heal_between(&self, a: impl Into<NetworkHost>, b: impl Into<NetworkHost>) {
         let (a, b) = (a.into(), b.into());
         let is_meant = |from, to| (from, to) == (a, b) || (from, to) == (b, a);
         self.0.borrow_mut().heal(is_meant);
     }
 
-    /// Ends a place's endpoint: nothing arrives there any more, and what it has not flushed is
+    /// Ends a host's endpoint: nothing arrives there any more, and what it has not flushed is
     /// lost. Its handle is of no use any more.
-    pub fn crash(&self, place: impl Into<Place>) {
-        self.0.borrow_mut().crash(place.into());
+    pub fn crash(&self, host: impl Into<NetworkHost>) {
+        self.0.borrow_mut().crash(host.into());
     }
 
     /// Makes a new endpoint of a node that has crashed.
@@ -191,13 +130,13 @@ impl Network {
     /// Panics if the node has not crashed.
     #[must_use]
     pub fn restart(&self, node: NodeId) -> Endpoint {
-        self.settle(Place::Node(node))
+        self.add_endpoint(NetworkHost::Node(node))
     }
 
-    /// Returns `true` if a place has an endpoint.
+    /// Returns `true` if a host has an endpoint.
     #[must_use]
-    pub fn is_alive(&self, place: impl Into<Place>) -> bool {
-        self.0.borrow().is_alive(place.into())
+    pub fn is_alive(&self, host: impl Into<NetworkHost>) -> bool {
+        self.0.borrow().is_alive(host.into())
     }
 
     /// Breaks the connection of a link, if it exists.
@@ -207,16 +146,21 @@ impl Network {
             .break_where(|ends, _| ends.contains(&link));
     }
 
-    /// Breaks all connections between two places.
-    pub fn break_links(&self, a: impl Into<Place>, b: impl Into<Place>) {
+    /// Breaks all connections between two hosts.
+    pub fn break_links(&self, a: impl Into<NetworkHost>, b: impl Into<NetworkHost>) {
         let (a, b) = (a.into(), b.into());
         self.0
             .borrow_mut()
-            .break_where(|_, places| places == [a, b] || places == [b, a]);
+            .break_where(|_, hosts| hosts == [a, b] || hosts == [b, a]);
     }
 
     /// Limits the rate of one direction from now on; `None` ends the limit.
-    pub fn slow(&self, from: impl Into<Place>, to: impl Into<Place>, bytes_per_s: Option<u64>) {
+    pub fn slow(
+        &self,
+        from: impl Into<NetworkHost>,
+        to: impl Into<NetworkHost>,
+        bytes_per_s: Option<u64>,
+    ) {
         self.0
             .borrow_mut()
             .slow(from.into(), to.into(), bytes_per_s);

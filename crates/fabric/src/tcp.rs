@@ -7,14 +7,14 @@
 //! | part | concept |
 //! |---|---|
 //! | `options` | identity, addresses, limits |
-//! | `socket` `deal` | listeners, and the setup of connections; one listener for several threads |
+//! | `socket` `connection_balancer` | listeners, and the setup of connections; one listener for several threads |
 //! | `connection` `output` | one connection; its output |
-//! | `arrival` | messages from the bytes that arrive |
-//! | `meeting` | the beginning of a connection: the handshake, and the way of messages |
-//! | `life` `transfer` | the beginning and the end of connections; their reads and writes |
+//! | `message_assembler` | messages from the bytes that arrive |
+//! | `negotiation` | the beginning of a connection: the handshake, and the way of messages |
+//! | `connection_lifecycle` `transfer` | the beginning and the end of connections; their reads and writes |
 //! | `refusals` | reasons for refused links, and the limit on lines of the log about them |
 //! | `link_memory` | memory for messages besides the connection |
-//! | `through` `polled_connections` `spin_policy` | connections through memory: when threads look, and when they sleep |
+//! | `memory_link` `polled_connections` `spin_policy` | connections through memory: when threads look, and when they sleep |
 //! | `caller` | a connection that blocks, for clients |
 //! | this | all connections of a thread |
 //!
@@ -35,20 +35,21 @@
 //!    as long as there is such a link; or it *sleeps*, and costs nothing until a bell on its
 //!    connection.
 
-pub(crate) mod arrival;
 mod caller;
 mod connection;
-mod deal;
-mod life;
+mod connection_balancer;
+mod connection_lifecycle;
+pub(crate) mod link_error;
 mod link_memory;
-mod meeting;
+mod memory_link;
+pub(crate) mod message_assembler;
+mod negotiation;
 mod options;
 mod output;
 mod polled_connections;
 mod refusals;
 mod socket;
 mod spin_policy;
-mod through;
 mod transfer;
 
 use std::cmp::Reverse;
@@ -67,16 +68,17 @@ use mio::{Interest, Registry, Token};
 use slab::Slab;
 
 pub use caller::{CallError, Caller, CallerOptions};
-pub use deal::{Deal, Seat};
+pub use connection_balancer::{BalancerSlot, ConnectionBalancer};
 pub use options::{Limits, TcpOptions, Transport};
 pub use socket::listen;
 
 use crate::frame::PROOF;
-use crate::handshake::{Identity, Refused};
+use crate::handshake::{HandshakeRefusal, Identity};
 use crate::inbox::Inbox;
 use crate::messages::{Link, Messages, Peer, SendError};
 use connection::{Connection, Phase};
-use meeting::Means;
+use link_error::LinkError;
+use negotiation::LocalTransports;
 use polled_connections::PolledConnections;
 use refusals::Refusals;
 
@@ -97,7 +99,7 @@ const POOL: usize = 64;
 #[derive(Debug)]
 pub struct Tcp {
     identity: Identity,
-    means: Means,
+    transports: LocalTransports,
     /// The number of links whose messages travel through memory.
     through_memory: usize,
     peers: HashMap<NodeId, SocketAddr>,
@@ -106,7 +108,7 @@ pub struct Tcp {
     registry: Registry,
     first: usize,
     listener: Option<TcpListener>,
-    seat: Option<Seat>,
+    balancer_slot: Option<BalancerSlot>,
     connections: Slab<Connection>,
     /// The number of links that were made so far.
     count: u64,
@@ -120,7 +122,7 @@ pub struct Tcp {
     /// A list for the current work, kept for its memory.
     spare: Vec<usize>,
     /// Events that the user has not received.
-    news: Vec<(Link, News)>,
+    notices: Vec<(Link, LinkNotice)>,
     /// Times by which an action must have happened; it may have happened already.
     deadlines: BinaryHeap<Reverse<(Duration, Link)>>,
     /// Empty buffers.
@@ -131,7 +133,7 @@ pub struct Tcp {
 }
 
 #[derive(Debug)]
-enum News {
+enum LinkNotice {
     Up(Peer),
     Drained,
     Down(String),
@@ -164,12 +166,12 @@ impl Tcp {
         }
         let mut identity = options.identity;
         let (shm, verbs) = (&options.shm, options.verbs.as_ref());
-        let means = Means::new(options.transport, shm, verbs, &options.limits);
-        identity.ways = means.ways();
+        let transports = LocalTransports::new(options.transport, shm, verbs, &options.limits);
+        identity.ways = transports.ways();
         Ok(Tcp {
             identity,
             through_memory: 0,
-            means,
+            transports,
             peers: options.peers,
             newcomers: Newcomers::new(options.limits.unauthenticated, options.limits.handshake),
             refusals: Refusals::default(),
@@ -178,14 +180,14 @@ impl Tcp {
             registry,
             first: first.0,
             listener,
-            seat: options.seat,
+            balancer_slot: options.balancer_slot,
             connections: Slab::new(),
             count: 0,
             ready: VecDeque::new(),
             dirty: Vec::new(),
             polled: PolledConnections::default(),
             spare: Vec::new(),
-            news: Vec::new(),
+            notices: Vec::new(),
             deadlines: BinaryHeap::new(),
             pool: Vec::new(),
             accepting: None,
@@ -245,7 +247,7 @@ impl Tcp {
     /// Returns the time for which a poll may sleep at most; zero if there is more to do already.
     #[must_use]
     pub fn timeout(&self, now: Duration) -> Option<Duration> {
-        let nothing = self.news.is_empty() && self.ready.is_empty() && self.dirty.is_empty();
+        let nothing = self.notices.is_empty() && self.ready.is_empty() && self.dirty.is_empty();
         if !nothing {
             return Some(Duration::ZERO);
         }
@@ -266,16 +268,16 @@ impl Tcp {
             let place = place(link);
             self.connections[place].newcomer = None;
             match self.connections[place].phase {
-                Phase::Greeting(..) => self.refuse(place, &Refused::late()),
-                _ => self.down(place, "the peer took no more"),
+                Phase::Greeting(..) => self.refuse(place, &HandshakeRefusal::late()),
+                _ => self.down(place, &LinkError::OutputStuck),
             }
         }
         while let Some((_, place)) = self.next_deadline().filter(|(at, _)| *at <= now) {
             self.deadlines.pop();
             match self.connections[place].phase {
-                Phase::Connecting(_) => self.down(place, "no process answers at this address"),
-                Phase::Ending(_) => self.down(place, "the peer took no more"),
-                Phase::Greeting(..) | Phase::Up => self.refuse(place, &Refused::late()),
+                Phase::Connecting(_) => self.down(place, &LinkError::NoAnswer),
+                Phase::Ending(_) => self.down(place, &LinkError::OutputStuck),
+                Phase::Greeting(..) | Phase::Up => self.refuse(place, &HandshakeRefusal::late()),
             }
         }
     }
@@ -325,7 +327,7 @@ impl Tcp {
     /// Returns the refusal with which the last link that was made to a node has ended, if it ended
     /// in this way.
     #[must_use]
-    pub fn refusal(&self, node: NodeId) -> Option<&Refused> {
+    pub fn refusal(&self, node: NodeId) -> Option<&HandshakeRefusal> {
         self.refusals.of(node)
     }
 
@@ -374,7 +376,7 @@ impl Messages for Tcp {
     fn connect(&mut self, to: NodeId) -> Link {
         let link = self.next_link();
         if let Err(why) = self.start(to, link) {
-            self.news.push((link, News::Down(why)));
+            self.notices.push((link, LinkNotice::Down(why.to_string())));
         }
         link
     }
@@ -408,11 +410,11 @@ impl Messages for Tcp {
     }
 
     fn receive(&mut self, inbox: &mut Inbox) -> bool {
-        self.tell(inbox);
+        self.deliver_notices(inbox);
         if self.accepting.is_some_and(|from| from <= self.now) {
             self.accept();
         }
-        self.accept_dealt();
+        self.accept_assigned();
         self.look_at_rings();
         for _ in 0..self.ready.len() {
             if inbox.bytes() >= TURN_BYTES || inbox.len() >= TURN_EVENTS {
@@ -422,7 +424,7 @@ impl Messages for Tcp {
                 break;
             };
             self.serve(place, inbox);
-            self.tell(inbox);
+            self.deliver_notices(inbox);
         }
         // This prevents a wake-up for a deadline that no longer counts.
         self.next_deadline();

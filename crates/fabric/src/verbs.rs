@@ -29,17 +29,17 @@
 //! InfiniBand specification requires for reliable connections. Memory is registered without
 //! permission to relax that.
 
+mod active_pair;
 mod address;
 mod connection;
 mod device;
 mod ffi;
-mod line;
-mod mail;
 mod memory;
-mod offer;
+mod message_channel;
 mod options;
+mod pair_offer;
 mod resources;
-mod staging;
+mod staging_ring;
 mod visit;
 mod window;
 
@@ -47,7 +47,7 @@ pub use address::Address;
 pub use connection::{Connection, Opening};
 pub use device::Device;
 pub use memory::{Domain, Region, Remote};
-pub use offer::{Met, Offer};
-pub use options::{Depths, NoDevice, VerbsOptions};
-pub use visit::{Guest, Visit};
+pub use options::{Depths, LoaderError, NoDevice, PortError, VerbsOptions};
+pub use pair_offer::{EstablishedPair, PairOffer};
+pub use visit::{AdmittedVisit, Visit};
 pub use window::Window;

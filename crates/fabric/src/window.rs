@@ -3,12 +3,12 @@
 //! | step | owner | writer |
 //! |---|---|---|
 //! | 1 | makes a window ([`Window::shm`], [`Window::verbs`]), and sends its grant | |
-//! | 2 | | reaches it ([`Far::reach`]), and sends the answer that this gives |
+//! | 2 | | reaches it ([`RemoteWindow::reach`]), and sends the answer that this gives |
 //! | 3 | takes the answer ([`Window::meet`]); requests data, and names its place | |
-//! | 4 | | writes the data there, and sends a message when the write is [settled](Far::settle) |
+//! | 4 | | writes the data there, and sends a message when the write is [settled](RemoteWindow::settle) |
 //!
 //! In memory that processes share, the kernel itself can read a file to the place that the owner
-//! wants: a [`Place`] is the address. Through a device, the data is written from memory of the
+//! wants: a [`MappedPart`] is the address. Through a device, the data is written from memory of the
 //! writer.
 //!
 //! Trust: a writer may write to any part of a window at any time, and an owner that reads it
@@ -30,10 +30,10 @@ use crate::verbs::{self, Domain};
 
 /// A window, as its owner has it.
 #[derive(Debug)]
-pub struct Window(Owned);
+pub struct Window(WindowMemory);
 
 #[derive(Debug)]
-enum Owned {
+enum WindowMemory {
     Shm(ShmRegion),
     Verbs(Box<verbs::Window>),
 }
@@ -46,7 +46,7 @@ impl Window {
     /// Returns an error if there is no room for it.
     pub fn shm(shm: &Shm, bytes: usize) -> io::Result<Window> {
         let region = shm.register(bytes / WORD, Access::Write)?;
-        Ok(Window(Owned::Shm(region)))
+        Ok(Window(WindowMemory::Shm(region)))
     }
 
     /// Makes a window that an RDMA device reaches.
@@ -55,15 +55,15 @@ impl Window {
     /// Returns an error if the device takes no more, or if the system does not lock so much memory.
     pub fn verbs(domain: &Domain, bytes: usize) -> io::Result<Window> {
         let window = domain.window(bytes / WORD)?;
-        Ok(Window(Owned::Verbs(Box::new(window))))
+        Ok(Window(WindowMemory::Verbs(Box::new(window))))
     }
 
     /// Returns the grant that the writer needs.
     #[must_use]
     pub fn grant(&self) -> &Grant {
         match &self.0 {
-            Owned::Shm(region) => region.grant(),
-            Owned::Verbs(window) => window.grant(),
+            WindowMemory::Shm(region) => region.grant(),
+            WindowMemory::Verbs(window) => window.grant(),
         }
     }
 
@@ -74,11 +74,11 @@ impl Window {
     /// Returns an error if the answer is not valid, or if the device does not connect to it.
     pub fn meet(&mut self, answer: &[u8]) -> Result<(), RemoteError> {
         match &mut self.0 {
-            Owned::Shm(region) => {
+            WindowMemory::Shm(region) => {
                 region.close_to_others();
                 Ok(())
             }
-            Owned::Verbs(window) => window.meet(answer),
+            WindowMemory::Verbs(window) => window.meet(answer),
         }
     }
 
@@ -86,8 +86,8 @@ impl Window {
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
         match &self.0 {
-            Owned::Shm(region) => region.words(),
-            Owned::Verbs(window) => window.region().words(),
+            WindowMemory::Shm(region) => region.words(),
+            WindowMemory::Verbs(window) => window.region().words(),
         }
     }
 
@@ -100,24 +100,24 @@ impl Window {
 }
 
 /// A window, as the writer has it.
-pub enum Far {
+pub enum RemoteWindow {
     /// The window is in memory that is mapped here.
     Shm(Arc<Mapped>),
     /// The window is behind a device.
     Verbs(Box<verbs::Remote>),
 }
 
-impl fmt::Debug for Far {
+impl fmt::Debug for RemoteWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self {
-            Far::Shm(_) => Kind::Shm,
-            Far::Verbs(_) => Kind::Verbs,
+            RemoteWindow::Shm(_) => Kind::Shm,
+            RemoteWindow::Verbs(_) => Kind::Verbs,
         };
-        f.debug_tuple("Far").field(&kind).finish()
+        f.debug_tuple("RemoteWindow").field(&kind).finish()
     }
 }
 
-impl Far {
+impl RemoteWindow {
     /// Reaches a window, and returns the answer for which its owner waits.
     ///
     /// # Errors
@@ -127,18 +127,18 @@ impl Far {
         grant: &Grant,
         shm: &Shm,
         verbs: Option<&Domain>,
-    ) -> Result<(Far, Vec<u8>), RemoteError> {
+    ) -> Result<(RemoteWindow, Vec<u8>), RemoteError> {
         if grant.access() != Access::Write {
             return Err(RemoteError::Refused("it is for reading".into()));
         }
         match (grant.kind(), verbs) {
             (Kind::Shm, _) => {
                 let mapped = shm.reach(grant)?.into_mapped()?;
-                Ok((Far::Shm(Arc::new(mapped)), Vec::new()))
+                Ok((RemoteWindow::Shm(Arc::new(mapped)), Vec::new()))
             }
             (Kind::Verbs, Some(domain)) => {
                 let (remote, answer) = domain.write_to(grant)?;
-                Ok((Far::Verbs(Box::new(remote)), answer))
+                Ok((RemoteWindow::Verbs(Box::new(remote)), answer))
             }
             (Kind::Verbs, None) => Err(RemoteError::Refused(
                 "no RDMA device is used here".to_owned(),
@@ -150,8 +150,8 @@ impl Far {
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
-            Far::Shm(mapped) => mapped.len(),
-            Far::Verbs(remote) => base::memory::RemoteMemory::len(&**remote) * WORD,
+            RemoteWindow::Shm(mapped) => mapped.len(),
+            RemoteWindow::Verbs(remote) => base::memory::RemoteMemory::len(&**remote) * WORD,
         }
     }
 
@@ -164,19 +164,19 @@ impl Far {
     /// Returns the address of a part of the window. Returns `None` if it is not mapped here, or if
     /// there is no such part.
     #[must_use]
-    pub fn place(&self, from: usize, len: usize) -> Option<Place> {
-        let Far::Shm(mapped) = self else {
+    pub fn place(&self, from: usize, len: usize) -> Option<MappedPart> {
+        let RemoteWindow::Shm(mapped) = self else {
             return None;
         };
         let memory = mapped.part(from, len)?;
-        Some(Place {
+        Some(MappedPart {
             memory,
             _mapped: Arc::clone(mapped),
         })
     }
 
     /// Writes bytes from the byte `from` on; both the length and the place are multiples of eight.
-    /// This is not for a window that is mapped here: use its [`Place`].
+    /// This is not for a window that is mapped here: use its [`MappedPart`].
     ///
     /// # Errors
     /// See [`RemoteError`].
@@ -187,8 +187,8 @@ impl Far {
         let (words, rest) = bytes.as_chunks();
         assert!(rest.is_empty() && from.is_multiple_of(WORD), "whole words");
         match self {
-            Far::Shm(_) => Err(RemoteError::Refused("it is mapped".to_owned())),
-            Far::Verbs(remote) => {
+            RemoteWindow::Shm(_) => Err(RemoteError::Refused("it is mapped".to_owned())),
+            RemoteWindow::Verbs(remote) => {
                 let words: Vec<u64> = words.iter().map(|&word| u64::from_ne_bytes(word)).collect();
                 remote.write(from / WORD, &words)
             }
@@ -202,8 +202,8 @@ impl Far {
     /// See [`RemoteError`].
     pub fn settle(&mut self) -> Result<bool, RemoteError> {
         match self {
-            Far::Shm(_) => Ok(true),
-            Far::Verbs(remote) => remote.settle(),
+            RemoteWindow::Shm(_) => Ok(true),
+            RemoteWindow::Verbs(remote) => remote.settle(),
         }
     }
 }
@@ -211,12 +211,12 @@ impl Far {
 /// A part of a window that is mapped here. It stays mapped as long as this value lives. The owner
 /// reads it when it learns that the data is there.
 #[derive(Debug)]
-pub struct Place {
+pub struct MappedPart {
     memory: NonNull<[u8]>,
     _mapped: Arc<Mapped>,
 }
 
-impl Place {
+impl MappedPart {
     /// Returns the address of the part.
     #[must_use]
     pub fn memory(&self) -> NonNull<[u8]> {

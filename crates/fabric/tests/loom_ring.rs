@@ -127,7 +127,7 @@ fn who_sleeps_over_a_message_gets_a_bell() {
             a.send(&[7]).expect("there is room");
             (a.must_ring().expect("it can be told"), a)
         });
-        let asleep = b.sleep(Until::Come).expect("it can be told");
+        let asleep = b.sleep(Until::Input).expect("it can be told");
         let (rang, a) = writer.join().expect("the writer ends");
         assert!(!asleep || rang, "the bell is lost");
         drop(a);
@@ -143,7 +143,7 @@ fn who_sleeps_for_room_gets_a_bell() {
             while b.receive(&mut [0; 100]).expect("it can be read") > 0 {}
             (b.must_ring().expect("it can be told"), b)
         });
-        let asleep = a.sleep(Until::Room).expect("it can be told");
+        let asleep = a.sleep(Until::Space).expect("it can be told");
         let (rang, b) = reader.join().expect("the reader ends");
         assert!(!asleep || rang, "the bell is lost");
         drop(b);

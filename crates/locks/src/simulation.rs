@@ -56,7 +56,7 @@ pub type Run = ::simulation::Run<Point>;
 pub fn run(seed: u64, keep_trace: bool) -> Run {
     let mut world = world::World::new(seed, keep_trace);
     if let Err(panic) = catch(|| world.run()) {
-        world.fail(panic);
+        world.fail(panic.to_string());
     }
     Run {
         seed,

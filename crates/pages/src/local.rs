@@ -17,7 +17,7 @@ mod stream;
 
 use std::sync::Arc;
 
-use disk::reads::{PageCache, Way};
+use disk::reads::{PageCache, ReadMethod};
 
 use crate::cache::Cache;
 use crate::source::{PageStream, Source};
@@ -29,8 +29,8 @@ use stream::Stream;
 /// How pages are read.
 #[derive(Clone, Debug)]
 pub struct LocalOptions {
-    /// The way of reading; `None` chooses one that [suits](Way::suited) the tables' directories.
-    pub way: Option<Way>,
+    /// The way of reading; `None` chooses one that [suits](ReadMethod::suited) the tables' directories.
+    pub way: Option<ReadMethod>,
     /// Reads past the system's page cache, or through it.
     pub page_cache: PageCache,
     /// The most reads of a stream that are under way at once; at least one.

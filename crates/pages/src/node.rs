@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use budget::Budget;
-use fabric::tcp::{Deal, listen};
+use fabric::tcp::{ConnectionBalancer, listen};
 use mio::Waker;
 use parking_lot::Mutex;
 
@@ -170,7 +170,7 @@ impl Node {
             tasks: Arc::clone(&tasks),
             blocking_worker: BlockingWorker::start(shelf)?,
         };
-        let deal = Deal::among(threads);
+        let deal = ConnectionBalancer::new(threads);
         for number in 0..threads {
             let (blocking_worker, shared) =
                 (Arc::clone(&node.blocking_worker), Arc::clone(&shared));

@@ -1,11 +1,11 @@
 //! Copies of received bytes, which free shared memory for other readers.
 
 use bytes::Bytes;
-use disk::reads::OwnBuf;
+use disk::reads::AllocatedBuffer;
 
 /// Returns a copy of the bytes, in memory in which arrays may lie.
 pub(crate) fn copied(bytes: &[u8]) -> Bytes {
-    let mut memory = OwnBuf::new(bytes.len());
+    let mut memory = AllocatedBuffer::new(bytes.len());
     memory.as_mut()[..bytes.len()].copy_from_slice(bytes);
     let mut copied = Bytes::from_owner(memory);
     copied.truncate(bytes.len());

@@ -5,7 +5,8 @@
 //! | [`frames`] | the encoding of envelopes |
 //! | [`wire`] | a connection to a node |
 //! | [`connection_key`] | the properties by which connections to a node differ |
-//! | [`protocol`] | the state of a thread for its clients, and the steps in which it serves them |
+//! | [`client_protocol`] | the steps in which a thread serves its clients, for the runtime |
+//! | [`protocol`] | the state of a thread for its clients |
 //! | [`requests`] | the clients' requests, and the nodes that get them |
 //! | [`replies`] | the nodes' replies, and requests that got none |
 //! | [`keyspace`] | `USE` |
@@ -18,6 +19,7 @@
 //! | [`retry_policy`] | which queries are retried, and the errors for the others |
 //! | [`system`] | `system.local` and `system.peers`: the proxy as the one node |
 //! | [`lock_table`] | tables that are locks, which the proxy keeps |
+//! | [`lock_requests`] | the clients' requests about these tables |
 //! | [`merge`] | merges writes of several clients into one batch, if configured |
 //! | [`token_ring`] | the nodes of each key |
 //! | [`topology`] | the nodes, as they report themselves and each other |
@@ -40,6 +42,7 @@
 //!    ten seconds later: the next request may go to any of them.
 
 pub(crate) mod client;
+pub(crate) mod client_protocol;
 pub(crate) mod connection_key;
 pub(crate) mod control_connection;
 pub(crate) mod credentials;
@@ -47,6 +50,7 @@ pub(crate) mod events;
 pub(crate) mod frames;
 pub(crate) mod handshake;
 pub(crate) mod keyspace;
+pub(crate) mod lock_requests;
 pub(crate) mod lock_table;
 pub(crate) mod merge;
 pub(crate) mod node_connection;
@@ -68,23 +72,25 @@ pub(crate) mod wire;
 use std::sync::Arc;
 
 use self::credentials::Credential;
-use self::lock_table::Keeping;
+use self::lock_table::LockTables;
 use self::node_connection::Options;
 use self::protocol::CqlProtocol;
 use self::topology_refresher::{RefresherOptions, State};
 use self::wire::CqlWire;
 use crate::config::{Config, StartError};
-use crate::node_kind::Kind;
+use crate::info::ProxyInfo;
+use crate::locks::lock_service::LockService;
+use crate::node_kind::NodeKind;
 use crate::nodes::Nodes;
 use crate::running::Running;
 use crate::seeds::{NodeAddress, Seeds};
-use crate::threads::{Ground, Parts};
-use crate::tls::Setup;
+use crate::threads::{ListeningProxy, ThreadStack};
+use crate::tls::TlsSetup;
 
 /// Starts a proxy in front of Cassandra.
-pub(crate) fn start<P: Parts>(
+pub(crate) fn start<P: ThreadStack>(
     config: &Config,
-    tls: Setup,
+    tls: TlsSetup,
     seeds: &[NodeAddress],
 ) -> Result<Running, StartError> {
     let own = match (&config.node_user, &config.node_password) {
@@ -111,7 +117,9 @@ pub(crate) fn start<P: Parts>(
     if !listen.ip().is_loopback() && !asks && !config.insecure {
         return Err(StartError::OpenNodes { listen });
     }
-    let ground = Ground::new(config, Kind::Cassandra, nodes, tls)?;
+    let ground = ListeningProxy::new(config, nodes, tls)?;
+    let locks = LockService::configured(config)?;
+    let about = ProxyInfo::new(config, NodeKind::Cassandra, &ground, locks.clone());
     let setting = RefresherOptions {
         nodes: Arc::clone(&ground.nodes),
         options: Arc::clone(&options),
@@ -121,15 +129,21 @@ pub(crate) fn start<P: Parts>(
         address: config.advertise.unwrap_or(ground.address),
         others: config.proxies.clone(),
         merge_writes: config.merge_writes,
-        keeping: Keeping {
+        lock_tables: LockTables {
             tables: config.lock_tables.clone(),
-            locks: ground.about.locks.clone(),
+            locks,
         },
     };
     let state = Arc::new(State::new(setting, nature, known));
     let protocol = || CqlProtocol::new(Arc::clone(&state));
-    let mut running =
-        ground.start::<P, CqlProtocol, CqlWire>(config, protocol, &options, state.clone())?;
+    let mut running = Running::start::<P, CqlProtocol, CqlWire>(
+        ground,
+        config,
+        about,
+        protocol,
+        &options,
+        state.clone(),
+    )?;
     state.set_wakers(running.stopper.wakers.clone());
     let (kept, near) = (Arc::clone(&state), Arc::clone(&seeds));
     running.keep("refresher", move || kept.keep(&near))?;

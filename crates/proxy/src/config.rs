@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::error::ProxyError;
 use crate::locks;
 use crate::seeds::NodeAddress;
 
@@ -263,7 +264,7 @@ pub enum StartError {
     #[error("{what}")]
     Tls {
         /// The file, the reason, and the remedy.
-        what: String,
+        what: ProxyError,
     },
     /// No node answers a request for its kind.
     #[error("no node answers as it should; start the nodes, or correct their addresses:\n{}", .tried.join("\n"))]

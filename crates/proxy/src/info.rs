@@ -11,12 +11,13 @@ use admin::about::{self, Build};
 use crate::config::Config;
 use crate::figures::{Clients, FrontendFigures};
 use crate::locks::lock_service::LockService;
-use crate::node_kind::Kind;
+use crate::node_kind::NodeKind;
 use crate::nodes::Nodes;
+use crate::threads::ListeningProxy;
 
 /// All figures of a proxy.
-pub(crate) struct About {
-    pub(crate) kind: Kind,
+pub(crate) struct ProxyInfo {
+    pub(crate) kind: NodeKind,
     pub(crate) build: Build,
     address: SocketAddr,
     pub(crate) started: Instant,
@@ -30,36 +31,30 @@ pub(crate) struct About {
     pub(crate) fronts: Vec<Arc<FrontendFigures>>,
 }
 
-impl About {
+impl ProxyInfo {
     pub(crate) fn new(
         config: &Config,
-        kind: Kind,
-        address: SocketAddr,
-        started: Instant,
-        nodes: Arc<Nodes>,
+        kind: NodeKind,
+        ground: &ListeningProxy,
         locks: Option<Arc<LockService>>,
-    ) -> Arc<About> {
+    ) -> Arc<ProxyInfo> {
         let clients = Arc::new(Clients::default());
         let fronts = (0..config.network_threads)
             .map(|_| Arc::new(FrontendFigures::new(Arc::clone(&clients))));
-        Arc::new(About {
+        Arc::new(ProxyInfo {
             kind,
             build: config.build,
-            address,
-            started,
+            address: ground.address,
+            started: ground.started,
             network_threads: config.network_threads,
             aggregation_threads: config.aggregation_threads,
             queue: config.queue,
             clients_limit: config.limits.clients,
             locks,
-            nodes,
+            nodes: Arc::clone(&ground.nodes),
             fronts: fronts.collect(),
             clients,
         })
-    }
-
-    pub(crate) fn front(&self, thread: usize) -> Arc<FrontendFigures> {
-        Arc::clone(&self.fronts[thread])
     }
 
     /// Returns the text of `INFO`: of one section, or of all if `section` is empty.
@@ -89,10 +84,10 @@ impl About {
     /// Returns the kind of the nodes, in one word.
     pub(crate) fn before(&self) -> &'static str {
         match self.kind {
-            Kind::Kumiki => "kumiki",
-            Kind::RedisCluster => "redis-cluster",
-            Kind::RedisServers => "redis-servers",
-            Kind::Cassandra => "cassandra",
+            NodeKind::Kumiki => "kumiki",
+            NodeKind::RedisCluster => "redis-cluster",
+            NodeKind::RedisServers => "redis-servers",
+            NodeKind::Cassandra => "cassandra",
         }
     }
 

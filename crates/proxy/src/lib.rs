@@ -13,7 +13,7 @@
 //! | `cassandra` | CQL: one node in front of a Cassandra cluster |
 //! | [`NodeAddress`] | the nodes that the proxy was given, by address or by name |
 //! | `running` `stopper` | a proxy that serves, and how it stops |
-//! | `node_kind` | the kinds of nodes |
+//! | `node_kind` `error` | the kinds of nodes; the errors |
 //! | `nodes` `figures` | the nodes; counts of the work done |
 //! | `info` `metrics` | the figures as `INFO`; for Prometheus, and health for the admin endpoint |
 //!
@@ -23,6 +23,7 @@
 
 mod cassandra;
 pub mod config;
+mod error;
 mod figures;
 mod info;
 pub mod locks;
@@ -43,15 +44,16 @@ use std::sync::Arc;
 
 pub use admin::{Admin, Build, LogLevel};
 pub use config::{Config, Limits, LockTable, Nodes, Stack, StartError, TlsClients, TlsNodes};
-pub use node_kind::Kind;
+pub use error::ProxyError;
+pub use node_kind::NodeKind;
 pub use running::{Running, ThreadLost};
 pub use seeds::{LookUp, NodeAddress};
 pub use stopper::Stopper;
 
 use crate::net::Network;
 use crate::queue::Queues;
-use crate::threads::{Configured, Given, Parts};
-use crate::tls::Setup;
+use crate::threads::{ConfiguredStack, FixedStack, ThreadStack};
+use crate::tls::TlsSetup;
 
 /// Starts a proxy.
 ///
@@ -96,7 +98,7 @@ pub fn check(config: &Config) -> Result<(), StartError> {
 /// # Errors
 /// The [`StartError`] says what to change.
 pub fn start_with(config: &Config, admin: Option<Admin>) -> Result<Running, StartError> {
-    start_of::<Configured>(config, admin)
+    start_of::<ConfiguredStack>(config, admin)
 }
 
 /// Starts a proxy like [`start`], but without an admin endpoint, and with threads that use the network
@@ -105,15 +107,15 @@ pub fn start_with(config: &Config, admin: Option<Admin>) -> Result<Running, Star
 /// # Errors
 /// The [`StartError`] says what to change.
 pub fn start_on<N: Network, Q: Queues>(config: &Config) -> Result<Running, StartError> {
-    start_of::<Given<N, Q>>(config, None)
+    start_of::<FixedStack<N, Q>>(config, None)
 }
 
-fn start_of<P: Parts>(config: &Config, admin: Option<Admin>) -> Result<Running, StartError> {
+fn start_of<P: ThreadStack>(config: &Config, admin: Option<Admin>) -> Result<Running, StartError> {
     check(config)?;
     if let Some(admin) = &admin {
         admin.starting().tell("asking the nodes what they are");
     }
-    let tls = Setup::load(config).map_err(|what| StartError::Tls { what })?;
+    let tls = TlsSetup::load(config).map_err(|what| StartError::Tls { what })?;
     let mut running = match &config.nodes {
         Nodes::Kumiki(seeds) => redis::start::<P>(config, tls, seeds, true),
         Nodes::Redis(seeds) => redis::start::<P>(config, tls, seeds, false),

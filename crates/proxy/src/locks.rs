@@ -34,7 +34,7 @@ use ::locks::{Answer, LockError};
 use base::partition::OwnedReply;
 use base::transaction::{Abort, Transaction};
 use disk::Disk;
-pub use figures::{CLASSES, Figures, KeptTimes, SharedFigures};
+pub use figures::{CLASSES, Figures, SharedFigures, StorageTimes};
 
 /// The outcome of a request.
 pub(crate) type Outcome = Result<Answer, LockError>;
@@ -51,7 +51,7 @@ pub trait Execute: Send + Sync + 'static {
 
 /// The storage of the table.
 #[derive(Clone)]
-pub enum Keeping {
+pub enum LockStorage {
     /// The memory of this process. After a restart nothing is granted until the longest lease from
     /// before has ended.
     Memory {
@@ -75,7 +75,7 @@ pub enum Keeping {
 #[derive(Clone)]
 pub struct Options {
     /// The storage of the table.
-    pub keeping: Keeping,
+    pub keeping: LockStorage,
     /// The longest lease that a client may request.
     pub longest_lease: Duration,
 }
@@ -83,8 +83,8 @@ pub struct Options {
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let keeping = match &self.keeping {
-            Keeping::Memory { .. } => "memory",
-            Keeping::Partition { name, .. } => name,
+            LockStorage::Memory { .. } => "memory",
+            LockStorage::Partition { name, .. } => name,
         };
         f.debug_struct("Options")
             .field("keeping", &keeping)

@@ -17,9 +17,9 @@ use admin::exposition::{self, Family, Kind, Samples};
 use admin::process::{self, Process};
 
 use crate::figures::{FrontendFigures, NodeFigures, Now};
-use crate::info::About;
+use crate::info::ProxyInfo;
 use crate::locks::lock_service::LockService;
-use crate::nodes::{Needed, NodeRoles};
+use crate::nodes::{NeededNodes, NodeRoles};
 use crate::runtime::query::NodeIndex;
 use crate::runtime::thread_waker::ThreadWaker;
 use crate::stopper::Stopping;
@@ -33,7 +33,7 @@ const FIRST_CLASS: Duration = Duration::from_micros(1);
 
 /// The proxy that the endpoint describes.
 pub(crate) struct ProxySubject {
-    pub(crate) about: Arc<About>,
+    pub(crate) about: Arc<ProxyInfo>,
     pub(crate) duties: Arc<dyn NodeRoles>,
     /// The wakers of all threads, those with clients first.
     pub(crate) wakers: Vec<Arc<ThreadWaker>>,
@@ -60,8 +60,8 @@ impl admin::Subject for ProxySubject {
             return Some("stopping".to_owned());
         }
         let (needed, one_is_enough) = match self.duties.needed() {
-            Needed::Each(nodes) => (nodes, false),
-            Needed::Any(nodes) => (nodes, true),
+            NeededNodes::Each(nodes) => (nodes, false),
+            NeededNodes::Any(nodes) => (nodes, true),
         };
         let count = needed.len();
         let doubtful = needed.into_iter().filter_map(|node| {

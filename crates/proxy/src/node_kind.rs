@@ -2,7 +2,7 @@
 
 /// The kind of the nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum NodeKind {
     /// Nodes of a Kumiki cluster: any of them executes a command on keys of several.
     Kumiki,
     /// Nodes of a Redis Cluster.

@@ -14,13 +14,13 @@ use crate::runtime::query::NodeIndex;
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     known: RwLock<KnownNodes>,
-    on_silence: OnceLock<OnSilence>,
+    on_silence: OnceLock<SilenceHook>,
 }
 
 /// Runs when a node is silent.
-struct OnSilence(Box<dyn Fn() + Send + Sync>);
+struct SilenceHook(Box<dyn Fn() + Send + Sync>);
 
-impl fmt::Debug for OnSilence {
+impl fmt::Debug for SilenceHook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OnSilence")
     }
@@ -70,12 +70,12 @@ impl Nodes {
 
     /// Sets the function that runs when a node is silent. Called once, before there are connections.
     pub(crate) fn on_silence(&self, run: impl Fn() + Send + Sync + 'static) {
-        let _ = self.on_silence.set(OnSilence(Box::new(run)));
+        let _ = self.on_silence.set(SilenceHook(Box::new(run)));
     }
 
     /// Runs that function. Called while nothing comes from a node although it owes an answer.
     pub(crate) fn report_silence(&self) {
-        if let Some(OnSilence(run)) = self.on_silence.get() {
+        if let Some(SilenceHook(run)) = self.on_silence.get() {
             run();
         }
     }
@@ -99,12 +99,12 @@ pub(crate) trait NodeRoles: Send + Sync + 'static {
     fn slots(&self, node: NodeIndex) -> usize;
 
     /// Returns the nodes without which something fails.
-    fn needed(&self) -> Needed;
+    fn needed(&self) -> NeededNodes;
 }
 
 /// See [`NodeRoles::needed`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Needed {
+pub(crate) enum NeededNodes {
     /// Each of them keeps data that no other does.
     Each(Vec<NodeIndex>),
     /// One is enough: all keep the same data.

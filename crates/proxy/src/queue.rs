@@ -22,8 +22,8 @@ pub struct LockFree;
 impl Queues for LockFree {
     fn queue<T: Send + 'static>(capacity: usize) -> (Producer<T>, Consumer<T>) {
         let (producer, consumer) = rtrb::RingBuffer::new(capacity);
-        let producer = Producer(Putting::Ring(producer));
-        (producer, Consumer(Taking::Ring(consumer)))
+        let producer = Producer(ProducerKind::Ring(producer));
+        (producer, Consumer(ConsumerKind::Ring(consumer)))
     }
 }
 
@@ -45,22 +45,22 @@ pub trait Queue<T>: Send + Sync {
 /// Returns both ends of a queue that another crate implements.
 #[must_use]
 pub fn ends<T>(queue: Arc<dyn Queue<T>>) -> (Producer<T>, Consumer<T>) {
-    let producer = Producer(Putting::Other(Arc::clone(&queue)));
-    (producer, Consumer(Taking::Other(queue)))
+    let producer = Producer(ProducerKind::Other(Arc::clone(&queue)));
+    (producer, Consumer(ConsumerKind::Other(queue)))
 }
 
 /// The producer's end of a queue.
-pub struct Producer<T>(Putting<T>);
+pub struct Producer<T>(ProducerKind<T>);
 
-enum Putting<T> {
+enum ProducerKind<T> {
     Ring(rtrb::Producer<T>),
     Other(Arc<dyn Queue<T>>),
 }
 
 /// The consumer's end of a queue.
-pub struct Consumer<T>(Taking<T>);
+pub struct Consumer<T>(ConsumerKind<T>);
 
-enum Taking<T> {
+enum ConsumerKind<T> {
     Ring(rtrb::Consumer<T>),
     Other(Arc<dyn Queue<T>>),
 }
@@ -72,8 +72,8 @@ impl<T> Producer<T> {
     /// Returns the item if there is no room.
     pub fn put(&mut self, item: T) -> Result<(), T> {
         match &mut self.0 {
-            Putting::Ring(ring) => ring.push(item).map_err(|rtrb::PushError::Full(item)| item),
-            Putting::Other(queue) => queue.put(item),
+            ProducerKind::Ring(ring) => ring.push(item).map_err(|rtrb::PushError::Full(item)| item),
+            ProducerKind::Other(queue) => queue.put(item),
         }
     }
 }
@@ -82,8 +82,8 @@ impl<T> Consumer<T> {
     /// Returns the next item, if there is one.
     pub fn take(&mut self) -> Option<T> {
         match &mut self.0 {
-            Taking::Ring(ring) => ring.pop().ok(),
-            Taking::Other(queue) => queue.take(),
+            ConsumerKind::Ring(ring) => ring.pop().ok(),
+            ConsumerKind::Other(queue) => queue.take(),
         }
     }
 
@@ -91,8 +91,8 @@ impl<T> Consumer<T> {
     #[must_use]
     pub fn count(&self) -> usize {
         match &self.0 {
-            Taking::Ring(ring) => ring.slots(),
-            Taking::Other(queue) => queue.count(),
+            ConsumerKind::Ring(ring) => ring.slots(),
+            ConsumerKind::Other(queue) => queue.count(),
         }
     }
 }

@@ -54,16 +54,18 @@ use self::protocol::RedisProtocol;
 use self::topology_refresher::{RefresherOptions, State};
 use self::wire::{Options, RespWire};
 use crate::config::{Config, StartError};
+use crate::info::ProxyInfo;
+use crate::locks::lock_service::LockService;
 use crate::nodes::Nodes;
 use crate::running::Running;
 use crate::seeds::{NodeAddress, Seeds};
-use crate::threads::{Ground, Parts};
-use crate::tls::Setup;
+use crate::threads::{ListeningProxy, ThreadStack};
+use crate::tls::TlsSetup;
 
 /// Starts a proxy in front of Kumiki, or Redis.
-pub(crate) fn start<P: Parts>(
+pub(crate) fn start<P: ThreadStack>(
     config: &Config,
-    tls: Setup,
+    tls: TlsSetup,
     seeds: &[NodeAddress],
     kumiki: bool,
 ) -> Result<Running, StartError> {
@@ -76,8 +78,10 @@ pub(crate) fn start<P: Parts>(
     let seeds = Seeds::look_up(seeds).map_err(|tried| StartError::NoNode { tried })?;
     let found = topology_refresher::discover(&seeds, kumiki, &options, &nodes);
     let (kind, known) = found.map_err(|tried| StartError::NoNode { tried })?;
-    let ground = Ground::new(config, kind, nodes, tls)?;
-    let about = Arc::clone(&ground.about);
+    let ground = ListeningProxy::new(config, nodes, tls)?;
+    let locks = LockService::configured(config)?;
+    let about = ProxyInfo::new(config, kind, &ground, locks.clone());
+    let info = Arc::clone(&about);
     let setting = RefresherOptions {
         nodes: Arc::clone(&ground.nodes),
         started: ground.started,
@@ -85,9 +89,9 @@ pub(crate) fn start<P: Parts>(
         password: config.password.clone(),
         connection_keys: config.connections.max(1),
         patience: config.patience,
-        locks: about.locks.clone(),
+        locks,
         clients: Arc::clone(&about.clients),
-        about: Box::new(move |section| about.text(section)),
+        about: Box::new(move |section| info.text(section)),
     };
     let state = Arc::new(State::new(setting, kind, known));
     let woken = Arc::downgrade(&state);
@@ -97,8 +101,14 @@ pub(crate) fn start<P: Parts>(
         }
     });
     let protocol = || RedisProtocol::new(Arc::clone(&state));
-    let mut running =
-        ground.start::<P, RedisProtocol, RespWire>(config, protocol, &options, state.clone())?;
+    let mut running = Running::start::<P, RedisProtocol, RespWire>(
+        ground,
+        config,
+        about,
+        protocol,
+        &options,
+        state.clone(),
+    )?;
     let kept = Arc::clone(&state);
     running.keep("refresher", move || kept.keep(&seeds, &options))?;
     running.release = Box::new(move || state.stop());

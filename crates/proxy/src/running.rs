@@ -7,22 +7,26 @@ use std::thread::JoinHandle;
 
 use admin::Admin;
 
-use crate::config::StartError;
-use crate::info::About;
-use crate::node_kind::Kind;
+use crate::config::{Config, StartError};
+use crate::info::ProxyInfo;
+use crate::node_kind::NodeKind;
 use crate::nodes::NodeRoles;
-use crate::stopper::{Stopper, Watch};
+use crate::runtime::protocol::ClientProtocol;
+use crate::runtime::thread_waker::ThreadWaker;
+use crate::runtime::wire::Wire;
+use crate::stopper::{Stopper, ThreadWatch};
+use crate::threads::{ListeningProxy, Observers, ThreadStack};
 
 /// A proxy that is serving.
 pub struct Running {
     pub(crate) address: SocketAddr,
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
     pub(crate) stopper: Stopper,
     pub(crate) threads: Vec<JoinHandle<()>>,
     /// Threads that keep the proxy's knowledge of the nodes up to date; `release` ends them.
     pub(crate) refreshers: Vec<JoinHandle<()>>,
     pub(crate) release: Box<dyn Fn() + Send + Sync>,
-    pub(crate) about: Arc<About>,
+    pub(crate) about: Arc<ProxyInfo>,
     pub(crate) duties: Arc<dyn NodeRoles>,
     /// Runs until everything else has ended, to report that the proxy is stopping.
     pub(crate) admin: Option<Admin>,
@@ -37,6 +41,42 @@ pub struct Running {
 pub struct ThreadLost;
 
 impl Running {
+    /// Starts the threads of a proxy whose clients and nodes speak one protocol.
+    ///
+    /// # Errors
+    /// Returns [`StartError::Thread`] if a thread cannot start.
+    pub(crate) fn start<P: ThreadStack, F: ClientProtocol, W: Wire>(
+        ground: ListeningProxy,
+        config: &Config,
+        about: Arc<ProxyInfo>,
+        protocol: impl Fn() -> F,
+        options: &Arc<W::Options>,
+        duties: Arc<dyn NodeRoles>,
+    ) -> Result<Running, StartError> {
+        let address = ground.address;
+        let observers = Observers {
+            fronts: &about.fronts,
+            on_waker: &|thread: usize, waker: &Arc<ThreadWaker>| {
+                if let Some(locks) = &about.locks {
+                    locks.set_waker(thread, waker);
+                }
+            },
+        };
+        let started = P::spawn::<F, W>(ground, config, &observers, protocol, options);
+        let (threads, stopper) = started.map_err(|error| StartError::Thread { error })?;
+        Ok(Running {
+            address,
+            kind: about.kind,
+            stopper,
+            threads,
+            refreshers: Vec::new(),
+            release: Box::new(|| {}),
+            about,
+            duties,
+            admin: None,
+        })
+    }
+
     /// Returns the address on which the proxy listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -51,7 +91,7 @@ impl Running {
 
     /// Returns the kind of the nodes, as the proxy found it.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> NodeKind {
         self.kind
     }
 
@@ -93,7 +133,7 @@ impl Running {
         work: impl FnOnce() + Send + 'static,
     ) -> Result<(), StartError> {
         let builder = std::thread::Builder::new().name(name.to_owned());
-        let watch = Watch {
+        let watch = ThreadWatch {
             name: name.to_owned(),
             stopper: self.stopper(),
             front: false,
@@ -106,5 +146,92 @@ impl Running {
         let refresher = refresher.map_err(|error| StartError::Thread { error })?;
         self.refreshers.push(refresher);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpStream;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::cassandra::wire::CqlWire;
+    use crate::nodes::NeededNodes;
+    use crate::runtime::protocol::{Progress, RequestContext};
+    use crate::runtime::query::{ClientId, NodeIndex, Reply};
+    use crate::threads::ConfiguredStack;
+    use crate::tls::TlsSetup;
+
+    /// A protocol that panics at the first client's input.
+    struct Fragile;
+
+    impl ClientProtocol for Fragile {
+        type Client = ();
+        type Outcome = ();
+
+        fn admit(&mut self, _: ClientId, _: SocketAddr) {}
+
+        fn read(
+            &mut self,
+            (): &mut (),
+            input: &mut BytesMut,
+            _: &mut RequestContext<'_>,
+        ) -> Progress {
+            assert!(input.is_empty(), "by the test");
+            Progress::Done
+        }
+
+        fn reply(&mut self, (): &mut (), _: Reply, _: &mut RequestContext<'_>) {}
+
+        fn gone(&mut self, (): &mut (), _: &mut RequestContext<'_>) {}
+
+        fn refresh(&mut self, _: Duration) {}
+
+        fn refusal(&self) -> &'static [u8] {
+            b""
+        }
+    }
+
+    struct Idle;
+
+    impl NodeRoles for Idle {
+        fn slots(&self, _: NodeIndex) -> usize {
+            0
+        }
+
+        fn needed(&self) -> NeededNodes {
+            NeededNodes::Any(Vec::new())
+        }
+    }
+
+    #[test]
+    fn a_proxy_that_has_lost_a_thread_stops_and_says_so() {
+        let mut config = Config::new(crate::config::Nodes::Cassandra(Vec::new()));
+        config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        (config.network_threads, config.aggregation_threads) = (3, 1);
+        config.drain = Duration::from_millis(100);
+        let tls = TlsSetup::load(&config).expect("none");
+        let ground = ListeningProxy::new(&config, Arc::default(), tls).expect("it listens");
+        let about = ProxyInfo::new(&config, NodeKind::Cassandra, &ground, None);
+        let (options, duties) = (Arc::default(), Arc::new(Idle));
+        let started = Running::start::<ConfiguredStack, Fragile, CqlWire>(
+            ground,
+            &config,
+            about,
+            || Fragile,
+            &options,
+            duties,
+        );
+        let running = started.expect("it starts");
+        let mut client = TcpStream::connect(running.address()).expect("it accepts");
+        client.write_all(b"anything").expect("it reads");
+        let (sender, ended) = mpsc::channel();
+        std::thread::spawn(move || sender.send(running.wait()));
+        let ended = ended.recv_timeout(Duration::from_secs(30));
+        assert_eq!(ended, Ok(Err(ThreadLost)));
     }
 }

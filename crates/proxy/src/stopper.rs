@@ -39,7 +39,7 @@ pub(crate) struct Stopping {
 
 /// Runs when a thread of the proxy ends, for any reason. A lost thread takes its clients and its part
 /// of the nodes with it: the whole proxy stops then, instead of listening without accepting.
-pub(crate) struct Watch {
+pub(crate) struct ThreadWatch {
     pub(crate) name: String,
     pub(crate) stopper: Stopper,
     /// The thread has clients.
@@ -48,7 +48,7 @@ pub(crate) struct Watch {
     pub(crate) stays: bool,
 }
 
-impl Drop for Watch {
+impl Drop for ThreadWatch {
     fn drop(&mut self) {
         let stopping = &self.stopper.stopping;
         if self.front {
@@ -75,7 +75,7 @@ mod tests {
         });
         let wakers = Vec::new();
         let stopper = Stopper { stopping, wakers };
-        let watch = Watch {
+        let watch = ThreadWatch {
             name: "watched".to_owned(),
             stopper: stopper.clone(),
             front,

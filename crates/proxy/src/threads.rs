@@ -16,25 +16,21 @@ use budget::newcomers::places_of_thread;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::config::{Config, Limits, Stack, StartError};
-use crate::figures::BackendFigures;
-use crate::info::About;
-use crate::locks::lock_service::LockService;
+use crate::figures::{BackendFigures, FrontendFigures};
 use crate::net::{Network, Sockets, Uring};
-use crate::node_kind::Kind;
-use crate::nodes::{NodeRoles, Nodes};
+use crate::nodes::Nodes;
 use crate::queue::{LockFree, Queues};
-use crate::running::Running;
 use crate::runtime::backend::{Backend, FrontendQueues};
 use crate::runtime::frontend::Frontend;
 use crate::runtime::link::LinkLimits;
-use crate::runtime::outbox::{BackendQueues, Outbox, Shares};
+use crate::runtime::outbox::{BackendQueues, NodeShares, Outbox};
 use crate::runtime::protocol::ClientProtocol;
 use crate::runtime::thread::Thread;
 use crate::runtime::thread_waker::ThreadWaker;
 use crate::runtime::token::LISTENER;
 use crate::runtime::wire::Wire;
-use crate::stopper::{Stopper, Stopping, Watch};
-use crate::tls::{Setup, Tls};
+use crate::stopper::{Stopper, Stopping, ThreadWatch};
+use crate::tls::{Tls, TlsSetup};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -42,130 +38,107 @@ const BACKLOG: i32 = 1024;
 const QUEUE: usize = 8192;
 
 /// The base of a proxy, the same for all protocols: its nodes are found, and it listens.
-pub(crate) struct Ground {
+pub(crate) struct ListeningProxy {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) address: SocketAddr,
     pub(crate) started: Instant,
-    pub(crate) kind: Kind,
-    pub(crate) about: Arc<About>,
     listeners: Vec<TcpListener>,
-    tls: Setup,
+    tls: TlsSetup,
+}
+
+/// The parts of a proxy that its threads with clients report to.
+pub(crate) struct Observers<'a> {
+    /// The figures of each thread with clients.
+    pub(crate) fronts: &'a [Arc<FrontendFigures>],
+    /// Gets the waker of each thread with clients before the thread starts.
+    pub(crate) on_waker: &'a dyn Fn(usize, &Arc<ThreadWaker>),
 }
 
 /// Threads that run, and a handle that stops them.
 pub(crate) type Threads = (Vec<JoinHandle<()>>, Stopper);
 
 /// The network and the queues of a proxy's threads.
-pub(crate) trait Parts {
+pub(crate) trait ThreadStack {
     /// Starts the threads.
     fn spawn<F: ClientProtocol, W: Wire>(
-        ground: Ground,
+        ground: ListeningProxy,
         config: &Config,
+        observers: &Observers<'_>,
         protocol: impl Fn() -> F,
         options: &Arc<W::Options>,
     ) -> std::io::Result<Threads>;
 }
 
 /// The network that [`Config::network`] names, and queues without locks.
-pub(crate) struct Configured;
+pub(crate) struct ConfiguredStack;
 
-impl Parts for Configured {
+impl ThreadStack for ConfiguredStack {
     fn spawn<F: ClientProtocol, W: Wire>(
-        ground: Ground,
+        ground: ListeningProxy,
         config: &Config,
+        observers: &Observers<'_>,
         protocol: impl Fn() -> F,
         options: &Arc<W::Options>,
     ) -> std::io::Result<Threads> {
-        match to_be_had(config.network, Uring::open) {
-            Stack::Sockets => {
-                Given::<Sockets, LockFree>::spawn::<F, W>(ground, config, protocol, options)
-            }
-            Stack::Uring => {
-                Given::<Uring, LockFree>::spawn::<F, W>(ground, config, protocol, options)
-            }
+        match available_stack(config.network, Uring::open) {
+            Stack::Sockets => FixedStack::<Sockets, LockFree>::spawn::<F, W>(
+                ground, config, observers, protocol, options,
+            ),
+            Stack::Uring => FixedStack::<Uring, LockFree>::spawn::<F, W>(
+                ground, config, observers, protocol, options,
+            ),
         }
     }
 }
 
 /// This network and these queues.
-pub(crate) struct Given<N, Q>(PhantomData<(N, Q)>);
+pub(crate) struct FixedStack<N, Q>(PhantomData<(N, Q)>);
 
-impl<N: Network, Q: Queues> Parts for Given<N, Q> {
+impl<N: Network, Q: Queues> ThreadStack for FixedStack<N, Q> {
     fn spawn<F: ClientProtocol, W: Wire>(
-        ground: Ground,
+        ground: ListeningProxy,
         config: &Config,
+        observers: &Observers<'_>,
         protocol: impl Fn() -> F,
         options: &Arc<W::Options>,
     ) -> std::io::Result<Threads> {
         let tls = ground.tls.clone();
         match tls.is_plain() {
-            true => ground.spawn::<F, W, N, Q>(config, protocol, options, N::open),
-            false => ground.spawn::<F, W, _, Q>(config, protocol, options, || {
+            true => ground.spawn::<F, W, N, Q>(config, observers, protocol, options, N::open),
+            false => ground.spawn::<F, W, _, Q>(config, observers, protocol, options, || {
                 Ok(Tls::around(N::open()?, &tls))
             }),
         }
     }
 }
 
-impl Ground {
-    /// Starts to listen, and opens the locks.
+impl ListeningProxy {
+    /// Starts to listen.
+    ///
+    /// # Errors
+    /// Returns [`StartError::Listen`] if the address cannot be used.
     pub(crate) fn new(
         config: &Config,
-        kind: Kind,
         nodes: Arc<Nodes>,
-        tls: Setup,
-    ) -> Result<Ground, StartError> {
+        tls: TlsSetup,
+    ) -> Result<ListeningProxy, StartError> {
         let listen = config.listen;
         let failed = |error| StartError::Listen { listen, error };
         let listeners = listeners(listen, config.network_threads).map_err(failed)?;
         let address = listeners[0].local_addr().map_err(failed)?;
-        let started = Instant::now();
-        let locks = match &config.locks {
-            Some(options) => Some(Arc::new(LockService::start(
-                options,
-                config.network_threads,
-            )?)),
-            None => None,
-        };
-        let about = About::new(config, kind, address, started, Arc::clone(&nodes), locks);
-        Ok(Ground {
+        Ok(ListeningProxy {
             nodes,
             address,
-            started,
-            kind,
-            about,
+            started: Instant::now(),
             listeners,
             tls,
-        })
-    }
-
-    /// Starts the threads of a proxy whose clients and nodes speak one protocol.
-    pub(crate) fn start<P: Parts, F: ClientProtocol, W: Wire>(
-        self,
-        config: &Config,
-        protocol: impl Fn() -> F,
-        options: &Arc<W::Options>,
-        duties: Arc<dyn NodeRoles>,
-    ) -> Result<Running, StartError> {
-        let (address, kind, about) = (self.address, self.kind, Arc::clone(&self.about));
-        let started = P::spawn::<F, W>(self, config, protocol, options);
-        let (threads, stopper) = started.map_err(|error| StartError::Thread { error })?;
-        Ok(Running {
-            address,
-            kind,
-            stopper,
-            threads,
-            refreshers: Vec::new(),
-            release: Box::new(|| {}),
-            about,
-            duties,
-            admin: None,
         })
     }
 
     fn spawn<F: ClientProtocol, W: Wire, N: Network, Q: Queues>(
         self,
         config: &Config,
+        observers: &Observers<'_>,
         protocol: impl Fn() -> F,
         options: &Arc<W::Options>,
         open: impl Fn() -> std::io::Result<N>,
@@ -185,10 +158,8 @@ impl Ground {
             networks.push(network);
         }
         let (fronts, backs) = wakers.split_at(config.network_threads);
-        if let Some(locks) = &self.about.locks {
-            for (thread, waker) in fronts.iter().enumerate() {
-                locks.set_waker(thread, waker);
-            }
+        for (thread, waker) in fronts.iter().enumerate() {
+            (observers.on_waker)(thread, waker);
         }
         let backs = if inline { fronts } else { backs };
         let mut queues = ThreadQueues::new::<Q>(fronts, backs, inline);
@@ -200,7 +171,7 @@ impl Ground {
             timeout: config.timeout,
             health: config.health,
         };
-        let shares = |mine| Shares {
+        let shares = |mine| NodeShares {
             backends: if inline { 1 } else { backs.len() },
             for_each_node: if inline {
                 1
@@ -239,7 +210,7 @@ impl Ground {
                         shares(index),
                         inflight,
                     ),
-                    self.about.front(index),
+                    Arc::clone(&observers.fronts[index]),
                 )),
             };
             let back = match (inline, index.checked_sub(config.network_threads)) {
@@ -266,7 +237,7 @@ impl Ground {
             let cpu = config.cpus.get(index).copied();
             let name = format!("proxy-{index}");
             let builder = std::thread::Builder::new().name(name.clone());
-            let watch = Watch {
+            let watch = ThreadWatch {
                 name,
                 stopper: stopper.clone(),
                 front: thread.front.is_some(),
@@ -329,7 +300,7 @@ impl ThreadQueues {
 }
 
 /// Returns the wanted network, or sockets if the kernel refuses io_uring.
-fn to_be_had(wanted: Stack, open: impl FnOnce() -> std::io::Result<Uring>) -> Stack {
+fn available_stack(wanted: Stack, open: impl FnOnce() -> std::io::Result<Uring>) -> Stack {
     match wanted {
         Stack::Uring => match open() {
             Ok(_) => Stack::Uring,
@@ -375,88 +346,14 @@ fn socket(address: SocketAddr, shared: bool) -> std::io::Result<Socket> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::net::TcpStream;
-    use std::sync::mpsc;
-    use std::time::Duration;
-
-    use bytes::BytesMut;
-
     use super::*;
-    use crate::cassandra::wire::CqlWire;
-    use crate::nodes::Needed;
-    use crate::running::ThreadLost;
-    use crate::runtime::protocol::{Progress, RequestContext};
-    use crate::runtime::query::{ClientId, NodeIndex, Reply};
 
     #[test]
     fn a_kernel_that_refuses_io_uring_is_asked_for_sockets() {
         let refuses = || Err(std::io::ErrorKind::PermissionDenied.into());
-        assert_eq!(to_be_had(Stack::Uring, refuses), Stack::Sockets);
-        assert_eq!(to_be_had(Stack::Uring, Uring::open), Stack::Uring);
+        assert_eq!(available_stack(Stack::Uring, refuses), Stack::Sockets);
+        assert_eq!(available_stack(Stack::Uring, Uring::open), Stack::Uring);
         let never = || panic!("no thread asked for it");
-        assert_eq!(to_be_had(Stack::Sockets, never), Stack::Sockets);
-    }
-
-    /// A protocol that panics at the first client's input.
-    struct Fragile;
-
-    impl ClientProtocol for Fragile {
-        type Client = ();
-
-        fn admit(&mut self, _: ClientId, _: SocketAddr) {}
-
-        fn read(
-            &mut self,
-            (): &mut (),
-            input: &mut BytesMut,
-            _: &mut RequestContext<'_>,
-        ) -> Progress {
-            assert!(input.is_empty(), "by the test");
-            Progress::Done
-        }
-
-        fn reply(&mut self, (): &mut (), _: Reply, _: &mut RequestContext<'_>) {}
-
-        fn gone(&mut self, (): &mut (), _: &mut RequestContext<'_>) {}
-
-        fn refresh(&mut self, _: Duration) {}
-
-        fn refusal(&self) -> &'static [u8] {
-            b""
-        }
-    }
-
-    struct Idle;
-
-    impl NodeRoles for Idle {
-        fn slots(&self, _: NodeIndex) -> usize {
-            0
-        }
-
-        fn needed(&self) -> Needed {
-            Needed::Any(Vec::new())
-        }
-    }
-
-    #[test]
-    fn a_proxy_that_has_lost_a_thread_stops_and_says_so() {
-        let mut config = Config::new(crate::config::Nodes::Cassandra(Vec::new()));
-        config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        (config.network_threads, config.aggregation_threads) = (3, 1);
-        config.drain = Duration::from_millis(100);
-        let tls = Setup::load(&config).expect("none");
-        let ground = Ground::new(&config, Kind::Cassandra, Arc::default(), tls);
-        let (options, duties) = (Arc::default(), Arc::new(Idle));
-        let started = ground
-            .expect("it listens")
-            .start::<Configured, Fragile, CqlWire>(&config, || Fragile, &options, duties);
-        let running = started.expect("it starts");
-        let mut client = TcpStream::connect(running.address()).expect("it accepts");
-        client.write_all(b"anything").expect("it reads");
-        let (sender, ended) = mpsc::channel();
-        std::thread::spawn(move || sender.send(running.wait()));
-        let ended = ended.recv_timeout(Duration::from_secs(30));
-        assert_eq!(ended, Ok(Err(ThreadLost)));
+        assert_eq!(available_stack(Stack::Sockets, never), Stack::Sockets);
     }
 }

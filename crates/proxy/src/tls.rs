@@ -15,7 +15,7 @@
 //! 2. A read that returns less than there is room for has emptied the socket and the session, as
 //!    invariant 1 of [`crate::net`] requires.
 //! 3. No more plain text is taken while ciphertext waits for the socket: the bytes that wait for one
-//!    stream are at most [`MOST_WAITING`] and a record.
+//!    stream are at most [`session::MOST_WAITING`] and a record.
 //! 4. A handshake that takes longer than [`LIMIT`] fails. A stream that was closed while ciphertext
 //!    waited is kept as long, and no longer.
 //! 5. Inner streams have numbers of their own, from [`BASE`] on, so that a number which the owner uses
@@ -35,15 +35,13 @@ use rustls::{ClientConnection, ServerConfig, ServerConnection};
 use slab::Slab;
 
 use crate::net::{Network, SocketEvent};
-use session::{Around, Phase, Session};
+use session::{Phase, Session, SessionNetwork};
 
 pub(crate) use blocking::Blocking;
-pub(crate) use setup::{Setup, ToNodes};
+pub(crate) use setup::{NodeTls, TlsSetup};
 
 /// How long a handshake may take, and how long a closed stream may take to send its ciphertext.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Bytes of ciphertext that wait for a socket.
-const MOST_WAITING: usize = 64 * 1024;
 /// Inner streams' numbers begin here; numbers of owners and of listeners are outside
 /// [`BASE`]`..2 * BASE`.
 const BASE: usize = 1 << (usize::BITS - 2);
@@ -62,7 +60,7 @@ pub(crate) enum Stream<S> {
 pub(crate) struct Tls<N: Network> {
     inner: N,
     clients: Option<Arc<ServerConfig>>,
-    nodes: Option<Arc<ToNodes>>,
+    nodes: Option<Arc<NodeTls>>,
     sessions: Slab<Session<N::Stream>>,
     /// Sessions with a deadline, the earliest first.
     deadlines: VecDeque<(Instant, usize, u64)>,
@@ -79,7 +77,7 @@ pub(crate) struct Tls<N: Network> {
 
 impl<N: Network> Tls<N> {
     /// Creates TLS over `inner`, with the settings for clients and nodes in `setup`.
-    pub(crate) fn around(inner: N, setup: &Setup) -> Tls<N> {
+    pub(crate) fn around(inner: N, setup: &TlsSetup) -> Tls<N> {
         Tls {
             inner,
             clients: setup.clients.clone(),
@@ -113,9 +111,9 @@ impl<N: Network> Tls<N> {
     fn with<R>(
         &mut self,
         key: usize,
-        use_it: impl FnOnce(&mut Session<N::Stream>, &mut Around<'_, N>) -> R,
+        use_it: impl FnOnce(&mut Session<N::Stream>, &mut SessionNetwork<'_, N>) -> R,
     ) -> R {
-        let mut around = Around {
+        let mut around = SessionNetwork {
             inner: &mut self.inner,
             spare: &mut self.spare,
         };
@@ -246,7 +244,7 @@ impl<N: Network> Network for Tls<N> {
 
     /// Creates a network that encrypts nothing: it has no setup.
     fn open() -> io::Result<Tls<N>> {
-        Ok(Tls::around(N::open()?, &Setup::default()))
+        Ok(Tls::around(N::open()?, &TlsSetup::default()))
     }
 
     fn waker(&mut self) -> io::Result<N::Waker> {

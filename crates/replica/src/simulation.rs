@@ -71,7 +71,7 @@ pub fn run(seed: u64, keep_trace: bool) -> Run {
 fn run_here(seed: u64, keep_trace: bool) -> Run {
     let mut world = world::World::new(seed, keep_trace);
     if let Err(panic) = catch(|| world.run()) {
-        world.fail(panic);
+        world.fail(panic.to_string());
     }
     let history = keep_trace.then(|| world.book.text().to_owned());
     Run {

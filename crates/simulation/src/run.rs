@@ -62,14 +62,24 @@ impl<P: Point, C: Counts> Run<P, C> {
 ///
 /// # Errors
 /// Returns the panic's message. Data that the function was changing may be half changed.
-pub fn catch(run: impl FnOnce()) -> Result<(), String> {
+pub fn catch(run: impl FnOnce()) -> Result<(), Panicked> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
-        format!(
-            "a panic: {}",
-            message(panic.as_ref()).unwrap_or("no message")
-        )
+        let message = message(panic.as_ref()).unwrap_or("no message");
+        Panicked(message.to_owned())
     })
 }
+
+/// The panic of a run, with its message: a bug of the simulated code, or of the simulation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Panicked(pub String);
+
+impl std::fmt::Display for Panicked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a panic: {}", self.0)
+    }
+}
+
+impl std::error::Error for Panicked {}
 
 fn message(panic: &(dyn Any + Send)) -> Option<&str> {
     let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -84,10 +94,19 @@ mod tests {
     fn a_panic_becomes_a_failure() {
         assert_eq!(catch(|| {}), Ok(()));
         let fixed = catch(|| panic!("too early"));
-        assert_eq!(fixed, Err("a panic: too early".to_owned()));
+        assert_eq!(
+            fixed.map_err(|panic| panic.to_string()),
+            Err("a panic: too early".to_owned())
+        );
         let built = catch(|| panic!("at {}", 7));
-        assert_eq!(built, Err("a panic: at 7".to_owned()));
+        assert_eq!(
+            built.map_err(|panic| panic.to_string()),
+            Err("a panic: at 7".to_owned())
+        );
         let other = catch(|| std::panic::panic_any(7));
-        assert_eq!(other, Err("a panic: no message".to_owned()));
+        assert_eq!(
+            other.map_err(|panic| panic.to_string()),
+            Err("a panic: no message".to_owned())
+        );
     }
 }

@@ -364,7 +364,7 @@ fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-fn invalid(what: String) -> io::Error {
+fn invalid(what: impl std::fmt::Display) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, format!("not RESP: {what}"))
 }
 

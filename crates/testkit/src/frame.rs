@@ -9,6 +9,8 @@
 
 use std::fmt;
 
+use crate::error::TestkitError;
+
 /// A reply as a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
@@ -121,16 +123,16 @@ enum Head {
 }
 
 impl Head {
-    fn of(line: &[u8]) -> Result<Head, String> {
+    fn of(line: &[u8]) -> Result<Head, TestkitError> {
         let Some((&tag, text)) = line.split_first() else {
-            return Err("an empty line instead of a reply".into());
+            return Err(TestkitError::malformed("an empty line instead of a reply"));
         };
         match tag {
             b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => Ok(Head::Line),
             b'$' | b'!' | b'=' => Ok(Head::Bytes(length(text)?)),
             b'*' | b'~' | b'>' => Ok(Head::Frames(length(text)?)),
             b'%' => Ok(Head::Frames(length(text)?.map(|count| 2 * count))),
-            _ => Err(show(line)),
+            _ => Err(TestkitError::Malformed(show(line))),
         }
     }
 }
@@ -150,7 +152,7 @@ impl Scanner {
     ///
     /// # Errors
     /// Returns an error that says why these bytes are not RESP.
-    pub(crate) fn scan(&mut self, bytes: &[u8]) -> Result<Option<usize>, String> {
+    pub(crate) fn scan(&mut self, bytes: &[u8]) -> Result<Option<usize>, TestkitError> {
         loop {
             let Some((line, length)) = read_line(&bytes[self.at..]) else {
                 return Ok(None);
@@ -160,7 +162,7 @@ impl Scanner {
                 Head::Bytes(Some(count)) => match bytes.get(end + count..end + count + 2) {
                     None => return Ok(None),
                     Some(b"\r\n") => self.at = end + count + 2,
-                    Some(other) => return Err(show(other)),
+                    Some(other) => return Err(TestkitError::Malformed(show(other))),
                 },
                 Head::Frames(Some(count @ 1..)) => {
                     self.at = end;
@@ -191,7 +193,7 @@ impl Frame {
     /// Returns an error if there is no frame.
     pub fn parse(bytes: &[u8]) -> Result<Frame, Parse> {
         let (line, mut used) = read_line(bytes).ok_or(Parse::Incomplete)?;
-        let body = match Head::of(line).map_err(Parse::Invalid)? {
+        let body = match Head::of(line).map_err(|error| Parse::Invalid(error.to_string()))? {
             Head::Line => Body::Bytes(line[1..].to_vec()),
             Head::Bytes(None) | Head::Frames(None) => Body::Null,
             Head::Bytes(Some(length)) => {
@@ -226,11 +228,11 @@ impl Frame {
     ///
     /// # Errors
     /// Returns an error if the content does not fit the kind of frame.
-    pub fn into_reply(self) -> Result<Reply, String> {
-        let all = |frames: Vec<Frame>| -> Result<Vec<Reply>, String> {
+    pub fn into_reply(self) -> Result<Reply, TestkitError> {
+        let all = |frames: Vec<Frame>| -> Result<Vec<Reply>, TestkitError> {
             frames.into_iter().map(Frame::into_reply).collect()
         };
-        let wrong = || Err(show(&self.raw));
+        let wrong = || Err(TestkitError::Malformed(show(&self.raw)));
         Ok(match (self.tag, self.body) {
             (b'*', Body::Null) => Reply::NullArray,
             (_, Body::Null) | (b'_', _) => Reply::Null,
@@ -330,8 +332,8 @@ fn read_line(bytes: &[u8]) -> Option<(&[u8], usize)> {
     Some((&bytes[..end], end + 2))
 }
 
-fn length(text: &[u8]) -> Result<Option<usize>, String> {
-    let invalid = || format!("length {}", show(text));
+fn length(text: &[u8]) -> Result<Option<usize>, TestkitError> {
+    let invalid = || TestkitError::malformed(format!("length {}", show(text)));
     let text = std::str::from_utf8(text).map_err(|_| invalid())?;
     match text {
         "-1" => Ok(None),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`addresses`] | free addresses on loopback for servers |
 //! | [`client`] | a blocking RESP client that keeps every byte |
+//! | [`error`] | the errors of these helpers |
 //! | [`frame`] | replies of RESP2 and RESP3, as they came and as values |
 //! | [`http`] | a blocking HTTP client that sends any bytes |
 //! | [`exposition`] | a strict reader of Prometheus's text format |
@@ -23,6 +24,7 @@
 pub mod addresses;
 pub mod client;
 pub mod cluster_file;
+pub mod error;
 pub mod exposition;
 pub mod files;
 pub mod frame;
@@ -35,5 +37,6 @@ pub mod workload;
 
 pub use addresses::{free_address, free_addresses};
 pub use client::Client;
+pub use error::TestkitError;
 pub use frame::{Frame, Reply};
 pub use wait::{SetOnDrop, eventually, eventually_some};

@@ -13,6 +13,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::error::TestkitError;
+
 /// Peers that are installed together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Group {
@@ -78,12 +80,20 @@ impl Group {
     }
 }
 
+/// The decision about a test that needs a peer.
+enum Decision<T> {
+    /// The test runs; the peer is here.
+    Run(T),
+    /// The test does not run, for this reason.
+    Skip(String),
+}
+
 impl Selection {
     /// Returns the selection that the environment of this process defines.
     ///
     /// # Errors
     /// Returns an error if `KUMIKI_PEERS` has a name that no group has; the error names it.
-    pub fn of_environment() -> Result<Selection, String> {
+    pub fn of_environment() -> Result<Selection, TestkitError> {
         let list = std::env::var("KUMIKI_PEERS").ok();
         let required = std::env::var("KUMIKI_REQUIRE_PEERS").ok();
         Selection::parse(list.as_deref(), required.as_deref())
@@ -93,10 +103,12 @@ impl Selection {
     ///
     /// # Errors
     /// Returns an error if the list has a name that no group has; the error names it.
-    pub fn parse(list: Option<&str>, required: Option<&str>) -> Result<Selection, String> {
+    pub fn parse(list: Option<&str>, required: Option<&str>) -> Result<Selection, TestkitError> {
         let group = |name: &str| {
             let found = Group::ALL.into_iter().find(|group| group.name() == name);
-            found.ok_or_else(|| format!("KUMIKI_PEERS: there is no group '{name}'"))
+            found.ok_or_else(|| {
+                TestkitError::environment(format!("KUMIKI_PEERS: there is no group '{name}'"))
+            })
         };
         let groups = |list: &str| {
             let names = list.split(',').map(str::trim);
@@ -123,25 +135,27 @@ impl Selection {
         (!self.has(group)).then(line)
     }
 
-    /// Decides about a peer of a group; `found` returns its place. An error is a failure of the
-    /// test; otherwise the second value is the line that says why the peer is missing.
+    /// Decides about a peer of a group; `found` returns its place.
+    ///
+    /// # Errors
+    /// Returns an error if the peer is missing and required: the test fails.
     fn decide<T>(
         &self,
         group: Group,
         peer: &str,
         found: impl FnOnce() -> Option<T>,
-    ) -> Result<Result<T, String>, String> {
+    ) -> Result<Decision<T>, TestkitError> {
         let name = group.name();
         if let Some(line) = self.left_out(group) {
-            return Ok(Err(line));
+            return Ok(Decision::Skip(line));
         }
         match found() {
-            Some(found) => Ok(Ok(found)),
-            None if self.required => Err(format!(
+            Some(found) => Ok(Decision::Run(found)),
+            None if self.required => Err(TestkitError::environment(format!(
                 "{peer} is missing, and KUMIKI_REQUIRE_PEERS=1 requires it; \
                  'cargo xtask peers {name}' installs it"
-            )),
-            None => Ok(Err(format!(
+            ))),
+            None => Ok(Decision::Skip(format!(
                 "skipped: {peer} is missing; 'cargo xtask peers {name}' installs it"
             ))),
         }
@@ -158,13 +172,13 @@ impl Selection {
 pub fn find<T>(group: Group, peer: &str, found: impl FnOnce() -> Option<T>) -> Option<T> {
     let selection = Selection::of_environment().unwrap_or_else(|error| panic!("{error}"));
     match selection.decide(group, peer, found) {
-        Ok(Ok(found)) => Some(found),
-        Ok(Err(line)) => {
+        Ok(Decision::Run(found)) => Some(found),
+        Ok(Decision::Skip(line)) => {
             // The line is written directly, because the output of a test is hidden when it passes.
             let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
             None
         }
-        Err(line) => panic!("{line}"),
+        Err(error) => panic!("{error}"),
     }
 }
 
@@ -224,8 +238,8 @@ mod tests {
         let selection = Selection::parse(list, required).unwrap();
         let found = || is_there.then_some(());
         match selection.decide(Group::Cassandra, "Cassandra", found) {
-            Ok(Ok(())) => "runs".to_owned(),
-            Ok(Err(line)) => line,
+            Ok(Decision::Run(())) => "runs".to_owned(),
+            Ok(Decision::Skip(line)) => line,
             Err(line) => format!("fails: {line}"),
         }
     }
@@ -261,7 +275,10 @@ mod tests {
     #[test]
     fn a_name_that_no_group_has_is_a_mistake() {
         let error = Selection::parse(Some("redis,casandra"), None).unwrap_err();
-        assert_eq!(error, "KUMIKI_PEERS: there is no group 'casandra'");
+        assert_eq!(
+            error.to_string(),
+            "KUMIKI_PEERS: there is no group 'casandra'"
+        );
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::error::TestkitError;
+
 /// The time that a server may take to start or to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Files for the output of a server.
@@ -39,7 +41,7 @@ impl Server {
         for _ in 0..5 {
             match Server::start_at(crate::free_address().expect("a free port"), &command) {
                 Ok(server) => return server,
-                Err(text) => said = text,
+                Err(error) => said = error.to_string(),
             }
         }
         panic!("the server does not start: {said}");
@@ -56,7 +58,7 @@ impl Server {
     pub fn start_at(
         address: SocketAddr,
         command: impl Fn(SocketAddr, &Path) -> Command,
-    ) -> Result<Server, String> {
+    ) -> Result<Server, TestkitError> {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let file = |name| File::create(dir.path().join(name)).expect("a file in it");
         let child = command(address, dir.path())
@@ -72,7 +74,9 @@ impl Server {
         };
         match server.wait_until_listening() {
             true => Ok(server),
-            false => Err(server.output() + &server.errors()),
+            false => Err(TestkitError::environment(
+                server.output() + &server.errors(),
+            )),
         }
     }
 
@@ -87,10 +91,10 @@ impl Server {
     pub fn insist_at(
         address: SocketAddr,
         command: impl Fn(SocketAddr, &Path) -> Command,
-    ) -> Result<Server, String> {
+    ) -> Result<Server, TestkitError> {
         for _ in 0..5 {
             match Server::start_at(address, &command) {
-                Err(said) if said.contains("Address already in use") => {
+                Err(error) if error.to_string().contains("Address already in use") => {
                     std::thread::sleep(Duration::from_millis(300));
                 }
                 started => return started,
@@ -262,14 +266,14 @@ impl Redis {
         for _ in 0..5 {
             match redis.try_start() {
                 Ok(()) => return redis,
-                Err(text) => said = text,
+                Err(error) => said = error.to_string(),
             }
             redis.address = crate::free_address().expect("a free port");
         }
         panic!("redis-server does not start: {said}");
     }
 
-    fn try_start(&mut self) -> Result<(), String> {
+    fn try_start(&mut self) -> Result<(), TestkitError> {
         let command = |address: SocketAddr, _: &Path| {
             let mut command = Command::new(&self.program);
             command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);

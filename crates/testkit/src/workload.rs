@@ -42,6 +42,8 @@ use fastrand::Rng;
 use history::recorder::Entry;
 use history::{Outcome, Value};
 
+use crate::error::TestkitError;
+
 pub use counters::Counters;
 pub use serial::Serial;
 pub use transfers::Transfers;
@@ -80,7 +82,7 @@ pub trait Client {
     ///
     /// # Errors
     /// Returns an error if what was seen is wrong by itself.
-    fn end(&mut self, plan: &Plan, ended: &Ended, times: Times) -> Result<(), String>;
+    fn end(&mut self, plan: &Plan, ended: &Ended, times: Times) -> Result<(), TestkitError>;
 }
 
 /// The times at which a transaction began and ended, in nanoseconds on a clock that all clients
@@ -156,7 +158,7 @@ pub fn run<W, S>(
     workload: &mut W,
     extent: &Extent,
     connect: impl Fn(u32) -> S + Sync,
-) -> Result<Counts, String>
+) -> Result<Counts, TestkitError>
 where
     W: Workload + Sync,
     S: Subject,
@@ -164,7 +166,7 @@ where
     let begun = Instant::now();
     let (connect, started) = (&connect, &*workload);
     let process = |number: u32| {
-        move || -> Result<(W::Client, Counts), String> {
+        move || -> Result<(W::Client, Counts), TestkitError> {
             let mut client = started.start(Rng::with_seed(extent.seed ^ u64::from(number) << 32));
             let (mut subject, mut counts) = (connect(number), Counts::default());
             let now = || begun.elapsed().as_nanos() as u64;
@@ -180,7 +182,7 @@ where
             Ok((client, counts))
         }
     };
-    let ended: Result<Vec<_>, String> = std::thread::scope(|scope| {
+    let ended: Result<Vec<_>, TestkitError> = std::thread::scope(|scope| {
         let threads = (0..extent.processes).map(|number| scope.spawn(process(number)));
         let threads: Vec<_> = threads.collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join();
@@ -192,7 +194,7 @@ where
     let (clients, counts): (Vec<_>, Vec<_>) = ended?.into_iter().unzip();
     let found = read(&mut connect(extent.processes), workload.keys());
     match workload.check(clients, found.as_deref()).into_iter().next() {
-        Some(complaint) => Err(complaint),
+        Some(complaint) => Err(TestkitError::Deviation(complaint)),
         None => Ok(counts.into_iter().fold(Counts::default(), Counts::plus)),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use torture::bench::cell::Mode;
 use torture::cassandra::Paxos;
@@ -297,18 +297,18 @@ impl Subject {
 }
 
 /// Parses a time such as 1s or 300ms.
-fn time(text: &str) -> Result<Duration, String> {
+fn time(text: &str) -> Result<Duration> {
     let of = |digits: &str| digits.parse::<u64>().ok();
     let time = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
         (Some(digits), _) => of(digits).map(Duration::from_millis),
         (None, Some(digits)) => of(digits).map(Duration::from_secs),
         (None, None) => None,
     };
-    time.ok_or_else(|| "it is not a time such as 1s or 300ms".to_owned())
+    time.context("it is not a time such as 1s or 300ms")
 }
 
 /// Parses a size such as 512m or 2g. Returns MiB.
-fn mebibytes(text: &str) -> Result<u64, String> {
+fn mebibytes(text: &str) -> Result<u64> {
     let of = |digits: &str| digits.parse::<u64>().ok();
     let size = match (text.strip_suffix('m'), text.strip_suffix('g')) {
         (Some(digits), _) => of(digits),
@@ -316,13 +316,13 @@ fn mebibytes(text: &str) -> Result<u64, String> {
         (None, None) => None,
     };
     let size = size.filter(|size| (300..=65_536).contains(size));
-    size.ok_or_else(|| "it is not a size such as 512m or 1g, from 300m to 64g".to_owned())
+    size.context("it is not a size such as 512m or 1g, from 300m to 64g")
 }
 
-fn paxos(text: &str) -> Result<Paxos, String> {
+fn paxos(text: &str) -> Result<Paxos> {
     let all = [Paxos::V1, Paxos::V2];
     let found = all.into_iter().find(|paxos| paxos.name() == text);
-    found.ok_or_else(|| "it is v1 or v2".to_owned())
+    found.context("it is v1 or v2")
 }
 
 #[cfg(test)]
@@ -353,20 +353,20 @@ mod tests {
 
     #[test]
     fn cassandra_is_told_its_heap_and_how_it_agrees() {
-        assert_eq!(mebibytes("512m"), Ok(512));
-        assert_eq!(mebibytes("2g"), Ok(2048));
+        assert_eq!(mebibytes("512m").ok(), Some(512));
+        assert_eq!(mebibytes("2g").ok(), Some(2048));
         for wrong in ["512", "m", "10m", "999999999g", "-1g", ""] {
             assert!(mebibytes(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(paxos("v2"), Ok(Paxos::V2));
+        assert_eq!(paxos("v2").ok(), Some(Paxos::V2));
         assert!(paxos("v3").is_err());
     }
 
     #[test]
     fn the_command_line_is_sound_and_times_have_units() {
         Arguments::command().debug_assert();
-        assert_eq!(time("1s"), Ok(Duration::from_secs(1)));
-        assert_eq!(time("300ms"), Ok(Duration::from_millis(300)));
+        assert_eq!(time("1s").ok(), Some(Duration::from_secs(1)));
+        assert_eq!(time("300ms").ok(), Some(Duration::from_millis(300)));
         assert!(time("300").is_err() && time("s").is_err());
     }
 }

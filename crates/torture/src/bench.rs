@@ -17,16 +17,12 @@ use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use crate::bench::cell::{Cell, Load, Mode, Test};
-use crate::bench::machine::{Host, Meter};
+use crate::bench::machine::{Host, Meter, SERVER_CORE};
 use crate::bench::report::{Point, Repetition, Report, header};
 use crate::server::{Program, Server};
 use testkit::{Client, Reply};
 use xtask::interrupt;
 
-/// The servers' core.
-pub const SERVER_CORE: &str = "0";
-/// The client's core.
-pub const CLIENT_CORE: &str = "1";
 /// The most foreign load during a run that counts.
 const TOLERATED: f64 = 0.15;
 /// Runs that do not count after which a cell is given up.

@@ -19,16 +19,16 @@
 //!
 //! Every other life is on a disk that forgets unsynced data when its process dies.
 
+pub mod convergence;
 pub mod fault;
-pub mod life;
+pub mod fault_injection;
 pub mod load;
-pub mod loyal;
 pub mod network;
 pub mod nodes;
+pub mod partition_run;
 pub mod session;
-pub mod settle;
-pub mod strike;
-pub mod sum;
+pub mod sticky_reader;
+pub mod summary;
 pub mod volume;
 
 use std::fs;
@@ -40,9 +40,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use self::fault::Terms;
-use self::life::{Complaint, Kind, Life, Report, Round};
 use self::network::Network;
-use self::sum::Sum;
+use self::partition_run::{Complaint, Kind, Life, Report, Round};
+use self::summary::ChaosSummary;
 use crate::server::Program;
 use xtask::interrupt;
 use xtask::process;
@@ -139,7 +139,7 @@ fn play(program: &Program, options: &Options, network: Network) -> Result<Verdic
         network,
         dir: Directory(volume::directory()?),
         rng: fastrand::Rng::with_seed(options.seed),
-        sum: Sum::default(),
+        sum: ChaosSummary::default(),
     };
     chaos.run()
 }
@@ -204,7 +204,7 @@ struct Chaos<'a> {
     network: Network,
     dir: Directory,
     rng: fastrand::Rng,
-    sum: Sum,
+    sum: ChaosSummary,
 }
 
 impl Chaos<'_> {
@@ -250,7 +250,7 @@ impl Chaos<'_> {
             "chaos: {} rounds in {seconds:.0} s (seed {seed})",
             verdict.rounds
         );
-        self.sum.tell();
+        self.sum.print();
         Ok(verdict)
     }
 

@@ -18,8 +18,8 @@ pub mod load;
 pub mod node_load;
 pub mod nodes;
 pub mod op;
-pub mod own;
-pub mod shared;
+pub mod private_keys;
+pub mod shared_keys;
 pub mod value;
 pub mod verdict;
 

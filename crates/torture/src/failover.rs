@@ -29,8 +29,8 @@ use testkit::workload::{self, Counters, Counts, Workload};
 use self::round::{End, Round};
 use self::writer::Ack;
 use crate::bench::machine::Host;
+use crate::chaos::convergence;
 use crate::chaos::session::{Session, World};
-use crate::chaos::settle;
 use crate::cluster::Nodes;
 use crate::server::Program;
 use crate::status::Status;
@@ -96,7 +96,7 @@ pub fn run(program: &Program, options: &Options) -> Result<()> {
     nodes.start_all()?;
     nodes.wait_together()?;
     let world = World::new(nodes.addresses());
-    let mut field = Field {
+    let mut field = FaultInjector {
         nodes,
         world: &world,
         acks: &Mutex::default(),
@@ -140,7 +140,7 @@ fn save(out: &Path, options: &Options, rounds: &[Round]) -> Result<()> {
     Ok(())
 }
 
-struct Field<'a> {
+struct FaultInjector<'a> {
     nodes: Nodes,
     world: &'a World,
     /// Acknowledgements since the last round's end.
@@ -149,12 +149,12 @@ struct Field<'a> {
     rng: fastrand::Rng,
 }
 
-impl Field<'_> {
+impl FaultInjector<'_> {
     /// Runs all rounds, under load, and the judgement.
     fn play(&mut self) -> Result<Vec<Round>> {
         let (world, acks) = (self.world, self.acks);
         let counters = writer::counters(WRITERS);
-        settle::set_up(world, PATIENCE, &counters.setup())?;
+        convergence::set_up(world, PATIENCE, &counters.setup())?;
         let rngs: Vec<_> = (0..WRITERS).map(|_| self.rng.fork()).collect();
         let (rounds, books) = thread::scope(|scope| {
             let _ended = SetOnDrop(&world.over);

@@ -17,9 +17,11 @@
 //!
 //! `ratio` is new by old; `cpu_…` are microseconds of processor time of all servers for one operation.
 
+mod comparison;
 mod figure;
 mod instructions;
 mod load;
+mod preload;
 mod process_time;
 mod subject;
 mod timed;
@@ -30,8 +32,9 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use xtask::interrupt;
 
+use self::comparison::{Observation, Sides};
 pub use self::figure::FIGURES;
-use self::figure::{Figure, Kind};
+use self::figure::{Figure, FigureKind};
 use self::subject::Subject;
 
 /// The quantity that is measured.
@@ -68,48 +71,6 @@ impl Options {
         };
         FIGURES.iter().filter(chosen).collect()
     }
-}
-
-/// One value for each binary.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sides<T> {
-    old: T,
-    new: T,
-}
-
-impl<T> Sides<T> {
-    /// Returns the value of one side.
-    fn of(&mut self, side: Side) -> &mut T {
-        match side {
-            Side::Old => &mut self.old,
-            Side::New => &mut self.new,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    Old,
-    New,
-}
-
-/// Returns the order of turns in a block. Blocks of even and odd numbers begin with different
-/// sides.
-fn turns(block: u32) -> [Side; 4] {
-    match block % 2 {
-        0 => [Side::Old, Side::New, Side::New, Side::Old],
-        _ => [Side::New, Side::Old, Side::Old, Side::New],
-    }
-}
-
-/// The result of a round for a figure.
-#[derive(Clone, Copy, Debug)]
-struct Observation {
-    value: Sides<f64>,
-    /// The new value by the old one.
-    ratio: f64,
-    /// Microseconds of processor time of all servers for one operation; not for commands.
-    cpu_us: Option<Sides<f64>>,
 }
 
 /// Measures the figures and prints one JSON object a line.
@@ -201,35 +162,17 @@ fn observe(
     dir: &Path,
 ) -> Result<Observation> {
     match &figure.kind {
-        Kind::Served(served) => {
+        FigureKind::Served(served) => {
             let dir = tempfile::tempdir_in(dir)?;
             served.observe(round, subjects, dir.path())
         }
-        Kind::Timed(task) => task.observe(round, subjects, dir),
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => values[n / 2],
-        n => f64::midpoint(values[n / 2 - 1], values[n / 2]),
+        FigureKind::Timed(task) => task.observe(round, subjects, dir),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_block_gives_both_sides_the_same_mean_moment() {
-        for block in 0..2 {
-            let moments = |side| -> usize { (0..4).filter(|at| turns(block)[*at] == side).sum() };
-            assert_eq!(moments(Side::Old), moments(Side::New));
-        }
-        assert_ne!(turns(0), turns(1));
-    }
 
     #[test]
     fn figures_are_few_have_names_of_their_own_and_are_in_the_documentation() {
@@ -245,11 +188,5 @@ mod tests {
                 "docs/performance.md lacks {name}"
             );
         }
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_is_in_the_middle() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
     }
 }

@@ -8,8 +8,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::checks::{format, lint};
 use super::records::git;
-use super::{Summary, format, lint, tests};
+use super::step::Summary;
+use super::tests;
 use crate::arch;
 use crate::workspace::Workspace;
 
@@ -56,7 +58,8 @@ pub fn run(since: Option<&str>) -> Result<()> {
             summary.step(&format!("unit tests of {}", one.name), run)?;
         }
     }
-    summary.print()
+    summary.print();
+    Ok(())
 }
 
 /// The crates that files belong to, and those that use them; all of them after a change to what all read.

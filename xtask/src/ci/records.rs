@@ -24,7 +24,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use super::Reads;
+use super::step::StepInputs;
 use crate::workspace::Workspace;
 use crate::{build, peers, process};
 
@@ -50,7 +50,7 @@ pub(super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Reads the working tree. Outside of a git checkout every step runs, and nothing is recorded.
+    /// StepInputs the working tree. Outside of a git checkout every step runs, and nothing is recorded.
     ///
     /// # Errors
     /// If the tree or the toolchain cannot be read.
@@ -71,7 +71,7 @@ impl<'a> Records<'a> {
     ///
     /// # Errors
     /// If the installed peers cannot be read.
-    pub(super) fn key(&self, step: &str, reads: &Reads) -> Result<Option<String>> {
+    pub(super) fn key(&self, step: &str, reads: &StepInputs) -> Result<Option<String>> {
         if self.files.is_empty() {
             return Ok(None);
         }
@@ -79,9 +79,9 @@ impl<'a> Records<'a> {
         (step, &self.toolchain).hash(&mut hash);
         let mut paths: Vec<String> = COMMON.iter().map(|path| (*path).to_owned()).collect();
         match reads {
-            Reads::Any => return Ok(None),
-            Reads::Tree => paths = vec![String::new()],
-            Reads::Crates(names) | Reads::CratesAndPeers(names) => {
+            StepInputs::Any => return Ok(None),
+            StepInputs::Tree => paths = vec![String::new()],
+            StepInputs::Crates(names) | StepInputs::CratesAndPeers(names) => {
                 paths.extend(self.folders(&self.workspace.with_used(names)));
             }
         }
@@ -90,7 +90,7 @@ impl<'a> Records<'a> {
                 (name, content).hash(&mut hash);
             }
         }
-        if matches!(reads, Reads::CratesAndPeers(_)) {
+        if matches!(reads, StepInputs::CratesAndPeers(_)) {
             installed()?.hash(&mut hash);
         }
         let name: String = step.chars().map(as_file_name).collect();
@@ -217,7 +217,7 @@ mod tests {
     /// Returns `true` if a change of `file` changes the key of a step that reads crate `resp`.
     fn changes_the_key(file: &str) -> bool {
         let workspace = Workspace::read().unwrap();
-        let reads = Reads::Crates(&["resp"]);
+        let reads = StepInputs::Crates(&["resp"]);
         let key = |hash| {
             let files = [("crates/resp/src/lib.rs", "a"), (file, hash)];
             records(&workspace, &files)
@@ -254,7 +254,7 @@ mod tests {
     fn a_key_changes_with_the_step_and_the_toolchain() {
         let workspace = Workspace::read().unwrap();
         let mut records = records(&workspace, &[("Cargo.lock", "a")]);
-        let reads = Reads::Crates(&["resp"]);
+        let reads = StepInputs::Crates(&["resp"]);
         let first = records.key("one", &reads).unwrap();
         assert_ne!(first, records.key("two", &reads).unwrap());
         records.toolchain = "rustc 2".to_owned();
@@ -265,6 +265,6 @@ mod tests {
     fn some_steps_have_no_key() {
         let workspace = Workspace::read().unwrap();
         let records = records(&workspace, &[("Cargo.lock", "a")]);
-        assert_eq!(records.key("format", &Reads::Any).unwrap(), None);
+        assert_eq!(records.key("format", &StepInputs::Any).unwrap(), None);
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::records::Records;
-use super::{Reads, Summary, execute};
+use super::step::{StepInputs, Summary, execute};
 use crate::build;
 use crate::process;
 use crate::workspace::{Crate, Workspace};
@@ -27,7 +27,7 @@ pub(super) fn run(
     for one in workspace.crates() {
         let name = format!("tests of {}", one.name);
         let names: &'static [&'static str] = vec![one.name.clone().leak() as &str].leak();
-        let key = records.key(&name, &Reads::CratesAndPeers(names))?;
+        let key = records.key(&name, &StepInputs::CratesAndPeers(names))?;
         if !all && key.as_deref().is_some_and(|key| records.has(key)) {
             summary.skipped.push(name);
         } else {
@@ -50,7 +50,7 @@ pub(super) fn run(
         records.passed(key.as_deref())?;
     }
     let name = "tests in the documentation";
-    let key = records.key(name, &Reads::Tree)?;
+    let key = records.key(name, &StepInputs::Tree)?;
     if !all && key.as_deref().is_some_and(|key| records.has(key)) {
         summary.skipped.push(name.to_owned());
         return Ok(());

@@ -13,7 +13,6 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::folder;
 use crate::{build, process};
 
 /// What was named on the command line.
@@ -188,6 +187,11 @@ fn git(words: &[&str]) -> Result<String> {
         .current_dir(build::root())
         .stderr(Stdio::inherit());
     Ok(process::output("git", &mut command)?.trim().to_owned())
+}
+
+/// Where binaries of commits are kept.
+fn folder() -> Result<PathBuf> {
+    Ok(build::target_dir()?.join("pairs"))
 }
 
 #[cfg(test)]

@@ -4,9 +4,11 @@ use std::fmt::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::WIDE;
 use super::measurement::Figure;
 use super::statistics::{Interval, interval};
+
+/// An interval that is wider than this to either side says little, so that instructions are counted as well.
+pub(super) const WIDE: f64 = 0.03;
 
 /// What is concluded.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use disk::RealDisk;
-use disk::reads::{PageCache, ReadFile, Way};
+use disk::reads::{PageCache, ReadFile, ReadMethod};
 use fabric::shm::Shm;
 use operators::FragmentWorker;
 use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
@@ -185,13 +185,13 @@ fn node_options(options: &Serve) -> Result<NodeOptions, String> {
         threads: options.threads.map_or(cpus.div_ceil(2), usize::from),
         task_threads: options.task_threads.map_or(cpus, usize::from),
         way: match options.io {
-            Io::Auto => Way::suited(&options.dirs),
-            Io::Ring => Way::Ring,
-            Io::Static => Way::Static {
+            Io::Auto => ReadMethod::suited(&options.dirs),
+            Io::Ring => ReadMethod::IoUring,
+            Io::Static => ReadMethod::ThreadPool {
                 threads: options.io_threads.into(),
             },
-            Io::Dynamic => Way::Dynamic,
-            Io::Here => Way::Here,
+            Io::Dynamic => ReadMethod::ThreadPerRead,
+            Io::Here => ReadMethod::Inline,
         },
         depth: options.depth.into(),
         transport,

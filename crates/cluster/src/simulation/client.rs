@@ -305,7 +305,7 @@ impl World {
         self.clients[at].process = self.processes;
         self.processes += 1;
         if let Some(remote) = &self.clients[at].remote {
-            self.network.crash(remote.endpoint.place());
+            self.network.crash(remote.endpoint.host());
             let remote = self.connect_client();
             self.clients[at].remote = Some(remote);
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ::simulation::draw;
-use fabric::sim::Place;
+use fabric::sim::NetworkHost;
 
 use super::plan::TICK;
 use super::reached::Point;
@@ -70,7 +70,7 @@ impl World {
     }
 
     fn separate(&mut self, node: usize, other: usize) {
-        let (a, b): (Place, Place) = (
+        let (a, b): (NetworkHost, NetworkHost) = (
             self.machines[node].id.into(),
             self.machines[other].id.into(),
         );

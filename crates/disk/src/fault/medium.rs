@@ -6,14 +6,25 @@ use std::path::PathBuf;
 
 use fastrand::Rng;
 
-use super::Crash;
+/// The part of the unsynced changes that a crash leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Crash {
+    /// The power fails: nothing is left.
+    DropAll,
+    /// The power fails: the first few changes of each file are left, the last of them torn.
+    KeepPrefix,
+    /// The power fails: random sectors are left.
+    KeepSectors,
+    /// The process dies, and the machine continues: everything is left, and still not durable.
+    KillProcess,
+}
 
 /// The unit that a device writes whole or not at all.
 const SECTOR: usize = 512;
 
 /// A change of a file that is not synced.
 #[derive(Clone)]
-pub(super) enum Change {
+pub(super) enum FileChange {
     /// `unit`: the writer's alignment. The neighbouring bytes in the first and last unit are
     /// written again with `bytes`.
     Write {
@@ -24,11 +35,11 @@ pub(super) enum Change {
     Size(u64),
 }
 
-impl Change {
+impl FileChange {
     pub(super) fn apply(&self, to: &mut Vec<u8>) {
         match self {
-            Change::Write { offset, bytes, .. } => overwrite(to, *offset as usize, bytes),
-            Change::Size(size) => to.resize(*size as usize, 0),
+            FileChange::Write { offset, bytes, .. } => overwrite(to, *offset as usize, bytes),
+            FileChange::Size(size) => to.resize(*size as usize, 0),
         }
     }
 }
@@ -49,26 +60,26 @@ fn overwrite(to: &mut Vec<u8>, at: usize, bytes: &[u8]) {
 pub(super) struct Inode {
     pub(super) now: Vec<u8>,
     pub(super) durable: Vec<u8>,
-    pub(super) pending: Vec<Change>,
-    pub(super) lost: Vec<Change>,
+    pub(super) pending: Vec<FileChange>,
+    pub(super) lost: Vec<FileChange>,
 }
 
 impl Inode {
-    pub(super) fn change(&mut self, change: Change) {
+    pub(super) fn change(&mut self, change: FileChange) {
         change.apply(&mut self.now);
         self.pending.push(change);
     }
 
     pub(super) fn after_power_loss(&self, crash: Crash, rng: &mut Rng) -> Inode {
         let mut kept = self.durable.clone();
-        let unsynced: Vec<&Change> = self.lost.iter().chain(&self.pending).collect();
+        let unsynced: Vec<&FileChange> = self.lost.iter().chain(&self.pending).collect();
         match crash {
             Crash::KeepPrefix if !unsynced.is_empty() => {
                 let whole = rng.usize(0..=unsynced.len());
                 unsynced[..whole]
                     .iter()
                     .for_each(|change| change.apply(&mut kept));
-                if let Some(Change::Write { offset, bytes, .. }) = unsynced.get(whole) {
+                if let Some(FileChange::Write { offset, bytes, .. }) = unsynced.get(whole) {
                     let cut = rng.usize(0..=bytes.len() / SECTOR) * SECTOR;
                     overwrite(&mut kept, *offset as usize, &bytes[..cut]);
                 }
@@ -92,8 +103,8 @@ impl Inode {
     }
 }
 
-fn keep_sectors(change: &Change, kept: &mut Vec<u8>, rng: &mut Rng) {
-    let Change::Write {
+fn keep_sectors(change: &FileChange, kept: &mut Vec<u8>, rng: &mut Rng) {
+    let FileChange::Write {
         offset,
         bytes,
         unit,
@@ -128,22 +139,22 @@ fn tear(kept: &mut [u8], from: usize, to: usize, rng: &mut Rng) {
 
 /// A change of a directory that is not synced.
 #[derive(Clone)]
-pub(super) enum NameChange {
+pub(super) enum DirectoryChange {
     Set(PathBuf, usize),
     Remove(PathBuf),
     Rename(PathBuf, PathBuf),
 }
 
-impl NameChange {
+impl DirectoryChange {
     pub(super) fn apply(&self, to: &mut BTreeMap<PathBuf, usize>) {
         match self {
-            NameChange::Set(path, inode) => {
+            DirectoryChange::Set(path, inode) => {
                 to.insert(path.clone(), *inode);
             }
-            NameChange::Remove(path) => {
+            DirectoryChange::Remove(path) => {
                 to.remove(path);
             }
-            NameChange::Rename(from, into) => {
+            DirectoryChange::Rename(from, into) => {
                 if let Some(inode) = to.remove(from) {
                     to.insert(into.clone(), inode);
                 }

@@ -1,4 +1,4 @@
-//! The common behaviour of every way of reading. A test of each calls [`check`] with an empty
+//! The common behaviour of every read method. A test of each calls [`check`] with an empty
 //! directory of its own; a deviation panics with the expected behaviour.
 
 use std::io::ErrorKind;
@@ -9,27 +9,30 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::{Done, FileId, Landing, OwnBuf, PageCache, Pool, Read, ReadFile, Reads};
+use super::{
+    AllocatedBuffer, BufferPool, CompletedRead, FileId, PageCache, ReadBuffer, ReadFile, ReadQueue,
+    ReadRequest,
+};
 
 /// Memory of any kind whose bytes can be read.
-pub trait Piece: Landing + AsRef<[u8]> {}
+pub trait ReadableBuffer: ReadBuffer + AsRef<[u8]> {}
 
-impl<P: Landing + AsRef<[u8]>> Piece for P {}
+impl<P: ReadBuffer + AsRef<[u8]>> ReadableBuffer for P {}
 
-/// A landing, and the mark of its read.
-pub type Marked = (Box<dyn Piece>, Mark);
+/// A read buffer, and the mark of its read.
+pub type MarkedBuffer = (Box<dyn ReadableBuffer>, ReadMark);
 
 /// A read that was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Mark {
+pub struct ReadMark {
     /// The number of the suite's file: the seed of its bytes.
     file: u64,
     offset: u64,
     len: usize,
 }
 
-/// A function that returns a way of reading, of a depth.
-pub type Make<'a> = &'a dyn Fn(usize) -> Box<dyn Reads<Marked>>;
+/// A function that returns a read queue of a depth.
+pub type OpenReadQueue<'a> = &'a dyn Fn(usize) -> Box<dyn ReadQueue<MarkedBuffer>>;
 
 /// A time longer than any read takes that is not lost.
 const LONG: Duration = Duration::from_secs(20);
@@ -39,9 +42,9 @@ const SECTOR: u64 = 4096;
 /// Runs the whole suite in `dir`, which exists and is empty.
 ///
 /// # Panics
-/// Panics if the way that `make` returns deviates from the contract.
-pub fn check(make: Make<'_>, dir: &Path) {
-    let parts: [fn(Make<'_>, &Path); 11] = [
+/// Panics if the queue that `make` returns deviates from the contract.
+pub fn check(make: OpenReadQueue<'_>, dir: &Path) {
+    let parts: [fn(OpenReadQueue<'_>, &Path); 11] = [
         reads_every_byte,
         reads_up_to_the_end,
         tells_errors,
@@ -74,8 +77,13 @@ fn make_file(dir: &Path, seed: u64, len: u64, page_cache: PageCache) -> Arc<Read
     Arc::new(ReadFile::open(&path, page_cache).expect("opens"))
 }
 
-fn submit(reads: &mut dyn Reads<Marked>, file: FileId, into: Box<dyn Piece>, mark: Mark) {
-    reads.submit(Read {
+fn submit(
+    reads: &mut dyn ReadQueue<MarkedBuffer>,
+    file: FileId,
+    into: Box<dyn ReadableBuffer>,
+    mark: ReadMark,
+) {
+    reads.submit(ReadRequest {
         file,
         offset: mark.offset,
         len: mark.len,
@@ -83,12 +91,16 @@ fn submit(reads: &mut dyn Reads<Marked>, file: FileId, into: Box<dyn Piece>, mar
     });
 }
 
-fn own(len: usize) -> Box<dyn Piece> {
-    Box::new(OwnBuf::new(len))
+fn own(len: usize) -> Box<dyn ReadableBuffer> {
+    Box::new(AllocatedBuffer::new(len))
 }
 
 /// Submits, starts and waits for one read.
-fn read(reads: &mut dyn Reads<Marked>, file: FileId, mark: Mark) -> Done<Marked> {
+fn read(
+    reads: &mut dyn ReadQueue<MarkedBuffer>,
+    file: FileId,
+    mark: ReadMark,
+) -> CompletedRead<MarkedBuffer> {
     submit(reads, file, own(mark.len), mark);
     reads.start().expect("starts");
     let mut done = Vec::new();
@@ -98,7 +110,7 @@ fn read(reads: &mut dyn Reads<Marked>, file: FileId, mark: Mark) -> Done<Marked>
 }
 
 /// Returns all reads that are under way, when none is left.
-fn all(reads: &mut dyn Reads<Marked>) -> Vec<Done<Marked>> {
+fn all(reads: &mut dyn ReadQueue<MarkedBuffer>) -> Vec<CompletedRead<MarkedBuffer>> {
     let mut done = Vec::new();
     reads.start().expect("starts");
     while reads.under_way() > 0 {
@@ -109,7 +121,7 @@ fn all(reads: &mut dyn Reads<Marked>) -> Vec<Done<Marked>> {
 }
 
 /// Checks the outcome of a read of a file that is `len` bytes long.
-fn verify(done: &Done<Marked>, len: u64) {
+fn verify(done: &CompletedRead<MarkedBuffer>, len: u64) {
     let (piece, mark) = &done.into;
     let n = *done.result.as_ref().expect("reads");
     let there = len.saturating_sub(mark.offset).min(mark.len as u64);
@@ -124,7 +136,7 @@ fn verify(done: &Done<Marked>, len: u64) {
 
 /// Reads random places and lengths in random order, with memory of all kinds and files of both
 /// kinds.
-fn reads_every_byte(make: Make<'_>, dir: &Path) {
+fn reads_every_byte(make: OpenReadQueue<'_>, dir: &Path) {
     const LEN: u64 = 3 << 20;
     const DEPTH: usize = 48;
     let mut reads = make(DEPTH);
@@ -136,8 +148,8 @@ fn reads_every_byte(make: Make<'_>, dir: &Path) {
         })
         .collect();
     let pools = [
-        Pool::new(16, 256 << 10).expect("memory"),
-        Pool::new(16, 4096).expect("memory"),
+        BufferPool::new(16, 256 << 10).expect("memory"),
+        BufferPool::new(16, 4096).expect("memory"),
     ];
     reads.register(pools[0].memory());
     let mut rng = fastrand::Rng::with_seed(7);
@@ -147,13 +159,14 @@ fn reads_every_byte(make: Make<'_>, dir: &Path) {
         for _ in 0..rng.usize(0..=reads.room()) {
             let seed = rng.usize(0..files.len());
             let (id, unit) = files[seed];
-            let into: Box<dyn Piece> = match (rng.u8(0..4), pools[0].take(), pools[1].take()) {
-                (0..2, Some(buf), _) => Box::new(buf),
-                (2, _, Some(buf)) => Box::new(buf),
-                _ => own(rng.usize(1..=40) * 4096),
-            };
+            let into: Box<dyn ReadableBuffer> =
+                match (rng.u8(0..4), pools[0].take(), pools[1].take()) {
+                    (0..2, Some(buf), _) => Box::new(buf),
+                    (2, _, Some(buf)) => Box::new(buf),
+                    _ => own(rng.usize(1..=40) * 4096),
+                };
             let most = into.memory().len() as u64 / unit;
-            let mark = Mark {
+            let mark = ReadMark {
                 file: seed as u64,
                 offset: rng.u64(0..LEN / unit) * unit,
                 len: (rng.u64(1..=most) * unit) as usize,
@@ -173,7 +186,7 @@ fn reads_every_byte(make: Make<'_>, dir: &Path) {
     assert_eq!((pools[0].free(), pools[1].free()), (16, 16));
 }
 
-fn reads_up_to_the_end(make: Make<'_>, dir: &Path) {
+fn reads_up_to_the_end(make: OpenReadQueue<'_>, dir: &Path) {
     let mut reads = make(4);
     let lens = [0, 1, 511, 512, 4095, 4096, 4097, 10_000, 100_001];
     for (seed, len) in lens.into_iter().enumerate() {
@@ -186,7 +199,7 @@ fn reads_up_to_the_end(make: Make<'_>, dir: &Path) {
             let sectors = len.div_ceil(SECTOR);
             for first in [0, sectors.saturating_sub(1), sectors, sectors + 1, 1 << 30] {
                 for count in [1, 3, 64] {
-                    let mark = Mark {
+                    let mark = ReadMark {
                         file: seed,
                         offset: first * SECTOR,
                         len: count * SECTOR as usize,
@@ -194,7 +207,7 @@ fn reads_up_to_the_end(make: Make<'_>, dir: &Path) {
                     verify(&read(&mut *reads, id, mark), len);
                 }
             }
-            let nothing = Mark {
+            let nothing = ReadMark {
                 file: seed,
                 offset: 0,
                 len: 0,
@@ -204,12 +217,12 @@ fn reads_up_to_the_end(make: Make<'_>, dir: &Path) {
     }
 }
 
-fn tells_errors(make: Make<'_>, dir: &Path) {
+fn tells_errors(make: OpenReadQueue<'_>, dir: &Path) {
     const LEN: u64 = 1 << 16;
     let mut reads = make(8);
     let file = make_file(dir, 0, LEN, PageCache::Past);
     let id = reads.add(Arc::clone(&file));
-    let mark = |offset, len| Mark {
+    let mark = |offset, len| ReadMark {
         file: 0,
         offset,
         len,
@@ -258,7 +271,7 @@ fn tells_errors(make: Make<'_>, dir: &Path) {
     }
 }
 
-fn keeps_its_depth(make: Make<'_>, dir: &Path) {
+fn keeps_its_depth(make: OpenReadQueue<'_>, dir: &Path) {
     let file = make_file(dir, 0, 1 << 16, PageCache::Past);
     for depth in [1, 2, 3, 100] {
         let mut reads = make(depth);
@@ -266,7 +279,7 @@ fn keeps_its_depth(make: Make<'_>, dir: &Path) {
         for round in 0..5 {
             assert_eq!((reads.room(), reads.under_way()), (depth, 0));
             for n in 0..depth {
-                let mark = Mark {
+                let mark = ReadMark {
                     file: 0,
                     offset: (n as u64 + round) % 16 * SECTOR,
                     len: 4096,
@@ -274,7 +287,7 @@ fn keeps_its_depth(make: Make<'_>, dir: &Path) {
                 submit(&mut *reads, id, own(4096), mark);
                 assert_eq!((reads.room(), reads.under_way()), (depth - n - 1, n + 1));
             }
-            let mark = Mark {
+            let mark = ReadMark {
                 file: 0,
                 offset: 0,
                 len: 512,
@@ -285,7 +298,7 @@ fn keeps_its_depth(make: Make<'_>, dir: &Path) {
             assert_eq!(done.len(), depth);
             done.iter().for_each(|done| verify(done, 1 << 16));
         }
-        let mark = Mark {
+        let mark = ReadMark {
             file: 0,
             offset: 0,
             len: 4097,
@@ -296,7 +309,7 @@ fn keeps_its_depth(make: Make<'_>, dir: &Path) {
     }
 }
 
-fn waits_no_longer_than_it_should(make: Make<'_>, dir: &Path) {
+fn waits_no_longer_than_it_should(make: OpenReadQueue<'_>, dir: &Path) {
     let mut reads = make(64);
     let mut done = Vec::new();
     let begin = Instant::now();
@@ -304,7 +317,7 @@ fn waits_no_longer_than_it_should(make: Make<'_>, dir: &Path) {
     assert_eq!(reads.wait(&mut done, Some(LONG)), 0, "nothing is under way");
     let id = reads.add(make_file(dir, 0, 1 << 20, PageCache::Past));
     for n in 0..200_u64 {
-        let mark = Mark {
+        let mark = ReadMark {
             file: 0,
             offset: n % 256 * SECTOR,
             len: 4096,
@@ -323,7 +336,7 @@ fn waits_no_longer_than_it_should(make: Make<'_>, dir: &Path) {
 }
 
 /// Adds more files than any table has places for.
-fn has_many_files(make: Make<'_>, dir: &Path) {
+fn has_many_files(make: OpenReadQueue<'_>, dir: &Path) {
     const IDS: usize = 2500;
     let mut reads = make(32);
     let files: Vec<_> = (0..5)
@@ -345,7 +358,7 @@ fn has_many_files(make: Make<'_>, dir: &Path) {
         while reads.room() == 0 {
             reads.wait(&mut done, None);
         }
-        let mark = Mark {
+        let mark = ReadMark {
             file: n as u64 % 5,
             offset: rng.u64(0..16) * SECTOR,
             len: 4096,
@@ -357,14 +370,14 @@ fn has_many_files(make: Make<'_>, dir: &Path) {
     done.iter().for_each(|done| verify(done, 1 << 16));
 }
 
-fn lets_files_go(make: Make<'_>, dir: &Path) {
+fn lets_files_go(make: OpenReadQueue<'_>, dir: &Path) {
     let mut reads = make(64);
     for round in 0..40 {
         let file = make_file(dir, round, 1 << 18, PageCache::Past);
         let alive = Arc::downgrade(&file);
         let id = reads.add(file);
         for n in 0..64 {
-            let mark = Mark {
+            let mark = ReadMark {
                 file: round,
                 offset: n * SECTOR,
                 len: 4096,
@@ -393,7 +406,7 @@ fn lets_files_go(make: Make<'_>, dir: &Path) {
 }
 
 /// Checks the bell: the owner sleeps whenever it may, and is always woken.
-fn rings_the_bell(make: Make<'_>, dir: &Path) {
+fn rings_the_bell(make: OpenReadQueue<'_>, dir: &Path) {
     for depth in [1, 7] {
         let mut reads = make(depth);
         let id = reads.add(make_file(dir, 0, 1 << 18, PageCache::Past));
@@ -402,7 +415,7 @@ fn rings_the_bell(make: Make<'_>, dir: &Path) {
         let mut count = 0;
         while count < 3000 {
             for _ in 0..rng.usize(0..=reads.room()) {
-                let mark = Mark {
+                let mark = ReadMark {
                     file: 0,
                     offset: rng.u64(0..64) * SECTOR,
                     len: 4096,
@@ -435,7 +448,7 @@ fn rings_the_bell(make: Make<'_>, dir: &Path) {
 }
 
 /// Sleeps until the bell is readable. Returns `false` if it was not.
-fn sleep(reads: &dyn Reads<Marked>, at_most: Duration) -> bool {
+fn sleep(reads: &dyn ReadQueue<MarkedBuffer>, at_most: Duration) -> bool {
     let bell = reads.bell();
     let at_most = rustix::time::Timespec {
         tv_sec: at_most.as_secs() as i64,
@@ -450,18 +463,18 @@ fn sleep(reads: &dyn Reads<Marked>, at_most: Duration) -> bool {
     }
 }
 
-fn reads_into_registered_memory(make: Make<'_>, dir: &Path) {
+fn reads_into_registered_memory(make: OpenReadQueue<'_>, dir: &Path) {
     const LEN: u64 = 1 << 20;
     let mut reads = make(32);
     let id = reads.add(make_file(dir, 0, LEN, PageCache::Past));
     let mut rng = fastrand::Rng::with_seed(9);
     for round in 0..30 {
-        let pools = [4096, 8192, 65536].map(|size| Pool::new(10, size).expect("memory"));
+        let pools = [4096, 8192, 65536].map(|size| BufferPool::new(10, size).expect("memory"));
         let registered = pools.each_ref().map(|pool| reads.register(pool.memory()));
         for n in 0..30 {
             let into = pools[n % 3].take().expect("slots enough");
             let most = into.as_ref().len() as u64 / SECTOR;
-            let mark = Mark {
+            let mark = ReadMark {
                 file: 0,
                 offset: rng.u64(0..LEN / SECTOR) * SECTOR,
                 len: (rng.u64(1..=most) * SECTOR) as usize,
@@ -481,15 +494,15 @@ fn reads_into_registered_memory(make: Make<'_>, dir: &Path) {
     }
 }
 
-fn gives_memory_back_when_dropped(make: Make<'_>, dir: &Path) {
+fn gives_memory_back_when_dropped(make: OpenReadQueue<'_>, dir: &Path) {
     let file = make_file(dir, 0, 1 << 20, PageCache::Past);
-    let pool = Pool::new(64, 16384).expect("memory");
+    let pool = BufferPool::new(64, 16384).expect("memory");
     for round in 0..20 {
         let mut reads = make(64);
         reads.register(pool.memory());
         let id = reads.add(Arc::clone(&file));
         for n in 0..64 {
-            let mark = Mark {
+            let mark = ReadMark {
                 file: 0,
                 offset: n * 16384,
                 len: 16384,
@@ -514,16 +527,16 @@ fn gives_memory_back_when_dropped(make: Make<'_>, dir: &Path) {
         let mut marked: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
         marked.iter_mut().for_each(|buf| buf.as_mut().fill(0xab));
         std::thread::sleep(Duration::from_millis(1));
-        let untouched = |buf: &super::PoolBuf| buf.as_ref().iter().all(|&byte| byte == 0xab);
+        let untouched = |buf: &super::PooledBuffer| buf.as_ref().iter().all(|&byte| byte == 0xab);
         assert!(marked.iter().all(untouched), "no writer is active to it");
     }
     assert_eq!(Arc::strong_count(&file), 1, "and files are let go");
 }
 
-fn moves_to_another_thread(make: Make<'_>, dir: &Path) {
+fn moves_to_another_thread(make: OpenReadQueue<'_>, dir: &Path) {
     let mut reads = make(8);
     let id = reads.add(make_file(dir, 0, 1 << 16, PageCache::Past));
-    let mark = Mark {
+    let mark = ReadMark {
         file: 0,
         offset: 4096,
         len: 4096,

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use kumiki_disk::reads::{Way, conformance};
+use kumiki_disk::reads::{ReadMethod, conformance};
 
-fn check(way: Way) {
+fn check(way: ReadMethod) {
     for place in [env!("CARGO_TARGET_TMPDIR"), "/dev/shm"] {
         let dir = tempfile::tempdir_in(Path::new(place)).expect("makes a directory");
         let make = |depth| way.reads(depth).expect("can be had");
@@ -14,25 +14,25 @@ fn check(way: Way) {
 
 #[test]
 fn a_new_thread_for_each() {
-    check(Way::Dynamic);
+    check(ReadMethod::ThreadPerRead);
 }
 
 #[test]
 fn one_thread() {
-    check(Way::Static { threads: 1 });
+    check(ReadMethod::ThreadPool { threads: 1 });
 }
 
 #[test]
 fn several_threads() {
-    check(Way::Static { threads: 5 });
+    check(ReadMethod::ThreadPool { threads: 5 });
 }
 
 #[test]
 fn a_ring() {
-    check(Way::Ring);
+    check(ReadMethod::IoUring);
 }
 
 #[test]
 fn the_owner_alone() {
-    check(Way::Here);
+    check(ReadMethod::Inline);
 }

@@ -15,33 +15,33 @@ pub struct Greeting {
     /// The cluster's fingerprint; `None` for a client that accepts any.
     pub cluster: Option<u64>,
     /// Ways for messages that the peer knows besides the connection.
-    pub ways: Ways,
+    pub ways: TransportSet,
     /// Random bytes of this connection.
     pub nonce: [u8; PROOF],
 }
 
 /// A set of ways for messages besides the connection itself.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Ways(u8);
+pub struct TransportSet(u8);
 
-impl Ways {
+impl TransportSet {
     /// The empty set.
-    pub const NONE: Ways = Ways(0);
+    pub const NONE: TransportSet = TransportSet(0);
     /// Memory that processes share.
-    pub const SHM: Ways = Ways(1);
+    pub const SHM: TransportSet = TransportSet(1);
     /// An RDMA device.
-    pub const VERBS: Ways = Ways(2);
+    pub const VERBS: TransportSet = TransportSet(2);
 
     /// Returns the ways that are in both sets.
     #[must_use]
-    pub fn and(self, other: Ways) -> Ways {
-        Ways(self.0 & other.0)
+    pub fn and(self, other: TransportSet) -> TransportSet {
+        TransportSet(self.0 & other.0)
     }
 
     /// Returns the ways that are in one of the sets or in both.
     #[must_use]
-    pub fn or(self, other: Ways) -> Ways {
-        Ways(self.0 | other.0)
+    pub fn or(self, other: TransportSet) -> TransportSet {
+        TransportSet(self.0 | other.0)
     }
 }
 
@@ -76,7 +76,7 @@ impl Greeting {
         Some(Greeting {
             peer,
             cluster,
-            ways: Ways(*ways),
+            ways: TransportSet(*ways),
             nonce,
         })
     }

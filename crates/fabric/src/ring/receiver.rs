@@ -1,6 +1,6 @@
 //! The side that reads records from its own ring.
 
-use super::{BODY, RingError, SET, body_max, byte_of, record_words, ring};
+use super::layout::{BODY, RingError, SET, body_max, byte_of, record_words, ring};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Room is given back when this fraction of the ring was read: a write to the peer for each record
@@ -66,7 +66,7 @@ impl Receiver {
 
     /// Returns `true` if there is something to read, or an error.
     #[inline]
-    pub(super) fn has_come(&self, near: &[AtomicU64]) -> bool {
+    pub(super) fn has_input(&self, near: &[AtomicU64]) -> bool {
         self.current.is_some() || self.look(ring(near)) != Ok(None)
     }
 

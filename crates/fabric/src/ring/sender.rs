@@ -1,6 +1,6 @@
 //! The side that writes records into the peer's ring.
 
-use super::{AROUND, CONTROL, RingError, SET, TAKEN, body_max, record_words};
+use super::layout::{AROUND, CONTROL, RingError, SET, TAKEN, body_max, record_words};
 use crate::memory::Remote;
 use crate::sync::{AtomicU64, Ordering};
 

@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 
 use base::memory::{RemoteError, WORD};
 
-use super::HEADER;
 use super::mapping::Mapping;
+use super::region_file::HEADER;
 use super::remote::ShmRemote;
 use crate::memory::Access;
 

@@ -10,7 +10,9 @@ use base::memory::{WORD, Words};
 use rustix::fs::FallocateFlags;
 
 use super::mapping::Mapping;
-use super::{ACCESS, HEADER, KEY, MAGIC, MARGIN, Shm, WITHDRAWN, WORDS, new_name};
+use super::region_file::{
+    ACCESS, HEADER, KEY, MAGIC, MARGIN, Shm, WITHDRAWN, WORDS, halves, new_name,
+};
 use crate::memory::{Access, Grant, Kind, Region, WORDS_MAX};
 
 /// The number of names that are tried: a file can be swept away before it is locked, but not for
@@ -143,10 +145,4 @@ fn no_room(shm: &Shm, bytes: u64, error: io::Error) -> io::Error {
         "{dir} has no room for {bytes} bytes: {error}; enlarge it, with --shm-size for a container"
     );
     io::Error::new(error.kind(), text)
-}
-
-/// Returns a key as two words.
-pub(super) fn halves(key: [u8; 16]) -> (u64, u64) {
-    let key = u128::from_le_bytes(key);
-    (key as u64, (key >> 64) as u64)
 }

@@ -10,8 +10,9 @@ use base::memory::{RemoteError, RemoteMemory};
 use rustix::process::geteuid;
 
 use super::mapping::{Mapping, load};
-use super::region::halves;
-use super::{ACCESS, HEADER, KEY, MAGIC, Shm, WITHDRAWN, WORDS, is_name, open, remove_if_dead};
+use super::region_file::{
+    ACCESS, HEADER, KEY, MAGIC, Shm, WITHDRAWN, WORDS, halves, is_name, open, remove_if_dead,
+};
 use crate::memory::{Access, Grant, Kind, Remote, check_bounds};
 
 /// The interval at which a reader checks if the owner lives: the check costs a system call.

@@ -5,44 +5,48 @@ use std::rc::Rc;
 
 use base::NodeId;
 
-use super::Place;
-use super::world::{News, World};
+use super::host::NetworkHost;
+use super::network_state::{EndpointEvent, NetworkState};
 use crate::inbox::Inbox;
 use crate::messages::{Event, Link, Messages, SendError};
 
 /// One participant of a network, from its start to its crash.
 pub struct Endpoint {
-    world: Rc<RefCell<World>>,
-    place: Place,
+    world: Rc<RefCell<NetworkState>>,
+    host: NetworkHost,
     number: usize,
 }
 
 impl Endpoint {
-    pub(super) fn new(world: Rc<RefCell<World>>, place: Place, number: usize) -> Endpoint {
+    pub(super) fn new(
+        world: Rc<RefCell<NetworkState>>,
+        host: NetworkHost,
+        number: usize,
+    ) -> Endpoint {
         Endpoint {
             world,
-            place,
+            host,
             number,
         }
     }
 
-    /// Returns the place of the endpoint.
+    /// Returns the host of the endpoint.
     #[must_use]
-    pub fn place(&self) -> Place {
-        self.place
+    pub fn host(&self) -> NetworkHost {
+        self.host
     }
 
     /// Returns `true` if there is something to receive.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.world.borrow().has_news(self.number)
+        self.world.borrow().has_events(self.number)
     }
 }
 
 impl Messages for Endpoint {
     fn connect(&mut self, to: NodeId) -> Link {
         let mut world = self.world.borrow_mut();
-        world.connect(self.number, self.place, Place::Node(to))
+        world.connect(self.number, self.host, NetworkHost::Node(to))
     }
 
     fn send(&mut self, on: Link, message: &[u8]) -> Result<(), SendError> {
@@ -55,12 +59,12 @@ impl Messages for Endpoint {
 
     fn receive(&mut self, inbox: &mut Inbox) -> bool {
         let mut world = self.world.borrow_mut();
-        while let Some((link, news)) = world.next_news(self.number) {
-            let event = match &news {
-                News::Up(peer) => Event::Up(*peer),
-                News::Message(message) => Event::Message(message),
-                News::Drained => Event::Drained,
-                News::Down(why) => Event::Down(why),
+        while let Some((link, events)) = world.next_event(self.number) {
+            let event = match &events {
+                EndpointEvent::Up(peer) => Event::Up(*peer),
+                EndpointEvent::Message(message) => Event::Message(message),
+                EndpointEvent::Drained => Event::Drained,
+                EndpointEvent::Down(why) => Event::Down(why),
             };
             inbox.push(link, event);
         }
@@ -74,6 +78,6 @@ impl Messages for Endpoint {
 
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Endpoint {} of {:?}", self.number, self.place)
+        write!(f, "Endpoint {} of {:?}", self.number, self.host)
     }
 }

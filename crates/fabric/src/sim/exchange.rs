@@ -1,39 +1,42 @@
 //! The operations of endpoints. An endpoint is named by its number.
 
-use super::Place;
-use super::wire::{End, Item, State, Wire};
-use super::world::{Action, Mailbox, News, Standing, World};
+use super::connection::{ConnectionEnd, EndState, Packet, SimConnection};
+use super::host::NetworkHost;
+use super::network_state::{EndpointEvent, EndpointQueue, HostState, NetworkState, ScheduledEvent};
 use crate::frame::LENGTH;
 use crate::messages::{Link, SendError};
 
-impl World {
+impl NetworkState {
     pub(super) fn next_link(&mut self) -> Link {
         Link(self.number())
     }
 
-    pub(super) fn connect(&mut self, number: usize, from: Place, to: Place) -> Link {
+    pub(super) fn connect(&mut self, number: usize, from: NetworkHost, to: NetworkHost) -> Link {
         let link = self.next_link();
-        if self.places.get(&from) != Some(&Standing::Alive(number)) {
+        if self.hosts.get(&from) != Some(&HostState::Alive(number)) {
             // The endpoint has crashed: it receives no events.
             return link;
         }
         if from == to {
             let why = "a node does not connect to itself";
             self.endpoints[number]
-                .news
-                .push_back((link, News::Down(why)));
+                .events
+                .push_back((link, EndpointEvent::Down(why)));
             return link;
         }
         let queue = self.options.queue;
-        let mut ends = [End::new(from, link, queue), End::new(to, Link(0), queue)];
+        let mut ends = [
+            ConnectionEnd::new(from, link, queue),
+            ConnectionEnd::new(to, Link(0), queue),
+        ];
         ends[0].endpoint = Some(number);
-        let wire = Wire { ends, cut: None };
+        let connection = SimConnection { ends, cut: None };
         let name = self.number();
-        self.wires.insert(name, wire);
+        self.connections.insert(name, connection);
         self.links.insert(link, (name, 0));
-        self.travel(name, 0, Item::Hello);
+        self.transmit(name, 0, Packet::Connect);
         let limit = self.now + self.options.connect_limit;
-        self.schedule(limit, Action::GiveUp { wire: name });
+        self.schedule(limit, ScheduledEvent::GiveUp { connection: name });
         link
     }
 
@@ -47,10 +50,15 @@ impl World {
             return Err(SendError::TooLong);
         }
         let &(name, side) = self.links.get(&link).ok_or(SendError::Down)?;
-        let wire = self.wires.get_mut(&name).ok_or(SendError::Down)?;
-        let end = &mut wire.ends[side];
+        let connection = self.connections.get_mut(&name).ok_or(SendError::Down)?;
+        let end = &mut connection.ends[side];
         let is_own = end.endpoint == Some(number);
-        if !is_own || !matches!(end.state, State::Up | State::Opening { closing: false }) {
+        if !is_own
+            || !matches!(
+                end.state,
+                EndState::Up | EndState::Opening { closing: false }
+            )
+        {
             return Err(SendError::Down);
         }
         // The length includes the header that a frame has before its message.
@@ -73,15 +81,15 @@ impl World {
     }
 
     pub(super) fn flush_end(&mut self, name: u64, side: usize) {
-        let Some(wire) = self.wires.get_mut(&name) else {
+        let Some(connection) = self.connections.get_mut(&name) else {
             return;
         };
-        let end = &mut wire.ends[side];
-        if !matches!(end.state, State::Up) {
+        let end = &mut connection.ends[side];
+        if !matches!(end.state, EndState::Up) {
             return;
         }
         for message in std::mem::take(&mut end.outbox) {
-            self.travel(name, side, Item::Message(message));
+            self.transmit(name, side, Packet::Message(message));
             if self.options.breaks > 0.0 && self.rng.f64() < self.options.breaks {
                 self.break_wire(name);
             }
@@ -92,35 +100,35 @@ impl World {
         let Some(&(name, side)) = self.links.get(&link) else {
             return;
         };
-        let Some(wire) = self.wires.get_mut(&name) else {
+        let Some(connection) = self.connections.get_mut(&name) else {
             return;
         };
-        let end = &mut wire.ends[side];
+        let end = &mut connection.ends[side];
         if end.endpoint != Some(number) {
             return;
         }
         match &mut end.state {
-            State::Opening { closing } => *closing = true,
-            State::Up => {
-                self.endpoints[number].news.retain(|(on, _)| *on != link);
+            EndState::Opening { closing } => *closing = true,
+            EndState::Up => {
+                self.endpoints[number].events.retain(|(on, _)| *on != link);
                 self.flush_end(name, side);
                 self.end(name, side);
             }
-            State::Closing | State::Closed => {}
+            EndState::Closing | EndState::Closed => {}
         }
     }
 
-    /// Sends the end, behind the items in transit.
+    /// Sends the end, behind the packets in transit.
     pub(super) fn end(&mut self, name: u64, side: usize) {
-        if let Some(wire) = self.wires.get_mut(&name) {
-            wire.ends[side].state = State::Closing;
-            self.travel(name, side, Item::Fin("the peer closed it"));
+        if let Some(connection) = self.connections.get_mut(&name) {
+            connection.ends[side].state = EndState::Closing;
+            self.transmit(name, side, Packet::Close("the peer closed it"));
             let at = self.now + self.options.dead_after;
             let cut = None;
             self.schedule(
                 at,
-                Action::Dead {
-                    wire: name,
+                ScheduledEvent::Dead {
+                    connection: name,
                     side,
                     cut,
                 },
@@ -129,21 +137,23 @@ impl World {
     }
 
     /// Returns the next event of an endpoint.
-    pub(super) fn next_news(&mut self, number: usize) -> Option<(Link, News)> {
-        let (link, news) = self.endpoints[number].news.pop_front()?;
-        if let (News::Message(message), Some(&(name, side))) = (&news, self.links.get(&link)) {
+    pub(super) fn next_event(&mut self, number: usize) -> Option<(Link, EndpointEvent)> {
+        let (link, events) = self.endpoints[number].events.pop_front()?;
+        if let (EndpointEvent::Message(message), Some(&(name, side))) =
+            (&events, self.links.get(&link))
+        {
             let bytes = message.len() + LENGTH;
-            self.travel(name, side, Item::Ack(bytes));
+            self.transmit(name, side, Packet::Ack(bytes));
         }
-        Some((link, news))
+        Some((link, events))
     }
 
-    pub(super) fn has_news(&self, number: usize) -> bool {
-        !self.endpoints[number].news.is_empty()
+    pub(super) fn has_events(&self, number: usize) -> bool {
+        !self.endpoints[number].events.is_empty()
     }
 
     /// Forgets the events that an endpoint has not received.
     pub(super) fn silence(&mut self, number: usize) {
-        self.endpoints[number] = Mailbox::default();
+        self.endpoints[number] = EndpointQueue::default();
     }
 }

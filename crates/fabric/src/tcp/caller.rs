@@ -1,7 +1,7 @@
 //! A connection that blocks, for clients: one thread sends messages, and waits for answers.
 
 mod error;
-mod through;
+mod memory_link;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::MaybeUninit;
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 use base::NodeId;
 use socket2::SockRef;
 
-use super::meeting::{Means, Meeting};
+use super::negotiation::{LocalTransports, Negotiation};
 use super::options::{Limits, Transport};
 use super::{nonce, socket};
 use crate::frame::{BODY_MAX, HEADER, LENGTH, message_head, message_len};
-use crate::handshake::{Identity, Proved, Refused, Secret};
+use crate::handshake::{AuthenticatedPeer, HandshakeRefusal, Identity, Secret};
 use crate::messages::Peer;
 use crate::shm::Shm;
 use crate::verbs::Domain;
 pub use error::CallError;
-use through::Through;
+use memory_link::CallerMemoryLink;
 
 /// The minimum number of bytes that are read at a time.
 const READ: usize = 16 << 10;
@@ -84,7 +84,7 @@ pub struct Caller {
     /// A message was sent or received in part: no other can follow.
     torn: bool,
     /// The rings through which messages travel, if not through the socket.
-    rings: Option<Box<Through>>,
+    rings: Option<Box<CallerMemoryLink>>,
 }
 
 impl Caller {
@@ -113,15 +113,15 @@ impl Caller {
             rings: None,
         };
         let (shm, verbs) = (&options.shm, options.verbs.as_ref());
-        let means = Means::new(options.transport, shm, verbs, &options.limits);
+        let transports = LocalTransports::new(options.transport, shm, verbs, &options.limits);
         let identity = Identity {
             me: Peer::Client,
             cluster: options.cluster,
             secret: options.secret.clone(),
             clients: None,
-            ways: means.ways(),
+            ways: transports.ways(),
         };
-        let proved = caller.greet(&identity, &means, options.node, deadline)?;
+        let proved = caller.greet(&identity, &transports, options.node, deadline)?;
         if let (Peer::Node(node), Some(cluster)) = (proved.peer, proved.cluster) {
             (caller.node, caller.cluster) = (node, cluster);
         }
@@ -131,36 +131,38 @@ impl Caller {
     fn greet(
         &mut self,
         identity: &Identity,
-        means: &Means,
+        transports: &LocalTransports,
         wanted: Option<NodeId>,
         deadline: Instant,
-    ) -> Result<Proved, CallError> {
+    ) -> Result<AuthenticatedPeer, CallError> {
         let address = self.address;
         let nonce = nonce().map_err(|error| CallError::Connect { address, error })?;
         let mut out = Vec::new();
-        let mut meeting = Meeting::initiate(identity, wanted, nonce, &mut out);
+        let mut negotiation = Negotiation::initiate(identity, wanted, nonce, &mut out);
         loop {
             self.write(&out, deadline)?;
             out.clear();
             match self.read(HEADER + BODY_MAX, deadline) {
                 Err(CallError::TimedOut { .. }) => {
-                    let refused = Refused::late();
+                    let refused = HandshakeRefusal::late();
                     return Err(CallError::Refused { address, refused });
                 }
                 read => read?,
             }
             let arrived = &self.input[self.from..self.filled];
-            match meeting.advance(identity, means, arrived, &mut out) {
-                Ok((used, met)) => {
+            match negotiation.advance(identity, transports, arrived, &mut out) {
+                Ok((used, negotiated)) => {
                     self.from += used;
-                    if let Some(met) = met {
+                    if let Some(negotiated) = negotiated {
                         self.write(&out, deadline)?;
-                        self.rings = met.rings.map(|rings| Box::new(Through::new(*rings)));
+                        self.rings = negotiated
+                            .rings
+                            .map(|rings| Box::new(CallerMemoryLink::new(*rings)));
                         if self.rings.is_some() {
                             // The bytes that follow on the socket are bells.
                             self.filled = self.from;
                         }
-                        return Ok(met.proved);
+                        return Ok(negotiated.proved);
                     }
                 }
                 Err(refused) => {

@@ -11,16 +11,17 @@ use base::NodeId;
 use budget::{Budget, Full, Share, newcomers};
 use mio::net::TcpStream;
 
-use super::arrival::{self, Arrival, Progress};
-use super::deal::Counted;
+use super::connection_balancer::ConnectionCount;
+use super::link_error::LinkError;
 use super::link_memory::LinkRings;
-use super::meeting::Meeting;
+use super::memory_link::MemoryLink;
+use super::message_assembler::{self, MessageAssembler, Progress};
+use super::negotiation::Negotiation;
 use super::output::{Output, Written};
-use super::through::Through;
 use crate::frame::{LENGTH, message_head};
 use crate::inbox::Inbox;
 use crate::messages::{Link, SendError};
-use crate::room::Room;
+use crate::send_limit::SendLimit;
 
 /// The number of bytes that are written before others have their turn.
 const TURN: usize = 1 << 20;
@@ -40,23 +41,23 @@ pub(super) struct Connection {
     pub(super) to: Option<NodeId>,
     /// Its place among the incoming connections that have not authenticated.
     pub(super) newcomer: Option<newcomers::Place>,
-    /// Counts it among the connections that its thread was dealt.
-    pub(super) counted: Option<Counted>,
+    /// Counts it among the connections that its thread was assigned.
+    pub(super) counted: Option<ConnectionCount>,
     /// The time by which its phase must have ended.
     pub(super) deadline: Option<Duration>,
     /// Messages that wait until the link is up.
     early: Output,
-    arrival: Arrival,
+    assembler: MessageAssembler,
     output: Output,
-    room: Room,
+    room: SendLimit,
     /// The memory that it holds, as part of the limit for all links.
     share: Share,
     /// The rings through which messages travel, if not through the socket.
-    pub(super) rings: Option<Box<Through>>,
+    pub(super) rings: Option<Box<MemoryLink>>,
     /// The user has closed it; it ends when it is up and its output is sent.
     pub(super) closing: bool,
     /// The reason why writing has failed.
-    failed: Option<String>,
+    failed: Option<LinkError>,
     /// The system takes no more output for now.
     pub(super) full: bool,
     /// An event has shown that nothing more will come, behind the bytes that are still to be read.
@@ -69,11 +70,11 @@ pub(super) struct Connection {
 
 /// The result of a look at a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Look {
+pub(super) enum RingPoll {
     /// Something has come.
-    Come,
+    Input,
     /// There is room for output that waits.
-    Room,
+    Space,
     /// There is nothing to do.
     Nothing,
 }
@@ -82,15 +83,15 @@ pub(super) enum Look {
 #[derive(Debug)]
 pub(super) enum Phase {
     /// The system is connecting it.
-    Connecting(Box<Meeting>),
+    Connecting(Box<Negotiation>),
     /// It is connected; the peers authenticate, and agree on the way. The bytes are those that have
     /// arrived and are not used.
-    Greeting(Box<Meeting>, Vec<u8>),
+    Greeting(Box<Negotiation>, Vec<u8>),
     /// Messages pass.
     Up,
     /// It will be closed when its output is sent and the peer has seen the end. The reason is there
     /// if the user does not know it yet.
-    Ending(Option<String>),
+    Ending(Option<LinkError>),
 }
 
 impl Connection {
@@ -113,9 +114,9 @@ impl Connection {
             counted: None,
             deadline: None,
             early: Output::default(),
-            arrival: Arrival::default(),
+            assembler: MessageAssembler::default(),
             output: Output::default(),
-            room: Room::new(queue),
+            room: SendLimit::new(queue),
             share: Share::new(budget),
             rings: None,
             closing: false,
@@ -138,15 +139,12 @@ impl Connection {
     /// # Errors
     /// Returns an error if all links together would hold more than they may.
     #[inline]
-    pub(super) fn charge(&mut self) -> Result<(), String> {
-        let held = self.waiting() + self.arrival.held();
+    pub(super) fn charge(&mut self) -> Result<(), LinkError> {
+        let held = self.waiting() + self.assembler.memory();
         self.share.set(held).map_err(|Full| {
             let address = self.address;
             tracing::warn!(%address, held, "closed: links hold as much as they may together");
-            format!(
-                "unfinished messages take all the memory that links may have together; this one has {held} \
-                 bytes of them"
-            )
+            LinkError::MemoryLimit { held }
         })
     }
 
@@ -214,7 +212,7 @@ impl Connection {
     }
 
     /// Appends frames of the handshake.
-    pub(super) fn say(&mut self, frames: &[u8]) {
+    pub(super) fn send_frames(&mut self, frames: &[u8]) {
         self.output.append(frames, &mut Vec::new());
     }
 
@@ -225,7 +223,7 @@ impl Connection {
         self.deadline = None;
         if let Some(rings) = rings {
             let words = self.output.take();
-            self.rings = Some(Box::new(Through::new(*rings, words)));
+            self.rings = Some(Box::new(MemoryLink::new(*rings, words)));
         }
         self.output.follow(std::mem::take(&mut self.early));
     }
@@ -235,12 +233,12 @@ impl Connection {
         if self.failed.is_some() {
             return;
         }
-        self.failed = Some(format!("the connection broke: {error}"));
+        self.failed = Some(LinkError::broken(error));
         self.output = Output::default();
     }
 
     /// Returns the reason why writing has failed, if it has.
-    pub(super) fn failed(&self) -> Option<String> {
+    pub(super) fn failed(&self) -> Option<LinkError> {
         self.failed.clone()
     }
 
@@ -281,16 +279,16 @@ impl Connection {
 
     /// Returns `true` if all output has been sent, and the peer can see it.
     pub(super) fn is_written(&self) -> bool {
-        self.waiting() == 0 && self.rings.as_deref().is_none_or(Through::is_written)
+        self.waiting() == 0 && self.rings.as_deref().is_none_or(MemoryLink::is_written)
     }
 
     /// Looks at the ring.
     #[inline]
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn look(&self) -> RingPoll {
         match &self.rings {
-            Some(through) if through.rings.has_come() => Look::Come,
-            Some(through) if self.full && through.rings.has_room() => Look::Room,
-            _ => Look::Nothing,
+            Some(through) if through.rings.has_input() => RingPoll::Input,
+            Some(through) if self.full && through.rings.has_room() => RingPoll::Space,
+            _ => RingPoll::Nothing,
         }
     }
 
@@ -299,19 +297,19 @@ impl Connection {
         let to = (self.link, limit);
         let Some(through) = &mut self.rings else {
             return self
-                .arrival
+                .assembler
                 .read(&mut self.stream, inbox, to, self.end_seen);
         };
         // The socket comes first: the bytes that a peer wrote before it closed are in the ring
         // then.
-        through.hear(&mut self.stream);
-        let progress = self.arrival.read(&mut through.rings, inbox, to, false);
+        through.drain_bells(&mut self.stream);
+        let progress = self.assembler.read(&mut through.rings, inbox, to, false);
         through.end_behind(progress)
     }
 
     /// Reads frames of the handshake, and appends them to the bytes that have arrived.
     pub(super) fn read_greeting(&mut self, arrived: &mut Vec<u8>) -> Progress {
-        arrival::append(&mut self.stream, arrived)
+        message_assembler::append(&mut self.stream, arrived)
     }
 
     /// Takes the messages that have come together with the end of the handshake.
@@ -320,22 +318,22 @@ impl Connection {
         rest: &[u8],
         inbox: &mut Inbox,
         limit: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), LinkError> {
         if self.rings.is_some() {
             // These are bells; the ring is looked at anyway.
             return Ok(());
         }
-        self.arrival.take(rest, inbox, (self.link, limit))
+        self.assembler.take(rest, inbox, (self.link, limit))
     }
 
     /// Reads and drops bytes that are not needed any more.
     pub(super) fn discard(&mut self, inbox: &mut Inbox) -> Progress {
         let Some(through) = &mut self.rings else {
-            return arrival::discard(&mut self.stream, inbox);
+            return message_assembler::discard(&mut self.stream, inbox);
         };
-        through.hear(&mut self.stream);
+        through.drain_bells(&mut self.stream);
         // A peer that is closing, too, can then send its waiting output.
-        let progress = arrival::discard(&mut through.rings, inbox);
+        let progress = message_assembler::discard(&mut through.rings, inbox);
         through.end_behind(progress)
     }
 }

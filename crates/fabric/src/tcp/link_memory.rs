@@ -2,66 +2,67 @@
 
 use std::io;
 
+use super::link_error::MailboxError;
 use super::options::Transport;
-use crate::frame::Ways;
+use crate::frame::TransportSet;
 use crate::memory::{Access, Grant, Kind, Memory, Region};
 use crate::ring::{RingError, Rings, Until};
 use crate::shm::{Shm, ShmRegion, ShmRemote};
 use crate::verbs;
 
 /// Returns the way of a kind of memory.
-pub(super) fn way(kind: Kind) -> Ways {
+pub(super) fn transport_of(kind: Kind) -> TransportSet {
     match kind {
-        Kind::Shm => Ways::SHM,
-        Kind::Verbs => Ways::VERBS,
+        Kind::Shm => TransportSet::SHM,
+        Kind::Verbs => TransportSet::VERBS,
     }
 }
 
 /// A mailbox of this side, before the peer's is known.
 #[derive(Debug)]
-pub(super) enum Mailbox {
+pub(super) enum LinkMailbox {
     Shm(Shm, ShmRegion),
-    Verbs(Box<verbs::Offer>),
+    Verbs(Box<verbs::PairOffer>),
 }
 
-impl Mailbox {
+impl LinkMailbox {
     /// Makes a mailbox of `words` words in memory of this machine.
-    pub(super) fn shm(shm: &Shm, words: usize) -> io::Result<Mailbox> {
+    pub(super) fn shm(shm: &Shm, words: usize) -> io::Result<LinkMailbox> {
         let region = shm.register(words, Access::Write)?;
-        Ok(Mailbox::Shm(shm.clone(), region))
+        Ok(LinkMailbox::Shm(shm.clone(), region))
     }
 
     /// Makes a mailbox of `words` words that a device reaches.
-    pub(super) fn verbs(domain: &verbs::Domain, words: usize) -> io::Result<Mailbox> {
-        Ok(Mailbox::Verbs(Box::new(domain.offer(words)?)))
+    pub(super) fn verbs(domain: &verbs::Domain, words: usize) -> io::Result<LinkMailbox> {
+        Ok(LinkMailbox::Verbs(Box::new(domain.offer(words)?)))
     }
 
     /// Returns the grant that the peer needs in order to write to it.
     pub(super) fn grant(&self) -> Grant {
         match self {
-            Mailbox::Shm(_, region) => region.grant().clone(),
-            Mailbox::Verbs(offer) => offer.grant().clone(),
+            LinkMailbox::Shm(_, region) => region.grant().clone(),
+            LinkMailbox::Verbs(offer) => offer.grant().clone(),
         }
     }
 
     /// Makes rings over this mailbox and the peer's.
-    pub(super) fn meet(self, peer: &Grant) -> Result<LinkRings, String> {
+    pub(super) fn connect(self, peer: &Grant) -> Result<LinkRings, MailboxError> {
         if peer.access() != Access::Write {
-            return Err("the peer's mailbox is not for writing".into());
+            return Err(MailboxError::NotWritable);
         }
         let rings = match self {
-            Mailbox::Shm(shm, near) => {
-                let mut far = shm.reach(peer).map_err(|error| error.to_string())?;
+            LinkMailbox::Shm(shm, near) => {
+                let mut far = shm.reach(peer)?;
                 // The connection shows when the peer is gone.
                 far.trust_owner();
                 Rings::new(near, far).map(LinkRings::Shm)
             }
-            Mailbox::Verbs(offer) => {
-                let met = offer.accept(peer).map_err(|error| error.to_string())?;
-                Rings::new(met.mailbox, met.remote).map(LinkRings::Verbs)
+            LinkMailbox::Verbs(offer) => {
+                let negotiated = offer.accept(peer)?;
+                Rings::new(negotiated.mailbox, negotiated.remote).map(LinkRings::Verbs)
             }
         };
-        rings.map_err(|error| error.to_string())
+        Ok(rings?)
     }
 }
 
@@ -100,8 +101,8 @@ impl LinkRings {
     }
 
     #[inline]
-    pub(super) fn has_come(&self) -> bool {
-        either!(self, rings => rings.has_come())
+    pub(super) fn has_input(&self) -> bool {
+        either!(self, rings => rings.has_input())
     }
 
     #[inline]

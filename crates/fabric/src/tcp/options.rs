@@ -8,8 +8,8 @@ use std::time::Duration;
 use base::NodeId;
 use budget::Budget;
 
-use super::deal::Seat;
-use crate::frame::Ways;
+use super::connection_balancer::BalancerSlot;
+use crate::frame::TransportSet;
 use crate::handshake::{Identity, Secret};
 use crate::messages::Peer;
 use crate::shm::Shm;
@@ -23,9 +23,9 @@ pub struct TcpOptions {
     pub identity: Identity,
     /// The listener, as [`listen`](super::listen) returns it; without one, no peer can connect.
     pub listener: Option<TcpListener>,
-    /// The seat in a group of threads: connections come from the thread with the listener, and go
+    /// The place in a group of threads: connections come from the thread with the listener, and go
     /// to all.
-    pub seat: Option<Seat>,
+    pub balancer_slot: Option<BalancerSlot>,
     /// The addresses of nodes.
     pub peers: HashMap<NodeId, SocketAddr>,
     /// The transport of messages.
@@ -70,10 +70,10 @@ impl TcpOptions {
                 cluster: Some(cluster),
                 secret,
                 clients: None,
-                ways: Ways::NONE,
+                ways: TransportSet::NONE,
             },
             listener: None,
-            seat: None,
+            balancer_slot: None,
             peers: HashMap::new(),
             transport: Transport::default(),
             shm: Shm::default(),

@@ -8,7 +8,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::connection::Look;
+use super::connection::RingPoll;
 use super::spin_policy::SpinPolicy;
 use super::{Tcp, note};
 use crate::ring::Until;
@@ -121,7 +121,7 @@ impl Tcp {
         if something {
             polled.since = now;
             if !looked.is_zero() {
-                polled.spin_policy.came();
+                polled.spin_policy.saw_event();
             }
         } else if polled.spin_policy.is_over(looked) {
             awake.retain(|&place| !self.try_to_sleep(place));
@@ -154,12 +154,12 @@ impl Tcp {
             return Found::Gone;
         };
         match look {
-            Look::Nothing => return Found::Nothing,
-            Look::Room => {
+            RingPoll::Nothing => return Found::Nothing,
+            RingPoll::Space => {
                 connection.full = false;
                 note(&mut self.dirty, place, &mut connection.in_dirty);
             }
-            Look::Come => {
+            RingPoll::Input => {
                 if !std::mem::replace(&mut connection.in_ready, true) {
                     self.ready.push_back(place);
                 }
@@ -188,7 +188,7 @@ impl Tcp {
         let until = if connection.full {
             Until::Either
         } else {
-            Until::Come
+            Until::Input
         };
         match through.rings.sleep(until) {
             Ok(false) => false,

@@ -50,7 +50,7 @@ impl Default for SpinPolicy {
 impl SpinPolicy {
     /// Notes that looking has found something.
     #[inline]
-    pub(super) fn came(&mut self) {
+    pub(super) fn saw_event(&mut self) {
         self.next_rest = (self.next_rest - 1).max(*RESTS.start());
         self.note(true);
     }
@@ -117,7 +117,7 @@ mod tests {
         let mut spin_policy = SpinPolicy::default();
         assert!(!spin_policy.is_over(micros(199)) && spin_policy.is_over(MOST));
         for _ in 0..1000 {
-            spin_policy.came();
+            spin_policy.saw_event();
             assert!(!spin_policy.is_over(micros(199)) && spin_policy.is_over(MOST));
         }
         let mut spin_policy = impatient();
@@ -154,7 +154,7 @@ mod tests {
         }
         assert_eq!(rests(&mut spin_policy), 8192);
         for _ in 0..10_000 {
-            spin_policy.came();
+            spin_policy.saw_event();
         }
         assert_eq!(rests(&mut spin_policy), 16, "it is long ago");
         // Other threads for which it waits may take a while.

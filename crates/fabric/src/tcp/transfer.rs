@@ -1,8 +1,9 @@
 //! Reads and writes of connections.
 
-use super::arrival::Progress;
 use super::connection::Phase;
-use super::{News, POOL, Tcp, note};
+use super::link_error::LinkError;
+use super::message_assembler::Progress;
+use super::{LinkNotice, POOL, Tcp, note};
 use crate::inbox::Inbox;
 use crate::messages::Event;
 
@@ -65,12 +66,12 @@ impl Tcp {
             // The event was about an earlier connection.
             Ok(None) => return,
             Ok(Some(error)) | Err(error) => {
-                return self.down(place, &format!("cannot connect: {error}"));
+                return self.down(place, &LinkError::cannot_connect(&error));
             }
         }
         let phase = std::mem::replace(&mut connection.phase, Phase::Up);
-        if let Phase::Connecting(meeting) = phase {
-            connection.phase = Phase::Greeting(meeting, Vec::new());
+        if let Phase::Connecting(negotiation) = phase {
+            connection.phase = Phase::Greeting(negotiation, Vec::new());
         }
         connection.full = false;
         note(&mut self.dirty, place, &mut connection.in_dirty);
@@ -81,24 +82,24 @@ impl Tcp {
     pub(super) fn greet(&mut self, place: usize, inbox: &mut Inbox) {
         let connection = &mut self.connections[place];
         let phase = std::mem::replace(&mut connection.phase, Phase::Up);
-        let Phase::Greeting(mut meeting, mut arrived) = phase else {
+        let Phase::Greeting(mut negotiation, mut arrived) = phase else {
             unreachable!("it was greeting");
         };
         let progress = connection.read_greeting(&mut arrived);
         let mut words = Vec::new();
-        let advanced = meeting.advance(&self.identity, &self.means, &arrived, &mut words);
-        connection.say(&words);
+        let advanced = negotiation.advance(&self.identity, &self.transports, &arrived, &mut words);
+        connection.send_frames(&words);
         match advanced {
             Err(refused) => self.refused(place, &refused),
             Ok((used, None)) => {
                 arrived.drain(..used);
-                connection.phase = Phase::Greeting(meeting, arrived);
+                connection.phase = Phase::Greeting(negotiation, arrived);
                 note(&mut self.dirty, place, &mut connection.in_dirty);
                 self.go_on(place, progress);
             }
-            Ok((used, Some(met))) => {
-                self.up(place, met);
-                self.tell(inbox);
+            Ok((used, Some(negotiated))) => {
+                self.up(place, negotiated);
+                self.deliver_notices(inbox);
                 let connection = &mut self.connections[place];
                 if std::mem::take(&mut connection.closing) {
                     return self.end_closed(place);
@@ -112,8 +113,7 @@ impl Tcp {
     }
 
     pub(super) fn end_closed(&mut self, place: usize) {
-        let why = "it was closed here".to_owned();
-        self.end(place, Some(why), self.limits.dead_after);
+        self.end(place, Some(LinkError::ClosedHere), self.limits.dead_after);
     }
 
     /// Writes the output of a connection.
@@ -133,7 +133,7 @@ impl Tcp {
                     note(&mut self.dirty, place, &mut connection.in_dirty);
                 }
                 if connection.drained() {
-                    self.news.push((connection.link, News::Drained));
+                    self.notices.push((connection.link, LinkNotice::Drained));
                 }
                 if matches!(connection.phase, Phase::Ending(_)) && connection.is_written() {
                     // The peer may have gone; then reading finds out.
@@ -158,12 +158,12 @@ impl Tcp {
     }
 
     /// Passes the events to the user.
-    pub(super) fn tell(&mut self, inbox: &mut Inbox) {
-        for (link, news) in self.news.drain(..) {
-            let event = match &news {
-                News::Up(peer) => Event::Up(*peer),
-                News::Drained => Event::Drained,
-                News::Down(why) => Event::Down(why),
+    pub(super) fn deliver_notices(&mut self, inbox: &mut Inbox) {
+        for (link, notices) in self.notices.drain(..) {
+            let event = match &notices {
+                LinkNotice::Up(peer) => Event::Up(*peer),
+                LinkNotice::Drained => Event::Drained,
+                LinkNotice::Down(why) => Event::Down(why),
             };
             inbox.push(link, event);
         }

@@ -21,7 +21,7 @@
 
 /// The way in which ports name each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Naming {
+pub(super) enum AddressKind {
     /// InfiniBand, within a subnet.
     Local,
     /// InfiniBand, across subnets.
@@ -35,7 +35,7 @@ pub(super) enum Naming {
 /// The data that a peer needs in order to connect to a queue pair of this side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Address {
-    pub(super) naming: Naming,
+    pub(super) naming: AddressKind,
     pub(super) mtu: u8,
     pub(super) reads: u8,
     pub(super) pair: u32,
@@ -56,10 +56,10 @@ impl Address {
     /// Appends the address: [`Address::LEN`] bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let naming = match self.naming {
-            Naming::Local => 1,
-            Naming::Global => 2,
-            Naming::RoceV1 => 3,
-            Naming::RoceV2 => 4,
+            AddressKind::Local => 1,
+            AddressKind::Global => 2,
+            AddressKind::RoceV1 => 3,
+            AddressKind::RoceV2 => 4,
         };
         out.extend([VERSION, naming, self.mtu, self.reads]);
         out.extend(self.pair.to_le_bytes());
@@ -78,10 +78,10 @@ impl Address {
         let four = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
         let two = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let naming = match bytes[1] {
-            1 => Naming::Local,
-            2 => Naming::Global,
-            3 => Naming::RoceV1,
-            4 => Naming::RoceV2,
+            1 => AddressKind::Local,
+            2 => AddressKind::Global,
+            3 => AddressKind::RoceV1,
+            4 => AddressKind::RoceV2,
             _ => return None,
         };
         let (_, gid) = bytes.split_last_chunk()?;
@@ -111,7 +111,7 @@ impl Address {
 mod tests {
     use super::*;
 
-    fn address(naming: Naming) -> Address {
+    fn address(naming: AddressKind) -> Address {
         Address {
             naming,
             mtu: 3,
@@ -134,10 +134,10 @@ mod tests {
     #[test]
     fn addresses_are_read_as_they_were_written() {
         for naming in [
-            Naming::Local,
-            Naming::Global,
-            Naming::RoceV1,
-            Naming::RoceV2,
+            AddressKind::Local,
+            AddressKind::Global,
+            AddressKind::RoceV1,
+            AddressKind::RoceV2,
         ] {
             let address = address(naming);
             let mut bytes = encoded(&address);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn bytes_are_where_the_table_says() {
-        let bytes = encoded(&address(Naming::RoceV2));
+        let bytes = encoded(&address(AddressKind::RoceV2));
         assert_eq!(bytes[..8], [1, 4, 3, 16, 0x56, 0x34, 0x12, 0]);
         assert_eq!(bytes[8..16], [0xef, 0xcd, 0xab, 0, 7, 0, 64, 0]);
         assert_eq!(bytes[16..24], [0, 16, 0, 0, 0, 0, 0, 0]);
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_no_side_says_is_no_address() {
-        let bytes = encoded(&address(Naming::Local));
+        let bytes = encoded(&address(AddressKind::Local));
         let wrong = [
             (0, 2),
             (1, 0),

@@ -11,7 +11,7 @@
 //! time.
 //!
 //! A connection has one-sided reads and writes ([`Memory`](crate::memory::Memory)), and messages
-//! (module `mail`). It is lost when the peer's device does not answer, or when its queue pair is
+//! (module `message_channel`). It is lost when the peer's device does not answer, or when its queue pair is
 //! gone. On an idle connection this is not noticed: the link of step 2 stays, and shows it. When a
 //! process dies, its regions go before its queue pairs, so that a read at that moment may be
 //! *refused* before the connection is lost.
@@ -24,13 +24,14 @@ use std::time::Duration;
 
 use base::memory::RemoteError;
 
-use super::address::{Address, Naming};
+use super::active_pair::ActivePair;
+use super::address::{Address, AddressKind};
 use super::ffi::{Gid, PairAttributes, Path, access, change, state};
-use super::line::Line;
-use super::mail::Mail;
-use super::memory::Domain;
+use super::memory::{Domain, Region, Remote};
+use super::message_channel::MessageChannel;
 use super::options::{Depths, TRIES};
 use super::resources::{Pair, Registered};
+use crate::memory::{Access, Grant, Memory};
 
 /// The number of times that a packet without acknowledgement is sent again.
 const RETRIES: u8 = (TRIES - 1) as u8;
@@ -45,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Opening {
     domain: Domain,
     depths: Depths,
-    line: Line,
+    line: ActivePair,
     inbox: Option<Arc<Registered>>,
     address: Address,
 }
@@ -54,8 +55,8 @@ pub struct Opening {
 #[derive(Clone)]
 pub struct Connection {
     pub(super) domain: Domain,
-    pub(super) line: Arc<Mutex<Line>>,
-    pub(super) mail: Arc<Mutex<Mail>>,
+    pub(super) line: Arc<Mutex<ActivePair>>,
+    messages: Arc<Mutex<MessageChannel>>,
 }
 
 impl Domain {
@@ -74,8 +75,8 @@ impl Domain {
         initialise(&pair, port.number)?;
         let staging = Registered::new(&self.raw, depths.staging_words, access::LOCAL_WRITE)?;
         let patience = options.dead_after * 4 + PATIENCE;
-        let mut line = Line::new(pair, Arc::new(staging), depths, patience);
-        let inbox = Mail::inbox(&self.raw, depths, &mut line)?;
+        let mut line = ActivePair::new(pair, Arc::new(staging), depths, patience);
+        let inbox = MessageChannel::inbox(&self.raw, depths, &mut line)?;
         let mut random = [0; 4];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let address = Address {
@@ -136,16 +137,16 @@ impl Opening {
     /// address.
     pub fn connect(self, peer: &Address) -> io::Result<Connection> {
         self.meet(peer)?;
-        let mail = Mail::new(self.inbox, &self.depths, peer);
+        let messages = MessageChannel::new(self.inbox, &self.depths, peer);
         Ok(Connection {
             domain: self.domain,
             line: Arc::new(Mutex::new(self.line)),
-            mail: Arc::new(Mutex::new(mail)),
+            messages: Arc::new(Mutex::new(messages)),
         })
     }
 
     /// Does the same as [`Opening::connect`], for a connection that this side does not use.
-    pub(super) fn connect_line(self, peer: &Address) -> io::Result<Line> {
+    pub(super) fn connect_line(self, peer: &Address) -> io::Result<ActivePair> {
         self.meet(peer)?;
         Ok(self.line)
     }
@@ -180,7 +181,7 @@ impl Opening {
                 hops: HOPS,
                 lid: peer.lid,
                 level: port.level,
-                is_global: u8::from(peer.naming != Naming::Local),
+                is_global: u8::from(peer.naming != AddressKind::Local),
                 port: port.number,
                 ..Path::default()
             },
@@ -217,12 +218,12 @@ impl Opening {
     }
 }
 
-fn called(naming: Naming) -> &'static str {
+fn called(naming: AddressKind) -> &'static str {
     match naming {
-        Naming::Local => "InfiniBand by LID",
-        Naming::Global => "InfiniBand by GID",
-        Naming::RoceV1 => "RoCE v1",
-        Naming::RoceV2 => "RoCE v2",
+        AddressKind::Local => "InfiniBand by LID",
+        AddressKind::Global => "InfiniBand by GID",
+        AddressKind::RoceV1 => "RoCE v1",
+        AddressKind::RoceV2 => "RoCE v2",
     }
 }
 
@@ -278,8 +279,82 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn line(&self) -> MutexGuard<'_, Line> {
+    /// Reaches a region without a look at its key, for which it would have to wait. `landing` words
+    /// can be in transit to here at a time.
+    pub(super) fn reach_untried(
+        &self,
+        grant: &Grant,
+        landing: usize,
+    ) -> Result<Remote, RemoteError> {
+        Remote::untried(&self.domain, &self.line, grant, landing)
+    }
+
+    pub(super) fn line(&self) -> MutexGuard<'_, ActivePair> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn messages(&self) -> MutexGuard<'_, MessageChannel> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connection {
+    /// Takes a message to be sent. It leaves at once if the peer has memory for it, else with a
+    /// later call of this, [`Connection::receive`] or [`Connection::advance`]. There is no bound on
+    /// waiting messages; the caller should check [`Connection::waiting`].
+    ///
+    /// # Errors
+    /// Returns an error if the connection has ended, if the peer takes no messages, or if this one
+    /// is too long.
+    pub fn send(&self, message: &[u8]) -> Result<(), RemoteError> {
+        self.messages().send(message, &mut self.line())
+    }
+
+    /// Returns the number of bytes that wait because the peer has no memory for them yet.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.messages().waiting()
+    }
+
+    /// Sends waiting messages, as far as the peer has memory for them.
+    ///
+    /// # Errors
+    /// Returns an error if the connection has ended.
+    pub fn advance(&self) -> Result<(), RemoteError> {
+        self.messages().advance(&mut self.line())
+    }
+
+    /// Replaces `into` by the next message that has come. Returns `false` if none has come.
+    ///
+    /// # Errors
+    /// Returns an error if the connection has ended, and no message that came before is left.
+    pub fn receive(&self, into: &mut Vec<u8>) -> Result<bool, RemoteError> {
+        let message = self.messages().receive(&mut self.line())?;
+        if let Some(message) = message {
+            *into = message;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}
+
+impl Memory for Connection {
+    type Region = Region;
+    type Remote = Remote;
+
+    fn register(&self, words: usize, access: Access) -> io::Result<Region> {
+        self.domain.register(words, access)
+    }
+
+    fn reach(&self, grant: &Grant) -> Result<Remote, RemoteError> {
+        let landing = self.domain.device.options.depths.landing_words;
+        let mut remote = self.reach_untried(grant, landing)?;
+        match remote.key()? == grant.key() {
+            true => Ok(remote),
+            false => Err(RemoteError::Refused(
+                "the region has another key".to_owned(),
+            )),
+        }
     }
 }
 

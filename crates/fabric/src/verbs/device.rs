@@ -3,19 +3,17 @@
 use std::ffi::CString;
 use std::fmt;
 use std::fs;
-use std::io;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use super::address::Naming;
+use super::address::AddressKind;
 use super::ffi::{self, Library};
-use super::memory::Domain;
-use super::options::{NoDevice, VerbsOptions, mtu_bytes, mtu_code};
+use super::options::{NoDevice, PortError, VerbsOptions, mtu_bytes, mtu_code};
 use super::resources::Context;
 
 /// An RDMA device that is open, and the port of it that is used.
 #[derive(Clone)]
-pub struct Device(Arc<Inner>);
+pub struct Device(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) context: Arc<Context>,
@@ -27,7 +25,7 @@ pub(super) struct Inner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Port {
     pub(super) number: u8,
-    pub(super) naming: Naming,
+    pub(super) naming: AddressKind,
     pub(super) gid_index: u8,
     pub(super) gid: [u8; 16],
     pub(super) lid: u16,
@@ -57,24 +55,15 @@ impl Device {
         let name = name.map_err(|_| NoDevice::Options("a library's name has no zeros".into()))?;
         let library = Library::load(&name).map_err(|error| NoDevice::Library { error })?;
         let context = Context::open(library, |names| choose_device(names, options))?;
-        let port = choose_port(&context, options).map_err(|text| NoDevice::Port {
+        let port = choose_port(&context, options).map_err(|error| NoDevice::Port {
             device: context.name().to_owned(),
-            text,
+            error,
         })?;
         Ok(Device(Arc::new(Inner {
             context: Arc::new(context),
             options: options.clone(),
             port,
         })))
-    }
-
-    /// Makes a protection domain: memory that is registered in it can be reached only through
-    /// connections of the domain.
-    ///
-    /// # Errors
-    /// Returns the errors of the operating system.
-    pub fn domain(&self) -> io::Result<Domain> {
-        Domain::new(&self.0)
     }
 
     /// Returns the device's name.
@@ -93,10 +82,10 @@ impl fmt::Display for Device {
         let gid = Ipv6Addr::from(port.gid);
         let index = port.gid_index;
         match port.naming {
-            Naming::Local => write!(f, "InfiniBand, LID {}", port.lid),
-            Naming::Global => write!(f, "InfiniBand, GID {index} {gid}"),
-            Naming::RoceV1 => write!(f, "RoCE v1, GID {index} {gid}"),
-            Naming::RoceV2 => write!(f, "RoCE v2, GID {index} {gid}"),
+            AddressKind::Local => write!(f, "InfiniBand, LID {}", port.lid),
+            AddressKind::Global => write!(f, "InfiniBand, GID {index} {gid}"),
+            AddressKind::RoceV1 => write!(f, "RoCE v1, GID {index} {gid}"),
+            AddressKind::RoceV2 => write!(f, "RoCE v2, GID {index} {gid}"),
         }
     }
 }
@@ -131,35 +120,29 @@ fn choose_device(names: &[String], options: &VerbsOptions) -> Result<usize, NoDe
 }
 
 /// Chooses the port and its address. Returns an error if none fits.
-fn choose_port(context: &Context, options: &VerbsOptions) -> Result<Port, String> {
-    let attributes = context.attributes().map_err(|error| error.to_string())?;
+fn choose_port(context: &Context, options: &VerbsOptions) -> Result<Port, PortError> {
+    let attributes = context.attributes().map_err(PortError::Attributes)?;
     let depths = &options.depths;
     if depths.sends.max(depths.receives) > attributes.max_work {
         let most = attributes.max_work;
-        return Err(format!(
-            "its queues have {most} places at most; choose smaller depths"
-        ));
+        return Err(PortError::QueueDepth(most));
     }
     if depths.sends.max(depths.receives) > attributes.max_completions {
         let most = attributes.max_completions;
-        return Err(format!(
-            "it completes {most} things at most; choose smaller depths"
-        ));
+        return Err(PortError::CompletionDepth(most));
     }
     let (number, found) = match options.port {
         Some(port) => (port, active_port(context, port)?),
         None => {
             let mut ports = (1..=attributes.ports).map(|port| (port, active_port(context, port)));
             let first = ports.find_map(|(port, found)| Some((port, found.ok()?)));
-            first.ok_or("no port of it carries; look at its cable and its interface")?
+            first.ok_or(PortError::NoneActive)?
         }
     };
     let mtu = match options.mtu.and_then(mtu_code) {
         Some(mtu) if u32::from(mtu) > found.mtu => {
             let most = mtu_bytes(found.mtu as u8);
-            return Err(format!(
-                "port {number} carries packets of {most} bytes at most"
-            ));
+            return Err(PortError::Mtu { port: number, most });
         }
         Some(mtu) => mtu,
         None => found.mtu.clamp(1, 5) as u8,
@@ -179,14 +162,12 @@ fn choose_port(context: &Context, options: &VerbsOptions) -> Result<Port, String
     })
 }
 
-fn active_port(context: &Context, port: u8) -> Result<ffi::PortAttributes, String> {
+fn active_port(context: &Context, port: u8) -> Result<ffi::PortAttributes, PortError> {
     let found = context.port(port);
-    let found = found.map_err(|error| format!("it has no port {port} ({error})"))?;
+    let found = found.map_err(|error| PortError::Missing { port, error })?;
     match found.state {
         ffi::PORT_ACTIVE => Ok(found),
-        _ => Err(format!(
-            "port {port} does not carry; look at its cable and its interface"
-        )),
+        _ => Err(PortError::Inactive(port)),
     }
 }
 
@@ -196,19 +177,18 @@ fn choose_address(
     port: u8,
     found: &ffi::PortAttributes,
     wanted: Option<u8>,
-) -> Result<(Naming, u8, [u8; 16]), String> {
+) -> Result<(AddressKind, u8, [u8; 16]), PortError> {
     let count = found.gids.clamp(0, 256) as u16;
     let read = |index: u8| context.gid(port, index).ok().filter(|gid| *gid != [0; 16]);
-    let missing =
-        |index| format!("port {port} has no GID {index}; `rdma` or `ibv_devinfo -v` lists them");
+    let missing = |index| PortError::NoGid { port, index };
     if found.layer == ffi::LAYER_INFINIBAND {
         return match wanted {
             Some(index) => Ok((
-                Naming::Global,
+                AddressKind::Global,
                 index,
                 read(index).ok_or_else(|| missing(index))?,
             )),
-            None => Ok((Naming::Local, 0, read(0).unwrap_or_default())),
+            None => Ok((AddressKind::Local, 0, read(0).unwrap_or_default())),
         };
     }
     let kind = |index: u8| {
@@ -229,13 +209,11 @@ fn choose_address(
             kind(index),
             read(index).ok_or_else(|| missing(index))?,
         ),
-        None => best(table).ok_or_else(|| {
-            format!("port {port} has no GID; give its interface an address and bring it up")
-        })?,
+        None => best(table).ok_or(PortError::NoAddress(port))?,
     };
     let naming = match kind {
-        Roce::V1 => Naming::RoceV1,
-        Roce::V2 => Naming::RoceV2,
+        Roce::V1 => AddressKind::RoceV1,
+        Roce::V2 => AddressKind::RoceV2,
     };
     Ok((naming, index, gid))
 }

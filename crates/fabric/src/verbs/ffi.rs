@@ -28,6 +28,7 @@
 
 #![allow(unsafe_code)]
 
+use super::options::LoaderError;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{offset_of, size_of};
 
@@ -361,7 +362,7 @@ macro_rules! library {
 
         impl Library {
             /// Finds the functions in a library that was loaded.
-            fn find(handle: Opaque) -> Result<Library, String> {
+            fn find(handle: Opaque) -> Result<Library, LoaderError> {
                 Ok(Library {
                     $($name: {
                         let name = concat!(stringify!($name), "\0");
@@ -410,7 +411,7 @@ impl Library {
     ///
     /// # Errors
     /// Returns the error of the system's loader.
-    pub(super) fn load(name: &CStr) -> Result<Library, String> {
+    pub(super) fn load(name: &CStr) -> Result<Library, LoaderError> {
         // SAFETY: the name is a string that ends with a zero. Loading runs the library's own
         // initialisation, which libibverbs allows at any time.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -421,7 +422,7 @@ impl Library {
     }
 }
 
-fn symbol(handle: Opaque, name: &str) -> Result<Opaque, String> {
+fn symbol(handle: Opaque, name: &str) -> Result<Opaque, LoaderError> {
     // SAFETY: the handle is that of a library which is never unloaded (contract 1), and the name
     // ends with a zero.
     let found = unsafe { libc::dlsym(handle, name.as_ptr().cast()) };
@@ -432,15 +433,15 @@ fn symbol(handle: Opaque, name: &str) -> Result<Opaque, String> {
 }
 
 /// Returns the loader's description of the last failure in this thread.
-fn loader_error() -> String {
+fn loader_error() -> LoaderError {
     // SAFETY: it takes nothing, and returns null or a string that stays until the next call of the
     // loader by this thread; it is copied before that.
     unsafe {
         let text = libc::dlerror();
-        match text.is_null() {
+        LoaderError(match text.is_null() {
             true => "the loader does not say why".to_owned(),
             false => CStr::from_ptr(text).to_string_lossy().into_owned(),
-        }
+        })
     }
 }
 
@@ -508,7 +509,7 @@ mod tests {
         let error = Library::load(c"libkumiki-none.so.1")
             .map(|_| ())
             .expect_err("not there");
-        assert!(error.contains("libkumiki-none.so.1"), "{error}");
+        assert!(error.0.contains("libkumiki-none.so.1"), "{error}");
     }
 
     #[test]
@@ -516,6 +517,6 @@ mod tests {
         let error = Library::load(c"libc.so.6")
             .map(|_| ())
             .expect_err("another library");
-        assert!(error.contains("ibv_get_device_list"), "{error}");
+        assert!(error.0.contains("ibv_get_device_list"), "{error}");
     }
 }

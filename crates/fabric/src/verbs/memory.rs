@@ -30,12 +30,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::memory::{RemoteError, RemoteMemory, Words};
 
-use super::connection::Connection;
-use super::device::Inner as Device;
+use super::active_pair::ActivePair;
+use super::device::{Device, Inner};
 use super::ffi::access;
-use super::line::Line;
 use super::resources::{self, Registered, There};
-use crate::memory::{self, Access, Grant, Kind, Memory, Region as _, WORDS_MAX, check_bounds};
+use crate::memory::{self, Access, Grant, Kind, Region as _, WORDS_MAX, check_bounds};
 use crate::shm::ShmRegion;
 
 /// The number of words in front of a region's own.
@@ -49,7 +48,7 @@ const ASIDE: usize = 8;
 /// connections. There is one for each database.
 #[derive(Clone)]
 pub struct Domain {
-    pub(super) device: Arc<Device>,
+    pub(super) device: Arc<Inner>,
     pub(super) raw: Arc<resources::Domain>,
 }
 
@@ -62,8 +61,19 @@ impl fmt::Debug for Domain {
     }
 }
 
+impl Device {
+    /// Makes a protection domain: memory that is registered in it can be reached only through
+    /// connections of the domain.
+    ///
+    /// # Errors
+    /// Returns the errors of the operating system.
+    pub fn domain(&self) -> io::Result<Domain> {
+        Domain::new(&self.0)
+    }
+}
+
 impl Domain {
-    pub(super) fn new(device: &Arc<Device>) -> io::Result<Domain> {
+    pub(super) fn new(device: &Arc<Inner>) -> io::Result<Domain> {
         let raw = resources::Domain::new(Arc::clone(&device.context))?;
         Ok(Domain {
             device: Arc::clone(device),
@@ -157,7 +167,7 @@ impl memory::Region for Region {
 /// A region of a peer. Reads and writes of all regions of a connection take place in the order in
 /// which they were begun.
 pub struct Remote {
-    line: Arc<Mutex<Line>>,
+    line: Arc<Mutex<ActivePair>>,
     there: There,
     words: usize,
     access: Access,
@@ -184,31 +194,12 @@ impl fmt::Debug for Remote {
     }
 }
 
-impl Memory for Connection {
-    type Region = Region;
-    type Remote = Remote;
-
-    fn register(&self, words: usize, access: Access) -> io::Result<Region> {
-        self.domain.register(words, access)
-    }
-
-    fn reach(&self, grant: &Grant) -> Result<Remote, RemoteError> {
-        let landing = self.domain.device.options.depths.landing_words;
-        let mut remote = self.reach_untried(grant, landing)?;
-        match remote.key()? == grant.key() {
-            true => Ok(remote),
-            false => Err(RemoteError::Refused(
-                "the region has another key".to_owned(),
-            )),
-        }
-    }
-}
-
-impl Connection {
-    /// Reaches a region without a look at its key, for which it would have to wait. `landing` words
-    /// can be in transit to here at a time.
-    pub(super) fn reach_untried(
-        &self,
+impl Remote {
+    /// Reaches a region through a connected queue pair, without a look at its key, for which it
+    /// would have to wait. `landing` words can be in transit to here at a time.
+    pub(super) fn untried(
+        domain: &Domain,
+        line: &Arc<Mutex<ActivePair>>,
         grant: &Grant,
         landing: usize,
     ) -> Result<Remote, RemoteError> {
@@ -222,10 +213,10 @@ impl Connection {
             address: u64::from_le_bytes(start.try_into().expect("8 bytes")),
             key: u32::from_le_bytes(key.try_into().expect("4 bytes")),
         };
-        let landing = Registered::new(&self.domain.raw, ASIDE + landing, access::LOCAL_WRITE);
+        let landing = Registered::new(&domain.raw, ASIDE + landing, access::LOCAL_WRITE);
         let landing = landing.map_err(|error| RemoteError::Lost(error.to_string()))?;
         Ok(Remote {
-            line: Arc::clone(&self.line),
+            line: Arc::clone(line),
             there,
             words: grant.words(),
             access: grant.access(),
@@ -240,12 +231,12 @@ impl Connection {
 }
 
 impl Remote {
-    fn line(&self) -> MutexGuard<'_, Line> {
+    fn line(&self) -> MutexGuard<'_, ActivePair> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the key of the region.
-    fn key(&mut self) -> Result<[u8; 16], RemoteError> {
+    pub(super) fn key(&mut self) -> Result<[u8; 16], RemoteError> {
         let mut line = self.line();
         let id = line.read(&self.landing, 0, 2, self.there)?;
         line.wait_for(id, id)?;

@@ -102,7 +102,7 @@ pub enum NoDevice {
     )]
     Library {
         /// The error of the loader.
-        error: String,
+        error: LoaderError,
     },
     /// The kernel does not know such devices.
     #[error(
@@ -137,13 +137,65 @@ pub enum NoDevice {
         error: io::Error,
     },
     /// No port of the device can be used.
-    #[error("the RDMA device {device} cannot be used: {text}")]
+    #[error("the RDMA device {device} cannot be used: {error}")]
     Port {
         /// The name of the device.
         device: String,
         /// The reason, and what to do.
-        text: String,
+        error: PortError,
     },
+}
+
+/// The text with which the system's loader refuses a library.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct LoaderError(pub(super) String);
+
+/// The reason why no port of a device can be used; the text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// The device does not report its limits.
+    #[error(transparent)]
+    Attributes(io::Error),
+    /// The options ask for deeper queues of work than the device has.
+    #[error("its queues have {0} places at most; choose smaller depths")]
+    QueueDepth(u32),
+    /// The options ask for deeper queues of completions than the device has.
+    #[error("it completes {0} things at most; choose smaller depths")]
+    CompletionDepth(u32),
+    /// No port is active.
+    #[error("no port of it carries; look at its cable and its interface")]
+    NoneActive,
+    /// The chosen port is not active.
+    #[error("port {0} does not carry; look at its cable and its interface")]
+    Inactive(u8),
+    /// The device does not have the chosen port.
+    #[error("it has no port {port} ({error})")]
+    Missing {
+        /// The number of the port.
+        port: u8,
+        /// The error of the operating system.
+        error: io::Error,
+    },
+    /// The port carries no packets of the chosen length.
+    #[error("port {port} carries packets of {most} bytes at most")]
+    Mtu {
+        /// The number of the port.
+        port: u8,
+        /// The greatest length in bytes.
+        most: u32,
+    },
+    /// The port does not have the chosen address.
+    #[error("port {port} has no GID {index}; `rdma` or `ibv_devinfo -v` lists them")]
+    NoGid {
+        /// The number of the port.
+        port: u8,
+        /// The index of the address.
+        index: u8,
+    },
+    /// The port has no address.
+    #[error("port {0} has no GID; give its interface an address and bring it up")]
+    NoAddress(u8),
 }
 
 /// The number of times that a packet is sent before its peer is given up. One more would be the

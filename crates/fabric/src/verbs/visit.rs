@@ -18,16 +18,16 @@ use std::time::Duration;
 
 use base::memory::RemoteError;
 
+use super::active_pair::ActivePair;
 use super::address::Address;
 use super::connection::Opening;
-use super::line::Line;
 use super::memory::{Domain, Remote};
-use super::offer::{join, part};
 use super::options::Depths;
+use super::pair_offer::{join_grants, split_grant};
 use crate::memory::{Access, Grant};
 
 /// Depths for the owner's side, where there is next to no work.
-pub(super) const LITTLE: Depths = Depths {
+pub(super) const OWNER_DEPTHS: Depths = Depths {
     sends: 8,
     receives: 0,
     receive_bytes: 0,
@@ -40,19 +40,19 @@ pub(super) const LITTLE: Depths = Depths {
 
 /// The greatest time that a visitor waits for a read: it has other nodes to ask, and the device may
 /// take a minute to give an owner up.
-const READ: Duration = Duration::from_secs(1);
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A queue pair that will read a region of a peer.
 #[derive(Debug)]
 pub struct Visit(Opening);
 
 /// The owner's side of a visit. Dropping it ends the visitor's reads.
-pub struct Guest(Line);
+pub struct AdmittedVisit(ActivePair);
 
-impl fmt::Debug for Guest {
+impl fmt::Debug for AdmittedVisit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.0.pair.number();
-        f.debug_tuple("Guest").field(&number).finish()
+        f.debug_tuple("AdmittedVisit").field(&number).finish()
     }
 }
 
@@ -64,7 +64,7 @@ impl Domain {
     pub fn visit(&self) -> io::Result<Visit> {
         let depths = Depths {
             receives: 0,
-            staging_words: LITTLE.staging_words,
+            staging_words: OWNER_DEPTHS.staging_words,
             ..self.device.options.depths
         };
         self.open_with(&depths, true).map(Visit)
@@ -76,7 +76,11 @@ impl Domain {
     /// # Errors
     /// Returns an error if the address is not valid, if the two do not fit together, or if the
     /// device has no more.
-    pub fn admit(&self, region: &Grant, visitor: &[u8]) -> Result<(Grant, Guest), RemoteError> {
+    pub fn admit(
+        &self,
+        region: &Grant,
+        visitor: &[u8],
+    ) -> Result<(Grant, AdmittedVisit), RemoteError> {
         let refused = |text: &str| RemoteError::Refused(text.to_owned());
         if region.access() != Access::Read {
             return Err(refused("visitors read, and this region can be written"));
@@ -84,10 +88,10 @@ impl Domain {
         let address = Address::decode(visitor);
         let address = address.ok_or_else(|| refused("the visitor has no address"))?;
         let lost = |error: io::Error| RemoteError::Lost(error.to_string());
-        let opening = self.open_with(&LITTLE, false).map_err(lost)?;
-        let grant = join(region, opening.address());
+        let opening = self.open_with(&OWNER_DEPTHS, false).map_err(lost)?;
+        let grant = join_grants(region, opening.address());
         let line = opening.connect_line(&address).map_err(lost)?;
-        Ok((grant, Guest(line)))
+        Ok((grant, AdmittedVisit(line)))
     }
 }
 
@@ -112,7 +116,7 @@ impl Visit {
         grant: &Grant,
         is_alive: impl Fn() -> bool + Send + 'static,
     ) -> Result<Remote, RemoteError> {
-        let Some((region, address)) = part(grant) else {
+        let Some((region, address)) = split_grant(grant) else {
             let text = "the grant is not one for a visit".to_owned();
             return Err(RemoteError::Refused(text));
         };
@@ -120,14 +124,14 @@ impl Visit {
         let connection = connection.map_err(|error| RemoteError::Lost(error.to_string()))?;
         let mut line = connection.line();
         line.watch(Box::new(is_alive));
-        line.be_patient(READ);
+        line.be_patient(READ_TIMEOUT);
         drop(line);
         crate::memory::Memory::reach(&connection, &region)
     }
 }
 
-impl Guest {
-    /// Returns `true` if the visitor has gone, as far as is known here: [`Guest::ask`] finds out.
+impl AdmittedVisit {
+    /// Returns `true` if the visitor has gone, as far as is known here: [`AdmittedVisit::ask`] finds out.
     pub fn has_gone(&mut self) -> bool {
         self.0.poll();
         self.0.check().is_err()

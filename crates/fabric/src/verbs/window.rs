@@ -8,13 +8,13 @@ use std::io;
 
 use base::memory::RemoteError;
 
+use super::active_pair::ActivePair;
 use super::address::Address;
 use super::connection::Opening;
-use super::line::Line;
 use super::memory::{Domain, Region, Remote};
-use super::offer::{join, part};
 use super::options::Depths;
-use super::visit::LITTLE;
+use super::pair_offer::{join_grants, split_grant};
+use super::visit::OWNER_DEPTHS;
 use crate::memory::{Access, Grant, Region as _};
 
 /// The number of words that the writer reads to see that its writes have taken place.
@@ -25,7 +25,7 @@ pub struct Window {
     region: Region,
     grant: Grant,
     opening: Option<Opening>,
-    line: Option<Line>,
+    line: Option<ActivePair>,
 }
 
 impl fmt::Debug for Window {
@@ -43,9 +43,9 @@ impl Domain {
     /// # Errors
     /// Returns an error if the device has no more, or if the system does not lock so much memory.
     pub fn window(&self, words: usize) -> io::Result<Window> {
-        let opening = self.open_with(&LITTLE, false)?;
+        let opening = self.open_with(&OWNER_DEPTHS, false)?;
         let region = self.register(words, Access::Write)?;
-        let grant = join(region.grant(), opening.address());
+        let grant = join_grants(region.grant(), opening.address());
         Ok(Window {
             region,
             grant,
@@ -64,7 +64,7 @@ impl Domain {
         let refused = |text: &str| RemoteError::Refused(text.to_owned());
         let lost = |error: io::Error| RemoteError::Lost(error.to_string());
         let (region, peer) =
-            part(window).ok_or_else(|| refused("the grant is none of a window"))?;
+            split_grant(window).ok_or_else(|| refused("the grant is none of a window"))?;
         let depths = Depths {
             receives: 0,
             ..self.device.options.depths

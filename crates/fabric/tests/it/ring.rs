@@ -190,7 +190,7 @@ fn a_stream_of_any_sizes_arrives_as_it_was_sent() {
                 let mut buffer = vec![0; rng.usize(1..1 << bits)];
                 let n = ends[side].receive(&mut buffer).unwrap();
                 got[1 - side].extend(&buffer[..n]);
-                assert!(n == buffer.len() || !ends[side].has_come());
+                assert!(n == buffer.len() || !ends[side].has_input());
             }
         }
         for side in 0..2 {
@@ -235,8 +235,8 @@ fn a_writer_that_ends_after_any_store_leaves_no_torn_record() {
             assert!(sent.starts_with(&got), "cut after {cut}");
         }
         assert!(got.len() < sent.len(), "it was not cut off");
-        assert!(!reader.has_come(), "it is looked at for ever");
-        assert_eq!(reader.sleep(Until::Come), Ok(true), "it cannot sleep");
+        assert!(!reader.has_input(), "it is looked at for ever");
+        assert_eq!(reader.sleep(Until::Input), Ok(true), "it cannot sleep");
     }
 }
 
@@ -245,7 +245,7 @@ fn a_writer_that_ends_after_any_store_leaves_no_torn_record() {
 fn a_reader_that_ends_leaves_a_writer_that_can_sleep() {
     let ([mut a, _], _) = pair([48, 48]);
     while a.send(&[1; 100]).unwrap() > 0 {}
-    assert_eq!(a.sleep(Until::Room), Ok(true));
+    assert_eq!(a.sleep(Until::Space), Ok(true));
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn garbage_is_found() {
     };
     let receives = |end: &mut End| {
         let found = matches!(end.receive(&mut [0; 9]), Err(RingError::Garbage(_)));
-        found && end.has_come() && end.sleep(Until::Come) == Ok(false)
+        found && end.has_input() && end.sleep(Until::Input) == Ok(false)
     };
     let sends = |end: &mut End| {
         let found = matches!(end.send(&[0; 999]), Err(RingError::Garbage(_)));
@@ -329,9 +329,9 @@ fn a_sleep_gets_one_bell() {
     let ([mut a, mut b], _) = pair([64, 64]);
     a.send(b"1").unwrap();
     assert_eq!(a.must_ring(), Ok(false), "no thread sleeps");
-    assert_eq!(b.sleep(Until::Come), Ok(false), "something has come");
+    assert_eq!(b.sleep(Until::Input), Ok(false), "something has come");
     assert_eq!(receive_all(&mut b, 9).unwrap(), b"1");
-    assert_eq!(b.sleep(Until::Come), Ok(true));
+    assert_eq!(b.sleep(Until::Input), Ok(true));
     assert_eq!(a.must_ring(), Ok(false), "nothing was written");
     a.send(b"2").unwrap();
     assert_eq!(a.must_ring(), Ok(true));
@@ -342,7 +342,7 @@ fn a_sleep_gets_one_bell() {
     a.send(b"4").unwrap();
     assert_eq!(a.must_ring(), Ok(false), "it is awake");
     assert_eq!(receive_all(&mut b, 9).unwrap(), b"4");
-    assert_eq!(b.sleep(Until::Come), Ok(true));
+    assert_eq!(b.sleep(Until::Input), Ok(true));
     a.send(b"5").unwrap();
     assert_eq!(a.must_ring(), Ok(true), "it sleeps anew");
 }
@@ -350,8 +350,8 @@ fn a_sleep_gets_one_bell() {
 #[test]
 fn who_sleeps_for_room_gets_a_bell_for_it_and_others_do_not() {
     for (until, room, come) in [
-        (Until::Room, true, false),
-        (Until::Come, false, true),
+        (Until::Space, true, false),
+        (Until::Input, false, true),
         (Until::Either, true, true),
     ] {
         for for_room in [true, false] {
@@ -379,11 +379,11 @@ fn bells_are_not_lost_when_writes_are_late() {
         far.late = true;
         Rings::new(near.clone(), far).unwrap()
     });
-    assert_eq!(b.sleep(Until::Come), Ok(false), "it is not known yet");
+    assert_eq!(b.sleep(Until::Input), Ok(false), "it is not known yet");
     a.send(b"x").unwrap();
     assert_eq!((a.must_ring(), a.is_unsettled()), (Ok(false), true));
     assert_eq!(
-        b.sleep(Until::Come),
+        b.sleep(Until::Input),
         Ok(true),
         "the message is not there yet"
     );
@@ -410,8 +410,9 @@ fn a_bell_for_a_sleep_that_was_not_begun_is_none_for_the_next_one() {
         assert!(!rings.is_unsettled());
         rung
     };
-    let falls_asleep = |rings: &mut Rings<_, _>| (0..10).any(|_| rings.sleep(Until::Come).unwrap());
-    assert_eq!(b.sleep(Until::Come), Ok(false), "it is not known yet");
+    let falls_asleep =
+        |rings: &mut Rings<_, _>| (0..10).any(|_| rings.sleep(Until::Input).unwrap());
+    assert_eq!(b.sleep(Until::Input), Ok(false), "it is not known yet");
     // This makes it known.
     b.send(b"0").unwrap();
     rings(&mut b);
@@ -459,7 +460,7 @@ impl<N: Words, F: Remote> Sleeper<N, F> {
             bytes = &bytes[n..];
             self.ring();
             if n == 0 {
-                self.wait(Until::Room);
+                self.wait(Until::Space);
             }
         }
     }
@@ -471,7 +472,7 @@ impl<N: Words, F: Remote> Sleeper<N, F> {
             filled += n;
             self.ring();
             if n == 0 {
-                self.wait(Until::Come);
+                self.wait(Until::Input);
             }
         }
     }

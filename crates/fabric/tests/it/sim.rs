@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::NodeId;
 use kumiki_fabric as fabric;
 
-use fabric::sim::{Endpoint, Network, Options, Place};
+use fabric::sim::{Endpoint, Network, NetworkHost, Options};
 use fabric::{Event, Inbox, Link, Messages};
 use fastrand::Rng;
 
@@ -255,7 +255,7 @@ fn a_slow_direction_takes_its_time_and_fills_up() {
 struct Storm {
     network: Network,
     rng: Rng,
-    ends: BTreeMap<Place, Endpoint>,
+    ends: BTreeMap<NetworkHost, Endpoint>,
     /// The number of messages that were flushed on a link that was made here; each contains the
     /// number of those before it.
     sent: BTreeMap<Link, u32>,
@@ -264,7 +264,7 @@ struct Storm {
     seen: BTreeMap<Link, (bool, u32)>,
     down: BTreeMap<Link, String>,
     /// Links that are up as far as their owners know.
-    live: BTreeMap<Link, Place>,
+    live: BTreeMap<Link, NetworkHost>,
     /// Links on which a probe has come.
     probed: BTreeSet<Link>,
     history: Vec<String>,
@@ -284,11 +284,11 @@ impl Storm {
         let network = Network::new(seed, options);
         let mut ends = BTreeMap::new();
         for id in 1..=4 {
-            ends.insert(Place::Node(NodeId(id)), network.endpoint(NodeId(id)));
+            ends.insert(NetworkHost::Node(NodeId(id)), network.endpoint(NodeId(id)));
         }
         for _ in 0..3 {
             let client = network.client();
-            ends.insert(client.place(), client);
+            ends.insert(client.host(), client);
         }
         Storm {
             network,
@@ -303,7 +303,7 @@ impl Storm {
         }
     }
 
-    fn place(&mut self) -> Place {
+    fn place(&mut self) -> NetworkHost {
         let nth = self.rng.usize(..self.ends.len());
         *self.ends.keys().nth(nth).unwrap()
     }
@@ -354,9 +354,10 @@ impl Storm {
                 let node = self.node();
                 if self.network.is_alive(node) {
                     self.network.crash(node);
-                    self.live.retain(|_, place| *place != Place::Node(node));
+                    self.live
+                        .retain(|_, place| *place != NetworkHost::Node(node));
                 } else {
-                    let place = Place::Node(node);
+                    let place = NetworkHost::Node(node);
                     self.ends.insert(place, self.network.restart(node));
                 }
             }
@@ -418,10 +419,11 @@ impl Storm {
         self.network.heal();
         for id in (1..=4).map(NodeId) {
             if !self.network.is_alive(id) {
-                self.ends.insert(Place::Node(id), self.network.restart(id));
+                self.ends
+                    .insert(NetworkHost::Node(id), self.network.restart(id));
             }
         }
-        let places: Vec<Place> = self.ends.keys().copied().collect();
+        let places: Vec<NetworkHost> = self.ends.keys().copied().collect();
         for (&from, &to) in places
             .iter()
             .flat_map(|from| places.iter().map(move |to| (from, to)))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use disk::reads::{PageCache, Way};
+use disk::reads::{PageCache, ReadMethod};
 use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
@@ -26,7 +26,7 @@ pub(crate) fn start(
         secret: secret.clone(),
         threads: 1,
         task_threads: 1,
-        way: Way::Static { threads: 1 },
+        way: ReadMethod::ThreadPool { threads: 1 },
         depth: 64,
         transport,
         shm: Shm::default(),

@@ -7,7 +7,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use bytes::Bytes;
-use disk::reads::{Done, FileId, Pool, PoolBuf, Read, ReadFile, Reads, Way};
+use disk::reads::{CompletedRead, FileId, BufferPool, PooledBuffer, ReadRequest, ReadFile, ReadQueue, ReadMethod};
 use parking_lot::Mutex;
 
 use super::LocalOptions;
@@ -26,17 +26,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Readers {
     pub(super) tables: Tables,
     options: LocalOptions,
-    way: Way,
+    way: ReadMethod,
     idle: Mutex<Vec<Reader>>,
     /// Pools by the size of pages.
-    pools: Mutex<HashMap<usize, Pool>>,
+    pools: Mutex<HashMap<usize, BufferPool>>,
 }
 
 impl Readers {
     pub(super) fn new(tables: Tables, options: LocalOptions) -> Readers {
-        let way = options.way.unwrap_or_else(|| Way::suited(tables.dirs()));
+        let way = options.way.unwrap_or_else(|| ReadMethod::suited(tables.dirs()));
         let threads = match way {
-            Way::Static { threads } => threads,
+            ReadMethod::ThreadPool { threads } => threads,
             _ => 1,
         };
         assert!(threads > 0, "no thread to read");
@@ -58,7 +58,7 @@ impl Readers {
     pub(super) fn ahead(&self, unit: usize) -> usize {
         match self.way {
             // A way that waits for each read gains nothing from reading ahead.
-            Way::Here => 1,
+            ReadMethod::Inline => 1,
             _ => self.options.ahead_bytes / unit,
         }
     }
@@ -85,13 +85,13 @@ impl Readers {
         Ok(reader)
     }
 
-    fn pool(&self, unit: usize) -> io::Result<Pool> {
+    fn pool(&self, unit: usize) -> io::Result<BufferPool> {
         let mut pools = self.pools.lock();
         if let Some(pool) = pools.get(&unit) {
             return Ok(pool.clone());
         }
         let slots = u32::try_from(self.options.pool_bytes / unit).unwrap_or(u32::MAX);
-        let pool = Pool::new(slots.max(1), unit)?;
+        let pool = BufferPool::new(slots.max(1), unit)?;
         pools.insert(unit, pool.clone());
         Ok(pool)
     }
@@ -123,8 +123,8 @@ fn give_up(reader: Reader) {
 
 /// See the [module](self).
 pub(super) struct Reader {
-    reads: Box<dyn Reads<Lent>>,
-    done: Vec<Done<Lent>>,
+    reads: Box<dyn ReadQueue<Lent>>,
+    done: Vec<CompletedRead<Lent>>,
     /// Memory by the size of pages.
     memory: HashMap<usize, Memory>,
     /// `true` after a read has failed: the kernel may refuse this way, which is not used again.
@@ -132,13 +132,13 @@ pub(super) struct Reader {
 }
 
 struct Memory {
-    pool: Pool,
+    pool: BufferPool,
     /// The pool is made when it is first needed.
-    spare: Option<Pool>,
+    spare: Option<BufferPool>,
 }
 
 /// The memory of a read, and its page.
-type Lent = (PoolBuf, Tag);
+type Lent = (PooledBuffer, Tag);
 
 struct Tag {
     /// The place among the stream's pages.
@@ -194,7 +194,7 @@ impl Reader {
             len: unit,
             is_spare,
         };
-        self.reads.submit(Read {
+        self.reads.submit(ReadRequest {
             file,
             offset,
             len: unit,
@@ -224,7 +224,7 @@ impl Reader {
         }
         let pool = &self.memory.get(&unit).expect("it was prepared").pool;
         let is_scarce = stay && pool.free() * 2 < pool.slots() as usize;
-        for Done { into, result } in self.done.drain(..) {
+        for CompletedRead { into, result } in self.done.drain(..) {
             let (memory, tag) = into;
             let page = match result {
                 Ok(n) if n < tag.len => Err(format!("the file ends after {n} bytes of it")),
@@ -242,11 +242,11 @@ impl Reader {
 
 impl Memory {
     /// Returns a slot of the reader's own; `None` if reads have all of them.
-    fn spare(&mut self, unit: usize) -> io::Result<Option<PoolBuf>> {
+    fn spare(&mut self, unit: usize) -> io::Result<Option<PooledBuffer>> {
         if self.spare.is_none() {
-            self.spare = Some(Pool::new(SPARE, unit)?);
+            self.spare = Some(BufferPool::new(SPARE, unit)?);
         }
-        Ok(self.spare.as_ref().and_then(Pool::take))
+        Ok(self.spare.as_ref().and_then(BufferPool::take))
     }
 }
 

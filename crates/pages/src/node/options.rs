@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use disk::reads::Way;
+use disk::reads::ReadMethod;
 use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
@@ -21,7 +21,7 @@ pub struct NodeOptions {
     /// Threads that run tasks.
     pub task_threads: usize,
     /// How pages are read.
-    pub way: Way,
+    pub way: ReadMethod,
     /// The most reads that a thread has under way at a time.
     pub depth: usize,
     /// How messages travel.

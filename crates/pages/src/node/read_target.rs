@@ -1,22 +1,22 @@
 //! The memory into which pages are read for a reader.
 //!
 //! Safety contract: the memory of a [`ReadTarget`] is either a part of a reader's window, which stays
-//! mapped as long as its [`Place`] and to which this process makes no reference, or a pool's
+//! mapped as long as its [`MappedPart`] and to which this process makes no reference, or a pool's
 //! buffer, whose own contract holds.
 
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
 
-use disk::reads::PoolBuf;
-use fabric::window::{Far, Place};
+use disk::reads::PooledBuffer;
+use fabric::window::{RemoteWindow, MappedPart};
 
 /// All of a reader's window.
-pub(super) struct Whole(Place);
+pub(super) struct Whole(MappedPart);
 
 impl Whole {
     /// Returns a whole window; `None` if it is not mapped here.
-    pub(super) fn of(window: &Far) -> Option<Whole> {
+    pub(super) fn of(window: &RemoteWindow) -> Option<Whole> {
         window.place(0, window.len()).map(Whole)
     }
 }
@@ -28,7 +28,7 @@ unsafe impl Sync for Whole {}
 
 // SAFETY: a place is always the same memory, stays mapped as long as it exists, and this process
 // has no reference to it; so the kernel may write it.
-unsafe impl disk::reads::Memory for Whole {
+unsafe impl disk::reads::RegistrableMemory for Whole {
     fn range(&self) -> NonNull<[u8]> {
         self.0.memory()
     }
@@ -38,7 +38,7 @@ unsafe impl disk::reads::Memory for Whole {
 ///
 /// # Panics
 /// Panics if the place is not as long as the page.
-pub(super) fn put(place: &Place, page: &[u8]) {
+pub(super) fn put(place: &MappedPart, page: &[u8]) {
     let memory = place.memory();
     assert_eq!(memory.len(), page.len(), "a place for one page");
     // SAFETY: the place stays mapped as long as it exists, is as long as the page, and this process
@@ -63,9 +63,9 @@ pub(super) struct ReadTarget {
 /// Memory for a page.
 pub(super) enum Into {
     /// A part of the reader's window.
-    Place(Place),
+    Place(MappedPart),
     /// Memory of this side.
-    Buffer(PoolBuf),
+    Buffer(PooledBuffer),
 }
 
 // SAFETY: the memory does not belong to a thread.
@@ -73,11 +73,11 @@ unsafe impl Send for ReadTarget {}
 
 // SAFETY: a place stays mapped, and this process has no reference to it; a buffer keeps the
 // contract itself. Neither moves its memory when the value is moved.
-unsafe impl disk::reads::Landing for ReadTarget {
+unsafe impl disk::reads::ReadBuffer for ReadTarget {
     fn memory(&self) -> NonNull<[u8]> {
         match &self.into {
             Into::Place(place) => place.memory(),
-            Into::Buffer(buffer) => disk::reads::Landing::memory(buffer),
+            Into::Buffer(buffer) => disk::reads::ReadBuffer::memory(buffer),
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use disk::reads::Registered;
+use disk::reads::RegistrationId;
 use fabric::Link;
-use fabric::window::Far;
+use fabric::window::RemoteWindow;
 use foldhash::{HashMap, HashSet};
 
 use super::loading::LoadHandle;
@@ -21,9 +21,9 @@ pub(super) struct ReaderConnection {
     pub(super) visit: u64,
     pub(super) handles: HashMap<u32, Handle>,
     pub(super) next_handle: u32,
-    pub(super) windows: HashMap<u16, Far>,
+    pub(super) windows: HashMap<u16, RemoteWindow>,
     /// Windows that are registered with the thread's way of reading.
-    pub(super) registered: Vec<Registered>,
+    pub(super) registered: Vec<RegistrationId>,
     /// Requested pages that have not been begun.
     pub(super) queue: VecDeque<(u32, Wanted)>,
     /// The number of pages that were begun and not answered.
@@ -137,6 +137,6 @@ impl ReaderConnection {
 
     /// Returns the number of bytes of all windows.
     pub(super) fn window_bytes(&self) -> usize {
-        self.windows.values().map(Far::len).sum()
+        self.windows.values().map(RemoteWindow::len).sum()
     }
 }

@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 
 use base::NodeId;
 use base::log_limit::LogLimit;
-use disk::reads::{Done, Reads, Way};
-use fabric::tcp::{Deal, Tcp, TcpOptions};
+use disk::reads::{CompletedRead, ReadQueue, ReadMethod};
+use fabric::tcp::{ConnectionBalancer, Tcp, TcpOptions};
 use fabric::{Event, Inbox, Link, Messages, Peer};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -67,8 +67,8 @@ pub(super) struct ReaderLoop {
     waker: Arc<Waker>,
     fabric: Tcp,
     inbox: Inbox,
-    reads: Box<dyn Reads<ReadTarget>>,
-    done: Vec<Done<ReadTarget>>,
+    reads: Box<dyn ReadQueue<ReadTarget>>,
+    done: Vec<CompletedRead<ReadTarget>>,
     files: Files,
     buffers: Buffers,
     readers: Slab<ReaderConnection>,
@@ -100,7 +100,7 @@ pub(super) struct LoopHandle {
     /// The node's listener, for the first reader loop.
     pub(super) listener: Option<TcpListener>,
     /// The distribution of links among all reader loops.
-    pub(super) deal: Arc<Deal>,
+    pub(super) deal: Arc<ConnectionBalancer>,
     /// The reader loop's place among them.
     pub(super) number: usize,
 }
@@ -117,7 +117,7 @@ impl ReaderLoop {
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let mut fabric = TcpOptions::new(Peer::Node(NodeId(1)), options.secret.clone(), CLUSTER);
         fabric.listener = handle.listener;
-        fabric.seat = Some(handle.deal.seat(handle.number, Arc::clone(&waker)));
+        fabric.balancer_slot = Some(handle.deal.register(handle.number, Arc::clone(&waker)));
         fabric.transport = options.transport;
         fabric.shm = options.shm.clone();
         fabric.verbs = options.verbs.clone();
@@ -126,7 +126,7 @@ impl ReaderLoop {
         fabric.limits.message = options.limits.message;
         let fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK)?;
         let depth = match options.way {
-            Way::Here => options.depth.min(AT_ONCE),
+            ReadMethod::Inline => options.depth.min(AT_ONCE),
             _ => options.depth,
         };
         let reads = options.way.reads(depth)?;

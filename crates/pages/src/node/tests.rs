@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use disk::reads::Way;
+use disk::reads::ReadMethod;
 use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
@@ -20,7 +20,7 @@ fn node() -> Node {
         secret: Secret::new("s"),
         threads: 2,
         task_threads: 1,
-        way: Way::Here,
+        way: ReadMethod::Inline,
         depth: 16,
         transport: Transport::Tcp,
         shm: Shm::default(),

@@ -9,7 +9,7 @@ use arrow_array::{Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use disk::RealDisk;
-use disk::reads::{PageCache, Way};
+use disk::reads::{PageCache, ReadMethod};
 use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
@@ -259,7 +259,7 @@ impl Disk {
 
     /// Checks with little memory and little read ahead, and with the usual options, with a cache and
     /// without.
-    fn local(&self, way: Option<Way>, page_cache: PageCache) {
+    fn local(&self, way: Option<ReadMethod>, page_cache: PageCache) {
         let usual = LocalOptions {
             way,
             page_cache,
@@ -296,7 +296,7 @@ impl Disk {
             secret: secret(),
             threads: 2,
             task_threads: 1,
-            way: Way::Static { threads: 2 },
+            way: ReadMethod::ThreadPool { threads: 2 },
             depth: 64,
             transport,
             shm: Shm::default(),
@@ -343,27 +343,27 @@ fn pages_of_the_disk_in_the_way_that_suits() {
 
 #[test]
 fn pages_of_the_disk_by_rings() {
-    Disk::on_disk().local(Some(Way::Ring), PageCache::Past);
+    Disk::on_disk().local(Some(ReadMethod::IoUring), PageCache::Past);
 }
 
 #[test]
 fn pages_of_the_disk_by_threads() {
-    Disk::on_disk().local(Some(Way::Static { threads: 3 }), PageCache::Past);
+    Disk::on_disk().local(Some(ReadMethod::ThreadPool { threads: 3 }), PageCache::Past);
 }
 
 #[test]
 fn pages_of_the_disk_by_new_threads() {
-    Disk::on_disk().local(Some(Way::Dynamic), PageCache::Past);
+    Disk::on_disk().local(Some(ReadMethod::ThreadPerRead), PageCache::Past);
 }
 
 #[test]
 fn pages_of_the_disk_on_the_thread_that_takes_them() {
-    Disk::on_disk().local(Some(Way::Here), PageCache::Past);
+    Disk::on_disk().local(Some(ReadMethod::Inline), PageCache::Past);
 }
 
 #[test]
 fn pages_of_the_disk_through_the_page_cache() {
-    Disk::on_disk().local(Some(Way::Ring), PageCache::Through);
+    Disk::on_disk().local(Some(ReadMethod::IoUring), PageCache::Through);
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn pages_of_files_in_memory() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let disk = Disk::new(dir);
     let dirs: &[PathBuf] = disk.tables.dirs();
-    assert_eq!(Way::suited(dirs), Way::Here);
+    assert_eq!(ReadMethod::suited(dirs), ReadMethod::Inline);
     disk.local(None, PageCache::Past);
 }
 
@@ -390,7 +390,7 @@ fn pages_of_a_node_over_shared_memory() {
 fn local_pages_lie_where_they_were_read() {
     let disk = Disk::on_disk();
     let options = LocalOptions {
-        way: Some(Way::Ring),
+        way: Some(ReadMethod::IoUring),
         ahead_bytes: UNIT,
         pool_bytes: SLOTS * UNIT,
         ..LocalOptions::default()

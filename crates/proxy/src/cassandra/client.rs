@@ -75,7 +75,7 @@ pub(crate) struct Client {
     /// The compression that it has requested; later bodies and frames may be compressed with it.
     pub(crate) compression: Option<Compression>,
     pub(crate) gathered: EnvelopeBatch,
-    suspect: bool,
+    quarantined: bool,
     connection_key: Option<ConnectionKey>,
 }
 
@@ -102,7 +102,7 @@ impl Client {
             framing: Framing::Plain,
             compression: None,
             gathered: EnvelopeBatch::default(),
-            suspect: false,
+            quarantined: false,
             connection_key: None,
         }
     }
@@ -130,8 +130,8 @@ impl Client {
     ) -> ConnectionProperties {
         ConnectionProperties {
             version: self.version,
-            index: match self.suspect {
-                true => connection_key::OF_SUSPECTS,
+            index: match self.quarantined {
+                true => connection_key::QUARANTINE,
                 false => (self.id.number % u32::from(connections.max(1))) as u8,
             },
             keyspace,
@@ -160,15 +160,15 @@ impl Client {
     /// Records that nodes could not read a request of this client, or may not be able to. From now on
     /// it shares connections only with other such clients: a node closes a connection on which it
     /// cannot read two requests in a row.
-    pub(crate) fn becomes_suspect(&mut self) {
-        self.suspect = true;
+    pub(crate) fn quarantine(&mut self) {
+        self.quarantined = true;
         self.connection_key = None;
     }
 
-    /// Returns `true` if [`Client::becomes_suspect`] was called. The loss of connections that it shares
+    /// Returns `true` if [`Client::quarantine`] was called. The loss of connections that it shares
     /// says nothing about their nodes.
-    pub(crate) fn is_suspect(&self) -> bool {
-        self.suspect
+    pub(crate) fn is_quarantined(&self) -> bool {
+        self.quarantined
     }
 
     /// Answers a request.

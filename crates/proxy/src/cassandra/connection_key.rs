@@ -24,7 +24,7 @@ const LOGIN_V5: u64 = 1 << 62;
 
 /// The index of the shared connection for clients with requests that a node could not read, or may not
 /// be able to read. There are fewer connections of other clients than this number.
-pub(crate) const OF_SUSPECTS: u8 = u8::MAX;
+pub(crate) const QUARANTINE: u8 = u8::MAX;
 
 /// The properties that clients must have in common to share a connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -60,12 +60,12 @@ struct KeyTable {
     names: HashMap<u64, ConnectionProperties>,
     places: HashMap<ConnectionProperties, u64>,
     next: u64,
-    holders: HashMap<Credential, Holders>,
+    holders: HashMap<Credential, CredentialHolders>,
 }
 
 /// Clients that have a credential.
 #[derive(Debug, Default)]
-struct Holders {
+struct CredentialHolders {
     count: usize,
     /// The time at which the count was seen to be zero.
     none_since: Option<Instant>,

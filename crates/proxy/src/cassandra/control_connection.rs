@@ -16,6 +16,7 @@ use cql::{
 use super::credentials::Credential;
 use super::frames;
 use super::node_connection::{Options, plain_query, startup};
+use crate::error::ProxyError;
 use crate::tls::Blocking;
 
 /// How long a node may take to answer, from the first byte of the request to the last byte of the
@@ -64,8 +65,9 @@ impl ControlConnection {
     pub(crate) fn connect(
         address: SocketAddr,
         options: &Options,
-    ) -> Result<ControlConnection, String> {
-        let failed = |error: std::io::Error| format!("cannot be reached ({error})");
+    ) -> Result<ControlConnection, ProxyError> {
+        let failed =
+            |error: std::io::Error| ProxyError::unavailable(format!("cannot be reached ({error})"));
         let stream =
             Blocking::connect(address, options.tls.as_deref(), PATIENCE).map_err(failed)?;
         let mut asked = ControlConnection {
@@ -80,21 +82,29 @@ impl ControlConnection {
         Ok(asked)
     }
 
-    fn greet(&mut self, own: Option<&Credential>) -> Result<(), String> {
+    fn greet(&mut self, own: Option<&Credential>) -> Result<(), ProxyError> {
         let class = self.ask(Request::Startup(startup()), |response| match response {
             Response::Ready => Ok(None),
             Response::Authenticate(class) => Ok(Some(class.to_owned())),
-            other => Err(format!("refuses the proxy: {}", words(&other))),
+            other => Err(ProxyError::refused(format!(
+                "refuses the proxy: {}",
+                words(&other)
+            ))),
         })?;
         if class.is_some() {
             let Some(own) = own else {
                 let how = "give --node-user and --node-password";
-                return Err(format!("wants to know who the proxy is: {how}"));
+                return Err(ProxyError::refused(format!(
+                    "wants to know who the proxy is: {how}"
+                )));
             };
             let answer = Request::AuthResponse(Some(own.token()));
             self.ask(answer, |response| match response {
                 Response::AuthSuccess(_) => Ok(()),
-                other => Err(format!("refuses the proxy: {}", words(&other))),
+                other => Err(ProxyError::refused(format!(
+                    "refuses the proxy: {}",
+                    words(&other)
+                ))),
             })?;
         }
         self.authenticator = class;
@@ -108,12 +118,13 @@ impl ControlConnection {
     pub(crate) fn ask<T>(
         &mut self,
         request: Request<'_>,
-        read: impl FnOnce(Response<'_>) -> Result<T, String>,
-    ) -> Result<T, String> {
+        read: impl FnOnce(Response<'_>) -> Result<T, ProxyError>,
+    ) -> Result<T, ProxyError> {
         let mut out = Vec::new();
         let message = request.into_message();
         message.write(&mut out, Version::V4, StreamId(0), Flags::default());
-        let failed = |error: std::io::Error| format!("does not answer ({error})");
+        let failed =
+            |error: std::io::Error| ProxyError::unavailable(format!("does not answer ({error})"));
         let deadline = Instant::now() + PATIENCE;
         self.stream.write_all(&out).map_err(failed)?;
         loop {
@@ -137,10 +148,13 @@ impl ControlConnection {
     ///
     /// # Errors
     /// Returns an error if the node does not answer with rows.
-    pub(crate) fn query(&mut self, text: &str) -> Result<Table, String> {
+    pub(crate) fn query(&mut self, text: &str) -> Result<Table, ProxyError> {
         self.ask(plain_query(text, Version::V4), |response| {
             let Response::Result(ResultBody::Rows(rows)) = response else {
-                return Err(format!("refuses {text:?}: {}", words(&response)));
+                return Err(ProxyError::refused(format!(
+                    "refuses {text:?}: {}",
+                    words(&response)
+                )));
             };
             let columns = rows.metadata.columns.clone().unwrap_or_default();
             let decoded = rows.iter().map(|row| {
@@ -150,7 +164,9 @@ impl ControlConnection {
                     .collect::<Result<Vec<Value>, _>>()
             });
             let decoded = decoded.collect::<Result<Vec<_>, _>>();
-            let rows = decoded.map_err(|error| format!("answers {text:?} wrongly: {error}"))?;
+            let rows = decoded.map_err(|error| {
+                ProxyError::malformed(format!("answers {text:?} wrongly: {error}"))
+            })?;
             Ok(Table { columns, rows })
         })
     }
@@ -198,10 +214,11 @@ impl ControlConnection {
     }
 }
 
-fn decode(header: Header, envelope: &Bytes) -> Result<Response<'_>, String> {
+fn decode(header: Header, envelope: &Bytes) -> Result<Response<'_>, ProxyError> {
     let body = &envelope[HEADER_LEN..];
     let message = ResponseMessage::decode(Envelope { header, body });
-    let message = message.map_err(|error| format!("does not speak CQL: {error}"))?;
+    let message =
+        message.map_err(|error| ProxyError::malformed(format!("does not speak CQL: {error}")))?;
     Ok(message.response)
 }
 

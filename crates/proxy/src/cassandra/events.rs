@@ -19,6 +19,7 @@ use cql::{Event, EventKind, Response, Value};
 
 use super::control_connection::ControlConnection;
 use super::topology_refresher::State;
+use crate::error::ProxyError;
 use crate::seeds::Seeds;
 
 /// Interval at which the listener checks if it must stop.
@@ -38,7 +39,7 @@ struct Schema {
 
 impl Schema {
     /// Reads a node's schema. Returns the events for the changes since the last time.
-    fn look(&mut self, asked: &mut ControlConnection) -> Result<Vec<Bytes>, String> {
+    fn look(&mut self, asked: &mut ControlConnection) -> Result<Vec<Bytes>, ProxyError> {
         let table = asked.query("SELECT schema_version FROM system.local WHERE key = 'local'")?;
         let row = table.rows.first();
         let version = row.and_then(|row| table.value(row, "schema_version"));
@@ -91,7 +92,7 @@ pub(crate) fn listen(state: &State, seeds: &Seeds) {
         let address = addresses[turn % addresses.len()];
         turn += 1;
         if let Err(what) = listen_to(state, address, &mut schema) {
-            tracing::debug!(node = %address, what, "a node tells no events");
+            tracing::debug!(node = %address, %what, "a node tells no events");
         }
         // No connection received the events of the meantime.
         state.ask_for_news();
@@ -101,12 +102,15 @@ pub(crate) fn listen(state: &State, seeds: &Seeds) {
     }
 }
 
-fn listen_to(state: &State, address: SocketAddr, schema: &mut Schema) -> Result<(), String> {
+fn listen_to(state: &State, address: SocketAddr, schema: &mut Schema) -> Result<(), ProxyError> {
     let mut asked = ControlConnection::connect(address, &state.options)?;
     let register = Request::Register(EventKind::ALL.to_vec());
     asked.ask(register, |response| match response {
         Response::Ready => Ok(()),
-        other => Err(format!("answers REGISTER by {:?}", other.opcode())),
+        other => Err(ProxyError::malformed(format!(
+            "answers REGISTER by {:?}",
+            other.opcode()
+        ))),
     })?;
     for body in schema.look(&mut asked)? {
         tracing::info!("the schema has changed while no node was listened to");
@@ -114,7 +118,9 @@ fn listen_to(state: &State, address: SocketAddr, schema: &mut Schema) -> Result<
     }
     let mut heard = Instant::now();
     while !state.is_stopping() {
-        let event = asked.event(LOOK).map_err(|error| error.to_string())?;
+        let event = asked
+            .event(LOOK)
+            .map_err(|error| ProxyError::unavailable(error.to_string()))?;
         if let Some(body) = event {
             happened(state, body);
             heard = Instant::now();

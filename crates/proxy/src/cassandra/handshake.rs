@@ -16,7 +16,7 @@ use super::client::{Client, Step};
 use super::connection_key;
 use super::credentials::Credential;
 use super::frames::{self, header_of};
-use super::protocol::{CqlProtocol, Done, Task};
+use super::protocol::{CqlProtocol, RequestProgress, Task};
 use super::reply_time_limit::ReplyTimeLimit;
 use super::route::envelope;
 use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
@@ -98,7 +98,12 @@ impl CqlProtocol {
     }
 
     /// Handles a request of a client that has not begun.
-    pub(crate) fn begin(&self, client: &mut Client, header: Header, bytes: &Bytes) -> Done {
+    pub(crate) fn begin(
+        &self,
+        client: &mut Client,
+        header: Header,
+        bytes: &Bytes,
+    ) -> RequestProgress {
         let (stream, version) = (header.stream, header.version);
         client.version = version;
         if version == Version::V3 || version > self.state.nature.newest {
@@ -106,20 +111,20 @@ impl CqlProtocol {
                 client.version = self.state.nature.newest;
             }
             self.unsupported(client, stream, version.number());
-            return Done::Last;
+            return RequestProgress::Last;
         }
         let body = &bytes[HEADER_LEN..];
         let request = match RequestMessage::decode(Envelope { header, body }) {
             Ok(message) => message.request,
             Err(error) => {
                 client.refuse(stream, PROTOCOL_ERROR, &error.to_string());
-                return Done::Last;
+                return RequestProgress::Last;
             }
         };
         match request {
             Request::Options => {
                 self.supported(client, stream);
-                Done::Taken
+                RequestProgress::Taken
             }
             Request::Startup(options) => {
                 let compression = options
@@ -133,11 +138,11 @@ impl CqlProtocol {
                     {
                         let text = format!("Unknown compression algorithm: {name}");
                         client.refuse(stream, PROTOCOL_ERROR, &text);
-                        return Done::Last;
+                        return RequestProgress::Last;
                     }
                 }
                 self.started(client, stream);
-                Done::Taken
+                RequestProgress::Taken
             }
             other => {
                 let text = format!(
@@ -145,7 +150,7 @@ impl CqlProtocol {
                     other.opcode()
                 );
                 client.refuse(stream, PROTOCOL_ERROR, &text);
-                Done::Last
+                RequestProgress::Last
             }
         }
     }
@@ -198,28 +203,28 @@ impl CqlProtocol {
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
-    ) -> Done {
+    ) -> RequestProgress {
         match header.opcode {
             Opcode::Options => {
                 self.supported(client, header.stream);
-                return Done::Taken;
+                return RequestProgress::Taken;
             }
             Opcode::AuthResponse => {}
             other => {
                 let text = format!("Unexpected message {other:?}, expecting AUTH_RESPONSE");
                 client.refuse(header.stream, PROTOCOL_ERROR, &text);
-                return Done::Last;
+                return RequestProgress::Last;
             }
         }
         if let Err(error) = RequestMessage::decode(envelope(header, &bytes)) {
             client.refuse(header.stream, PROTOCOL_ERROR, &error.to_string());
-            return Done::Last;
+            return RequestProgress::Last;
         }
         if self.logins >= MOST_LOGINS {
-            return Done::Not(header, bytes, Progress::AwaitsRoom);
+            return RequestProgress::Not(header, bytes, Progress::AwaitsRoom);
         }
         let Some(node) = self.any_node(context) else {
-            return Done::Not(header, bytes, Progress::AwaitsRoom);
+            return RequestProgress::Not(header, bytes, Progress::AwaitsRoom);
         };
         // A connection of the client's own: no client authenticates on a shared one.
         let connection_key = connection_key::login(client.version, client.id);
@@ -236,7 +241,7 @@ impl CqlProtocol {
             connection: None,
         };
         context.send(dispatch, bytes);
-        Done::Taken
+        RequestProgress::Taken
     }
 
     /// Handles a node's answer to a client that authenticates.

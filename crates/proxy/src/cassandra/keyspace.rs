@@ -6,7 +6,7 @@ use cql::{Flags, Header, Response, ResponseMessage, ResultBody, StreamId};
 
 use super::client::Client;
 use super::node_connection::plain_query;
-use super::protocol::{CqlProtocol, Done, Task};
+use super::protocol::{CqlProtocol, RequestProgress, Task};
 use super::route::{Route, envelope};
 use crate::runtime::protocol::{Progress, RequestContext};
 
@@ -24,14 +24,14 @@ impl CqlProtocol {
         bytes: Bytes,
         keyspace: &str,
         context: &mut RequestContext<'_>,
-    ) -> Done {
+    ) -> RequestProgress {
         if keyspace.len() > LONGEST_NAME {
             let text = "a keyspace with so long a name does not exist";
             client.refuse(header.stream, INVALID, text);
-            return Done::Taken;
+            return RequestProgress::Taken;
         }
         let Some(node) = self.any_node(context) else {
-            return Done::Not(header, bytes, Progress::AwaitsRoom);
+            return RequestProgress::Not(header, bytes, Progress::AwaitsRoom);
         };
         let text = format!(
             "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = '{}'",
@@ -53,7 +53,7 @@ impl CqlProtocol {
         keyspace.clone_into(&mut client.wanted_keyspace);
         let dispatch = self.dispatch(client, Task::Use.sequence(header.stream), node, route);
         context.send(dispatch, question.into());
-        Done::Taken
+        RequestProgress::Taken
     }
 
     /// Handles a node's answer to the question if the keyspace exists that a client wants to use.

@@ -55,8 +55,9 @@ impl CqlProtocol {
             return None;
         };
         let mut statement = Statement::new(&query.bytes, prepare, keyspace, &result, whole.body);
-        let keeping = &self.state.setting.keeping;
-        statement.here |= keeping.answers(prepare.text, statement.connection_keyspace.as_deref());
+        let lock_tables = &self.state.setting.lock_tables;
+        statement.here |=
+            lock_tables.answers(prepare.text, statement.connection_keyspace.as_deref());
         Some((Bytes::copy_from_slice(result.id), statement))
     }
 

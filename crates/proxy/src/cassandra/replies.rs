@@ -55,7 +55,7 @@ impl CqlProtocol {
                     self.failed(client, query, &Failure::Unsent(why), context);
                 }
                 Ok(PROTOCOL_ERROR) => {
-                    client.becomes_suspect();
+                    client.quarantine();
                     client.gathered.put(stream, bytes);
                 }
                 _ => client.gathered.put(stream, bytes),
@@ -86,7 +86,7 @@ impl CqlProtocol {
             NodeError::Unanswered(_) | NodeError::HungUp | NodeError::Stopping => true,
             // The node may have closed it after two unreadable requests. If it is dead, other
             // connections notice.
-            NodeError::Closed(_) => client.is_suspect(),
+            NodeError::Closed(_) => client.is_quarantined(),
             NodeError::Unreachable(_) | NodeError::Silent(_) => false,
             NodeError::Unready(_) | NodeError::Nonsense(_) => false,
         };

@@ -9,9 +9,9 @@ use cql::{
 };
 
 use super::client::Client;
-use super::lock_table::Said;
+use super::lock_requests::LockQuery;
 use super::merge;
-use super::protocol::{CqlProtocol, Done, Task};
+use super::protocol::{CqlProtocol, RequestProgress, Task};
 use super::route::{self, Route, envelope};
 use super::system::{self, Proxies};
 use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
@@ -24,7 +24,7 @@ use crate::runtime::query::NodeIndex;
 fn refuse_unreadable(client: &mut Client, stream: StreamId, parameters: &Parameters<'_>) -> bool {
     let is_readable = parameters.paging_state.is_none_or(paging::is_readable);
     if !is_readable {
-        client.becomes_suspect();
+        client.quarantine();
     }
     let is_refused = parameters.timestamp == Some(i64::MIN);
     if is_refused {
@@ -43,7 +43,7 @@ impl CqlProtocol {
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
-    ) -> Done {
+    ) -> RequestProgress {
         let stream = header.stream;
         if header.version != client.version {
             let text = format!(
@@ -53,7 +53,7 @@ impl CqlProtocol {
                 client.version.number()
             );
             client.refuse(stream, PROTOCOL_ERROR, &text);
-            return Done::Last;
+            return RequestProgress::Last;
         }
         let done = match header.opcode {
             Opcode::Execute => self.execute(client, header, bytes, context),
@@ -63,17 +63,17 @@ impl CqlProtocol {
             Opcode::Register => self.register(client, header, &bytes),
             Opcode::Options => {
                 self.supported(client, stream);
-                Ok(Done::Taken)
+                Ok(RequestProgress::Taken)
             }
             other => {
                 let text = format!("Unexpected message {other:?}: the connection has been set up");
                 client.refuse(stream, PROTOCOL_ERROR, &text);
-                return Done::Last;
+                return RequestProgress::Last;
             }
         };
         done.unwrap_or_else(|malformed| {
             client.refuse(stream, PROTOCOL_ERROR, &malformed.to_string());
-            Done::Last
+            RequestProgress::Last
         })
     }
 
@@ -82,13 +82,13 @@ impl CqlProtocol {
         client: &mut Client,
         header: Header,
         bytes: &Bytes,
-    ) -> Result<Done, Malformed> {
+    ) -> Result<RequestProgress, Malformed> {
         let message = RequestMessage::decode(envelope(header, bytes))?;
         if let Request::Register(kinds) = message.request {
             client.registered |= kinds.contains(&EventKind::Schema);
         }
         client.answer(header.stream, Response::Ready);
-        Ok(Done::Taken)
+        Ok(RequestProgress::Taken)
     }
 
     fn execute(
@@ -97,27 +97,32 @@ impl CqlProtocol {
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
-    ) -> Result<Done, Malformed> {
+    ) -> Result<RequestProgress, Malformed> {
         let execute = Execute::decode(&envelope(header, &bytes))?;
         if refuse_unreadable(client, header.stream, &execute.parameters) {
-            return Ok(Done::Taken);
+            return Ok(RequestProgress::Taken);
         }
         let statement = self.state.prepared.get(header.version, execute.id);
         let statement = statement.as_deref();
         if statement.is_none() && self.keeps_lock_tables() {
             CqlProtocol::not_prepared(client, header.stream, execute.id);
-            return Ok(Done::Taken);
+            return Ok(RequestProgress::Taken);
         }
         if let Some(statement) = statement
             && statement.here
         {
             let current = statement.connection_keyspace.as_deref();
             let (values, skip) = (execute.parameters.values, execute.parameters.skip_metadata);
-            if self.state.setting.keeping.answers(&statement.text, current) {
+            if self
+                .state
+                .setting
+                .lock_tables
+                .answers(&statement.text, current)
+            {
                 if client.has_asked_most() {
-                    return Ok(Done::Not(header, bytes, Progress::AwaitsReply));
+                    return Ok(RequestProgress::Not(header, bytes, Progress::AwaitsReply));
                 }
-                let said = Said {
+                let said = LockQuery {
                     stream: header.stream,
                     text: &statement.text,
                     current,
@@ -126,7 +131,7 @@ impl CqlProtocol {
                     skip_metadata: false,
                 };
                 self.lock(client, said, context);
-                return Ok(Done::Taken);
+                return Ok(RequestProgress::Taken);
             }
             if self.answer_here(
                 client,
@@ -136,7 +141,7 @@ impl CqlProtocol {
                 &values,
                 skip,
             ) {
-                return Ok(Done::Taken);
+                return Ok(RequestProgress::Taken);
             }
         }
         let mut route = route::of_execute(&self.known.map, statement, &execute, &mut self.replicas);
@@ -154,10 +159,10 @@ impl CqlProtocol {
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
-    ) -> Result<Done, Malformed> {
+    ) -> Result<RequestProgress, Malformed> {
         let query = CqlQuery::decode(&envelope(header, &bytes))?;
         if refuse_unreadable(client, header.stream, &query.parameters) {
-            return Ok(Done::Taken);
+            return Ok(RequestProgress::Taken);
         }
         let summary = Summary::of(query.text).ok();
         if let Some(keyspace) = summary.as_ref().and_then(|it| it.keyspace.as_deref()) {
@@ -169,9 +174,9 @@ impl CqlProtocol {
         let (values, skip) = (query.parameters.values, query.parameters.skip_metadata);
         if self.is_of_locks(summary.as_ref(), current) {
             if client.has_asked_most() {
-                return Ok(Done::Not(header, bytes, Progress::AwaitsReply));
+                return Ok(RequestProgress::Not(header, bytes, Progress::AwaitsReply));
             }
-            let said = Said {
+            let said = LockQuery {
                 stream: header.stream,
                 text: query.text,
                 current,
@@ -179,12 +184,12 @@ impl CqlProtocol {
                 skip_metadata: skip,
             };
             self.lock(client, said, context);
-            return Ok(Done::Taken);
+            return Ok(RequestProgress::Taken);
         }
         if system::answers(query.text, current)
             && self.answer_here(client, header.stream, query.text, current, &values, skip)
         {
-            return Ok(Done::Taken);
+            return Ok(RequestProgress::Taken);
         }
         self.replicas.clear();
         let route = route::of_text(summary.as_ref(), current);
@@ -223,20 +228,20 @@ impl CqlProtocol {
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
-    ) -> Result<Done, Malformed> {
+    ) -> Result<RequestProgress, Malformed> {
         let Request::Batch(batch) = RequestMessage::decode(envelope(header, &bytes))?.request
         else {
-            return Ok(Done::Last);
+            return Ok(RequestProgress::Last);
         };
         if refuse_unreadable(client, header.stream, &batch.parameters) {
-            return Ok(Done::Taken);
+            return Ok(RequestProgress::Taken);
         }
         if self.keeps_lock_tables() {
             let own = client.keyspace.clone();
             let current = batch.parameters.keyspace.or(own.as_deref());
             if let Some(error) = self.cannot_batch(header.version, &batch.statements, current) {
                 client.answer(header.stream, Response::Error(error));
-                return Ok(Done::Taken);
+                return Ok(RequestProgress::Taken);
             }
         }
         let (map, prepared) = (&self.known.map, &self.state.prepared);
@@ -250,7 +255,7 @@ impl CqlProtocol {
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
-    ) -> Result<Done, Malformed> {
+    ) -> Result<RequestProgress, Malformed> {
         let message = RequestMessage::decode(envelope(header, &bytes))?;
         if let Request::Prepare(prepare) = message.request {
             let of_use = Summary::of(prepare.text).is_ok_and(|it| it.kind == StatementKind::Use);
@@ -261,7 +266,7 @@ impl CqlProtocol {
             };
             if let Some(text) = wrong {
                 client.refuse(header.stream, INVALID, &text);
-                return Ok(Done::Taken);
+                return Ok(RequestProgress::Taken);
             }
         }
         let route = Route {
@@ -309,7 +314,7 @@ impl CqlProtocol {
         task: Task,
         route: Route,
         context: &mut RequestContext<'_>,
-    ) -> Done {
+    ) -> RequestProgress {
         let nodes = self.known.map.nodes();
         if route.of_node {
             let (before, from) = nodes.split_at(client.id.number as usize % nodes.len().max(1));
@@ -325,10 +330,10 @@ impl CqlProtocol {
         };
         self.turn = self.turn.wrapping_add(1);
         let Some(node) = route::choose(nodes, serial, self.turn, &self.avoided, context) else {
-            return Done::Not(header, bytes, Progress::AwaitsRoom);
+            return RequestProgress::Not(header, bytes, Progress::AwaitsRoom);
         };
         let dispatch = self.dispatch(client, task.sequence(header.stream), node, route);
         context.send(dispatch, bytes);
-        Done::Taken
+        RequestProgress::Taken
     }
 }

@@ -11,6 +11,7 @@ use super::lock_table::schema;
 use super::node_connection::Options;
 use super::token_ring::Map;
 use crate::config::LockTable;
+use crate::error::ProxyError;
 use crate::nodes::Nodes;
 use crate::runtime::query::NodeIndex;
 
@@ -73,10 +74,13 @@ pub(crate) fn discover(
 }
 
 /// Returns the newest version that both a node and the proxy speak.
-fn newest(asked: &mut ControlConnection) -> Result<Version, String> {
+fn newest(asked: &mut ControlConnection) -> Result<Version, ProxyError> {
     asked.ask(Request::Options, |response| {
         let Response::Supported(options) = response else {
-            return Err(format!("answers OPTIONS by {:?}", response.opcode()));
+            return Err(ProxyError::malformed(format!(
+                "answers OPTIONS by {:?}",
+                response.opcode()
+            )));
         };
         let versions = options
             .iter()
@@ -95,14 +99,17 @@ pub(super) fn topology(
     asked: &mut ControlConnection,
     address: SocketAddr,
     nodes: &Nodes,
-) -> Result<Topology, String> {
+) -> Result<Topology, ProxyError> {
     let local = asked.query("SELECT * FROM system.local WHERE key = 'local'")?;
     let peers = asked.query("SELECT * FROM system.peers")?;
     let peers_v2 = asked.query("SELECT * FROM system.peers_v2").ok();
     let keyspaces =
         asked.query("SELECT keyspace_name, replication FROM system_schema.keyspaces")?;
     let mut places = vec![nodes.place(address)];
-    let own = local.rows.first().ok_or("does not tell of itself")?;
+    let own = local
+        .rows
+        .first()
+        .ok_or_else(|| ProxyError::malformed("does not tell of itself"))?;
     let mut ring = vec![ring_node(&local, own)];
     let others = peers_v2.as_ref().unwrap_or(&peers);
     for row in &others.rows {

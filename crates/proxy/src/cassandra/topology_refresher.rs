@@ -13,12 +13,13 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::control_connection::ControlConnection;
-use super::lock_table::{Keeping, schema};
+use super::lock_table::{LockTables, schema};
 use super::node_connection::Options;
 use super::prepared::Prepared;
 use super::topology::{ClusterProperties, Topology, topology};
 use crate::config::Limits;
-use crate::nodes::{Needed, NodeRoles, Nodes};
+use crate::error::ProxyError;
+use crate::nodes::{NeededNodes, NodeRoles, Nodes};
 use crate::runtime::query::NodeIndex;
 use crate::runtime::thread_waker::ThreadWaker;
 use crate::seeds::Seeds;
@@ -45,7 +46,7 @@ pub(crate) struct RefresherOptions {
     pub(crate) address: SocketAddr,
     /// The addresses at which clients reach the other proxies.
     pub(crate) others: Vec<SocketAddr>,
-    pub(crate) keeping: Keeping,
+    pub(crate) lock_tables: LockTables,
     /// Writes of several clients may become one CQL batch.
     pub(crate) merge_writes: bool,
 }
@@ -264,7 +265,7 @@ impl State {
         for address in self.addresses(seeds) {
             let nodes = &self.setting.nodes;
             let asked = acquaintances.ask(address, &self.options, |asked| {
-                let lock_tables = schema::ask(asked, &self.setting.keeping.tables)?;
+                let lock_tables = schema::ask(asked, &self.setting.lock_tables.tables)?;
                 let known = topology(asked, address, nodes)?;
                 Ok(Topology {
                     lock_tables,
@@ -292,8 +293,8 @@ impl ControlConnections {
         &mut self,
         address: SocketAddr,
         options: &Options,
-        ask: impl Fn(&mut ControlConnection) -> Result<T, String>,
-    ) -> Result<T, String> {
+        ask: impl Fn(&mut ControlConnection) -> Result<T, ProxyError>,
+    ) -> Result<T, ProxyError> {
         if let Some(mut asked) = self.connections.remove(&address)
             && let Ok(answer) = ask(&mut asked)
         {
@@ -303,7 +304,7 @@ impl ControlConnections {
         if let Some(since) = self.absent.get(&address)
             && since.elapsed() < ABSENCE
         {
-            return Err("has not answered just now".to_owned());
+            return Err(ProxyError::unavailable("has not answered just now"));
         }
         let answer = ControlConnection::connect(address, options).and_then(|mut asked| {
             let answer = ask(&mut asked)?;
@@ -328,7 +329,7 @@ impl NodeRoles for State {
         0
     }
 
-    fn needed(&self) -> Needed {
-        Needed::Any(self.known().map.nodes().to_vec())
+    fn needed(&self) -> NeededNodes {
+        NeededNodes::Any(self.known().map.nodes().to_vec())
     }
 }

@@ -41,7 +41,7 @@ const CANNOT_JUDGE: &str = "Unable to perform authentication";
 const MOST_FORGOTTEN: usize = StreamId::COUNT / 2;
 
 /// A request that is under way.
-enum Flight {
+enum InflightRequest {
     /// A query, and the time at which it was put.
     Query(Query, Duration),
     /// A CQL batch of these queries, and the time at which it was put.
@@ -54,7 +54,7 @@ enum Flight {
 
 /// The request of the greeting that has been sent and not yet been answered, before queries can be put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Greeting {
+enum ConnectionSetup {
     Startup,
     Login,
     Keyspace,
@@ -65,11 +65,11 @@ enum Greeting {
 pub(crate) struct CqlWire {
     version: Version,
     meaning: KeyMeaning,
-    greeting: Greeting,
+    greeting: ConnectionSetup,
     framing: Framing,
     unpacker: Unpacker,
     /// Requests under way, by stream.
-    flights: Slab<Flight>,
+    flights: Slab<InflightRequest>,
     forgotten: usize,
     /// Writes that may be merged; `put` is the time of the last one.
     writes: Vec<Query>,
@@ -101,7 +101,7 @@ impl Wire for CqlWire {
         let mut wire = CqlWire {
             version,
             meaning,
-            greeting: Greeting::Startup,
+            greeting: ConnectionSetup::Startup,
             framing: Framing::Plain,
             unpacker: Unpacker::new(Direction::Response, Limits::default()),
             flights: Slab::new(),
@@ -118,14 +118,14 @@ impl Wire for CqlWire {
     }
 
     fn has_room(&self) -> bool {
-        self.greeting == Greeting::Over
+        self.greeting == ConnectionSetup::Over
             // Writes that were merged may have to be sent one by one.
             && self.flights.len() + self.merged + self.writes.len() < StreamId::COUNT
             && self.gathered.len() < MOST
     }
 
     fn is_welcome(&self) -> bool {
-        self.greeting == Greeting::Over
+        self.greeting == ConnectionSetup::Over
     }
 
     fn put(&mut self, query: Query, _: &mut OutBatch, now: Duration) {
@@ -180,24 +180,24 @@ impl Wire for CqlWire {
     ) {
         for (_, flight) in &mut self.flights {
             let (first, since) = match flight {
-                Flight::Query(query, since) => (&*query, *since),
-                Flight::Merged(queries, since) => (&queries[0], *since),
-                Flight::Own | Flight::Forgotten => continue,
+                InflightRequest::Query(query, since) => (&*query, *since),
+                InflightRequest::Merged(queries, since) => (&queries[0], *since),
+                InflightRequest::Own | InflightRequest::Forgotten => continue,
             };
             let limit = timeout.saturating_mul(first.route);
             if now < since + limit {
                 continue;
             }
             self.forgotten += 1;
-            match std::mem::replace(flight, Flight::Forgotten) {
-                Flight::Query(query, _) => given_up(query, NodeError::Unanswered(limit)),
-                Flight::Merged(queries, _) => {
+            match std::mem::replace(flight, InflightRequest::Forgotten) {
+                InflightRequest::Query(query, _) => given_up(query, NodeError::Unanswered(limit)),
+                InflightRequest::Merged(queries, _) => {
                     self.merged -= queries.len() - 1;
                     for query in queries {
                         given_up(query, NodeError::Unanswered(limit));
                     }
                 }
-                Flight::Own | Flight::Forgotten => {}
+                InflightRequest::Own | InflightRequest::Forgotten => {}
             }
         }
         if self.forgotten >= MOST_FORGOTTEN {
@@ -208,9 +208,9 @@ impl Wire for CqlWire {
     fn abandon(&mut self, given_up: &mut dyn FnMut(Query)) {
         for flight in self.flights.drain() {
             match flight {
-                Flight::Query(query, _) => given_up(query),
-                Flight::Merged(queries, _) => queries.into_iter().for_each(&mut *given_up),
-                Flight::Own | Flight::Forgotten => {}
+                InflightRequest::Query(query, _) => given_up(query),
+                InflightRequest::Merged(queries, _) => queries.into_iter().for_each(&mut *given_up),
+                InflightRequest::Own | InflightRequest::Forgotten => {}
             }
         }
         self.merged = 0;
@@ -221,7 +221,7 @@ impl Wire for CqlWire {
 impl CqlWire {
     /// Gathers a request of the proxy's own.
     fn say(&mut self, request: Request<'_>) {
-        let stream = StreamId(self.flights.insert(Flight::Own) as i16);
+        let stream = StreamId(self.flights.insert(InflightRequest::Own) as i16);
         let mut envelope = Vec::new();
         let message = request.into_message();
         message.write(&mut envelope, self.version, stream, Flags::default());
@@ -247,21 +247,21 @@ impl CqlWire {
             return Err(WireError::Nonsense(what));
         };
         let body = &envelope[HEADER_LEN..];
-        if let Flight::Own = flight {
+        if let InflightRequest::Own = flight {
             return self.greeted(Envelope { header, body });
         }
         // A connection that uses another keyspace from now on must not be used by other clients.
         let spoilt = header.opcode == Opcode::Result
             && peek_result_kind(&Envelope { header, body }) == Ok(ResultKind::SetKeyspace);
         match flight {
-            Flight::Query(query, _) => {
+            InflightRequest::Query(query, _) => {
                 let answer = Answer {
                     bytes: envelope,
                     earlier_error: None,
                 };
                 told(query, answer);
             }
-            Flight::Merged(queries, since) => {
+            InflightRequest::Merged(queries, since) => {
                 self.merged_came(header, &envelope, queries, since, told)
             }
             _ => self.came_late(),
@@ -275,7 +275,7 @@ impl CqlWire {
     /// Puts a query that is not merged.
     fn put_alone(&mut self, query: Query, now: Duration) {
         let envelope = query.bytes.clone();
-        let stream = self.flights.insert(Flight::Query(query, now));
+        let stream = self.flights.insert(InflightRequest::Query(query, now));
         self.gathered.put(StreamId(stream as i16), envelope);
     }
 
@@ -290,7 +290,7 @@ impl CqlWire {
                 Outgoing::Alone(query) => self.put_alone(query, now),
                 Outgoing::Together(queries, batch) => {
                     self.merged += queries.len() - 1;
-                    let stream = self.flights.insert(Flight::Merged(queries, now));
+                    let stream = self.flights.insert(InflightRequest::Merged(queries, now));
                     self.gathered.put(StreamId(stream as i16), batch);
                 }
             }
@@ -336,7 +336,7 @@ impl CqlWire {
 
     /// Handles a reply to a request of the proxy's own.
     fn greeted(&mut self, envelope: Envelope<'_>) -> Result<(), WireError> {
-        if self.greeting == Greeting::Over {
+        if self.greeting == ConnectionSetup::Over {
             // Any reply shows that the node lives.
             self.asked = None;
             return Ok(());
@@ -349,15 +349,15 @@ impl CqlWire {
             return Err(self.not_greeted(error.kind.code(), error.message));
         }
         match (self.greeting, &response) {
-            (Greeting::Startup, Response::Ready | Response::Authenticate(_)) => {
+            (ConnectionSetup::Startup, Response::Ready | Response::Authenticate(_)) => {
                 if self.version >= Version::V5 {
                     self.framing = Framing::Frames;
                     self.unpacker.expect_frames();
                 }
                 self.go_on(matches!(response, Response::Authenticate(_)))
             }
-            (Greeting::Login, Response::AuthSuccess(_)) => self.go_on(false),
-            (Greeting::Keyspace, Response::Result(_)) => {
+            (ConnectionSetup::Login, Response::AuthSuccess(_)) => self.go_on(false),
+            (ConnectionSetup::Keyspace, Response::Result(_)) => {
                 self.is_over();
                 Ok(())
             }
@@ -373,10 +373,10 @@ impl CqlWire {
         // Nodes that cannot read their own table of users report that with the same code.
         let is_judged = !message.starts_with(CANNOT_JUDGE);
         match (self.greeting, code) {
-            (Greeting::Login, AUTHENTICATION_ERROR) if is_judged => {
+            (ConnectionSetup::Login, AUTHENTICATION_ERROR) if is_judged => {
                 WireError::Refused(message.to_owned())
             }
-            (Greeting::Keyspace, INVALID) => WireError::Lacks(message.to_owned()),
+            (ConnectionSetup::Keyspace, INVALID) => WireError::Lacks(message.to_owned()),
             _ => WireError::Unready(format!("{message} ({code:#06x})")),
         }
     }
@@ -397,10 +397,10 @@ impl CqlWire {
             let Some(credential) = &name.credential else {
                 return Err(WireError::Unready("it asks for a password".to_owned()));
             };
-            self.greeting = Greeting::Login;
+            self.greeting = ConnectionSetup::Login;
             self.say(Request::AuthResponse(Some(credential.token())));
         } else if let Some(keyspace) = &name.keyspace {
-            self.greeting = Greeting::Keyspace;
+            self.greeting = ConnectionSetup::Keyspace;
             let text = format!("USE {}", quoted(keyspace));
             self.say(plain_query(&text, self.version));
         } else {
@@ -410,7 +410,7 @@ impl CqlWire {
     }
 
     fn is_over(&mut self) {
-        self.greeting = Greeting::Over;
+        self.greeting = ConnectionSetup::Over;
         self.asked = None;
     }
 }

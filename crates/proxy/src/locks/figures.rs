@@ -8,7 +8,7 @@ use ::locks::{Answer, Effect};
 
 use super::Outcome;
 
-/// Classes of [`KeptTimes`]: each ends at twice the time of the one before it, the first at 1 µs.
+/// Classes of [`StorageTimes`]: each ends at twice the time of the one before it, the first at 1 µs.
 pub const CLASSES: usize = 28;
 
 /// The work of a proxy's locks since the proxy started, and their current state. Each figure is exact
@@ -48,14 +48,14 @@ pub struct Figures {
     pub expired: u64,
     /// How long the storage took: for each ledger (in memory) or transaction, including those that
     /// failed.
-    pub kept: KeptTimes,
+    pub kept: StorageTimes,
     /// Further figures where a partition keeps the locks.
     pub shared: Option<SharedFigures>,
 }
 
 /// How many times the storage wrote, and how long that took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeptTimes {
+pub struct StorageTimes {
     /// Counts by class of time: class *n* is for times up to 2ⁿ µs, the last class for all longer
     /// times.
     pub classes: [u64; CLASSES],
@@ -76,7 +76,7 @@ pub struct SharedFigures {
     pub uncertain: u64,
 }
 
-impl KeptTimes {
+impl StorageTimes {
     /// Returns the count of all times.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -200,8 +200,8 @@ impl Times {
         self.sum_us.fetch_add(us, Relaxed);
     }
 
-    pub(crate) fn read(&self) -> KeptTimes {
-        KeptTimes {
+    pub(crate) fn read(&self) -> StorageTimes {
+        StorageTimes {
             classes: std::array::from_fn(|class| self.classes[class].load(Relaxed)),
             time: Duration::from_micros(self.sum_us.load(Relaxed)),
         }

@@ -10,7 +10,8 @@ use super::figures::{Counts, Figures};
 use super::mailboxes::Mailboxes;
 use super::memory_table::MemoryTable;
 use super::partition_table::PartitionTable;
-use super::{Keeping, LockStartError, Options, Outcome, clock};
+use super::{LockStartError, LockStorage, Options, Outcome, clock};
+use crate::config::Config;
 use crate::runtime::thread_waker::ThreadWaker;
 
 /// The locks of a proxy; all threads with clients share them.
@@ -28,6 +29,15 @@ enum Table {
 }
 
 impl LockService {
+    /// Sets up the locks that a proxy's settings ask for; `None`: they ask for none.
+    ///
+    /// # Errors
+    /// Returns a [`LockStartError`].
+    pub(crate) fn configured(config: &Config) -> Result<Option<Arc<LockService>>, LockStartError> {
+        let start = |options| LockService::start(options, config.network_threads).map(Arc::new);
+        config.locks.as_ref().map(start).transpose()
+    }
+
     /// Sets up the locks for `threads` threads with clients.
     ///
     /// # Errors
@@ -40,11 +50,11 @@ impl LockService {
         };
         let to = Arc::clone(&mail);
         let (name, table) = match &options.keeping {
-            Keeping::Memory { disk, directory } => {
+            LockStorage::Memory { disk, directory } => {
                 let memory = MemoryTable::start(Arc::clone(disk), directory, limits, to)?;
                 ("memory", Table::Memory(memory))
             }
-            Keeping::Partition {
+            LockStorage::Partition {
                 name,
                 executor,
                 prefix,

@@ -81,7 +81,7 @@ struct Alarm {
 }
 
 /// The results of a call of the machine.
-struct Orders {
+struct PendingActions {
     answers: Vec<(Ticket, Outcome)>,
     due: Option<Moment>,
 }
@@ -217,7 +217,7 @@ impl PartitionTable {
 impl Inner {
     /// Makes the machine do what is due. Its transactions are handed on while the mutex is held, so
     /// that they keep their order; the rest is for [`Inner::carry_out`].
-    fn step(&self, machine: &mut Shared) -> Orders {
+    fn step(&self, machine: &mut Shared) -> PendingActions {
         let mut out = Vec::new();
         let now = clock::now();
         machine.step(now, &mut out);
@@ -237,10 +237,10 @@ impl Inner {
             }
         }
         let due = machine.next_due();
-        Orders { answers, due }
+        PendingActions { answers, due }
     }
 
-    fn carry_out(&self, orders: Orders) {
+    fn carry_out(&self, orders: PendingActions) {
         for (ticket, outcome) in orders.answers {
             self.mail.post(ticket, outcome);
         }

@@ -13,12 +13,15 @@ use bytes::Bytes;
 
 use super::Outcome;
 use super::lock_service::LockService;
-use crate::runtime::protocol::LockReply;
+use crate::runtime::protocol::DeferredReply;
 use crate::runtime::query::ClientId;
 
 /// Limit of requests of one connection that wait for the locks' answer; its next request waits for one
 /// of these.
 pub(crate) const MOST_ASKED: usize = 256;
+
+/// A reply of the locks that comes after its request.
+pub(crate) type LockReply = DeferredReply<Outcome>;
 
 /// The pending requests of one thread.
 #[derive(Default)]
@@ -117,7 +120,7 @@ impl PendingRequests {
         for (ticket, outcome) in self.taken.drain(..) {
             // A request that was given up is not in the map any more.
             if let Some((client, sequence)) = self.asked.remove(&ticket) {
-                into.push(LockReply {
+                into.push(DeferredReply {
                     client,
                     sequence,
                     outcome,
@@ -161,7 +164,7 @@ mod tests {
     use disk::RealDisk;
 
     use super::*;
-    use crate::locks::{Execute, Keeping, Options};
+    use crate::locks::{Execute, LockStorage, Options};
 
     const CLIENT: ClientId = ClientId {
         place: 3,
@@ -177,7 +180,7 @@ mod tests {
         }
     }
 
-    fn locks(keeping: Keeping) -> LockService {
+    fn locks(keeping: LockStorage) -> LockService {
         let options = Options {
             keeping,
             longest_lease: Duration::from_secs(60),
@@ -200,7 +203,7 @@ mod tests {
     #[test]
     fn who_is_granted_a_lock_before_it_gives_up_is_told_so() {
         let directory = tempfile::tempdir().expect("a directory");
-        let locks = locks(Keeping::Memory {
+        let locks = locks(LockStorage::Memory {
             disk: Arc::new(RealDisk),
             directory: directory.path().to_owned(),
         });
@@ -240,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_release_is_carried_out_though_its_client_has_gone() {
-        let locks = locks(Keeping::Partition {
+        let locks = locks(LockStorage::Partition {
             name: "slow",
             executor: Arc::new(Slow),
             prefix: b"locks/".to_vec(),

@@ -15,8 +15,8 @@
 //! 4. Bytes that were written before a connection was closed are sent, as the kernel does it, unless
 //!    the peer takes nothing for [`LINGER`].
 
-mod line;
 mod turn;
+mod watched_connection;
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -30,7 +30,7 @@ use uring::{Done, Ring, Waker};
 
 use super::buffered::{LINGER, LOOK, MOST};
 use super::{Network, SocketEvent, Wake};
-use line::{Line, mark};
+use watched_connection::{WatchedConnection, mark};
 
 /// From this length on (in bytes) written pieces are not copied.
 const LARGE: usize = 16 * 1024;
@@ -40,7 +40,7 @@ const LISTENERS: usize = 1 << 40;
 /// See the module documentation.
 pub struct Uring {
     ring: Ring,
-    lines: Slab<Line>,
+    lines: Slab<WatchedConnection>,
     listeners: Vec<usize>,
     /// Lines with bytes to be sent by the next wait.
     dirty: Vec<usize>,
@@ -98,7 +98,8 @@ impl Uring {
     fn begin(&mut self, socket: OwnedFd, token: usize, connecting: bool) -> io::Result<usize> {
         let place = self.lines.vacant_key();
         let socket = self.ring.add(socket, place);
-        self.lines.insert(Line::new(token, socket, connecting));
+        self.lines
+            .insert(WatchedConnection::new(token, socket, connecting));
         let asked = if connecting {
             self.ring.await_room(socket)
         } else {

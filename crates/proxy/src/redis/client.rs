@@ -26,7 +26,7 @@ pub(crate) enum Pending {
     /// One step of a `SCAN` over all nodes.
     Scan(Cursors),
     /// A `WATCH`: the keys' versions will come, or the number of the connection that watches.
-    Watch(Vec<Bytes>),
+    ThreadWatch(Vec<Bytes>),
     /// A `COMMAND`: the proxy's commands about locks are added.
     Commands(CommandQuery),
     /// A reply that waits for the replies before it.

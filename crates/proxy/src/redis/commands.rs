@@ -10,13 +10,14 @@ mod special;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use crate::error::ProxyError;
 use std::collections::HashMap;
 
 use resp::{Args, Value};
 
 use keys::{Keys, moving_keys};
 use special::{BLOCK, NO_MESSAGES, ONE_NODE, special};
-pub(crate) use special::{Everywhere, LOCAL, LockCommand, Special, Split};
+pub(crate) use special::{KeySplit, LOCAL, LockCommand, ReplyReduction, Special};
 
 /// A command.
 #[derive(Clone, Debug)]
@@ -86,11 +87,13 @@ impl Commands {
     ///
     /// # Errors
     /// Returns an error that describes the fault in the reply.
-    pub(crate) fn read(reply: &[u8]) -> Result<Commands, String> {
+    pub(crate) fn read(reply: &[u8]) -> Result<Commands, ProxyError> {
         let list = match Value::decode(reply) {
             Ok(Value::Array(list)) => list,
-            Ok(Value::Error(text)) => return Err(String::from_utf8_lossy(&text).into_owned()),
-            _ => return Err("its reply to COMMAND is not a list".to_owned()),
+            Ok(Value::Error(text)) => {
+                return Err(ProxyError::refused(String::from_utf8_lossy(&text)));
+            }
+            _ => return Err(ProxyError::malformed("its reply to COMMAND is not a list")),
         };
         let mut commands = Commands(HashMap::default());
         for command in list.iter().filter_map(command) {

@@ -6,8 +6,9 @@ use resp::{Args, Protocol, Writer};
 
 use super::client::Client;
 use super::commands::Command;
-use super::outcome::Done;
+use super::outcome::CommandOutcome;
 use super::topology_refresher::State;
+use crate::error::ProxyError;
 use crate::runtime::protocol::{Progress, RequestContext};
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
@@ -61,7 +62,7 @@ pub(crate) fn run(
     command: &Command,
     args: Args<'_>,
     context: &mut RequestContext<'_>,
-) -> Done {
+) -> CommandOutcome {
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, client.protocol);
     let word = command.name.split('|').next().unwrap_or_default();
@@ -80,7 +81,7 @@ pub(crate) fn run(
         "select" => {
             writer.error("ERR SELECT is not allowed: the proxy has database 0 alone");
             client.answer(context.out, out.into());
-            return Done::Last;
+            return CommandOutcome::Last;
         }
         "readonly" | "readwrite" | "asking" => writer.ok(),
         "cluster" => writer.error("ERR This instance has cluster support disabled"),
@@ -91,7 +92,7 @@ pub(crate) fn run(
         // Pending commands are answered in the protocol version in which they were sent.
         "hello" if changes_protocol(client, args) && !client.is_idle() => {
             client.alone = true;
-            return Done::Not(Progress::AwaitsReply);
+            return CommandOutcome::Not(Progress::AwaitsReply);
         }
         "auth" => auth(state, client, args, &mut out),
         "hello" => hello(state, client, args, &mut out),
@@ -99,7 +100,7 @@ pub(crate) fn run(
         "reset" => {
             if !client.is_idle() {
                 client.alone = true;
-                return Done::Not(Progress::AwaitsReply);
+                return CommandOutcome::Not(Progress::AwaitsReply);
             }
             client.block = None;
             for (node, connection_key) in client.own_connections.drain(..) {
@@ -113,12 +114,12 @@ pub(crate) fn run(
         }
         "quit" => {
             client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
-            return Done::Last;
+            return CommandOutcome::Last;
         }
         _ => writer.error(&unknown(args)),
     }
     client.answer(context.out, out.into());
-    Done::Taken
+    CommandOutcome::Taken
 }
 
 fn wrong_number(name: &str) -> String {
@@ -167,8 +168,8 @@ fn auth(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
 fn hello(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
     let error = say_hello(state, client, args).err();
     let mut writer = Writer::new(out, client.protocol);
-    if let Some(text) = error {
-        return writer.error_bytes(text.as_bytes());
+    if let Some(error) = error {
+        return writer.error_bytes(error.to_string().as_bytes());
     }
     let protocol = writer.protocol().number();
     writer.map(7);
@@ -194,19 +195,23 @@ fn changes_protocol(client: &Client, args: Args<'_>) -> bool {
         .is_some_and(|version| version != client.protocol.number().to_string().as_bytes())
 }
 
-fn say_hello(state: &State, client: &mut Client, args: Args<'_>) -> Result<(), String> {
+fn say_hello(state: &State, client: &mut Client, args: Args<'_>) -> Result<(), ProxyError> {
     let protocol = match args.get(1) {
         None => client.protocol,
         Some(b"2") => Protocol::Resp2,
         Some(b"3") => Protocol::Resp3,
-        Some(_) => return Err("NOPROTO unsupported protocol version".to_owned()),
+        Some(_) => {
+            return Err(ProxyError::invalid_request(
+                "NOPROTO unsupported protocol version",
+            ));
+        }
     };
     let mut at = 2;
     while let Some(option) = args.get(at) {
         let rest = args.len() - at - 1;
         if option.eq_ignore_ascii_case(b"auth") && rest >= 2 {
             if !is_user(state, args.at(at + 1), args.at(at + 2)) {
-                return Err(WRONG_PASSWORD.to_owned());
+                return Err(ProxyError::invalid_request(WRONG_PASSWORD));
             }
             client.is_known();
             at += 3;
@@ -215,16 +220,17 @@ fn say_hello(state: &State, client: &mut Client, args: Args<'_>) -> Result<(), S
             at += 2;
         } else {
             let option = String::from_utf8_lossy(&option[..option.len().min(128)]);
-            return Err(format!("ERR Syntax error in HELLO option '{option}'"));
+            return Err(ProxyError::invalid_request(format!(
+                "ERR Syntax error in HELLO option '{option}'"
+            )));
         }
     }
     if !client.authenticated {
-        return Err(
+        return Err(ProxyError::invalid_request(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise \
                     the HELLO AUTH <user> <pass> option can be used to authenticate the client and \
-                    select the RESP protocol version at the same time"
-                .to_owned(),
-        );
+                    select the RESP protocol version at the same time",
+        ));
     }
     // A connection that watches keeps the version that it was made with.
     client.watches.lost |= client.protocol != protocol && client.watches.own.is_some();
@@ -233,12 +239,12 @@ fn say_hello(state: &State, client: &mut Client, args: Args<'_>) -> Result<(), S
 }
 
 /// Checks a name for a connection: it must be printable and without blanks.
-fn name(name: &[u8]) -> Result<Bytes, String> {
+fn name(name: &[u8]) -> Result<Bytes, ProxyError> {
     match name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         true => Ok(Bytes::copy_from_slice(name)),
-        false => Err(
-            "ERR Client names cannot contain spaces, newlines or special characters.".to_owned(),
-        ),
+        false => Err(ProxyError::invalid_request(
+            "ERR Client names cannot contain spaces, newlines or special characters.",
+        )),
     }
 }
 
@@ -260,7 +266,7 @@ fn about_client(state: &State, client: &mut Client, args: Args<'_>, out: &mut Ve
                 client.name = name;
                 writer.ok();
             }
-            Err(text) => writer.error(&text),
+            Err(error) => writer.error(&error.to_string()),
         },
         (b"setinfo", 4) => {
             let at = usize::from(args.at(2).eq_ignore_ascii_case(b"lib-ver"));
@@ -269,7 +275,7 @@ fn about_client(state: &State, client: &mut Client, args: Args<'_>, out: &mut Ve
                     client.library[at] = text;
                     writer.ok();
                 }
-                Err(text) => writer.error(&text),
+                Err(error) => writer.error(&error.to_string()),
             }
         }
         (b"info" | b"list", 2) => {

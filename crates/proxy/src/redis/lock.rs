@@ -37,10 +37,10 @@ use resp::Args;
 
 use super::client::{Client, Pending};
 use super::commands::{Command, LockCommand};
-use super::outcome::Done;
+use super::outcome::CommandOutcome;
 use super::protocol::RedisProtocol;
-use crate::locks::pending_requests::{MOST_ASKED, PendingRequest, WhenAbandoned};
-use crate::runtime::protocol::{Ended, LockReply, Progress, RequestContext};
+use crate::locks::pending_requests::{LockReply, MOST_ASKED, PendingRequest, WhenAbandoned};
+use crate::runtime::protocol::{Ended, Progress, RequestContext};
 use encoding::{SYNTAX, encode, read, usage, write};
 
 impl RedisProtocol {
@@ -52,20 +52,20 @@ impl RedisProtocol {
         kind: LockCommand,
         args: Args<'_>,
         context: &mut RequestContext<'_>,
-    ) -> Done {
+    ) -> CommandOutcome {
         let Some(locks) = &self.state.locks else {
             client.refuse(
                 context.out,
                 "ERR this proxy keeps no locks: its log says why",
             );
-            return Done::Taken;
+            return CommandOutcome::Taken;
         };
         if !client.has_asked_locks_alone() {
             client.alone = true;
-            return Done::Not(Progress::AwaitsReply);
+            return CommandOutcome::Not(Progress::AwaitsReply);
         }
         if client.asked.len() >= MOST_ASKED {
-            return Done::Not(Progress::AwaitsReply);
+            return CommandOutcome::Not(Progress::AwaitsReply);
         }
         let request = match read(kind, args) {
             Ok(request) => request,
@@ -75,7 +75,7 @@ impl RedisProtocol {
                     text => format!("ERR {text}"),
                 };
                 client.refuse(context.out, &text);
-                return Done::Taken;
+                return CommandOutcome::Taken;
             }
         };
         let key = args.at(1);
@@ -86,10 +86,10 @@ impl RedisProtocol {
                 let question = PendingRequest::new(ticket, key, WhenAbandoned::of(&request), kind);
                 self.lock_replies.expect(client.id, sequence, &question);
                 client.asked.insert(sequence, question);
-                context.wait_for_lock_reply();
+                context.await_deferred_reply();
             }
         }
-        Done::Taken
+        CommandOutcome::Taken
     }
 
     /// Gives the client the lock service's answer to a request.
@@ -127,7 +127,7 @@ impl RedisProtocol {
             Ended::Proxy => "LOCKSTOPPING the proxy is stopping; ask another one",
         };
         for &sequence in &cancelled {
-            context.forget_lock_reply();
+            context.forget_deferred_reply();
             let reply = Bytes::from(format!("-{text}\r\n"));
             client.settle(context.out, sequence, reply);
         }

@@ -3,7 +3,7 @@
 use crate::runtime::protocol::Progress;
 
 /// The result of one command.
-pub(crate) enum Done {
+pub(crate) enum CommandOutcome {
     /// It is answered, or on its way.
     Taken,
     /// It stays in the input, and is read again later.

@@ -13,19 +13,18 @@ use resp::{Args, Span};
 use super::client::{Client, Pending};
 use super::commands::{Command, Commands, Special};
 use super::multi_block;
-use super::outcome::Done;
-use super::reply_merge::{ReplyMerge, Rule};
+use super::outcome::CommandOutcome;
+use super::reply_merge::{MergeRule, ReplyMerge};
 use super::retry_policy;
-use super::route::{self, Part, Way};
+use super::route::{self, CommandPart, CommandRoute};
 use super::slot_map::Map;
 use super::topology_refresher::State;
 use super::wire::ConnectionProperties;
 use super::{command_docs, local_commands};
-use crate::locks::pending_requests::PendingRequests;
+use crate::locks::Outcome;
+use crate::locks::pending_requests::{LockReply, PendingRequests};
 use crate::runtime::inflight_budget::Counts;
-use crate::runtime::protocol::{
-    ClientProtocol, Dispatch, Ended, LockReply, Progress, RequestContext,
-};
+use crate::runtime::protocol::{ClientProtocol, Dispatch, Ended, Progress, RequestContext};
 use crate::runtime::query::{ClientId, ConnectionKey, NodeIndex, Reply};
 
 /// See the module documentation.
@@ -43,6 +42,7 @@ pub(crate) struct RedisProtocol {
 
 impl ClientProtocol for RedisProtocol {
     type Client = Client;
+    type Outcome = Outcome;
 
     fn admit(&mut self, id: ClientId, address: SocketAddr) -> Client {
         let free = self.state.password.is_none();
@@ -99,7 +99,7 @@ impl ClientProtocol for RedisProtocol {
                 let whole = list.len();
                 let done = self.command(&commands, client, &mut list, &spans, whole, context);
                 input.advance(end);
-                if let Done::Not(_) = done {
+                if let CommandOutcome::Not(_) = done {
                     list.extend_from_slice(input);
                     *input = list;
                 }
@@ -109,9 +109,9 @@ impl ClientProtocol for RedisProtocol {
             };
             self.spans = spans;
             match done {
-                Done::Taken => {}
-                Done::Not(progress) => return progress,
-                Done::Last => return Progress::Close,
+                CommandOutcome::Taken => {}
+                CommandOutcome::Not(progress) => return progress,
+                CommandOutcome::Last => return Progress::Close,
             }
         }
     }
@@ -144,7 +144,7 @@ impl ClientProtocol for RedisProtocol {
         self.lock_replies.collect(self.state.locks.as_deref(), into);
     }
 
-    fn has_lock_replies(&self) -> bool {
+    fn has_deferred_replies(&self) -> bool {
         self.lock_replies.has_some(self.state.locks.as_deref())
     }
 
@@ -210,19 +210,19 @@ impl RedisProtocol {
         spans: &[Span],
         end: usize,
         context: &mut RequestContext<'_>,
-    ) -> Done {
+    ) -> CommandOutcome {
         let args = Args::new(input, spans);
         let Some(command) = commands.find(args) else {
             let text = local_commands::unknown(args);
             self.refuse_in(client, &text, context);
             let _ = input.split_to(end);
-            return Done::Taken;
+            return CommandOutcome::Taken;
         };
         if command.lacks(args) {
             let text = local_commands::unknown_subcommand(&command.name, args);
             self.refuse_in(client, &text, context);
             let _ = input.split_to(end);
-            return Done::Taken;
+            return CommandOutcome::Taken;
         }
         if !command.takes(args.len()) {
             let text = format!(
@@ -231,12 +231,12 @@ impl RedisProtocol {
             );
             self.refuse_in(client, &text, context);
             let _ = input.split_to(end);
-            return Done::Taken;
+            return CommandOutcome::Taken;
         }
         if !client.authenticated && !local_commands::before_authentication(&command.name) {
             client.refuse(context.out, "NOAUTH Authentication required.");
             let _ = input.split_to(end);
-            return Done::Taken;
+            return CommandOutcome::Taken;
         }
         // Commands after a request to the locks wait for its answer.
         if !client.asked.is_empty() && !matches!(command.special, Special::Lock(_)) {
@@ -247,7 +247,7 @@ impl RedisProtocol {
             Special::Block => self.block_command(client, command, args, context),
             _ if client.block.is_some() && !local_commands::leaves_block(&command.name) => {
                 self.queue(client, command, args, &input[..end], context);
-                Done::Taken
+                CommandOutcome::Taken
             }
             Special::Lock(kind) => self.lock(client, command, kind, args, context),
             Special::Local => local_commands::run(&self.state, client, command, args, context),
@@ -261,12 +261,12 @@ impl RedisProtocol {
                 let bytes = input.split_to(end).freeze();
                 let dispatch = self.dispatch(client, command, node, route::route(slot));
                 context.send(dispatch, bytes);
-                return Done::Taken;
+                return CommandOutcome::Taken;
             }
             _ => self.send(client, command, args, &input[..end], context),
         };
         match done {
-            Done::Not(progress) => self.not_yet(client, progress),
+            CommandOutcome::Not(progress) => self.not_yet(client, progress),
             done => {
                 let _ = input.split_to(end);
                 done
@@ -275,9 +275,9 @@ impl RedisProtocol {
     }
 
     /// Leaves the command in the input.
-    fn not_yet(&self, client: &mut Client, progress: Progress) -> Done {
+    fn not_yet(&self, client: &mut Client, progress: Progress) -> CommandOutcome {
         client.parser.reset();
-        Done::Not(progress)
+        CommandOutcome::Not(progress)
     }
 
     /// Returns the dispatch of a command that one node answers.
@@ -319,10 +319,10 @@ impl RedisProtocol {
         args: Args<'_>,
         bytes: &[u8],
         context: &mut RequestContext<'_>,
-    ) -> Done {
+    ) -> CommandOutcome {
         let any = client.id.number as usize;
         match route::way(self.state.kind, &self.map, command, args, any) {
-            Way::Refused(text) => {
+            CommandRoute::Refused(text) => {
                 let code = text.split(' ').next().unwrap_or_default();
                 let coded = code.bytes().all(|byte| byte.is_ascii_uppercase());
                 let text = if coded {
@@ -332,9 +332,9 @@ impl RedisProtocol {
                 };
                 client.refuse(context.out, &text);
             }
-            Way::One { node, route } => {
+            CommandRoute::One { node, route } => {
                 if !context.has_room(node) {
-                    return Done::Not(Progress::AwaitsRoom);
+                    return CommandOutcome::Not(Progress::AwaitsRoom);
                 }
                 let dispatch = self.dispatch(client, command, node, route);
                 if self.state.locks.is_some()
@@ -345,22 +345,22 @@ impl RedisProtocol {
                 }
                 context.send(dispatch, Bytes::copy_from_slice(bytes));
             }
-            Way::Alone { node, route } => {
+            CommandRoute::Alone { node, route } => {
                 if !client.is_idle() {
                     client.alone = true;
-                    return Done::Not(Progress::AwaitsReply);
+                    return CommandOutcome::Not(Progress::AwaitsReply);
                 }
                 if !context.has_room(node) {
-                    return Done::Not(Progress::AwaitsRoom);
+                    return CommandOutcome::Not(Progress::AwaitsRoom);
                 }
                 client.alone = true;
                 let dispatch = self.dispatch(client, command, node, route);
                 context.send(dispatch, Bytes::copy_from_slice(bytes));
             }
-            Way::Own { node, route } => {
+            CommandRoute::Own { node, route } => {
                 if !client.is_idle() {
                     client.alone = true;
-                    return Done::Not(Progress::AwaitsReply);
+                    return CommandOutcome::Not(Progress::AwaitsReply);
                 }
                 (client.alone, client.waits) = (true, true);
                 let mut dispatch = self.dispatch(client, command, node, route);
@@ -368,15 +368,15 @@ impl RedisProtocol {
                 dispatch.safe = false;
                 context.send_waiting(dispatch, Bytes::copy_from_slice(bytes));
             }
-            Way::Parts { parts, rule } => {
+            CommandRoute::ThreadStack { parts, rule } => {
                 if !have_room(&parts, context) {
-                    return Done::Not(Progress::AwaitsRoom);
+                    return CommandOutcome::Not(Progress::AwaitsRoom);
                 }
                 self.send_parts(client, command, parts, rule, context);
             }
-            Way::Scan { cursors, part } => {
+            CommandRoute::Scan { cursors, part } => {
                 if !context.has_room(part.node) {
-                    return Done::Not(Progress::AwaitsRoom);
+                    return CommandOutcome::Not(Progress::AwaitsRoom);
                 }
                 let mut dispatch = self.dispatch(client, command, part.node, 0);
                 if let Some(pending) = client.pending(dispatch.sequence) {
@@ -386,15 +386,15 @@ impl RedisProtocol {
                 context.send(dispatch, part.bytes);
             }
         }
-        Done::Taken
+        CommandOutcome::Taken
     }
 
     fn send_parts(
         &mut self,
         client: &mut Client,
         command: &Command,
-        parts: Vec<Part>,
-        rule: Rule,
+        parts: Vec<CommandPart>,
+        rule: MergeRule,
         context: &mut RequestContext<'_>,
     ) {
         let connection_key = self.connection_key(client);
@@ -427,7 +427,7 @@ impl RedisProtocol {
 }
 
 /// Returns `true` if every node has room for all its parts.
-fn have_room(parts: &[Part], context: &mut RequestContext<'_>) -> bool {
+fn have_room(parts: &[CommandPart], context: &mut RequestContext<'_>) -> bool {
     let mut counts: BTreeMap<NodeIndex, u32> = BTreeMap::new();
     for part in parts {
         *counts.entry(part.node).or_default() += 1;

@@ -10,7 +10,7 @@ use super::protocol::RedisProtocol;
 use super::retry_policy::{self, RetryHint};
 use super::wire::ConnectionProperties;
 use super::{command_docs, route};
-use crate::node_kind::Kind;
+use crate::node_kind::NodeKind;
 use crate::runtime::protocol::RequestContext;
 use crate::runtime::query::{Failure, NodeIndex, Query};
 
@@ -26,7 +26,7 @@ impl RedisProtocol {
         let script = route::is_script(query.route);
         match hint {
             RetryHint::Later => !script || query.safe,
-            _ if self.state.kind == Kind::RedisServers => false,
+            _ if self.state.kind == NodeKind::RedisServers => false,
             RetryHint::Moved { slot, to } | RetryHint::Ask { slot, to } => {
                 let other = |to| {
                     self.known_node(Some(to))
@@ -57,7 +57,7 @@ impl RedisProtocol {
         context: &mut RequestContext<'_>,
     ) {
         let protocol = client.protocol;
-        let kumiki = self.state.kind == Kind::Kumiki;
+        let kumiki = self.state.kind == NodeKind::Kumiki;
         let reply = match client.pending(query.sequence) {
             None | Some(Pending::Waiting | Pending::Ready(_)) => bytes,
             Some(Pending::Scan(cursors)) => route::scanned(&bytes, *cursors),
@@ -66,7 +66,7 @@ impl RedisProtocol {
                 Some(whole) => whole,
                 None => return,
             },
-            Some(Pending::Watch(keys)) if bytes.first() != Some(&b'-') => {
+            Some(Pending::ThreadWatch(keys)) if bytes.first() != Some(&b'-') => {
                 let keys = std::mem::take(keys);
                 client.watches.note(&keys);
                 if kumiki {
@@ -81,7 +81,7 @@ impl RedisProtocol {
                 }
                 Bytes::from_static(b"+OK\r\n")
             }
-            Some(Pending::Watch(_)) => bytes,
+            Some(Pending::ThreadWatch(_)) => bytes,
         };
         client.settle(context.out, query.sequence, reply);
         release_own(client, query, context);
@@ -275,7 +275,7 @@ fn plain(query: Query) -> Query {
 fn lost_watch(client: &mut Client, query: &Query) -> Bytes {
     let resp3 = client.protocol == resp::Protocol::Resp3;
     match client.pending(query.sequence) {
-        Some(Pending::Watch(_)) => {
+        Some(Pending::ThreadWatch(_)) => {
             client.watches.lost = true;
             Bytes::from_static(b"+OK\r\n")
         }

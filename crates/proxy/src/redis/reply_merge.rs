@@ -7,7 +7,7 @@ use super::retry_policy::{NOTHING, UNKNOWN};
 
 /// How the replies of the parts become one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Rule {
+pub(crate) enum MergeRule {
     /// Numbers are added (`DEL`, `EXISTS`, `DBSIZE`).
     Sum,
     /// All must be the same; the first is used (`MSET`, `FLUSHALL`).
@@ -21,7 +21,7 @@ pub(crate) enum Rule {
 /// The replies that have come so far.
 #[derive(Debug)]
 pub(crate) struct ReplyMerge {
-    rule: Rule,
+    rule: MergeRule,
     /// The command changes nothing.
     read_only: bool,
     parts: Vec<Option<Bytes>>,
@@ -29,7 +29,7 @@ pub(crate) struct ReplyMerge {
 }
 
 impl ReplyMerge {
-    pub(crate) fn new(rule: Rule, read_only: bool, parts: usize) -> ReplyMerge {
+    pub(crate) fn new(rule: MergeRule, read_only: bool, parts: usize) -> ReplyMerge {
         ReplyMerge {
             rule,
             read_only,
@@ -55,14 +55,14 @@ impl ReplyMerge {
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out, protocol);
         match &self.rule {
-            Rule::First => return parts[0].clone(),
-            Rule::Sum => writer.int(parts.iter().map(|part| number(part)).sum()),
-            Rule::Append => {
+            MergeRule::First => return parts[0].clone(),
+            MergeRule::Sum => writer.int(parts.iter().map(|part| number(part)).sum()),
+            MergeRule::Append => {
                 let lists: Vec<Vec<&[u8]>> = parts.iter().map(|part| elements(part)).collect();
                 writer.array(lists.iter().map(Vec::len).sum());
                 out.extend(lists.concat().concat());
             }
-            Rule::Places(places) => {
+            MergeRule::Places(places) => {
                 let count: usize = places.iter().map(Vec::len).sum();
                 let mut values: Vec<&[u8]> = vec![&[]; count];
                 for (part, places) in parts.iter().zip(places) {
@@ -128,11 +128,11 @@ pub(crate) fn elements(list: &[u8]) -> Vec<&[u8]> {
 mod tests {
     use super::*;
 
-    fn joined(rule: Rule, parts: &[&'static [u8]]) -> Vec<u8> {
+    fn joined(rule: MergeRule, parts: &[&'static [u8]]) -> Vec<u8> {
         joined_of(rule, true, parts)
     }
 
-    fn joined_of(rule: Rule, read_only: bool, parts: &[&'static [u8]]) -> Vec<u8> {
+    fn joined_of(rule: MergeRule, read_only: bool, parts: &[&'static [u8]]) -> Vec<u8> {
         let mut join = ReplyMerge::new(rule, read_only, parts.len());
         // The parts may come in any order.
         let mut whole = None;
@@ -145,18 +145,21 @@ mod tests {
 
     #[test]
     fn replies_become_one() {
-        assert_eq!(joined(Rule::Sum, &[b":1\r\n", b":2\r\n"]), b":3\r\n");
-        assert_eq!(joined(Rule::First, &[b"+OK\r\n", b"+OK\r\n"]), b"+OK\r\n");
+        assert_eq!(joined(MergeRule::Sum, &[b":1\r\n", b":2\r\n"]), b":3\r\n");
+        assert_eq!(
+            joined(MergeRule::First, &[b"+OK\r\n", b"+OK\r\n"]),
+            b"+OK\r\n"
+        );
         assert_eq!(
             joined(
-                Rule::Append,
+                MergeRule::Append,
                 &[b"*1\r\n$1\r\na\r\n", b"*0\r\n", b"*1\r\n$1\r\nb\r\n"]
             ),
             b"*2\r\n$1\r\na\r\n$1\r\nb\r\n"
         );
         assert_eq!(
             joined(
-                Rule::Places(vec![vec![2, 0], vec![1]]),
+                MergeRule::Places(vec![vec![2, 0], vec![1]]),
                 &[b"*2\r\n$1\r\nc\r\n$-1\r\n", b"*1\r\n$1\r\nb\r\n"]
             ),
             b"*3\r\n$-1\r\n$1\r\nb\r\n$1\r\nc\r\n"
@@ -166,10 +169,10 @@ mod tests {
     #[test]
     fn an_error_of_one_part_is_that_of_the_whole() {
         let parts: [&[u8]; 2] = [b":1\r\n", b"-OOM no\r\n"];
-        assert_eq!(joined(Rule::Sum, &parts), b"-OOM no\r\n");
+        assert_eq!(joined(MergeRule::Sum, &parts), b"-OOM no\r\n");
         let down: &[u8] = b"-CLUSTERDOWN node a is gone; nothing has happened, retry it\r\n";
         let unknown: &[u8] = b"-UNKNOWN node b is gone\r\n";
-        let writes = |parts: &[&'static [u8]]| joined_of(Rule::First, false, parts);
+        let writes = |parts: &[&'static [u8]]| joined_of(MergeRule::First, false, parts);
         assert_eq!(writes(&[down, down]), down);
         assert_eq!(writes(&[down, unknown]), unknown);
         assert_eq!(
@@ -181,7 +184,7 @@ mod tests {
             b"-PARTIAL 1 of 3 parts of the command were executed, but: UNKNOWN node b is gone\r\n"
         );
         let fewer: [&[u8]; 1] = [b"*1\r\n$1\r\na\r\n"];
-        let told = joined(Rule::Places(vec![vec![0, 1]]), &fewer);
+        let told = joined(MergeRule::Places(vec![vec![0, 1]]), &fewer);
         assert!(told.starts_with(b"-ERR"));
     }
 }

@@ -7,32 +7,35 @@ use cluster::slot;
 use resp::Args;
 use resp::command::write_command;
 
-use super::commands::{Command, Everywhere, Special, Split};
-use super::reply_merge::Rule;
+use super::commands::{Command, KeySplit, ReplyReduction, Special};
+use super::reply_merge::MergeRule;
 use super::slot_map::Map;
-use crate::node_kind::Kind;
+use crate::node_kind::NodeKind;
 use crate::runtime::query::NodeIndex;
 
 /// The way of a command.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Way {
+pub(crate) enum CommandRoute {
     /// To one node, unchanged. `route` is one more than the slot that led there, or 0.
     One { node: NodeIndex, route: u32 },
     /// To one node, which executes it together with other nodes.
     Alone { node: NodeIndex, route: u32 },
     /// In parts.
-    Parts { parts: Vec<Part>, rule: Rule },
+    ThreadStack {
+        parts: Vec<CommandPart>,
+        rule: MergeRule,
+    },
     /// On a connection of the client's own.
     Own { node: NodeIndex, route: u32 },
     /// To one node after another.
-    Scan { cursors: Cursors, part: Part },
+    Scan { cursors: Cursors, part: CommandPart },
     /// Refused, with the error.
     Refused(&'static str),
 }
 
 /// A part of a command.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Part {
+pub(crate) struct CommandPart {
     pub(crate) node: NodeIndex,
     pub(crate) route: u32,
     pub(crate) bytes: Bytes,
@@ -84,14 +87,14 @@ pub(crate) fn slot_of(route: u32) -> Option<u16> {
 }
 
 /// Returns `true` if keys of these slots can be sent to one node in one command.
-pub(crate) fn go_together(kind: Kind, map: &Map, slots: &[u16]) -> bool {
+pub(crate) fn go_together(kind: NodeKind, map: &Map, slots: &[u16]) -> bool {
     let Some((first, others)) = slots.split_first() else {
         return true;
     };
     match kind {
-        Kind::Kumiki => true,
-        Kind::RedisCluster | Kind::Cassandra => others.is_empty(),
-        Kind::RedisServers => {
+        NodeKind::Kumiki => true,
+        NodeKind::RedisCluster | NodeKind::Cassandra => others.is_empty(),
+        NodeKind::RedisServers => {
             let node = map.of_slot(*first);
             others.iter().all(|&slot| map.of_slot(slot) == node)
         }
@@ -99,10 +102,16 @@ pub(crate) fn go_together(kind: Kind, map: &Map, slots: &[u16]) -> bool {
 }
 
 /// Returns the way of a command. `any` chooses the node where any will do.
-pub(crate) fn way(kind: Kind, map: &Map, command: &Command, args: Args<'_>, any: usize) -> Way {
+pub(crate) fn way(
+    kind: NodeKind,
+    map: &Map,
+    command: &Command,
+    args: Args<'_>,
+    any: usize,
+) -> CommandRoute {
     match command.special {
-        Special::Refused(why) => return Way::Refused(why),
-        Special::Everywhere(how) => return everywhere(map, how, args),
+        Special::Refused(why) => return CommandRoute::Refused(why),
+        Special::ReplyReduction(how) => return everywhere(map, how, args),
         _ => {}
     }
     let keys = command.keys(args);
@@ -110,41 +119,42 @@ pub(crate) fn way(kind: Kind, map: &Map, command: &Command, args: Args<'_>, any:
     let Some(&first) = slots.first() else {
         let node = map.all()[any % map.all().len()];
         return match command.special {
-            Special::Waits => Way::Own { node, route: 0 },
-            _ => Way::One { node, route: 0 },
+            Special::Waits => CommandRoute::Own { node, route: 0 },
+            _ => CommandRoute::One { node, route: 0 },
         };
     };
     let (node, route) = (map.of_slot(first), route(first));
-    if let (Special::Split(split), true) = (command.special, kind != Kind::Kumiki) {
-        return parts(kind, map, split, args, &keys, &slots).unwrap_or(Way::One { node, route });
+    if let (Special::KeySplit(split), true) = (command.special, kind != NodeKind::Kumiki) {
+        return parts(kind, map, split, args, &keys, &slots)
+            .unwrap_or(CommandRoute::One { node, route });
     }
     slots.dedup();
     let elsewhere = slots.iter().any(|&slot| map.of_slot(slot) != node);
     if !go_together(kind, map, &slots) {
-        return Way::Refused(CROSS_SLOT);
+        return CommandRoute::Refused(CROSS_SLOT);
     }
     match command.special {
-        Special::Waits => Way::Own { node, route },
-        _ if elsewhere => Way::Alone { node, route },
-        _ => Way::One { node, route },
+        Special::Waits => CommandRoute::Own { node, route },
+        _ if elsewhere => CommandRoute::Alone { node, route },
+        _ => CommandRoute::One { node, route },
     }
 }
 
-fn everywhere(map: &Map, how: Everywhere, args: Args<'_>) -> Way {
+fn everywhere(map: &Map, how: ReplyReduction, args: Args<'_>) -> CommandRoute {
     let nodes = map.all();
     let rule = match how {
-        Everywhere::Sum => Rule::Sum,
-        Everywhere::Append => Rule::Append,
-        Everywhere::First => Rule::First,
-        Everywhere::Scan => return scan(map, args),
+        ReplyReduction::Sum => MergeRule::Sum,
+        ReplyReduction::Append => MergeRule::Append,
+        ReplyReduction::First => MergeRule::First,
+        ReplyReduction::Scan => return scan(map, args),
     };
     let bytes = super::multi_block::encode(args);
-    let parts = nodes.iter().map(|&node| Part {
+    let parts = nodes.iter().map(|&node| CommandPart {
         node,
         route: 0,
         bytes: bytes.clone(),
     });
-    Way::Parts {
+    CommandRoute::ThreadStack {
         parts: parts.collect(),
         rule,
     }
@@ -152,8 +162,8 @@ fn everywhere(map: &Map, how: Everywhere, args: Args<'_>) -> Way {
 
 /// Returns the way of a step of `SCAN`: the cursor's low bits name the node, the others are that node's
 /// cursor.
-fn scan(map: &Map, args: Args<'_>) -> Way {
-    const INVALID: Way = Way::Refused("ERR invalid cursor");
+fn scan(map: &Map, args: Args<'_>) -> CommandRoute {
+    const INVALID: CommandRoute = CommandRoute::Refused("ERR invalid cursor");
     let cursor = args.get(1).and_then(|arg| std::str::from_utf8(arg).ok());
     let Some(cursor) = cursor.and_then(|text| text.parse::<u64>().ok()) else {
         return INVALID;
@@ -172,7 +182,7 @@ fn scan(map: &Map, args: Args<'_>) -> Way {
     words[1] = inner.as_bytes();
     let mut out = Vec::new();
     write_command(&mut out, &words);
-    let part = Part {
+    let part = CommandPart {
         node: step.node,
         route: 0,
         bytes: out.into(),
@@ -181,7 +191,7 @@ fn scan(map: &Map, args: Args<'_>) -> Way {
         node: name(step.node),
         next: step.next.map_or(0, name),
     };
-    Way::Scan { cursors, part }
+    CommandRoute::Scan { cursors, part }
 }
 
 /// Returns one node's reply to a step of `SCAN`, with the cursor for the next step.
@@ -217,15 +227,15 @@ pub(crate) fn scanned(reply: &Bytes, cursors: Cursors) -> Bytes {
 /// Splits a command on several keys into a part for each slot (Redis Cluster refuses keys of several
 /// slots even if one node has them) or for each node. `None`: one part is enough.
 fn parts(
-    kind: Kind,
+    kind: NodeKind,
     map: &Map,
-    split: Split,
+    split: KeySplit,
     args: Args<'_>,
     keys: &[usize],
     slots: &[u16],
-) -> Option<Way> {
+) -> Option<CommandRoute> {
     let group_of = |slot: u16| match kind {
-        Kind::RedisCluster => u32::from(slot),
+        NodeKind::RedisCluster => u32::from(slot),
         _ => map.of_slot(slot).0,
     };
     let mut groups: Vec<(u16, Vec<u32>)> = Vec::new();
@@ -245,13 +255,13 @@ fn parts(
         for &place in places {
             let key = keys[place as usize];
             words.push(args.at(key));
-            if split == Split::Pairs {
+            if split == KeySplit::Pairs {
                 words.extend(args.get(key + 1));
             }
         }
         let mut out = Vec::new();
         write_command(&mut out, &words);
-        Part {
+        CommandPart {
             node: map.of_slot(*slot),
             route: route(*slot),
             bytes: out.into(),
@@ -259,11 +269,11 @@ fn parts(
     });
     let parts = parts.collect();
     let rule = match split {
-        Split::Values => Rule::Places(groups.into_iter().map(|group| group.1).collect()),
-        Split::Pairs => Rule::First,
-        Split::Sum => Rule::Sum,
+        KeySplit::Values => MergeRule::Places(groups.into_iter().map(|group| group.1).collect()),
+        KeySplit::Pairs => MergeRule::First,
+        KeySplit::Sum => MergeRule::Sum,
     };
-    Some(Way::Parts { parts, rule })
+    Some(CommandRoute::ThreadStack { parts, rule })
 }
 
 #[cfg(test)]
@@ -275,7 +285,7 @@ mod tests {
         Map::even(&[NodeIndex(0), NodeIndex(1)])
     }
 
-    fn way_of(kind: Kind, words: &str) -> Way {
+    fn way_of(kind: NodeKind, words: &str) -> CommandRoute {
         let commands = some();
         with_args(words, |args| {
             way(kind, &two(), commands.find(args).unwrap(), args, 1)
@@ -285,57 +295,66 @@ mod tests {
     /// `bar` has slot 5061, `foo` 12182, `hello` 866.
     #[test]
     fn one_key_leads_to_its_node() {
-        for kind in [Kind::Kumiki, Kind::RedisCluster, Kind::RedisServers] {
+        for kind in [
+            NodeKind::Kumiki,
+            NodeKind::RedisCluster,
+            NodeKind::RedisServers,
+        ] {
             let route = route(12182);
             let node = NodeIndex(1);
-            assert_eq!(way_of(kind, "GET foo"), Way::One { node, route });
-            assert_eq!(way_of(kind, "blpop foo 0"), Way::Own { node, route });
-            assert_eq!(way_of(kind, "time"), Way::One { node, route: 0 });
+            assert_eq!(way_of(kind, "GET foo"), CommandRoute::One { node, route });
+            assert_eq!(
+                way_of(kind, "blpop foo 0"),
+                CommandRoute::Own { node, route }
+            );
+            assert_eq!(way_of(kind, "time"), CommandRoute::One { node, route: 0 });
         }
     }
 
     #[test]
     fn kumiki_executes_commands_on_several_keys_itself() {
         let (node, route) = (NodeIndex(0), route(5061));
-        let told = way_of(Kind::Kumiki, "MSET bar 1 foo 2");
-        assert_eq!(told, Way::Alone { node, route });
-        let told = way_of(Kind::Kumiki, "MGET bar hello");
-        assert_eq!(told, Way::One { node, route });
+        let told = way_of(NodeKind::Kumiki, "MSET bar 1 foo 2");
+        assert_eq!(told, CommandRoute::Alone { node, route });
+        let told = way_of(NodeKind::Kumiki, "MGET bar hello");
+        assert_eq!(told, CommandRoute::One { node, route });
     }
 
     #[test]
     fn redis_gets_a_part_for_each_slot_or_server() {
-        let Way::Parts { parts, rule } = way_of(Kind::RedisCluster, "mget foo bar foo hello")
+        let CommandRoute::ThreadStack { parts, rule } =
+            way_of(NodeKind::RedisCluster, "mget foo bar foo hello")
         else {
             panic!("it is split");
         };
-        assert_eq!(rule, Rule::Places(vec![vec![0, 2], vec![1], vec![3]]));
+        assert_eq!(rule, MergeRule::Places(vec![vec![0, 2], vec![1], vec![3]]));
         assert_eq!(
             parts[0].bytes,
             "*3\r\n$4\r\nmget\r\n$3\r\nfoo\r\n$3\r\nfoo\r\n"
         );
         assert_eq!((parts[0].node, parts[1].node), (NodeIndex(1), NodeIndex(0)));
-        let Way::Parts { parts, rule } = way_of(Kind::RedisServers, "MSET foo 1 bar 2 hello 3")
+        let CommandRoute::ThreadStack { parts, rule } =
+            way_of(NodeKind::RedisServers, "MSET foo 1 bar 2 hello 3")
         else {
             panic!("it is split");
         };
-        assert_eq!((parts.len(), rule), (2, Rule::First));
+        assert_eq!((parts.len(), rule), (2, MergeRule::First));
         assert_eq!(
             parts[1].bytes,
             "*5\r\n$4\r\nMSET\r\n$3\r\nbar\r\n$1\r\n2\r\n$5\r\nhello\r\n$1\r\n3\r\n"
         );
-        let together = way_of(Kind::RedisServers, "del bar hello");
-        assert!(matches!(together, Way::One { .. }), "{together:?}");
+        let together = way_of(NodeKind::RedisServers, "del bar hello");
+        assert!(matches!(together, CommandRoute::One { .. }), "{together:?}");
         assert_eq!(
-            way_of(Kind::RedisCluster, "msetnx foo 1 bar 2"),
-            Way::Refused(CROSS_SLOT)
+            way_of(NodeKind::RedisCluster, "msetnx foo 1 bar 2"),
+            CommandRoute::Refused(CROSS_SLOT)
         );
     }
 
     #[test]
     fn a_scan_visits_all_nodes() {
-        let step = |cursor: u64| match way_of(Kind::RedisServers, &format!("scan {cursor}")) {
-            Way::Scan { cursors, part } => (cursors, part.node.0, part.bytes),
+        let step = |cursor: u64| match way_of(NodeKind::RedisServers, &format!("scan {cursor}")) {
+            CommandRoute::Scan { cursors, part } => (cursors, part.node.0, part.bytes),
             other => panic!("{other:?}"),
         };
         let reply = |cursor: &str| {
@@ -362,22 +381,22 @@ mod tests {
         let mut map = Map::even(&[NodeIndex(2), NodeIndex(1)]);
         map.follow(&two());
         let way = with_args(&format!("scan {second}"), |args| scan(&map, args));
-        let Way::Scan { part, .. } = way else {
+        let CommandRoute::Scan { part, .. } = way else {
             panic!("{way:?}");
         };
         assert_eq!(part.node, NodeIndex(2));
         assert_eq!(part.bytes, "*2\r\n$4\r\nscan\r\n$1\r\n0\r\n");
         assert_eq!(
-            way_of(Kind::RedisServers, "scan 1024"),
-            Way::Refused("ERR invalid cursor")
+            way_of(NodeKind::RedisServers, "scan 1024"),
+            CommandRoute::Refused("ERR invalid cursor")
         );
         assert_eq!(
-            way_of(Kind::RedisServers, "scan x"),
-            Way::Refused("ERR invalid cursor")
+            way_of(NodeKind::RedisServers, "scan x"),
+            CommandRoute::Refused("ERR invalid cursor")
         );
         assert_eq!(
-            way_of(Kind::RedisServers, "scan 999"),
-            Way::Refused("ERR invalid cursor")
+            way_of(NodeKind::RedisServers, "scan 999"),
+            CommandRoute::Refused("ERR invalid cursor")
         );
     }
 }

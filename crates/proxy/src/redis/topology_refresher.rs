@@ -20,10 +20,11 @@ use super::commands::Commands;
 use super::slot_map::Map;
 use super::wire::Options;
 use crate::config::Limits;
+use crate::error::ProxyError;
 use crate::figures::Clients;
 use crate::locks::lock_service::LockService;
-use crate::node_kind::Kind;
-use crate::nodes::{Needed, NodeRoles, Nodes};
+use crate::node_kind::NodeKind;
+use crate::nodes::{NeededNodes, NodeRoles, Nodes};
 use crate::runtime::query::NodeIndex;
 use crate::seeds::Seeds;
 use crate::tls::Blocking;
@@ -54,7 +55,7 @@ pub(crate) type InfoWriter = Box<dyn Fn(&[u8]) -> String + Send + Sync>;
 
 /// The state that all threads with clients share.
 pub(crate) struct State {
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) started: Instant,
     pub(crate) limits: Limits,
@@ -103,7 +104,7 @@ pub(crate) struct RefresherOptions {
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 impl State {
-    pub(crate) fn new(setting: RefresherOptions, kind: Kind, known: ClusterMetadata) -> State {
+    pub(crate) fn new(setting: RefresherOptions, kind: NodeKind, known: ClusterMetadata) -> State {
         State {
             kind,
             nodes: setting.nodes,
@@ -175,7 +176,7 @@ impl State {
                 return;
             }
             let found = match self.kind {
-                Kind::RedisServers => Ok(servers(&seeds.look_up_again(), &self.nodes)),
+                NodeKind::RedisServers => Ok(servers(&seeds.look_up_again(), &self.nodes)),
                 _ => self.look(&seeds.look_up_again(), options),
             };
             match found {
@@ -245,8 +246,8 @@ impl NodeRoles for State {
         self.known().map.count_of(node)
     }
 
-    fn needed(&self) -> Needed {
-        Needed::Each(self.known().map.all().to_vec())
+    fn needed(&self) -> NeededNodes {
+        NeededNodes::Each(self.known().map.all().to_vec())
     }
 }
 
@@ -259,7 +260,7 @@ pub(crate) fn discover(
     kumiki: bool,
     options: &Options,
     nodes: &Nodes,
-) -> Result<(Kind, ClusterMetadata), Vec<String>> {
+) -> Result<(NodeKind, ClusterMetadata), Vec<String>> {
     let until = Instant::now() + LOADING;
     loop {
         let found = try_discover(&seeds.look_up_again(), kumiki, options, nodes);
@@ -284,7 +285,7 @@ fn try_discover(
     kumiki: bool,
     options: &Options,
     nodes: &Nodes,
-) -> Result<(Kind, ClusterMetadata), Vec<String>> {
+) -> Result<(NodeKind, ClusterMetadata), Vec<String>> {
     let mut tried = Vec::new();
     for &address in addresses {
         let found = NodeConnection::connect(address, options).and_then(|mut asked| {
@@ -295,9 +296,9 @@ fn try_discover(
         match found {
             Ok((commands, Some((map, mut told)))) => {
                 let kind = if kumiki {
-                    Kind::Kumiki
+                    NodeKind::Kumiki
                 } else {
-                    Kind::RedisCluster
+                    NodeKind::RedisCluster
                 };
                 told.extend(addresses);
                 let known = ClusterMetadata {
@@ -309,9 +310,9 @@ fn try_discover(
             }
             Ok((commands, None)) => {
                 let kind = if kumiki {
-                    Kind::Kumiki
+                    NodeKind::Kumiki
                 } else {
-                    Kind::RedisServers
+                    NodeKind::RedisServers
                 };
                 let (map, told) = servers(addresses, nodes);
                 let known = ClusterMetadata {
@@ -344,24 +345,34 @@ fn slots(
     asked: &mut NodeConnection,
     address: SocketAddr,
     nodes: &Nodes,
-) -> Result<Option<SlotOwners>, String> {
+) -> Result<Option<SlotOwners>, ProxyError> {
     let reply = asked.ask(&[b"CLUSTER", b"SLOTS"])?;
-    let list = match Value::decode(&reply).map_err(|error| error.to_string())? {
-        Value::Array(list) => list,
-        Value::Error(text) if has_no_cluster(&text) => return Ok(None),
-        Value::Error(text) => {
-            let text = String::from_utf8_lossy(&text);
-            return Err(format!("does not tell which node has which slot: {text}"));
-        }
-        _ => return Err("does not tell which node has which slot".to_owned()),
-    };
+    let list =
+        match Value::decode(&reply).map_err(|error| ProxyError::malformed(error.to_string()))? {
+            Value::Array(list) => list,
+            Value::Error(text) if has_no_cluster(&text) => return Ok(None),
+            Value::Error(text) => {
+                let text = String::from_utf8_lossy(&text);
+                return Err(ProxyError::malformed(format!(
+                    "does not tell which node has which slot: {text}"
+                )));
+            }
+            _ => {
+                return Err(ProxyError::malformed(
+                    "does not tell which node has which slot",
+                ));
+            }
+        };
     if list.is_empty() {
-        return Err("knows no node that has slots; is the cluster made?".to_owned());
+        return Err(ProxyError::refused(
+            "knows no node that has slots; is the cluster made?",
+        ));
     }
     let (mut ranges, mut told) = (Vec::new(), HashSet::from([address]));
     for one in &list {
-        let (first, last, master) = range(one, address)
-            .ok_or_else(|| "tells of slots without telling whose they are".to_owned())?;
+        let (first, last, master) = range(one, address).ok_or_else(|| {
+            ProxyError::malformed("tells of slots without telling whose they are")
+        })?;
         told.insert(master);
         ranges.push((first, last, nodes.place(master)));
     }
@@ -436,8 +447,9 @@ struct NodeConnection {
 }
 
 impl NodeConnection {
-    fn connect(address: SocketAddr, options: &Options) -> Result<NodeConnection, String> {
-        let failed = |error: std::io::Error| format!("cannot be reached ({error})");
+    fn connect(address: SocketAddr, options: &Options) -> Result<NodeConnection, ProxyError> {
+        let failed =
+            |error: std::io::Error| ProxyError::unavailable(format!("cannot be reached ({error})"));
         let stream =
             Blocking::connect(address, options.tls.as_deref(), PATIENCE).map_err(failed)?;
         let input = BytesMut::new();
@@ -449,15 +461,19 @@ impl NodeConnection {
             let reply = asked.ask(&request)?;
             if let [b'-', text @ ..] = &reply[..] {
                 let text = String::from_utf8_lossy(text);
-                return Err(format!("refuses the proxy: {}", text.trim_end()));
+                return Err(ProxyError::refused(format!(
+                    "refuses the proxy: {}",
+                    text.trim_end()
+                )));
             }
         }
         Ok(asked)
     }
 
     /// Sends one request, and returns its reply.
-    fn ask(&mut self, request: &[&[u8]]) -> Result<Bytes, String> {
-        let failed = |error: std::io::Error| format!("does not answer ({error})");
+    fn ask(&mut self, request: &[&[u8]]) -> Result<Bytes, ProxyError> {
+        let failed =
+            |error: std::io::Error| ProxyError::unavailable(format!("does not answer ({error})"));
         let mut out = Vec::new();
         write_command(&mut out, request);
         self.stream.write_all(&out).map_err(failed)?;
@@ -467,10 +483,14 @@ impl NodeConnection {
             match parser.parse(&self.input) {
                 Ok(Some(end)) => return Ok(self.input.split_to(end).freeze()),
                 Ok(None) => {}
-                Err(error) => return Err(format!("does not speak RESP: {error}")),
+                Err(error) => {
+                    return Err(ProxyError::malformed(format!(
+                        "does not speak RESP: {error}"
+                    )));
+                }
             }
             match self.stream.read(&mut piece).map_err(failed)? {
-                0 => return Err("closes the connection".to_owned()),
+                0 => return Err(ProxyError::unavailable("closes the connection")),
                 count => self.input.extend_from_slice(&piece[..count]),
             }
         }

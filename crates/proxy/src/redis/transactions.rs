@@ -7,10 +7,10 @@ use resp::Args;
 use super::client::{Client, Pending};
 use super::commands::{Command, LockCommand, Special};
 use super::multi_block::{self, Block};
-use super::outcome::Done;
+use super::outcome::CommandOutcome;
 use super::protocol::RedisProtocol;
 use super::{local_commands, route};
-use crate::node_kind::Kind;
+use crate::node_kind::NodeKind;
 use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
 
 impl RedisProtocol {
@@ -41,7 +41,7 @@ impl RedisProtocol {
             Special::Local if !local_commands::goes_into_block(&command.name) => {
                 Some("it is about the connection: give it outside of the block")
             }
-            Special::Everywhere(_) if self.map.all().len() > 1 => {
+            Special::ReplyReduction(_) if self.map.all().len() > 1 => {
                 Some("it is for all nodes, and a block is executed by one: give it outside")
             }
             Special::Lock(LockCommand::Guard) => None,
@@ -81,7 +81,7 @@ impl RedisProtocol {
         command: &Command,
         args: Args<'_>,
         context: &mut RequestContext<'_>,
-    ) -> Done {
+    ) -> CommandOutcome {
         match &*command.name {
             "multi" if client.block.is_some() => {
                 client.refuse(context.out, "ERR MULTI calls can not be nested");
@@ -110,13 +110,13 @@ impl RedisProtocol {
             _ => {
                 if !client.is_idle() {
                     client.alone = true;
-                    return Done::Not(Progress::AwaitsReply);
+                    return CommandOutcome::Not(Progress::AwaitsReply);
                 }
                 self.unwatch(client, context);
                 client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
             }
         }
-        Done::Taken
+        CommandOutcome::Taken
     }
 
     /// Forgets the client's watched keys.
@@ -136,15 +136,15 @@ impl RedisProtocol {
         client: &mut Client,
         args: Args<'_>,
         context: &mut RequestContext<'_>,
-    ) -> Done {
+    ) -> CommandOutcome {
         if !client.is_idle() {
             client.alone = true;
-            return Done::Not(Progress::AwaitsReply);
+            return CommandOutcome::Not(Progress::AwaitsReply);
         }
         let keys = client.watches.new_ones(args.iter().skip(1));
         let Some(first) = keys.first() else {
             client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
-            return Done::Taken;
+            return CommandOutcome::Taken;
         };
         let limits = &self.state.limits;
         if client.watches.len() + keys.len() > limits.block_commands
@@ -154,7 +154,7 @@ impl RedisProtocol {
                 context.out,
                 "ERR too much is watched: EXEC or UNWATCH first",
             );
-            return Done::Taken;
+            return CommandOutcome::Taken;
         }
         let mut slots = client.watches.slots.clone();
         slots.extend(keys.iter().map(|key| slot::of(key)));
@@ -162,7 +162,7 @@ impl RedisProtocol {
         slots.dedup();
         if !route::go_together(self.state.kind, &self.map, &slots) {
             client.refuse(context.out, route::CROSS_SLOT);
-            return Done::Taken;
+            return CommandOutcome::Taken;
         }
         let first = slot::of(first);
         let node = self.map.of_slot(first);
@@ -170,12 +170,12 @@ impl RedisProtocol {
             // The slot has moved since: keys watched at the other node may change unnoticed.
             client.watches.lost = true;
             client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
-            return Done::Taken;
+            return CommandOutcome::Taken;
         }
         if !context.has_room(node) {
-            return Done::Not(Progress::AwaitsRoom);
+            return CommandOutcome::Not(Progress::AwaitsRoom);
         }
-        let kumiki = self.state.kind == Kind::Kumiki;
+        let kumiki = self.state.kind == NodeKind::Kumiki;
         let name: &[u8] = if kumiki { b"WATCH.VERSION" } else { b"WATCH" };
         let mut words = vec![name];
         words.extend(keys.iter().map(|key| &key[..]));
@@ -188,7 +188,7 @@ impl RedisProtocol {
         let route = route::route(first);
         client.alone = true;
         let dispatch = Dispatch {
-            sequence: client.expect(Pending::Watch(keys)),
+            sequence: client.expect(Pending::ThreadWatch(keys)),
             part: 0,
             node,
             connection_key,
@@ -198,20 +198,20 @@ impl RedisProtocol {
             connection: client.watches.own.map(|own| own.2),
         };
         context.send(dispatch, bytes.into());
-        Done::Taken
+        CommandOutcome::Taken
     }
 
-    fn exec(&mut self, client: &mut Client, context: &mut RequestContext<'_>) -> Done {
+    fn exec(&mut self, client: &mut Client, context: &mut RequestContext<'_>) -> CommandOutcome {
         let Some(block) = &client.block else {
             client.refuse(context.out, "ERR EXEC without MULTI");
-            return Done::Taken;
+            return CommandOutcome::Taken;
         };
         if block.failed {
             client.block = None;
             self.unwatch(client, context);
             let text = "EXECABORT Transaction discarded because of previous errors.";
             client.refuse(context.out, text);
-            return Done::Taken;
+            return CommandOutcome::Taken;
         }
         let mut slots = client.watches.slots.clone();
         slots.extend(
@@ -224,7 +224,7 @@ impl RedisProtocol {
             client.block = None;
             self.unwatch(client, context);
             client.refuse(context.out, route::CROSS_SLOT);
-            return Done::Taken;
+            return CommandOutcome::Taken;
         }
         let watches = !client.watches.is_empty();
         let nodes = self.map.all();
@@ -236,21 +236,21 @@ impl RedisProtocol {
         let elsewhere = slots.iter().any(|&slot| self.map.of_slot(slot) != node);
         if (watches || elsewhere) && !client.is_idle() {
             client.alone = true;
-            return Done::Not(Progress::AwaitsReply);
+            return CommandOutcome::Not(Progress::AwaitsReply);
         }
         if !context.has_room(node) {
-            return Done::Not(Progress::AwaitsRoom);
+            return CommandOutcome::Not(Progress::AwaitsRoom);
         }
         let block = client.block.take().expect("just seen");
         if client.watches.lost {
             self.unwatch(client, context);
             client.answer_with(context.out, |writer| writer.null_array());
-            return Done::Taken;
+            return CommandOutcome::Taken;
         }
         let watches = std::mem::take(&mut client.watches);
         if block.is_empty() && watches.is_empty() {
             client.answer(context.out, Bytes::from_static(b"*0\r\n"));
-            return Done::Taken;
+            return CommandOutcome::Taken;
         }
         // A connection of the client's own is not the one that later commands take.
         client.alone = elsewhere || watches.own.is_some();
@@ -268,6 +268,6 @@ impl RedisProtocol {
             connection: watches.own.map(|own| own.2),
         };
         context.send(dispatch, bytes);
-        Done::Taken
+        CommandOutcome::Taken
     }
 }

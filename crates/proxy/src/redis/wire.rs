@@ -11,7 +11,7 @@ use resp::command::write_command;
 use crate::runtime::out_batch::OutBatch;
 use crate::runtime::query::{Answer, ClientId, ConnectionKey, Query};
 use crate::runtime::wire::{Wire, WireError};
-use crate::tls::ToNodes;
+use crate::tls::NodeTls;
 
 /// The settings of connections to nodes.
 #[derive(Clone, Default)]
@@ -21,7 +21,7 @@ pub(crate) struct Options {
     /// The password that the nodes require.
     pub(crate) password: Option<String>,
     /// The TLS settings, if connections are encrypted.
-    pub(crate) tls: Option<Arc<ToNodes>>,
+    pub(crate) tls: Option<Arc<NodeTls>>,
 }
 
 /// The meaning of the number of a connection key.
@@ -67,7 +67,7 @@ impl ConnectionProperties {
 }
 
 /// A request that is under way.
-struct Flight {
+struct InflightQuery {
     /// The query; `None`: a request of the proxy's own.
     query: Option<Query>,
     /// How many replies are still to come.
@@ -79,7 +79,7 @@ struct Flight {
 
 /// See the module documentation.
 pub(crate) struct RespWire {
-    flights: VecDeque<Flight>,
+    flights: VecDeque<InflightQuery>,
     parser: ReplyParser,
     /// How many replies to the greeting are still to come. Until then it is not known that the node
     /// accepts the proxy.
@@ -127,7 +127,7 @@ impl Wire for RespWire {
 
     fn put(&mut self, query: Query, pack: &mut OutBatch, now: Duration) {
         pack.put(&query.bytes);
-        self.flights.push_back(Flight {
+        self.flights.push_back(InflightQuery {
             missing: query.replies,
             query: Some(query),
             earlier_error: None,
@@ -205,7 +205,7 @@ impl Wire for RespWire {
 impl RespWire {
     fn put_own(&mut self, request: &[&[u8]], pack: &mut OutBatch, now: Duration) {
         pack.put_with(|out| write_command(out, request));
-        self.flights.push_back(Flight {
+        self.flights.push_back(InflightQuery {
             query: None,
             missing: 1,
             earlier_error: None,

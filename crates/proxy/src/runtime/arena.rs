@@ -18,12 +18,12 @@ const MOST: usize = 64 * 1024;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Arena {
+pub(crate) struct ReadArena {
     /// The rest of the block; all of it is initialized, because reading needs that.
     block: BytesMut,
 }
 
-impl Arena {
+impl ReadArena {
     /// Lets `read` fill memory, and returns the bytes that it read.
     pub(crate) fn receive(
         &mut self,

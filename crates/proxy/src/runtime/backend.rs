@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use slab::Slab;
 
-use super::arena::Arena;
+use super::arena::ReadArena;
 use super::link::{Link, LinkContext, LinkLimits};
 use super::query::{BackendCommand, ConnectionKey, NodeError, NodeIndex, Query, Reply};
 use super::thread_waker::ThreadWaker;
@@ -110,7 +110,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
         link: usize,
         happened: SocketEvent,
         network: &mut N,
-        arena: &mut Arena,
+        arena: &mut ReadArena,
         now: Duration,
     ) {
         let Some(found) = self.links.get_mut(link) else {
@@ -131,7 +131,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
     }
 
     /// Reads replies, takes queries, and writes them. Returns `true` if there is more to do at once.
-    pub(crate) fn turn(&mut self, network: &mut N, arena: &mut Arena, now: Duration) -> bool {
+    pub(crate) fn turn(&mut self, network: &mut N, arena: &mut ReadArena, now: Duration) -> bool {
         let mut more = self.take_orders(network, arena, now);
         let mut ready = std::mem::take(&mut self.ready);
         let mut around = LinkContext {
@@ -158,7 +158,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
         more
     }
 
-    fn take_orders(&mut self, network: &mut N, arena: &mut Arena, now: Duration) -> bool {
+    fn take_orders(&mut self, network: &mut N, arena: &mut ReadArena, now: Duration) -> bool {
         let mut more = false;
         for front in 0..self.fronts.len() {
             let mut taken = 0;
@@ -200,7 +200,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
         &mut self,
         key: (NodeIndex, ConnectionKey),
         network: &mut N,
-        arena: &mut Arena,
+        arena: &mut ReadArena,
         now: Duration,
     ) {
         let Some(link) = self.by_key.remove(&key) else {
@@ -232,7 +232,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
         link
     }
 
-    fn tick(&mut self, network: &mut N, arena: &mut Arena, now: Duration) {
+    fn tick(&mut self, network: &mut N, arena: &mut ReadArena, now: Duration) {
         if now >= self.ticked + INTERRUPTED {
             self.running_since = now;
         }
@@ -325,7 +325,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
     }
 
     /// Returns `true` if a queue has a command to take. Called before the thread sleeps.
-    pub(crate) fn has_mail(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         self.fronts
             .iter()
             .any(|front| front.queues.orders.count() > 0)
@@ -344,7 +344,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
     }
 
     /// Fails all connections and their queries.
-    pub(crate) fn stop(&mut self, network: &mut N, arena: &mut Arena, now: Duration) {
+    pub(crate) fn stop(&mut self, network: &mut N, arena: &mut ReadArena, now: Duration) {
         let mut around = LinkContext {
             network,
             arena,

@@ -27,10 +27,10 @@ use budget::newcomers::Newcomers;
 use bytes::BytesMut;
 use slab::Slab;
 
-use super::arena::Arena;
+use super::arena::ReadArena;
 use super::deadlines::Deadlines;
 use super::outbox::Outbox;
-use super::protocol::{ClientProtocol, Ended, LockReply, Progress};
+use super::protocol::{ClientProtocol, DeferredReply, Ended, Progress};
 use super::query::Reply;
 use super::wait_queue::WaitQueue;
 use crate::config::Limits;
@@ -64,7 +64,7 @@ pub(crate) struct Frontend<N: Network, F: ClientProtocol> {
     ready: Vec<usize>,
     touched: Vec<usize>,
     wait_queue: WaitQueue,
-    lock_replies: Vec<LockReply>,
+    deferred_replies: Vec<DeferredReply<F::Outcome>>,
     /// Clients that have not authenticated, where they must.
     newcomers: Newcomers<usize>,
     /// Deadlines of clients that have not authenticated, or have not gone on with a request.
@@ -99,7 +99,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
             ready: Vec::new(),
             touched: Vec::new(),
             wait_queue: WaitQueue::default(),
-            lock_replies: Vec::new(),
+            deferred_replies: Vec::new(),
             newcomers: Newcomers::new(limits.newcomers, limits.greeting),
             deadlines: Deadlines::default(),
             stopping: false,
@@ -142,7 +142,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
 
     /// Takes replies, reads requests, hands on queries, and writes. Returns `true` if there is more to
     /// do at once.
-    pub(crate) fn turn(&mut self, network: &mut N, arena: &mut Arena, now: Duration) -> bool {
+    pub(crate) fn turn(&mut self, network: &mut N, arena: &mut ReadArena, now: Duration) -> bool {
         let news = self.protocol.has_news();
         self.protocol.refresh(now);
         if news {
@@ -153,7 +153,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         }
         self.turn_out(now);
         let more = self.take_replies(now);
-        self.take_lock_replies(now);
+        self.take_deferred_replies(now);
         let connections = &self.connections;
         self.outbox.send_what_waited(now, |client| {
             let connection = connections.get(client.place as usize);
@@ -224,25 +224,25 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         }
     }
 
-    /// Gives clients the replies of the lock service.
-    fn take_lock_replies(&mut self, now: Duration) {
-        let mut lock_replies = std::mem::take(&mut self.lock_replies);
-        self.protocol.collect(&mut lock_replies);
-        for lock_reply in lock_replies.drain(..) {
-            let id = lock_reply.client;
+    /// Gives clients the deferred replies.
+    fn take_deferred_replies(&mut self, now: Duration) {
+        let mut deferred_replies = std::mem::take(&mut self.deferred_replies);
+        self.protocol.collect(&mut deferred_replies);
+        for deferred_reply in deferred_replies.drain(..) {
+            let id = deferred_reply.client;
             let place = id.place as usize;
             let Some(connection) = self.connections.get_mut(place).filter(|it| it.id == id) else {
                 continue;
             };
             let (client, _, mut context) = connection.with_context(&mut self.outbox, now);
-            context.forget_lock_reply();
-            self.protocol.deliver(client, lock_reply, &mut context);
+            context.forget_deferred_reply();
+            self.protocol.deliver(client, deferred_reply, &mut context);
             list(&mut self.touched, &mut connection.in_touched, place);
             if connection.progress == Progress::AwaitsReply {
                 list(&mut self.ready, &mut connection.in_ready, place);
             }
         }
-        self.lock_replies = lock_replies;
+        self.deferred_replies = deferred_replies;
     }
 
     /// Lets the protocol give up the requests of the client that may wait without end.
@@ -259,7 +259,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
     }
 
     /// Serves a connection: reads once, and works off the requests that are whole.
-    fn serve(&mut self, place: usize, network: &mut N, arena: &mut Arena, now: Duration) {
+    fn serve(&mut self, place: usize, network: &mut N, arena: &mut ReadArena, now: Duration) {
         let Some(connection) = self.connections.get_mut(place) else {
             return;
         };
@@ -400,8 +400,10 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
     }
 
     /// Returns `true` if there is something to take. Called before the thread sleeps.
-    pub(crate) fn has_mail(&self) -> bool {
-        self.protocol.has_lock_replies() || self.protocol.has_news() || self.outbox.has_replies()
+    pub(crate) fn has_work(&self) -> bool {
+        self.protocol.has_deferred_replies()
+            || self.protocol.has_news()
+            || self.outbox.has_replies()
     }
 
     /// Returns how long the thread may sleep; `None`: until an event.

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 
-use super::arena::Arena;
+use super::arena::ReadArena;
 use super::batch_window::BatchWindow;
 use super::out_batch::OutBatch;
 use super::query::{Answer, ConnectionKey, Failure, NodeError, NodeIndex, Query, Reply};
@@ -126,7 +126,7 @@ pub(crate) struct Link<N: Network, W: Wire> {
 /// Parts of the thread that a link uses.
 pub(crate) struct LinkContext<'a, N: Network, W: Wire> {
     pub(crate) network: &'a mut N,
-    pub(crate) arena: &'a mut Arena,
+    pub(crate) arena: &'a mut ReadArena,
     pub(crate) options: &'a W::Options,
     pub(crate) limits: &'a LinkLimits,
     /// Time since the proxy's start.

@@ -30,28 +30,28 @@ struct BackendPeer {
 }
 
 /// A query that is to be sent later; the earliest first.
-struct Later(Duration, u64, Query);
+struct DelayedQuery(Duration, u64, Query);
 
-impl PartialEq for Later {
-    fn eq(&self, other: &Later) -> bool {
+impl PartialEq for DelayedQuery {
+    fn eq(&self, other: &DelayedQuery) -> bool {
         (self.0, self.1) == (other.0, other.1)
     }
 }
-impl Eq for Later {}
-impl PartialOrd for Later {
-    fn partial_cmp(&self, other: &Later) -> Option<std::cmp::Ordering> {
+impl Eq for DelayedQuery {}
+impl PartialOrd for DelayedQuery {
+    fn partial_cmp(&self, other: &DelayedQuery) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Later {
-    fn cmp(&self, other: &Later) -> std::cmp::Ordering {
+impl Ord for DelayedQuery {
+    fn cmp(&self, other: &DelayedQuery) -> std::cmp::Ordering {
         (self.0, self.1).cmp(&(other.0, other.1))
     }
 }
 
 /// Assigns nodes to the threads with nodes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shares {
+pub(crate) struct NodeShares {
     /// Threads with nodes that this thread knows.
     pub(crate) backends: usize,
     /// How many of these threads share a node.
@@ -60,7 +60,7 @@ pub(crate) struct Shares {
     pub(crate) mine: usize,
 }
 
-impl Shares {
+impl NodeShares {
     fn back_of(self, node: NodeIndex) -> usize {
         (node.0 as usize * self.for_each_node + self.mine % self.for_each_node) % self.backends
     }
@@ -73,14 +73,14 @@ pub(crate) struct Outbox {
     pub(crate) orders: Vec<BackendCommand>,
     pub(crate) later: Vec<(Duration, Query)>,
     backends: Vec<BackendPeer>,
-    shares: Shares,
-    waiting: BinaryHeap<Reverse<Later>>,
+    shares: NodeShares,
+    waiting: BinaryHeap<Reverse<DelayedQuery>>,
     waited: u64,
 }
 
 impl Outbox {
     /// Creates an outbox. `inflight`: queries that may be with one node.
-    pub(crate) fn new(queues: Vec<BackendQueues>, shares: Shares, inflight: u32) -> Outbox {
+    pub(crate) fn new(queues: Vec<BackendQueues>, shares: NodeShares, inflight: u32) -> Outbox {
         let backends = queues.into_iter().map(|queues| BackendPeer {
             queues,
             late: VecDeque::new(),
@@ -116,10 +116,10 @@ impl Outbox {
 
     /// Sends the queries whose time has come, unless their client is gone.
     pub(crate) fn send_what_waited(&mut self, now: Duration, lives: impl Fn(ClientId) -> bool) {
-        while let Some(Reverse(Later(due, ..))) = self.waiting.peek()
+        while let Some(Reverse(DelayedQuery(due, ..))) = self.waiting.peek()
             && *due <= now
         {
-            let Some(Reverse(Later(_, _, query))) = self.waiting.pop() else {
+            let Some(Reverse(DelayedQuery(_, _, query))) = self.waiting.pop() else {
                 return;
             };
             if lives(query.client) {
@@ -133,7 +133,8 @@ impl Outbox {
     pub(crate) fn hand_on(&mut self) {
         for (due, query) in self.later.drain(..) {
             self.waited += 1;
-            self.waiting.push(Reverse(Later(due, self.waited, query)));
+            self.waiting
+                .push(Reverse(DelayedQuery(due, self.waited, query)));
         }
         for order in self.orders.drain(..) {
             let node = match &order {
@@ -167,6 +168,8 @@ impl Outbox {
         if self.backends.iter().any(|backend| !backend.late.is_empty()) {
             return Some(now + RETRY);
         }
-        self.waiting.peek().map(|Reverse(Later(due, ..))| *due)
+        self.waiting
+            .peek()
+            .map(|Reverse(DelayedQuery(due, ..))| *due)
     }
 }

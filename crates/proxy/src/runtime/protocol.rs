@@ -8,7 +8,6 @@ use bytes::{Bytes, BytesMut};
 use super::inflight_budget::InflightBudget;
 use super::out_batch::OutBatch;
 use super::query::{BackendCommand, ClientId, ConnectionKey, NodeIndex, Query, Reply};
-use crate::locks::Outcome;
 
 /// How far a client's input was worked off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,12 +22,12 @@ pub(crate) enum Progress {
     Close,
 }
 
-/// A reply of the lock service: no node gave it.
-pub(crate) struct LockReply {
+/// A reply that no node gives: a service of the proxy itself does, some time after the request.
+pub(crate) struct DeferredReply<T> {
     pub(crate) client: ClientId,
     /// The request of the client that it answers.
     pub(crate) sequence: u64,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: T,
 }
 
 /// Why a client no longer waits for its replies.
@@ -45,6 +44,9 @@ pub(crate) enum Ended {
 pub(crate) trait ClientProtocol: Send + 'static {
     /// The state of one client.
     type Client: Send;
+
+    /// The outcome that a [`DeferredReply`] carries.
+    type Outcome: Send;
 
     /// Creates the state of a client that has connected.
     fn admit(&mut self, id: ClientId, address: SocketAddr) -> Self::Client;
@@ -87,21 +89,21 @@ pub(crate) trait ClientProtocol: Send + 'static {
     /// Handles that the client is gone; queries with its own connection keys can be given up.
     fn gone(&mut self, client: &mut Self::Client, context: &mut RequestContext<'_>);
 
-    /// Appends the replies of the lock service for this thread's clients. Each belongs to a request for
-    /// which [`RequestContext::wait_for_lock_reply`] was called.
-    fn collect(&mut self, _into: &mut Vec<LockReply>) {}
+    /// Appends the deferred replies for this thread's clients. Each belongs to a request for
+    /// which [`RequestContext::await_deferred_reply`] was called.
+    fn collect(&mut self, _into: &mut Vec<DeferredReply<Self::Outcome>>) {}
 
-    /// Returns `true` if there are replies of the lock service. Called before the thread sleeps.
-    fn has_lock_replies(&self) -> bool {
+    /// Returns `true` if there are deferred replies. Called before the thread sleeps.
+    fn has_deferred_replies(&self) -> bool {
         false
     }
 
-    /// Gives the client a reply of the lock service.
+    /// Gives the client a deferred reply.
     fn deliver(
         &mut self,
         _client: &mut Self::Client,
-        _letter: LockReply,
-        _desk: &mut RequestContext<'_>,
+        _reply: DeferredReply<Self::Outcome>,
+        _context: &mut RequestContext<'_>,
     ) {
     }
 
@@ -111,7 +113,7 @@ pub(crate) trait ClientProtocol: Send + 'static {
         &mut self,
         _client: &mut Self::Client,
         _why: Ended,
-        _desk: &mut RequestContext<'_>,
+        _context: &mut RequestContext<'_>,
     ) -> bool {
         false
     }
@@ -232,13 +234,13 @@ impl RequestContext<'_> {
         }
     }
 
-    /// Records that the client waits for a lock reply.
-    pub(crate) fn wait_for_lock_reply(&mut self) {
+    /// Records that the client waits for a deferred reply.
+    pub(crate) fn await_deferred_reply(&mut self) {
         *self.under_way += 1;
     }
 
-    /// Records that the client no longer waits for a lock reply.
-    pub(crate) fn forget_lock_reply(&mut self) {
+    /// Records that the client no longer waits for a deferred reply.
+    pub(crate) fn forget_deferred_reply(&mut self) {
         *self.under_way -= 1;
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::arena::Arena;
+use super::arena::ReadArena;
 use super::backend::Backend;
 use super::frontend::Frontend;
 use super::protocol::ClientProtocol;
@@ -34,7 +34,7 @@ impl<N: Network, F: ClientProtocol, W: Wire> Thread<N, F, W> {
     /// Runs until the proxy has stopped.
     pub(crate) fn run(mut self) {
         let mut happened: Vec<SocketEvent> = Vec::new();
-        let mut arena = Arena::default();
+        let mut arena = ReadArena::default();
         let mut more = false;
         let mut stop_by = None;
         loop {
@@ -71,7 +71,7 @@ impl<N: Network, F: ClientProtocol, W: Wire> Thread<N, F, W> {
         }
     }
 
-    fn note(&mut self, event: SocketEvent, arena: &mut Arena, now: Duration) {
+    fn note(&mut self, event: SocketEvent, arena: &mut ReadArena, now: Duration) {
         match (&mut self.front, &mut self.back) {
             (Some(front), _) if event.token == LISTENER => front.note_listener(),
             (Some(front), _) if event.token.is_multiple_of(2) => {
@@ -90,8 +90,8 @@ impl<N: Network, F: ClientProtocol, W: Wire> Thread<N, F, W> {
             return Some(Duration::ZERO);
         }
         self.waker.falls_asleep();
-        let mail = self.front.as_ref().is_some_and(Frontend::has_mail)
-            || self.back.as_ref().is_some_and(Backend::has_mail);
+        let mail = self.front.as_ref().is_some_and(Frontend::has_work)
+            || self.back.as_ref().is_some_and(Backend::has_work);
         // The thread that stops the proxy wakes this one after it has set `begun`; if this thread was
         // not asleep yet, it sees `begun` here.
         let begins_to_stop = !stopping && self.stopping.begun.load(Ordering::SeqCst);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustls::{ClientConnection, StreamOwned};
 
-use super::ToNodes;
+use super::NodeTls;
 
 /// See the module documentation.
 pub(crate) enum Blocking {
@@ -22,7 +22,7 @@ impl Blocking {
     /// Returns the system's error, or the reason why the node cannot be trusted.
     pub(crate) fn connect(
         address: SocketAddr,
-        tls: Option<&ToNodes>,
+        tls: Option<&NodeTls>,
         patience: Duration,
     ) -> io::Result<Blocking> {
         let stream = TcpStream::connect_timeout(&address, patience)?;

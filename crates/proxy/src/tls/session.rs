@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 
 use rustls::{AlertDescription, CertificateError, Connection, InvalidMessage};
 
-use super::MOST_WAITING;
 use crate::net::{Network, SocketEvent};
 
+/// Bytes of ciphertext that wait for a socket.
+pub(super) const MOST_WAITING: usize = 64 * 1024;
 /// Bytes of ciphertext read at a time.
 const READ: usize = 64 * 1024;
 
@@ -27,7 +28,7 @@ pub(super) enum Phase {
 }
 
 /// The parts of its network that a session uses.
-pub(super) struct Around<'a, N: Network> {
+pub(super) struct SessionNetwork<'a, N: Network> {
     pub(super) inner: &'a mut N,
     /// Memory for ciphertext.
     pub(super) spare: &'a mut Vec<u8>,
@@ -124,7 +125,7 @@ impl<S: Send> Session<S> {
     /// `true` if the session is open.
     pub(super) fn advance<N: Network<Stream = S>>(
         &mut self,
-        around: &mut Around<'_, N>,
+        around: &mut SessionNetwork<'_, N>,
     ) -> io::Result<bool> {
         if self.phase == Phase::Failed {
             return Err(self.failure());
@@ -155,7 +156,10 @@ impl<S: Send> Session<S> {
 
     /// Decrypts some of the input, reading from the socket if none is buffered, and sends the session's
     /// answer to it. Returns the number of bytes of ciphertext; 0: the end.
-    fn pull<N: Network<Stream = S>>(&mut self, around: &mut Around<'_, N>) -> io::Result<usize> {
+    fn pull<N: Network<Stream = S>>(
+        &mut self,
+        around: &mut SessionNetwork<'_, N>,
+    ) -> io::Result<usize> {
         let mut input = match self.input.take() {
             Some(input) => input,
             None => self.receive(around)?,
@@ -179,7 +183,10 @@ impl<S: Send> Session<S> {
         Ok(read)
     }
 
-    fn receive<N: Network<Stream = S>>(&mut self, around: &mut Around<'_, N>) -> io::Result<Input> {
+    fn receive<N: Network<Stream = S>>(
+        &mut self,
+        around: &mut SessionNetwork<'_, N>,
+    ) -> io::Result<Input> {
         if self.drained {
             return Err(ErrorKind::WouldBlock.into());
         }
@@ -204,7 +211,7 @@ impl<S: Send> Session<S> {
 
     pub(super) fn read<N: Network<Stream = S>>(
         &mut self,
-        around: &mut Around<'_, N>,
+        around: &mut SessionNetwork<'_, N>,
         into: &mut [u8],
     ) -> io::Result<usize> {
         match self.phase {
@@ -248,7 +255,7 @@ impl<S: Send> Session<S> {
 
     pub(super) fn write<N: Network<Stream = S>>(
         &mut self,
-        around: &mut Around<'_, N>,
+        around: &mut SessionNetwork<'_, N>,
         pieces: &[IoSlice<'_>],
     ) -> io::Result<usize> {
         match self.phase {
@@ -267,7 +274,7 @@ impl<S: Send> Session<S> {
     /// Writes ciphertext. Returns `true` if none is left.
     pub(super) fn flush<N: Network<Stream = S>>(
         &mut self,
-        around: &mut Around<'_, N>,
+        around: &mut SessionNetwork<'_, N>,
     ) -> io::Result<bool> {
         while self.tls.wants_write() {
             let mut socket = Socket {
@@ -288,7 +295,7 @@ impl<S: Send> Session<S> {
     /// Announces that nothing more will come. Returns `true` if everything has been written.
     pub(super) fn say_goodbye<N: Network<Stream = S>>(
         &mut self,
-        around: &mut Around<'_, N>,
+        around: &mut SessionNetwork<'_, N>,
     ) -> io::Result<bool> {
         if self.phase != Phase::Open {
             return Ok(true);

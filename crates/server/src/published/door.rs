@@ -25,7 +25,7 @@ pub(super) struct Doors {
 struct Reception {
     domain: verbs::Domain,
     region: Arc<verbs::Region>,
-    guests: Mutex<VecDeque<verbs::Guest>>,
+    guests: Mutex<VecDeque<verbs::AdmittedVisit>>,
 }
 
 impl Doors {

@@ -16,6 +16,7 @@ use history::Value;
 
 use super::bounds::Bounds;
 use super::{Client, Ended, Plan, Step, Times, Workload};
+use crate::error::TestkitError;
 
 /// The options of the workload.
 #[derive(Clone, Debug)]
@@ -130,7 +131,7 @@ impl Client for Counting {
         Plan { steps: vec![step] }
     }
 
-    fn end(&mut self, plan: &Plan, ended: &Ended, times: Times) -> Result<(), String> {
+    fn end(&mut self, plan: &Plan, ended: &Ended, times: Times) -> Result<(), TestkitError> {
         let (counter, is_increment) = (self.counter, matches!(plan.steps[..], [Step::Add { .. }]));
         if is_increment {
             self.changes[counter].change(1, ended);
@@ -142,7 +143,9 @@ impl Client for Counting {
         self.answers.push(Answer {
             counter,
             times,
-            value: value.ok_or_else(|| format!("{} is gone", self.options.key(counter)))?,
+            value: value.ok_or_else(|| {
+                TestkitError::deviation(format!("{} is gone", self.options.key(counter)))
+            })?,
             is_increment,
         });
         Ok(())

@@ -3,6 +3,7 @@
 use base::{Op, Reply};
 
 use super::{Plan, Seen, Step};
+use crate::error::TestkitError;
 
 /// Returns the text of the value that each step puts, which its operation borrows.
 #[must_use]
@@ -42,11 +43,15 @@ pub fn op<'a>(step: &'a Step, text: &'a str) -> Op<'a> {
 ///
 /// # Errors
 /// Returns an error if the reply does not belong to the step.
-pub fn seen(step: &Step, reply: &Reply<'_>) -> Result<Seen, String> {
+pub fn seen(step: &Step, reply: &Reply<'_>) -> Result<Seen, TestkitError> {
     let number = |text: &[u8]| {
         let text = std::str::from_utf8(text).ok();
         let number = text.and_then(|text| text.parse::<i64>().ok());
-        number.ok_or_else(|| format!("{step:?} was answered with {text:?}, which is no number"))
+        number.ok_or_else(|| {
+            TestkitError::deviation(format!(
+                "{step:?} was answered with {text:?}, which is no number"
+            ))
+        })
     };
     Ok(match (step, reply) {
         (_, Reply::Ok) => Seen::Done,
@@ -58,8 +63,17 @@ pub fn seen(step: &Step, reply: &Reply<'_>) -> Result<Seen, String> {
             let pair = |(key, text): &(&[u8], &[u8])| {
                 Ok((String::from_utf8_lossy(key).into_owned(), number(text)?))
             };
-            Seen::Pairs(pairs.iter().map(pair).collect::<Result<_, String>>()?)
+            Seen::Pairs(
+                pairs
+                    .iter()
+                    .map(pair)
+                    .collect::<Result<_, TestkitError>>()?,
+            )
         }
-        (_, other) => return Err(format!("{step:?} was answered with {other:?}")),
+        (_, other) => {
+            return Err(TestkitError::deviation(format!(
+                "{step:?} was answered with {other:?}"
+            )));
+        }
     })
 }

@@ -11,6 +11,7 @@
 
 use history::Value;
 
+use crate::error::TestkitError;
 use crate::{Client, Reply};
 
 use super::{Ended, Plan, Seen, Step, Subject};
@@ -53,7 +54,7 @@ fn request(step: &Step) -> Vec<String> {
 ///
 /// # Errors
 /// Returns an error if a reply does not fit its request; the message says which.
-pub fn ended(plan: &Plan, replies: &[Reply]) -> Result<Ended, String> {
+pub fn ended(plan: &Plan, replies: &[Reply]) -> Result<Ended, TestkitError> {
     let items = match (plan.steps.len(), replies.last()) {
         (1, _) => replies,
         (_, Some(Reply::NullArray)) => return Ok(Ended::Aborted),
@@ -61,14 +62,17 @@ pub fn ended(plan: &Plan, replies: &[Reply]) -> Result<Ended, String> {
         _ => &[],
     };
     if items.len() != plan.steps.len() {
-        return Err(format!("{plan:?} was answered with {replies:?}"));
+        return Err(TestkitError::deviation(format!(
+            "{plan:?} was answered with {replies:?}"
+        )));
     }
     let pairs = plan.steps.iter().zip(items);
-    let seen: Result<Vec<Seen>, String> = pairs.map(|(step, reply)| seen(step, reply)).collect();
+    let seen: Result<Vec<Seen>, TestkitError> =
+        pairs.map(|(step, reply)| seen(step, reply)).collect();
     seen.map(Ended::Committed)
 }
 
-fn seen(step: &Step, reply: &Reply) -> Result<Seen, String> {
+fn seen(step: &Step, reply: &Reply) -> Result<Seen, TestkitError> {
     match (step, reply) {
         (Step::Get { .. }, Reply::Null) => Some(Seen::Value(None)),
         (Step::Get { .. }, Reply::Bulk(_)) => number(reply).map(|value| Seen::Value(Some(value))),
@@ -77,7 +81,7 @@ fn seen(step: &Step, reply: &Reply) -> Result<Seen, String> {
         (Step::Delete { .. }, Reply::Int(count)) => Some(Seen::Deleted(*count == 1)),
         _ => None,
     }
-    .ok_or_else(|| format!("{step:?} was answered with {reply:?}"))
+    .ok_or_else(|| TestkitError::deviation(format!("{step:?} was answered with {reply:?}")))
 }
 
 /// The way in which transactions that write are executed.
@@ -185,7 +189,8 @@ fn command(name: &str, plan: &Plan) -> Vec<String> {
 fn committed(plan: &Plan, items: &[Reply]) -> Ended {
     assert_eq!(items.len(), plan.steps.len(), "{plan:?}: {items:?}");
     let pairs = plan.steps.iter().zip(items);
-    let seen: Result<Vec<Seen>, String> = pairs.map(|(step, reply)| seen(step, reply)).collect();
+    let seen: Result<Vec<Seen>, TestkitError> =
+        pairs.map(|(step, reply)| seen(step, reply)).collect();
     Ended::Committed(seen.expect("replies to the plan"))
 }
 

@@ -5,6 +5,7 @@ use history::Value;
 
 use super::bounds::Bounds;
 use super::{Client, Ended, Plan, Seen, Step, Times, Workload};
+use crate::error::TestkitError;
 
 /// The options of the workload.
 #[derive(Clone, Debug)]
@@ -214,7 +215,7 @@ impl Client for Teller {
         self.transfer()
     }
 
-    fn end(&mut self, _: &Plan, ended: &Ended, _: Times) -> Result<(), String> {
+    fn end(&mut self, _: &Plan, ended: &Ended, _: Times) -> Result<(), TestkitError> {
         match (self.moved.take(), ended) {
             (Some(moved), ended) => {
                 for (account, delta) in moved {
@@ -224,7 +225,7 @@ impl Client for Teller {
             }
             (None, Ended::Committed(seen)) => {
                 let judged = self.options.judge(seen);
-                judged.map_err(|lost| lost.to_string())
+                judged.map_err(|lost| TestkitError::deviation(lost.to_string()))
             }
             (None, Ended::Aborted | Ended::Unknown) => Ok(()),
         }

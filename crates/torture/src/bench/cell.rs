@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::bench::CLIENT_CORE;
+use crate::bench::machine::CLIENT_CORE;
 use xtask::process;
 
 /// How both servers keep data.

@@ -17,6 +17,11 @@ use xtask::build;
 use xtask::interrupt;
 use xtask::process;
 
+/// The servers' core.
+pub const SERVER_CORE: &str = "0";
+/// The client's core.
+pub const CLIENT_CORE: &str = "1";
+
 /// The window before a run in which the machine must be quiet.
 const WINDOW: Duration = Duration::from_millis(400);
 /// The most foreign load in that window.

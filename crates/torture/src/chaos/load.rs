@@ -17,11 +17,11 @@ use history::recorder::{Log, Recorder};
 use history::{Outcome, Value};
 
 use super::session::{Answer, Session, World};
-use testkit::Reply;
 use testkit::workload::resp::number;
 use testkit::workload::{
     Client, Counters, Ended, Subject, Times, Transfers, Workload, counters, transfers,
 };
+use testkit::{Reply, TestkitError};
 
 /// Registers of a round.
 pub const REGISTERS: usize = 6;
@@ -153,12 +153,14 @@ impl<'a> Worker<'a> {
                 70..88 => {
                     let Done { counting, .. } = &mut self.done;
                     let done = transact(self.world, &mut self.session, counting);
-                    self.done.complaints.extend(done.err());
+                    let complaint = done.err().map(|error| error.to_string());
+                    self.done.complaints.extend(complaint);
                 }
                 _ => {
                     let Done { teller, .. } = &mut self.done;
                     let done = transact(self.world, &mut self.session, teller);
-                    self.done.complaints.extend(done.err());
+                    let complaint = done.err().map(|error| error.to_string());
+                    self.done.complaints.extend(complaint);
                 }
             }
             thread::sleep(Duration::from_micros(self.rng.u64(0..3000)));
@@ -291,7 +293,7 @@ pub fn transact(
     world: &World,
     session: &mut Session<'_>,
     client: &mut impl Client,
-) -> Result<Ended, String> {
+) -> Result<Ended, TestkitError> {
     let (plan, start) = (client.plan(), world.now());
     let ended = session.run(&plan);
     let end = world.now();

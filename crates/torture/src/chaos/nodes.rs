@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use cluster::topology::{self, NodeInfo};
 use parking_lot::Mutex;
 use rustix::process::{Signal, kill_process};
@@ -285,19 +285,21 @@ impl Nodes {
     ///
     /// # Errors
     /// Returns the output of the command, if it fails.
-    pub fn command(&self, verb: &str, option: &str, id: u16, seconds: u64) -> Result<(), String> {
+    pub fn command(&self, verb: &str, option: &str, id: u16, seconds: u64) -> Result<()> {
         let Program::Kumiki { binary, .. } = &self.program else {
-            return Err("only Kumiki has such commands".to_owned());
+            bail!("only Kumiki has such commands");
         };
         let mut command = Command::new(binary);
         command.args(["cluster", verb, "--cluster"]).arg(&self.file);
         command.args([option, &id.to_string()]);
         command.args(["--timeout", &seconds.to_string()]);
-        let output = command.output().map_err(|error| error.to_string())?;
-        match output.status.success() {
-            true => Ok(()),
-            false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-        }
+        let output = command.output()?;
+        ensure!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        Ok(())
     }
 
     /// Adds the nodes that lost their disks again.
@@ -310,11 +312,11 @@ impl Nodes {
         for node in self.nodes.iter().filter(wiped) {
             let id = node.id;
             let deadline = Instant::now() + Duration::from_secs(seconds);
-            while let Err(told) = self.command("add", "--node", id, seconds) {
+            while let Err(error) = self.command("add", "--node", id, seconds) {
                 interrupt::check()?;
                 if Instant::now() > deadline {
                     bail!(
-                        "node {id}, whose disk was lost, cannot be added: {told}\n{}",
+                        "node {id}, whose disk was lost, cannot be added: {error:#}\n{}",
                         self.tail(id)
                     );
                 }

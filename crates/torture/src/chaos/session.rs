@@ -197,7 +197,7 @@ impl Subject for Session<'_> {
         let requests: Vec<&[&str]> = requests.iter().map(Vec::as_slice).collect();
         match self.ask(&requests) {
             Answer::Done(replies) => resp::ended(plan, &replies).unwrap_or_else(|wrong| {
-                self.complain(&wrong);
+                self.complain(&wrong.to_string());
                 Ended::Unknown
             }),
             Answer::Void => Ended::Aborted,

@@ -6,14 +6,14 @@ use crate::crash::load::Log;
 use crate::crash::op::{
     ACCOUNTS, COUNTERS, GROUPS, OWN_KEYS, account_key, counter_key, group_keys, own_key,
 };
-use crate::crash::own::Own;
-use crate::crash::shared::{Accounts, Counters, Groups};
+use crate::crash::private_keys::PrivateKeys;
+use crate::crash::shared_keys::{Accounts, Counters, Groups};
 use crate::crash::verdict::{Found, Verdict};
 
 /// The books of all keys of one data directory.
 #[derive(Debug)]
 pub struct Ledger {
-    own: Vec<Own>,
+    own: Vec<PrivateKeys>,
     counters: Counters,
     accounts: Accounts,
     groups: Groups,
@@ -31,7 +31,7 @@ impl Ledger {
             .chain((0..GROUPS).flat_map(group_keys))
             .collect();
         Ledger {
-            own: (0..connections).map(Own::new).collect(),
+            own: (0..connections).map(PrivateKeys::new).collect(),
             counters: Counters::default(),
             accounts: Accounts::default(),
             groups: Groups::default(),
@@ -43,7 +43,7 @@ impl Ledger {
     #[must_use]
     pub fn scattered(connections: usize) -> Ledger {
         Ledger {
-            own: (0..connections).map(Own::scattered).collect(),
+            own: (0..connections).map(PrivateKeys::scattered).collect(),
             ..Ledger::new(connections)
         }
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::crash::load::Record;
-use crate::crash::op::{Cell, Expiry, How, Op, Shown};
+use crate::crash::op::{Cell, Expiry, How, ObservedState, Op};
 use crate::crash::value::Value;
 use crate::crash::verdict::FoundCell;
 
@@ -32,10 +32,10 @@ fn sent(op: Op, sent: u64) -> Record {
 }
 
 fn acked(op: Op, at: u64) -> Record {
-    shown(op, at, Shown::Nothing)
+    shown(op, at, ObservedState::Nothing)
 }
 
-fn shown(op: Op, at: u64, shown: Shown) -> Record {
+fn shown(op: Op, at: u64, shown: ObservedState) -> Record {
     Record {
         op,
         sent: at,
@@ -180,7 +180,7 @@ fn an_expiry_that_was_forgotten_is_wrong() {
 
 #[test]
 fn an_expiry_of_another_time_is_wrong_where_requests_wait_too() {
-    let judge = |mut own: Own, ttl_ms| {
+    let judge = |mut own: PrivateKeys, ttl_ms| {
         let cell = Cell {
             value: value(1),
             expiry: Expiry::Late(3_600_000, Instant::now()),
@@ -196,23 +196,23 @@ fn an_expiry_of_another_time_is_wrong_where_requests_wait_too() {
         own.judge(&[acked(op, 1)], &found, &mut verdict);
         verdict.wrong.len()
     };
-    assert_eq!(judge(Own::new(0), 3_599_000), 0);
-    assert_eq!(judge(Own::new(0), 3_592_000), 1);
-    assert_eq!(judge(Own::scattered(0), 3_592_000), 0);
-    assert_eq!(judge(Own::scattered(0), 3_580_000), 1);
+    assert_eq!(judge(PrivateKeys::new(0), 3_599_000), 0);
+    assert_eq!(judge(PrivateKeys::new(0), 3_592_000), 1);
+    assert_eq!(judge(PrivateKeys::scattered(0), 3_592_000), 0);
+    assert_eq!(judge(PrivateKeys::scattered(0), 3_580_000), 1);
 }
 
 #[test]
 fn counters_stay_between_acknowledged_and_sent() {
     let add = |by| Op::Add { counter: 0, by };
     let at = |n: i64| found(&[(counter_key(0), n.to_string().into_bytes())]);
-    let records = || vec![shown(add(5), 1, Shown::Counter(5)), sent(add(3), 3)];
+    let records = || vec![shown(add(5), 1, ObservedState::Counter(5)), sent(add(3), 3)];
     assert_eq!(judge(records(), &at(5)), (0, 0, 0));
     assert_eq!(judge(records(), &at(8)), (0, 0, 0));
     assert_eq!(judge(records(), &at(4)), (1, 0, 0));
     assert_eq!(judge(records(), &at(9)), (0, 0, 1));
     let mut seen = records();
-    seen.push(shown(Op::ReadCounter(0), 4, Shown::Counter(8)));
+    seen.push(shown(Op::ReadCounter(0), 4, ObservedState::Counter(8)));
     assert_eq!(
         judge(seen, &at(5)),
         (1, 0, 0),
@@ -257,7 +257,7 @@ fn a_group_is_whole_and_never_goes_back() {
         ),
         (0, 1, 0)
     );
-    let seen = shown(Op::ReadGroup(0), 5, Shown::Group(Some(value(2))));
+    let seen = shown(Op::ReadGroup(0), 5, ObservedState::Group(Some(value(2))));
     let records = || {
         records()
             .into_iter()

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::crash::op::{
-    ACCOUNTS, COUNTERS, Cell, Expiry, GROUPS, How, OWN_KEYS, Op, Shown, own_key,
+    ACCOUNTS, COUNTERS, Cell, Expiry, GROUPS, How, OWN_KEYS, ObservedState, Op, own_key,
 };
 use crate::crash::value::Value;
 use testkit::{Client, Reply};
@@ -40,7 +40,7 @@ pub struct Record {
     pub sent: u64,
     /// The tick after its reply came, with what the reply showed; `None` while the outcome is
     /// unknown.
-    pub acked: Option<(u64, Shown)>,
+    pub acked: Option<(u64, ObservedState)>,
 }
 
 /// The operations of one connection in one round.
@@ -162,7 +162,7 @@ impl Driver<'_> {
                 false
             }
             Err(complaint) => {
-                self.log.complaint = Some(complaint);
+                self.log.complaint = Some(format!("{complaint:#}"));
                 false
             }
         }

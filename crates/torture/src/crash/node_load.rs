@@ -167,7 +167,7 @@ impl Driver<'_> {
                     self.log.records.push(record);
                 }
                 Err(complaint) => {
-                    self.log.complaint = Some(complaint);
+                    self.log.complaint = Some(format!("{complaint:#}"));
                     return Err(Ended);
                 }
             },

@@ -11,6 +11,7 @@
 use std::time::Instant;
 
 use crate::crash::value::Value;
+use anyhow::{Result, anyhow, bail};
 use testkit::{Client, Reply};
 
 /// Counters that all connections add to.
@@ -96,7 +97,7 @@ pub enum Op {
 
 /// The facts that a reply shows beyond success.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum ObservedState {
     /// Nothing.
     Nothing,
     /// A counter's value.
@@ -198,14 +199,14 @@ impl Op {
     ///
     /// # Errors
     /// The text says what is wrong with the reply.
-    pub fn judge(&self, reply: &Reply) -> Result<Shown, String> {
-        let unexpected = || Err(format!("{self:?} was answered with {reply:?}"));
+    pub fn judge(&self, reply: &Reply) -> Result<ObservedState> {
+        let unexpected = || Err(anyhow!("{self:?} was answered with {reply:?}"));
         match (self, reply) {
             (Op::Assign { cells, .. }, Reply::Int(0 | 1)) if cells[0].1.is_none() => {
-                Ok(Shown::Nothing)
+                Ok(ObservedState::Nothing)
             }
             (Op::Assign { .. } | Op::Stamp { .. }, Reply::Status(text)) if text == "OK" => {
-                Ok(Shown::Nothing)
+                Ok(ObservedState::Nothing)
             }
             (
                 Op::Assign {
@@ -220,16 +221,16 @@ impl Op {
                 .iter()
                 .all(|r| matches!(r, Reply::Int(_) | Reply::Status(_))) =>
             {
-                Ok(Shown::Nothing)
+                Ok(ObservedState::Nothing)
             }
-            (Op::Add { .. }, Reply::Int(value)) => Ok(Shown::Counter(*value)),
-            (Op::ReadCounter(_), Reply::Null) => Ok(Shown::Counter(0)),
+            (Op::Add { .. }, Reply::Int(value)) => Ok(ObservedState::Counter(*value)),
+            (Op::ReadCounter(_), Reply::Null) => Ok(ObservedState::Counter(0)),
             (Op::ReadCounter(_), Reply::Bulk(bytes)) => {
                 match std::str::from_utf8(bytes)
                     .ok()
                     .and_then(|text| text.parse().ok())
                 {
-                    Some(value) => Ok(Shown::Counter(value)),
+                    Some(value) => Ok(ObservedState::Counter(value)),
                     None => unexpected(),
                 }
             }
@@ -241,22 +242,22 @@ impl Op {
     }
 }
 
-fn judge_group(items: &[Reply]) -> Result<Shown, String> {
+fn judge_group(items: &[Reply]) -> Result<ObservedState> {
     if items.iter().any(|item| item != &items[0]) {
         let value = |item: &Reply| match item {
             Reply::Bulk(bytes) => Value::decode(bytes),
             _ => None,
         };
         let values: Vec<_> = items.iter().map(value).collect();
-        return Err(format!("a group was read in part: {values:?}"));
+        bail!("a group was read in part: {values:?}");
     }
     match &items[0] {
-        Reply::Null => Ok(Shown::Group(None)),
+        Reply::Null => Ok(ObservedState::Group(None)),
         Reply::Bulk(bytes) => match Value::decode(bytes) {
-            Some(value) => Ok(Shown::Group(Some(value))),
-            None => Err("a group holds a value that no client sent".to_owned()),
+            Some(value) => Ok(ObservedState::Group(Some(value))),
+            None => bail!("a group holds a value that no client sent"),
         },
-        other => Err(format!("a group was answered with {other:?}")),
+        other => bail!("a group was answered with {other:?}"),
     }
 }
 

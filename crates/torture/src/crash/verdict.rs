@@ -139,12 +139,12 @@ impl Found {
     ///
     /// # Errors
     /// Returns an error if the value is no number.
-    pub fn number(&self, key: &str) -> Result<i64, String> {
+    pub fn number(&self, key: &str) -> Result<i64> {
         let Some(bytes) = self.bytes(key) else {
             return Ok(0);
         };
-        let text = std::str::from_utf8(bytes).map_err(|_| format!("{key} holds no number"))?;
+        let text = std::str::from_utf8(bytes).with_context(|| format!("{key} holds no number"))?;
         text.parse()
-            .map_err(|_| format!("{key} holds no number: {text}"))
+            .with_context(|| format!("{key} holds no number: {text}"))
     }
 }

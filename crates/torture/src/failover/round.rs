@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::writer::Ack;
-use crate::spread::Spread;
+use crate::percentiles::Percentiles;
 
 /// A new leader must serve within so many election time-outs.
 pub const AIM: f64 = 3.0;
@@ -76,7 +76,7 @@ pub fn longest_pause(acks: &[Ack]) -> Duration {
 #[must_use]
 pub fn is_met(rounds: &[Round], election: Duration) -> bool {
     let killed = rounds.iter().filter(|round| round.end == End::Killed);
-    Spread::of(killed.map(|round| round.serving)).p99 <= election.mul_f64(AIM)
+    Percentiles::of(killed.map(|round| round.serving)).p99 <= election.mul_f64(AIM)
 }
 
 /// Returns the table over all rounds that ended leaders in this way; nothing if there are none.
@@ -84,7 +84,7 @@ pub fn is_met(rounds: &[Round], election: Duration) -> bool {
 pub fn table(rounds: &[Round], end: End, election: Duration) -> String {
     let of = |field: fn(&Round) -> Duration| {
         let these = rounds.iter().filter(|round| round.end == end);
-        Spread::of(these.map(field))
+        Percentiles::of(these.map(field))
     };
     let these = || rounds.iter().filter(|round| round.end == end);
     let count = these().count();

@@ -49,7 +49,7 @@ pub fn write(
                     acks.lock().push(Ack { at, node });
                 }
             }
-            Err(wrong) => world.wrong.lock().push(wrong),
+            Err(wrong) => world.wrong.lock().push(wrong.to_string()),
         }
         thread::sleep(GAP);
     }

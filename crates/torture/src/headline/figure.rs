@@ -1,6 +1,5 @@
 //! The headline figures: their requests and their servers.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,10 +7,12 @@ use anyhow::{Context, Result, ensure};
 use cluster::Topology;
 use serde_json::{Value, json};
 
+use super::comparison::{Observation, Side, Sides, median, turns};
 use super::load::{Load, Request, Sample, Stop};
+use super::preload::{BALANCE, KEYS_IN_REQUEST, preload};
 use super::subject::{Running, Setting, Subject};
 use super::timed::Task;
-use super::{Observation, Side, Sides, median, turns};
+
 use testkit::{Client, Reply};
 
 /// Blocks of four slices in a round.
@@ -20,11 +21,6 @@ const BLOCKS: u32 = 12;
 const SLICE: Duration = Duration::from_millis(30);
 /// How long each server is warmed up in a round.
 const WARM_UP: Duration = Duration::from_millis(150);
-/// Requests of a preload that are under way at a time, and keys in each.
-const PRELOAD: (usize, usize) = (16, 200);
-/// The initial balance of an account.
-const BALANCE: i64 = 1000;
-
 /// A headline figure.
 #[derive(Debug)]
 pub struct Figure {
@@ -36,12 +32,12 @@ pub struct Figure {
     pub higher: bool,
     /// How it is measured, in one line.
     pub measures: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: FigureKind,
 }
 
 /// The kind of a figure.
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum FigureKind {
     /// Servers answer requests.
     Served(Served),
     /// A command runs to a point, and the time is taken.
@@ -58,8 +54,8 @@ pub(super) struct Served {
     pub(super) keys: u32,
 }
 
-const fn served(setting: Setting, connections: usize, request: Request, keys: u32) -> Kind {
-    Kind::Served(Served {
+const fn served(setting: Setting, connections: usize, request: Request, keys: u32) -> FigureKind {
+    FigureKind::Served(Served {
         setting,
         connections,
         request,
@@ -159,14 +155,14 @@ pub const FIGURES: &[Figure] = &[
         unit: "ms",
         higher: false,
         measures: "kumiki serve over the log of a killed server, 400,000 writes of 100 B, until PING is answered",
-        kind: Kind::Timed(Task::Recovery),
+        kind: FigureKind::Timed(Task::Recovery),
     },
     Figure {
         name: "pages-check",
         unit: "ms",
         higher: false,
         measures: "kumiki pages check over TPC-H's lineitem at scale factor 0.2: every page read and verified",
-        kind: Kind::Timed(Task::PagesCheck),
+        kind: FigureKind::Timed(Task::PagesCheck),
     },
 ];
 
@@ -287,43 +283,11 @@ impl Served {
     }
 }
 
-/// Writes `keys` keys, many in each request.
-pub(super) fn preload(address: SocketAddr, request: Request, keys: u32) -> Result<()> {
-    let value = match request {
-        Request::Transfer => BALANCE.to_string().into_bytes(),
-        _ => vec![b'x'; super::load::VALUE],
-    };
-    let mut client = Client::try_connect(address)?;
-    let all: Vec<u32> = (0..keys).collect();
-    let (requests, in_each) = PRELOAD;
-    for window in all.chunks(requests * in_each) {
-        let chunks = window.chunks(in_each);
-        for chunk in chunks.clone() {
-            let mut line = vec![b"MSET".to_vec()];
-            line.extend(
-                chunk
-                    .iter()
-                    .flat_map(|key| [super::load::key(*key), value.clone()]),
-            );
-            client.push(&line);
-        }
-        client.flush()?;
-        for _ in chunks {
-            let reply = client.try_reply()?;
-            ensure!(
-                reply == Reply::Status("OK".to_owned()),
-                "MSET was answered with {reply:?}"
-            );
-        }
-    }
-    Ok(())
-}
-
 /// Returns the sum of all accounts.
 fn balances(client: &mut Client, keys: u32) -> Result<i64> {
     let all: Vec<u32> = (0..keys).collect();
     let mut sum = 0;
-    for chunk in all.chunks(PRELOAD.1) {
+    for chunk in all.chunks(KEYS_IN_REQUEST) {
         let mut line = vec![b"MGET".to_vec()];
         line.extend(chunk.iter().map(|key| super::load::key(*key)));
         let Reply::Array(found) = client.expect(&line)? else {

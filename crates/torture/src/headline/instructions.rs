@@ -18,8 +18,8 @@ use std::thread;
 use anyhow::{Context, Result, bail, ensure};
 use xtask::process;
 
-use super::Sides;
-use super::figure::{Figure, Kind, Served};
+use super::comparison::Sides;
+use super::figure::{Figure, FigureKind, Served};
 use super::load::Stop;
 use super::subject::{Setting, Subject};
 use super::timed::Task;
@@ -56,7 +56,7 @@ impl Counter {
         subjects: &Sides<Subject>,
         dir: &Path,
     ) -> Result<Sides<f64>> {
-        if let Kind::Served(served) = &figure.kind {
+        if let FigureKind::Served(served) = &figure.kind {
             ensure!(
                 matches!(served.setting, Setting::Ephemeral | Setting::Group),
                 "instructions of several servers are not counted"
@@ -65,8 +65,8 @@ impl Counter {
         let count = |subject: &Subject| {
             let dir = tempfile::tempdir_in(dir)?;
             match &figure.kind {
-                Kind::Served(served) => of_operation(served, subject, dir.path()),
-                Kind::Timed(task) => of_command(*task, subject, dir.path()),
+                FigureKind::Served(served) => of_operation(served, subject, dir.path()),
+                FigureKind::Timed(task) => of_command(*task, subject, dir.path()),
             }
         };
         let (old, new) = thread::scope(|scope| {

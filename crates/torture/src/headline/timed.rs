@@ -8,10 +8,10 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use xtask::process::{self, Guarded};
 
-use super::figure::preload;
+use super::comparison::{Observation, Side, Sides, turns};
 use super::load::Request;
+use super::preload::preload;
 use super::subject::{Setting, Subject};
-use super::{Observation, Side, Sides, turns};
 use testkit::Reply;
 
 /// Keys of the log that is recovered, and how often each is written.

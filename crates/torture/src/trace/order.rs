@@ -53,7 +53,7 @@ pub fn check(calls: &[Call], demand: &Demand<'_>) -> Vec<String> {
         }
         let pairs = client.keys.iter().zip(replies);
         complaints.extend(
-            pairs.filter_map(|(key, reply)| check_one(calls, key, reply, demand, &created).err()),
+            pairs.filter_map(|(key, reply)| check_one(calls, key, reply, demand, &created)),
         );
     }
     complaints
@@ -71,7 +71,7 @@ fn check_one(
     reply: &Call,
     demand: &Demand<'_>,
     created: &HashMap<&str, usize>,
-) -> Result<(), String> {
+) -> Option<String> {
     let mut written = calls.iter().filter(|call| {
         WRITES.contains(&call.name.as_str())
             && call.succeeded()
@@ -81,11 +81,11 @@ fn check_one(
             && call.args.contains(key)
     });
     let Some(write) = written.next() else {
-        return Err(format!("{key}: no file was written with it"));
+        return Some(format!("{key}: no file was written with it"));
     };
     let file = write.target().unwrap_or_default();
     if !synced(calls, file, write.end, reply.begin) {
-        return Err(format!(
+        return Some(format!(
             "{key}: written at line {}, replied at line {}, and no sync of {file} between them",
             write.end + 1,
             reply.begin + 1
@@ -94,12 +94,12 @@ fn check_one(
     let directory = file.rsplit_once('/').map_or("", |(directory, _)| directory);
     match created.get(file) {
         Some(&at) if demand.directories && !synced(calls, directory, at, reply.begin) => {
-            Err(format!(
+            Some(format!(
                 "{key}: {file} was created at line {}, and {directory} not synced before the reply",
                 at + 1
             ))
         }
-        _ => Ok(()),
+        _ => None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use disk::RealDisk;
-use disk::reads::{PageCache, Way};
+use disk::reads::{PageCache, ReadMethod};
 use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
@@ -69,8 +69,8 @@ impl Host {
     fn here(dir: &Path, shape: Shape) -> Result<Host, RunError> {
         let dirs = [dir.to_owned()];
         let way = match shape.io_threads {
-            Some(threads) => Way::Static { threads },
-            None => Way::suited(&dirs),
+            Some(threads) => ReadMethod::ThreadPool { threads },
+            None => ReadMethod::suited(&dirs),
         };
         let tables = Tables::open(Arc::new(RealDisk), &dirs);
         let tables = tables.map_err(|error| RunError::failed("opening the tables")(&error))?;

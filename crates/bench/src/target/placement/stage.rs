@@ -208,7 +208,7 @@ impl Stage {
     pub(super) fn local(&mut self, io_threads: Option<usize>) -> Arc<dyn Source> {
         let set = self.set_mut();
         let local = set.locals.entry(io_threads).or_insert_with(|| {
-            let way = io_threads.map(|threads| disk::reads::Way::Static { threads });
+            let way = io_threads.map(|threads| disk::reads::ReadMethod::ThreadPool { threads });
             let options = LocalOptions {
                 way,
                 ..LocalOptions::default()

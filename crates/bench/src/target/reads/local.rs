@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use disk::reads::{Done, OwnBuf, PageCache, Pool, PoolBuf, Read, ReadFile, Reads};
+use disk::reads::{CompletedRead, AllocatedBuffer, PageCache, BufferPool, PooledBuffer, ReadRequest, ReadFile, ReadQueue};
 
 use super::course::Course;
 use super::{Order, Reader, Work};
@@ -57,7 +57,7 @@ fn open(path: &Path) -> Result<ReadFile, String> {
 /// Runs one of many threads that read in a loop.
 fn plain(work: &Work<'_>, thread: usize, file: &ReadFile) -> Result<(), String> {
     let unit = work.job.unit;
-    let mut memory = OwnBuf::new(unit);
+    let mut memory = AllocatedBuffer::new(unit);
     let mut feed = work.feed(thread, file.len());
     let mut checker = Checker::default();
     while work.tally.goes_on() {
@@ -81,14 +81,14 @@ fn plain(work: &Work<'_>, thread: usize, file: &ReadFile) -> Result<(), String> 
 }
 
 /// The memory of one read, and the offset that was read.
-type Into = (PoolBuf, u64);
+type Into = (PooledBuffer, u64);
 
 /// One of the node's ways.
 struct Way {
-    reads: Box<dyn Reads<Into>>,
+    reads: Box<dyn ReadQueue<Into>>,
     file: disk::reads::FileId,
     len: u64,
-    pool: Pool,
+    pool: BufferPool,
 }
 
 impl Way {
@@ -98,7 +98,7 @@ impl Way {
         let file = open(path)?;
         let len = file.len();
         let file = reads.add(Arc::new(file));
-        let pool = Pool::new(depth as u32, unit).map_err(failed)?;
+        let pool = BufferPool::new(depth as u32, unit).map_err(failed)?;
         // Without it reads cost a little more.
         let _ = reads.register(pool.memory());
         Ok(Way {
@@ -113,7 +113,7 @@ impl Way {
         let unit = work.job.unit;
         let mut feed = work.feed(0, self.len);
         let mut checker = Checker::default();
-        let mut done: Vec<Done<Into>> = Vec::new();
+        let mut done: Vec<CompletedRead<Into>> = Vec::new();
         let mut more = true;
         while work.tally.goes_on() && (more || self.reads.under_way() > 0) {
             let mut found = 0;
@@ -127,7 +127,7 @@ impl Way {
                     continue;
                 }
                 let memory = self.pool.take().ok_or("there is memory for each read")?;
-                self.reads.submit(Read {
+                self.reads.submit(ReadRequest {
                     file: self.file,
                     offset,
                     len: unit,
@@ -136,7 +136,7 @@ impl Way {
             }
             self.reads.wait(&mut done, Some(WAIT));
             work.tally.add(0, found + done.len() as u64);
-            for Done { into, result } in done.drain(..) {
+            for CompletedRead { into, result } in done.drain(..) {
                 let (memory, offset) = into;
                 let n = result.map_err(|error| format!("reading at {offset}: {error}"))?;
                 if n != unit {

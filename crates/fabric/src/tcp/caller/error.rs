@@ -3,8 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
-use crate::frame::Code;
-use crate::handshake::Refused;
+use crate::frame::RefusalCode;
+use crate::handshake::HandshakeRefusal;
 
 /// An error of a connection. After any of them but `TooLong` the connection is of no use.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub enum CallError {
         /// The address of the peer that refused.
         address: SocketAddr,
         /// The reason.
-        refused: Refused,
+        refused: HandshakeRefusal,
     },
     /// No answer came in time.
     #[error("{address} did not answer in time")]
@@ -55,9 +55,10 @@ impl CallError {
     #[must_use]
     pub fn is_final(&self) -> bool {
         match self {
-            CallError::Refused { refused, .. } => {
-                !matches!(refused.code, Code::Busy | Code::Late | Code::Other)
-            }
+            CallError::Refused { refused, .. } => !matches!(
+                refused.code,
+                RefusalCode::Busy | RefusalCode::Late | RefusalCode::Other
+            ),
             CallError::TooLong { .. } => true,
             _ => false,
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use base::NodeId;
 use kumiki_fabric as fabric;
 
-use fabric::frame::Code;
+use fabric::frame::RefusalCode;
 use fabric::tcp::{CallError, Caller, CallerOptions, Transport};
 use fabric::{Messages, Secret};
 
@@ -147,7 +147,7 @@ fn a_caller_is_refused_with_a_reason(echo: Echo) {
     elsewhere.cluster = Some(9);
     let mut mistaken = echo.options();
     mistaken.node = Some(NodeId(1));
-    let expected = [Code::Secret, Code::Cluster, Code::Node];
+    let expected = [RefusalCode::Secret, RefusalCode::Cluster, RefusalCode::Node];
     for (options, code) in [wrong, elsewhere, mistaken].iter().zip(expected) {
         let error = echo.connect(options).unwrap_err();
         assert!(error.is_final(), "{error}");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use base::NodeId;
 use kumiki_fabric as fabric;
 
-use fabric::frame::Ways;
+use fabric::frame::TransportSet;
 use fabric::handshake::{Handshake, Identity};
 use fabric::memory::{Access, Memory, Region, Remote};
 use fabric::ring::CONTROL;
@@ -319,7 +319,7 @@ impl Liar {
             cluster: Some(7),
             secret: Secret::new("the suite's"),
             clients: None,
-            ways: Ways::SHM,
+            ways: TransportSet::SHM,
         };
         let mut stream = std::net::TcpStream::connect(net.address(1)).unwrap();
         stream.set_nonblocking(true).unwrap();

@@ -40,7 +40,7 @@ impl Net for Simulated {
     }
 
     fn kill(&mut self, end: Endpoint) {
-        self.0.crash(end.place());
+        self.0.crash(end.host());
     }
 
     fn pass(&mut self) -> bool {

@@ -9,7 +9,7 @@ use base::NodeId;
 use budget::Budget;
 use kumiki_fabric as fabric;
 
-use fabric::frame::{Code, Frame, PROOF, Ways};
+use fabric::frame::{Frame, PROOF, RefusalCode, TransportSet};
 use fabric::handshake::{Handshake, Identity};
 use fabric::tcp::{Limits, Tcp, TcpOptions, Transport};
 use fabric::{Messages, Peer, Secret};
@@ -41,7 +41,7 @@ fn hear(net: &mut Loopback, node: &mut Party<TcpEnd>, stream: &mut TcpStream) ->
 }
 
 /// Checks that the bytes end with this refusal.
-fn assert_refusal(heard: &[u8], code: Code, about: &str) {
+fn assert_refusal(heard: &[u8], code: RefusalCode, about: &str) {
     let mut rest = heard;
     while let Ok(Some((frame, end))) = Frame::decode(rest) {
         rest = &rest[end..];
@@ -70,7 +70,7 @@ fn garbage_is_refused() {
         // Only a part is written if the system takes no more.
         let taken = stream.write(said).unwrap();
         let heard = hear(&mut net, &mut node, &mut stream);
-        assert_refusal(&heard, Code::Garbage, "the fabric of a Kumiki node");
+        assert_refusal(&heard, RefusalCode::Garbage, "the fabric of a Kumiki node");
         drop((stream, taken));
     }
     until(&mut net, &mut [&mut node], "the end of all", |parties| {
@@ -90,7 +90,7 @@ fn another_version_is_refused_politely() {
     let mut stream = raw(&net, 1);
     stream.write_all(&hello).unwrap();
     let heard = hear(&mut net, &mut node, &mut stream);
-    assert_refusal(&heard, Code::Version, "version 519 ");
+    assert_refusal(&heard, RefusalCode::Version, "version 519 ");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn peer(net: &mut Loopback, node: &mut Party<TcpEnd>) -> TcpStream {
         cluster: Some(7),
         secret: Secret::new("the suite's"),
         clients: None,
-        ways: Ways::NONE,
+        ways: TransportSet::NONE,
     };
     let mut stream = raw(net, 1);
     let (mut out, mut arrived) = (Vec::new(), Vec::new());
@@ -288,7 +288,7 @@ fn who_says_nothing_is_not_waited_for() {
     let begun = Instant::now();
     let mut silent = raw(&net, 1);
     let heard = hear(&mut net, &mut node, &mut silent);
-    assert_refusal(&heard, Code::Late, "took too long");
+    assert_refusal(&heard, RefusalCode::Late, "took too long");
     assert!((limit..limit * 10).contains(&begun.elapsed()));
     drop(silent);
     // A node that connects does not wait for a silent peer, either.
@@ -316,7 +316,7 @@ fn strangers_are_limited_and_the_oldest_goes_first() {
     }
     let mut one_more = raw(&net, 1);
     let heard = hear(&mut net, &mut node, &mut quiet[0]);
-    assert_refusal(&heard, Code::Busy, "try again later");
+    assert_refusal(&heard, RefusalCode::Busy, "try again later");
     assert_eq!(node.end.tcp.connections(), 3);
     for still_there in quiet[1..].iter_mut().chain([&mut one_more]) {
         let error = still_there.read(&mut [0]).unwrap_err();
@@ -367,11 +367,11 @@ fn the_last_refusal_of_a_node_is_known() {
     let code = refused(&mut net, &mut b, &|options| {
         options.identity.secret = Secret::new("wrong");
     });
-    assert_eq!(code, Some(Code::Secret));
+    assert_eq!(code, Some(RefusalCode::Secret));
     let code = refused(&mut net, &mut b, &|options| {
         options.identity.cluster = Some(8);
     });
-    assert_eq!(code, Some(Code::Cluster));
+    assert_eq!(code, Some(RefusalCode::Cluster));
     let mut a = Party::new(net.node(1));
     let link = a.end.connect(NodeId(2));
     until(&mut net, &mut [&mut a, &mut b], "a link", |parties| {

@@ -6,7 +6,7 @@ use kumiki_fabric as fabric;
 
 use fabric::memory::{Access, Grant, Kind, Memory, Region};
 use fabric::shm::Shm;
-use fabric::window::{Far, Window};
+use fabric::window::{RemoteWindow, Window};
 
 /// Returns a grant as it arrives in a message.
 fn travelled(grant: &Grant) -> Grant {
@@ -21,7 +21,7 @@ fn a_mapped_window_has_places() {
     let mut window = Window::shm(&shm, 64 << 10).unwrap();
     let grant = travelled(window.grant());
     assert_eq!(grant.kind(), Kind::Shm);
-    let (far, answer) = Far::reach(&grant, &shm, None).unwrap();
+    let (far, answer) = RemoteWindow::reach(&grant, &shm, None).unwrap();
     window.meet(&answer).unwrap();
     assert_eq!(far.len(), 64 << 10);
     let begin = far.place(0, 4096).unwrap().memory();
@@ -38,7 +38,7 @@ fn a_mapped_window_has_places() {
     ] {
         assert!(far.place(from, len).is_none(), "{len} bytes from {from}");
     }
-    let error = Far::reach(&grant, &shm, None).map(drop);
+    let error = RemoteWindow::reach(&grant, &shm, None).map(drop);
     assert!(error.is_err(), "it is one peer's");
 }
 
@@ -46,9 +46,9 @@ fn a_mapped_window_has_places() {
 fn what_is_for_reading_is_no_window() {
     let shm = Shm::default();
     let region = shm.register(512, Access::Read).unwrap();
-    let error = Far::reach(region.grant(), &shm, None).map(drop);
+    let error = RemoteWindow::reach(region.grant(), &shm, None).map(drop);
     assert!(matches!(error, Err(RemoteError::Refused(_))), "{error:?}");
     let grant = Grant::new(Kind::Verbs, Access::Write, 512, [0; 16], &[0; 52]);
-    let error = Far::reach(&grant, &shm, None).map(drop);
+    let error = RemoteWindow::reach(&grant, &shm, None).map(drop);
     assert!(matches!(error, Err(RemoteError::Refused(_))), "no device");
 }

@@ -54,7 +54,7 @@ fn a_bell_is_rung_for_who_sleeps() {
     let begun = Instant::now();
     for round in 0..20 {
         let [near, far] = &mut ends;
-        while !far.sleep(Until::Come).unwrap() {
+        while !far.sleep(Until::Input).unwrap() {
             assert!(begun.elapsed() < PATIENCE, "round {round}");
         }
         assert_eq!(near.send(b"word").unwrap(), 4);

@@ -7,7 +7,7 @@ use kumiki_fabric as fabric;
 
 use fabric::memory::Grant;
 use fabric::shm::Shm;
-use fabric::window::{Far, Window};
+use fabric::window::{RemoteWindow, Window};
 
 use crate::verbs::net::domain;
 
@@ -24,7 +24,7 @@ fn what_is_written_is_there_when_it_has_settled() {
     let mut bytes = Vec::new();
     window.grant().encode(&mut bytes);
     let grant = Grant::decode(&bytes).unwrap();
-    let (mut far, answer) = Far::reach(&grant, &shm, Some(&domain)).unwrap();
+    let (mut far, answer) = RemoteWindow::reach(&grant, &shm, Some(&domain)).unwrap();
     window.meet(&answer).unwrap();
     assert_eq!(far.len(), 1 << 20);
     let page: Vec<u8> = (0..128 << 10).map(|at| (at % 251) as u8).collect();

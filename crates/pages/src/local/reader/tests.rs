@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 
 use arrow_array::{Int64Array, RecordBatch};
 use disk::RealDisk;
-use disk::reads::{Memory, Registered};
+use disk::reads::{RegistrableMemory, RegistrationId};
 use tempfile::TempDir;
 
 use super::*;
@@ -23,7 +23,7 @@ const LOOK: usize = AHEAD / 8;
 
 /// Hands reads on to another way. A wait returns all reads that are under way, at once.
 struct Watched {
-    reads: Box<dyn Reads<Lent>>,
+    reads: Box<dyn ReadQueue<Lent>>,
     submitted: usize,
     begun: Arc<AtomicUsize>,
     /// Simulates one more read that never completes: the channel gets the thread that drops it.
@@ -37,7 +37,7 @@ impl Watched {
     }
 }
 
-impl Reads<Lent> for Watched {
+impl ReadQueue<Lent> for Watched {
     fn add(&mut self, file: Arc<ReadFile>) -> FileId {
         self.reads.add(file)
     }
@@ -46,7 +46,7 @@ impl Reads<Lent> for Watched {
         self.reads.remove(file);
     }
 
-    fn register(&mut self, memory: Arc<dyn Memory>) -> Option<Registered> {
+    fn register(&mut self, memory: Arc<dyn RegistrableMemory>) -> Option<RegistrationId> {
         self.reads.register(memory)
     }
 
@@ -54,7 +54,7 @@ impl Reads<Lent> for Watched {
         self.reads.room()
     }
 
-    fn submit(&mut self, read: Read<Lent>) {
+    fn submit(&mut self, read: ReadRequest<Lent>) {
         self.submitted += 1;
         self.reads.submit(read);
     }
@@ -64,11 +64,11 @@ impl Reads<Lent> for Watched {
         self.reads.start()
     }
 
-    fn finish(&mut self, done: &mut Vec<Done<Lent>>) -> usize {
+    fn finish(&mut self, done: &mut Vec<CompletedRead<Lent>>) -> usize {
         self.reads.finish(done)
     }
 
-    fn wait(&mut self, done: &mut Vec<Done<Lent>>, at_most: Option<Duration>) -> usize {
+    fn wait(&mut self, done: &mut Vec<CompletedRead<Lent>>, at_most: Option<Duration>) -> usize {
         self.begin();
         let before = done.len();
         while self.reads.under_way() > 0 {
@@ -120,7 +120,7 @@ impl Room {
         let mut load = load.unwrap();
         load.push(&batch).unwrap();
         load.commit().unwrap();
-        let way = Way::Static { threads: 1 };
+        let way = ReadMethod::ThreadPool { threads: 1 };
         let options = LocalOptions {
             way: Some(way),
             ahead_bytes: AHEAD * UNIT,

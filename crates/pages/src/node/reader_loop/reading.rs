@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use disk::reads::{Done, FileId, Pool, PoolBuf, Read, Reads, Way};
-use fabric::window::Far;
+use disk::reads::{CompletedRead, FileId, BufferPool, PooledBuffer, ReadRequest, ReadQueue, ReadMethod};
+use fabric::window::RemoteWindow;
 
 use super::ReaderLoop;
 use crate::node::read_target::{self, Into, ReadTarget};
@@ -44,7 +44,7 @@ impl Files {
     pub(super) fn open(
         &mut self,
         opened: &Arc<Opened>,
-        reads: &mut dyn Reads<ReadTarget>,
+        reads: &mut dyn ReadQueue<ReadTarget>,
     ) -> ByExtent {
         let (files, users) = self.0.entry(key(opened)).or_insert_with(|| {
             let mut files = Vec::new();
@@ -59,7 +59,7 @@ impl Files {
     }
 
     /// Closes the files, unless another handle uses them.
-    pub(super) fn close(&mut self, handle: &Handle, reads: &mut dyn Reads<ReadTarget>) {
+    pub(super) fn close(&mut self, handle: &Handle, reads: &mut dyn ReadQueue<ReadTarget>) {
         let key = key(&handle.opened);
         let Some((files, users)) = self.0.get_mut(&key) else {
             return;
@@ -81,19 +81,19 @@ fn key(opened: &Arc<Opened>) -> usize {
 
 /// Memory for pages that are sent from here, by their size.
 #[derive(Default)]
-pub(super) struct Buffers(HashMap<usize, Pool>);
+pub(super) struct Buffers(HashMap<usize, BufferPool>);
 
 impl Buffers {
     fn take(
         &mut self,
         unit: usize,
-        reads: &mut dyn Reads<ReadTarget>,
-    ) -> io::Result<Option<PoolBuf>> {
+        reads: &mut dyn ReadQueue<ReadTarget>,
+    ) -> io::Result<Option<PooledBuffer>> {
         let pool = match self.0.entry(unit) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
                 let slots = (BUFFERS / unit).clamp(16, 4096);
-                let pool = entry.insert(Pool::new(slots as u32, unit)?);
+                let pool = entry.insert(BufferPool::new(slots as u32, unit)?);
                 // If the registration fails, reads cost a little more.
                 let _ = reads.register(pool.memory());
                 pool
@@ -187,7 +187,7 @@ impl ReaderLoop {
         let file = open.files[segment][file];
         let to = slot_start(&wanted);
         let window = visitor.windows.get(&wanted.window);
-        let is_copied = unit > WHOLE && self.options.way != Way::Here;
+        let is_copied = unit > WHOLE && self.options.way != ReadMethod::Inline;
         let place = window.filter(|_| !is_copied);
         let into = match place.and_then(|far| far.place(to, unit)) {
             Some(place) => Into::Place(place),
@@ -210,7 +210,7 @@ impl ReaderLoop {
             to,
             len: unit,
         };
-        self.reads.submit(Read {
+        self.reads.submit(ReadRequest {
             file,
             offset,
             len: unit,
@@ -253,7 +253,7 @@ impl ReaderLoop {
         self.settle_windows();
     }
 
-    fn finish_read(&mut self, Done { into, result }: Done<ReadTarget>) {
+    fn finish_read(&mut self, CompletedRead { into, result }: CompletedRead<ReadTarget>) {
         let reader = into.reader;
         let there = self.readers.get_mut(reader);
         let Some(visitor) = there.filter(|found| found.visit == into.visit) else {
@@ -307,7 +307,7 @@ impl ReaderLoop {
         for reader in settling {
             let visitor = &mut self.readers[reader];
             let settled: Result<Vec<bool>, _> =
-                visitor.windows.values_mut().map(Far::settle).collect();
+                visitor.windows.values_mut().map(RemoteWindow::settle).collect();
             match settled {
                 Ok(all) if all.iter().all(|&settled| settled) => {
                     if visitor.there.is_empty() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::codec::Malformed;
 use fabric::memory::Grant;
-use fabric::window::Far;
+use fabric::window::RemoteWindow;
 
 use super::ReaderLoop;
 use crate::node::blocking_worker::BlockingJob;
@@ -130,7 +130,7 @@ impl ReaderLoop {
         let (shm, verbs) = (&self.options.shm, self.options.verbs.as_ref());
         let room = limits.window_bytes - visitor.window_bytes().min(limits.window_bytes);
         let reached = match grant.words().saturating_mul(8) <= room {
-            true => Far::reach(&grant, shm, verbs).map_err(|error| error.to_string()),
+            true => RemoteWindow::reach(&grant, shm, verbs).map_err(|error| error.to_string()),
             false => Err("the windows are larger than a reader may have".to_owned()),
         };
         let reached = reached.map(|(far, answer)| {

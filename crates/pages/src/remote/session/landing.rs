@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use disk::reads::Pool;
+use disk::reads::BufferPool;
 use fabric::tcp::Transport;
 use fabric::window::Window;
 
@@ -16,7 +16,7 @@ pub(super) enum Pages {
     /// Into the window of this number.
     Window(u16, Arc<Slots>),
     /// In messages; they are copied to this memory.
-    Messages(Pool),
+    Messages(BufferPool),
 }
 
 /// Returns how many pages of a size fit into so many bytes; at least one.
@@ -60,7 +60,7 @@ impl Session {
         let pages = match self.window(unit)? {
             Some((number, slots)) => Pages::Window(number, slots),
             None => {
-                let pool = Pool::new(slots(self.options.window_bytes, unit), unit);
+                let pool = BufferPool::new(slots(self.options.window_bytes, unit), unit);
                 Pages::Messages(pool.map_err(|error| SessionError::Lost(error.to_string()))?)
             }
         };

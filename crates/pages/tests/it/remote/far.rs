@@ -10,7 +10,7 @@ use std::time::Instant;
 use arrow_array::{Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use bytes::Bytes;
-use disk::reads::{PageCache, ReadFile, Way};
+use disk::reads::{PageCache, ReadFile, ReadMethod};
 use fabric::shm::Shm;
 use kumiki_pages::node::{Extent, Limits, NoWorker, Node, NodeOptions, Opened, Shelf};
 use kumiki_pages::remote::{Far, FarOptions, Listed, Newest, SessionOptions};
@@ -79,7 +79,7 @@ fn start(road: &Road, listen: SocketAddr, shelf: &Arc<One>) -> Node {
         secret: secret(),
         threads: 1,
         task_threads: 1,
-        way: Way::Static { threads: 2 },
+        way: ReadMethod::ThreadPool { threads: 2 },
         depth: 64,
         transport: road.transport,
         shm: Shm::default(),

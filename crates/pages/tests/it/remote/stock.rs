@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use disk::RealDisk;
-use disk::reads::{PageCache, Way};
+use disk::reads::{PageCache, ReadMethod};
 use fabric::shm::Shm;
 use kumiki_pages::node::{Limits, NoWorker, Node, NodeOptions, Shelf, ShownFiles, Stock};
 use kumiki_pages::remote::{Far, FarLoad, FarOptions, Session, SessionError, SessionOptions};
@@ -65,7 +65,7 @@ impl Depot {
             secret: secret(),
             threads: 1,
             task_threads: 1,
-            way: Way::Ring,
+            way: ReadMethod::IoUring,
             depth: 64,
             transport: self.road.transport,
             shm: Shm::default(),

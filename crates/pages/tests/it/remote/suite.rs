@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use disk::reads::Way;
+use disk::reads::ReadMethod;
 use kumiki_pages::node::Limits;
 use kumiki_pages::remote::session::{Open, TaskEvent};
 use kumiki_pages::remote::{Session, SessionError};
@@ -58,7 +58,7 @@ pub(crate) fn pages_of_all_sizes_come_on_one_session(road: &Road) {
 }
 
 pub(crate) fn pages_are_read_in_every_way(road: &Road) {
-    for way in [Way::Here, Way::Ring, Way::Dynamic] {
+    for way in [ReadMethod::Inline, ReadMethod::IoUring, ReadMethod::ThreadPerRead] {
         let stand = Stand::reading(road, Limits::default(), way);
         let mut sessions = [stand.session(), stand.session()];
         for (session, unit) in sessions.iter_mut().zip([512, 16 << 10]) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use disk::reads::{PageCache, ReadFile, Way};
+use disk::reads::{PageCache, ReadFile, ReadMethod};
 use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
@@ -89,11 +89,11 @@ impl Stand {
     }
 
     pub(crate) fn with(road: &Road, limits: Limits) -> Stand {
-        Stand::reading(road, limits, Way::Static { threads: 2 })
+        Stand::reading(road, limits, ReadMethod::ThreadPool { threads: 2 })
     }
 
     /// Makes a node that reads in this way.
-    pub(crate) fn reading(road: &Road, limits: Limits, way: Way) -> Stand {
+    pub(crate) fn reading(road: &Road, limits: Limits, way: ReadMethod) -> Stand {
         let mut file = NamedTempFile::new().unwrap();
         let bytes: Vec<u8> = (0..BYTES).map(byte).collect();
         file.write_all(&bytes).unwrap();
@@ -131,7 +131,7 @@ fn node_options(road: &Road, limits: Limits) -> NodeOptions {
         secret: secret(),
         threads: 1,
         task_threads: 2,
-        way: Way::Static { threads: 2 },
+        way: ReadMethod::ThreadPool { threads: 2 },
         depth: 64,
         transport: road.transport,
         shm: Shm::default(),

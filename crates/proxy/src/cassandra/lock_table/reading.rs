@@ -11,27 +11,28 @@ use cql::statement::{Condition, Literal, Selection, Term};
 use cql::{Bound, BoundValues, DataType, Value};
 
 use super::schema::Schema;
+use crate::error::ProxyError;
 
 /// The longest lease that Cassandra accepts, in seconds.
 const MAX_TTL: i32 = 20 * 365 * 24 * 60 * 60;
 
 /// A column and its value; `None` is null.
-pub(super) type Set = (usize, Option<Vec<u8>>);
+pub(super) type ColumnValue = (usize, Option<Vec<u8>>);
 
 /// The condition on a row for a statement to be executed.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Must {
+pub(super) enum RowCondition {
     /// The row exists.
     Exist,
     /// Its columns have these values.
-    Equal(Vec<Set>),
+    Equal(Vec<ColumnValue>),
 }
 
-impl Must {
+impl RowCondition {
     /// Returns the columns of the condition, each once.
     pub(super) fn places(&self) -> Vec<usize> {
         let mut places = Vec::new();
-        if let Must::Equal(values) = self {
+        if let RowCondition::Equal(values) = self {
             for (at, _) in values {
                 if !places.contains(at) {
                     places.push(*at);
@@ -43,36 +44,43 @@ impl Must {
 }
 
 /// A statement's table, with a request's values.
-pub(super) struct Reading<'a> {
+pub(super) struct StatementReader<'a> {
     pub(super) schema: &'a Schema,
     pub(super) values: &'a BoundValues<'a>,
 }
 
 /// The value of a term: unset, null, or bytes.
-enum Given {
+enum TermValue {
     Unset,
     Null,
     Bytes(Vec<u8>),
 }
 
-impl Reading<'_> {
+impl StatementReader<'_> {
     /// Returns the place of a column.
-    fn column(&self, name: &str) -> Result<usize, String> {
+    fn column(&self, name: &str) -> Result<usize, ProxyError> {
         let found = self.schema.column(name).map(|(at, _)| at);
         found.ok_or_else(|| {
             let table = &self.schema.name;
-            format!("Undefined column name {name} in table {table}")
+            ProxyError::invalid_request(format!("Undefined column name {name} in table {table}"))
         })
     }
 
     /// Returns the value of a term in a column of this name and type.
-    fn given(&self, term: &Term<'_>, name: &str, data_type: &DataType) -> Result<Given, String> {
+    fn term_value(
+        &self,
+        term: &Term<'_>,
+        name: &str,
+        data_type: &DataType,
+    ) -> Result<TermValue, ProxyError> {
         let bytes = match term {
-            Term::Literal(Literal::Null) => return Ok(Given::Null),
+            Term::Literal(Literal::Null) => return Ok(TermValue::Null),
             Term::Literal(literal) => {
                 let value = literal.to_value(data_type).and_then(|it| it.to_bytes());
                 value.ok_or_else(|| {
-                    format!("Invalid constant for {name} of type {data_type:?}: bind it instead")
+                    ProxyError::invalid_request(format!(
+                        "Invalid constant for {name} of type {data_type:?}: bind it instead"
+                    ))
                 })?
             }
             Term::Marker(marker) => {
@@ -83,146 +91,174 @@ impl Reading<'_> {
                 };
                 match bound.or_else(by_column) {
                     None => {
-                        return Err(format!("Invalid amount of bind variables: {name} has none"));
+                        return Err(ProxyError::invalid_request(format!(
+                            "Invalid amount of bind variables: {name} has none"
+                        )));
                     }
-                    Some(Bound::Null) => return Ok(Given::Null),
-                    Some(Bound::Unset) => return Ok(Given::Unset),
+                    Some(Bound::Null) => return Ok(TermValue::Null),
+                    Some(Bound::Unset) => return Ok(TermValue::Unset),
                     Some(Bound::Bytes(bytes)) => bytes.to_vec(),
                 }
             }
         };
         match fits(&bytes, data_type) {
-            true => Ok(Given::Bytes(one_of_equals(bytes, data_type))),
-            false => Err(format!("Invalid value for {name} of type {data_type:?}")),
+            true => Ok(TermValue::Bytes(one_of_equals(bytes, data_type))),
+            false => Err(ProxyError::invalid_request(format!(
+                "Invalid value for {name} of type {data_type:?}"
+            ))),
         }
     }
 
-    fn of_column(&self, name: &str, term: &Term<'_>) -> Result<(usize, Given), String> {
+    fn of_column(&self, name: &str, term: &Term<'_>) -> Result<(usize, TermValue), ProxyError> {
         let at = self.column(name)?;
         let data_type = &self.schema.columns.0[at].data_type;
-        Ok((at, self.given(term, name, data_type)?))
+        Ok((at, self.term_value(term, name, data_type)?))
     }
 
     /// Returns the values of the key's columns, from values given by column.
-    fn whole_key(&self, mut given: Vec<(usize, Given)>) -> Result<Vec<Vec<u8>>, String> {
+    fn whole_key(
+        &self,
+        mut term_value: Vec<(usize, TermValue)>,
+    ) -> Result<Vec<Vec<u8>>, ProxyError> {
         let mut key = Vec::new();
         for (rank, &place) in self.schema.key.iter().enumerate() {
             let name = &self.schema.columns.0[place].name;
-            let Some(at) = given.iter().position(|(at, _)| *at == place) else {
-                return Err(match rank < self.schema.partition {
-                    true => format!("Some partition key parts are missing: {name}"),
-                    false => format!("Some clustering keys are missing: {name}"),
-                });
+            let Some(at) = term_value.iter().position(|(at, _)| *at == place) else {
+                return Err(ProxyError::invalid_request(
+                    match rank < self.schema.partition {
+                        true => format!("Some partition key parts are missing: {name}"),
+                        false => format!("Some clustering keys are missing: {name}"),
+                    },
+                ));
             };
-            match given.swap_remove(at).1 {
-                Given::Bytes(bytes)
+            match term_value.swap_remove(at).1 {
+                TermValue::Bytes(bytes)
                     if bytes.is_empty() && self.schema.partition == 1 && rank == 0 =>
                 {
-                    return Err("Key may not be empty".to_owned());
+                    return Err(ProxyError::invalid_request("Key may not be empty"));
                 }
-                Given::Bytes(bytes) if bytes.len() > usize::from(u16::MAX) => {
-                    return Err(format!("{name} is longer than a key may be"));
+                TermValue::Bytes(bytes) if bytes.len() > usize::from(u16::MAX) => {
+                    return Err(ProxyError::invalid_request(format!(
+                        "{name} is longer than a key may be"
+                    )));
                 }
-                Given::Bytes(bytes) => key.push(bytes),
-                Given::Null => {
-                    return Err(format!("Invalid null value in condition for column {name}"));
+                TermValue::Bytes(bytes) => key.push(bytes),
+                TermValue::Null => {
+                    return Err(ProxyError::invalid_request(format!(
+                        "Invalid null value in condition for column {name}"
+                    )));
                 }
-                Given::Unset => return Err(format!("Invalid unset value for column {name}")),
+                TermValue::Unset => {
+                    return Err(ProxyError::invalid_request(format!(
+                        "Invalid unset value for column {name}"
+                    )));
+                }
             }
         }
         Ok(key)
     }
 
     /// Returns the values of the key's columns, as `WHERE` gives them.
-    pub(super) fn key(&self, equalities: &Equalities<'_>) -> Result<Vec<Vec<u8>>, String> {
-        let mut given: Vec<(usize, Given)> = Vec::new();
+    pub(super) fn key(&self, equalities: &Equalities<'_>) -> Result<Vec<Vec<u8>>, ProxyError> {
+        let mut term_value: Vec<(usize, TermValue)> = Vec::new();
         for (name, term) in equalities {
             let (at, value) = self.of_column(name, term)?;
             if !self.schema.is_key(at) {
-                return Err(format!(
+                return Err(ProxyError::invalid_request(format!(
                     "Non PRIMARY KEY columns found in where clause: {name} "
-                ));
+                )));
             }
-            if given.iter().any(|(other, _)| *other == at) {
-                return Err(format!(
+            if term_value.iter().any(|(other, _)| *other == at) {
+                return Err(ProxyError::invalid_request(format!(
                     "{name} cannot be restricted by more than one relation if it includes an Equal"
-                ));
+                )));
             }
-            given.push((at, value));
+            term_value.push((at, value));
         }
-        self.whole_key(given)
+        self.whole_key(term_value)
     }
 
     /// Returns the key that `INSERT` gives, and the columns that it sets.
     pub(super) fn insert(
         &self,
         equalities: &Equalities<'_>,
-    ) -> Result<(Vec<Vec<u8>>, Vec<Set>), String> {
-        let given = equalities
+    ) -> Result<(Vec<Vec<u8>>, Vec<ColumnValue>), ProxyError> {
+        let term_value = equalities
             .iter()
             .map(|(name, term)| self.of_column(name, term));
-        let given = given.collect::<Result<Vec<_>, _>>()?;
-        let (key, others): (Vec<_>, Vec<_>) = given
+        let term_value = term_value.collect::<Result<Vec<_>, _>>()?;
+        let (key, others): (Vec<_>, Vec<_>) = term_value
             .into_iter()
             .partition(|(at, _)| self.schema.is_key(*at));
         Ok((self.whole_key(key)?, sets(others)))
     }
 
     /// Returns the columns that `UPDATE` sets.
-    pub(super) fn assignments(&self, equalities: &Equalities<'_>) -> Result<Vec<Set>, String> {
-        let mut given: Vec<(usize, Given)> = Vec::new();
+    pub(super) fn assignments(
+        &self,
+        equalities: &Equalities<'_>,
+    ) -> Result<Vec<ColumnValue>, ProxyError> {
+        let mut term_value: Vec<(usize, TermValue)> = Vec::new();
         for (name, term) in equalities {
             let (at, value) = self.of_column(name, term)?;
             if self.schema.is_key(at) {
-                return Err(format!("PRIMARY KEY part {name} found in SET part"));
+                return Err(ProxyError::invalid_request(format!(
+                    "PRIMARY KEY part {name} found in SET part"
+                )));
             }
-            if given.iter().any(|(other, _)| *other == at) {
-                return Err(format!("Multiple incompatible setting of column {name}"));
+            if term_value.iter().any(|(other, _)| *other == at) {
+                return Err(ProxyError::invalid_request(format!(
+                    "Multiple incompatible setting of column {name}"
+                )));
             }
-            given.push((at, value));
+            term_value.push((at, value));
         }
-        Ok(sets(given))
+        Ok(sets(term_value))
     }
 
     /// Returns the condition after `IF`.
-    pub(super) fn condition(&self, condition: &Condition<'_>) -> Result<Must, String> {
+    pub(super) fn condition(&self, condition: &Condition<'_>) -> Result<RowCondition, ProxyError> {
         let Condition::Equal(equalities) = condition else {
-            return Ok(Must::Exist);
+            return Ok(RowCondition::Exist);
         };
         let mut must = Vec::new();
         for (name, term) in equalities {
             let (at, value) = self.of_column(name, term)?;
             if self.schema.is_key(at) {
-                return Err(format!(
+                return Err(ProxyError::invalid_request(format!(
                     "PRIMARY KEY column '{name}' cannot have IF conditions"
-                ));
+                )));
             }
             must.push(match value {
-                Given::Bytes(bytes) => (at, Some(bytes)),
-                Given::Null => (at, None),
-                Given::Unset => return Err("Invalid 'unset' value in condition".to_owned()),
+                TermValue::Bytes(bytes) => (at, Some(bytes)),
+                TermValue::Null => (at, None),
+                TermValue::Unset => {
+                    return Err(ProxyError::invalid_request(
+                        "Invalid 'unset' value in condition",
+                    ));
+                }
             });
         }
-        Ok(Must::Equal(must))
+        Ok(RowCondition::Equal(must))
     }
 
     /// Returns the lease that `USING TTL` gives, or else the table's default.
-    pub(super) fn lease(&self, ttl: Option<&Term<'_>>) -> Result<Lease, String> {
+    pub(super) fn lease(&self, ttl: Option<&Term<'_>>) -> Result<Lease, ProxyError> {
         let default = self.schema.default_ttl;
-        let given = ttl.map(|term| self.given(term, "[ttl]", &DataType::Int));
-        let seconds = match given.transpose()? {
-            None | Some(Given::Unset) => default,
-            Some(Given::Null) => 0,
-            Some(Given::Bytes(bytes)) => bytes.try_into().map_or(0, i32::from_be_bytes),
+        let term_value = ttl.map(|term| self.term_value(term, "[ttl]", &DataType::Int));
+        let seconds = match term_value.transpose()? {
+            None | Some(TermValue::Unset) => default,
+            Some(TermValue::Null) => 0,
+            Some(TermValue::Bytes(bytes)) => bytes.try_into().map_or(0, i32::from_be_bytes),
         };
         match seconds {
             0 => Ok(Lease::Endless),
-            ..0 => Err(format!(
+            ..0 => Err(ProxyError::invalid_request(format!(
                 "A TTL must be greater or equal to 0, but was {seconds}"
-            )),
-            _ if seconds > MAX_TTL => Err(format!(
+            ))),
+            _ if seconds > MAX_TTL => Err(ProxyError::invalid_request(format!(
                 "ttl is too large. requested ({seconds}) maximum ({MAX_TTL})"
-            )),
+            ))),
             _ => Ok(Lease::For(Duration::from_secs(
                 seconds.unsigned_abs().into(),
             ))),
@@ -233,7 +269,7 @@ impl Reading<'_> {
     pub(super) fn selection(
         &self,
         selection: &Selection<'_>,
-    ) -> Result<Vec<(usize, String)>, String> {
+    ) -> Result<Vec<(usize, String)>, ProxyError> {
         match selection {
             Selection::All => {
                 let columns = self.schema.columns.0.iter().enumerate();
@@ -247,19 +283,21 @@ impl Reading<'_> {
                 });
                 one.collect()
             }
-            Selection::Count(_) => Err(format!("{SUPPORTED}: nothing is counted")),
+            Selection::Count(_) => Err(ProxyError::invalid_request(format!(
+                "{SUPPORTED}: nothing is counted"
+            ))),
         }
     }
 }
 
 /// Returns the columns to set: a column that is unset keeps its value.
-fn sets(given: Vec<(usize, Given)>) -> Vec<Set> {
+fn sets(term_value: Vec<(usize, TermValue)>) -> Vec<ColumnValue> {
     let set = |(at, value)| match value {
-        Given::Bytes(bytes) => Some((at, Some(bytes))),
-        Given::Null => Some((at, None)),
-        Given::Unset => None,
+        TermValue::Bytes(bytes) => Some((at, Some(bytes))),
+        TermValue::Null => Some((at, None)),
+        TermValue::Unset => None,
     };
-    given.into_iter().filter_map(set).collect()
+    term_value.into_iter().filter_map(set).collect()
 }
 
 /// Returns `true` if the bytes are a value of a type of [`super::schema`].

@@ -10,6 +10,7 @@ use cql::{DataType, Response, ResultBody, Value};
 use super::super::control_connection::{ControlConnection, Table};
 use super::super::node_connection::quoted;
 use crate::config::LockTable;
+use crate::error::ProxyError;
 
 /// Types whose values are equal if and only if their bytes are.
 const TYPES: [DataType; 14] = [
@@ -34,7 +35,7 @@ const TYPES: [DataType; 14] = [
 pub(crate) struct LockTableSchema {
     pub(crate) name: LockTable,
     /// The schema, or the fault of the table in words for a client.
-    pub(crate) schema: Result<Arc<Schema>, String>,
+    pub(crate) schema: Result<Arc<Schema>, ProxyError>,
 }
 
 /// The columns of a table of locks.
@@ -73,7 +74,7 @@ impl Schema {
 pub(crate) fn ask(
     asked: &mut ControlConnection,
     tables: &[LockTable],
-) -> Result<Vec<LockTableSchema>, String> {
+) -> Result<Vec<LockTableSchema>, ProxyError> {
     let mut all = Vec::new();
     for name in tables {
         let schema = one(asked, name)?.map(Arc::new);
@@ -86,7 +87,10 @@ pub(crate) fn ask(
     Ok(all)
 }
 
-fn one(asked: &mut ControlConnection, name: &LockTable) -> Result<Result<Schema, String>, String> {
+fn one(
+    asked: &mut ControlConnection,
+    name: &LockTable,
+) -> Result<Result<Schema, ProxyError>, ProxyError> {
     let text = |text: &str| text.replace('\'', "''");
     let of_it = format!(
         "WHERE keyspace_name = '{}' AND table_name = '{}'",
@@ -118,11 +122,11 @@ fn one(asked: &mut ControlConnection, name: &LockTable) -> Result<Result<Schema,
 }
 
 /// Returns the error about a table that does not exist.
-fn missing(name: &LockTable) -> String {
-    format!(
+fn missing(name: &LockTable) -> ProxyError {
+    ProxyError::invalid_request(format!(
         "table {} does not exist: create {name}, as CQL does it, and it keeps locks",
         name.table
-    )
+    ))
 }
 
 /// Makes a schema of a node's answers.
@@ -131,8 +135,12 @@ pub(crate) fn of_answers(
     tables: &Table,
     kinds: &Table,
     columns: Columns,
-) -> Result<Schema, String> {
-    let wrong = || format!("the nodes tell nothing of {name} that is understood");
+) -> Result<Schema, ProxyError> {
+    let wrong = || {
+        ProxyError::malformed(format!(
+            "the nodes tell nothing of {name} that is understood"
+        ))
+    };
     let row = tables.rows.first().ok_or_else(wrong)?;
     let Some(Value::Uuid(id)) = tables.value(row, "id") else {
         return Err(wrong());
@@ -154,20 +162,20 @@ pub(crate) fn of_answers(
             "partition_key" => key.push((0, position, place)),
             "clustering" => key.push((1, position, place)),
             "static" => {
-                return Err(format!(
+                return Err(ProxyError::invalid_request(format!(
                     "{name} has the static column {column}: a table of locks has none"
-                ));
+                )));
             }
             _ => {}
         }
     }
     if let Some(column) = columns.0.iter().find(|it| !TYPES.contains(&it.data_type)) {
-        return Err(format!(
+        return Err(ProxyError::invalid_request(format!(
             "column {} of {name} has a type that a table of locks does not have: use ascii, \
              bigint, blob, boolean, date, inet, int, smallint, text, time, timestamp, timeuuid, \
              tinyint or uuid",
             column.name
-        ));
+        )));
     }
     key.sort_unstable();
     let partition = key.iter().filter(|(of, ..)| *of == 0).count();
@@ -185,11 +193,11 @@ pub(crate) fn of_answers(
 }
 
 impl FromStr for LockTable {
-    type Err = String;
+    type Err = ProxyError;
 
     /// Parses `keyspace.table`, as in CQL: in lower case, unless it is in quotes.
-    fn from_str(text: &str) -> Result<LockTable, String> {
-        let error = || format!("{text} is no table such as app.locks");
+    fn from_str(text: &str) -> Result<LockTable, ProxyError> {
+        let error = || ProxyError::invalid_setting(format!("{text} is no table such as app.locks"));
         let select = format!("SELECT * FROM {text}");
         let select = cql::statement::Select::parse(&select).map_err(|_| error())?;
         let plain = select.restrictions.is_empty() && select.limit.is_none();
@@ -219,7 +227,7 @@ pub(crate) mod tests {
     }
 
     /// Returns a schema of columns, each with its kind and place.
-    pub(crate) fn schema(columns: &[(&str, DataType, &str, i32)]) -> Result<Schema, String> {
+    pub(crate) fn schema(columns: &[(&str, DataType, &str, i32)]) -> Result<Schema, ProxyError> {
         let tables = table(
             &[
                 ("id", DataType::Uuid),
@@ -292,7 +300,7 @@ pub(crate) mod tests {
         ] {
             let error = schema(&[key.clone(), column]).expect_err(word);
             assert!(
-                error.contains(word) && error.contains("app.locks"),
+                error.to_string().contains(word) && error.to_string().contains("app.locks"),
                 "{error}"
             );
         }

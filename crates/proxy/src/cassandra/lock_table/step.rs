@@ -20,9 +20,10 @@ use cql::statement::lock::SUPPORTED;
 use cql::statement::{LockStatement, LockVerb};
 use cql::{BoundValues, DataType, Value};
 
-use super::reading::{Must, Reading, Set};
+use super::reading::{ColumnValue, RowCondition, StatementReader};
 use super::row::{Mixed, Row};
 use super::schema::Schema;
+use crate::error::ProxyError;
 use crate::locks::pending_requests::WhenAbandoned;
 
 /// The prefix of the names of CQL's locks, which no client of RESP will choose by chance.
@@ -39,28 +40,28 @@ pub(crate) struct Step {
     pub(crate) lock: Vec<u8>,
     /// The key's values, in the order of [`Schema::key`].
     key: Vec<Vec<u8>>,
-    action: Action,
+    action: StepAction,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-enum Action {
+enum StepAction {
     Insert {
-        values: Vec<Set>,
+        values: Vec<ColumnValue>,
         lease: Lease,
     },
     Update {
-        values: Vec<Set>,
+        values: Vec<ColumnValue>,
         lease: Lease,
-        condition: Must,
+        condition: RowCondition,
     },
-    Delete(Option<Must>),
+    Delete(Option<RowCondition>),
     /// Columns, with their names in the result.
     Select(Vec<(usize, String)>),
 }
 
 /// The effect of a step on a lock.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Judged {
+pub(crate) enum StepOutcome {
     /// The step is applied, with this verdict.
     Applied(Verdict),
     /// No effect: there is no row.
@@ -80,13 +81,13 @@ impl Step {
         schema: &Arc<Schema>,
         statement: &LockStatement<'_>,
         values: &BoundValues<'_>,
-    ) -> Result<Step, String> {
-        let reading = Reading { schema, values };
+    ) -> Result<Step, ProxyError> {
+        let reading = StatementReader { schema, values };
         let (key, action) = match &statement.verb {
             LockVerb::Insert { values, ttl } => {
                 let (key, values) = reading.insert(values)?;
                 let lease = reading.lease(ttl.as_ref())?;
-                (key, Action::Insert { values, lease })
+                (key, StepAction::Insert { values, lease })
             }
             LockVerb::Update {
                 ttl,
@@ -94,7 +95,7 @@ impl Step {
                 key,
                 condition,
             } => {
-                let action = Action::Update {
+                let action = StepAction::Update {
                     values: reading.assignments(assignments)?,
                     lease: reading.lease(ttl.as_ref())?,
                     condition: reading.condition(condition)?,
@@ -103,14 +104,19 @@ impl Step {
             }
             LockVerb::Delete { key, condition } => {
                 let condition = condition.as_ref().map(|it| reading.condition(it));
-                (reading.key(key)?, Action::Delete(condition.transpose()?))
+                (
+                    reading.key(key)?,
+                    StepAction::Delete(condition.transpose()?),
+                )
             }
             LockVerb::Select { selection, key } => {
                 let columns = reading.selection(selection)?;
                 if key.len() < schema.key.len() {
-                    return Err(format!("{SUPPORTED}: this is not the whole key"));
+                    return Err(ProxyError::invalid_request(format!(
+                        "{SUPPORTED}: this is not the whole key"
+                    )));
                 }
-                (reading.key(key)?, Action::Select(columns))
+                (reading.key(key)?, StepAction::Select(columns))
             }
         };
         let mut lock = [PREFIX, &schema.id].concat();
@@ -128,65 +134,65 @@ impl Step {
 
     /// Returns `true` if it changes nothing.
     pub(crate) fn reads(&self) -> bool {
-        matches!(self.action, Action::Select(_))
+        matches!(self.action, StepAction::Select(_))
     }
 
     /// Returns what happens with the step when its client has gone. A step that makes a row where there
     /// is none would hold a lock without an owner; one that changes or deletes an existing row may free
     /// a lock.
-    pub(crate) fn aim(&self) -> WhenAbandoned {
-        match self.judge(None) {
-            Judged::Applied(Verdict::Set { .. }) => WhenAbandoned::Holds,
+    pub(crate) fn when_abandoned(&self) -> WhenAbandoned {
+        match self.evaluate(None) {
+            StepOutcome::Applied(Verdict::Set { .. }) => WhenAbandoned::Holds,
             _ => WhenAbandoned::Other,
         }
     }
 
     /// Returns the effect on the lock. SELECT leaves it unchanged.
-    pub(crate) fn judge(&self, lock: Option<&Lock>) -> Judged {
+    pub(crate) fn evaluate(&self, lock: Option<&Lock>) -> StepOutcome {
         let row = match lock.map(Row::of) {
             None => Row::default(),
             Some(Some(row)) => row,
-            Some(None) => return Judged::Refused(NO_ROW),
+            Some(None) => return StepOutcome::Refused(NO_ROW),
         };
         let must = match &self.action {
-            Action::Insert { values, lease } if row.is_gone() => {
+            StepAction::Insert { values, lease } if row.is_gone() => {
                 let mut row = row;
                 row.mark(*lease);
                 return self.set(row, values, *lease);
             }
-            Action::Insert { .. } | Action::Select(_) => return Judged::Differs(row),
-            Action::Update { condition, .. } => Some(condition),
-            Action::Delete(condition) => condition.as_ref(),
+            StepAction::Insert { .. } | StepAction::Select(_) => return StepOutcome::Differs(row),
+            StepAction::Update { condition, .. } => Some(condition),
+            StepAction::Delete(condition) => condition.as_ref(),
         };
         if !must.is_none_or(|must| self.holds(must, &row)) {
             return match row.is_gone() {
-                true => Judged::Missing,
-                false => Judged::Differs(row),
+                true => StepOutcome::Missing,
+                false => StepOutcome::Differs(row),
             };
         }
         match &self.action {
-            Action::Update { values, lease, .. } => self.set(row, values, *lease),
-            _ => Judged::Applied(Verdict::Remove),
+            StepAction::Update { values, lease, .. } => self.set(row, values, *lease),
+            _ => StepOutcome::Applied(Verdict::Remove),
         }
     }
 
-    fn set(&self, mut row: Row, values: &[Set], lease: Lease) -> Judged {
+    fn set(&self, mut row: Row, values: &[ColumnValue], lease: Lease) -> StepOutcome {
         for (at, value) in values {
             row.set(self.name(*at), value.as_deref(), lease);
         }
         if row.is_gone() {
-            return Judged::Applied(Verdict::Remove);
+            return StepOutcome::Applied(Verdict::Remove);
         }
         match row.encode() {
-            Ok((value, lease)) => Judged::Applied(Verdict::Set { value, lease }),
-            Err(Mixed) => Judged::Refused(MIXED),
+            Ok((value, lease)) => StepOutcome::Applied(Verdict::Set { value, lease }),
+            Err(Mixed) => StepOutcome::Refused(MIXED),
         }
     }
 
-    fn holds(&self, must: &Must, row: &Row) -> bool {
+    fn holds(&self, must: &RowCondition, row: &Row) -> bool {
         match must {
-            Must::Exist => !row.is_gone(),
-            Must::Equal(values) => values
+            RowCondition::Exist => !row.is_gone(),
+            RowCondition::Equal(values) => values
                 .iter()
                 .all(|(at, value)| row.value(self.name(*at)) == value.as_deref()),
         }
@@ -197,18 +203,18 @@ impl Step {
     }
 
     /// Returns the rows of the reply; `None`: the reply is empty.
-    pub(crate) fn told(&self, judged: &Judged) -> Option<RowsBuilder> {
+    pub(crate) fn reply_rows(&self, judged: &StepOutcome) -> Option<RowsBuilder> {
         let (applied, row) = match judged {
-            Judged::Applied(_) if self.action == Action::Delete(None) => return None,
-            Judged::Applied(_) => (true, None),
-            Judged::Missing | Judged::Refused(_) => (false, None),
-            Judged::Differs(row) => (false, Some(row)),
+            StepOutcome::Applied(_) if self.action == StepAction::Delete(None) => return None,
+            StepOutcome::Applied(_) => (true, None),
+            StepOutcome::Missing | StepOutcome::Refused(_) => (false, None),
+            StepOutcome::Differs(row) => (false, Some(row)),
         };
         let all = || (0..self.schema.columns.0.len()).collect();
         let places: Vec<usize> = match (&self.action, row) {
-            (Action::Select(columns), row) => return Some(self.selected(columns, row)),
+            (StepAction::Select(columns), row) => return Some(self.selected(columns, row)),
             (_, None) => Vec::new(),
-            (Action::Update { condition, .. } | Action::Delete(Some(condition)), _) => {
+            (StepAction::Update { condition, .. } | StepAction::Delete(Some(condition)), _) => {
                 condition.places()
             }
             _ => all(),

@@ -7,7 +7,7 @@ use std::time::Instant;
 use socket2::SockRef;
 use uring::{Done, Finish};
 
-use super::line::{Line, mark};
+use super::watched_connection::{WatchedConnection, mark};
 use super::{LISTENERS, Uring, is_passing};
 use crate::net::SocketEvent;
 use crate::net::buffered::{Failure, LINGER, MOST};
@@ -36,7 +36,11 @@ impl Uring {
             }
         }
         for place in std::mem::take(&mut self.resuming) {
-            if self.lines.get(place).is_some_and(Line::may_resume) {
+            if self
+                .lines
+                .get(place)
+                .is_some_and(WatchedConnection::may_resume)
+            {
                 self.receive(place)?;
             }
         }

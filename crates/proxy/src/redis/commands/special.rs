@@ -6,9 +6,9 @@ pub(crate) enum Special {
     /// Goes to the node of its keys; if it has none, to any node.
     None,
     /// Is split into one command for each part of its keys; the value tells how the replies are joined.
-    Split(Split),
+    KeySplit(KeySplit),
     /// Goes to all nodes that have slots.
-    Everywhere(Everywhere),
+    ReplyReduction(ReplyReduction),
     /// The proxy answers it.
     Local,
     /// Begins, ends or discards a block, or watches keys.
@@ -34,7 +34,7 @@ pub(crate) enum LockCommand {
 
 /// How a command on several keys is split where the nodes do not do that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Split {
+pub(crate) enum KeySplit {
     /// Values by key (`MGET`).
     Values,
     /// Keys, each with a value behind it (`MSET`).
@@ -45,7 +45,7 @@ pub(crate) enum Split {
 
 /// How the replies of all nodes become one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Everywhere {
+pub(crate) enum ReplyReduction {
     /// A number that is added up.
     Sum,
     /// Lists, appended to each other.
@@ -91,16 +91,16 @@ pub(super) fn special(name: &str) -> Special {
     }
     match name {
         "lock.guard" => Special::Lock(LockCommand::Guard),
-        "mget" => Special::Split(Split::Values),
-        "mset" => Special::Split(Split::Pairs),
-        "del" | "unlink" | "exists" | "touch" => Special::Split(Split::Sum),
-        "dbsize" => Special::Everywhere(Everywhere::Sum),
-        "keys" => Special::Everywhere(Everywhere::Append),
+        "mget" => Special::KeySplit(KeySplit::Values),
+        "mset" => Special::KeySplit(KeySplit::Pairs),
+        "del" | "unlink" | "exists" | "touch" => Special::KeySplit(KeySplit::Sum),
+        "dbsize" => Special::ReplyReduction(ReplyReduction::Sum),
+        "keys" => Special::ReplyReduction(ReplyReduction::Append),
         "flushall" | "flushdb" | "script|load" | "script|flush" | "function|load"
         | "function|delete" | "function|flush" | "function|restore" => {
-            Special::Everywhere(Everywhere::First)
+            Special::ReplyReduction(ReplyReduction::First)
         }
-        "scan" => Special::Everywhere(Everywhere::Scan),
+        "scan" => Special::ReplyReduction(ReplyReduction::Scan),
         // Nodes report this by a flag, but only since version 7.
         "blpop" | "brpop" | "brpoplpush" | "blmove" | "blmpop" | "bzpopmin" | "bzpopmax"
         | "bzmpop" | "xread" | "xreadgroup" => Special::Waits,

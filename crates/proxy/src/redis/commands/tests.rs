@@ -132,7 +132,7 @@ fn what_the_proxy_does_itself() {
         special("script Debug yes"),
         Some(Special::Refused(_))
     ));
-    let first = Some(Special::Everywhere(Everywhere::First));
+    let first = Some(Special::ReplyReduction(ReplyReduction::First));
     assert_eq!(special("SCRIPT LOAD x"), first);
     assert_eq!(special("XREADGROUP"), Some(Special::Waits));
     assert!(matches!(special("SHUTDOWN"), Some(Special::Refused(_))));

@@ -4,7 +4,7 @@
 use super::super::commands::tests::some;
 use super::super::topology_refresher::{ClusterMetadata, RefresherOptions};
 use super::*;
-use crate::node_kind::Kind;
+use crate::node_kind::NodeKind;
 use crate::nodes::Nodes;
 use crate::runtime::inflight_budget::InflightBudget;
 use crate::runtime::out_batch::OutBatch;
@@ -17,7 +17,7 @@ const ID: ClientId = ClientId {
 };
 
 /// Returns the state of a proxy before two nodes.
-fn state(kind: Kind) -> Arc<State> {
+fn state(kind: NodeKind) -> Arc<State> {
     let nodes = Arc::new(Nodes::default());
     let addresses = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
     let places = addresses.map(|address| nodes.place(address));
@@ -54,7 +54,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(kind: Kind) -> Stage {
+    fn new(kind: NodeKind) -> Stage {
         let mut protocol = RedisProtocol::new(state(kind));
         let client = protocol.admit(ID, SocketAddr::from(([127, 0, 0, 1], 9)));
         Stage {
@@ -233,7 +233,11 @@ fn no_request_or_reply_breaks_a_protocol() {
     ];
     for seed in 0..600 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let kind = [Kind::Kumiki, Kind::RedisCluster, Kind::RedisServers][seed as usize % 3];
+        let kind = [
+            NodeKind::Kumiki,
+            NodeKind::RedisCluster,
+            NodeKind::RedisServers,
+        ][seed as usize % 3];
         let mut stage = Stage::new(kind);
         for _ in 0..random.usize(1..60) {
             let name = NAMES[random.usize(..NAMES.len())];
@@ -268,7 +272,7 @@ fn no_request_or_reply_breaks_a_protocol() {
 
 #[test]
 fn a_watch_does_not_outlive_its_slot_at_a_node() {
-    let mut stage = Stage::new(Kind::RedisCluster);
+    let mut stage = Stage::new(NodeKind::RedisCluster);
     stage.send(&[b"WATCH", b"foo"]);
     let query = stage.take().remove(0);
     let here = query.node;
@@ -286,7 +290,7 @@ fn a_watch_does_not_outlive_its_slot_at_a_node() {
 
 #[test]
 fn a_block_on_a_connection_of_its_own_is_not_overtaken() {
-    let mut stage = Stage::new(Kind::RedisCluster);
+    let mut stage = Stage::new(NodeKind::RedisCluster);
     stage.send(&[b"WATCH", b"foo"]);
     let query = stage.take().remove(0);
     stage.answer(query, plain(b"+OK\r\n"));
@@ -302,7 +306,7 @@ fn a_block_on_a_connection_of_its_own_is_not_overtaken() {
 
 #[test]
 fn what_one_query_has_taught_is_forgotten_when_the_nodes_have_told() {
-    let mut stage = Stage::new(Kind::RedisCluster);
+    let mut stage = Stage::new(NodeKind::RedisCluster);
     let kept = stage.protocol.map.of_slot(12182);
     stage.protocol.learn(12182, NodeIndex(1 - kept.0));
     stage.protocol.refresh(Duration::ZERO);
@@ -314,7 +318,7 @@ fn what_one_query_has_taught_is_forgotten_when_the_nodes_have_told() {
 
 #[test]
 fn a_failed_watch_leaves_nothing_and_watched_keys_are_bounded() {
-    let mut stage = Stage::new(Kind::Kumiki);
+    let mut stage = Stage::new(NodeKind::Kumiki);
     stage.send(&[b"WATCH", b"foo"]);
     let query = stage.take().remove(0);
     stage.answer(query, plain(b"-ERR no\r\n"));
@@ -338,7 +342,7 @@ fn a_failed_watch_leaves_nothing_and_watched_keys_are_bounded() {
 
 #[test]
 fn lines_of_words_are_commands_and_leave_what_is_behind_them() {
-    let mut stage = Stage::new(Kind::RedisServers);
+    let mut stage = Stage::new(NodeKind::RedisServers);
     stage
         .input
         .extend_from_slice(b"PING\r\nSET foo \"a b\"\r\nGET foo\r\nGE");

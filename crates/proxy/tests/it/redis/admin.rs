@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use base::partition::OwnedReply;
 use base::transaction::{Abort, Transaction};
 use kumiki_proxy::Config;
-use kumiki_proxy::locks::{Execute, Keeping, Options};
+use kumiki_proxy::locks::{Execute, LockStorage, Options};
 
 use crate::redis::locks::in_memory;
 use crate::redis::support::{PATIENCE, Proxy, connect, redis_server};
@@ -335,7 +335,7 @@ fn the_documentation_lists_every_metric() {
     let node = Redis::start(&program, &[]);
     let (proxy, admin) = with_admin_and(&[node.address], |config| {
         config.locks = Some(Options {
-            keeping: Keeping::Partition {
+            keeping: LockStorage::Partition {
                 name: "durable",
                 executor: Arc::new(Refuses),
                 prefix: b"locks/".to_vec(),

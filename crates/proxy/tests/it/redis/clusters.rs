@@ -49,7 +49,7 @@ fn a_cluster_answers_as_one_server_and_its_slots_may_move() {
     };
     let nodes = cluster(&program);
     let proxy = Proxy::start(|config| config.network_threads = 2, &[nodes[1].address]);
-    assert_eq!(proxy.running().kind(), kumiki_proxy::Kind::RedisCluster);
+    assert_eq!(proxy.running().kind(), kumiki_proxy::NodeKind::RedisCluster);
     let mut client = connect(proxy.address);
     for number in 0..300 {
         assert_eq!(client.told(&format!("SET key{number} {number}")), "+OK");

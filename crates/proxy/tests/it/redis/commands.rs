@@ -85,7 +85,7 @@ fn two_servers_answer_as_one() {
     let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
     for runtime in machines() {
         let proxy = Proxy::start(runtime, &addresses);
-        assert_eq!(proxy.running().kind(), kumiki_proxy::Kind::RedisServers);
+        assert_eq!(proxy.running().kind(), kumiki_proxy::NodeKind::RedisServers);
         for protocol in ["2", "3"] {
             let mut one = connect(alone.address);
             let mut two = connect(proxy.address);

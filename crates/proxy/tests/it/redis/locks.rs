@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use disk::RealDisk;
 use kumiki_proxy::Config;
-use kumiki_proxy::locks::{Keeping, Options};
+use kumiki_proxy::locks::{LockStorage, Options};
 
 use crate::redis::support::{Proxy, connect, machines, redis_server};
 use testkit::process::Redis;
@@ -16,7 +16,7 @@ use testkit::{Reply, eventually};
 
 pub(crate) fn in_memory(config: &mut Config, directory: &Path) {
     config.locks = Some(Options {
-        keeping: Keeping::Memory {
+        keeping: LockStorage::Memory {
             disk: Arc::new(RealDisk),
             directory: directory.to_owned(),
         },

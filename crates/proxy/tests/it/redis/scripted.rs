@@ -121,7 +121,7 @@ fn a_node_that_loads_its_data_is_waited_for() {
     );
     own.set(node).expect("once");
     let proxy = Proxy::start(|_| {}, &[node]);
-    assert_eq!(proxy.running().kind(), kumiki_proxy::Kind::RedisCluster);
+    assert_eq!(proxy.running().kind(), kumiki_proxy::NodeKind::RedisCluster);
     assert_eq!(connect(proxy.address).told("GET foo"), "+there");
 }
 

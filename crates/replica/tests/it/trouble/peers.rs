@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base::NodeId;
 use base::codec::put_count;
-use fabric::frame::{PROOF, Ways};
+use fabric::frame::{PROOF, TransportSet};
 use fabric::handshake::{Handshake, Identity};
 use fabric::{Peer, Secret};
 use kumiki_replica::{Change, Partition, Role};
@@ -66,7 +66,7 @@ fn say(group: &Group, to: usize, from: usize, message: &[u8]) -> TcpStream {
         cluster: Some(0),
         secret: Secret::new(""),
         clients: None,
-        ways: Ways::NONE,
+        ways: TransportSet::NONE,
     };
     let (mut out, mut arrived) = (Vec::new(), Vec::new());
     let mut handshake = Handshake::initiate(&identity, None, [4; PROOF], &mut out);

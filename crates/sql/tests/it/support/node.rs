@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use disk::RealDisk;
-use disk::reads::{PageCache, Way};
+use disk::reads::{PageCache, ReadMethod};
 use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
@@ -28,7 +28,7 @@ pub(crate) fn serve(dir: &Path) -> Node {
         secret: secret(),
         threads: 1,
         task_threads: 2,
-        way: Way::Ring,
+        way: ReadMethod::IoUring,
         depth: 128,
         transport: Transport::Auto,
         shm: Shm::default(),

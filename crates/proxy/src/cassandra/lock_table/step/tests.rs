@@ -10,7 +10,7 @@ use cql::{Bound, ValueList, Version};
 use super::super::schema::tests::{schema, simple};
 use super::*;
 
-fn step_of(schema: Schema, text: &str, values: &[Bound<'_>]) -> Result<Step, String> {
+fn step_of(schema: Schema, text: &str, values: &[Bound<'_>]) -> Result<Step, ProxyError> {
     let mut list = ValueList::new();
     values.iter().for_each(|value| list.push(*value));
     let statement = LockStatement::parse(text).expect("of the recipe");
@@ -22,12 +22,12 @@ fn step(text: &str) -> Step {
 }
 
 fn refused(text: &str) -> String {
-    step_of(simple(), text, &[]).expect_err(text)
+    step_of(simple(), text, &[]).expect_err(text).to_string()
 }
 
 #[test]
 fn who_makes_a_row_would_hold_a_lock() {
-    for (text, aim) in [
+    for (text, when_abandoned) in [
         (
             "INSERT INTO app.locks (name) VALUES ('a') IF NOT EXISTS USING TTL 9",
             WhenAbandoned::Holds,
@@ -61,7 +61,7 @@ fn who_makes_a_row_would_hold_a_lock() {
             WhenAbandoned::Other,
         ),
     ] {
-        assert_eq!(step(text).aim(), aim, "{text}");
+        assert_eq!(step(text).when_abandoned(), when_abandoned, "{text}");
     }
 }
 
@@ -90,16 +90,16 @@ impl OneLock {
 
     /// Takes the columns and values of the reply, as text.
     fn take(&mut self, step: &Step) -> String {
-        let judged = step.judge(self.lock().as_ref());
+        let judged = step.evaluate(self.lock().as_ref());
         match &judged {
-            Judged::Applied(Verdict::Set { value, lease }) => {
+            StepOutcome::Applied(Verdict::Set { value, lease }) => {
                 self.0 = Some((value.clone(), *lease));
             }
-            Judged::Applied(Verdict::Remove) => self.0 = None,
-            Judged::Refused(what) => return (*what).to_owned(),
+            StepOutcome::Applied(Verdict::Remove) => self.0 = None,
+            StepOutcome::Refused(what) => return (*what).to_owned(),
             _ => {}
         }
-        let Some(builder) = step.told(&judged) else {
+        let Some(builder) = step.reply_rows(&judged) else {
             return "done".to_owned();
         };
         let rows = builder.rows(false);
@@ -262,8 +262,8 @@ fn values_are_bound() {
         lock.0.as_ref().expect("held").1,
         Lease::For(Duration::from_secs(5))
     );
-    let told = lock.run("SELECT * FROM t WHERE name = 'a'");
-    assert_eq!(told, "name=a note=Null owner=me");
+    let reply_rows = lock.run("SELECT * FROM t WHERE name = 'a'");
+    assert_eq!(reply_rows, "name=a note=Null owner=me");
     for none in [Bound::Null, Bound::Unset, Bound::Bytes(b"")] {
         let mut lock = OneLock::default();
         lock.take(&insert(Bound::Null, none).expect("right"));
@@ -311,11 +311,12 @@ fn locks_have_names_of_their_own() {
     assert!(
         step_of(two.clone(), half, &[])
             .expect_err(half)
+            .to_string()
             .contains("not the whole key")
     );
     let half = "DELETE FROM t WHERE a = 'x'";
     let error = step_of(two.clone(), half, &[]).expect_err(half);
-    assert_eq!(error, "Some clustering keys are missing: b");
+    assert_eq!(error.to_string(), "Some clustering keys are missing: b");
     let mut other = two.clone();
     other.id = [8; 16];
     let text = "DELETE FROM t WHERE b = 'y' AND a = 'x'";
@@ -380,11 +381,11 @@ fn random_steps_do_what_cells_with_ends_do() {
             let (shown, must) = (quoted(value), quoted(wanted));
             match random.u8(..5) {
                 0 => {
-                    let told = lock.run(&format!(
+                    let reply_rows = lock.run(&format!(
                         "INSERT INTO t (name, {column}) VALUES ('a', {shown}) IF NOT EXISTS USING TTL {ttl}"
                     ));
                     assert_eq!(
-                        told == "[applied]=true",
+                        reply_rows == "[applied]=true",
                         model.cells.is_empty(),
                         "seed {seed}"
                     );
@@ -394,20 +395,20 @@ fn random_steps_do_what_cells_with_ends_do() {
                     }
                 }
                 1 => {
-                    let told = lock.run(&format!(
+                    let reply_rows = lock.run(&format!(
                         "UPDATE t USING TTL {ttl} SET {column} = {shown} WHERE name = 'a' IF owner = {must}"
                     ));
                     let holds = model.value("owner") == wanted;
-                    assert_eq!(told == "[applied]=true", holds, "seed {seed}");
+                    assert_eq!(reply_rows == "[applied]=true", holds, "seed {seed}");
                     if holds {
                         model.set(column, value, ttl);
                     }
                 }
                 2 => {
-                    let told =
+                    let reply_rows =
                         lock.run(&format!("DELETE FROM t WHERE name = 'a' IF note = {must}"));
                     let holds = model.value("note") == wanted;
-                    assert_eq!(told == "[applied]=true", holds, "seed {seed}");
+                    assert_eq!(reply_rows == "[applied]=true", holds, "seed {seed}");
                     if holds {
                         model.cells.clear();
                     }

@@ -1,0 +1,85 @@
+//! The checks that are commands of cargo.
+
+use anyhow::Result;
+
+use super::step::execute;
+use crate::build::{self, cargo};
+
+/// Checks that all packages are formatted.
+pub(super) fn format() -> Result<()> {
+    execute(cargo().args(["fmt", "--all", "--check"]))
+}
+
+/// Lints all packages, also with what only the feature `sql` compiles.
+pub(super) fn clippy() -> Result<()> {
+    lint(&[])?;
+    // With all packages, so that nothing is checked for the sake of other features.
+    lint(&["--features", "kumiki-cli/sql"])
+}
+
+/// Lints all packages with these features of cargo.
+pub(super) fn lint(features: &[&str]) -> Result<()> {
+    let mut command = cargo();
+    command.args(["clippy", "--workspace", "--all-targets"]);
+    command.args(features).args(["--", "-D", "warnings"]);
+    execute(&mut command)
+}
+
+/// Makes the documentation; a warning is an error.
+pub(super) fn docs() -> Result<()> {
+    let mut command = cargo();
+    command
+        .args(["doc", "--workspace", "--no-deps"])
+        .env("RUSTDOCFLAGS", "-D warnings");
+    execute(&mut command)
+}
+
+/// Tests the shell and the servers of SQL, which are in the binary with the feature `sql` alone.
+pub(crate) fn sql() -> Result<()> {
+    // With all packages, so that nothing is compiled for the sake of other features.
+    let line = "--features kumiki-cli/sql --test it -- sql::";
+    execute(build::cargo_test().args(line.split(' ')))
+}
+
+/// Tests that must find a bug, each with the bug chosen that it finds.
+const PLANTED_TESTS: &[(&str, &str, &str)] = &[
+    ("early-reply", "kumiki-journal", "crash::one_logger"),
+    ("ignored-holds", "kumiki-engine", "ignored_holds::"),
+    ("no-validation", "kumiki-store", "histories::"),
+];
+
+/// Runs each test with its bug chosen; the test must find it.
+pub(crate) fn planted_in_tests() -> Result<()> {
+    for (bug, package, filter) in PLANTED_TESTS {
+        let mut command = cargo();
+        command.args(["test", "--profile", build::PROFILE]);
+        command.args(["--package", package, "--test", "it"]);
+        build::planted(&mut command)?;
+        command.args(["--", filter]).env(build::PLANTED, bug);
+        execute(&mut command)?;
+    }
+    Ok(())
+}
+
+/// Models whose interleavings loom explores.
+const MODELS: &[(&str, &str)] = &[
+    ("kumiki-journal", "loom_handover"),
+    ("kumiki-engine", "loom_word"),
+    ("kumiki-fabric", "loom_ring"),
+    ("kumiki-cluster", "slots_loom"),
+];
+
+/// Explores the models. Loom replaces the atomics of the whole build, which therefore lies in a
+/// directory of its own.
+pub(super) fn loom() -> Result<()> {
+    let place = build::target_dir()?.join("loom");
+    for (package, test) in MODELS {
+        let mut command = cargo();
+        command.args(["test", "--profile", build::PROFILE]);
+        command.args(["--package", package, "--test", test]);
+        command.arg("--target-dir").arg(&place);
+        command.env_remove(build::BUILD_DIR);
+        execute(command.env("RUSTFLAGS", "--cfg loom"))?;
+    }
+    Ok(())
+}
