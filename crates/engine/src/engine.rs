@@ -7,23 +7,26 @@ use base::change::SYSTEM_GENERATION;
 use base::clock::Clock;
 use base::limits::Limits;
 use base::transaction::Kind;
-use base::{Epoch, Tid, TransactionId};
+use base::versions::{ReadAtomic, Watcher};
+use base::{Abort, Epoch, Op, Tid, TransactionId};
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::commit::counts;
 use crate::epoch::Epochs;
 use crate::floors::Floors;
-use crate::garbage::Bag;
-use crate::holds::{Holds, Prepared};
+use crate::holds::Holds;
 use crate::index::{Index, TREE_BYTES_PER_RECORD};
+use crate::live_snapshots::LiveSnapshots;
+use crate::log::Write;
 use crate::origin::Origins;
-use crate::read_atomic::Declared;
+use crate::prepared::PreparedTransaction;
+use crate::read_atomic_keys::ReadAtomicKeys;
 use crate::record::{Content, RecordRef, VersionRef};
-use crate::snapshot::Snapshots;
-use crate::worker::Stop;
+use crate::stop::Stop;
+use crate::word::{QUEUED, Refused, Seen};
+use crate::worker_slot::{DEADLINE_UNIT_MS, WorkerSlot};
 
 /// Options of an engine.
 #[derive(Clone)]
@@ -34,88 +37,6 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Sizes that clients control.
     pub limits: Limits,
-}
-
-/// The unit in which sums of deadlines are counted: fine enough for a mean, and coarse enough for the
-/// sum over as many keys as fit into memory.
-const DEADLINE_UNIT_MS: u64 = 64;
-/// The latest deadline in such a sum, in that unit, in the year 2109; later ones count as this one.
-const LATEST_DEADLINE: u64 = 1 << 36;
-
-/// A change of the numbers of keys.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub(crate) struct KeyCount {
-    keys: i64,
-    /// Those of them that have a deadline.
-    expiring: i64,
-    /// The sum of their deadlines, in [`DEADLINE_UNIT_MS`].
-    deadlines: i64,
-}
-
-impl KeyCount {
-    /// Counts a version, `sign` times: 1 when it comes, -1 when it goes. Absences and versions of
-    /// another generation do not count.
-    #[inline]
-    pub(crate) fn add(&mut self, version: VersionRef, generation: u16, sign: i64) {
-        if !counts(version, generation) {
-            return;
-        }
-        self.keys += sign;
-        if let Some(deadline) = version.deadline() {
-            self.expiring += sign;
-            let units = (deadline / DEADLINE_UNIT_MS).min(LATEST_DEADLINE);
-            self.deadlines = self.deadlines.wrapping_add(sign * units as i64);
-        }
-    }
-}
-
-/// A worker's own counters and garbage; others read the counters now and then.
-#[derive(Default)]
-pub(crate) struct Place {
-    pub(crate) bag: Mutex<Bag>,
-    /// The generation that `keys` counts.
-    pub(crate) generation: AtomicU64,
-    /// Keys made minus keys deleted, in two's complement.
-    pub(crate) keys: AtomicU64,
-    /// As `keys`, of those that have a deadline.
-    pub(crate) expiring: AtomicU64,
-    /// The sum of their deadlines, in [`DEADLINE_UNIT_MS`], in two's complement.
-    pub(crate) deadlines: AtomicU64,
-    /// Bytes allocated minus bytes freed, in two's complement.
-    pub(crate) bytes: AtomicU64,
-    /// Records made minus records removed, in two's complement.
-    pub(crate) records: AtomicU64,
-    /// Versions of read-atomic keys put behind newer ones minus those taken away, in two's
-    /// complement.
-    pub(crate) kept: AtomicU64,
-    pub(crate) commits: AtomicU64,
-    pub(crate) conflicts: AtomicU64,
-    /// Locked while the worker stages a transaction (module [`crate::stage`]).
-    pub(crate) staging: Arc<Mutex<()>>,
-}
-
-impl Place {
-    /// Adds to the number of keys of a generation; those of earlier ones are gone.
-    pub(crate) fn count_keys(&self, generation: u16, by: KeyCount) {
-        if self.generation.load(Ordering::Relaxed) != u64::from(generation) {
-            for counter in [&self.keys, &self.expiring, &self.deadlines] {
-                counter.store(0, Ordering::Relaxed);
-            }
-            self.generation
-                .store(u64::from(generation), Ordering::Release);
-        }
-        Place::count(&self.keys, by.keys);
-        if by.expiring != 0 || by.deadlines != 0 {
-            Place::count(&self.expiring, by.expiring);
-            Place::count(&self.deadlines, by.deadlines);
-        }
-    }
-
-    /// Adds to a counter that only this place's worker writes.
-    pub(crate) fn count(counter: &AtomicU64, by: i64) {
-        let sum = counter.load(Ordering::Relaxed).wrapping_add(by as u64);
-        counter.store(sum, Ordering::Relaxed);
-    }
 }
 
 /// Figures of an engine. Sums over workers, each read at its own moment.
@@ -147,7 +68,7 @@ pub struct Stats {
 pub struct Engine {
     pub(crate) index: Index,
     pub(crate) epochs: Arc<Epochs>,
-    pub(crate) snapshots: Snapshots,
+    pub(crate) snapshots: LiveSnapshots,
     pub(crate) floors: Floors,
     /// The record that every transaction reads and a flush writes: its value is the number of
     /// the generation whose versions are visible.
@@ -156,8 +77,8 @@ pub struct Engine {
     pub(crate) generation_now: AtomicU64,
     /// Records that the janitor should look at.
     pub(crate) queue: SegQueue<RecordRef>,
-    pub(crate) places: Box<[CachePadded<Place>]>,
-    pub(crate) free_places: Mutex<Vec<usize>>,
+    pub(crate) slots: Box<[CachePadded<WorkerSlot>]>,
+    pub(crate) free_slots: Mutex<Vec<usize>>,
     pub(crate) expired: AtomicU64,
     /// The oldest generation of which versions may still be in memory.
     pub(crate) oldest_generation: AtomicU64,
@@ -167,10 +88,10 @@ pub struct Engine {
     pub(crate) holds: Arc<Holds>,
     /// The state kept of prepared transactions. Each has a system record, too; the thread that has
     /// that record locked inserts and removes it.
-    pub(crate) prepared: Mutex<HashMap<TransactionId, Prepared>>,
+    pub(crate) prepared: Mutex<HashMap<TransactionId, PreparedTransaction>>,
     pub(crate) origins: Origins,
-    pub(crate) read_atomic: Declared,
-    /// The number of workers that there can be; the places behind theirs are the driven engine's
+    pub(crate) read_atomic: ReadAtomicKeys,
+    /// The number of workers that there can be; the slots behind theirs are the driven engine's
     /// own.
     pub(crate) workers: usize,
     /// Of a driven engine: locked while an entry is applied, and by readers that must not see a
@@ -179,11 +100,11 @@ pub struct Engine {
     pub(crate) has_applier: AtomicBool,
 }
 
-/// The place of the janitor, which is not handed out.
+/// The slot of the janitor, which is not handed out.
 pub(crate) const JANITOR: usize = 0;
 
-/// Additional places of a driven engine: the applier's, and that of the restorer of holds.
-const OWN_PLACES: usize = 2;
+/// Additional slots of a driven engine: the applier's, and that of the thread that restores holds.
+const DRIVEN_SLOTS: usize = 2;
 
 impl Engine {
     /// Returns an empty engine.
@@ -200,8 +121,8 @@ impl Engine {
     }
 
     fn build(options: &Options, driven: bool) -> Arc<Engine> {
-        let places = options.workers + 1 + if driven { OWN_PLACES } else { 0 };
-        let epochs = Epochs::new(places, Arc::clone(&options.clock), driven);
+        let slots = options.workers + 1 + if driven { DRIVEN_SLOTS } else { 0 };
+        let epochs = Epochs::new(slots, Arc::clone(&options.clock), driven);
         epochs.occupy(JANITOR);
         let generation = RecordRef::new(b"");
         Self::set_generation(generation, Tid::ZERO, 0);
@@ -209,15 +130,15 @@ impl Engine {
         Arc::new(Engine {
             index: Index::new(Arc::clone(&holds)),
             epochs: Arc::new(epochs),
-            snapshots: Snapshots::default(),
+            snapshots: LiveSnapshots::default(),
             floors: Floors::new(),
             generation,
             generation_now: AtomicU64::new(0),
             queue: SegQueue::new(),
-            places: (0..places)
-                .map(|_| CachePadded::new(Place::default()))
+            slots: (0..slots)
+                .map(|_| CachePadded::new(WorkerSlot::default()))
                 .collect(),
-            free_places: Mutex::new((1..=options.workers).rev().collect()),
+            free_slots: Mutex::new((1..=options.workers).rev().collect()),
             expired: AtomicU64::new(0),
             oldest_generation: AtomicU64::new(0),
             limits: options.limits,
@@ -225,7 +146,7 @@ impl Engine {
             holds,
             prepared: Mutex::default(),
             origins: Origins::default(),
-            read_atomic: Declared::default(),
+            read_atomic: ReadAtomicKeys::default(),
             workers: options.workers,
             applying: Mutex::default(),
             has_applier: AtomicBool::new(false),
@@ -236,6 +157,16 @@ impl Engine {
     #[must_use]
     pub fn epochs(&self) -> Arc<Epochs> {
         Arc::clone(&self.epochs)
+    }
+
+    /// Returns the slot of the applier of a driven engine.
+    pub(crate) fn applier_slot(&self) -> usize {
+        self.workers + 1
+    }
+
+    /// Returns the slot of the thread that restores the holds of a driven engine.
+    pub(crate) fn holds_restorer_slot(&self) -> usize {
+        self.workers + 2
     }
 
     /// Returns the limits of this engine.
@@ -301,13 +232,13 @@ impl Engine {
             conflicts: self.sum(|p| &p.conflicts),
             expired: self.expired.load(Ordering::Relaxed),
             clock_steps: self.epochs.clock_steps(),
-            kept_versions: self.sum(|p| &p.kept),
+            kept_versions: self.sum(|p| &p.kept_versions),
         }
     }
 
-    fn sum(&self, counter: fn(&Place) -> &AtomicU64) -> u64 {
-        let places = self.places.iter();
-        places.fold(0u64, |sum, p| {
+    fn sum(&self, counter: fn(&WorkerSlot) -> &AtomicU64) -> u64 {
+        let slots = self.slots.iter();
+        slots.fold(0u64, |sum, p| {
             sum.wrapping_add(counter(p).load(Ordering::Relaxed))
         })
     }
@@ -318,11 +249,12 @@ impl Engine {
     }
 
     /// Returns the sum of a counter that belongs to a generation.
-    fn count(&self, generation: u16, counter: fn(&Place) -> &AtomicU64) -> u64 {
-        let of_it =
-            |p: &&CachePadded<Place>| p.generation.load(Ordering::Acquire) == u64::from(generation);
-        let places = self.places.iter().filter(of_it);
-        let sum = places.fold(0u64, |sum, p| {
+    fn count(&self, generation: u16, counter: fn(&WorkerSlot) -> &AtomicU64) -> u64 {
+        let of_it = |p: &&CachePadded<WorkerSlot>| {
+            p.generation.load(Ordering::Acquire) == u64::from(generation)
+        };
+        let slots = self.slots.iter().filter(of_it);
+        let sum = slots.fold(0u64, |sum, p| {
             sum.wrapping_add(counter(p).load(Ordering::Relaxed))
         });
         // Counters are read one after another: a passing negative sum means none.
@@ -366,6 +298,93 @@ impl Engine {
         use base::epochs::EpochClock;
         durable.min(self.epochs.finished())
     }
+
+    /// Leaves a record that was written in vain to the janitor, if it was never written successfully.
+    pub(crate) fn abandon(&self, record: RecordRef) {
+        if !RecordRef::version(record.word().load()).is_never() {
+            return;
+        }
+        let seen = loop {
+            match record.word().lock() {
+                Ok(seen) => break seen,
+                Err(Refused::Busy) => std::thread::yield_now(),
+                // Its holder will write it or leave it to the janitor, or another thread has removed
+                // it.
+                Err(Refused::Held | Refused::Dead) => return,
+            }
+        };
+        let queue = RecordRef::version(seen).is_never() && !seen.has(QUEUED);
+        record
+            .word()
+            .unlock(seen, if queue { QUEUED } else { seen.0 & QUEUED });
+        if queue {
+            self.queue.push(record);
+        }
+    }
+
+    /// Unlocks a record that was not written, and abandons it.
+    pub(crate) fn unlock_unwritten(&self, record: RecordRef, seen: Seen) {
+        record.word().unlock(seen, seen.0 & QUEUED);
+        self.abandon(record);
+    }
+
+    /// Returns the reason why a record could not be locked: the transaction that holds it, if one
+    /// does.
+    pub(crate) fn reason_of(&self, record: RecordRef, refused: Refused) -> Stop {
+        let holder = (refused == Refused::Held).then(|| self.holds.holder(record));
+        match holder.flatten() {
+            Some(by) => Stop::Abort(Abort::Held { by }),
+            None => Stop::Conflict,
+        }
+    }
+
+    /// Gives back the holds of a transaction on these records, and those on ranges if `ranged`.
+    pub(crate) fn give_back(&self, id: TransactionId, records: &[RecordRef], ranged: bool) {
+        for record in records {
+            if self.holds.give_back(*record, id) {
+                self.queue.push(*record);
+            }
+        }
+        if ranged {
+            self.holds.give_ranges_back(id);
+        }
+    }
+
+    /// Refuses transactions of more operations than the limit.
+    pub(crate) fn check_count(&self, ops: &[Op<'_>]) -> Result<(), Abort> {
+        if ops.len() > self.limits.transaction_ops {
+            return Err(Abort::TooLarge { what: "operations" });
+        }
+        Ok(())
+    }
+
+    /// Refuses transactions that write more than the limit.
+    pub(crate) fn check_size(&self, writes: &[Write]) -> Result<(), Stop> {
+        let bytes: usize = writes.iter().map(|write| write.version.bytes()).sum();
+        if bytes > self.limits.transaction_bytes {
+            return Err(Stop::Abort(Abort::TooLarge {
+                what: "bytes written",
+            }));
+        }
+        Ok(())
+    }
+
+    /// Declares the read-atomic keys. To be called once, before any transaction runs.
+    ///
+    /// # Panics
+    /// Panics if other keys were declared before.
+    pub fn declare_read_atomic(&self, keys: ReadAtomic) {
+        self.read_atomic.declare(keys);
+    }
+
+    /// Sets the watcher of writes of read-atomic keys. To be called once, before any transaction
+    /// runs; the watcher does not get writes that were restored before.
+    ///
+    /// # Panics
+    /// Panics if a watcher was set before.
+    pub fn watch_read_atomic(&self, watcher: Arc<dyn Watcher>) {
+        self.read_atomic.watch(watcher);
+    }
 }
 
 /// Returns the number of the generation after `now`, which is never that of system records.
@@ -380,7 +399,7 @@ impl Drop for Engine {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
         // Bags first: no other structure has their contents.
-        self.places = Box::default();
+        self.slots = Box::default();
         self.index.range(b"", None, |record| {
             // SAFETY: no worker is left; this is the engine's reference, the map has its own. The
             // table of holds, which is left, is not looked at any more.

@@ -24,11 +24,11 @@
 
 use base::Abort;
 
-use crate::log::RedoLog;
-use crate::prepare::system_version;
 use crate::record::{Content, VersionRef};
-use crate::system::OTHERS;
-use crate::worker::{Stop, Worker};
+use crate::stop::Stop;
+use crate::system::{self, OTHERS};
+use crate::thread_context::ThreadContext;
+use crate::transaction::TransactionState;
 
 /// The prefix of the keys of guards.
 const GUARDS: [u8; OTHERS.len()] = [0xff; OTHERS.len()];
@@ -38,64 +38,67 @@ fn key_of(lock: &[u8]) -> Vec<u8> {
     [&GUARDS, lock].concat()
 }
 
-impl<L: RedoLog> Worker<L> {
-    /// Succeeds if no token above this one was seen for the lock.
-    pub(crate) fn guard(&mut self, lock: &[u8], token: u64) -> Result<(), Stop> {
-        if lock.len() > self.engine.limits().key.saturating_sub(GUARDS.len()) {
-            let what = "the length of a lock's name";
-            return Err(Stop::Abort(Abort::TooLarge { what }));
-        }
-        let key = key_of(lock);
-        let hash = self.engine.index.hash(&key);
-        let version = self.look(hash, &key);
-        let seen = version.filter(|version| !version.is_absent());
-        match seen.map(|seen| <[u8; 8]>::try_from(seen.value())) {
-            Some(Ok(seen)) if u64::from_le_bytes(seen) == token => return Ok(()),
-            Some(Ok(seen)) if u64::from_le_bytes(seen) > token => {
-                return Err(Stop::Abort(Abort::Stale {
-                    lock: lock.to_vec(),
-                    token,
-                    highest: u64::from_le_bytes(seen),
-                }));
-            }
-            Some(Err(_)) => {
-                let lock = lock.escape_ascii();
-                let what = format!(
-                    "the token that was seen for the lock '{lock}' cannot be understood: the log is \
-                     damaged, or was written by another version of the program"
-                );
-                return Err(Stop::Abort(Abort::Unsupported { what }));
-            }
-            Some(Ok(_)) | None => {}
-        }
-        let record = self.record_for(hash, &key);
-        let content = Content {
-            parts: &[&token.to_le_bytes()],
-            kind: base::transaction::Kind::String,
-            deadline: None,
-        };
-        let origin = self.state.origin.as_ref();
-        let version = VersionRef::new(base::change::SYSTEM_GENERATION, Some(content), origin);
-        self.note_write(record, version);
-        Ok(())
+/// Succeeds if no token above this one was seen for the lock.
+pub(crate) fn guard(
+    thread: &ThreadContext,
+    txn: &mut TransactionState,
+    lock: &[u8],
+    token: u64,
+) -> Result<(), Stop> {
+    let engine = &thread.engine;
+    if lock.len() > engine.limits().key.saturating_sub(GUARDS.len()) {
+        let what = "the length of a lock's name";
+        return Err(Stop::Abort(Abort::TooLarge { what }));
     }
+    let key = key_of(lock);
+    let hash = engine.index.hash(&key);
+    let version = txn.read_version(engine, hash, &key);
+    let seen = version.filter(|version| !version.is_absent());
+    match seen.map(|seen| <[u8; 8]>::try_from(seen.value())) {
+        Some(Ok(seen)) if u64::from_le_bytes(seen) == token => return Ok(()),
+        Some(Ok(seen)) if u64::from_le_bytes(seen) > token => {
+            return Err(Stop::Abort(Abort::Stale {
+                lock: lock.to_vec(),
+                token,
+                highest: u64::from_le_bytes(seen),
+            }));
+        }
+        Some(Err(_)) => {
+            let lock = lock.escape_ascii();
+            let what = format!(
+                "the token that was seen for the lock '{lock}' cannot be understood: the log is \
+                 damaged, or was written by another version of the program"
+            );
+            return Err(Stop::Abort(Abort::Unsupported { what }));
+        }
+        Some(Ok(_)) | None => {}
+    }
+    let record = thread.record_for(hash, &key);
+    let content = Content {
+        parts: &[&token.to_le_bytes()],
+        kind: base::transaction::Kind::String,
+        deadline: None,
+    };
+    let origin = txn.origin.as_ref();
+    let version = VersionRef::new(base::change::SYSTEM_GENERATION, Some(content), origin);
+    txn.note_write(record, version);
+    Ok(())
+}
 
-    /// Returns the transaction's time.
-    pub(crate) fn tell_time(&mut self) -> i64 {
-        self.state.told_time = true;
-        i64::try_from(self.state.time_ms).unwrap_or(i64::MAX)
-    }
+/// Returns the transaction's time, as the answer of an operation.
+pub(crate) fn return_time(txn: &mut TransactionState) -> i64 {
+    txn.returned_time = true;
+    i64::try_from(txn.time_ms).unwrap_or(i64::MAX)
+}
 
-    /// Makes the log keep the time that was returned, if it would keep nothing else of the
-    /// transaction.
-    pub(crate) fn keep_told_time(&mut self) {
-        let state = &self.state;
-        if !state.told_time || !state.writes.is_empty() || self.engine.epochs.is_driven() {
-            return;
-        }
-        let number = (self.place as u32).to_be_bytes();
-        let record = self.record_of(&[&OTHERS[..], &number].concat());
-        let version = system_version(&self.state.time_ms.to_le_bytes(), None);
-        self.note_write(record, version);
+/// Makes the log keep the time that was returned, if it would keep nothing else of the transaction.
+#[inline]
+pub(crate) fn log_returned_time(thread: &ThreadContext, txn: &mut TransactionState) {
+    if !txn.returned_time || !txn.writes.is_empty() || thread.engine.epochs.is_driven() {
+        return;
     }
+    let number = (thread.slot as u32).to_be_bytes();
+    let record = thread.record_of(&[&OTHERS[..], &number].concat());
+    let version = system::new_version(&txn.time_ms.to_le_bytes(), None);
+    txn.note_write(record, version);
 }

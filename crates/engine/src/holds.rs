@@ -8,7 +8,7 @@
 //!
 //! A record that lay in a scanned range has a hold of its own, so that a range stops only
 //! transactions that write a record for the first time. Readers share, but a later reader gives way
-//! to a transaction that wants to write (module `wanted`).
+//! to a transaction that wants to write (module `writer_marks`).
 //!
 //! Thread safety and invariants:
 //! 1. A record is in its shard's table if and only if its word has `HELD` or `SHARED`; both change
@@ -22,15 +22,15 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use base::TransactionId;
 use base::transaction::Holder;
+use base::{Timestamp, TransactionId};
 use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use crate::record::{RecordRef, VersionRef};
-use crate::wanted::Wanted;
+use crate::record::RecordRef;
 use crate::word::{HELD, QUEUED, Refused, SHARED, Seen};
+use crate::writer_marks::WriterMarks;
 
 const SHARDS: usize = 64;
 
@@ -60,7 +60,7 @@ pub(crate) struct Holds {
     releases: AtomicU64,
     listeners: RwLock<Vec<Listener>>,
     /// The records that other transactions want to write.
-    pub(crate) wanted: Wanted,
+    pub(crate) writer_marks: WriterMarks,
 }
 
 impl Hold {
@@ -97,7 +97,7 @@ impl Holds {
             ranged: CachePadded::default(),
             releases: AtomicU64::new(0),
             listeners: RwLock::default(),
-            wanted: Wanted::default(),
+            writer_marks: WriterMarks::default(),
         }
     }
 
@@ -132,7 +132,7 @@ impl Holds {
         debug_assert!(old.is_none(), "a held record is not locked");
         record.word().unlock(locked, locked.0 & QUEUED | HELD);
         drop(shard);
-        self.wanted.forget(record);
+        self.writer_marks.forget(record);
     }
 
     /// Gives back one holder's hold on a record, if it has one. Returns `true` if the janitor must
@@ -254,29 +254,15 @@ impl Holds {
     }
 }
 
-/// The state that a prepared transaction keeps in memory until it is decided.
-pub(crate) struct Prepared {
-    /// The writes that it will publish: versions that no other thread knows, of records that it
-    /// holds exclusively.
-    pub(crate) effects: Vec<crate::log::Write>,
-    /// The records that it holds in addition: as a reader, the generation's among them unless it
-    /// flushes; in a driven engine, which keeps no effects, also those that it will write.
-    pub(crate) held: Vec<RecordRef>,
-    pub(crate) ranged: bool,
-    /// `true` if it holds only until its staged entry is applied.
-    pub(crate) is_staged: bool,
-}
-
-impl Drop for Prepared {
-    fn drop(&mut self) {
-        let versions = self.effects.drain(..).map(|write| write.version);
-        versions.for_each(VersionRef::free_unpublished);
-    }
+/// Returns the holder of a system record until its staged entry is applied. Every transaction may
+/// wait for this holder, which waits for none.
+pub(crate) fn deciding(id: TransactionId) -> Holder {
+    let age = Timestamp(u64::MAX);
+    Holder { id, age }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use base::Timestamp;
     use base::planted::{self, Bug};
 
     use super::*;

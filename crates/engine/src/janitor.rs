@@ -34,16 +34,15 @@ use base::epochs::EpochClock;
 use base::versions::ReadAtomic;
 use base::{Epoch, TransactionId};
 
-use crate::commit::{counts, lasts};
-use crate::engine::{Engine, JANITOR, KeyCount, Place};
+use crate::engine::{Engine, JANITOR};
+use crate::epoch::EpochGuard;
 use crate::garbage::Garbage;
 use crate::index::Index;
 use crate::lookaside::Table;
-use crate::read_atomic::id_of;
 use crate::record::{RecordRef, VersionRef};
-use crate::snapshot::Pinned;
 use crate::system;
 use crate::word::{QUEUED, Refused, Seen};
+use crate::worker_slot::{KeyCount, WorkerSlot};
 
 /// Room that is kept for records which snapshots hold.
 const ROOM: usize = 1024;
@@ -148,7 +147,7 @@ impl Janitor {
         let engine = Arc::clone(&self.engine);
         engine.epochs.refresh();
         {
-            let _pinned = Pinned::new(&engine, JANITOR);
+            let _guard = EpochGuard::new(&engine.epochs, JANITOR);
             self.grow_older();
             let now = self.now(durable);
             self.note_moment();
@@ -227,7 +226,7 @@ impl Janitor {
             Err(Refused::Dead) => unreachable!("a record that is known to the janitor is there"),
         };
         let version = RecordRef::version(seen);
-        let retains = self.engine.is_read_atomic(record.key());
+        let retains = self.engine.read_atomic.covers(record.key());
         if retains {
             self.cut_retained(version, now);
         } else {
@@ -321,7 +320,7 @@ impl Janitor {
         }
         if left > 0 {
             last.set_previous(None);
-            Place::count(&self.engine.places[JANITOR].kept, -left);
+            WorkerSlot::count(&self.engine.slots[JANITOR].kept_versions, -left);
         }
     }
 
@@ -331,7 +330,7 @@ impl Janitor {
         if version.previous().is_some() {
             return true;
         }
-        let id = id_of(version);
+        let id = version.origin_id();
         // Older attempts that are still prepared must find that they come late.
         let settled = || {
             let older = |pending| pending < id;
@@ -342,7 +341,7 @@ impl Janitor {
 
     /// Keeps the record of a read-atomic key for later.
     fn retain(&mut self, record: RecordRef, version: VersionRef) {
-        let key = system::key(id_of(version));
+        let key = system::key(version.origin_id());
         let index = &self.engine.index;
         let known = index.get(index.hash(&key), &key);
         let is_known = known.is_some_and(|record| {
@@ -352,7 +351,7 @@ impl Janitor {
         self.retained.push_back(Retained {
             due_ms: self.age_ms + KEPT_MS,
             record,
-            forgotten: (!is_known).then(|| id_of(version)),
+            forgotten: (!is_known).then(|| version.origin_id()),
         });
     }
 
@@ -375,7 +374,7 @@ impl Janitor {
 
     /// Notes the epoch that is current now.
     fn note_moment(&mut self) {
-        if !self.engine.has_read_atomic() {
+        if !self.engine.read_atomic.any() {
             return;
         }
         let age_ms = self.age_ms;
@@ -399,7 +398,7 @@ impl Janitor {
     }
 
     fn is_gone(&self, version: VersionRef, now: Now) -> bool {
-        !lasts(version, now.generation)
+        !version.exists_in(now.generation)
             || version
                 .deadline()
                 .is_some_and(|deadline| deadline <= now.time_ms)
@@ -413,7 +412,7 @@ impl Janitor {
         if version.is_absent() {
             return true;
         }
-        if !lasts(version, now.generation) {
+        if !version.exists_in(now.generation) {
             return now.flushed <= now.reclaimable
                 && now
                     .oldest_snapshot
@@ -426,26 +425,26 @@ impl Janitor {
     /// Takes a locked record out of the index.
     fn remove(&self, record: RecordRef, seen: Seen) {
         let version = RecordRef::version(seen);
-        let place = &self.engine.places[JANITOR];
+        let counters = &self.engine.slots[JANITOR];
         if !version.is_never() {
             self.engine.floors.raise(record.key(), version.tid());
         }
-        if self.engine.is_read_atomic(record.key()) {
-            self.engine.read_atomic.note_left(id_of(version));
+        if self.engine.read_atomic.covers(record.key()) {
+            self.engine.read_atomic.note_left(version.origin_id());
         }
         let generation = self.engine.current_generation();
-        if counts(version, generation) {
+        if version.is_key_of(generation) {
             let mut gone = KeyCount::default();
             gone.add(version, generation, -1);
-            place.count_keys(generation, gone);
+            counters.count_keys(generation, gone);
             self.engine.expired.fetch_add(1, Ordering::Relaxed);
         }
         if Index::keeps(record) {
             return self.blank(record, seen);
         }
-        Place::count(&place.records, -1);
+        WorkerSlot::count(&counters.records, -1);
         self.engine.index.remove(record, seen);
-        self.engine.holds.wanted.forget(record);
+        self.engine.holds.writer_marks.forget(record);
         self.retire(Garbage::Record(record));
     }
 
@@ -457,7 +456,7 @@ impl Janitor {
         }
         let tombstone = VersionRef::new(old.generation(), None, None);
         tombstone.set_tid(old.tid());
-        Place::count(&self.engine.places[JANITOR].bytes, tombstone.bytes() as i64);
+        WorkerSlot::count(&self.engine.slots[JANITOR].bytes, tombstone.bytes() as i64);
         record
             .word()
             .publish(Seen(seen.0 & !QUEUED), tombstone.address(), 0);
@@ -465,7 +464,7 @@ impl Janitor {
     }
 
     fn retire(&self, garbage: Garbage) {
-        self.engine.places[JANITOR]
+        self.engine.slots[JANITOR]
             .bag
             .lock()
             .put(&self.engine.epochs, garbage);
@@ -591,7 +590,7 @@ impl Janitor {
         }
         let passed = |record: &RecordRef| {
             let version = RecordRef::version(record.word().load());
-            version.is_absent() || lasts(version, self.swept)
+            version.is_absent() || version.exists_in(self.swept)
         };
         let retained = self.retained.iter().map(|retained| &retained.record);
         if self
@@ -611,16 +610,16 @@ impl Janitor {
         let engine = &self.engine;
         let mut left = false;
         let mut freed = 0;
-        for place in &engine.places {
+        for slot in &engine.slots {
             // A worker that is busy with its bag frees it by itself.
-            let Some(mut bag) = place.bag.try_lock() else {
+            let Some(mut bag) = slot.bag.try_lock() else {
                 continue;
             };
             left |= bag.sweep(&engine.epochs);
             freed += bag.take_freed();
         }
         if freed > 0 {
-            Place::count(&engine.places[JANITOR].bytes, -(freed as i64));
+            WorkerSlot::count(&engine.slots[JANITOR].bytes, -(freed as i64));
         }
         left
     }

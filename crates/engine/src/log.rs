@@ -1,8 +1,9 @@
 //! The redo log of an engine's commits: the interface to the journal, or to any other log.
 
-use base::{Change, Tid};
+use base::{Abort, Change, Tid};
 
 use crate::record::{RecordRef, VersionRef};
+use crate::stop::Stop;
 
 /// The changes of one transaction.
 #[derive(Clone, Copy)]
@@ -112,4 +113,23 @@ impl RedoLog for NoLog {
     fn append(&mut self, _: Tid, _: u64, _: Changes<'_>) -> Result<(), String> {
         Ok(())
     }
+}
+
+/// Appends changes to a worker's log; the transaction ends if the log has failed.
+pub(crate) fn append(
+    log: &mut impl RedoLog,
+    changes: Changes<'_>,
+    tid: Tid,
+    stamp_ms: u64,
+) -> Result<(), Stop> {
+    log.append(tid, stamp_ms, changes)
+        .map_err(|reason| Stop::Abort(Abort::ReadOnly { reason }))
+}
+
+/// Waits until the log of a worker takes changes.
+///
+/// # Errors
+/// Returns [`Abort::ReadOnly`] if the log has failed.
+pub(crate) fn wait_ready(log: &mut impl RedoLog) -> Result<(), Abort> {
+    log.ready().map_err(|reason| Abort::ReadOnly { reason })
 }

@@ -43,9 +43,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use base::change::Origin;
+use base::change::{Origin, SYSTEM_GENERATION};
 use base::transaction::Kind;
-use base::{Epoch, Tid};
+use base::{Epoch, Tid, TransactionId};
 
 use crate::origin::OwnedOrigin;
 use crate::word::{Seen, Word};
@@ -368,6 +368,24 @@ impl VersionRef {
         let at = self.origin_at()?;
         // SAFETY: contract 5: the version keeps its origin alive. The lifetime is the caller's pin.
         Some(unsafe { (*at.read_unaligned()).get() })
+    }
+
+    /// Returns the id that the version carries: of the transaction that wrote it, or zero if it has no
+    /// origin.
+    pub(crate) fn origin_id(self) -> TransactionId {
+        self.origin()
+            .map_or(TransactionId::ZERO, |origin| origin.id)
+    }
+
+    /// Returns `true` if the version exists while this generation is visible: as a key, or as a
+    /// system record.
+    pub(crate) fn exists_in(self, generation: u16) -> bool {
+        !self.is_absent() && [generation, SYSTEM_GENERATION].contains(&self.generation())
+    }
+
+    /// Returns `true` if the version counts as a key of this generation.
+    pub(crate) fn is_key_of(self, generation: u16) -> bool {
+        !self.is_absent() && self.generation() == generation
     }
 
     pub(crate) fn previous(self) -> Option<VersionRef> {

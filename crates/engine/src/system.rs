@@ -37,9 +37,12 @@
 //!
 //! A refusal ends with its version's deadline.
 
+use base::change::SYSTEM_GENERATION;
 use base::participant::State;
 use base::transaction::Kind;
 use base::{Timestamp, TransactionId};
+
+use crate::record::{Content, VersionRef};
 
 /// Keys that begin with these bytes are the engine's own.
 pub const RESERVED: [u8; 16] = [0xff; 16];
@@ -187,6 +190,14 @@ impl Kept<'_> {
 }
 
 impl Effect<'_> {
+    /// Returns `true` if the effect changes this key by name.
+    pub(crate) fn is_of(&self, key: &[u8]) -> bool {
+        match self {
+            Effect::Put { key: of, .. } | Effect::Delete { key: of } => *of == key,
+            Effect::Flush { .. } => false,
+        }
+    }
+
     /// Returns the same effect, of another generation.
     pub(crate) fn of_generation(self, generation: u16) -> Self {
         match self {
@@ -244,6 +255,28 @@ fn put_len(to: &mut Vec<u8>, len: usize) {
 fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
     put_len(to, bytes.len());
     to.extend_from_slice(bytes);
+}
+
+/// The reason why the value of a system record can be read without an error.
+pub(crate) const WELL_FORMED: &str = "system records were checked when they were restored";
+
+/// Returns a new version of a system record.
+pub(crate) fn new_version(value: &[u8], deadline: Option<u64>) -> VersionRef {
+    let content = Content {
+        parts: &[value],
+        kind: Kind::String,
+        deadline,
+    };
+    VersionRef::new(SYSTEM_GENERATION, Some(content), None)
+}
+
+/// Returns the state that a version of a transaction's record describes at `time_ms`.
+pub(crate) fn state_at(version: VersionRef, time_ms: u64) -> State {
+    let passed = |deadline| deadline <= time_ms;
+    if version.is_absent() || version.deadline().is_some_and(passed) {
+        return State::Unknown;
+    }
+    state(version.value()).expect(WELL_FORMED)
 }
 
 /// Returns the state that a value describes, without reading the rest of a prepared transaction.

@@ -11,7 +11,7 @@ use crate::log::Log;
 
 /// The replies of a committed transaction. While they live, the worker holds its epoch, so that
 /// they should not live long.
-pub type Committed<'w> = engine::Committed<'w, Log>;
+pub type Committed<'w> = engine::Committed<'w>;
 
 /// Runs transactions, one at a time. It can be sent to another thread, but not shared.
 pub struct Worker {
