@@ -33,24 +33,32 @@
 
 mod check;
 mod checkpoint;
+mod checkpoint_report;
+mod checkpoint_scheduler;
 mod db;
+mod db_state;
+mod durability_waiters;
 mod error;
-mod holds;
+mod hold_waiters;
 mod housekeeping;
 mod log;
 mod options;
 mod participant;
 mod partition;
 mod recovery;
+mod stop_signal;
 mod worker;
 
 pub use base::{Abort, Epoch, Op, Reply};
 pub use check::{CheckReport, check};
-pub use checkpoint::{CheckpointError, CheckpointRefused, CheckpointReport, CheckpointStatus};
+pub use checkpoint_report::{
+    CheckpointError, CheckpointRefused, CheckpointReport, CheckpointStatus,
+};
 pub use db::{Commit, Db, Durable, Stats};
 pub use engine::{Snapshot, SnapshotEntry, Stop, Txn};
 pub use error::{CloseError, OpenError};
 pub use journal::Latency;
 pub use log::Log;
-pub use options::{CheckpointOptions, EpochTime, Options, RecoveryProgress, RecoveryReport};
+pub use options::{CheckpointOptions, EpochTime, Options, RecoveryProgress};
+pub use recovery::RecoveryReport;
 pub use worker::{Committed, Worker};

@@ -6,18 +6,18 @@ use base::transaction::Observed;
 use base::{Abort, Op};
 use engine::{Snapshot, SnapshotEntry, Stop, Txn};
 
-use crate::db::Shared;
+use crate::db_state::DbState;
 use crate::log::Log;
 
 /// The replies of a committed transaction. While they live, the worker holds its epoch, so that
 /// they should not live long.
-pub type Committed<'w> = engine::Committed<'w>;
+pub use engine::Committed;
 
 /// Runs transactions, one at a time. It can be sent to another thread, but not shared.
 pub struct Worker {
     pub(crate) inner: engine::Worker<Log>,
     /// Keeps the journal alive for as long as the worker can write.
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) db: Arc<DbState>,
 }
 
 impl Worker {
@@ -48,8 +48,8 @@ impl Worker {
         &mut self,
         mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, Stop>,
     ) -> Result<(T, Observed), Abort> {
-        let (shared, worker) = (&self.shared, &mut self.inner);
-        shared.until_free(|| worker.transact(&mut body))
+        let (db, worker) = (&self.db, &mut self.inner);
+        db.retry_held(|| worker.transact(&mut body))
     }
 
     /// Returns what the last transaction wrote or observed, after a commit and after an abort.
@@ -63,7 +63,7 @@ impl Worker {
     /// # Errors
     /// Returns [`Abort::ReadOnly`] if the log has failed before that.
     pub fn wait_durable(&self, epoch: base::Epoch) -> Result<(), Abort> {
-        self.shared.wait_durable(epoch)
+        self.db.wait_durable(epoch)
     }
 
     /// Starts fetching the memory of these keys, ahead of transactions that use them.
