@@ -5,13 +5,13 @@ use base::{Tid, Version};
 
 use crate::engine::Engine;
 use crate::lookaside::KeyHash;
-use crate::record::{Content, RecordRef, VersionRef};
+use crate::record::{RecordRef, VersionContent, VersionRef};
 use crate::stop::Stop;
-use crate::system::RESERVED;
+use crate::system_record::RESERVED;
 use crate::thread_context::ThreadContext;
 use crate::transaction::{ScanRead, TransactionState};
 use crate::version_ids;
-use crate::word::{DEAD, LOCK, Seen};
+use crate::word::{DEAD, LOCK, WordValue};
 
 /// The number of times that a reader looks again so that a commit on its record can finish, before
 /// it reads the old version, which will then not validate.
@@ -100,7 +100,7 @@ impl TransactionState {
         thread: &mut ThreadContext,
         hash: KeyHash,
         key: &[u8],
-        content: Option<Content<'_>>,
+        content: Option<VersionContent<'_>>,
     ) -> VersionRef {
         version_ids::draw_for_key(thread, self, key);
         let record = thread.record_for(hash, key);
@@ -168,7 +168,7 @@ impl TransactionState {
 }
 
 /// Returns the record's word once no commit is changing it, or after some tries.
-fn settled(record: RecordRef) -> Seen {
+fn settled(record: RecordRef) -> WordValue {
     let mut seen = record.word().load();
     for _ in 0..RETRIES {
         if !seen.has(LOCK) {

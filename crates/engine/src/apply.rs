@@ -31,17 +31,17 @@ use crate::commit::unlock;
 use crate::effects::{keep_last, write_of_change};
 use crate::engine::Engine;
 use crate::epoch::EpochGuard;
-use crate::log::Write;
+use crate::log::RecordWrite;
 use crate::one_shot;
-use crate::origin::Recent;
+use crate::origin::RecentOrigin;
 use crate::publish::{link_late, publish};
 use crate::record::RecordRef;
 use crate::retry::pause;
 use crate::stop::Stop;
-use crate::system::is_transaction;
+use crate::system_record::is_transaction;
 use crate::thread_context::ThreadContext;
 use crate::transaction::{ActiveTransaction, TransactionState};
-use crate::word::{Refused, Seen};
+use crate::word::{LockRefusal, WordValue};
 use crate::worker_slot::WorkerSlot;
 
 /// The number of times that a record is tried, which takes tens of seconds, before its hold counts
@@ -56,9 +56,9 @@ const FETCHED_BEFORE: usize = 16;
 pub struct Applier {
     pub(crate) thread: ThreadContext,
     txn: TransactionState,
-    pub(crate) recent: Recent,
-    writes: Vec<Write>,
-    locked: Vec<Seen>,
+    pub(crate) recent: RecentOrigin,
+    writes: Vec<RecordWrite>,
+    locked: Vec<WordValue>,
     /// Hashes of the keys of `writes`, to find keys that come twice.
     hashes: Vec<u64>,
 }
@@ -77,7 +77,7 @@ impl Engine {
         Some(Applier {
             thread: self.register_in(self.applier_slot()),
             txn: TransactionState::default(),
-            recent: Recent::default(),
+            recent: RecentOrigin::default(),
             writes: Vec::new(),
             locked: Vec::new(),
             hashes: Vec::new(),
@@ -245,7 +245,7 @@ impl Applier {
             self.locked.push(seen);
         }
         link_late(thread, &mut self.writes, &mut self.locked, tid_of(index));
-        let flushes = |write: &&Write| write.record == thread.engine.generation;
+        let flushes = |write: &&RecordWrite| write.record == thread.engine.generation;
         let generation = match self.writes.iter().find(flushes) {
             Some(flush) => flush.version.generation(),
             None => thread.engine.current_generation(),
@@ -309,18 +309,18 @@ fn execute_once(
 
 /// Locks a record, or the live one of its key, even if a transaction holds it exclusively. Also
 /// returns `true` if one did.
-pub(crate) fn lock_to_apply(thread: &ThreadContext, record: &mut RecordRef) -> (Seen, bool) {
+pub(crate) fn lock_to_apply(thread: &ThreadContext, record: &mut RecordRef) -> (WordValue, bool) {
     let holds = &thread.engine.holds;
     for tries in 0..TRIES {
         match record.word().lock() {
             Ok(seen) => return (seen, false),
-            Err(Refused::Held) => {
+            Err(LockRefusal::Held) => {
                 if let Some(seen) = holds.seize(*record) {
                     return (seen, true);
                 }
             }
-            Err(Refused::Dead) => *record = thread.record_of(record.key()),
-            Err(Refused::Busy) => {}
+            Err(LockRefusal::Dead) => *record = thread.record_of(record.key()),
+            Err(LockRefusal::Busy) => {}
         }
         pause(tries);
     }

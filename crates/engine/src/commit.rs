@@ -26,15 +26,15 @@ use base::epochs::EpochClock;
 use base::planted::{self, Bug};
 
 use crate::conflict;
-use crate::guard;
-use crate::log::{self, Changes, Edit, RedoLog, Write};
+use crate::fencing;
+use crate::log::{self, Changes, Edit, RecordWrite, RedoLog};
 use crate::publish::publish;
 use crate::stop::Stop;
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 use crate::validation::{enters_no_range, newest, validate};
 use crate::version_ids;
-use crate::word::{QUEUED, Seen};
+use crate::word::{QUEUED, WordValue};
 use crate::worker_slot::WorkerSlot;
 
 /// Commits a transaction. On an error nothing has happened, but for [`base::Abort::ReadOnly`]: then
@@ -53,7 +53,7 @@ fn try_commit(
     txn: &mut TransactionState,
     log: &mut impl RedoLog,
 ) -> Result<(), Stop> {
-    guard::log_returned_time(thread, txn);
+    fencing::log_returned_time(thread, txn);
     if txn.writes.is_empty() {
         let epoch = thread.engine.epochs.commit_epoch();
         return validate(&thread.engine, txn, epoch, &[]);
@@ -72,7 +72,7 @@ fn commit_writes(
     thread: &mut ThreadContext,
     txn: &mut TransactionState,
     log: &mut impl RedoLog,
-    writes: &mut [Write],
+    writes: &mut [RecordWrite],
 ) -> Result<(), Stop> {
     thread.engine.check_size(writes)?;
     writes.sort_unstable_by_key(|write| write.record);
@@ -100,8 +100,8 @@ fn commit_writes(
 fn lock_and_validate(
     thread: &mut ThreadContext,
     txn: &TransactionState,
-    writes: &[Write],
-    locked: &mut Vec<Seen>,
+    writes: &[RecordWrite],
+    locked: &mut Vec<WordValue>,
 ) -> Result<Tid, Stop> {
     for write in writes {
         let seen = write.record.word().lock_to_commit();
@@ -122,7 +122,7 @@ fn lock_and_validate(
 }
 
 /// Unlocks those records of a write set that were locked; nothing was written.
-pub(crate) fn unlock(writes: &[Write], locked: &[Seen]) {
+pub(crate) fn unlock(writes: &[RecordWrite], locked: &[WordValue]) {
     for (write, seen) in writes.iter().zip(locked) {
         write.record.word().unlock(*seen, seen.0 & QUEUED);
     }
@@ -132,7 +132,7 @@ pub(crate) fn unlock(writes: &[Write], locked: &[Seen]) {
 pub(crate) fn append(
     thread: &ThreadContext,
     log: &mut impl RedoLog,
-    writes: &[Write],
+    writes: &[RecordWrite],
     edits: &[Edit],
     tid: Tid,
 ) -> Result<(), Stop> {
@@ -150,7 +150,7 @@ pub(crate) fn append_staged(
     thread: &ThreadContext,
     txn: &TransactionState,
     log: &mut impl RedoLog,
-    writes: &[Write],
+    writes: &[RecordWrite],
 ) -> Result<(), Stop> {
     let changes = Changes {
         writes,
@@ -167,8 +167,8 @@ pub(crate) fn log_and_publish(
     thread: &mut ThreadContext,
     log: &mut impl RedoLog,
     generation: u16,
-    (writes, words): (&[Write], &[Seen]),
-    read: &[Seen],
+    (writes, words): (&[RecordWrite], &[WordValue]),
+    read: &[WordValue],
 ) -> Result<Tid, Stop> {
     let epoch = thread.engine.epochs.commit_epoch();
     let tid = thread.draw_tid(epoch, newest(words.iter().chain(read)))?;

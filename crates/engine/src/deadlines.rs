@@ -4,7 +4,7 @@ use base::transaction::{ExpireWhen, Expiry, OpError};
 use base::{Op, Reply};
 
 use crate::lookaside::KeyHash;
-use crate::record::{Content, VersionRef};
+use crate::record::{VersionContent, VersionRef};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 
@@ -66,7 +66,7 @@ fn set_deadline(
     live: VersionRef,
     deadline: Option<u64>,
 ) {
-    let content = Content {
+    let content = VersionContent {
         parts: &[live.value()],
         kind: live.kind(),
         deadline,

@@ -22,20 +22,20 @@ use base::{Epoch, Tid, TransactionId};
 
 use crate::commit::log_and_publish;
 use crate::engine::Engine;
-use crate::log::{RedoLog, Write};
+use crate::log::{RecordWrite, RedoLog};
 use crate::prepared::PreparedTransaction;
 use crate::read_atomic;
 use crate::record::{RecordRef, VersionRef};
 use crate::stop::Stop;
-use crate::system::{self, Entry, WELL_FORMED};
+use crate::system_record::{self, SystemRecord, WELL_FORMED};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
-use crate::word::Seen;
+use crate::word::WordValue;
 use crate::worker_slot::WorkerSlot;
 
 /// The decision about a transaction.
 #[derive(Clone, Copy)]
-pub(crate) enum Verdict {
+pub(crate) enum TransactionDecision {
     Commit,
     Abort,
     Refuse { until_ms: u64 },
@@ -49,26 +49,29 @@ pub(crate) fn decide(
     txn: &mut TransactionState,
     log: &mut impl RedoLog,
     id: TransactionId,
-    verdict: Verdict,
+    decision: TransactionDecision,
 ) -> Result<(State, Epoch), Stop> {
-    let record = thread.record_of(&system::key(id));
+    let record = thread.record_of(&system_record::key(id));
     let Ok(seen) = record.word().lock() else {
         thread.engine.abandon(record);
         return Err(Stop::Conflict);
     };
     let old = RecordRef::version(seen);
-    let state = system::state_at(old, txn.time_ms);
+    let state = system_record::state_at(old, txn.time_ms);
     let own = (record, seen);
-    let changed = match verdict {
-        Verdict::Commit if applies(verdict, &state) => commit(thread, txn, log, id, own),
-        Verdict::Abort if applies(verdict, &state) => abort(thread, txn, log, id, own),
-        Verdict::Refuse { until_ms }
-            if applies(verdict, &state) && old.deadline() < Some(until_ms) =>
+    let changed = match decision {
+        TransactionDecision::Commit if applies(decision, &state) => {
+            commit(thread, txn, log, id, own)
+        }
+        TransactionDecision::Abort if applies(decision, &state) => abort(thread, txn, log, id, own),
+        TransactionDecision::Refuse { until_ms }
+            if applies(decision, &state) && old.deadline() < Some(until_ms) =>
         {
-            let refusal = system::new_version(&Entry::Refused.encode(), Some(until_ms));
+            let refusal =
+                system_record::new_version(&SystemRecord::Refused.encode(), Some(until_ms));
             replace(thread, txn, log, own, refusal)
         }
-        Verdict::Forget if applies(verdict, &state) => {
+        TransactionDecision::Forget if applies(decision, &state) => {
             replace(thread, txn, log, own, VersionRef::new(0, None, None))
         }
         _ => {
@@ -94,10 +97,10 @@ fn replace(
     thread: &mut ThreadContext,
     txn: &TransactionState,
     log: &mut impl RedoLog,
-    (record, seen): (RecordRef, Seen),
+    (record, seen): (RecordRef, WordValue),
     version: VersionRef,
 ) -> Result<Tid, Stop> {
-    let write = Write { record, version };
+    let write = RecordWrite { record, version };
     log_and_publish(thread, log, txn.generation, (&[write], &[seen]), &[])
         .inspect_err(|_| version.free_unpublished())
 }
@@ -108,26 +111,26 @@ fn commit(
     txn: &mut TransactionState,
     log: &mut impl RedoLog,
     id: TransactionId,
-    own: (RecordRef, Seen),
+    own: (RecordRef, WordValue),
 ) -> Result<Tid, Stop> {
     let (record, seen) = own;
     let old = RecordRef::version(seen).value();
-    if system::is_unheld(old) {
+    if system_record::is_unheld(old) {
         return read_atomic::commit(thread, txn, log, id, own);
     }
     let mut prepared = take_prepared(&thread.engine, id);
-    let note = match system::state(old).expect(WELL_FORMED) {
+    let note = match system_record::state(old).expect(WELL_FORMED) {
         State::Prepared(note) => note,
         _ => unreachable!("it is prepared"),
     };
-    let marker = Entry::Committed { note: &note }.encode();
+    let marker = SystemRecord::Committed { note: &note }.encode();
     let mut writes = std::mem::take(&mut prepared.effects);
     let of = |record: &RecordRef| record.word().load();
-    let mut words: Vec<Seen> = writes.iter().map(|write| of(&write.record)).collect();
-    let read: Vec<Seen> = prepared.held.iter().map(of).collect();
-    let own = Write {
+    let mut words: Vec<WordValue> = writes.iter().map(|write| of(&write.record)).collect();
+    let read: Vec<WordValue> = prepared.held.iter().map(of).collect();
+    let own = RecordWrite {
         record,
-        version: system::new_version(&marker, None),
+        version: system_record::new_version(&marker, None),
     };
     writes.push(own);
     words.push(seen);
@@ -144,9 +147,11 @@ fn commit(
         return outcome;
     }
     WorkerSlot::count(&thread.counters().commits, 1);
-    thread.engine.give_back(id, &prepared.held, prepared.ranged);
+    thread
+        .engine
+        .release_hold(id, &prepared.held, prepared.ranged);
     // Effects are given back even if nothing else was held.
-    txn.gave_back = true;
+    txn.released_holds = true;
     outcome
 }
 
@@ -156,9 +161,9 @@ fn abort(
     txn: &mut TransactionState,
     log: &mut impl RedoLog,
     id: TransactionId,
-    own: (RecordRef, Seen),
+    own: (RecordRef, WordValue),
 ) -> Result<Tid, Stop> {
-    if system::is_unheld(RecordRef::version(own.1).value()) {
+    if system_record::is_unheld(RecordRef::version(own.1).value()) {
         return replace(thread, txn, log, own, VersionRef::new(0, None, None));
     }
     let prepared = take_prepared(&thread.engine, id);
@@ -169,8 +174,8 @@ fn abort(
     }
     let written = prepared.effects.iter().map(|write| write.record);
     let held: Vec<RecordRef> = written.chain(prepared.held.iter().copied()).collect();
-    thread.engine.give_back(id, &held, prepared.ranged);
-    txn.gave_back |= prepared.ranged || !held.is_empty();
+    thread.engine.release_hold(id, &held, prepared.ranged);
+    txn.released_holds |= prepared.ranged || !held.is_empty();
     outcome
 }
 
@@ -180,10 +185,12 @@ fn take_prepared(engine: &Engine, id: TransactionId) -> PreparedTransaction {
 }
 
 /// Returns `true` if a verdict changes an attempt of this state.
-pub(crate) fn applies(verdict: Verdict, state: &State) -> bool {
-    match verdict {
-        Verdict::Commit | Verdict::Abort => matches!(state, State::Prepared(_)),
-        Verdict::Refuse { .. } => matches!(state, State::Unknown | State::Refused),
-        Verdict::Forget => matches!(state, State::Committed(_)),
+pub(crate) fn applies(decision: TransactionDecision, state: &State) -> bool {
+    match decision {
+        TransactionDecision::Commit | TransactionDecision::Abort => {
+            matches!(state, State::Prepared(_))
+        }
+        TransactionDecision::Refuse { .. } => matches!(state, State::Unknown | State::Refused),
+        TransactionDecision::Forget => matches!(state, State::Committed(_)),
     }
 }

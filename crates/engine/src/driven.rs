@@ -39,7 +39,7 @@ impl Engine {
         let Some(prepared) = prepared else {
             return;
         };
-        self.give_back(id, &prepared.held, prepared.ranged);
+        self.release_hold(id, &prepared.held, prepared.ranged);
         self.holds.notify();
     }
 

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use base::Change;
 
 use crate::engine::Engine;
-use crate::log::Write;
-use crate::origin::{OwnedOrigin, Recent};
-use crate::record::{Content, VersionRef};
-use crate::system::Effect;
+use crate::log::RecordWrite;
+use crate::origin::{OwnedOrigin, RecentOrigin};
+use crate::record::{VersionContent, VersionRef};
+use crate::system_record::PreparedEffect;
 use crate::thread_context::ThreadContext;
 
 /// Returns the write of a change.
 pub(crate) fn write_of_change(
     thread: &ThreadContext,
     change: &Change<'_>,
-    recent: &mut Recent,
-) -> Write {
+    recent: &mut RecentOrigin,
+) -> RecordWrite {
     let origins = &thread.engine.origins;
     match *change {
         Change::Put {
@@ -28,23 +28,23 @@ pub(crate) fn write_of_change(
             deadline,
             origin,
         } => {
-            let content = Content {
+            let content = VersionContent {
                 parts: &[value],
                 kind,
                 deadline,
             };
             let origin = recent.share(origins, origin);
-            Write {
+            RecordWrite {
                 record: thread.record_of(key),
                 version: VersionRef::new(generation, Some(content), origin),
             }
         }
         Change::Edit { .. } => unreachable!("only a restorer meets edits"),
-        Change::Delete { key, origin } => Write {
+        Change::Delete { key, origin } => RecordWrite {
             record: thread.record_of(key),
             version: VersionRef::new(0, None, recent.share(origins, origin)),
         },
-        Change::Flush { generation } => Write {
+        Change::Flush { generation } => RecordWrite {
             record: thread.engine.generation,
             version: Engine::generation_version(generation),
         },
@@ -54,13 +54,13 @@ pub(crate) fn write_of_change(
 /// Returns the write of a prepared transaction's effect.
 pub(crate) fn write_of_effect(
     thread: &ThreadContext,
-    effect: &Effect<'_>,
+    effect: &PreparedEffect<'_>,
     origin: &Arc<OwnedOrigin>,
-) -> Write {
-    let mut recent = Recent::of(origin);
+) -> RecordWrite {
+    let mut recent = RecentOrigin::of(origin);
     let origin = Some(origin.get());
     let change = match *effect {
-        Effect::Put {
+        PreparedEffect::Put {
             key,
             value,
             kind,
@@ -74,14 +74,14 @@ pub(crate) fn write_of_effect(
             deadline,
             origin,
         },
-        Effect::Delete { key } => Change::Delete { key, origin },
-        Effect::Flush { generation } => Change::Flush { generation },
+        PreparedEffect::Delete { key } => Change::Delete { key, origin },
+        PreparedEffect::Flush { generation } => Change::Flush { generation },
     };
     write_of_change(thread, &change, &mut recent)
 }
 
 /// Keeps the last write of each key, the keys being told apart and put in order by `order`.
-pub(crate) fn keep_last<K: Ord>(writes: &mut Vec<Write>, order: impl Fn(&Write) -> K) {
+pub(crate) fn keep_last<K: Ord>(writes: &mut Vec<RecordWrite>, order: impl Fn(&RecordWrite) -> K) {
     writes.sort_by(|a, b| order(a).cmp(&order(b)));
     writes.dedup_by(|later, kept| {
         let same = order(later) == order(kept);

@@ -17,15 +17,15 @@ use parking_lot::Mutex;
 use crate::epoch::Epochs;
 use crate::floors::Floors;
 use crate::holds::Holds;
-use crate::index::{Index, TREE_BYTES_PER_RECORD};
+use crate::index::{RecordIndex, TREE_BYTES_PER_RECORD};
 use crate::live_snapshots::LiveSnapshots;
-use crate::log::Write;
+use crate::log::RecordWrite;
 use crate::origin::Origins;
 use crate::prepared::PreparedTransaction;
 use crate::read_atomic_keys::ReadAtomicKeys;
-use crate::record::{Content, RecordRef, VersionRef};
+use crate::record::{RecordRef, VersionContent, VersionRef};
 use crate::stop::Stop;
-use crate::word::{QUEUED, Refused, Seen};
+use crate::word::{LockRefusal, QUEUED, WordValue};
 use crate::worker_slot::{DEADLINE_UNIT_MS, WorkerSlot};
 
 /// Options of an engine.
@@ -66,7 +66,7 @@ pub struct Stats {
 
 /// An in-memory transactional engine.
 pub struct Engine {
-    pub(crate) index: Index,
+    pub(crate) index: RecordIndex,
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) snapshots: LiveSnapshots,
     pub(crate) floors: Floors,
@@ -128,7 +128,7 @@ impl Engine {
         Self::set_generation(generation, Tid::ZERO, 0);
         let holds = Arc::new(Holds::new());
         Arc::new(Engine {
-            index: Index::new(Arc::clone(&holds)),
+            index: RecordIndex::new(Arc::clone(&holds)),
             epochs: Arc::new(epochs),
             snapshots: LiveSnapshots::default(),
             floors: Floors::new(),
@@ -178,7 +178,7 @@ impl Engine {
     /// Returns a version of the generation record.
     pub(crate) fn generation_version(number: u16) -> VersionRef {
         let value = number.to_le_bytes();
-        let content = Content {
+        let content = VersionContent {
             parts: &[&value],
             kind: Kind::String,
             deadline: None,
@@ -307,10 +307,10 @@ impl Engine {
         let seen = loop {
             match record.word().lock() {
                 Ok(seen) => break seen,
-                Err(Refused::Busy) => std::thread::yield_now(),
+                Err(LockRefusal::Busy) => std::thread::yield_now(),
                 // Its holder will write it or leave it to the janitor, or another thread has removed
                 // it.
-                Err(Refused::Held | Refused::Dead) => return,
+                Err(LockRefusal::Held | LockRefusal::Dead) => return,
             }
         };
         let queue = RecordRef::version(seen).is_never() && !seen.has(QUEUED);
@@ -323,15 +323,15 @@ impl Engine {
     }
 
     /// Unlocks a record that was not written, and abandons it.
-    pub(crate) fn unlock_unwritten(&self, record: RecordRef, seen: Seen) {
+    pub(crate) fn unlock_unwritten(&self, record: RecordRef, seen: WordValue) {
         record.word().unlock(seen, seen.0 & QUEUED);
         self.abandon(record);
     }
 
     /// Returns the reason why a record could not be locked: the transaction that holds it, if one
     /// does.
-    pub(crate) fn reason_of(&self, record: RecordRef, refused: Refused) -> Stop {
-        let holder = (refused == Refused::Held).then(|| self.holds.holder(record));
+    pub(crate) fn reason_of(&self, record: RecordRef, refused: LockRefusal) -> Stop {
+        let holder = (refused == LockRefusal::Held).then(|| self.holds.holder(record));
         match holder.flatten() {
             Some(by) => Stop::Abort(Abort::Held { by }),
             None => Stop::Conflict,
@@ -339,14 +339,14 @@ impl Engine {
     }
 
     /// Gives back the holds of a transaction on these records, and those on ranges if `ranged`.
-    pub(crate) fn give_back(&self, id: TransactionId, records: &[RecordRef], ranged: bool) {
+    pub(crate) fn release_hold(&self, id: TransactionId, records: &[RecordRef], ranged: bool) {
         for record in records {
-            if self.holds.give_back(*record, id) {
+            if self.holds.release_hold(*record, id) {
                 self.queue.push(*record);
             }
         }
         if ranged {
-            self.holds.give_ranges_back(id);
+            self.holds.release_ranges(id);
         }
     }
 
@@ -359,7 +359,7 @@ impl Engine {
     }
 
     /// Refuses transactions that write more than the limit.
-    pub(crate) fn check_size(&self, writes: &[Write]) -> Result<(), Stop> {
+    pub(crate) fn check_size(&self, writes: &[RecordWrite]) -> Result<(), Stop> {
         let bytes: usize = writes.iter().map(|write| write.version.bytes()).sum();
         if bytes > self.limits.transaction_bytes {
             return Err(Stop::Abort(Abort::TooLarge {

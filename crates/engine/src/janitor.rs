@@ -37,11 +37,11 @@ use base::{Epoch, TransactionId};
 use crate::engine::{Engine, JANITOR};
 use crate::epoch::EpochGuard;
 use crate::garbage::Garbage;
-use crate::index::Index;
-use crate::lookaside::Table;
+use crate::index::RecordIndex;
+use crate::lookaside::HintTable;
 use crate::record::{RecordRef, VersionRef};
-use crate::system;
-use crate::word::{QUEUED, Refused, Seen};
+use crate::system_record;
+use crate::word::{LockRefusal, QUEUED, WordValue};
 use crate::worker_slot::{KeyCount, WorkerSlot};
 
 /// Room that is kept for records which snapshots hold.
@@ -74,7 +74,7 @@ pub struct Janitor {
     /// The generation up to which the index was swept.
     swept: u16,
     /// The walk that completes the look-aside table: the table, and the key from which to go on.
-    listing: Option<(Arc<Table>, Vec<u8>)>,
+    listing: Option<(Arc<HintTable>, Vec<u8>)>,
 }
 
 /// A read-atomic key that must be looked at again.
@@ -94,7 +94,7 @@ struct Sweep {
 
 /// The state after a call of [`Janitor::tidy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tidied {
+pub struct JanitorReport {
     /// `true` if work is left that does not have to wait for a deadline.
     pub more: bool,
     /// The next time at which a key expires, milliseconds since the Unix epoch.
@@ -143,7 +143,7 @@ impl Engine {
 
 impl Janitor {
     /// Looks at `budget` records at most. Deletes up to epoch `durable` are durable.
-    pub fn tidy(&mut self, durable: Epoch, budget: usize) -> Tidied {
+    pub fn tidy(&mut self, durable: Epoch, budget: usize) -> JanitorReport {
         let engine = Arc::clone(&self.engine);
         engine.epochs.refresh();
         {
@@ -175,7 +175,7 @@ impl Janitor {
         if garbage || !self.waiting.is_empty() {
             engine.epochs.hurry();
         }
-        Tidied {
+        JanitorReport {
             more: garbage
                 || !self.waiting.is_empty()
                 || !engine.queue.is_empty()
@@ -222,8 +222,10 @@ impl Janitor {
     fn attend(&mut self, record: RecordRef, now: Now, forgotten: Option<TransactionId>) {
         let seen = match record.word().lock() {
             Ok(seen) => seen,
-            Err(Refused::Busy | Refused::Held) => return self.waiting.push_back(record),
-            Err(Refused::Dead) => unreachable!("a record that is known to the janitor is there"),
+            Err(LockRefusal::Busy | LockRefusal::Held) => return self.waiting.push_back(record),
+            Err(LockRefusal::Dead) => {
+                unreachable!("a record that is known to the janitor is there")
+            }
         };
         let version = RecordRef::version(seen);
         let retains = self.engine.read_atomic.covers(record.key());
@@ -341,7 +343,7 @@ impl Janitor {
 
     /// Keeps the record of a read-atomic key for later.
     fn retain(&mut self, record: RecordRef, version: VersionRef) {
-        let key = system::key(version.origin_id());
+        let key = system_record::key(version.origin_id());
         let index = &self.engine.index;
         let known = index.get(index.hash(&key), &key);
         let is_known = known.is_some_and(|record| {
@@ -423,7 +425,7 @@ impl Janitor {
     }
 
     /// Takes a locked record out of the index.
-    fn remove(&self, record: RecordRef, seen: Seen) {
+    fn remove(&self, record: RecordRef, seen: WordValue) {
         let version = RecordRef::version(seen);
         let counters = &self.engine.slots[JANITOR];
         if !version.is_never() {
@@ -439,7 +441,7 @@ impl Janitor {
             counters.count_keys(generation, gone);
             self.engine.expired.fetch_add(1, Ordering::Relaxed);
         }
-        if Index::keeps(record) {
+        if RecordIndex::keeps(record) {
             return self.blank(record, seen);
         }
         WorkerSlot::count(&counters.records, -1);
@@ -449,7 +451,7 @@ impl Janitor {
     }
 
     /// Replaces the version of a record that stays by a tombstone of the same transaction.
-    fn blank(&self, record: RecordRef, seen: Seen) {
+    fn blank(&self, record: RecordRef, seen: WordValue) {
         let old = RecordRef::version(seen);
         if old.is_absent() {
             return record.word().unlock(seen, 0);
@@ -459,7 +461,7 @@ impl Janitor {
         WorkerSlot::count(&self.engine.slots[JANITOR].bytes, tombstone.bytes() as i64);
         record
             .word()
-            .publish(Seen(seen.0 & !QUEUED), tombstone.address(), 0);
+            .publish(WordValue(seen.0 & !QUEUED), tombstone.address(), 0);
         self.retire(Garbage::Version(old));
     }
 
@@ -534,10 +536,10 @@ impl Janitor {
                         self.attend(record, now, None);
                     }
                 }
-                Err(Refused::Dead) => {}
+                Err(LockRefusal::Dead) => {}
                 // The transaction that has it writes it, or leaves it to the janitor.
                 Err(_) if version.is_never() => {}
-                Err(Refused::Busy | Refused::Held) => {
+                Err(LockRefusal::Busy | LockRefusal::Held) => {
                     next = Some(record.key().to_vec());
                     return false;
                 }

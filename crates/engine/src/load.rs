@@ -24,8 +24,8 @@ use parking_lot::MutexGuard;
 use crate::apply::{Applier, lock_to_apply};
 use crate::effects::write_of_change;
 use crate::engine::Engine;
-use crate::log::Write;
-use crate::origin::Recent;
+use crate::log::RecordWrite;
+use crate::origin::RecentOrigin;
 use crate::publish::install;
 use crate::record::{RecordRef, VersionRef};
 use crate::snapshot::SnapshotEntry;
@@ -39,7 +39,7 @@ const AHEAD: usize = 1_000;
 /// Takes the records of a snapshot.
 pub struct Loader<'a> {
     thread: &'a ThreadContext,
-    recent: &'a mut Recent,
+    recent: &'a mut RecentOrigin,
     _applying: MutexGuard<'a, ()>,
     index: Epoch,
     stamp_ms: u64,
@@ -115,7 +115,7 @@ impl Loader<'_> {
         let engine = &self.thread.engine;
         {
             let _guard = self.thread.pin();
-            let write = Write {
+            let write = RecordWrite {
                 record: engine.generation,
                 version: Engine::generation_version(generation),
             };
@@ -177,7 +177,7 @@ impl Loader<'_> {
 
     fn delete(&mut self, key: &[u8]) {
         let _guard = self.thread.pin();
-        let write = Write {
+        let write = RecordWrite {
             record: self.thread.record_of(key),
             version: VersionRef::new(0, None, None),
         };
@@ -185,7 +185,7 @@ impl Loader<'_> {
     }
 
     /// Makes a version current, unless it already is.
-    fn install(&mut self, write: Write, tid: Tid) {
+    fn install(&mut self, write: RecordWrite, tid: Tid) {
         let (mut record, new) = (write.record, write.version);
         let (seen, _) = lock_to_apply(self.thread, &mut record);
         let old = RecordRef::version(seen);

@@ -8,7 +8,7 @@ use crate::stop::Stop;
 /// The changes of one transaction.
 #[derive(Clone, Copy)]
 pub struct Changes<'a> {
-    pub(crate) writes: &'a [Write],
+    pub(crate) writes: &'a [RecordWrite],
     /// Those of the writes that change a part of a value, in the order of their records.
     pub(crate) edits: &'a [Edit],
     pub(crate) generation: RecordRef,
@@ -16,7 +16,7 @@ pub struct Changes<'a> {
 
 /// A write that a transaction is about to make, or has made.
 #[derive(Clone, Copy)]
-pub(crate) struct Write {
+pub(crate) struct RecordWrite {
     pub(crate) record: RecordRef,
     pub(crate) version: VersionRef,
 }

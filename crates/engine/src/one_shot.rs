@@ -12,7 +12,7 @@ use crate::stop::Stop;
 use crate::strings::{bytes_or_nil, int, range};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
-use crate::{deadlines, guard, strings, version_ids};
+use crate::{deadlines, fencing, strings, version_ids};
 
 /// Executes the operations within the transaction, which gets their replies.
 pub(crate) fn run(
@@ -123,8 +123,8 @@ fn execute_keyless(
 ) -> Result<Reply<'static>, Stop> {
     let engine = &thread.engine;
     match *op {
-        Op::Guard { lock, token } => guard::guard(thread, txn, lock, token).map(|()| Reply::Ok),
-        Op::Now => Ok(Reply::Int(guard::return_time(txn))),
+        Op::Guard { lock, token } => fencing::guard(thread, txn, lock, token).map(|()| Reply::Ok),
+        Op::Now => Ok(Reply::Int(fencing::return_time(txn))),
         Op::Count if txn.is_deterministic => Ok(Reply::Int(count_by_scan(engine, txn))),
         Op::Count => {
             // Counters have no version: the reply waits for everything up to now.

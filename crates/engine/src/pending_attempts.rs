@@ -5,7 +5,7 @@ use base::{Timestamp, TransactionId};
 
 use crate::engine::Engine;
 use crate::record::RecordRef;
-use crate::system::{self, Entry};
+use crate::system_record::{self, SystemRecord};
 
 impl Engine {
     /// Returns the least id of the attempts that are prepared without holds. The caller is in an
@@ -28,27 +28,30 @@ impl Engine {
         is_sought: impl Fn(&[u8]) -> bool,
     ) -> Option<TransactionId> {
         let mut least = None;
-        self.index
-            .range(&system::RESERVED, Some(&system::OTHERS), |record| {
-                let Ok(id) = system::id(record.key()) else {
+        self.index.range(
+            &system_record::RESERVED,
+            Some(&system_record::OTHERS),
+            |record| {
+                let Ok(id) = system_record::id(record.key()) else {
                     return true;
                 };
                 if id.timestamp > until {
                     return false;
                 }
                 let version = RecordRef::version(record.word().load());
-                let is_pending = !version.is_absent() && system::is_unheld(version.value());
+                let is_pending = !version.is_absent() && system_record::is_unheld(version.value());
                 least = (is_pending && is_sought(version.value())).then_some(id);
                 least.is_none()
-            });
+            },
+        );
         least
     }
 }
 
 /// Returns `true` if a prepared attempt writes this key.
 fn writes(prepared: &[u8], key: &[u8]) -> bool {
-    let entry = system::decode(prepared).expect(system::WELL_FORMED);
-    let Entry::Pending { effects, .. } = entry else {
+    let entry = system_record::decode(prepared).expect(system_record::WELL_FORMED);
+    let SystemRecord::Pending { effects, .. } = entry else {
         return false;
     };
     effects.iter().any(|effect| effect.is_of(key))

@@ -35,19 +35,19 @@ use crate::commit::{append, append_staged, unlock};
 use crate::conflict;
 use crate::engine::Engine;
 use crate::holds::deciding;
-use crate::log::{RedoLog, Write};
+use crate::log::{RecordWrite, RedoLog};
 use crate::one_shot;
 use crate::prepared::PreparedTransaction;
 use crate::publish::publish;
 use crate::read_atomic;
 use crate::record::RecordRef;
 use crate::stop::Stop;
-use crate::system::{self, Effect, Entry, Kept};
+use crate::system_record::{self, PreparedEffect, PreparedState, SystemRecord};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 use crate::validation::{enters_no_range, is_written, newest, no_deadline_passed, scan_unchanged};
 use crate::version_ids;
-use crate::word::Seen;
+use crate::word::WordValue;
 
 /// The number of attempts that give way to a writer of a record that is not held any more: some
 /// tenths of a millisecond, in which a thread that waited can wake. The writer may also have gone.
@@ -57,7 +57,7 @@ const GIVING_WAY: u32 = 20;
 #[derive(Default)]
 struct Acquired {
     /// Words of the write set's records, in its order.
-    locked: Vec<Seen>,
+    locked: Vec<WordValue>,
     /// Records held as a reader.
     shared: Vec<RecordRef>,
     /// `true` if it holds ranges.
@@ -150,8 +150,8 @@ pub(crate) fn hold_all(
         (Err(stop), _) => {
             unlock(&writes, &acquired.locked);
             let Acquired { shared, ranged, .. } = acquired;
-            thread.engine.give_back(holder.id, &shared, ranged);
-            txn.gave_back |= ranged || !shared.is_empty();
+            thread.engine.release_hold(holder.id, &shared, ranged);
+            txn.released_holds |= ranged || !shared.is_empty();
             txn.writes = writes;
             Err(stop)
         }
@@ -170,7 +170,7 @@ fn give_way(
     if !holds.writer_marks.any() {
         return Ok(());
     }
-    let is_marked = |(record, _): &&(RecordRef, Seen)| {
+    let is_marked = |(record, _): &&(RecordRef, WordValue)| {
         let now = RecordRef::version(record.word().load()).tid();
         holds.writer_marks.has(*record, now, txn.time_ms) && txn.own_write(*record).is_none()
     };
@@ -194,10 +194,10 @@ fn give_way(
 }
 
 fn is_known(engine: &Engine, txn: &TransactionState, id: TransactionId) -> bool {
-    let (key, index) = (system::key(id), &engine.index);
+    let (key, index) = (system_record::key(id), &engine.index);
     let record = index.get(index.hash(&key), &key);
     let version = record.map(|record| RecordRef::version(record.word().load()));
-    version.is_some_and(|version| system::state_at(version, txn.time_ms) != State::Unknown)
+    version.is_some_and(|version| system_record::state_at(version, txn.time_ms) != State::Unknown)
 }
 
 /// Puts the system record into the write set.
@@ -206,9 +206,9 @@ fn write_system_record(
     txn: &mut TransactionState,
     prepare: &Prepare<'_>,
 ) -> Result<RecordRef, Stop> {
-    let record = thread.record_of(&system::key(prepare.holder.id));
-    let version = system::new_version(&describe(&thread.engine, txn, prepare), None);
-    let write = Write { record, version };
+    let record = thread.record_of(&system_record::key(prepare.holder.id));
+    let version = system_record::new_version(&describe(&thread.engine, txn, prepare), None);
+    let write = RecordWrite { record, version };
     txn.writes.push(write);
     thread.engine.check_size(&[write]).map(|()| record)
 }
@@ -217,7 +217,7 @@ fn log_held(
     thread: &ThreadContext,
     txn: &TransactionState,
     log: &mut impl RedoLog,
-    writes: &[Write],
+    writes: &[RecordWrite],
     own: Option<RecordRef>,
     tid: Tid,
 ) -> Result<(), Stop> {
@@ -244,7 +244,7 @@ fn gather_reads(thread: &ThreadContext, txn: &mut TransactionState) -> Result<()
     }
     let reads = &mut txn.reads;
     reads.sort_unstable_by_key(|(record, _)| *record);
-    let changed = |pair: &[(RecordRef, Seen)]| {
+    let changed = |pair: &[(RecordRef, WordValue)]| {
         pair[0].0 == pair[1].0 && pair[0].1.pointer() != pair[1].1.pointer()
     };
     if reads.windows(2).any(changed) {
@@ -257,11 +257,11 @@ fn gather_reads(thread: &ThreadContext, txn: &mut TransactionState) -> Result<()
 /// Returns the value of the system record.
 fn describe(engine: &Engine, txn: &TransactionState, prepare: &Prepare<'_>) -> Vec<u8> {
     let generation = engine.generation;
-    let effect = |write: &Write| effect_of(write, generation);
+    let effect = |write: &RecordWrite| effect_of(write, generation);
     let shared = txn.reads.iter().map(|(record, _)| *record);
     let shared = shared.filter(|record| *record != generation && txn.own_write(*record).is_none());
     let ranges = txn.scans.iter();
-    let kept = Kept {
+    let kept = PreparedState {
         age: prepare.holder.age,
         siblings: prepare.siblings,
         effects: txn.writes.iter().map(effect).collect(),
@@ -269,7 +269,7 @@ fn describe(engine: &Engine, txn: &TransactionState, prepare: &Prepare<'_>) -> V
         ranges: ranges.map(|scan| (&scan.from[..], &scan.to[..])).collect(),
     };
     let note = prepare.note;
-    Entry::Prepared { note, kept }.encode()
+    SystemRecord::Prepared { note, kept }.encode()
 }
 
 /// Performs steps 2 to 6 but for the log. `acquired` gets the locks and holds, also on an error. The
@@ -278,7 +278,7 @@ fn acquire(
     thread: &mut ThreadContext,
     txn: &TransactionState,
     holder: Holder,
-    (writes, own): (&[Write], Option<RecordRef>),
+    (writes, own): (&[RecordWrite], Option<RecordRef>),
     acquired: &mut Acquired,
 ) -> Result<Tid, Stop> {
     for scan in &txn.scans {
@@ -311,22 +311,22 @@ fn acquire(
 
 fn check_unknown(
     txn: &TransactionState,
-    writes: &[Write],
+    writes: &[RecordWrite],
     own: RecordRef,
-    locked: &[Seen],
+    locked: &[WordValue],
 ) -> Result<(), Stop> {
     let mut pairs = writes.iter().zip(locked);
     let (_, seen) = pairs
         .find(|(write, _)| write.record == own)
         .expect("it is in the write set");
-    match system::state_at(RecordRef::version(*seen), txn.time_ms) {
+    match system_record::state_at(RecordRef::version(*seen), txn.time_ms) {
         State::Unknown => Ok(()),
         _ => Err(Stop::Abort(Abort::Refused)),
     }
 }
 
 /// Checks that the versions of each key have growing timestamps.
-fn check_timestamp(timestamp: Timestamp, locked: &[Seen]) -> Result<(), Stop> {
+fn check_timestamp(timestamp: Timestamp, locked: &[WordValue]) -> Result<(), Stop> {
     let origins = locked
         .iter()
         .filter_map(|seen| RecordRef::version(*seen).origin());
@@ -341,7 +341,7 @@ fn hold_reads(
     engine: &Engine,
     txn: &TransactionState,
     holder: Holder,
-    writes: &[Write],
+    writes: &[RecordWrite],
     acquired: &mut Acquired,
 ) -> Result<(), Stop> {
     for (record, seen) in &txn.reads {
@@ -362,7 +362,7 @@ fn check_ranges(
     engine: &Engine,
     txn: &TransactionState,
     epoch: Epoch,
-    writes: &[Write],
+    writes: &[RecordWrite],
 ) -> Result<(), Stop> {
     let mine = |record| is_written(writes, record);
     let mut scans = txn.scans.iter();
@@ -376,7 +376,7 @@ fn settle(
     thread: &ThreadContext,
     txn: &mut TransactionState,
     holder: Holder,
-    (writes, own): (Vec<Write>, RecordRef),
+    (writes, own): (Vec<RecordWrite>, RecordRef),
     acquired: Acquired,
     tid: Tid,
 ) {
@@ -407,7 +407,7 @@ fn settle(
 fn settle_staged(
     engine: &Engine,
     holder: Holder,
-    writes: Vec<Write>,
+    writes: Vec<RecordWrite>,
     own: Option<RecordRef>,
     acquired: Acquired,
 ) {
@@ -435,23 +435,23 @@ fn settle_staged(
 }
 
 /// Returns the write of one record.
-fn writes_of(writes: &[Write], record: RecordRef) -> Vec<Write> {
+fn writes_of(writes: &[RecordWrite], record: RecordRef) -> Vec<RecordWrite> {
     let of_it = writes.iter().filter(|write| write.record == record);
     of_it.copied().collect()
 }
 
-fn effect_of(write: &Write, generation: RecordRef) -> Effect<'static> {
+fn effect_of(write: &RecordWrite, generation: RecordRef) -> PreparedEffect<'static> {
     let version = write.version;
     if write.record == generation {
-        Effect::Flush {
+        PreparedEffect::Flush {
             generation: version.generation(),
         }
     } else if version.is_absent() {
-        Effect::Delete {
+        PreparedEffect::Delete {
             key: write.record.key(),
         }
     } else {
-        Effect::Put {
+        PreparedEffect::Put {
             key: write.record.key(),
             value: version.value(),
             kind: version.kind(),

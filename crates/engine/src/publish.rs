@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use base::Tid;
 
 use crate::garbage::{Bag, Garbage};
-use crate::log::Write;
+use crate::log::RecordWrite;
 use crate::record::{RecordRef, VersionRef};
 use crate::thread_context::ThreadContext;
-use crate::word::{HELD, QUEUED, Seen};
+use crate::word::{HELD, QUEUED, WordValue};
 use crate::worker_slot::{KeyCount, WorkerSlot};
 
 /// Publishes writes whose records have these words; `generation` is visible from then on. Exclusive
@@ -17,8 +17,8 @@ use crate::worker_slot::{KeyCount, WorkerSlot};
 pub(crate) fn publish(
     thread: &ThreadContext,
     generation: u16,
-    writes: &[Write],
-    locked: &[Seen],
+    writes: &[RecordWrite],
+    locked: &[WordValue],
     tid: Tid,
 ) {
     let engine = &thread.engine;
@@ -54,7 +54,7 @@ pub(crate) fn install(
     thread: &ThreadContext,
     bag: &mut Bag,
     record: RecordRef,
-    seen: Seen,
+    seen: WordValue,
     old: VersionRef,
     new: VersionRef,
 ) {
@@ -106,8 +106,8 @@ pub(crate) fn install(
 /// and removes them from `writes` and `locked`. All are locked.
 pub(crate) fn link_late(
     thread: &ThreadContext,
-    writes: &mut Vec<Write>,
-    locked: &mut Vec<Seen>,
+    writes: &mut Vec<RecordWrite>,
+    locked: &mut Vec<WordValue>,
     tid: Tid,
 ) {
     let keys = &thread.engine.read_atomic;
@@ -129,8 +129,8 @@ pub(crate) fn link_late(
 }
 
 /// Puts a version of a read-atomic key behind those with greater ids, and unlocks the record.
-pub(crate) fn link_behind(thread: &ThreadContext, write: Write, seen: Seen, tid: Tid) {
-    let Write { record, version } = write;
+pub(crate) fn link_behind(thread: &ThreadContext, write: RecordWrite, seen: WordValue, tid: Tid) {
+    let RecordWrite { record, version } = write;
     version.set_tid(tid);
     let id = version.origin_id();
     let mut newer = RecordRef::version(seen);

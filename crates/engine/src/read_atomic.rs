@@ -38,17 +38,17 @@ use crate::commit::{append, append_staged, log_and_publish, unlock};
 use crate::deadlines::deadline_of;
 use crate::effects::{keep_last, write_of_effect};
 use crate::holds::deciding;
-use crate::log::{RedoLog, Write};
+use crate::log::{RecordWrite, RedoLog};
 use crate::lookaside::KeyHash;
 use crate::publish::{link_behind, publish};
 use crate::record::{RecordRef, VersionRef};
 use crate::stop::Stop;
 use crate::strings::check_limits;
-use crate::system::{self, Effect, Entry};
+use crate::system_record::{self, PreparedEffect, SystemRecord};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 use crate::validation::{enters_no_range, newest};
-use crate::word::Seen;
+use crate::word::WordValue;
 use crate::worker_slot::WorkerSlot;
 
 /// Prepares an attempt: the effects go into the system record, and nothing is held.
@@ -82,7 +82,7 @@ pub(crate) fn prepare(
     if newest >= id.timestamp {
         return Err(Stop::Abort(Abort::Overtaken { newest }));
     }
-    let entry = Entry::Pending {
+    let entry = SystemRecord::Pending {
         note: prepare.note,
         siblings: prepare.siblings,
         effects,
@@ -97,7 +97,7 @@ fn effect_of<'o>(
     txn: &mut TransactionState,
     op: &Op<'o>,
     hash: KeyHash,
-) -> Result<(OwnedReply, Option<Effect<'o>>), Stop> {
+) -> Result<(OwnedReply, Option<PreparedEffect<'o>>), Stop> {
     let failed = |error: OpError| Ok((OwnedReply::from(&Reply::Error(error)), None));
     let engine = &thread.engine;
     match *op {
@@ -115,9 +115,9 @@ fn effect_of<'o>(
                 Err(error) => return failed(error),
             };
             let effect = if txn.has_passed(deadline) {
-                Effect::Delete { key }
+                PreparedEffect::Delete { key }
             } else {
-                Effect::Put {
+                PreparedEffect::Put {
                     key,
                     value,
                     kind: Kind::String,
@@ -133,7 +133,7 @@ fn effect_of<'o>(
                 return failed(error);
             }
             let reply = OwnedReply::Int(i64::from(exists));
-            Ok((reply, Some(Effect::Delete { key })))
+            Ok((reply, Some(PreparedEffect::Delete { key })))
         }
         _ => Err(Stop::Abort(Abort::Refused)),
     }
@@ -147,7 +147,7 @@ fn write_pending(
     id: TransactionId,
     value: &[u8],
 ) -> Result<(), Stop> {
-    let record = thread.record_of(&system::key(id));
+    let record = thread.record_of(&system_record::key(id));
     let seen = match record.word().lock() {
         Ok(seen) => seen,
         Err(refused) => {
@@ -155,12 +155,12 @@ fn write_pending(
             return Err(thread.engine.reason_of(record, refused));
         }
     };
-    if system::state_at(RecordRef::version(seen), txn.time_ms) != State::Unknown {
+    if system_record::state_at(RecordRef::version(seen), txn.time_ms) != State::Unknown {
         thread.engine.unlock_unwritten(record, seen);
         return Err(Stop::Abort(Abort::Refused));
     }
-    let version = system::new_version(value, None);
-    let writes = [Write { record, version }];
+    let version = system_record::new_version(value, None);
+    let writes = [RecordWrite { record, version }];
     let outcome = thread.engine.check_size(&writes).and_then(|()| {
         if thread.engine.epochs.is_driven() {
             append_staged(thread, txn, log, &writes).map(|()| Tid::ZERO)
@@ -189,14 +189,14 @@ pub(crate) fn lock_effects(
     thread: &ThreadContext,
     txn: &TransactionState,
     (id, siblings): (TransactionId, &[u8]),
-    effects: &[Effect<'_>],
-) -> Result<(Vec<Write>, Vec<Seen>), Stop> {
+    effects: &[PreparedEffect<'_>],
+) -> Result<(Vec<RecordWrite>, Vec<WordValue>), Stop> {
     let engine = &thread.engine;
     let origin = engine.origins.share(Origin { id, siblings });
     let of_now = effects
         .iter()
         .map(|effect| effect.of_generation(txn.generation));
-    let mut writes: Vec<Write> = of_now
+    let mut writes: Vec<RecordWrite> = of_now
         .map(|effect| write_of_effect(thread, &effect, &origin))
         .collect();
     // Of several effects on one key the last one counts.
@@ -213,7 +213,7 @@ pub(crate) fn lock_effects(
         }
     }
     if let Err(stop) = enters_no_range(engine, &writes, &locked, None) {
-        let holder = |write: &Write| engine.holds.range_holder(write.record.key(), None);
+        let holder = |write: &RecordWrite| engine.holds.range_holder(write.record.key(), None);
         let by = writes.iter().find_map(holder);
         unlock_effects(thread, &writes, &locked);
         return Err(by.map_or(stop, |by| Stop::Abort(Abort::Held { by })));
@@ -222,7 +222,7 @@ pub(crate) fn lock_effects(
 }
 
 /// Undoes [`lock_effects`].
-pub(crate) fn unlock_effects(thread: &ThreadContext, writes: &[Write], locked: &[Seen]) {
+pub(crate) fn unlock_effects(thread: &ThreadContext, writes: &[RecordWrite], locked: &[WordValue]) {
     unlock(writes, locked);
     for write in writes {
         write.version.free_unpublished();
@@ -236,14 +236,14 @@ pub(crate) fn commit(
     txn: &TransactionState,
     log: &mut impl RedoLog,
     id: TransactionId,
-    (own, seen): (RecordRef, Seen),
+    (own, seen): (RecordRef, WordValue),
 ) -> Result<Tid, Stop> {
     let value = RecordRef::version(seen).value();
-    let Ok(Entry::Pending {
+    let Ok(SystemRecord::Pending {
         note,
         siblings,
         effects,
-    }) = system::decode(value)
+    }) = system_record::decode(value)
     else {
         unreachable!("it is prepared without holds")
     };
@@ -256,14 +256,14 @@ pub(crate) fn commit(
             return Err(stop);
         }
     };
-    let marker = system::new_version(&Entry::Committed { note }.encode(), None);
+    let marker = system_record::new_version(&SystemRecord::Committed { note }.encode(), None);
     let (mut newer, mut words) = (Vec::new(), Vec::new());
-    let is_late = |seen: &Seen| RecordRef::version(*seen).origin_id() > id;
+    let is_late = |seen: &WordValue| RecordRef::version(*seen).origin_id() > id;
     for (write, word) in writes.iter().zip(&locked).filter(|(_, s)| !is_late(s)) {
         newer.push(*write);
         words.push(*word);
     }
-    newer.push(Write {
+    newer.push(RecordWrite {
         record: own,
         version: marker,
     });

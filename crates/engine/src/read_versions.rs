@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::lookaside::KeyHash;
 use crate::record::{RecordRef, VersionRef};
 use crate::retry::pause;
-use crate::system::{self, Effect, Entry};
+use crate::system_record::{self, PreparedEffect, SystemRecord};
 use crate::transaction::TransactionState;
 use crate::word::LOCK;
 
@@ -124,14 +124,14 @@ fn prepared_version(
     id: TransactionId,
     key: &[u8],
 ) -> Option<Versioned<'static>> {
-    let own = system::key(id);
+    let own = system_record::key(id);
     let record = engine.index.get(engine.index.hash(&own), &own)?;
     let version = RecordRef::version(record.word().load());
     if version.is_absent() {
         return None;
     }
-    let entry = system::decode(version.value()).expect(system::WELL_FORMED);
-    let Entry::Pending {
+    let entry = system_record::decode(version.value()).expect(system_record::WELL_FORMED);
+    let SystemRecord::Pending {
         siblings, effects, ..
     } = entry
     else {
@@ -140,7 +140,7 @@ fn prepared_version(
     let effect = effects.iter().rev().find(|effect| effect.is_of(key))?;
     txn.observe(version.epoch());
     let content = match *effect {
-        Effect::Put {
+        PreparedEffect::Put {
             value,
             kind,
             deadline,

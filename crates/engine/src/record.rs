@@ -48,7 +48,7 @@ use base::transaction::Kind;
 use base::{Epoch, Tid, TransactionId};
 
 use crate::origin::OwnedOrigin;
-use crate::word::{Seen, Word};
+use crate::word::{Word, WordValue};
 
 const ABSENT: u8 = 1;
 const HAS_DEADLINE: u8 = 2;
@@ -140,7 +140,7 @@ impl RecordRef {
     }
 
     /// Returns the version of a word that was loaded from this record.
-    pub(crate) fn version(seen: Seen) -> VersionRef {
+    pub(crate) fn version(seen: WordValue) -> VersionRef {
         let at = seen.pointer() as *mut VersionHeader;
         VersionRef(NonNull::new(at).expect("a record always has a version"))
     }
@@ -203,7 +203,7 @@ unsafe impl Sync for VersionRef {}
 
 /// The content of a new version.
 #[derive(Clone, Copy)]
-pub(crate) struct Content<'a> {
+pub(crate) struct VersionContent<'a> {
     /// The value: `parts` joined.
     pub(crate) parts: &'a [&'a [u8]],
     pub(crate) kind: Kind,
@@ -226,7 +226,7 @@ impl VersionRef {
     /// Returns a version that no other thread knows yet: a tombstone if it has no content.
     pub(crate) fn new(
         generation: u16,
-        content: Option<Content<'_>>,
+        content: Option<VersionContent<'_>>,
         origin: Option<&Arc<OwnedOrigin>>,
     ) -> VersionRef {
         let (len, mut flags, kind) = match &content {
@@ -345,7 +345,7 @@ impl VersionRef {
 
     /// Returns the place of the reference to the origin, if there is one: behind the value, so that
     /// values lie where they would without it.
-    pub(crate) fn origin_at(&self) -> Option<NonNull<*const OwnedOrigin>> {
+    pub(crate) fn origin_pointer(&self) -> Option<NonNull<*const OwnedOrigin>> {
         let header = self.header();
         if header.flags & HAS_ORIGIN == 0 {
             return None;
@@ -359,13 +359,13 @@ impl VersionRef {
     /// Returns the address of the origin, for prefetching.
     pub(crate) fn origin_address(self) -> Option<*const u8> {
         // SAFETY: as for `origin`, and nothing is read there.
-        self.origin_at()
+        self.origin_pointer()
             .map(|at| unsafe { at.read_unaligned() }.cast())
     }
 
     /// Returns the origin, if a transaction over several partitions wrote the version.
     pub(crate) fn origin<'p>(self) -> Option<Origin<'p>> {
-        let at = self.origin_at()?;
+        let at = self.origin_pointer()?;
         // SAFETY: contract 5: the version keeps its origin alive. The lifetime is the caller's pin.
         Some(unsafe { (*at.read_unaligned()).get() })
     }
@@ -416,7 +416,7 @@ impl VersionRef {
         if self.is_never() {
             return;
         }
-        if let Some(at) = self.origin_at() {
+        if let Some(at) = self.origin_pointer() {
             // SAFETY: contract 5: this is the version's own reference, given back once.
             drop(unsafe { Arc::from_raw(at.read_unaligned()) });
         }
@@ -444,7 +444,7 @@ mod tests {
 
     #[test]
     fn a_version_keeps_what_it_was_given() {
-        let content = Content {
+        let content = VersionContent {
             parts: &[b"ab", b"", b"cde"],
             kind: Kind::String,
             deadline: Some(17),

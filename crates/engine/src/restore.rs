@@ -19,10 +19,10 @@ use crate::effects::write_of_change;
 use crate::engine::{Engine, generation_after};
 use crate::epoch::EpochGuard;
 use crate::garbage::Garbage;
-use crate::origin::Recent;
-use crate::record::{Content, RecordRef, VersionRef};
+use crate::origin::RecentOrigin;
+use crate::record::{RecordRef, VersionContent, VersionRef};
 use crate::thread_context::ThreadContext;
-use crate::word::{QUEUED, Seen};
+use crate::word::{QUEUED, WordValue};
 use crate::worker_slot::{KeyCount, WorkerSlot};
 
 /// Restores changes; one for each thread. Give it to [`Engine::finish_restore`] at the end.
@@ -30,7 +30,7 @@ pub struct Restorer {
     thread: ThreadContext,
     /// Keys of each generation: found minus replaced.
     keys: HashMap<u16, KeyCount>,
-    recent: Recent,
+    recent: RecentOrigin,
     edits: Edits,
 }
 
@@ -42,7 +42,7 @@ impl Engine {
         Some(Restorer {
             thread,
             keys: HashMap::new(),
-            recent: Recent::default(),
+            recent: RecentOrigin::default(),
             edits: Edits::default(),
         })
     }
@@ -160,7 +160,7 @@ impl Restorer {
             base = edit.tid;
         }
         let value = edits::apply(version.value(), newer);
-        let content = Content {
+        let content = VersionContent {
             parts: &[&value],
             kind: version.kind(),
             deadline: version.deadline(),
@@ -170,7 +170,7 @@ impl Restorer {
         Ok(())
     }
 
-    fn publish(&self, record: RecordRef, seen: Seen, new: VersionRef) {
+    fn publish(&self, record: RecordRef, seen: WordValue, new: VersionRef) {
         let queue = (new.is_absent() || new.deadline().is_some()) && !seen.has(QUEUED);
         record
             .word()

@@ -10,9 +10,9 @@ use crate::engine::Engine;
 use crate::prepared::PreparedTransaction;
 use crate::record::RecordRef;
 use crate::retry::pause;
-use crate::system::{self, Entry, Kept};
+use crate::system_record::{self, PreparedState, SystemRecord};
 use crate::thread_context::ThreadContext;
-use crate::word::{DEAD, Refused, Seen};
+use crate::word::{DEAD, LockRefusal, WordValue};
 
 impl Engine {
     /// Prepares again the attempts that were prepared before a restart, with all holds. Call it
@@ -41,25 +41,28 @@ impl Engine {
         };
         let _guard = thread.pin();
         let mut found = Vec::new();
-        self.index
-            .range(&system::RESERVED, Some(&system::OTHERS), |record| {
+        self.index.range(
+            &system_record::RESERVED,
+            Some(&system_record::OTHERS),
+            |record| {
                 let version = RecordRef::version(record.word().load());
                 if !version.is_absent() {
                     found.push((record, version));
                 }
                 true
-            });
+            },
+        );
         let mut prepared = 0;
         for (record, version) in found {
-            let restored = system::id(record.key()).and_then(|id| {
-                let entry = system::decode(version.value())?;
+            let restored = system_record::id(record.key()).and_then(|id| {
+                let entry = system_record::decode(version.value())?;
                 match entry {
-                    Entry::Prepared { kept, .. } => {
+                    SystemRecord::Prepared { kept, .. } => {
                         restore_one(&thread, id, &kept)?;
                         prepared += 1;
                     }
-                    Entry::Pending { .. } => prepared += 1,
-                    Entry::Committed { .. } | Entry::Refused => {}
+                    SystemRecord::Pending { .. } => prepared += 1,
+                    SystemRecord::Committed { .. } | SystemRecord::Refused => {}
                 }
                 Ok(())
             });
@@ -76,8 +79,8 @@ impl Engine {
 fn restore_one(
     thread: &ThreadContext,
     id: TransactionId,
-    kept: &Kept<'_>,
-) -> Result<(), system::Malformed> {
+    kept: &PreparedState<'_>,
+) -> Result<(), system_record::MalformedSystemRecord> {
     let engine = &thread.engine;
     if engine.prepared.lock().contains_key(&id) {
         return Ok(());
@@ -127,15 +130,17 @@ fn restore_one(
 fn lock_restored(
     thread: &ThreadContext,
     record: RecordRef,
-) -> Result<(RecordRef, Seen), system::Malformed> {
+) -> Result<(RecordRef, WordValue), system_record::MalformedSystemRecord> {
     let (mut record, mut wait) = (record, WaitLimit::default());
     loop {
         match record.word().lock() {
             Ok(seen) => return Ok((record, seen)),
-            Err(Refused::Dead) => record = thread.record_of(record.key()),
+            Err(LockRefusal::Dead) => record = thread.record_of(record.key()),
             Err(_) if wait.is_left() => {}
             Err(_) => {
-                return Err(system::Malformed("another one holds a key that it writes"));
+                return Err(system_record::MalformedSystemRecord(
+                    "another one holds a key that it writes",
+                ));
             }
         }
     }
@@ -145,16 +150,16 @@ fn share_restored(
     thread: &ThreadContext,
     record: RecordRef,
     holder: Holder,
-) -> Result<RecordRef, system::Malformed> {
+) -> Result<RecordRef, system_record::MalformedSystemRecord> {
     let (mut record, mut wait) = (record, WaitLimit::default());
     loop {
         let seen = record.word().load();
         match thread.engine.holds.share(record, seen, holder) {
             Ok(()) => return Ok(record),
-            Err(Refused::Dead) if seen.has(DEAD) => record = thread.record_of(record.key()),
+            Err(LockRefusal::Dead) if seen.has(DEAD) => record = thread.record_of(record.key()),
             Err(_) if wait.is_left() => {}
             Err(_) => {
-                return Err(system::Malformed(
+                return Err(system_record::MalformedSystemRecord(
                     "another one holds a key that it has read",
                 ));
             }

@@ -34,17 +34,17 @@ use base::transaction::Holder;
 use base::{Abort, Op, Origin, TransactionId};
 
 use crate::commit::{append_staged, commit};
-use crate::decide::{Verdict, applies};
+use crate::decide::{TransactionDecision, applies};
 use crate::effects::write_of_effect;
 use crate::holds::deciding;
-use crate::log::{RedoLog, Write};
+use crate::log::{RecordWrite, RedoLog};
 use crate::one_shot;
 use crate::prepare::{self, abandon_reads, hold_all};
 use crate::prepared::PreparedTransaction;
 use crate::read_atomic::{lock_effects, unlock_effects};
 use crate::record::{RecordRef, VersionRef};
 use crate::stop::Stop;
-use crate::system::{self, Entry, WELL_FORMED};
+use crate::system_record::{self, SystemRecord, WELL_FORMED};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 
@@ -102,12 +102,12 @@ pub(crate) fn stage_decision(
     txn: &mut TransactionState,
     log: &mut impl RedoLog,
     id: TransactionId,
-    verdict: Verdict,
+    decision: TransactionDecision,
 ) -> Result<(State, bool), Stop> {
     let staging = Arc::clone(&thread.counters().staging);
     let _staging = staging.lock();
     let engine = Arc::clone(&thread.engine);
-    let record = thread.record_of(&system::key(id));
+    let record = thread.record_of(&system_record::key(id));
     let seen = match record.word().lock() {
         Ok(seen) => seen,
         Err(refused) => {
@@ -116,14 +116,14 @@ pub(crate) fn stage_decision(
         }
     };
     let old = RecordRef::version(seen);
-    let state = system::state_at(old, txn.time_ms);
-    let outcome = match verdict {
-        _ if !applies(verdict, &state) => Ok(false),
-        Verdict::Commit if system::is_unheld(old.value()) => {
+    let state = system_record::state_at(old, txn.time_ms);
+    let outcome = match decision {
+        _ if !applies(decision, &state) => Ok(false),
+        TransactionDecision::Commit if system_record::is_unheld(old.value()) => {
             stage_unheld(thread, txn, log, id, (record, old))
         }
-        Verdict::Refuse { until_ms } if old.deadline() >= Some(until_ms) => Ok(false),
-        _ => changes_of(thread, id, verdict, record, old).and_then(|writes| {
+        TransactionDecision::Refuse { until_ms } if old.deadline() >= Some(until_ms) => Ok(false),
+        _ => changes_of(thread, id, decision, record, old).and_then(|writes| {
             let logged = append_staged(thread, txn, log, &writes);
             writes.iter().for_each(|w| w.version.free_unpublished());
             logged.map(|()| true)
@@ -145,17 +145,17 @@ fn stage_unheld(
     id: TransactionId,
     (own, old): (RecordRef, VersionRef),
 ) -> Result<bool, Stop> {
-    let Ok(Entry::Pending {
+    let Ok(SystemRecord::Pending {
         note,
         siblings,
         effects,
-    }) = system::decode(old.value())
+    }) = system_record::decode(old.value())
     else {
         panic!("{WELL_FORMED}");
     };
     let (mut writes, locked) = lock_effects(thread, txn, (id, siblings), &effects)?;
-    let version = system::new_version(&Entry::Committed { note }.encode(), None);
-    writes.push(Write {
+    let version = system_record::new_version(&SystemRecord::Committed { note }.encode(), None);
+    writes.push(RecordWrite {
         record: own,
         version,
     });
@@ -186,19 +186,24 @@ fn stage_unheld(
 fn changes_of(
     thread: &ThreadContext,
     id: TransactionId,
-    verdict: Verdict,
+    decision: TransactionDecision,
     record: RecordRef,
     old: VersionRef,
-) -> Result<Vec<Write>, Stop> {
+) -> Result<Vec<RecordWrite>, Stop> {
     let engine = &thread.engine;
-    let holds = matches!(verdict, Verdict::Commit | Verdict::Abort);
-    if holds && !system::is_unheld(old.value()) && !engine.prepared.lock().contains_key(&id) {
+    let holds = matches!(
+        decision,
+        TransactionDecision::Commit | TransactionDecision::Abort
+    );
+    if holds && !system_record::is_unheld(old.value()) && !engine.prepared.lock().contains_key(&id)
+    {
         return Err(Stop::Abort(Abort::Elsewhere { leader: None }));
     }
-    let own = |version| Write { record, version };
-    Ok(match verdict {
-        Verdict::Commit => {
-            let Ok(Entry::Prepared { note, kept }) = system::decode(old.value()) else {
+    let own = |version| RecordWrite { record, version };
+    Ok(match decision {
+        TransactionDecision::Commit => {
+            let Ok(SystemRecord::Prepared { note, kept }) = system_record::decode(old.value())
+            else {
                 panic!("{WELL_FORMED}");
             };
             let origin = engine.origins.share(Origin {
@@ -206,17 +211,19 @@ fn changes_of(
                 siblings: kept.siblings,
             });
             let effects = kept.effects.iter();
-            let mut writes: Vec<Write> = effects
+            let mut writes: Vec<RecordWrite> = effects
                 .map(|effect| write_of_effect(thread, effect, &origin))
                 .collect();
-            let marker = Entry::Committed { note }.encode();
-            writes.push(own(system::new_version(&marker, None)));
+            let marker = SystemRecord::Committed { note }.encode();
+            writes.push(own(system_record::new_version(&marker, None)));
             writes
         }
-        Verdict::Refuse { until_ms } => {
-            let refusal = Entry::Refused.encode();
-            vec![own(system::new_version(&refusal, Some(until_ms)))]
+        TransactionDecision::Refuse { until_ms } => {
+            let refusal = SystemRecord::Refused.encode();
+            vec![own(system_record::new_version(&refusal, Some(until_ms)))]
         }
-        Verdict::Abort | Verdict::Forget => vec![own(VersionRef::new(0, None, None))],
+        TransactionDecision::Abort | TransactionDecision::Forget => {
+            vec![own(VersionRef::new(0, None, None))]
+        }
     })
 }

@@ -11,8 +11,8 @@ use crate::deadlines::deadline_of;
 use crate::engine::Engine;
 use crate::log::Edit;
 use crate::lookaside::KeyHash;
-use crate::record::{Content, VersionRef};
-use crate::system::is_reserved;
+use crate::record::{VersionContent, VersionRef};
+use crate::system_record::is_reserved;
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 
@@ -127,7 +127,7 @@ fn put(
 ) -> Result<VersionRef, OpError> {
     let len = parts.iter().map(|part| part.len()).sum();
     check_limits(&thread.engine, key, len)?;
-    let content = Content {
+    let content = VersionContent {
         parts,
         kind: Kind::String,
         deadline,

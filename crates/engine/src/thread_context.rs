@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::epoch::EpochGuard;
 use crate::garbage::Garbage;
 use crate::lookaside::KeyHash;
-use crate::memory::MemoryCheck;
+use crate::memory_limit::MemoryCheck;
 use crate::record::RecordRef;
 use crate::stop::Stop;
 use crate::worker_slot::WorkerSlot;

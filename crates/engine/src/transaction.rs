@@ -12,13 +12,13 @@ use base::{Epoch, Op, Reply, Tid};
 use hashbrown::HashMap;
 
 use crate::engine::Engine;
-use crate::log::{Edit, Write};
+use crate::log::{Edit, RecordWrite};
 use crate::lookaside::KeyHash;
 use crate::origin::OwnedOrigin;
 use crate::record::{RecordRef, VersionRef};
 use crate::stop::Stop;
 use crate::thread_context::ThreadContext;
-use crate::word::{DEAD, Seen};
+use crate::word::{DEAD, WordValue};
 
 /// More writes than this are found by hash.
 const SEARCHED: usize = 12;
@@ -55,24 +55,24 @@ pub(crate) struct TransactionState {
     pub(crate) time_ms: u64,
     pub(crate) generation: u16,
     /// The records that it has read, and their words at that moment: the generation's first.
-    pub(crate) reads: Vec<(RecordRef, Seen)>,
+    pub(crate) reads: Vec<(RecordRef, WordValue)>,
     /// Keys of which there was no record: all in one buffer, with the end of each.
     missing: Vec<u8>,
     missing_ends: Vec<usize>,
     pub(crate) scans: Vec<ScanRead>,
-    pub(crate) writes: Vec<Write>,
+    pub(crate) writes: Vec<RecordWrite>,
     /// The writes that change a part of a long value.
     pub(crate) edits: Vec<Edit>,
     /// The origin that its versions carry, if it is over several partitions.
     pub(crate) origin: Option<Arc<OwnedOrigin>>,
     /// `true` if it has given holds back, so that transactions that met them must be notified.
-    pub(crate) gave_back: bool,
+    pub(crate) released_holds: bool,
     /// The position of a record in `writes`, once there are too many to search through.
     positions: HashMap<RecordRef, usize>,
     /// Versions that the transaction made and replaced again; replies may refer to them.
     discarded: Vec<VersionRef>,
     /// Words of the records that its commit has locked, in the order of the write set.
-    pub(crate) locked: Vec<Seen>,
+    pub(crate) locked: Vec<WordValue>,
     /// `true` if its answers must be the same on all replicas.
     pub(crate) is_deterministic: bool,
     /// `true` if an operation has answered the transaction's time, which must then be that of the
@@ -190,7 +190,7 @@ impl TransactionState {
             }
             return;
         }
-        self.writes.push(Write { record, version });
+        self.writes.push(RecordWrite { record, version });
         match self.writes.len() {
             0..=SEARCHED => {}
             n if n == SEARCHED + 1 => {

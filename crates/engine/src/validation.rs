@@ -5,11 +5,11 @@ use base::planted::{self, Bug};
 use base::{Epoch, Tid, TransactionId};
 
 use crate::engine::Engine;
-use crate::log::Write;
+use crate::log::RecordWrite;
 use crate::record::RecordRef;
 use crate::stop::Stop;
 use crate::transaction::{ScanRead, TransactionState};
-use crate::word::{HELD, LOCK, Seen};
+use crate::word::{HELD, LOCK, WordValue};
 
 /// Validates the reads of a transaction that commits in `epoch`. `own` is the write set, sorted by
 /// record and locked.
@@ -17,7 +17,7 @@ pub(crate) fn validate(
     engine: &Engine,
     txn: &TransactionState,
     epoch: Epoch,
-    own: &[Write],
+    own: &[RecordWrite],
 ) -> Result<(), Stop> {
     if planted::is(Bug::NoValidation) {
         return Ok(());
@@ -38,7 +38,7 @@ pub(crate) fn validate(
     } else {
         txn.reads.len()
     };
-    let unchanged = |(record, seen): &(RecordRef, Seen)| {
+    let unchanged = |(record, seen): &(RecordRef, WordValue)| {
         let word = record.word();
         word.validates(*seen, false) || (word.validates(*seen, true) && mine(*record))
     };
@@ -57,14 +57,14 @@ pub(crate) fn validate(
 }
 
 /// Returns `true` if a record is in a write set, which is sorted.
-pub(crate) fn is_written(writes: &[Write], record: RecordRef) -> bool {
+pub(crate) fn is_written(writes: &[RecordWrite], record: RecordRef) -> bool {
     writes
         .binary_search_by_key(&record, |write| write.record)
         .is_ok()
 }
 
 /// Returns the greatest TID of the versions of these words.
-pub(crate) fn newest<'s>(seen: impl Iterator<Item = &'s Seen>) -> Tid {
+pub(crate) fn newest<'s>(seen: impl Iterator<Item = &'s WordValue>) -> Tid {
     seen.map(|seen| RecordRef::version(*seen).tid())
         .fold(Tid::ZERO, Tid::max)
 }
@@ -107,7 +107,7 @@ pub(crate) fn scan_unchanged(
 pub(crate) fn no_deadline_passed(engine: &Engine, txn: &TransactionState, epoch: Epoch) -> bool {
     let (before, now) = (txn.time_ms, engine.epochs.stamp_ms(epoch));
     let passed = |deadline: u64| before < deadline && deadline <= now;
-    let of = |seen: &Seen| RecordRef::version(*seen).deadline();
+    let of = |seen: &WordValue| RecordRef::version(*seen).deadline();
     let mut reads = txn.reads.iter();
     now == before || !txn.returned_time && !reads.any(|(_, seen)| of(seen).is_some_and(passed))
 }
@@ -116,11 +116,11 @@ pub(crate) fn no_deadline_passed(engine: &Engine, txn: &TransactionState, epoch:
 /// write set is locked, and the commit epoch drawn.
 pub(crate) fn enters_no_range(
     engine: &Engine,
-    writes: &[Write],
-    locked: &[Seen],
+    writes: &[RecordWrite],
+    locked: &[WordValue],
     except: Option<TransactionId>,
 ) -> Result<(), Stop> {
-    let new = |seen: &Seen| RecordRef::version(*seen).is_never();
+    let new = |seen: &WordValue| RecordRef::version(*seen).is_never();
     let holds = &engine.holds;
     if !locked.iter().any(new) || !holds.any_range() {
         return Ok(());

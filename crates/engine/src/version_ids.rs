@@ -11,11 +11,11 @@ use base::{Op, Timestamp, TransactionId};
 use foldhash::fast::FixedState;
 
 use crate::engine::Engine;
-use crate::log::Write;
+use crate::log::RecordWrite;
 use crate::record::{RecordRef, VersionRef};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
-use crate::word::Seen;
+use crate::word::WordValue;
 
 /// Draws an id for the transaction if its operations write read-atomic keys.
 pub(crate) fn draw_for_operations(engine: &Engine, txn: &mut TransactionState, ops: &[Op<'_>]) {
@@ -83,8 +83,8 @@ fn draw_by_time(thread: &mut ThreadContext, txn: &mut TransactionState) {
 pub(crate) fn is_newest(
     thread: &mut ThreadContext,
     txn: &TransactionState,
-    writes: &[Write],
-    locked: &[Seen],
+    writes: &[RecordWrite],
+    locked: &[WordValue],
 ) -> bool {
     let Some(origin) = &txn.origin else {
         return true;

@@ -203,7 +203,7 @@ impl<L: RedoLog> Worker<L> {
             let active = ActiveTransaction::begin(&mut self.thread, &mut self.txn);
             let outcome = once(active.thread, active.txn, &mut self.log, attempt);
             drop(active);
-            if std::mem::take(&mut self.txn.gave_back) {
+            if std::mem::take(&mut self.txn.released_holds) {
                 self.thread.engine.holds.notify();
             }
             match outcome {

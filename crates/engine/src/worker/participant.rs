@@ -5,12 +5,12 @@ use base::partition::OwnedReply;
 use base::versions::{Ask, Found};
 use base::{Abort, Epoch, TransactionId};
 
-use crate::decide::{self, Verdict};
+use crate::decide::{self, TransactionDecision};
 use crate::log::RedoLog;
 use crate::prepare;
 use crate::read_versions;
 use crate::record::RecordRef;
-use crate::system;
+use crate::system_record;
 use crate::transaction::ActiveTransaction;
 use crate::worker::Worker;
 
@@ -36,7 +36,7 @@ impl<L: RedoLog> Worker<L> {
     /// # Errors
     /// Returns [`Abort::ReadOnly`] if the log has failed.
     pub fn commit(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
-        self.decide(id, Verdict::Commit)
+        self.decide(id, TransactionDecision::Commit)
     }
 
     /// Undoes a prepared attempt and gives its holds back; as [`Worker::commit`]
@@ -45,7 +45,7 @@ impl<L: RedoLog> Worker<L> {
     /// # Errors
     /// As above.
     pub fn abort(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
-        self.decide(id, Verdict::Abort)
+        self.decide(id, TransactionDecision::Abort)
     }
 
     /// Makes sure that an unknown attempt will not be prepared before this engine's time is
@@ -54,7 +54,7 @@ impl<L: RedoLog> Worker<L> {
     /// # Errors
     /// As above.
     pub fn refuse(&mut self, id: TransactionId, until_ms: u64) -> Result<(State, Epoch), Abort> {
-        self.decide(id, Verdict::Refuse { until_ms })
+        self.decide(id, TransactionDecision::Refuse { until_ms })
     }
 
     /// Forgets a committed attempt: no node will ask for it any more.
@@ -62,15 +62,19 @@ impl<L: RedoLog> Worker<L> {
     /// # Errors
     /// As above.
     pub fn forget(&mut self, id: TransactionId) -> Result<(), Abort> {
-        self.decide(id, Verdict::Forget).map(|_| ())
+        self.decide(id, TransactionDecision::Forget).map(|_| ())
     }
 
-    fn decide(&mut self, id: TransactionId, verdict: Verdict) -> Result<(State, Epoch), Abort> {
+    fn decide(
+        &mut self,
+        id: TransactionId,
+        decision: TransactionDecision,
+    ) -> Result<(State, Epoch), Abort> {
         let (state, epoch) = self.state(id);
-        if !decide::applies(verdict, &state) {
+        if !decide::applies(decision, &state) {
             return Ok((state, epoch));
         }
-        self.until_done(|thread, txn, log, _| decide::decide(thread, txn, log, id, verdict))
+        self.until_done(|thread, txn, log, _| decide::decide(thread, txn, log, id, decision))
     }
 
     /// Returns the state of an attempt, and the epoch on which that depends.
@@ -78,13 +82,13 @@ impl<L: RedoLog> Worker<L> {
         self.refresh();
         let active = ActiveTransaction::begin(&mut self.thread, &mut self.txn);
         let (index, txn) = (&active.thread.engine.index, &mut *active.txn);
-        let key = system::key(id);
+        let key = system_record::key(id);
         let Some(record) = index.get(index.hash(&key), &key) else {
             return (State::Unknown, txn.observed);
         };
         let version = RecordRef::version(record.word().load());
         txn.observe(version.epoch());
-        (system::state_at(version, txn.time_ms), txn.observed)
+        (system_record::state_at(version, txn.time_ms), txn.observed)
     }
 
     /// Returns the attempts that are prepared or committed, in the order of their ids.
@@ -93,16 +97,20 @@ impl<L: RedoLog> Worker<L> {
         let active = ActiveTransaction::begin(&mut self.thread, &mut self.txn);
         let (index, txn) = (&active.thread.engine.index, &mut *active.txn);
         let mut found = Vec::new();
-        index.range(&system::RESERVED, Some(&system::OTHERS), |record| {
-            let version = RecordRef::version(record.word().load());
-            let state = system::state_at(version, txn.time_ms);
-            if matches!(state, State::Prepared(_) | State::Committed(_)) {
-                txn.observe(version.epoch());
-                let id = system::id(record.key()).expect(system::WELL_FORMED);
-                found.push((id, state));
-            }
-            true
-        });
+        index.range(
+            &system_record::RESERVED,
+            Some(&system_record::OTHERS),
+            |record| {
+                let version = RecordRef::version(record.word().load());
+                let state = system_record::state_at(version, txn.time_ms);
+                if matches!(state, State::Prepared(_) | State::Committed(_)) {
+                    txn.observe(version.epoch());
+                    let id = system_record::id(record.key()).expect(system_record::WELL_FORMED);
+                    found.push((id, state));
+                }
+                true
+            },
+        );
         found
     }
 

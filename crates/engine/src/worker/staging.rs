@@ -7,13 +7,13 @@ use base::partition::OwnedReply;
 use base::transaction::Holder;
 use base::{Abort, Op, TransactionId};
 
-use crate::decide::Verdict;
+use crate::decide::TransactionDecision;
 use crate::epoch::EpochGuard;
 use crate::log::RedoLog;
 use crate::prepare;
 use crate::prepared::PreparedTransaction;
 use crate::stage::{self, Staged};
-use crate::system;
+use crate::system_record;
 use crate::worker::Worker;
 
 impl<L: RedoLog> Worker<L> {
@@ -55,7 +55,7 @@ impl<L: RedoLog> Worker<L> {
     /// [`Abort::Elsewhere`] if its holds were dropped, because this replica leads no more;
     /// [`Abort::ReadOnly`] if the log takes nothing. Nothing has changed then.
     pub fn stage_commit(&mut self, id: TransactionId) -> Result<(State, bool), Abort> {
-        self.stage_decision(id, Verdict::Commit)
+        self.stage_decision(id, TransactionDecision::Commit)
     }
 
     /// Appends to the log that a prepared attempt has aborted; as [`Worker::stage_commit`]
@@ -64,7 +64,7 @@ impl<L: RedoLog> Worker<L> {
     /// # Errors
     /// As above.
     pub fn stage_abort(&mut self, id: TransactionId) -> Result<(State, bool), Abort> {
-        self.stage_decision(id, Verdict::Abort)
+        self.stage_decision(id, TransactionDecision::Abort)
     }
 
     /// Appends to the log that an unknown attempt must not be prepared before this engine's time is
@@ -77,7 +77,7 @@ impl<L: RedoLog> Worker<L> {
         id: TransactionId,
         until_ms: u64,
     ) -> Result<(State, bool), Abort> {
-        self.stage_decision(id, Verdict::Refuse { until_ms })
+        self.stage_decision(id, TransactionDecision::Refuse { until_ms })
     }
 
     /// Appends to the log that a committed attempt is forgotten; as [`Worker::stage_commit`]
@@ -86,7 +86,7 @@ impl<L: RedoLog> Worker<L> {
     /// # Errors
     /// As above.
     pub fn stage_forget(&mut self, id: TransactionId) -> Result<(State, bool), Abort> {
-        self.stage_decision(id, Verdict::Forget)
+        self.stage_decision(id, TransactionDecision::Forget)
     }
 
     /// Gives back the system record of an attempt of which an entry was staged that will never be
@@ -101,11 +101,11 @@ impl<L: RedoLog> Worker<L> {
         }
         {
             let _pinned = EpochGuard::new(&engine.epochs, self.thread.slot);
-            let key = system::key(id);
+            let key = system_record::key(id);
             let Some(record) = engine.index.get(engine.index.hash(&key), &key) else {
                 return;
             };
-            if engine.holds.give_back(record, id) {
+            if engine.holds.release_hold(record, id) {
                 engine.queue.push(record);
             }
         }
@@ -122,9 +122,9 @@ impl<L: RedoLog> Worker<L> {
     fn stage_decision(
         &mut self,
         id: TransactionId,
-        verdict: Verdict,
+        decision: TransactionDecision,
     ) -> Result<(State, bool), Abort> {
         self.expect_driven();
-        self.until_done(|thread, txn, log, _| stage::stage_decision(thread, txn, log, id, verdict))
+        self.until_done(|thread, txn, log, _| stage::stage_decision(thread, txn, log, id, decision))
     }
 }

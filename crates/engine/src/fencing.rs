@@ -24,9 +24,9 @@
 
 use base::Abort;
 
-use crate::record::{Content, VersionRef};
+use crate::record::{VersionContent, VersionRef};
 use crate::stop::Stop;
-use crate::system::{self, OTHERS};
+use crate::system_record::{self, OTHERS};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 
@@ -74,7 +74,7 @@ pub(crate) fn guard(
         Some(Ok(_)) | None => {}
     }
     let record = thread.record_for(hash, &key);
-    let content = Content {
+    let content = VersionContent {
         parts: &[&token.to_le_bytes()],
         kind: base::transaction::Kind::String,
         deadline: None,
@@ -99,6 +99,6 @@ pub(crate) fn log_returned_time(thread: &ThreadContext, txn: &mut TransactionSta
     }
     let number = (thread.slot as u32).to_be_bytes();
     let record = thread.record_of(&[&OTHERS[..], &number].concat());
-    let version = system::new_version(&txn.time_ms.to_le_bytes(), None);
+    let version = system_record::new_version(&txn.time_ms.to_le_bytes(), None);
     txn.note_write(record, version);
 }
