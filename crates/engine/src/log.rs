@@ -82,13 +82,38 @@ impl<'a> Changes<'a> {
     }
 }
 
+/// A log takes nothing any more: transactions that write are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct LogFailure {
+    /// The reason, as text for the operator.
+    pub reason: String,
+}
+
+impl LogFailure {
+    /// Returns the failure of a log for this reason.
+    pub fn new(reason: impl ToString) -> LogFailure {
+        LogFailure {
+            reason: reason.to_string(),
+        }
+    }
+}
+
+impl From<LogFailure> for Abort {
+    fn from(failure: LogFailure) -> Abort {
+        Abort::ReadOnly {
+            reason: failure.reason,
+        }
+    }
+}
+
 /// The redo log of one worker.
 pub trait RedoLog {
     /// Waits until a writing transaction can be logged. Called outside of any epoch.
     ///
     /// # Errors
-    /// Returns the reason why nothing can be logged any more, as text for the operator.
-    fn ready(&mut self) -> Result<(), String>;
+    /// Returns the reason why nothing can be logged any more.
+    fn ready(&mut self) -> Result<(), LogFailure>;
 
     /// Appends a committed transaction's changes. Called inside the epoch of `tid`.
     ///
@@ -97,8 +122,8 @@ pub trait RedoLog {
     /// are locked meanwhile, so that this must not wait for the applier.
     ///
     /// # Errors
-    /// Returns the reason why the changes will never be durable, as text for the operator.
-    fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String>;
+    /// Returns the reason why the changes will never be durable.
+    fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), LogFailure>;
 }
 
 /// No log at all: an engine whose content dies with the process.
@@ -106,11 +131,11 @@ pub trait RedoLog {
 pub struct NoLog;
 
 impl RedoLog for NoLog {
-    fn ready(&mut self) -> Result<(), String> {
+    fn ready(&mut self) -> Result<(), LogFailure> {
         Ok(())
     }
 
-    fn append(&mut self, _: Tid, _: u64, _: Changes<'_>) -> Result<(), String> {
+    fn append(&mut self, _: Tid, _: u64, _: Changes<'_>) -> Result<(), LogFailure> {
         Ok(())
     }
 }
@@ -123,7 +148,7 @@ pub(crate) fn append(
     stamp_ms: u64,
 ) -> Result<(), Stop> {
     log.append(tid, stamp_ms, changes)
-        .map_err(|reason| Stop::Abort(Abort::ReadOnly { reason }))
+        .map_err(|failure| Stop::Abort(failure.into()))
 }
 
 /// Waits until the log of a worker takes changes.
@@ -131,5 +156,5 @@ pub(crate) fn append(
 /// # Errors
 /// Returns [`Abort::ReadOnly`] if the log has failed.
 pub(crate) fn wait_ready(log: &mut impl RedoLog) -> Result<(), Abort> {
-    log.ready().map_err(|reason| Abort::ReadOnly { reason })
+    Ok(log.ready()?)
 }

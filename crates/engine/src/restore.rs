@@ -21,6 +21,7 @@ use crate::epoch::EpochGuard;
 use crate::garbage::Garbage;
 use crate::origin::RecentOrigin;
 use crate::record::{RecordRef, VersionContent, VersionRef};
+use crate::restore_error::RestoreError;
 use crate::thread_context::ThreadContext;
 use crate::word::{QUEUED, WordValue};
 use crate::worker_slot::{KeyCount, WorkerSlot};
@@ -52,14 +53,13 @@ impl Engine {
     /// [`Engine::restore_prepared`] next.
     ///
     /// # Errors
-    /// Returns the key of which an edit changes a missing version, as text for the operator: the log
-    /// is damaged.
+    /// Returns [`RestoreError::MissingVersion`]: the log is damaged.
     pub fn finish_restore(
         &self,
         mut restorers: Vec<Restorer>,
         newest: Epoch,
         stamp_ms: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), RestoreError> {
         apply_edits(&mut restorers)?;
         let generation = RecordRef::version(self.generation.word().load()).generation();
         self.generation_now
@@ -136,7 +136,7 @@ impl Restorer {
     }
 
     /// Applies the edits of a record which are newer than its version.
-    fn edit(&mut self, record: RecordRef, edits: &[StoredEdit<'_>]) -> Result<(), String> {
+    fn edit(&mut self, record: RecordRef, edits: &[StoredEdit<'_>]) -> Result<(), RestoreError> {
         let engine = Arc::clone(&self.thread.engine);
         let _guard = EpochGuard::new(&engine.epochs, self.thread.slot);
         let version = RecordRef::version(record.word().load());
@@ -152,10 +152,9 @@ impl Restorer {
         let mut base = known;
         for edit in newer {
             if edit.base != base || version.is_absent() {
-                let key = record.key().escape_ascii();
-                return Err(format!(
-                    "an edit of the key \"{key}\" changes a version that is missing"
-                ));
+                return Err(RestoreError::MissingVersion {
+                    key: record.key().to_vec(),
+                });
             }
             base = edit.tid;
         }
@@ -185,7 +184,7 @@ impl Restorer {
 ///
 /// # Errors
 /// Returns the key that lacks the version that an edit changes.
-fn apply_edits(restorers: &mut [Restorer]) -> Result<(), String> {
+fn apply_edits(restorers: &mut [Restorer]) -> Result<(), RestoreError> {
     let all = Edits::take_all(restorers.iter_mut().map(|restorer| &mut restorer.edits));
     let Some(restorer) = restorers.first_mut() else {
         return Ok(());

@@ -9,6 +9,7 @@ use crate::effects::write_of_effect;
 use crate::engine::Engine;
 use crate::prepared::PreparedTransaction;
 use crate::record::RecordRef;
+use crate::restore_error::RestoreError;
 use crate::retry::pause;
 use crate::system_record::{self, PreparedState, SystemRecord};
 use crate::thread_context::ThreadContext;
@@ -23,9 +24,9 @@ impl Engine {
     /// left of the holds before ([`Engine::drop_holds`]); it may be called again.
     ///
     /// # Errors
-    /// Returns the system record that cannot be understood, as text for the operator: the log is
-    /// damaged, or was written by another version of the program.
-    pub fn restore_prepared(self: &Arc<Self>) -> Result<usize, String> {
+    /// Returns [`RestoreError::SystemRecord`] if a system record cannot be understood, and
+    /// [`RestoreError::NoWorker`] if all workers are in use.
+    pub fn restore_prepared(self: &Arc<Self>) -> Result<usize, RestoreError> {
         let _applying = self.applying.lock();
         let thread = if self.epochs.is_driven() {
             // Versions that have left memory may be of any time until now.
@@ -36,8 +37,7 @@ impl Engine {
             });
             self.register_in(self.holds_restorer_slot())
         } else {
-            self.register()
-                .ok_or("all workers are in use, so that nothing can be restored")?
+            self.register().ok_or(RestoreError::NoWorker)?
         };
         let _guard = thread.pin();
         let mut found = Vec::new();
@@ -66,9 +66,9 @@ impl Engine {
                 }
                 Ok(())
             });
-            restored.map_err(|error| {
-                let key = record.key().escape_ascii();
-                format!("the system record \"{key}\" cannot be understood: {error}")
+            restored.map_err(|error| RestoreError::SystemRecord {
+                key: record.key().to_vec(),
+                reason: error.0,
             })?;
         }
         Ok(prepared)

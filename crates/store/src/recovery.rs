@@ -67,14 +67,9 @@ pub(crate) fn recover(
             }
         })?;
     let restorers = restorers.into_iter().map(Mutex::into_inner).collect();
-    engine
-        .finish_restore(restorers, recovered.newest, recovered.stamp_ms)
-        .map_err(|reason| OpenError::Damaged {
-            dir: dir.to_owned(),
-            reason,
-        })?;
     let prepared = engine
-        .restore_prepared()
+        .finish_restore(restorers, recovered.newest, recovered.stamp_ms)
+        .and_then(|()| engine.restore_prepared())
         .map_err(|reason| OpenError::Damaged {
             dir: dir.to_owned(),
             reason,
