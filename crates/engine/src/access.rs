@@ -58,6 +58,7 @@ impl TransactionState {
 
     /// Reads a record, including a version that the transaction does not see; returns `None` if there
     /// is no record.
+    #[inline]
     pub(crate) fn read_version(
         &mut self,
         engine: &Engine,
@@ -95,6 +96,7 @@ impl TransactionState {
     }
 
     /// Writes a key, or deletes it.
+    #[inline]
     pub(crate) fn write(
         &mut self,
         thread: &mut ThreadContext,
@@ -168,6 +170,7 @@ impl TransactionState {
 }
 
 /// Returns the record's word once no commit is changing it, or after some tries.
+#[inline]
 fn settled(record: RecordRef) -> WordValue {
     let mut seen = record.word().load();
     for _ in 0..RETRIES {

@@ -39,6 +39,7 @@ use crate::worker_slot::WorkerSlot;
 
 /// Commits a transaction. On an error nothing has happened, but for [`base::Abort::ReadOnly`]: then
 /// the transaction is done in memory and will not be durable.
+#[inline]
 pub(crate) fn commit(
     thread: &mut ThreadContext,
     txn: &mut TransactionState,
@@ -48,6 +49,7 @@ pub(crate) fn commit(
     outcome.map_err(|stop| conflict::with_holder(&thread.engine, txn, stop))
 }
 
+#[inline]
 fn try_commit(
     thread: &mut ThreadContext,
     txn: &mut TransactionState,
@@ -68,6 +70,7 @@ fn try_commit(
     outcome
 }
 
+#[inline]
 fn commit_writes(
     thread: &mut ThreadContext,
     txn: &mut TransactionState,
@@ -97,6 +100,7 @@ fn commit_writes(
 }
 
 /// Steps 1 to 4. `locked` gets the words of the records that were locked, also on an error.
+#[inline]
 fn lock_and_validate(
     thread: &mut ThreadContext,
     txn: &TransactionState,
@@ -129,6 +133,7 @@ pub(crate) fn unlock(writes: &[RecordWrite], locked: &[WordValue]) {
 }
 
 /// Hands the changes of transaction `tid` to the log.
+#[inline]
 pub(crate) fn append(
     thread: &ThreadContext,
     log: &mut impl RedoLog,

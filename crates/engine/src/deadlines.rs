@@ -79,6 +79,7 @@ fn set_deadline(
 ///
 /// # Errors
 /// Returns [`OpError::BadExpiry`] if it is too far away to be a number.
+#[inline]
 pub(crate) fn deadline_of(
     thread: &ThreadContext,
     txn: &TransactionState,

@@ -69,6 +69,7 @@ impl Epochs {
     }
 
     /// Returns `true` if the applier alone moves the epoch.
+    #[inline]
     pub(crate) fn is_driven(&self) -> bool {
         self.driven
     }
@@ -154,6 +155,7 @@ impl Epochs {
     }
 
     /// Enters the current epoch, which is returned. Not nested.
+    #[inline]
     pub(crate) fn pin(&self, slot: usize) -> Epoch {
         let slot = &self.slots[slot];
         debug_assert_eq!(slot.load(Ordering::Relaxed), IDLE, "pinned twice");
@@ -170,12 +172,14 @@ impl Epochs {
     }
 
     /// Leaves the epoch.
+    #[inline]
     pub(crate) fn unpin(&self, slot: usize) {
         self.slots[slot].store(IDLE, Ordering::Release);
     }
 
     /// Returns the epoch at the commit point of Silo's protocol, which orders the locks taken before
     /// it against this epoch.
+    #[inline]
     pub(crate) fn commit_epoch(&self) -> Epoch {
         fence(Ordering::SeqCst);
         Epoch(self.current.load(Ordering::SeqCst))
@@ -189,6 +193,7 @@ impl Epochs {
 
     /// Moves on if the clock has passed the current epoch's stamp by more than the slack, so that a
     /// transaction that begins now has the present time.
+    #[inline]
     pub(crate) fn refresh(&self) {
         if self.driven {
             return;
@@ -225,6 +230,7 @@ impl Epochs {
 }
 
 impl EpochClock for Epochs {
+    #[inline]
     fn current(&self) -> Epoch {
         Epoch(self.current.load(Ordering::SeqCst))
     }
@@ -249,6 +255,7 @@ impl EpochClock for Epochs {
         Epoch(self.oldest_active(current)).prev()
     }
 
+    #[inline]
     fn stamp_ms(&self, epoch: Epoch) -> u64 {
         self.stamps[epoch.0 as usize % STAMPS].load(Ordering::SeqCst)
     }

@@ -222,6 +222,7 @@ impl Holds {
     }
 
     /// Returns `true` if any range is held.
+    #[inline]
     pub(crate) fn any_range(&self) -> bool {
         self.ranged.load(Ordering::SeqCst) > 0
     }

@@ -132,10 +132,12 @@ impl RecordIndex {
         index
     }
 
+    #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
         self.hints.hash(key)
     }
 
+    #[inline]
     pub(crate) fn hints(&self) -> &Lookaside {
         &self.hints
     }

@@ -20,6 +20,7 @@ pub(crate) struct LiveSnapshots {
 impl LiveSnapshots {
     /// Returns the versions that snapshots need of `old` and those behind it, after it was
     /// replaced: `old` itself; only those behind it, if it is newer than every snapshot; or none.
+    #[inline]
     pub(crate) fn needed_of(&self, old: VersionRef) -> Option<VersionRef> {
         let newest = self.newest.load(Ordering::SeqCst);
         if newest == 0 {

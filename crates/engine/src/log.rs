@@ -135,12 +135,14 @@ impl RedoLog for NoLog {
         Ok(())
     }
 
+    #[inline]
     fn append(&mut self, _: Tid, _: u64, _: Changes<'_>) -> Result<(), LogFailure> {
         Ok(())
     }
 }
 
 /// Appends changes to a worker's log; the transaction ends if the log has failed.
+#[inline]
 pub(crate) fn append(
     log: &mut impl RedoLog,
     changes: Changes<'_>,
@@ -155,6 +157,7 @@ pub(crate) fn append(
 ///
 /// # Errors
 /// Returns [`Abort::ReadOnly`] if the log has failed.
+#[inline]
 pub(crate) fn wait_ready(log: &mut impl RedoLog) -> Result<(), Abort> {
     Ok(log.ready()?)
 }

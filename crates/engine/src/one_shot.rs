@@ -15,6 +15,7 @@ use crate::transaction::TransactionState;
 use crate::{deadlines, fencing, strings, version_ids};
 
 /// Executes the operations within the transaction, which gets their replies.
+#[inline]
 pub(crate) fn run(
     thread: &mut ThreadContext,
     txn: &mut TransactionState,

@@ -14,6 +14,7 @@ use crate::worker_slot::{KeyCount, WorkerSlot};
 
 /// Publishes writes whose records have these words; `generation` is visible from then on. Exclusive
 /// holds are thereby given back, as locks are.
+#[inline]
 pub(crate) fn publish(
     thread: &ThreadContext,
     generation: u16,
@@ -50,6 +51,7 @@ pub(crate) fn publish(
 }
 
 /// Makes `new` current in place of `old`, and puts `old` into the bag if nothing needs it.
+#[inline]
 pub(crate) fn install(
     thread: &ThreadContext,
     bag: &mut Bag,

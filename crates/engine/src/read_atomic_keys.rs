@@ -38,16 +38,19 @@ impl ReadAtomicKeys {
     }
 
     /// Returns the watcher of writes.
+    #[inline]
     pub(crate) fn watcher(&self) -> Option<&dyn Watcher> {
         self.watcher.get().map(|watcher| &**watcher)
     }
 
     /// Returns `true` if a key is read atomic.
+    #[inline]
     pub(crate) fn covers(&self, key: &[u8]) -> bool {
         self.keys.get().is_some_and(|keys| keys.covers(key))
     }
 
     /// Returns `true` if any key is read atomic.
+    #[inline]
     pub(crate) fn any(&self) -> bool {
         self.keys.get().is_some_and(|keys| !keys.is_empty())
     }

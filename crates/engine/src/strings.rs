@@ -21,6 +21,7 @@ use crate::transaction::TransactionState;
 const EDIT_SAVES: usize = 4096;
 
 /// Executes an operation that sets a value or a part of one.
+#[inline]
 pub(crate) fn execute(
     thread: &mut ThreadContext,
     txn: &mut TransactionState,
@@ -107,6 +108,7 @@ pub(crate) fn set(
 }
 
 /// Refuses keys and values that are too long, and keys that are the engine's own.
+#[inline]
 pub(crate) fn check_limits(engine: &Engine, key: &[u8], value_len: usize) -> Result<(), OpError> {
     let limits = engine.limits();
     if key.len() > limits.key || value_len > limits.value {
@@ -118,6 +120,7 @@ pub(crate) fn check_limits(engine: &Engine, key: &[u8], value_len: usize) -> Res
     Ok(())
 }
 
+#[inline]
 fn put(
     thread: &mut ThreadContext,
     txn: &mut TransactionState,

@@ -8,7 +8,7 @@
 //! | a lock | 33 times 255, and the lock's name | the greatest token that was seen of the lock, 8 bytes |
 //! | the time that a worker has told | 32 times 255, a 0, and the worker's number (4 bytes, big-endian) | that time, milliseconds since the Unix epoch, 8 bytes |
 //!
-//! Keys of transactions begin with [`RESERVED`]; those of module `guard` follow. Numbers in values are
+//! Keys of transactions begin with [`RESERVED`]; those of module `fencing` follow. Numbers in values are
 //! little-endian. Reserved keys are the last ones in the order of keys; clients can neither write nor
 //! see them.
 //!

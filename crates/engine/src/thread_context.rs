@@ -77,6 +77,7 @@ impl ThreadContext {
     }
 
     /// Returns the thread's counters and garbage.
+    #[inline]
     pub(crate) fn counters(&self) -> &WorkerSlot {
         &self.engine.slots[self.slot]
     }
@@ -87,6 +88,7 @@ impl ThreadContext {
     }
 
     /// Draws a TID in `epoch` above `newest` and above those that this thread has drawn.
+    #[inline]
     pub(crate) fn draw_tid(&mut self, epoch: Epoch, newest: Tid) -> Result<Tid, Stop> {
         assert!(
             !self.engine.epochs.is_driven(),
@@ -102,6 +104,7 @@ impl ThreadContext {
     }
 
     /// Returns the record of a key, and makes one if there is none.
+    #[inline]
     pub(crate) fn record_for(&self, hash: KeyHash, key: &[u8]) -> RecordRef {
         let (record, made) = self.engine.index.get_or_insert(hash, key);
         if made {

@@ -91,6 +91,7 @@ pub(crate) struct TransactionState {
 
 impl TransactionState {
     /// Enters an epoch and begins a transaction in it.
+    #[inline]
     pub(crate) fn begin(&mut self, thread: &ThreadContext) {
         let engine = &thread.engine;
         let epoch = engine.epochs.pin(thread.slot);
@@ -105,6 +106,7 @@ impl TransactionState {
     }
 
     /// Ends the transaction and leaves the epoch. Writes that did not commit are undone.
+    #[inline]
     pub(crate) fn end(&mut self, thread: &ThreadContext) {
         self.replies.clear();
         for version in self.discarded.drain(..) {
@@ -130,6 +132,7 @@ impl TransactionState {
     }
 
     /// Returns what the last transaction wrote or observed, after a commit and after an abort.
+    #[inline]
     pub(crate) fn observed(&self) -> Observed {
         Observed {
             epoch: self.observed,
@@ -139,12 +142,14 @@ impl TransactionState {
     }
 
     /// Notes the commit of writes with this TID.
+    #[inline]
     pub(crate) fn note_commit(&mut self, tid: Tid) {
         self.observed = tid.epoch();
         self.wrote = tid;
     }
 
     /// Notes that the transaction depends on everything up to `epoch`.
+    #[inline]
     pub(crate) fn observe(&mut self, epoch: Epoch) {
         self.observed = self.observed.max(epoch);
     }
@@ -161,6 +166,7 @@ impl TransactionState {
     }
 
     /// Returns the keys that had no record.
+    #[inline]
     pub(crate) fn missing_keys(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
         self.missing_ends.iter().map(move |&end| {
@@ -172,6 +178,7 @@ impl TransactionState {
 
     /// Returns the position of the version that the transaction itself is about to write to
     /// `record`.
+    #[inline]
     pub(crate) fn own_write(&self, record: RecordRef) -> Option<usize> {
         if self.writes.len() <= SEARCHED {
             return self.writes.iter().position(|write| write.record == record);
@@ -180,6 +187,7 @@ impl TransactionState {
     }
 
     /// Notes that the transaction writes `version` to `record`.
+    #[inline]
     pub(crate) fn note_write(&mut self, record: RecordRef, version: VersionRef) {
         self.allocated += version.bytes();
         if let Some(at) = self.own_write(record) {
@@ -205,11 +213,13 @@ impl TransactionState {
     }
 
     /// Returns `true` if a deadline has passed at the transaction's time.
+    #[inline]
     pub(crate) fn has_passed(&self, deadline: Option<u64>) -> bool {
         deadline.is_some_and(|deadline| deadline <= self.time_ms)
     }
 
     /// Returns `true` if the transaction sees this version at all.
+    #[inline]
     pub(crate) fn sees(&self, version: VersionRef) -> bool {
         version.is_key_of(self.generation) && !self.has_passed(version.deadline())
     }
@@ -255,6 +265,7 @@ impl TransactionState {
     }
 
     /// Hashes the operations' keys, and fetches their memory when there are several.
+    #[inline]
     pub(crate) fn hash_and_fetch_operations(&mut self, engine: &Engine, ops: &[Op<'_>]) {
         self.hashes.clear();
         self.hashes.extend(
@@ -286,6 +297,7 @@ pub(crate) struct ActiveTransaction<'t> {
 
 impl<'t> ActiveTransaction<'t> {
     /// Begins a transaction.
+    #[inline]
     pub(crate) fn begin(
         thread: &'t mut ThreadContext,
         txn: &'t mut TransactionState,
@@ -296,6 +308,7 @@ impl<'t> ActiveTransaction<'t> {
 }
 
 impl Drop for ActiveTransaction<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.txn.end(self.thread);
     }

@@ -13,6 +13,7 @@ use crate::word::{HELD, LOCK, WordValue};
 
 /// Validates the reads of a transaction that commits in `epoch`. `own` is the write set, sorted by
 /// record and locked.
+#[inline]
 pub(crate) fn validate(
     engine: &Engine,
     txn: &TransactionState,
@@ -57,6 +58,7 @@ pub(crate) fn validate(
 }
 
 /// Returns `true` if a record is in a write set, which is sorted.
+#[inline]
 pub(crate) fn is_written(writes: &[RecordWrite], record: RecordRef) -> bool {
     writes
         .binary_search_by_key(&record, |write| write.record)
@@ -64,6 +66,7 @@ pub(crate) fn is_written(writes: &[RecordWrite], record: RecordRef) -> bool {
 }
 
 /// Returns the greatest TID of the versions of these words.
+#[inline]
 pub(crate) fn newest<'s>(seen: impl Iterator<Item = &'s WordValue>) -> Tid {
     seen.map(|seen| RecordRef::version(*seen).tid())
         .fold(Tid::ZERO, Tid::max)
@@ -114,6 +117,7 @@ pub(crate) fn no_deadline_passed(engine: &Engine, txn: &TransactionState, epoch:
 
 /// Fails if one of the new keys lies in a range that another transaction than `except` holds. The
 /// write set is locked, and the commit epoch drawn.
+#[inline]
 pub(crate) fn enters_no_range(
     engine: &Engine,
     writes: &[RecordWrite],

@@ -18,6 +18,7 @@ use crate::transaction::TransactionState;
 use crate::word::WordValue;
 
 /// Draws an id for the transaction if its operations write read-atomic keys.
+#[inline]
 pub(crate) fn draw_for_operations(engine: &Engine, txn: &mut TransactionState, ops: &[Op<'_>]) {
     if !engine.read_atomic.any() || txn.is_deterministic || txn.origin.is_some() {
         return;
@@ -80,6 +81,7 @@ fn draw_by_time(thread: &mut ThreadContext, txn: &mut TransactionState) {
 
 /// Returns `true` if the transaction's id, if it has drawn one, is above those of the read-atomic
 /// keys' versions that it replaces, which are locked. If not, the next one will be.
+#[inline]
 pub(crate) fn is_newest(
     thread: &mut ThreadContext,
     txn: &TransactionState,

@@ -47,10 +47,12 @@ pub(crate) struct WordValue(pub(crate) u64);
 
 impl WordValue {
     /// Returns the address of the current version.
+    #[inline]
     pub(crate) fn pointer(self) -> u64 {
         self.0 & !MARKS
     }
 
+    #[inline]
     pub(crate) fn has(self, mark: u64) -> bool {
         self.0 & mark != 0
     }
@@ -75,6 +77,7 @@ impl Word {
         Word(AtomicU64::new(pointer))
     }
 
+    #[inline]
     pub(crate) fn load(&self) -> WordValue {
         WordValue(self.0.load(Ordering::Acquire))
     }
@@ -82,11 +85,13 @@ impl Word {
     /// Locks the word, or returns the reason why it cannot: at once if the record is held, after
     /// some patience if another commit has it. On success the word is as returned until
     /// [`Word::publish`] or [`Word::unlock`].
+    #[inline]
     pub(crate) fn lock(&self) -> Result<WordValue, LockRefusal> {
         self.lock_unless(HOLDS)
     }
 
     /// Locks for a transaction that validates when it commits.
+    #[inline]
     pub(crate) fn lock_to_commit(&self) -> Result<WordValue, LockRefusal> {
         self.lock_unless(if planted::is(Bug::IgnoredHolds) {
             HELD
@@ -95,6 +100,7 @@ impl Word {
         })
     }
 
+    #[inline]
     fn lock_unless(&self, held: u64) -> Result<WordValue, LockRefusal> {
         for _ in 0..SPINS {
             let seen = self.0.load(Ordering::Relaxed);
@@ -123,6 +129,7 @@ impl Word {
 
     /// Makes `pointer` current and unlocks, adding `marks` (`QUEUED` or `DEAD`). The caller has
     /// the lock, or holds the record exclusively and gives the hold back by this.
+    #[inline]
     pub(crate) fn publish(&self, locked: WordValue, pointer: u64, marks: u64) {
         debug_assert!(locked.has(LOCK | HELD), "publishing without the lock");
         let kept = locked.0 & (QUEUED | SHARED);
@@ -130,6 +137,7 @@ impl Word {
     }
 
     /// Unlocks without a new version; `marks` replace the previous ones, but for `SHARED`.
+    #[inline]
     pub(crate) fn unlock(&self, locked: WordValue, marks: u64) {
         debug_assert!(locked.has(LOCK), "unlocking without the lock");
         let kept = locked.0 & SHARED;
@@ -194,6 +202,7 @@ impl Word {
 
     /// Returns `true` if a read of `seen` still holds for a transaction that has locked this record
     /// itself or (`own` is `false`) has not. Holds of other readers do no harm.
+    #[inline]
     pub(crate) fn validates(&self, seen: WordValue, own: bool) -> bool {
         let now = self.load();
         now.pointer() == seen.pointer()

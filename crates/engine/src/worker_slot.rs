@@ -69,6 +69,7 @@ pub(crate) struct WorkerSlot {
 
 impl WorkerSlot {
     /// Adds to the number of keys of a generation; those of earlier ones are gone.
+    #[inline]
     pub(crate) fn count_keys(&self, generation: u16, by: KeyCount) {
         if self.generation.load(Ordering::Relaxed) != u64::from(generation) {
             for counter in [&self.keys, &self.expiring, &self.deadlines] {
@@ -85,6 +86,7 @@ impl WorkerSlot {
     }
 
     /// Adds to a counter that only this slot's worker writes.
+    #[inline]
     pub(crate) fn count(counter: &AtomicU64, by: i64) {
         let sum = counter.load(Ordering::Relaxed).wrapping_add(by as u64);
         counter.store(sum, Ordering::Relaxed);
