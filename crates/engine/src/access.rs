@@ -6,10 +6,10 @@ use base::{Tid, Version};
 use crate::engine::Engine;
 use crate::lookaside::KeyHash;
 use crate::record::{RecordRef, VersionContent, VersionRef};
-use crate::stop::Stop;
 use crate::system_record::RESERVED;
 use crate::thread_context::ThreadContext;
 use crate::transaction::{ScanRead, TransactionState};
+use crate::transaction_error::TransactionError;
 use crate::version_ids;
 use crate::word::{DEAD, LOCK, WordValue};
 
@@ -113,7 +113,7 @@ impl TransactionState {
 
     /// Makes every key absent: from here on this transaction, and once it has committed every
     /// other one, sees another generation.
-    pub(crate) fn flush(&mut self, engine: &Engine) -> Result<(), Stop> {
+    pub(crate) fn flush(&mut self, engine: &Engine) -> Result<(), TransactionError> {
         let next = engine.next_generation(self.generation)?;
         self.note_write(engine.generation, Engine::generation_version(next));
         self.generation = next;

@@ -37,10 +37,10 @@ use crate::origin::RecentOrigin;
 use crate::publish::{link_late, publish};
 use crate::record::RecordRef;
 use crate::retry::pause;
-use crate::stop::Stop;
 use crate::system_record::is_transaction;
 use crate::thread_context::ThreadContext;
 use crate::transaction::{ActiveTransaction, TransactionState};
+use crate::transaction_error::TransactionError;
 use crate::word::{LockRefusal, WordValue};
 use crate::worker_slot::WorkerSlot;
 
@@ -170,9 +170,9 @@ impl Applier {
             drop(active);
             match outcome {
                 Ok(replies) => return Ok(replies),
-                Err(Stop::Abort(abort)) => return Err(abort),
+                Err(TransactionError::Abort(abort)) => return Err(abort),
                 // The janitor has a record at the moment, or is behind with flushes.
-                Err(Stop::Conflict) => pause(tries),
+                Err(TransactionError::Conflict) => pause(tries),
             }
         }
         unreachable!("it tries again until it is done")
@@ -284,7 +284,7 @@ fn execute_once(
     txn: &mut TransactionState,
     index: Epoch,
     ops: &[Op<'_>],
-) -> Result<Vec<OwnedReply>, Stop> {
+) -> Result<Vec<OwnedReply>, TransactionError> {
     one_shot::run(thread, txn, ops)?;
     thread.engine.check_size(&txn.writes)?;
     let replies = one_shot::owned_replies(txn);
@@ -296,7 +296,7 @@ fn execute_once(
             Err(_) => {
                 unlock(&writes, &locked);
                 txn.writes = writes;
-                return Err(Stop::Conflict);
+                return Err(TransactionError::Conflict);
             }
         }
     }

@@ -29,9 +29,9 @@ use crate::conflict;
 use crate::fencing;
 use crate::log::{self, Changes, Edit, RecordWrite, RedoLog};
 use crate::publish::publish;
-use crate::stop::Stop;
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
+use crate::transaction_error::TransactionError;
 use crate::validation::{enters_no_range, newest, validate};
 use crate::version_ids;
 use crate::word::{QUEUED, WordValue};
@@ -44,7 +44,7 @@ pub(crate) fn commit(
     thread: &mut ThreadContext,
     txn: &mut TransactionState,
     log: &mut impl RedoLog,
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     let outcome = try_commit(thread, txn, log);
     outcome.map_err(|stop| conflict::with_holder(&thread.engine, txn, stop))
 }
@@ -54,7 +54,7 @@ fn try_commit(
     thread: &mut ThreadContext,
     txn: &mut TransactionState,
     log: &mut impl RedoLog,
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     fencing::log_returned_time(thread, txn);
     if txn.writes.is_empty() {
         let epoch = thread.engine.epochs.commit_epoch();
@@ -76,7 +76,7 @@ fn commit_writes(
     txn: &mut TransactionState,
     log: &mut impl RedoLog,
     writes: &mut [RecordWrite],
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     thread.engine.check_size(writes)?;
     writes.sort_unstable_by_key(|write| write.record);
     let mut locked = std::mem::take(&mut txn.locked);
@@ -106,13 +106,13 @@ fn lock_and_validate(
     txn: &TransactionState,
     writes: &[RecordWrite],
     locked: &mut Vec<WordValue>,
-) -> Result<Tid, Stop> {
+) -> Result<Tid, TransactionError> {
     for write in writes {
         let seen = write.record.word().lock_to_commit();
-        locked.push(seen.map_err(|_| Stop::Conflict)?);
+        locked.push(seen.map_err(|_| TransactionError::Conflict)?);
     }
     if !version_ids::is_newest(thread, txn, writes, locked) {
-        return Err(Stop::Conflict);
+        return Err(TransactionError::Conflict);
     }
     let engine = &thread.engine;
     let epoch = engine.epochs.commit_epoch();
@@ -140,7 +140,7 @@ pub(crate) fn append(
     writes: &[RecordWrite],
     edits: &[Edit],
     tid: Tid,
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     let stamp_ms = thread.engine.epochs.stamp_ms(tid.epoch());
     let changes = Changes {
         writes,
@@ -156,7 +156,7 @@ pub(crate) fn append_staged(
     txn: &TransactionState,
     log: &mut impl RedoLog,
     writes: &[RecordWrite],
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     let changes = Changes {
         writes,
         edits: &[],
@@ -174,7 +174,7 @@ pub(crate) fn log_and_publish(
     generation: u16,
     (writes, words): (&[RecordWrite], &[WordValue]),
     read: &[WordValue],
-) -> Result<Tid, Stop> {
+) -> Result<Tid, TransactionError> {
     let epoch = thread.engine.epochs.commit_epoch();
     let tid = thread.draw_tid(epoch, newest(words.iter().chain(read)))?;
     append(thread, log, writes, &[], tid)?;
@@ -196,7 +196,7 @@ mod tests {
     use crate::{Engine, NoLog, Options, Worker};
 
     /// Runs and commits once, without trying again.
-    fn once(w: &mut Worker<NoLog>, ops: &[Op<'_>]) -> Result<(), Stop> {
+    fn once(w: &mut Worker<NoLog>, ops: &[Op<'_>]) -> Result<(), TransactionError> {
         let active = ActiveTransaction::begin(&mut w.thread, &mut w.txn);
         one_shot::run(active.thread, active.txn, ops)?;
         commit(active.thread, active.txn, &mut w.log)
@@ -226,7 +226,7 @@ mod tests {
         let record = engine.index.get(engine.index.hash(b"c"), b"c").unwrap();
         let locked = record.word().lock().unwrap();
         for op in [check.clone(), Op::Get { key: b"c" }] {
-            assert_eq!(once(&mut w, &[op]), Err(Stop::Conflict));
+            assert_eq!(once(&mut w, &[op]), Err(TransactionError::Conflict));
         }
         record.word().unlock(locked, locked.0 & QUEUED);
         assert_eq!(once(&mut w, &[check]), Ok(()), "it was given up");

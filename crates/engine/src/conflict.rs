@@ -8,32 +8,36 @@ use base::transaction::Holder;
 
 use crate::engine::Engine;
 use crate::record::RecordRef;
-use crate::stop::Stop;
 use crate::transaction::TransactionState;
+use crate::transaction_error::TransactionError;
 use crate::word::{HELD, SHARED};
 
 /// Returns the same, or [`Abort::Held`] if the transaction, which has nothing locked any more, met a
 /// hold.
 #[cold]
-pub(crate) fn with_holder(engine: &Engine, txn: &TransactionState, stop: Stop) -> Stop {
+pub(crate) fn with_holder(
+    engine: &Engine,
+    txn: &TransactionState,
+    stop: TransactionError,
+) -> TransactionError {
     let holder = match &stop {
-        Stop::Conflict => {
+        TransactionError::Conflict => {
             conflicting_holder(engine, txn).inspect(|_| mark_wanted_writes(engine, txn))
         }
         // It ended because of its reads, which may be out of date already.
-        Stop::Abort(Abort::Precondition { .. } | Abort::Failed(_) | Abort::Cancelled)
-            if has_read_held(txn) =>
-        {
+        TransactionError::Abort(
+            Abort::Precondition { .. } | Abort::Failed(_) | Abort::Cancelled,
+        ) if has_read_held(txn) => {
             match conflicting_holder(engine, txn) {
                 // The holder has been decided since: look again.
-                None => return Stop::Conflict,
+                None => return TransactionError::Conflict,
                 holder => holder,
             }
         }
-        Stop::Abort(_) => None,
+        TransactionError::Abort(_) => None,
     };
     match holder {
-        Some(by) => Stop::Abort(Abort::Held { by }),
+        Some(by) => TransactionError::Abort(Abort::Held { by }),
         None => stop,
     }
 }

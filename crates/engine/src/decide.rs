@@ -26,10 +26,10 @@ use crate::log::{RecordWrite, RedoLog};
 use crate::prepared::PreparedTransaction;
 use crate::read_atomic;
 use crate::record::{RecordRef, VersionRef};
-use crate::stop::Stop;
 use crate::system_record::{self, SystemRecord, WELL_FORMED};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
+use crate::transaction_error::TransactionError;
 use crate::word::WordValue;
 use crate::worker_slot::WorkerSlot;
 
@@ -50,11 +50,11 @@ pub(crate) fn decide(
     log: &mut impl RedoLog,
     id: TransactionId,
     decision: TransactionDecision,
-) -> Result<(State, Epoch), Stop> {
+) -> Result<(State, Epoch), TransactionError> {
     let record = thread.record_of(&system_record::key(id));
     let Ok(seen) = record.word().lock() else {
         thread.engine.abandon(record);
-        return Err(Stop::Conflict);
+        return Err(TransactionError::Conflict);
     };
     let old = RecordRef::version(seen);
     let state = system_record::state_at(old, txn.time_ms);
@@ -99,7 +99,7 @@ fn replace(
     log: &mut impl RedoLog,
     (record, seen): (RecordRef, WordValue),
     version: VersionRef,
-) -> Result<Tid, Stop> {
+) -> Result<Tid, TransactionError> {
     let write = RecordWrite { record, version };
     log_and_publish(thread, log, txn.generation, (&[write], &[seen]), &[])
         .inspect_err(|_| version.free_unpublished())
@@ -112,7 +112,7 @@ fn commit(
     log: &mut impl RedoLog,
     id: TransactionId,
     own: (RecordRef, WordValue),
-) -> Result<Tid, Stop> {
+) -> Result<Tid, TransactionError> {
     let (record, seen) = own;
     let old = RecordRef::version(seen).value();
     if system_record::is_unheld(old) {
@@ -162,7 +162,7 @@ fn abort(
     log: &mut impl RedoLog,
     id: TransactionId,
     own: (RecordRef, WordValue),
-) -> Result<Tid, Stop> {
+) -> Result<Tid, TransactionError> {
     if system_record::is_unheld(RecordRef::version(own.1).value()) {
         return replace(thread, txn, log, own, VersionRef::new(0, None, None));
     }

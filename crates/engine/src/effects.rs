@@ -82,7 +82,7 @@ pub(crate) fn write_of_effect(
 
 /// Keeps the last write of each key, the keys being told apart and put in order by `order`.
 pub(crate) fn keep_last<K: Ord>(writes: &mut Vec<RecordWrite>, order: impl Fn(&RecordWrite) -> K) {
-    writes.sort_by(|a, b| order(a).cmp(&order(b)));
+    writes.sort_by_key(&order);
     writes.dedup_by(|later, kept| {
         let same = order(later) == order(kept);
         if same {

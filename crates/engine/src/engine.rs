@@ -24,7 +24,7 @@ use crate::origin::Origins;
 use crate::prepared::PreparedTransaction;
 use crate::read_atomic_keys::ReadAtomicKeys;
 use crate::record::{RecordRef, VersionContent, VersionRef};
-use crate::stop::Stop;
+use crate::transaction_error::TransactionError;
 use crate::word::{LockRefusal, QUEUED, WordValue};
 use crate::worker_slot::WorkerSlot;
 
@@ -191,10 +191,10 @@ impl Engine {
     /// # Errors
     /// Returns a conflict with the janitor if it is behind by tens of thousands of flushes:
     /// versions of a generation of that number may still be in memory.
-    pub(crate) fn next_generation(&self, now: u16) -> Result<u16, Stop> {
+    pub(crate) fn next_generation(&self, now: u16) -> Result<u16, TransactionError> {
         let next = generation_after(now);
         if next == self.oldest_generation.load(Ordering::Acquire) as u16 {
-            return Err(Stop::Conflict);
+            return Err(TransactionError::Conflict);
         }
         Ok(next)
     }
@@ -249,11 +249,11 @@ impl Engine {
 
     /// Returns the reason why a record could not be locked: the transaction that holds it, if one
     /// does.
-    pub(crate) fn reason_of(&self, record: RecordRef, refused: LockRefusal) -> Stop {
+    pub(crate) fn reason_of(&self, record: RecordRef, refused: LockRefusal) -> TransactionError {
         let holder = (refused == LockRefusal::Held).then(|| self.holds.holder(record));
         match holder.flatten() {
-            Some(by) => Stop::Abort(Abort::Held { by }),
-            None => Stop::Conflict,
+            Some(by) => TransactionError::Abort(Abort::Held { by }),
+            None => TransactionError::Conflict,
         }
     }
 
@@ -280,10 +280,10 @@ impl Engine {
 
     /// Refuses transactions that write more than the limit.
     #[inline]
-    pub(crate) fn check_size(&self, writes: &[RecordWrite]) -> Result<(), Stop> {
+    pub(crate) fn check_size(&self, writes: &[RecordWrite]) -> Result<(), TransactionError> {
         let bytes: usize = writes.iter().map(|write| write.version.bytes()).sum();
         if bytes > self.limits.transaction_bytes {
-            return Err(Stop::Abort(Abort::TooLarge {
+            return Err(TransactionError::Abort(Abort::TooLarge {
                 what: "bytes written",
             }));
         }

@@ -25,10 +25,10 @@
 use base::Abort;
 
 use crate::record::{VersionContent, VersionRef};
-use crate::stop::Stop;
 use crate::system_record::{self, OTHERS};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
+use crate::transaction_error::TransactionError;
 
 /// The prefix of the keys of guards.
 const GUARDS: [u8; OTHERS.len()] = [0xff; OTHERS.len()];
@@ -44,11 +44,11 @@ pub(crate) fn guard(
     txn: &mut TransactionState,
     lock: &[u8],
     token: u64,
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     let engine = &thread.engine;
     if lock.len() > engine.limits().key.saturating_sub(GUARDS.len()) {
         let what = "the length of a lock's name";
-        return Err(Stop::Abort(Abort::TooLarge { what }));
+        return Err(TransactionError::Abort(Abort::TooLarge { what }));
     }
     let key = key_of(lock);
     let hash = engine.index.hash(&key);
@@ -57,7 +57,7 @@ pub(crate) fn guard(
     match seen.map(|seen| <[u8; 8]>::try_from(seen.value())) {
         Some(Ok(seen)) if u64::from_le_bytes(seen) == token => return Ok(()),
         Some(Ok(seen)) if u64::from_le_bytes(seen) > token => {
-            return Err(Stop::Abort(Abort::Stale {
+            return Err(TransactionError::Abort(Abort::Stale {
                 lock: lock.to_vec(),
                 token,
                 highest: u64::from_le_bytes(seen),
@@ -69,7 +69,7 @@ pub(crate) fn guard(
                 "the token that was seen for the lock '{lock}' cannot be understood: the log is \
                  damaged, or was written by another version of the program"
             );
-            return Err(Stop::Abort(Abort::Unsupported { what }));
+            return Err(TransactionError::Abort(Abort::Unsupported { what }));
         }
         Some(Ok(_)) | None => {}
     }

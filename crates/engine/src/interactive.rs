@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 use base::transaction::{Expiry, OpError, When};
 use base::{Abort, Version};
 
-use crate::stop::Stop;
 use crate::strings;
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
+use crate::transaction_error::TransactionError;
 
 /// A running transaction, as its closure sees it. Every error is to be passed on with `?`: a
 /// conflict makes the closure run again from its beginning.
@@ -37,8 +37,8 @@ impl<'t> Txn<'t> {
     /// Returns the value of `key`.
     ///
     /// # Errors
-    /// Returns [`Stop`]; a value that is not a string is an error of the program and aborts.
-    pub fn get(&mut self, key: &[u8]) -> Result<Option<&'t [u8]>, Stop> {
+    /// Returns [`TransactionError`]; a value that is not a string is an error of the program and aborts.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<&'t [u8]>, TransactionError> {
         let hash = self.thread.engine.index.hash(key);
         let value = self.txn.read(&self.thread.engine, hash, key).string();
         value.map_err(failed)
@@ -48,8 +48,8 @@ impl<'t> Txn<'t> {
     /// [`base::Op::Check`], or for a later transaction that compares it.
     ///
     /// # Errors
-    /// Returns [`Stop`].
-    pub fn version(&mut self, key: &[u8]) -> Result<Version, Stop> {
+    /// Returns [`TransactionError`].
+    pub fn version(&mut self, key: &[u8]) -> Result<Version, TransactionError> {
         let hash = self.thread.engine.index.hash(key);
         Ok(self.txn.watch_version(&self.thread.engine, hash, key))
     }
@@ -57,8 +57,8 @@ impl<'t> Txn<'t> {
     /// Sets the value of `key`, which will not expire.
     ///
     /// # Errors
-    /// Returns [`Stop`]; a key or value beyond the limits aborts.
-    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+    /// Returns [`TransactionError`]; a key or value beyond the limits aborts.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), TransactionError> {
         self.put_expiring(key, value, Expiry::Never)
     }
 
@@ -66,7 +66,12 @@ impl<'t> Txn<'t> {
     ///
     /// # Errors
     /// As [`Txn::put`].
-    pub fn put_expiring(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<(), Stop> {
+    pub fn put_expiring(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        expiry: Expiry,
+    ) -> Result<(), TransactionError> {
         self.txn.admit_bytes(self.thread, key.len() + value.len())?;
         let hash = self.thread.engine.index.hash(key);
         let how = (When::Always, expiry, false);
@@ -77,8 +82,8 @@ impl<'t> Txn<'t> {
     /// Deletes `key`. Returns `true` if it was present.
     ///
     /// # Errors
-    /// Returns [`Stop`].
-    pub fn delete(&mut self, key: &[u8]) -> Result<bool, Stop> {
+    /// Returns [`TransactionError`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<bool, TransactionError> {
         let hash = self.thread.engine.index.hash(key);
         let read = self.txn.read(&self.thread.engine, hash, key);
         let exists = read.live.is_some();
@@ -92,13 +97,13 @@ impl<'t> Txn<'t> {
     /// byte order, at most `limit`.
     ///
     /// # Errors
-    /// Returns [`Stop`].
+    /// Returns [`TransactionError`].
     pub fn scan(
         &mut self,
         from: &[u8],
         to: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Vec<Pair<'t>>, Stop> {
+    ) -> Result<Vec<Pair<'t>>, TransactionError> {
         let mut pairs: Vec<Pair<'t>> = Vec::new();
         let engine = &self.thread.engine;
         self.txn.scan(engine, from, to, limit, |record, version| {
@@ -115,11 +120,11 @@ impl<'t> Txn<'t> {
 
     /// Returns the error by which a closure gives up: nothing happens, and it is not run again.
     #[must_use]
-    pub fn cancel(&self) -> Stop {
-        Stop::Abort(Abort::Cancelled)
+    pub fn cancel(&self) -> TransactionError {
+        TransactionError::Abort(Abort::Cancelled)
     }
 }
 
-fn failed(error: OpError) -> Stop {
-    Stop::Abort(Abort::Failed(error))
+fn failed(error: OpError) -> TransactionError {
+    TransactionError::Abort(Abort::Failed(error))
 }

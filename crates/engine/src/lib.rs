@@ -9,7 +9,7 @@
 //! | memory | `sync`, `word` | the record word: current version, lock, marks |
 //! | | `origin`, `record` | records and versions in memory |
 //! | formats | [`system_record`] | the data that a partition stores about itself |
-//! | | `stop`, [`log`] | the redo log of commits, and the reasons why a transaction cannot go on |
+//! | | `transaction_error`, [`log`] | the redo log of commits, and the reasons why a transaction cannot go on |
 //! | time and reclamation | [`epoch`] | the global epoch, the threads' slots in it, time stamps |
 //! | | `lookaside`, `garbage` | the hash table in front of the index; memory that waits until no thread can see it |
 //! | keys | `writer_marks`, `holds` | holds under two-phase locking, and the records that other transactions wait to write |
@@ -111,12 +111,12 @@ pub mod snapshot;
 pub mod stage;
 mod state_hash;
 mod stats;
-mod stop;
 mod strings;
 mod sync;
 pub mod system_record;
 mod thread_context;
 mod transaction;
+mod transaction_error;
 mod validation;
 mod version_ids;
 mod word;
@@ -134,7 +134,7 @@ pub use restore::Restorer;
 pub use restore_error::RestoreError;
 pub use snapshot::{ABSENT_MS, Snapshot, SnapshotEntry};
 pub use stage::Staged;
-pub use stats::Stats;
-pub use stop::Stop;
+pub use stats::EngineStats;
 pub use system_record::RESERVED;
+pub use transaction_error::TransactionError;
 pub use worker::{Committed, Worker};

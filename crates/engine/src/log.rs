@@ -3,7 +3,7 @@
 use base::{Abort, Change, Tid};
 
 use crate::record::{RecordRef, VersionRef};
-use crate::stop::Stop;
+use crate::transaction_error::TransactionError;
 
 /// The changes of one transaction.
 #[derive(Clone, Copy)]
@@ -148,9 +148,9 @@ pub(crate) fn append(
     changes: Changes<'_>,
     tid: Tid,
     stamp_ms: u64,
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     log.append(tid, stamp_ms, changes)
-        .map_err(|failure| Stop::Abort(failure.into()))
+        .map_err(|failure| TransactionError::Abort(failure.into()))
 }
 
 /// Waits until the log of a worker takes changes.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use base::Abort;
 
 use crate::engine::Engine;
-use crate::stop::Stop;
+use crate::transaction_error::TransactionError;
 
 /// Bytes that a worker may add without a check.
 const UNCHECKED: usize = 64 * 1024;
@@ -31,7 +31,7 @@ impl MemoryCheck {
         engine: &Engine,
         allocated: usize,
         bytes: usize,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), TransactionError> {
         let limit = engine.memory_limit.load(Ordering::Relaxed);
         if limit == 0 {
             return Ok(());
@@ -44,7 +44,7 @@ impl MemoryCheck {
         let needed = allocated.saturating_add(bytes) as u64;
         self.is_full = engine.memory_bytes().saturating_add(needed) > limit;
         if self.is_full {
-            return Err(Stop::Abort(Abort::OutOfMemory));
+            return Err(TransactionError::Abort(Abort::OutOfMemory));
         }
         Ok(())
     }

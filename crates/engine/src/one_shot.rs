@@ -8,10 +8,10 @@ use base::{Abort, Op, Reply};
 use crate::engine::Engine;
 use crate::lookaside::KeyHash;
 use crate::record::{RecordRef, VersionRef};
-use crate::stop::Stop;
 use crate::strings::{bytes_or_nil, int, range};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
+use crate::transaction_error::TransactionError;
 use crate::{deadlines, fencing, strings, version_ids};
 
 /// Executes the operations within the transaction, which gets their replies.
@@ -20,7 +20,7 @@ pub(crate) fn run(
     thread: &mut ThreadContext,
     txn: &mut TransactionState,
     ops: &[Op<'_>],
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     version_ids::draw_for_operations(&thread.engine, txn, ops);
     txn.hash_and_fetch_operations(&thread.engine, ops);
     for (at, op) in ops.iter().enumerate() {
@@ -46,8 +46,8 @@ fn execute(
     at: usize,
     op: &Op<'_>,
     hash: KeyHash,
-) -> Result<Result<Reply<'static>, OpError>, Stop> {
-    let precondition = || Stop::Abort(Abort::Precondition { op: at });
+) -> Result<Result<Reply<'static>, OpError>, TransactionError> {
+    let precondition = || TransactionError::Abort(Abort::Precondition { op: at });
     let engine = &thread.engine;
     Ok(match *op {
         Op::Check { key, version } => {
@@ -121,7 +121,7 @@ fn execute_keyless(
     thread: &ThreadContext,
     txn: &mut TransactionState,
     op: &Op<'_>,
-) -> Result<Reply<'static>, Stop> {
+) -> Result<Reply<'static>, TransactionError> {
     let engine = &thread.engine;
     match *op {
         Op::Guard { lock, token } => fencing::guard(thread, txn, lock, token).map(|()| Reply::Ok),

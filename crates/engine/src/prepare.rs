@@ -44,10 +44,10 @@ use crate::prepared::PreparedTransaction;
 use crate::publish::publish;
 use crate::read_atomic;
 use crate::record::RecordRef;
-use crate::stop::Stop;
 use crate::system_record::{self, PreparedEffect, PreparedState, SystemRecord};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
+use crate::transaction_error::TransactionError;
 use crate::word::WordValue;
 
 /// The number of attempts that give way to a writer of a record that is not held any more: some
@@ -71,7 +71,7 @@ pub(crate) fn prepare(
     log: &mut impl RedoLog,
     prepare: &Prepare<'_>,
     attempt: u32,
-) -> Result<Vec<OwnedReply>, Stop> {
+) -> Result<Vec<OwnedReply>, TransactionError> {
     if prepare.isolation == Isolation::ReadAtomic {
         txn.admit_bytes(thread, prepare.ops.iter().map(Op::brings).sum())?;
         return read_atomic::prepare(thread, txn, log, prepare);
@@ -92,7 +92,11 @@ pub(crate) fn prepare(
 
 /// Leaves the records that were made to hold absences to the janitor. Returns the reason of the
 /// failure, with the holder in the way.
-pub(crate) fn abandon_reads(engine: &Engine, txn: &TransactionState, stop: Stop) -> Stop {
+pub(crate) fn abandon_reads(
+    engine: &Engine,
+    txn: &TransactionState,
+    stop: TransactionError,
+) -> TransactionError {
     let stop = conflict::with_holder(engine, txn, stop);
     for (record, _) in &txn.reads {
         engine.abandon(*record);
@@ -108,13 +112,13 @@ pub(crate) fn hold_all(
     log: &mut impl RedoLog,
     (holder, prepare): (Holder, Option<&Prepare<'_>>),
     attempt: u32,
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     // A flush takes effect at the commit, not before.
     txn.generation = RecordRef::version(txn.reads[0].1).generation();
     gather_reads(thread, txn)?;
     // Nothing is taken in vain: holds that are given back wake all waiting transactions.
     if conflict::conflicting_holder(&thread.engine, txn).is_some() {
-        return Err(Stop::Conflict);
+        return Err(TransactionError::Conflict);
     }
     give_way(&thread.engine, txn, holder.id, attempt)?;
     thread.engine.check_size(&txn.writes)?;
@@ -155,7 +159,7 @@ fn give_way(
     txn: &TransactionState,
     id: TransactionId,
     attempt: u32,
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     let holds = &engine.holds;
     if !holds.writer_marks.any() {
         return Ok(());
@@ -177,8 +181,8 @@ fn give_way(
     match oldest {
         // The attempt will be refused, and may be one of the holders itself.
         Some(_) if is_known(engine, txn, id) => Ok(()),
-        Some(by) => Err(Stop::Abort(Abort::Held { by })),
-        None if free && attempt < GIVING_WAY => Err(Stop::Conflict),
+        Some(by) => Err(TransactionError::Abort(Abort::Held { by })),
+        None if free && attempt < GIVING_WAY => Err(TransactionError::Conflict),
         None => Ok(()),
     }
 }
@@ -195,7 +199,7 @@ fn write_system_record(
     thread: &ThreadContext,
     txn: &mut TransactionState,
     prepare: &Prepare<'_>,
-) -> Result<RecordRef, Stop> {
+) -> Result<RecordRef, TransactionError> {
     let record = thread.record_of(&system_record::key(prepare.holder.id));
     let version = system_record::new_version(&describe(&thread.engine, txn, prepare), None);
     let write = RecordWrite { record, version };
@@ -210,7 +214,7 @@ fn log_held(
     writes: &[RecordWrite],
     own: Option<RecordRef>,
     tid: Tid,
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     let own = own.map(|record| writes_of(writes, record));
     let writes = own.as_deref().unwrap_or(writes);
     match tid {

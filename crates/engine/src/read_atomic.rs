@@ -42,11 +42,11 @@ use crate::log::{RecordWrite, RedoLog};
 use crate::lookaside::KeyHash;
 use crate::publish::{link_behind, publish};
 use crate::record::{RecordRef, VersionRef};
-use crate::stop::Stop;
 use crate::strings::check_limits;
 use crate::system_record::{self, PreparedEffect, SystemRecord};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
+use crate::transaction_error::TransactionError;
 use crate::validation::{enters_no_range, newest};
 use crate::word::WordValue;
 use crate::worker_slot::WorkerSlot;
@@ -57,17 +57,17 @@ pub(crate) fn prepare(
     txn: &mut TransactionState,
     log: &mut impl RedoLog,
     prepare: &Prepare<'_>,
-) -> Result<Vec<OwnedReply>, Stop> {
+) -> Result<Vec<OwnedReply>, TransactionError> {
     let id = prepare.holder.id;
     txn.hash_and_fetch_operations(&thread.engine, prepare.ops);
     let (mut effects, mut replies) = (Vec::new(), Vec::new());
     let mut newest = Timestamp::ZERO;
     for (at, op) in prepare.ops.iter().enumerate() {
-        let hash = txn.hashes[at].ok_or(Stop::Abort(Abort::Refused))?;
+        let hash = txn.hashes[at].ok_or(TransactionError::Abort(Abort::Refused))?;
         let (reply, effect) = effect_of(thread, txn, op, hash)?;
         // The others would name a sibling that was never written.
         if let OwnedReply::Error(error) = reply {
-            return Err(Stop::Abort(Abort::Failed(error)));
+            return Err(TransactionError::Abort(Abort::Failed(error)));
         }
         replies.push(reply);
         effects.extend(effect);
@@ -80,7 +80,7 @@ pub(crate) fn prepare(
         });
     }
     if newest >= id.timestamp {
-        return Err(Stop::Abort(Abort::Overtaken { newest }));
+        return Err(TransactionError::Abort(Abort::Overtaken { newest }));
     }
     let entry = SystemRecord::Pending {
         note: prepare.note,
@@ -97,7 +97,7 @@ fn effect_of<'o>(
     txn: &mut TransactionState,
     op: &Op<'o>,
     hash: KeyHash,
-) -> Result<(OwnedReply, Option<PreparedEffect<'o>>), Stop> {
+) -> Result<(OwnedReply, Option<PreparedEffect<'o>>), TransactionError> {
     let failed = |error: OpError| Ok((OwnedReply::from(&Reply::Error(error)), None));
     let engine = &thread.engine;
     match *op {
@@ -135,7 +135,7 @@ fn effect_of<'o>(
             let reply = OwnedReply::Int(i64::from(exists));
             Ok((reply, Some(PreparedEffect::Delete { key })))
         }
-        _ => Err(Stop::Abort(Abort::Refused)),
+        _ => Err(TransactionError::Abort(Abort::Refused)),
     }
 }
 
@@ -146,7 +146,7 @@ fn write_pending(
     log: &mut impl RedoLog,
     id: TransactionId,
     value: &[u8],
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     let record = thread.record_of(&system_record::key(id));
     let seen = match record.word().lock() {
         Ok(seen) => seen,
@@ -157,7 +157,7 @@ fn write_pending(
     };
     if system_record::state_at(RecordRef::version(seen), txn.time_ms) != State::Unknown {
         thread.engine.unlock_unwritten(record, seen);
-        return Err(Stop::Abort(Abort::Refused));
+        return Err(TransactionError::Abort(Abort::Refused));
     }
     let version = system_record::new_version(value, None);
     let writes = [RecordWrite { record, version }];
@@ -190,7 +190,7 @@ pub(crate) fn lock_effects(
     txn: &TransactionState,
     (id, siblings): (TransactionId, &[u8]),
     effects: &[PreparedEffect<'_>],
-) -> Result<(Vec<RecordWrite>, Vec<WordValue>), Stop> {
+) -> Result<(Vec<RecordWrite>, Vec<WordValue>), TransactionError> {
     let engine = &thread.engine;
     let origin = engine.origins.share(Origin { id, siblings });
     let of_now = effects
@@ -216,7 +216,7 @@ pub(crate) fn lock_effects(
         let holder = |write: &RecordWrite| engine.holds.range_holder(write.record.key(), None);
         let by = writes.iter().find_map(holder);
         unlock_effects(thread, &writes, &locked);
-        return Err(by.map_or(stop, |by| Stop::Abort(Abort::Held { by })));
+        return Err(by.map_or(stop, |by| TransactionError::Abort(Abort::Held { by })));
     }
     Ok((writes, locked))
 }
@@ -237,7 +237,7 @@ pub(crate) fn commit(
     log: &mut impl RedoLog,
     id: TransactionId,
     (own, seen): (RecordRef, WordValue),
-) -> Result<Tid, Stop> {
+) -> Result<Tid, TransactionError> {
     let value = RecordRef::version(seen).value();
     let Ok(SystemRecord::Pending {
         note,

@@ -43,10 +43,10 @@ use crate::prepare::{self, abandon_reads, hold_all};
 use crate::prepared::PreparedTransaction;
 use crate::read_atomic::{lock_effects, unlock_effects};
 use crate::record::{RecordRef, VersionRef};
-use crate::stop::Stop;
 use crate::system_record::{self, SystemRecord, WELL_FORMED};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
+use crate::transaction_error::TransactionError;
 
 /// A transaction that was executed.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +68,7 @@ pub(crate) fn stage(
     log: &mut impl RedoLog,
     (ops, holder): (&[Op<'_>], Holder),
     attempt: u32,
-) -> Result<Staged, Stop> {
+) -> Result<Staged, TransactionError> {
     let outcome = one_shot::run(thread, txn, ops).and_then(|()| {
         let (replies, writes) = (one_shot::owned_replies(txn), txn.writes.len());
         let done = if writes == 0 {
@@ -89,7 +89,7 @@ pub(crate) fn stage_prepare(
     txn: &mut TransactionState,
     log: &mut impl RedoLog,
     attempt: (&Prepare<'_>, u32),
-) -> Result<Vec<OwnedReply>, Stop> {
+) -> Result<Vec<OwnedReply>, TransactionError> {
     let staging = Arc::clone(&thread.counters().staging);
     let _staging = staging.lock();
     prepare::prepare(thread, txn, log, attempt.0, attempt.1)
@@ -103,7 +103,7 @@ pub(crate) fn stage_decision(
     log: &mut impl RedoLog,
     id: TransactionId,
     decision: TransactionDecision,
-) -> Result<(State, bool), Stop> {
+) -> Result<(State, bool), TransactionError> {
     let staging = Arc::clone(&thread.counters().staging);
     let _staging = staging.lock();
     let engine = Arc::clone(&thread.engine);
@@ -144,7 +144,7 @@ fn stage_unheld(
     log: &mut impl RedoLog,
     id: TransactionId,
     (own, old): (RecordRef, VersionRef),
-) -> Result<bool, Stop> {
+) -> Result<bool, TransactionError> {
     let Ok(SystemRecord::Pending {
         note,
         siblings,
@@ -189,7 +189,7 @@ fn changes_of(
     decision: TransactionDecision,
     record: RecordRef,
     old: VersionRef,
-) -> Result<Vec<RecordWrite>, Stop> {
+) -> Result<Vec<RecordWrite>, TransactionError> {
     let engine = &thread.engine;
     let holds = matches!(
         decision,
@@ -197,7 +197,7 @@ fn changes_of(
     );
     if holds && !system_record::is_unheld(old.value()) && !engine.prepared.lock().contains_key(&id)
     {
-        return Err(Stop::Abort(Abort::Elsewhere { leader: None }));
+        return Err(TransactionError::Abort(Abort::Elsewhere { leader: None }));
     }
     let own = |version| RecordWrite { record, version };
     Ok(match decision {

@@ -10,7 +10,7 @@ use crate::worker_slot::{DEADLINE_UNIT_MS, WorkerSlot};
 
 /// Figures of an engine. Sums over workers, each read at its own moment.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Stats {
+pub struct EngineStats {
     /// Keys; those that have expired and were not yet reclaimed count.
     pub keys: u64,
     /// Those of them that have a deadline.
@@ -46,10 +46,10 @@ impl Engine {
 
     /// Returns sums of the workers' counters.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> EngineStats {
         let generation = self.current_generation();
         let expiring = self.count(generation, |p| &p.expiring);
-        Stats {
+        EngineStats {
             keys: self.count_keys(generation),
             expiring,
             mean_deadline_ms: self

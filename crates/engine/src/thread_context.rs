@@ -13,7 +13,7 @@ use crate::garbage::Garbage;
 use crate::lookaside::KeyHash;
 use crate::memory_limit::MemoryCheck;
 use crate::record::RecordRef;
-use crate::stop::Stop;
+use crate::transaction_error::TransactionError;
 use crate::worker_slot::WorkerSlot;
 
 /// A thread checks the size of the table of hints each time it has made so many records.
@@ -89,7 +89,7 @@ impl ThreadContext {
 
     /// Draws a TID in `epoch` above `newest` and above those that this thread has drawn.
     #[inline]
-    pub(crate) fn draw_tid(&mut self, epoch: Epoch, newest: Tid) -> Result<Tid, Stop> {
+    pub(crate) fn draw_tid(&mut self, epoch: Epoch, newest: Tid) -> Result<Tid, TransactionError> {
         assert!(
             !self.engine.epochs.is_driven(),
             "a driven engine's changes come from its log"
@@ -97,7 +97,7 @@ impl ThreadContext {
         let Some(tid) = newest.max(self.last_tid).next_in(epoch) else {
             // The epoch's sequence numbers are used up: the next epoch has new ones.
             self.engine.epochs.advance(epoch);
-            return Err(Stop::Conflict);
+            return Err(TransactionError::Conflict);
         };
         self.last_tid = tid;
         Ok(tid)

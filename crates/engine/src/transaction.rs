@@ -16,8 +16,8 @@ use crate::log::{Edit, RecordWrite};
 use crate::lookaside::KeyHash;
 use crate::origin::OwnedOrigin;
 use crate::record::{RecordRef, VersionRef};
-use crate::stop::Stop;
 use crate::thread_context::ThreadContext;
+use crate::transaction_error::TransactionError;
 use crate::word::{DEAD, WordValue};
 
 /// More writes than this are found by hash.
@@ -227,7 +227,11 @@ impl TransactionState {
     /// Refuses an operation that needs `bytes` more memory than there is. Replicas that execute the
     /// same operations must not decide by themselves: there nothing is refused.
     #[inline]
-    pub(crate) fn admit_bytes(&self, thread: &mut ThreadContext, bytes: usize) -> Result<(), Stop> {
+    pub(crate) fn admit_bytes(
+        &self,
+        thread: &mut ThreadContext,
+        bytes: usize,
+    ) -> Result<(), TransactionError> {
         if bytes == 0 || self.is_deterministic {
             return Ok(());
         }

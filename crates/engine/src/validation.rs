@@ -7,8 +7,8 @@ use base::{Epoch, Tid, TransactionId};
 use crate::engine::Engine;
 use crate::log::RecordWrite;
 use crate::record::RecordRef;
-use crate::stop::Stop;
 use crate::transaction::{ScanRead, TransactionState};
+use crate::transaction_error::TransactionError;
 use crate::word::{HELD, LOCK, WordValue};
 
 /// Validates the reads of a transaction that commits in `epoch`. `own` is the write set, sorted by
@@ -19,7 +19,7 @@ pub(crate) fn validate(
     txn: &TransactionState,
     epoch: Epoch,
     own: &[RecordWrite],
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     if planted::is(Bug::NoValidation) {
         return Ok(());
     }
@@ -53,7 +53,7 @@ pub(crate) fn validate(
     if is_valid {
         Ok(())
     } else {
-        Err(Stop::Conflict)
+        Err(TransactionError::Conflict)
     }
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn enters_no_range(
     writes: &[RecordWrite],
     locked: &[WordValue],
     except: Option<TransactionId>,
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     let new = |seen: &WordValue| RecordRef::version(*seen).is_never();
     let holds = &engine.holds;
     if !locked.iter().any(new) || !holds.any_range() {
@@ -131,7 +131,7 @@ pub(crate) fn enters_no_range(
     }
     let mut new = writes.iter().zip(locked).filter(|(_, seen)| new(seen));
     if new.any(|(write, _)| holds.range_holder(write.record.key(), except).is_some()) {
-        return Err(Stop::Conflict);
+        return Err(TransactionError::Conflict);
     }
     Ok(())
 }

@@ -20,9 +20,9 @@ use crate::interactive::Txn;
 use crate::log::{RedoLog, wait_ready};
 use crate::one_shot;
 use crate::retry::back_off;
-use crate::stop::Stop;
 use crate::thread_context::ThreadContext;
 use crate::transaction::{ActiveTransaction, TransactionState};
+use crate::transaction_error::TransactionError;
 
 /// Runs transactions on an engine, one at a time; their changes go to the log `L`.
 pub struct Worker<L> {
@@ -147,8 +147,8 @@ impl<L: RedoLog> Worker<L> {
                     std::mem::forget(active);
                     break;
                 }
-                Err(Stop::Abort(abort)) => return Err(abort),
-                Err(Stop::Conflict) => drop(active),
+                Err(TransactionError::Abort(abort)) => return Err(abort),
+                Err(TransactionError::Conflict) => drop(active),
             }
             back_off(&mut self.thread, attempt)?;
         }
@@ -166,7 +166,7 @@ impl<L: RedoLog> Worker<L> {
     /// Returns an [`Abort`] that says why nothing has happened.
     pub fn transact<T>(
         &mut self,
-        mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, Stop>,
+        mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, TransactionError>,
     ) -> Result<(T, Observed), Abort> {
         for attempt in 0.. {
             wait_ready(&mut self.log)?;
@@ -183,8 +183,8 @@ impl<L: RedoLog> Worker<L> {
             };
             match outcome {
                 Ok(value) => return Ok((value, active.txn.observed())),
-                Err(Stop::Abort(abort)) => return Err(abort),
-                Err(Stop::Conflict) => drop(active),
+                Err(TransactionError::Abort(abort)) => return Err(abort),
+                Err(TransactionError::Conflict) => drop(active),
             }
             back_off(&mut self.thread, attempt)?;
         }
@@ -195,7 +195,12 @@ impl<L: RedoLog> Worker<L> {
     /// Notifies transactions that wait for holds if any were given back.
     fn until_done<T>(
         &mut self,
-        mut once: impl FnMut(&mut ThreadContext, &mut TransactionState, &mut L, u32) -> Result<T, Stop>,
+        mut once: impl FnMut(
+            &mut ThreadContext,
+            &mut TransactionState,
+            &mut L,
+            u32,
+        ) -> Result<T, TransactionError>,
     ) -> Result<T, Abort> {
         for attempt in 0.. {
             wait_ready(&mut self.log)?;
@@ -208,8 +213,8 @@ impl<L: RedoLog> Worker<L> {
             }
             match outcome {
                 Ok(done) => return Ok(done),
-                Err(Stop::Abort(abort)) => return Err(abort),
-                Err(Stop::Conflict) => back_off(&mut self.thread, attempt)?,
+                Err(TransactionError::Abort(abort)) => return Err(abort),
+                Err(TransactionError::Conflict) => back_off(&mut self.thread, attempt)?,
             }
         }
         unreachable!("backing off ends the attempts")

@@ -24,7 +24,7 @@ use crate::db_state::DbState;
 use crate::durability_waiters::DurabilityWaiters;
 use crate::error::{CloseError, OpenError};
 use crate::housekeeping;
-use crate::log::Log;
+use crate::log::JournalLog;
 use crate::options::{EpochTime, Options};
 use crate::recovery::{RecoveryReport, recover};
 use crate::stop_signal::StopSignal;
@@ -172,7 +172,7 @@ impl Db {
     #[must_use]
     pub fn worker(&self) -> Option<Worker> {
         let db = self.state();
-        let log = |i| Log(db.journal.as_ref().map(|journal| journal.writer(i)));
+        let log = |i| JournalLog(db.journal.as_ref().map(|journal| journal.writer(i)));
         let inner = db.engine.worker(log)?;
         Some(Worker {
             inner,
@@ -186,7 +186,7 @@ impl Db {
     #[must_use]
     pub fn worker_at(&self, index: usize) -> Option<Worker> {
         let db = self.state();
-        let log = |i| Log(db.journal.as_ref().map(|journal| journal.writer(i)));
+        let log = |i| JournalLog(db.journal.as_ref().map(|journal| journal.writer(i)));
         let inner = db.engine.worker_at(index, log)?;
         Some(Worker {
             inner,
@@ -201,7 +201,7 @@ impl Db {
     /// Returns an [`Abort`] that says why nothing has happened.
     pub fn transact<T>(
         &self,
-        mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, engine::Stop>,
+        mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, engine::TransactionError>,
     ) -> Result<Commit<T>, Abort> {
         let db = self.state();
         // The thread that is to end the transaction in the way may need the worker.

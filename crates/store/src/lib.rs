@@ -69,10 +69,9 @@ pub use checkpoint_report::{
     CheckpointError, CheckpointRefused, CheckpointReport, CheckpointStatus,
 };
 pub use db::{Commit, Db, Durable, Stats};
-pub use engine::{Snapshot, SnapshotEntry, Stop, Txn};
+pub use engine::{Snapshot, SnapshotEntry, TransactionError, Txn};
 pub use error::{CloseError, OpenError};
 pub use journal::Latency;
-pub use log::Log;
 pub use options::{CheckpointOptions, EpochTime, Options, RecoveryProgress};
 pub use recovery::RecoveryReport;
 pub use worker::{Committed, Worker};

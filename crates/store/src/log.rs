@@ -6,9 +6,9 @@ use engine::{Changes, LogFailure, RedoLog};
 use journal::{EntryWriter, LogWriter};
 
 /// The log of a worker's commits: the journal, or none.
-pub struct Log(pub(crate) Option<LogWriter>);
+pub(crate) struct JournalLog(pub(crate) Option<LogWriter>);
 
-impl RedoLog for Log {
+impl RedoLog for JournalLog {
     fn ready(&mut self) -> Result<(), LogFailure> {
         let Some(writer) = &self.0 else { return Ok(()) };
         writer.wait_ready().map_err(LogFailure::new)

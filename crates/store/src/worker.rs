@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use base::transaction::Observed;
 use base::{Abort, Op};
-use engine::{Snapshot, SnapshotEntry, Stop, Txn};
+use engine::{Snapshot, SnapshotEntry, TransactionError, Txn};
 
 use crate::db_state::DbState;
-use crate::log::Log;
+use crate::log::JournalLog;
 
 /// The replies of a committed transaction. While they live, the worker holds its epoch, so that
 /// they should not live long.
@@ -15,7 +15,7 @@ pub use engine::Committed;
 
 /// Runs transactions, one at a time. It can be sent to another thread, but not shared.
 pub struct Worker {
-    pub(crate) inner: engine::Worker<Log>,
+    pub(crate) inner: engine::Worker<JournalLog>,
     /// Keeps the journal alive for as long as the worker can write.
     pub(crate) db: Arc<DbState>,
 }
@@ -46,7 +46,7 @@ impl Worker {
     /// Returns an [`Abort`] that says why nothing has happened.
     pub fn transact<T>(
         &mut self,
-        mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, Stop>,
+        mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, TransactionError>,
     ) -> Result<(T, Observed), Abort> {
         let (db, worker) = (&self.db, &mut self.inner);
         db.retry_held(|| worker.transact(&mut body))

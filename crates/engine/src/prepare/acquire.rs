@@ -7,10 +7,10 @@ use base::{Abort, Epoch, Tid, Timestamp};
 use crate::engine::Engine;
 use crate::log::RecordWrite;
 use crate::record::RecordRef;
-use crate::stop::Stop;
 use crate::system_record;
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
+use crate::transaction_error::TransactionError;
 use crate::validation::{enters_no_range, is_written, newest, no_deadline_passed, scan_unchanged};
 use crate::version_ids;
 use crate::word::WordValue;
@@ -27,7 +27,10 @@ pub(super) struct Acquired {
 }
 
 /// Gathers all reads, each record once, as records (step 1).
-pub(super) fn gather_reads(thread: &ThreadContext, txn: &mut TransactionState) -> Result<(), Stop> {
+pub(super) fn gather_reads(
+    thread: &ThreadContext,
+    txn: &mut TransactionState,
+) -> Result<(), TransactionError> {
     let mut reads = std::mem::take(&mut txn.reads);
     let written = reads.len();
     reads.extend(txn.missing_keys().map(|key| {
@@ -37,7 +40,7 @@ pub(super) fn gather_reads(thread: &ThreadContext, txn: &mut TransactionState) -
     txn.reads = reads;
     let mut absent = txn.reads[written..].iter();
     if !absent.all(|(_, seen)| RecordRef::version(*seen).is_never()) {
-        return Err(Stop::Conflict);
+        return Err(TransactionError::Conflict);
     }
     let reads = &mut txn.reads;
     reads.sort_unstable_by_key(|(record, _)| *record);
@@ -45,7 +48,7 @@ pub(super) fn gather_reads(thread: &ThreadContext, txn: &mut TransactionState) -
         pair[0].0 == pair[1].0 && pair[0].1.pointer() != pair[1].1.pointer()
     };
     if reads.windows(2).any(changed) {
-        return Err(Stop::Conflict);
+        return Err(TransactionError::Conflict);
     }
     reads.dedup_by_key(|(record, _)| *record);
     Ok(())
@@ -59,17 +62,21 @@ pub(super) fn acquire(
     holder: Holder,
     (writes, own): (&[RecordWrite], Option<RecordRef>),
     acquired: &mut Acquired,
-) -> Result<Tid, Stop> {
+) -> Result<Tid, TransactionError> {
     for scan in &txn.scans {
         acquired.ranged = true;
         thread.engine.holds.hold_range(holder, &scan.from, &scan.to);
     }
     for write in writes {
-        let seen = write.record.word().lock().map_err(|_| Stop::Conflict)?;
+        let seen = write
+            .record
+            .word()
+            .lock()
+            .map_err(|_| TransactionError::Conflict)?;
         acquired.locked.push(seen);
     }
     if own.is_none() && !version_ids::is_newest(thread, txn, writes, &acquired.locked) {
-        return Err(Stop::Conflict);
+        return Err(TransactionError::Conflict);
     }
     let engine = &thread.engine;
     let epoch = engine.epochs.commit_epoch();
@@ -93,24 +100,26 @@ fn check_unknown(
     writes: &[RecordWrite],
     own: RecordRef,
     locked: &[WordValue],
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     let mut pairs = writes.iter().zip(locked);
     let (_, seen) = pairs
         .find(|(write, _)| write.record == own)
         .expect("it is in the write set");
     match system_record::state_at(RecordRef::version(*seen), txn.time_ms) {
         State::Unknown => Ok(()),
-        _ => Err(Stop::Abort(Abort::Refused)),
+        _ => Err(TransactionError::Abort(Abort::Refused)),
     }
 }
 
 /// Checks that the versions of each key have growing timestamps.
-fn check_timestamp(timestamp: Timestamp, locked: &[WordValue]) -> Result<(), Stop> {
+fn check_timestamp(timestamp: Timestamp, locked: &[WordValue]) -> Result<(), TransactionError> {
     let origins = locked
         .iter()
         .filter_map(|seen| RecordRef::version(*seen).origin());
     match origins.map(|origin| origin.id.timestamp).max() {
-        Some(newest) if newest >= timestamp => Err(Stop::Abort(Abort::Overtaken { newest })),
+        Some(newest) if newest >= timestamp => {
+            Err(TransactionError::Abort(Abort::Overtaken { newest }))
+        }
         _ => Ok(()),
     }
 }
@@ -122,16 +131,16 @@ fn hold_reads(
     holder: Holder,
     writes: &[RecordWrite],
     acquired: &mut Acquired,
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     for (record, seen) in &txn.reads {
         if is_written(writes, *record) {
             if !record.word().validates(*seen, true) {
-                return Err(Stop::Conflict);
+                return Err(TransactionError::Conflict);
             }
             continue;
         }
         let shared = engine.holds.share(*record, *seen, holder);
-        shared.map_err(|_| Stop::Conflict)?;
+        shared.map_err(|_| TransactionError::Conflict)?;
         acquired.shared.push(*record);
     }
     Ok(())
@@ -142,10 +151,14 @@ fn check_ranges(
     txn: &TransactionState,
     epoch: Epoch,
     writes: &[RecordWrite],
-) -> Result<(), Stop> {
+) -> Result<(), TransactionError> {
     let mine = |record| is_written(writes, record);
     let mut scans = txn.scans.iter();
     let same = scans.all(|scan| scan_unchanged(engine, scan, &mine))
         && (epoch == txn.epoch || no_deadline_passed(engine, txn, epoch));
-    if same { Ok(()) } else { Err(Stop::Conflict) }
+    if same {
+        Ok(())
+    } else {
+        Err(TransactionError::Conflict)
+    }
 }

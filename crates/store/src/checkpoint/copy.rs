@@ -12,7 +12,7 @@ use engine::{NoLog, Snapshot, SnapshotEntry, Worker};
 use journal::{Head, Part, PartWriter};
 use parking_lot::Mutex;
 
-use super::throttle::Throttle;
+use super::throttle::CheckpointThrottle;
 use crate::checkpoint_report::CheckpointError;
 
 /// The time for which a thread stays in an epoch.
@@ -73,7 +73,7 @@ pub(super) fn copy(
     snapshot: &Snapshot,
     ranges: &KeyRanges,
     mut writer: PartWriter,
-    mut throttle: Throttle<'_>,
+    mut throttle: CheckpointThrottle<'_>,
 ) -> Result<Part, CheckpointError> {
     while let Some(KeyRange { from, to }) = ranges.take(worker) {
         let mut next = Some(from);
@@ -138,7 +138,7 @@ fn copy_large(
     snapshot: &Snapshot,
     key: &[u8],
     writer: &mut PartWriter,
-    throttle: &mut Throttle<'_>,
+    throttle: &mut CheckpointThrottle<'_>,
 ) -> Result<(), CheckpointError> {
     let (mut at, mut length) = (0, usize::MAX);
     while at < length {

@@ -20,7 +20,7 @@ const HURRY_AT: f64 = 4.0;
 const LONGEST: Duration = Duration::from_millis(20);
 
 /// Keeps one thread to the pace.
-pub(super) struct Throttle<'a> {
+pub(super) struct CheckpointThrottle<'a> {
     db: &'a DbState,
     share: f64,
     /// Bytes of log after which a checkpoint begins by itself; 0 if none does.
@@ -40,15 +40,15 @@ pub(super) struct Throttle<'a> {
     reported: u64,
 }
 
-impl<'a> Throttle<'a> {
+impl<'a> CheckpointThrottle<'a> {
     /// Returns the pace for a database with `workers` workers besides those of checkpoints.
     pub(super) fn new(
         db: &'a DbState,
         options: &CheckpointOptions,
         workers: usize,
-    ) -> Throttle<'a> {
+    ) -> CheckpointThrottle<'a> {
         let now = Instant::now();
-        Throttle {
+        CheckpointThrottle {
             db,
             share: options.share,
             log_size: options.log_size,

@@ -11,7 +11,7 @@ use engine::{Engine, NoLog, Snapshot, Worker};
 use journal::{Draft, Journal, Part, View};
 
 use super::copy::{KeyRanges, copy};
-use super::throttle::Throttle;
+use super::throttle::CheckpointThrottle;
 use crate::checkpoint_report::{CheckpointError, CheckpointReport};
 use crate::checkpoint_scheduler::CheckpointScheduler;
 use crate::db_state::DbState;
@@ -143,7 +143,7 @@ impl CheckpointWriter {
             let work = |(worker, writer)| {
                 let ranges = &ranges;
                 scope.spawn(move || {
-                    let throttle = Throttle::new(db, options, others);
+                    let throttle = CheckpointThrottle::new(db, options, others);
                     copy(worker, snapshot, ranges, writer, throttle)
                 })
             };

@@ -4,7 +4,7 @@ use base::Abort;
 
 /// The reason why a transaction cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Stop {
+pub enum TransactionError {
     /// Another transaction is in the way; this one is tried again from its beginning.
     #[error("another transaction is in the way")]
     Conflict,
