@@ -3,27 +3,30 @@
 use base::transaction::{Kind, OpError};
 use base::{Tid, Version};
 
-use crate::log::RedoLog;
+use crate::engine::Engine;
 use crate::lookaside::KeyHash;
-use crate::record::{Content, RecordRef, VersionRef};
-use crate::system::RESERVED;
-use crate::word::{DEAD, LOCK, Seen};
-use crate::worker::{ScanRead, Stop, Worker};
+use crate::record::{RecordRef, VersionContent, VersionRef};
+use crate::system_record::RESERVED;
+use crate::thread_context::ThreadContext;
+use crate::transaction::{ScanRead, TransactionState};
+use crate::transaction_error::TransactionError;
+use crate::version_ids;
+use crate::word::{DEAD, LOCK, WordValue};
 
 /// The number of times that a reader looks again so that a commit on its record can finish, before
 /// it reads the old version, which will then not validate.
-const PATIENCE: u32 = 64;
+const RETRIES: u32 = 64;
 
 /// The state of a key that a transaction sees.
 #[derive(Clone, Copy)]
-pub(crate) struct View {
+pub(crate) struct KeyView {
     /// The version, if the key is present: not deleted, flushed or expired.
     pub(crate) live: Option<VersionRef>,
     /// The TID of this version, or of the write that made the key absent, as far as it is known.
     pub(crate) tid: Tid,
 }
 
-impl View {
+impl KeyView {
     pub(crate) fn deadline(self) -> Option<u64> {
         self.live.and_then(VersionRef::deadline)
     }
@@ -37,54 +40,37 @@ impl View {
     }
 }
 
-/// The write of a key.
-#[derive(Clone, Copy)]
-pub(crate) struct Put<'a> {
-    /// The value: these parts joined.
-    pub(crate) parts: &'a [&'a [u8]],
-    pub(crate) kind: Kind,
-    pub(crate) deadline: Option<u64>,
-}
-
-impl<L: RedoLog> Worker<L> {
-    /// Returns `true` if the transaction sees this version at all.
-    pub(crate) fn visible(&self, version: VersionRef) -> bool {
-        !version.is_absent()
-            && version.generation() == self.state.generation
-            && version
-                .deadline()
-                .is_none_or(|deadline| deadline > self.state.time_ms)
-    }
-
-    fn view(&self, version: VersionRef) -> View {
-        let live = self.visible(version).then_some(version);
-        View {
-            live,
-            tid: version.tid(),
-        }
-    }
-
+impl TransactionState {
     /// Reads a key.
     #[inline]
-    pub(crate) fn read(&mut self, hash: KeyHash, key: &[u8]) -> View {
-        match self.look(hash, key) {
-            Some(version) => self.view(version),
-            None => View {
+    pub(crate) fn read(&mut self, engine: &Engine, hash: KeyHash, key: &[u8]) -> KeyView {
+        match self.read_version(engine, hash, key) {
+            Some(version) => KeyView {
+                live: self.sees(version).then_some(version),
+                tid: version.tid(),
+            },
+            None => KeyView {
                 live: None,
                 tid: Tid::ZERO,
             },
         }
     }
 
-    /// Reads a record, including a version that is not visible; returns `None` if there is no
-    /// record.
-    pub(crate) fn look(&mut self, hash: KeyHash, key: &[u8]) -> Option<VersionRef> {
-        let Some(record) = self.engine.index.get(hash, key) else {
+    /// Reads a record, including a version that the transaction does not see; returns `None` if there
+    /// is no record.
+    #[inline]
+    pub(crate) fn read_version(
+        &mut self,
+        engine: &Engine,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> Option<VersionRef> {
+        let Some(record) = engine.index.get(hash, key) else {
             self.note_missing(key);
             return None;
         };
         if let Some(own) = self.own_write(record) {
-            return Some(self.state.writes[own].version);
+            return Some(self.writes[own].version);
         }
         let seen = settled(record);
         if seen.has(DEAD) {
@@ -92,70 +78,52 @@ impl<L: RedoLog> Worker<L> {
             return None;
         }
         let version = RecordRef::version(seen);
-        self.state.reads.push((record, seen));
-        self.state.observed = self.state.observed.max(version.epoch());
+        self.reads.push((record, seen));
+        self.observe(version.epoch());
         Some(version)
     }
 
-    fn note_missing(&mut self, key: &[u8]) {
-        self.state.missing.extend_from_slice(key);
-        self.state.missing_ends.push(self.state.missing.len());
-    }
-
     /// Returns the version of a key for `WATCH`.
-    pub(crate) fn version_of(&mut self, hash: KeyHash, key: &[u8]) -> Version {
-        let view = self.read(hash, key);
-        match view.live {
-            Some(_) => Version::present(view.tid),
+    pub(crate) fn watch_version(&mut self, engine: &Engine, hash: KeyHash, key: &[u8]) -> Version {
+        let read = self.read(engine, hash, key);
+        match read.live {
+            Some(_) => Version::present(read.tid),
             // The remains of absent keys depend on the janitor: here every entry gives another
             // version.
-            None if self.state.exact => Version::absent(Tid::new(self.state.epoch, 0)),
-            None => Version::absent(view.tid.max(self.engine.floors.get(key))),
+            None if self.is_deterministic => Version::absent(Tid::new(self.epoch, 0)),
+            None => Version::absent(read.tid.max(engine.floors.get(key))),
         }
     }
 
     /// Writes a key, or deletes it.
-    pub(crate) fn write(&mut self, hash: KeyHash, key: &[u8], put: Option<Put<'_>>) -> VersionRef {
-        self.draw_origin_of(key);
-        let record = self.record_for(hash, key);
-        let content = put.map(|put| Content {
-            parts: put.parts,
-            kind: put.kind,
-            deadline: put.deadline,
-        });
-        let origin = self.state.origin.as_ref();
-        let version = VersionRef::new(self.state.generation, content, origin);
+    #[inline]
+    pub(crate) fn write(
+        &mut self,
+        thread: &mut ThreadContext,
+        hash: KeyHash,
+        key: &[u8],
+        content: Option<VersionContent<'_>>,
+    ) -> VersionRef {
+        version_ids::draw_for_key(thread, self, key);
+        let record = thread.record_for(hash, key);
+        let version = VersionRef::new(self.generation, content, self.origin.as_ref());
         self.note_write(record, version);
         version
     }
 
-    /// Returns the record of a key, and makes one if there is none.
-    pub(crate) fn record_for(&self, hash: KeyHash, key: &[u8]) -> RecordRef {
-        let (record, made) = self.engine.index.get_or_insert(hash, key);
-        if made {
-            self.count_record(record);
-        }
-        record
-    }
-
-    /// Returns the record of a key, as [`Worker::record_for`].
-    pub(crate) fn record_of(&self, key: &[u8]) -> RecordRef {
-        self.record_for(self.engine.index.hash(key), key)
-    }
-
     /// Makes every key absent: from here on this transaction, and once it has committed every
     /// other one, sees another generation.
-    pub(crate) fn flush(&mut self) -> Result<(), Stop> {
-        let next = self.engine.next_generation(self.state.generation)?;
-        let version = crate::engine::Engine::generation_version(next);
-        self.note_write(self.engine.generation, version);
-        self.state.generation = next;
+    pub(crate) fn flush(&mut self, engine: &Engine) -> Result<(), TransactionError> {
+        let next = engine.next_generation(self.generation)?;
+        self.note_write(engine.generation, Engine::generation_version(next));
+        self.generation = next;
         Ok(())
     }
 
     /// Visits the live keys from `from` to `to` (exclusive) in order until `limit` were visited.
     pub(crate) fn scan(
         &mut self,
+        engine: &Engine,
         from: &[u8],
         to: Option<&[u8]>,
         limit: usize,
@@ -169,7 +137,6 @@ impl<L: RedoLog> Worker<L> {
             records: Vec::new(),
         };
         let (mut left, mut last) = (limit, None);
-        let engine = std::sync::Arc::clone(&self.engine);
         engine.index.range(from, Some(to), |record| {
             if left == 0 {
                 scan.cut_behind(last);
@@ -185,27 +152,28 @@ impl<L: RedoLog> Worker<L> {
                 scan.records.push(record);
             }
             let version = match self.own_write(record) {
-                Some(own) => self.state.writes[own].version,
+                Some(own) => self.writes[own].version,
                 None => {
-                    self.state.reads.push((record, seen));
-                    self.state.observed = self.state.observed.max(version.epoch());
+                    self.reads.push((record, seen));
+                    self.observe(version.epoch());
                     version
                 }
             };
-            if self.visible(version) {
+            if self.sees(version) {
                 left -= 1;
                 visit(record, version);
             }
             true
         });
-        self.state.scans.push(scan);
+        self.scans.push(scan);
     }
 }
 
-/// Returns the record's word once no commit is changing it, or after some patience.
-fn settled(record: RecordRef) -> Seen {
+/// Returns the record's word once no commit is changing it, or after some tries.
+#[inline]
+fn settled(record: RecordRef) -> WordValue {
     let mut seen = record.word().load();
-    for _ in 0..PATIENCE {
+    for _ in 0..RETRIES {
         if !seen.has(LOCK) {
             break;
         }

@@ -27,15 +27,22 @@ use std::sync::atomic::Ordering;
 use base::partition::OwnedReply;
 use base::{Abort, Change, Epoch, Op, Tid};
 
-use crate::engine::{Engine, Place};
-use crate::log::{NoLog, Write};
-use crate::origin::Recent;
+use crate::commit::unlock;
+use crate::effects::{keep_last, write_of_change};
+use crate::engine::Engine;
+use crate::epoch::EpochGuard;
+use crate::log::RecordWrite;
+use crate::one_shot;
+use crate::origin::RecentOrigin;
+use crate::publish::{link_late, publish};
 use crate::record::RecordRef;
 use crate::retry::pause;
-use crate::snapshot::Pinned;
-use crate::system::is_transaction;
-use crate::word::{QUEUED, Refused, Seen};
-use crate::worker::{Running, Stop, Worker};
+use crate::system_record::is_transaction;
+use crate::thread_context::ThreadContext;
+use crate::transaction::{ActiveTransaction, TransactionState};
+use crate::transaction_error::TransactionError;
+use crate::word::{LockRefusal, WordValue};
+use crate::worker_slot::WorkerSlot;
 
 /// The number of times that a record is tried, which takes tens of seconds, before its hold counts
 /// as a bug.
@@ -47,10 +54,11 @@ const FETCHED_BEFORE: usize = 16;
 
 /// Publishes the entries of the log.
 pub struct Applier {
-    pub(crate) worker: Worker<NoLog>,
-    pub(crate) recent: Recent,
-    writes: Vec<Write>,
-    locked: Vec<Seen>,
+    pub(crate) thread: ThreadContext,
+    txn: TransactionState,
+    pub(crate) recent: RecentOrigin,
+    writes: Vec<RecordWrite>,
+    locked: Vec<WordValue>,
     /// Hashes of the keys of `writes`, to find keys that come twice.
     hashes: Vec<u64>,
 }
@@ -67,8 +75,9 @@ impl Engine {
             return None;
         }
         Some(Applier {
-            worker: self.seat(self.workers + 1, NoLog),
-            recent: Recent::default(),
+            thread: self.register_in(self.applier_slot()),
+            txn: TransactionState::default(),
+            recent: RecentOrigin::default(),
             writes: Vec::new(),
             locked: Vec::new(),
             hashes: Vec::new(),
@@ -78,7 +87,7 @@ impl Engine {
 
 impl Drop for Applier {
     fn drop(&mut self) {
-        let engine = &self.worker.engine;
+        let engine = &self.thread.engine;
         engine.has_applier.store(false, Ordering::SeqCst);
     }
 }
@@ -91,11 +100,11 @@ impl Applier {
     /// Panics if it is another index, or if a reader keeps holding a record that the entry writes:
     /// that reader should not have been admitted.
     pub fn apply(&mut self, index: Epoch, stamp_ms: u64, changes: &[Change<'_>]) {
-        let engine = Arc::clone(&self.worker.engine);
+        let engine = Arc::clone(&self.thread.engine);
         let applying = engine.applying.lock();
         expect_next(&engine, index);
         let decided = {
-            let _pinned = Pinned::new(&engine, self.worker.place);
+            let _guard = EpochGuard::new(&engine.epochs, self.thread.slot);
             self.gather(changes);
             self.publish(index)
         };
@@ -109,7 +118,9 @@ impl Applier {
     /// Starts fetching the memory of keys, ahead of entries that write a few of them each. Those of
     /// greater entries are fetched when they are applied.
     pub fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
-        self.worker.prefetch(keys);
+        let engine = &self.thread.engine;
+        let _guard = EpochGuard::new(&engine.epochs, self.thread.slot);
+        self.txn.hash_and_fetch(engine, keys);
     }
 
     /// Applies an entry that changes nothing.
@@ -135,7 +146,7 @@ impl Applier {
         stamp_ms: u64,
         ops: &[Op<'_>],
     ) -> Result<Vec<OwnedReply>, Abort> {
-        let engine = Arc::clone(&self.worker.engine);
+        let engine = Arc::clone(&self.thread.engine);
         let _applying = engine.applying.lock();
         expect_next(&engine, index);
         let time_ms = stamp_ms.max(engine.epochs.logged_ms());
@@ -150,20 +161,18 @@ impl Applier {
         time_ms: u64,
         ops: &[Op<'_>],
     ) -> Result<Vec<OwnedReply>, Abort> {
-        let worker = &mut self.worker;
-        worker.check_count(ops)?;
+        self.thread.engine.check_count(ops)?;
         for tries in 0.. {
-            worker.begin();
-            worker.state.time_ms = time_ms;
-            worker.state.exact = true;
-            let running = Running(worker);
-            let outcome = execute_once(running.0, index, ops);
-            drop(running);
+            let active = ActiveTransaction::begin(&mut self.thread, &mut self.txn);
+            active.txn.time_ms = time_ms;
+            active.txn.is_deterministic = true;
+            let outcome = execute_once(active.thread, active.txn, index, ops);
+            drop(active);
             match outcome {
                 Ok(replies) => return Ok(replies),
-                Err(Stop::Abort(abort)) => return Err(abort),
+                Err(TransactionError::Abort(abort)) => return Err(abort),
                 // The janitor has a record at the moment, or is behind with flushes.
-                Err(Stop::Conflict) => pause(tries),
+                Err(TransactionError::Conflict) => pause(tries),
             }
         }
         unreachable!("it tries again until it is done")
@@ -173,13 +182,14 @@ impl Applier {
     fn gather(&mut self, changes: &[Change<'_>]) {
         for some in changes.chunks(FETCHED) {
             if changes.len() > FETCHED_BEFORE {
-                self.worker.fetch(some.iter().filter_map(Change::key));
+                let keys = some.iter().filter_map(Change::key);
+                self.txn.hash_and_fetch(&self.thread.engine, keys);
             }
             for change in some {
                 if let Change::Flush { generation } = change {
                     self.wait_for_sweep(*generation);
                 }
-                let write = self.worker.write_of(change, &mut self.recent);
+                let write = write_of_change(&self.thread, change, &mut self.recent);
                 self.writes.push(write);
             }
         }
@@ -191,7 +201,7 @@ impl Applier {
     /// Returns `true` if a key may come twice among the writes: two have the same hash.
     fn may_repeat(&mut self) -> bool {
         self.hashes.clear();
-        let index = &self.worker.engine.index;
+        let index = &self.thread.engine.index;
         let hashes = self
             .writes
             .iter()
@@ -204,23 +214,16 @@ impl Applier {
     /// Keeps the last write of each key.
     fn drop_repeated(&mut self) {
         // By key and not by record: a record may leave, and its key get another one.
-        let generation = self.worker.engine.generation;
-        let order = |write: &Write| (write.record != generation, write.record.key());
-        self.writes.sort_by(|a, b| order(a).cmp(&order(b)));
-        self.writes.dedup_by(|later, kept| {
-            let same = order(later) == order(kept);
-            if same {
-                std::mem::swap(&mut later.version, &mut kept.version);
-                later.version.free_unpublished();
-            }
-            same
+        let generation = self.thread.engine.generation;
+        keep_last(&mut self.writes, |write| {
+            (write.record != generation, write.record.key())
         });
     }
 
     /// Waits for the janitor if needed. A generation's number comes again after tens of thousands
     /// of flushes, and must not before the janitor has removed the versions that had it.
     fn wait_for_sweep(&self, generation: u16) {
-        let engine = &self.worker.engine;
+        let engine = &self.thread.engine;
         let now = engine.current_generation();
         let mut waits = 0;
         while generation != now
@@ -234,22 +237,28 @@ impl Applier {
     /// Locks and publishes the writes. Returns `true` if they include a decision for which another
     /// thread may be waiting.
     fn publish(&mut self, index: Epoch) -> bool {
-        let worker = &mut self.worker;
+        let thread = &self.thread;
         let mut decided = false;
         for write in &mut self.writes {
-            let (seen, seized) = worker.lock_to_apply(&mut write.record);
+            let (seen, seized) = lock_to_apply(thread, &mut write.record);
             decided |= seized && is_transaction(write.record.key());
             self.locked.push(seen);
         }
-        worker.tuck_late(&mut self.writes, &mut self.locked, tid_of(index));
-        let flushes = |write: &&Write| write.record == worker.engine.generation;
-        worker.state.generation = match self.writes.iter().find(flushes) {
+        link_late(thread, &mut self.writes, &mut self.locked, tid_of(index));
+        let flushes = |write: &&RecordWrite| write.record == thread.engine.generation;
+        let generation = match self.writes.iter().find(flushes) {
             Some(flush) => flush.version.generation(),
-            None => worker.engine.current_generation(),
+            None => thread.engine.current_generation(),
         };
         if !self.writes.is_empty() {
-            worker.publish(&self.writes, &self.locked, tid_of(index));
-            Place::count(&worker.place().commits, 1);
+            publish(
+                thread,
+                generation,
+                &self.writes,
+                &self.locked,
+                tid_of(index),
+            );
+            WorkerSlot::count(&thread.counters().commits, 1);
         }
         self.writes.clear();
         self.locked.clear();
@@ -271,52 +280,50 @@ fn expect_next(engine: &Engine, index: Epoch) {
 }
 
 fn execute_once(
-    worker: &mut Worker<NoLog>,
+    thread: &mut ThreadContext,
+    txn: &mut TransactionState,
     index: Epoch,
     ops: &[Op<'_>],
-) -> Result<Vec<OwnedReply>, Stop> {
-    worker.run(ops)?;
-    worker.check_size(&worker.state.writes)?;
-    let replies = worker.owned_replies();
-    let writes = std::mem::take(&mut worker.state.writes);
+) -> Result<Vec<OwnedReply>, TransactionError> {
+    one_shot::run(thread, txn, ops)?;
+    thread.engine.check_size(&txn.writes)?;
+    let replies = one_shot::owned_replies(txn);
+    let writes = std::mem::take(&mut txn.writes);
     let mut locked = Vec::with_capacity(writes.len());
     for write in &writes {
         match write.record.word().lock() {
             Ok(seen) => locked.push(seen),
             Err(_) => {
-                for (write, seen) in writes.iter().zip(&locked) {
-                    write.record.word().unlock(*seen, seen.0 & QUEUED);
-                }
-                worker.state.writes = writes;
-                return Err(Stop::Conflict);
+                unlock(&writes, &locked);
+                txn.writes = writes;
+                return Err(TransactionError::Conflict);
             }
         }
     }
     if !writes.is_empty() {
-        worker.publish(&writes, &locked, tid_of(index));
-        Place::count(&worker.place().commits, 1);
+        publish(thread, txn.generation, &writes, &locked, tid_of(index));
+        WorkerSlot::count(&thread.counters().commits, 1);
     }
     Ok(replies)
 }
 
-impl Worker<NoLog> {
-    /// Locks a record, or the live one of its key, even if a transaction holds it exclusively. Also
-    /// returns `true` if one did.
-    pub(crate) fn lock_to_apply(&self, record: &mut RecordRef) -> (Seen, bool) {
-        for tries in 0..TRIES {
-            match record.word().lock() {
-                Ok(seen) => return (seen, false),
-                Err(Refused::Held) => {
-                    if let Some(seen) = self.engine.holds.seize(*record) {
-                        return (seen, true);
-                    }
+/// Locks a record, or the live one of its key, even if a transaction holds it exclusively. Also
+/// returns `true` if one did.
+pub(crate) fn lock_to_apply(thread: &ThreadContext, record: &mut RecordRef) -> (WordValue, bool) {
+    let holds = &thread.engine.holds;
+    for tries in 0..TRIES {
+        match record.word().lock() {
+            Ok(seen) => return (seen, false),
+            Err(LockRefusal::Held) => {
+                if let Some(seen) = holds.seize(*record) {
+                    return (seen, true);
                 }
-                Err(Refused::Dead) => *record = self.record_of(record.key()),
-                Err(Refused::Busy) => {}
             }
-            pause(tries);
+            Err(LockRefusal::Dead) => *record = thread.record_of(record.key()),
+            Err(LockRefusal::Busy) => {}
         }
-        let holder = self.engine.holds.holder(*record).map(|by| by.id);
-        panic!("an entry writes what {holder:?} keeps holding")
+        pause(tries);
     }
+    let holder = holds.holder(*record).map(|by| by.id);
+    panic!("an entry writes what {holder:?} keeps holding")
 }

@@ -16,374 +16,170 @@
 //! Transactions over several partitions hold the records that they have read and will write until
 //! they are decided (modules `holds`, `prepare`). A commit that meets a hold fails in step 1 or 3,
 //! or if a new key lies in a range that is held, which the commit looks up after step 2; only then
-//! it searches for the holder (module `blame`).
+//! it searches for the holder (module `conflict`).
 //!
 //! Everything happens inside the worker's epoch, so that an epoch that has finished is complete
 //! in the log.
 
-use std::sync::atomic::Ordering;
-
-use base::change::SYSTEM_GENERATION;
+use base::Tid;
 use base::epochs::EpochClock;
 use base::planted::{self, Bug};
-use base::{Abort, Epoch, Tid, TransactionId};
 
-use crate::engine::{KeyCount, Place};
-use crate::garbage::{Bag, Garbage};
-use crate::log::{Changes, Edit, RedoLog, Write};
-use crate::record::{RecordRef, VersionRef};
-use crate::word::{HELD, LOCK, QUEUED, Seen};
-use crate::worker::{Stop, Worker};
+use crate::conflict;
+use crate::fencing;
+use crate::log::{self, Changes, Edit, RecordWrite, RedoLog};
+use crate::publish::publish;
+use crate::thread_context::ThreadContext;
+use crate::transaction::TransactionState;
+use crate::transaction_error::TransactionError;
+use crate::validation::{enters_no_range, newest, validate};
+use crate::version_ids;
+use crate::word::{QUEUED, WordValue};
+use crate::worker_slot::WorkerSlot;
 
-/// A worker checks the size of the table of hints each time it has made so many records.
-const GROW_EVERY: u64 = 64;
-
-impl<L: RedoLog> Worker<L> {
-    /// Commits the worker's transaction. On an error nothing has happened, but for
-    /// [`Abort::ReadOnly`]: then the transaction is done in memory and will not be durable.
-    pub(crate) fn finish(&mut self) -> Result<(), Stop> {
-        self.try_finish().map_err(|stop| self.blame(stop))
-    }
-
-    fn try_finish(&mut self) -> Result<(), Stop> {
-        self.keep_told_time();
-        if self.state.writes.is_empty() {
-            let epoch = self.engine.epochs.commit_epoch();
-            return self.validate(epoch, &[]);
-        }
-        let mut writes = std::mem::take(&mut self.state.writes);
-        let outcome = self.commit_writes(&mut writes);
-        if self.state.wrote != Tid::ZERO {
-            // They are published: the transaction can no longer take them back.
-            writes.clear();
-        }
-        self.state.writes = writes;
-        outcome
-    }
-
-    fn commit_writes(&mut self, writes: &mut [Write]) -> Result<(), Stop> {
-        self.check_size(writes)?;
-        writes.sort_unstable_by_key(|write| write.record);
-        let mut locked = std::mem::take(&mut self.locked);
-        let drawn = self.lock_and_validate(writes, &mut locked);
-        let outcome = match drawn {
-            Ok(tid) => {
-                self.state.observed = tid.epoch();
-                self.state.wrote = tid;
-                self.publish(writes, &locked, tid);
-                Place::count(&self.place().commits, 1);
-                let mut edits = std::mem::take(&mut self.state.edits);
-                edits.sort_unstable_by_key(|edit| edit.record);
-                let stamp_ms = self.engine.epochs.stamp_ms(tid.epoch());
-                let handed = self.hand_over(writes, &edits, tid, stamp_ms);
-                self.state.edits = edits;
-                handed
-            }
-            Err(stop) => {
-                for (write, seen) in writes.iter().zip(&locked) {
-                    write.record.word().unlock(*seen, seen.0 & QUEUED);
-                }
-                Err(stop)
-            }
-        };
-        locked.clear();
-        self.locked = locked;
-        outcome
-    }
-
-    /// Steps 1 to 4. `locked` gets the words of the records that were locked, also on an error.
-    fn lock_and_validate(&mut self, writes: &[Write], locked: &mut Vec<Seen>) -> Result<Tid, Stop> {
-        for write in writes {
-            let seen = write.record.word().lock_to_commit();
-            locked.push(seen.map_err(|_| Stop::Conflict)?);
-        }
-        if !self.is_newest(writes, locked) {
-            return Err(Stop::Conflict);
-        }
-        let epoch = self.engine.epochs.commit_epoch();
-        self.validate(epoch, writes)?;
-        if !planted::is(Bug::IgnoredHolds) {
-            self.enters_no_range(writes, locked, None)?;
-        }
-        let read = self.state.reads.iter().map(|(_, seen)| seen);
-        let newest = newest(locked.iter().chain(read));
-        self.draw(epoch, newest)
-    }
-
-    /// Draws a TID above `newest` and above those that this worker has drawn (step 4).
-    pub(crate) fn draw(&mut self, epoch: Epoch, newest: Tid) -> Result<Tid, Stop> {
-        assert!(
-            !self.engine.epochs.is_driven(),
-            "a driven engine's changes come from its log"
-        );
-        let Some(tid) = newest.max(self.last_tid).next_in(epoch) else {
-            // The epoch's sequence numbers are used up: the next epoch has new ones.
-            self.engine.epochs.advance(epoch);
-            return Err(Stop::Conflict);
-        };
-        self.last_tid = tid;
-        Ok(tid)
-    }
-
-    /// Refuses transactions that write more than the limit.
-    pub(crate) fn check_size(&self, writes: &[Write]) -> Result<(), Stop> {
-        let bytes: usize = writes.iter().map(|write| write.version.bytes()).sum();
-        if bytes > self.engine.limits().transaction_bytes {
-            return Err(Stop::Abort(Abort::TooLarge {
-                what: "bytes written",
-            }));
-        }
-        Ok(())
-    }
-
-    /// Fails if one of the new keys lies in a range that another transaction than `but` holds. The
-    /// write set is locked, and the commit epoch drawn.
-    pub(crate) fn enters_no_range(
-        &self,
-        writes: &[Write],
-        locked: &[Seen],
-        but: Option<TransactionId>,
-    ) -> Result<(), Stop> {
-        let new = |seen: &Seen| RecordRef::version(*seen).is_never();
-        if !locked.iter().any(new) || !self.engine.holds.any_range() {
-            return Ok(());
-        }
-        let mut new = writes.iter().zip(locked).filter(|(_, seen)| new(seen));
-        let holds = &self.engine.holds;
-        if new.any(|(write, _)| holds.range_holder(write.record.key(), but).is_some()) {
-            return Err(Stop::Conflict);
-        }
-        Ok(())
-    }
-
-    /// Validates the reads (step 3). `own` is the write set, sorted by record and locked.
-    fn validate(&self, epoch: Epoch, own: &[Write]) -> Result<(), Stop> {
-        if planted::is(Bug::NoValidation) {
-            return Ok(());
-        }
-        let mine = |record| {
-            own.binary_search_by_key(&record, |write| write.record)
-                .is_ok()
-        };
-        let state = &self.state;
-        // A lone read is atomic by itself; only the generation to which it belongs must still be
-        // there. But a held record may have been overwritten already from the view of other
-        // partitions, and a locked one from the view of clients that order the two commits by their
-        // reads.
-        let alone = own.is_empty()
-            && state.reads.len() + state.missing_ends.len() <= 2
-            && !state
-                .reads
-                .last()
-                .is_some_and(|(_, seen)| seen.has(HELD | LOCK));
-        let reads = if alone && state.scans.is_empty() {
-            1
-        } else {
-            state.reads.len()
-        };
-        let unchanged = |(record, seen): &(RecordRef, Seen)| {
-            let word = record.word();
-            word.validates(*seen, false) || (word.validates(*seen, true) && mine(*record))
-        };
-        let holds = state.reads[..reads].iter().all(unchanged)
-            && (alone || self.still_missing(&mine))
-            && state
-                .scans
-                .iter()
-                .all(|scan| self.scan_unchanged(scan, &mine))
-            && (epoch == state.epoch || self.no_deadline_passed(epoch));
-        if holds { Ok(()) } else { Err(Stop::Conflict) }
-    }
-
-    pub(crate) fn still_missing(&self, mine: &impl Fn(RecordRef) -> bool) -> bool {
-        let mut start = 0;
-        self.state.missing_ends.iter().all(|&end| {
-            let key = &self.state.missing[start..end];
-            start = end;
-            match self.engine.index.get(self.engine.index.hash(key), key) {
-                None => true,
-                Some(record) => never_written(record, mine(record)),
-            }
-        })
-    }
-
-    pub(crate) fn scan_unchanged(
-        &self,
-        scan: &crate::worker::ScanRead,
-        mine: &impl Fn(RecordRef) -> bool,
-    ) -> bool {
-        let mut expected = scan.records.iter();
-        let mut same = true;
-        self.engine
-            .index
-            .range(&scan.from, Some(&scan.to), |record| {
-                let seen = record.word().load();
-                same = if RecordRef::version(seen).is_never() {
-                    never_written(record, mine(record))
-                } else {
-                    expected.next() == Some(&record)
-                };
-                same
-            });
-        same && expected.next().is_none()
-    }
-
-    pub(crate) fn no_deadline_passed(&self, epoch: Epoch) -> bool {
-        let (before, now) = (self.state.time_ms, self.engine.epochs.stamp_ms(epoch));
-        let passed = |deadline: u64| before < deadline && deadline <= now;
-        let of = |seen: &Seen| RecordRef::version(*seen).deadline();
-        let mut reads = self.state.reads.iter();
-        now == before
-            || !self.state.told_time && !reads.any(|(_, seen)| of(seen).is_some_and(passed))
-    }
-
-    /// Publishes the writes in memory (step 5). Exclusive holds are thereby given back, as locks
-    /// are.
-    pub(crate) fn publish(&self, writes: &[Write], locked: &[Seen], tid: Tid) {
-        let generation = self.state.generation;
-        let place = self.place();
-        let mut bag = place.bag.lock();
-        let (mut keys, mut bytes) = (KeyCount::default(), 0);
-        for (write, seen) in writes.iter().zip(locked) {
-            let (old, new) = (RecordRef::version(*seen), write.version);
-            new.set_tid(tid);
-            bytes += new.bytes() as i64;
-            if write.record == self.engine.generation {
-                self.engine
-                    .generation_now
-                    .store(u64::from(generation), Ordering::Release);
-            } else {
-                keys.add(new, generation, 1);
-                keys.add(old, generation, -1);
-            }
-            // The word of a record that was held changes together with the table of holds.
-            let _held = seen
-                .has(HELD)
-                .then(|| self.engine.holds.publishing(write.record));
-            self.install(&mut bag, write.record, *seen, old, new);
-        }
-        bytes -= bag.take_freed() as i64;
-        drop(bag);
-        place.count_keys(generation, keys);
-        Place::count(&place.bytes, bytes);
-    }
-
-    /// Makes `new` current in place of `old`, and makes sure that `old` is freed when it may be.
-    pub(crate) fn install(
-        &self,
-        bag: &mut Bag,
-        record: RecordRef,
-        seen: Seen,
-        old: VersionRef,
-        new: VersionRef,
-    ) {
-        let generation = record == self.engine.generation;
-        let read_atomic = !generation && self.engine.is_read_atomic(record.key());
-        let kept = if !old.is_never() && read_atomic {
-            Place::count(&self.place().kept, 1);
-            Some(old)
-        } else {
-            self.engine.snapshots.kept(old)
-        };
-        let watcher = self.engine.watcher().filter(|_| read_atomic || generation);
-        if let Some(watcher) = watcher {
-            match generation {
-                true => watcher.writing_all(),
-                false => watcher.writing(record.key()),
-            }
-        }
-        if kept.is_some() {
-            new.set_previous(kept);
-        }
-        let tend = new.is_absent() || new.deadline().is_some() || kept.is_some() || generation;
-        let queue = tend && !seen.has(QUEUED);
-        record
-            .word()
-            .publish(seen, new.address(), if queue { QUEUED } else { 0 });
-        if let Some(watcher) = watcher {
-            match generation {
-                true => watcher.written_all(),
-                false => watcher.written(record.key()),
-            }
-        }
-        if queue {
-            self.engine.queue.push(record);
-        }
-        let mut next = Some(old);
-        while let Some(version) = next.filter(|&v| !v.is_never() && Some(v) != kept) {
-            next = version.previous();
-            bag.put(&self.engine.epochs, Garbage::Version(version));
-        }
-    }
-
-    pub(crate) fn append(&mut self, writes: &[Write], tid: Tid) -> Result<(), Stop> {
-        let stamp_ms = self.engine.epochs.stamp_ms(tid.epoch());
-        self.hand_over(writes, &[], tid, stamp_ms)
-    }
-
-    /// Appends changes to the log that the applier will publish.
-    pub(crate) fn append_staged(&mut self, writes: &[Write]) -> Result<(), Stop> {
-        self.hand_over(writes, &[], Tid::ZERO, self.state.time_ms)
-    }
-
-    fn hand_over(
-        &mut self,
-        writes: &[Write],
-        edits: &[Edit],
-        tid: Tid,
-        stamp_ms: u64,
-    ) -> Result<(), Stop> {
-        let changes = Changes {
-            writes,
-            edits,
-            generation: self.engine.generation,
-        };
-        let logged = self.log.append(tid, stamp_ms, changes);
-        logged.map_err(|reason| Stop::Abort(Abort::ReadOnly { reason }))
-    }
-
-    /// Counts a record that this worker brought into the index.
-    pub(crate) fn count_record(&self, record: RecordRef) {
-        let place = self.place();
-        Place::count(&place.records, 1);
-        Place::count(&place.bytes, record.bytes() as i64);
-        if place
-            .records
-            .load(Ordering::Relaxed)
-            .is_multiple_of(GROW_EVERY)
-            && let Some(table) = self.engine.index.grow(self.engine.stats().records as usize)
-        {
-            self.retire(Garbage::Table(table));
-        }
-    }
+/// Commits a transaction. On an error nothing has happened, but for [`base::Abort::ReadOnly`]: then
+/// the transaction is done in memory and will not be durable.
+#[inline]
+pub(crate) fn commit(
+    thread: &mut ThreadContext,
+    txn: &mut TransactionState,
+    log: &mut impl RedoLog,
+) -> Result<(), TransactionError> {
+    let outcome = try_commit(thread, txn, log);
+    outcome.map_err(|stop| conflict::with_holder(&thread.engine, txn, stop))
 }
 
-/// Returns the greatest TID of the versions of these words.
-pub(crate) fn newest<'s>(seen: impl Iterator<Item = &'s Seen>) -> Tid {
-    seen.map(|seen| RecordRef::version(*seen).tid())
-        .fold(Tid::ZERO, Tid::max)
+#[inline]
+fn try_commit(
+    thread: &mut ThreadContext,
+    txn: &mut TransactionState,
+    log: &mut impl RedoLog,
+) -> Result<(), TransactionError> {
+    fencing::log_returned_time(thread, txn);
+    if txn.writes.is_empty() {
+        let epoch = thread.engine.epochs.commit_epoch();
+        return validate(&thread.engine, txn, epoch, &[]);
+    }
+    let mut writes = std::mem::take(&mut txn.writes);
+    let outcome = commit_writes(thread, txn, log, &mut writes);
+    if txn.wrote != Tid::ZERO {
+        // They are published: the transaction can no longer take them back.
+        writes.clear();
+    }
+    txn.writes = writes;
+    outcome
 }
 
-/// Returns `true` if a version exists while this generation is visible: as a key, or as a system
-/// record.
-pub(crate) fn lasts(version: VersionRef, generation: u16) -> bool {
-    !version.is_absent() && [generation, SYSTEM_GENERATION].contains(&version.generation())
-}
-
-/// Returns `true` if a version counts as a key of this generation.
-pub(crate) fn counts(version: VersionRef, generation: u16) -> bool {
-    !version.is_absent() && version.generation() == generation
-}
-
-/// Returns `true` if the record was never written, and no transaction is about to write it.
-fn never_written(record: RecordRef, own: bool) -> bool {
-    let seen = record.word().load();
-    let about = if planted::is(Bug::IgnoredHolds) {
-        LOCK
-    } else {
-        LOCK | HELD
+#[inline]
+fn commit_writes(
+    thread: &mut ThreadContext,
+    txn: &mut TransactionState,
+    log: &mut impl RedoLog,
+    writes: &mut [RecordWrite],
+) -> Result<(), TransactionError> {
+    thread.engine.check_size(writes)?;
+    writes.sort_unstable_by_key(|write| write.record);
+    let mut locked = std::mem::take(&mut txn.locked);
+    let drawn = lock_and_validate(thread, txn, writes, &mut locked);
+    let outcome = match drawn {
+        Ok(tid) => {
+            txn.note_commit(tid);
+            publish(thread, txn.generation, writes, &locked, tid);
+            WorkerSlot::count(&thread.counters().commits, 1);
+            txn.edits.sort_unstable_by_key(|edit| edit.record);
+            append(thread, log, writes, &txn.edits, tid)
+        }
+        Err(stop) => {
+            unlock(writes, &locked);
+            Err(stop)
+        }
     };
-    RecordRef::version(seen).is_never() && (own || !seen.has(about))
+    locked.clear();
+    txn.locked = locked;
+    outcome
+}
+
+/// Steps 1 to 4. `locked` gets the words of the records that were locked, also on an error.
+#[inline]
+fn lock_and_validate(
+    thread: &mut ThreadContext,
+    txn: &TransactionState,
+    writes: &[RecordWrite],
+    locked: &mut Vec<WordValue>,
+) -> Result<Tid, TransactionError> {
+    for write in writes {
+        let seen = write.record.word().lock_to_commit();
+        locked.push(seen.map_err(|_| TransactionError::Conflict)?);
+    }
+    if !version_ids::is_newest(thread, txn, writes, locked) {
+        return Err(TransactionError::Conflict);
+    }
+    let engine = &thread.engine;
+    let epoch = engine.epochs.commit_epoch();
+    validate(engine, txn, epoch, writes)?;
+    if !planted::is(Bug::IgnoredHolds) {
+        enters_no_range(engine, writes, locked, None)?;
+    }
+    let read = txn.reads.iter().map(|(_, seen)| seen);
+    let newest = newest(locked.iter().chain(read));
+    thread.draw_tid(epoch, newest)
+}
+
+/// Unlocks those records of a write set that were locked; nothing was written.
+pub(crate) fn unlock(writes: &[RecordWrite], locked: &[WordValue]) {
+    for (write, seen) in writes.iter().zip(locked) {
+        write.record.word().unlock(*seen, seen.0 & QUEUED);
+    }
+}
+
+/// Hands the changes of transaction `tid` to the log.
+#[inline]
+pub(crate) fn append(
+    thread: &ThreadContext,
+    log: &mut impl RedoLog,
+    writes: &[RecordWrite],
+    edits: &[Edit],
+    tid: Tid,
+) -> Result<(), TransactionError> {
+    let stamp_ms = thread.engine.epochs.stamp_ms(tid.epoch());
+    let changes = Changes {
+        writes,
+        edits,
+        generation: thread.engine.generation,
+    };
+    log::append(log, changes, tid, stamp_ms)
+}
+
+/// Hands changes to the log that the applier will publish.
+pub(crate) fn append_staged(
+    thread: &ThreadContext,
+    txn: &TransactionState,
+    log: &mut impl RedoLog,
+    writes: &[RecordWrite],
+) -> Result<(), TransactionError> {
+    let changes = Changes {
+        writes,
+        edits: &[],
+        generation: thread.engine.generation,
+    };
+    log::append(log, changes, Tid::ZERO, txn.time_ms)
+}
+
+/// Draws a TID above those of all these words' versions, hands the writes to the log, and publishes
+/// them. `words` are those of the writes, which are locked, and `read` others. On an error nothing
+/// has happened.
+pub(crate) fn log_and_publish(
+    thread: &mut ThreadContext,
+    log: &mut impl RedoLog,
+    generation: u16,
+    (writes, words): (&[RecordWrite], &[WordValue]),
+    read: &[WordValue],
+) -> Result<Tid, TransactionError> {
+    let epoch = thread.engine.epochs.commit_epoch();
+    let tid = thread.draw_tid(epoch, newest(words.iter().chain(read)))?;
+    append(thread, log, writes, &[], tid)?;
+    publish(thread, generation, writes, words, tid);
+    Ok(tid)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -395,15 +191,15 @@ mod tests {
     use base::{Op, Reply, Version};
 
     use super::*;
-    use crate::worker::Running;
-    use crate::{Engine, NoLog, Options};
+    use crate::one_shot;
+    use crate::transaction::ActiveTransaction;
+    use crate::{Engine, NoLog, Options, Worker};
 
     /// Runs and commits once, without trying again.
-    fn once(w: &mut Worker<NoLog>, ops: &[Op<'_>]) -> Result<(), Stop> {
-        w.begin();
-        let running = Running(w);
-        running.0.run(ops)?;
-        running.0.finish()
+    fn once(w: &mut Worker<NoLog>, ops: &[Op<'_>]) -> Result<(), TransactionError> {
+        let active = ActiveTransaction::begin(&mut w.thread, &mut w.txn);
+        one_shot::run(active.thread, active.txn, ops)?;
+        commit(active.thread, active.txn, &mut w.log)
     }
 
     fn version(w: &mut Worker<NoLog>, key: &[u8]) -> Version {
@@ -430,7 +226,7 @@ mod tests {
         let record = engine.index.get(engine.index.hash(b"c"), b"c").unwrap();
         let locked = record.word().lock().unwrap();
         for op in [check.clone(), Op::Get { key: b"c" }] {
-            assert_eq!(once(&mut w, &[op]), Err(Stop::Conflict));
+            assert_eq!(once(&mut w, &[op]), Err(TransactionError::Conflict));
         }
         record.word().unlock(locked, locked.0 & QUEUED);
         assert_eq!(once(&mut w, &[check]), Ok(()), "it was given up");

@@ -39,14 +39,7 @@ impl Engine {
         let Some(prepared) = prepared else {
             return;
         };
-        for record in &prepared.held {
-            if self.holds.give_back(*record, id) {
-                self.queue.push(*record);
-            }
-        }
-        if prepared.ranged {
-            self.holds.give_ranges_back(id);
-        }
+        self.release_hold(id, &prepared.held, prepared.ranged);
         self.holds.notify();
     }
 
@@ -61,7 +54,7 @@ impl Engine {
             self.epochs.is_driven(),
             "others keep what they have prepared"
         );
-        let staging: Vec<_> = self.places.iter().map(|p| p.staging.lock()).collect();
+        let staging: Vec<_> = self.slots.iter().map(|slot| slot.staging.lock()).collect();
         let applying = self.applying.lock();
         self.prepared.lock().clear();
         self.holds.drop_all(|record| self.queue.push(record));

@@ -13,8 +13,7 @@
 use base::Tid;
 use hashbrown::HashMap;
 
-use crate::record::{Content, RecordRef, VersionRef};
-use crate::restore::Restorer;
+use crate::record::RecordRef;
 
 /// Edits that one restorer has found.
 #[derive(Default)]
@@ -24,9 +23,10 @@ pub(crate) struct Edits {
 }
 
 /// An edit that was kept.
-struct Kept<'a> {
-    tid: Tid,
-    base: Tid,
+pub(crate) struct StoredEdit<'a> {
+    pub(crate) tid: Tid,
+    /// The transaction that wrote the version that the edit changes.
+    pub(crate) base: Tid,
     offset: usize,
     bytes: &'a [u8],
 }
@@ -53,31 +53,43 @@ impl Edits {
         to.extend_from_slice(bytes);
     }
 
-    /// Applies the edits of all restorers.
-    ///
-    /// # Errors
-    /// Returns the key that lacks the version that an edit changes.
-    pub(crate) fn apply(restorers: &mut [Restorer]) -> Result<(), String> {
-        let mut all: HashMap<RecordRef, Vec<Vec<u8>>> = HashMap::new();
-        for restorer in &mut *restorers {
-            for (record, bytes) in restorer.edits.of.drain() {
-                all.entry(record).or_default().push(bytes);
+    /// Removes the edits of all threads, and returns them by record: for each thread's bytes a list,
+    /// which [`read_sorted`] reads.
+    pub(crate) fn take_all<'e>(
+        all: impl Iterator<Item = &'e mut Edits>,
+    ) -> HashMap<RecordRef, Vec<Vec<u8>>> {
+        let mut by_record: HashMap<RecordRef, Vec<Vec<u8>>> = HashMap::new();
+        for edits in all {
+            for (record, bytes) in edits.of.drain() {
+                by_record.entry(record).or_default().push(bytes);
             }
         }
-        let Some(restorer) = restorers.first_mut() else {
-            return Ok(());
-        };
-        for (record, bytes) in all {
-            let mut edits: Vec<Kept<'_>> = bytes.iter().flat_map(|bytes| read(bytes)).collect();
-            edits.sort_unstable_by_key(|edit| edit.tid);
-            restorer.edit(record, &edits)?;
-        }
-        Ok(())
+        by_record
     }
 }
 
+/// Returns the edits in the order of their TIDs.
+pub(crate) fn read_sorted(bytes: &[Vec<u8>]) -> Vec<StoredEdit<'_>> {
+    let mut edits: Vec<StoredEdit<'_>> = bytes.iter().flat_map(|bytes| read(bytes)).collect();
+    edits.sort_unstable_by_key(|edit| edit.tid);
+    edits
+}
+
+/// Returns a value in which edits have been made.
+pub(crate) fn apply(value: &[u8], edits: &[StoredEdit<'_>]) -> Vec<u8> {
+    let mut value = value.to_vec();
+    for edit in edits {
+        let end = edit.offset + edit.bytes.len();
+        if value.len() < end {
+            value.resize(end, 0);
+        }
+        value[edit.offset..end].copy_from_slice(edit.bytes);
+    }
+    value
+}
+
 /// Reads the edits that [`Edits::keep`] has written.
-fn read(mut rest: &[u8]) -> impl Iterator<Item = Kept<'_>> {
+fn read(mut rest: &[u8]) -> impl Iterator<Item = StoredEdit<'_>> {
     let field = move |bytes: &mut &[u8]| -> Option<u64> {
         let (field, rest) = bytes.split_first_chunk()?;
         *bytes = rest;
@@ -88,55 +100,11 @@ fn read(mut rest: &[u8]) -> impl Iterator<Item = Kept<'_>> {
         let (offset, length) = (field(&mut rest)?, field(&mut rest)?);
         let bytes;
         (bytes, rest) = rest.split_at_checked(length as usize)?;
-        Some(Kept {
+        Some(StoredEdit {
             tid: Tid::from_bits(tid),
             base: Tid::from_bits(base),
             offset: offset as usize,
             bytes,
         })
     })
-}
-
-impl Restorer {
-    /// Applies the edits of a record which are newer than its version.
-    fn edit(&mut self, record: RecordRef, edits: &[Kept<'_>]) -> Result<(), String> {
-        let engine = std::sync::Arc::clone(&self.worker.engine);
-        let _pinned = crate::snapshot::Pinned::new(&engine, self.worker.place);
-        let version = RecordRef::version(record.word().load());
-        let known = if version.is_never() {
-            Tid::ZERO
-        } else {
-            version.tid()
-        };
-        let newer = &edits[edits.partition_point(|edit| edit.tid <= known)..];
-        let Some(last) = newer.last() else {
-            return Ok(());
-        };
-        let mut base = known;
-        for edit in newer {
-            if edit.base != base || version.is_absent() {
-                let key = record.key().escape_ascii();
-                return Err(format!(
-                    "an edit of the key \"{key}\" changes a version that is missing"
-                ));
-            }
-            base = edit.tid;
-        }
-        let mut value = version.value().to_vec();
-        for edit in newer {
-            let end = edit.offset + edit.bytes.len();
-            if value.len() < end {
-                value.resize(end, 0);
-            }
-            value[edit.offset..end].copy_from_slice(edit.bytes);
-        }
-        let content = Content {
-            parts: &[&value],
-            kind: version.kind(),
-            deadline: version.deadline(),
-        };
-        let new = VersionRef::new(version.generation(), Some(content), None);
-        self.install(last.tid, record, new);
-        Ok(())
-    }
 }

@@ -7,23 +7,26 @@ use base::change::SYSTEM_GENERATION;
 use base::clock::Clock;
 use base::limits::Limits;
 use base::transaction::Kind;
-use base::{Epoch, Tid, TransactionId};
+use base::versions::{ReadAtomic, Watcher};
+use base::{Abort, Epoch, Op, Tid, TransactionId};
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::commit::counts;
 use crate::epoch::Epochs;
 use crate::floors::Floors;
-use crate::garbage::Bag;
-use crate::holds::{Holds, Prepared};
-use crate::index::{Index, TREE_BYTES_PER_RECORD};
+use crate::holds::Holds;
+use crate::index::RecordIndex;
+use crate::live_snapshots::LiveSnapshots;
+use crate::log::RecordWrite;
 use crate::origin::Origins;
-use crate::read_atomic::Declared;
-use crate::record::{Content, RecordRef, VersionRef};
-use crate::snapshot::Snapshots;
-use crate::worker::Stop;
+use crate::prepared::PreparedTransaction;
+use crate::read_atomic_keys::ReadAtomicKeys;
+use crate::record::{RecordRef, VersionContent, VersionRef};
+use crate::transaction_error::TransactionError;
+use crate::word::{LockRefusal, QUEUED, WordValue};
+use crate::worker_slot::WorkerSlot;
 
 /// Options of an engine.
 #[derive(Clone)]
@@ -36,118 +39,11 @@ pub struct Options {
     pub limits: Limits,
 }
 
-/// The unit in which sums of deadlines are counted: fine enough for a mean, and coarse enough for the
-/// sum over as many keys as fit into memory.
-const DEADLINE_UNIT_MS: u64 = 64;
-/// The latest deadline in such a sum, in that unit, in the year 2109; later ones count as this one.
-const LATEST_DEADLINE: u64 = 1 << 36;
-
-/// A change of the numbers of keys.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub(crate) struct KeyCount {
-    keys: i64,
-    /// Those of them that have a deadline.
-    expiring: i64,
-    /// The sum of their deadlines, in [`DEADLINE_UNIT_MS`].
-    deadlines: i64,
-}
-
-impl KeyCount {
-    /// Counts a version, `sign` times: 1 when it comes, -1 when it goes. Absences and versions of
-    /// another generation do not count.
-    #[inline]
-    pub(crate) fn add(&mut self, version: VersionRef, generation: u16, sign: i64) {
-        if !counts(version, generation) {
-            return;
-        }
-        self.keys += sign;
-        if let Some(deadline) = version.deadline() {
-            self.expiring += sign;
-            let units = (deadline / DEADLINE_UNIT_MS).min(LATEST_DEADLINE);
-            self.deadlines = self.deadlines.wrapping_add(sign * units as i64);
-        }
-    }
-}
-
-/// A worker's own counters and garbage; others read the counters now and then.
-#[derive(Default)]
-pub(crate) struct Place {
-    pub(crate) bag: Mutex<Bag>,
-    /// The generation that `keys` counts.
-    pub(crate) generation: AtomicU64,
-    /// Keys made minus keys deleted, in two's complement.
-    pub(crate) keys: AtomicU64,
-    /// As `keys`, of those that have a deadline.
-    pub(crate) expiring: AtomicU64,
-    /// The sum of their deadlines, in [`DEADLINE_UNIT_MS`], in two's complement.
-    pub(crate) deadlines: AtomicU64,
-    /// Bytes allocated minus bytes freed, in two's complement.
-    pub(crate) bytes: AtomicU64,
-    /// Records made minus records removed, in two's complement.
-    pub(crate) records: AtomicU64,
-    /// Versions of read-atomic keys put behind newer ones minus those taken away, in two's
-    /// complement.
-    pub(crate) kept: AtomicU64,
-    pub(crate) commits: AtomicU64,
-    pub(crate) conflicts: AtomicU64,
-    /// Locked while the worker stages a transaction (module [`crate::stage`]).
-    pub(crate) staging: Arc<Mutex<()>>,
-}
-
-impl Place {
-    /// Adds to the number of keys of a generation; those of earlier ones are gone.
-    pub(crate) fn count_keys(&self, generation: u16, by: KeyCount) {
-        if self.generation.load(Ordering::Relaxed) != u64::from(generation) {
-            for counter in [&self.keys, &self.expiring, &self.deadlines] {
-                counter.store(0, Ordering::Relaxed);
-            }
-            self.generation
-                .store(u64::from(generation), Ordering::Release);
-        }
-        Place::count(&self.keys, by.keys);
-        if by.expiring != 0 || by.deadlines != 0 {
-            Place::count(&self.expiring, by.expiring);
-            Place::count(&self.deadlines, by.deadlines);
-        }
-    }
-
-    /// Adds to a counter that only this place's worker writes.
-    pub(crate) fn count(counter: &AtomicU64, by: i64) {
-        let sum = counter.load(Ordering::Relaxed).wrapping_add(by as u64);
-        counter.store(sum, Ordering::Relaxed);
-    }
-}
-
-/// Figures of an engine. Sums over workers, each read at its own moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stats {
-    /// Keys; those that have expired and were not yet reclaimed count.
-    pub keys: u64,
-    /// Those of them that have a deadline.
-    pub expiring: u64,
-    /// The mean of their deadlines, in milliseconds since the Unix epoch; 0 without one.
-    pub mean_deadline_ms: u64,
-    /// Records in the index, deleted ones that wait for reclamation among them.
-    pub records: u64,
-    /// Bytes of records, versions and index.
-    pub memory_bytes: u64,
-    /// Transactions that committed.
-    pub commits: u64,
-    /// Attempts that met a conflict.
-    pub conflicts: u64,
-    /// Keys removed because they had expired.
-    pub expired: u64,
-    /// The number of times that the machine's clock was seen to have been set.
-    pub clock_steps: u64,
-    /// Versions of read-atomic keys that are kept behind newer ones.
-    pub kept_versions: u64,
-}
-
 /// An in-memory transactional engine.
 pub struct Engine {
-    pub(crate) index: Index,
+    pub(crate) index: RecordIndex,
     pub(crate) epochs: Arc<Epochs>,
-    pub(crate) snapshots: Snapshots,
+    pub(crate) snapshots: LiveSnapshots,
     pub(crate) floors: Floors,
     /// The record that every transaction reads and a flush writes: its value is the number of
     /// the generation whose versions are visible.
@@ -156,8 +52,8 @@ pub struct Engine {
     pub(crate) generation_now: AtomicU64,
     /// Records that the janitor should look at.
     pub(crate) queue: SegQueue<RecordRef>,
-    pub(crate) places: Box<[CachePadded<Place>]>,
-    pub(crate) free_places: Mutex<Vec<usize>>,
+    pub(crate) slots: Box<[CachePadded<WorkerSlot>]>,
+    pub(crate) free_slots: Mutex<Vec<usize>>,
     pub(crate) expired: AtomicU64,
     /// The oldest generation of which versions may still be in memory.
     pub(crate) oldest_generation: AtomicU64,
@@ -167,10 +63,10 @@ pub struct Engine {
     pub(crate) holds: Arc<Holds>,
     /// The state kept of prepared transactions. Each has a system record, too; the thread that has
     /// that record locked inserts and removes it.
-    pub(crate) prepared: Mutex<HashMap<TransactionId, Prepared>>,
+    pub(crate) prepared: Mutex<HashMap<TransactionId, PreparedTransaction>>,
     pub(crate) origins: Origins,
-    pub(crate) read_atomic: Declared,
-    /// The number of workers that there can be; the places behind theirs are the driven engine's
+    pub(crate) read_atomic: ReadAtomicKeys,
+    /// The number of workers that there can be; the slots behind theirs are the driven engine's
     /// own.
     pub(crate) workers: usize,
     /// Of a driven engine: locked while an entry is applied, and by readers that must not see a
@@ -179,11 +75,11 @@ pub struct Engine {
     pub(crate) has_applier: AtomicBool,
 }
 
-/// The place of the janitor, which is not handed out.
+/// The slot of the janitor, which is not handed out.
 pub(crate) const JANITOR: usize = 0;
 
-/// Additional places of a driven engine: the applier's, and that of the restorer of holds.
-const OWN_PLACES: usize = 2;
+/// Additional slots of a driven engine: the applier's, and that of the thread that restores holds.
+const DRIVEN_SLOTS: usize = 2;
 
 impl Engine {
     /// Returns an empty engine.
@@ -200,24 +96,24 @@ impl Engine {
     }
 
     fn build(options: &Options, driven: bool) -> Arc<Engine> {
-        let places = options.workers + 1 + if driven { OWN_PLACES } else { 0 };
-        let epochs = Epochs::new(places, Arc::clone(&options.clock), driven);
+        let slots = options.workers + 1 + if driven { DRIVEN_SLOTS } else { 0 };
+        let epochs = Epochs::new(slots, Arc::clone(&options.clock), driven);
         epochs.occupy(JANITOR);
         let generation = RecordRef::new(b"");
         Self::set_generation(generation, Tid::ZERO, 0);
         let holds = Arc::new(Holds::new());
         Arc::new(Engine {
-            index: Index::new(Arc::clone(&holds)),
+            index: RecordIndex::new(Arc::clone(&holds)),
             epochs: Arc::new(epochs),
-            snapshots: Snapshots::default(),
+            snapshots: LiveSnapshots::default(),
             floors: Floors::new(),
             generation,
             generation_now: AtomicU64::new(0),
             queue: SegQueue::new(),
-            places: (0..places)
-                .map(|_| CachePadded::new(Place::default()))
+            slots: (0..slots)
+                .map(|_| CachePadded::new(WorkerSlot::default()))
                 .collect(),
-            free_places: Mutex::new((1..=options.workers).rev().collect()),
+            free_slots: Mutex::new((1..=options.workers).rev().collect()),
             expired: AtomicU64::new(0),
             oldest_generation: AtomicU64::new(0),
             limits: options.limits,
@@ -225,7 +121,7 @@ impl Engine {
             holds,
             prepared: Mutex::default(),
             origins: Origins::default(),
-            read_atomic: Declared::default(),
+            read_atomic: ReadAtomicKeys::default(),
             workers: options.workers,
             applying: Mutex::default(),
             has_applier: AtomicBool::new(false),
@@ -238,8 +134,19 @@ impl Engine {
         Arc::clone(&self.epochs)
     }
 
+    /// Returns the slot of the applier of a driven engine.
+    pub(crate) fn applier_slot(&self) -> usize {
+        self.workers + 1
+    }
+
+    /// Returns the slot of the thread that restores the holds of a driven engine.
+    pub(crate) fn holds_restorer_slot(&self) -> usize {
+        self.workers + 2
+    }
+
     /// Returns the limits of this engine.
     #[must_use]
+    #[inline]
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -247,7 +154,7 @@ impl Engine {
     /// Returns a version of the generation record.
     pub(crate) fn generation_version(number: u16) -> VersionRef {
         let value = number.to_le_bytes();
-        let content = Content {
+        let content = VersionContent {
             parts: &[&value],
             kind: Kind::String,
             deadline: None,
@@ -273,62 +180,6 @@ impl Engine {
         self.memory_limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the bytes of records, versions and index.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        let records = self.sum(|p| &p.records) as usize;
-        let index = records * TREE_BYTES_PER_RECORD + self.index.hints().bytes();
-        self.sum(|p| &p.bytes)
-            .wrapping_add(index as u64)
-            .wrapping_add(self.origins.bytes())
-    }
-
-    /// Returns sums of the workers' counters.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        let generation = self.current_generation();
-        let expiring = self.count(generation, |p| &p.expiring);
-        Stats {
-            keys: self.count_keys(generation),
-            expiring,
-            mean_deadline_ms: self
-                .count(generation, |p| &p.deadlines)
-                .checked_div(expiring)
-                .map_or(0, |units| units * DEADLINE_UNIT_MS),
-            records: self.sum(|p| &p.records),
-            memory_bytes: self.memory_bytes(),
-            commits: self.sum(|p| &p.commits),
-            conflicts: self.sum(|p| &p.conflicts),
-            expired: self.expired.load(Ordering::Relaxed),
-            clock_steps: self.epochs.clock_steps(),
-            kept_versions: self.sum(|p| &p.kept),
-        }
-    }
-
-    fn sum(&self, counter: fn(&Place) -> &AtomicU64) -> u64 {
-        let places = self.places.iter();
-        places.fold(0u64, |sum, p| {
-            sum.wrapping_add(counter(p).load(Ordering::Relaxed))
-        })
-    }
-
-    /// Returns the number of keys of a generation.
-    pub(crate) fn count_keys(&self, generation: u16) -> u64 {
-        self.count(generation, |p| &p.keys)
-    }
-
-    /// Returns the sum of a counter that belongs to a generation.
-    fn count(&self, generation: u16, counter: fn(&Place) -> &AtomicU64) -> u64 {
-        let of_it =
-            |p: &&CachePadded<Place>| p.generation.load(Ordering::Acquire) == u64::from(generation);
-        let places = self.places.iter().filter(of_it);
-        let sum = places.fold(0u64, |sum, p| {
-            sum.wrapping_add(counter(p).load(Ordering::Relaxed))
-        });
-        // Counters are read one after another: a passing negative sum means none.
-        if sum > i64::MAX as u64 { 0 } else { sum }
-    }
-
     /// Returns the generation's number, for threads that run no transaction and may learn of a
     /// flush a moment late.
     pub(crate) fn current_generation(&self) -> u16 {
@@ -340,10 +191,10 @@ impl Engine {
     /// # Errors
     /// Returns a conflict with the janitor if it is behind by tens of thousands of flushes:
     /// versions of a generation of that number may still be in memory.
-    pub(crate) fn next_generation(&self, now: u16) -> Result<u16, Stop> {
+    pub(crate) fn next_generation(&self, now: u16) -> Result<u16, TransactionError> {
         let next = generation_after(now);
         if next == self.oldest_generation.load(Ordering::Acquire) as u16 {
-            return Err(Stop::Conflict);
+            return Err(TransactionError::Conflict);
         }
         Ok(next)
     }
@@ -366,6 +217,95 @@ impl Engine {
         use base::epochs::EpochClock;
         durable.min(self.epochs.finished())
     }
+
+    /// Leaves a record that was written in vain to the janitor, if it was never written successfully.
+    pub(crate) fn abandon(&self, record: RecordRef) {
+        if !RecordRef::version(record.word().load()).is_never() {
+            return;
+        }
+        let seen = loop {
+            match record.word().lock() {
+                Ok(seen) => break seen,
+                Err(LockRefusal::Busy) => std::thread::yield_now(),
+                // Its holder will write it or leave it to the janitor, or another thread has removed
+                // it.
+                Err(LockRefusal::Held | LockRefusal::Dead) => return,
+            }
+        };
+        let queue = RecordRef::version(seen).is_never() && !seen.has(QUEUED);
+        record
+            .word()
+            .unlock(seen, if queue { QUEUED } else { seen.0 & QUEUED });
+        if queue {
+            self.queue.push(record);
+        }
+    }
+
+    /// Unlocks a record that was not written, and abandons it.
+    pub(crate) fn unlock_unwritten(&self, record: RecordRef, seen: WordValue) {
+        record.word().unlock(seen, seen.0 & QUEUED);
+        self.abandon(record);
+    }
+
+    /// Returns the reason why a record could not be locked: the transaction that holds it, if one
+    /// does.
+    pub(crate) fn reason_of(&self, record: RecordRef, refused: LockRefusal) -> TransactionError {
+        let holder = (refused == LockRefusal::Held).then(|| self.holds.holder(record));
+        match holder.flatten() {
+            Some(by) => TransactionError::Abort(Abort::Held { by }),
+            None => TransactionError::Conflict,
+        }
+    }
+
+    /// Gives back the holds of a transaction on these records, and those on ranges if `ranged`.
+    pub(crate) fn release_hold(&self, id: TransactionId, records: &[RecordRef], ranged: bool) {
+        for record in records {
+            if self.holds.release_hold(*record, id) {
+                self.queue.push(*record);
+            }
+        }
+        if ranged {
+            self.holds.release_ranges(id);
+        }
+    }
+
+    /// Refuses transactions of more operations than the limit.
+    #[inline]
+    pub(crate) fn check_count(&self, ops: &[Op<'_>]) -> Result<(), Abort> {
+        if ops.len() > self.limits.transaction_ops {
+            return Err(Abort::TooLarge { what: "operations" });
+        }
+        Ok(())
+    }
+
+    /// Refuses transactions that write more than the limit.
+    #[inline]
+    pub(crate) fn check_size(&self, writes: &[RecordWrite]) -> Result<(), TransactionError> {
+        let bytes: usize = writes.iter().map(|write| write.version.bytes()).sum();
+        if bytes > self.limits.transaction_bytes {
+            return Err(TransactionError::Abort(Abort::TooLarge {
+                what: "bytes written",
+            }));
+        }
+        Ok(())
+    }
+
+    /// Declares the read-atomic keys. To be called once, before any transaction runs.
+    ///
+    /// # Panics
+    /// Panics if other keys were declared before.
+    pub fn declare_read_atomic(&self, keys: ReadAtomic) {
+        self.read_atomic.declare(keys);
+    }
+
+    /// Sets the watcher of writes of read-atomic keys. To be called once, before any transaction
+    /// runs; the watcher does not get writes that were restored before.
+    ///
+    /// # Panics
+    /// Panics if a watcher was set before.
+    pub fn watch_read_atomic(&self, watcher: Arc<dyn Watcher>) {
+        self.read_atomic.watch(watcher);
+    }
 }
 
 /// Returns the number of the generation after `now`, which is never that of system records.
@@ -380,7 +320,7 @@ impl Drop for Engine {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
         // Bags first: no other structure has their contents.
-        self.places = Box::default();
+        self.slots = Box::default();
         self.index.range(b"", None, |record| {
             // SAFETY: no worker is left; this is the engine's reference, the map has its own. The
             // table of holds, which is left, is not looked at any more.

@@ -1,4 +1,4 @@
-//! Epochs: the global counter, the workers' places in it, and the time stamps.
+//! Epochs: the global counter, the workers' slots in it, and the time stamps.
 //!
 //! | what | where |
 //! |---|---|
@@ -37,7 +37,7 @@ const STAMPS: usize = 8;
 pub struct Epochs {
     current: CachePadded<AtomicU64>,
     stamps: [AtomicU64; STAMPS],
-    places: Box<[CachePadded<AtomicU64>]>,
+    slots: Box<[CachePadded<AtomicU64>]>,
     /// Places in use have an index below this.
     used: AtomicU64,
     advancing: Mutex<()>,
@@ -50,13 +50,13 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// Returns epochs for at most `places` workers, beginning at epoch 1.
-    pub(crate) fn new(places: usize, clock: Arc<dyn Clock>, driven: bool) -> Epochs {
+    /// Returns epochs for at most `slots` workers, beginning at epoch 1.
+    pub(crate) fn new(slots: usize, clock: Arc<dyn Clock>, driven: bool) -> Epochs {
         let now = if driven { 0 } else { clock.now_ms() };
         Epochs {
             current: CachePadded::new(AtomicU64::new(1)),
             stamps: std::array::from_fn(|_| AtomicU64::new(now)),
-            places: (0..places)
+            slots: (0..slots)
                 .map(|_| CachePadded::new(AtomicU64::new(IDLE)))
                 .collect(),
             used: AtomicU64::new(0),
@@ -69,6 +69,7 @@ impl Epochs {
     }
 
     /// Returns `true` if the applier alone moves the epoch.
+    #[inline]
     pub(crate) fn is_driven(&self) -> bool {
         self.driven
     }
@@ -148,19 +149,20 @@ impl Epochs {
         self.logged_ms.fetch_max(stamp_ms, Ordering::SeqCst);
     }
 
-    /// Notes that the worker of `place` exists.
-    pub(crate) fn occupy(&self, place: usize) {
-        self.used.fetch_max(place as u64 + 1, Ordering::SeqCst);
+    /// Notes that the worker of `slot` exists.
+    pub(crate) fn occupy(&self, slot: usize) {
+        self.used.fetch_max(slot as u64 + 1, Ordering::SeqCst);
     }
 
     /// Enters the current epoch, which is returned. Not nested.
-    pub(crate) fn pin(&self, place: usize) -> Epoch {
-        let place = &self.places[place];
-        debug_assert_eq!(place.load(Ordering::Relaxed), IDLE, "pinned twice");
+    #[inline]
+    pub(crate) fn pin(&self, slot: usize) -> Epoch {
+        let slot = &self.slots[slot];
+        debug_assert_eq!(slot.load(Ordering::Relaxed), IDLE, "pinned twice");
         let mut epoch = self.current.load(Ordering::Acquire);
         loop {
             // The swap is also a full fence: the announcement is seen before anything is read.
-            place.swap(epoch, Ordering::SeqCst);
+            slot.swap(epoch, Ordering::SeqCst);
             let now = self.current.load(Ordering::SeqCst);
             if now == epoch {
                 return Epoch(epoch);
@@ -170,12 +172,14 @@ impl Epochs {
     }
 
     /// Leaves the epoch.
-    pub(crate) fn unpin(&self, place: usize) {
-        self.places[place].store(IDLE, Ordering::Release);
+    #[inline]
+    pub(crate) fn unpin(&self, slot: usize) {
+        self.slots[slot].store(IDLE, Ordering::Release);
     }
 
     /// Returns the epoch at the commit point of Silo's protocol, which orders the locks taken before
     /// it against this epoch.
+    #[inline]
     pub(crate) fn commit_epoch(&self) -> Epoch {
         fence(Ordering::SeqCst);
         Epoch(self.current.load(Ordering::SeqCst))
@@ -189,6 +193,7 @@ impl Epochs {
 
     /// Moves on if the clock has passed the current epoch's stamp by more than the slack, so that a
     /// transaction that begins now has the present time.
+    #[inline]
     pub(crate) fn refresh(&self) {
         if self.driven {
             return;
@@ -209,22 +214,23 @@ impl Epochs {
         }
     }
 
-    /// Returns `true` if the worker of `place` is in an epoch at this moment.
-    pub(crate) fn is_pinned(&self, place: usize) -> bool {
-        self.places[place].load(Ordering::Relaxed) != IDLE
+    /// Returns `true` if the worker of `slot` is in an epoch at this moment.
+    pub(crate) fn is_pinned(&self, slot: usize) -> bool {
+        self.slots[slot].load(Ordering::Relaxed) != IDLE
     }
 
     /// Returns the smallest epoch in which a worker is active, or the current one.
     fn oldest_active(&self, current: u64) -> u64 {
         let used = self.used.load(Ordering::SeqCst) as usize;
-        let places = self.places[..used].iter();
-        places
-            .map(|place| place.load(Ordering::SeqCst))
+        let slots = self.slots[..used].iter();
+        slots
+            .map(|slot| slot.load(Ordering::SeqCst))
             .fold(current, u64::min)
     }
 }
 
 impl EpochClock for Epochs {
+    #[inline]
     fn current(&self) -> Epoch {
         Epoch(self.current.load(Ordering::SeqCst))
     }
@@ -249,8 +255,29 @@ impl EpochClock for Epochs {
         Epoch(self.oldest_active(current)).prev()
     }
 
+    #[inline]
     fn stamp_ms(&self, epoch: Epoch) -> u64 {
         self.stamps[epoch.0 as usize % STAMPS].load(Ordering::SeqCst)
+    }
+}
+
+/// Keeps a slot in the current epoch until it is dropped, also on a panic.
+pub(crate) struct EpochGuard<'e> {
+    epochs: &'e Epochs,
+    slot: usize,
+}
+
+impl<'e> EpochGuard<'e> {
+    /// Enters the current epoch. Guards of one slot are not nested.
+    pub(crate) fn new(epochs: &'e Epochs, slot: usize) -> EpochGuard<'e> {
+        epochs.pin(slot);
+        EpochGuard { epochs, slot }
+    }
+}
+
+impl Drop for EpochGuard<'_> {
+    fn drop(&mut self) {
+        self.epochs.unpin(self.slot);
     }
 }
 
@@ -261,7 +288,7 @@ mod tests {
 
     fn epochs(clock: &Arc<ManualClock>) -> Epochs {
         let epochs = Epochs::new(4, Arc::clone(clock) as Arc<dyn Clock>, false);
-        (0..2).for_each(|place| epochs.occupy(place));
+        (0..2).for_each(|slot| epochs.occupy(slot));
         epochs
     }
 

@@ -13,7 +13,7 @@ use base::Epoch;
 use base::epochs::EpochClock;
 
 use crate::epoch::Epochs;
-use crate::lookaside::Table;
+use crate::lookaside::HintTable;
 use crate::record::{RecordRef, VersionRef};
 
 /// Memory to free.
@@ -23,7 +23,7 @@ pub(crate) enum Garbage {
     /// The engine's reference to a record that left the index.
     Record(RecordRef),
     /// A look-aside table that was outgrown; dropping it frees it.
-    Table(#[allow(dead_code)] Arc<Table>),
+    Table(#[allow(dead_code)] Arc<HintTable>),
 }
 
 /// A bag of garbage, oldest first.

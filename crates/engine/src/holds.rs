@@ -8,7 +8,7 @@
 //!
 //! A record that lay in a scanned range has a hold of its own, so that a range stops only
 //! transactions that write a record for the first time. Readers share, but a later reader gives way
-//! to a transaction that wants to write (module `wanted`).
+//! to a transaction that wants to write (module `writer_marks`).
 //!
 //! Thread safety and invariants:
 //! 1. A record is in its shard's table if and only if its word has `HELD` or `SHARED`; both change
@@ -22,15 +22,15 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use base::TransactionId;
 use base::transaction::Holder;
+use base::{Timestamp, TransactionId};
 use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use crate::record::{RecordRef, VersionRef};
-use crate::wanted::Wanted;
-use crate::word::{HELD, QUEUED, Refused, SHARED, Seen};
+use crate::record::RecordRef;
+use crate::word::{HELD, LockRefusal, QUEUED, SHARED, WordValue};
+use crate::writer_marks::WriterMarks;
 
 const SHARDS: usize = 64;
 
@@ -41,7 +41,7 @@ pub(crate) enum Hold {
 }
 
 /// Records and their holders.
-pub(crate) type Shard = HashMap<RecordRef, Hold>;
+pub(crate) type HoldShard = HashMap<RecordRef, Hold>;
 
 struct Range {
     holder: Holder,
@@ -53,14 +53,14 @@ struct Range {
 type Listener = Box<dyn Fn() + Send + Sync>;
 
 pub(crate) struct Holds {
-    shards: Box<[CachePadded<Mutex<Shard>>]>,
+    shards: Box<[CachePadded<Mutex<HoldShard>>]>,
     ranges: Mutex<Vec<Range>>,
     /// The number of ranges.
     ranged: CachePadded<AtomicUsize>,
     releases: AtomicU64,
     listeners: RwLock<Vec<Listener>>,
     /// The records that other transactions want to write.
-    pub(crate) wanted: Wanted,
+    pub(crate) writer_marks: WriterMarks,
 }
 
 impl Hold {
@@ -76,10 +76,10 @@ impl Hold {
 /// Removes the marks of holds from a record's word, under its shard's mutex. Returns `true` if the
 /// word has got the mark `QUEUED` because the record was never written.
 fn free(record: RecordRef) -> bool {
-    let unknown = |seen: Seen| RecordRef::version(seen).is_never() && !seen.has(QUEUED);
+    let unknown = |seen: WordValue| RecordRef::version(seen).is_never() && !seen.has(QUEUED);
     let before = record
         .word()
-        .give_back(|seen| if unknown(seen) { QUEUED } else { 0 });
+        .release_hold(|seen| if unknown(seen) { QUEUED } else { 0 });
     unknown(before)
 }
 
@@ -97,11 +97,11 @@ impl Holds {
             ranged: CachePadded::default(),
             releases: AtomicU64::new(0),
             listeners: RwLock::default(),
-            wanted: Wanted::default(),
+            writer_marks: WriterMarks::default(),
         }
     }
 
-    fn shard(&self, record: RecordRef) -> MutexGuard<'_, Shard> {
+    fn shard(&self, record: RecordRef) -> MutexGuard<'_, HoldShard> {
         // Records are multiples of 16; the multiplication mixes the bits above.
         let mixed = (record.address() >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.shards[(mixed >> 58) as usize].lock()
@@ -112,9 +112,9 @@ impl Holds {
     pub(crate) fn share(
         &self,
         record: RecordRef,
-        seen: Seen,
+        seen: WordValue,
         holder: Holder,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), LockRefusal> {
         let mut shard = self.shard(record);
         record.word().share(seen)?;
         let hold = shard.entry(record).or_insert(Hold::Shared(Vec::new()));
@@ -126,18 +126,18 @@ impl Holds {
     }
 
     /// Turns the lock of a record into an exclusive hold.
-    pub(crate) fn exclude(&self, record: RecordRef, locked: Seen, holder: Holder) {
+    pub(crate) fn exclude(&self, record: RecordRef, locked: WordValue, holder: Holder) {
         let mut shard = self.shard(record);
         let old = shard.insert(record, Hold::Exclusive(holder));
         debug_assert!(old.is_none(), "a held record is not locked");
         record.word().unlock(locked, locked.0 & QUEUED | HELD);
         drop(shard);
-        self.wanted.forget(record);
+        self.writer_marks.forget(record);
     }
 
     /// Gives back one holder's hold on a record, if it has one. Returns `true` if the janitor must
     /// get the record: it has got the mark `QUEUED` because it was never written.
-    pub(crate) fn give_back(&self, record: RecordRef, id: TransactionId) -> bool {
+    pub(crate) fn release_hold(&self, record: RecordRef, id: TransactionId) -> bool {
         let mut shard = self.shard(record);
         match shard.get_mut(&record) {
             Some(Hold::Shared(holders)) => {
@@ -155,7 +155,7 @@ impl Holds {
     }
 
     /// Turns an exclusive hold, of any holder, into the caller's lock.
-    pub(crate) fn seize(&self, record: RecordRef) -> Option<Seen> {
+    pub(crate) fn seize(&self, record: RecordRef) -> Option<WordValue> {
         let mut shard = self.shard(record);
         let locked = record.word().seize()?;
         shard.remove(&record);
@@ -179,7 +179,7 @@ impl Holds {
 
     /// Removes an exclusive hold from the table; its word must be published before the guard is
     /// dropped.
-    pub(crate) fn publishing(&self, record: RecordRef) -> MutexGuard<'_, Shard> {
+    pub(crate) fn publishing(&self, record: RecordRef) -> MutexGuard<'_, HoldShard> {
         let mut shard = self.shard(record);
         shard.remove(&record);
         shard
@@ -213,7 +213,7 @@ impl Holds {
     }
 
     /// Gives back all ranges of one holder.
-    pub(crate) fn give_ranges_back(&self, id: TransactionId) {
+    pub(crate) fn release_ranges(&self, id: TransactionId) {
         let mut ranges = self.ranges.lock();
         let before = ranges.len();
         ranges.retain(|range| range.holder.id != id);
@@ -222,6 +222,7 @@ impl Holds {
     }
 
     /// Returns `true` if any range is held.
+    #[inline]
     pub(crate) fn any_range(&self) -> bool {
         self.ranged.load(Ordering::SeqCst) > 0
     }
@@ -254,29 +255,15 @@ impl Holds {
     }
 }
 
-/// The state that a prepared transaction keeps in memory until it is decided.
-pub(crate) struct Prepared {
-    /// The writes that it will publish: versions that no other thread knows, of records that it
-    /// holds exclusively.
-    pub(crate) effects: Vec<crate::log::Write>,
-    /// The records that it holds in addition: as a reader, the generation's among them unless it
-    /// flushes; in a driven engine, which keeps no effects, also those that it will write.
-    pub(crate) held: Vec<RecordRef>,
-    pub(crate) ranged: bool,
-    /// `true` if it holds only until its staged entry is applied.
-    pub(crate) is_staged: bool,
-}
-
-impl Drop for Prepared {
-    fn drop(&mut self) {
-        let versions = self.effects.drain(..).map(|write| write.version);
-        versions.for_each(VersionRef::free_unpublished);
-    }
+/// Returns the holder of a system record until its staged entry is applied. Every transaction may
+/// wait for this holder, which waits for none.
+pub(crate) fn deciding(id: TransactionId) -> Holder {
+    let age = Timestamp(u64::MAX);
+    Holder { id, age }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use base::Timestamp;
     use base::planted::{self, Bug};
 
     use super::*;
@@ -298,11 +285,14 @@ mod tests {
         holds.share(record, seen, young).unwrap();
         holds.share(record, seen, old).unwrap();
         assert_eq!(holds.holder(record), Some(old));
-        assert_eq!(record.word().lock().err(), Some(Refused::Held));
-        assert!(!holds.give_back(record, old.id));
+        assert_eq!(record.word().lock().err(), Some(LockRefusal::Held));
+        assert!(!holds.release_hold(record, old.id));
         assert_eq!(holds.holder(record), Some(young));
         assert!(record.word().validates(seen, false), "readers do no harm");
-        assert!(holds.give_back(record, young.id), "never written: queued");
+        assert!(
+            holds.release_hold(record, young.id),
+            "never written: queued"
+        );
         let now = record.word().load();
         assert!(now.has(QUEUED) && !now.has(SHARED | LOCK));
         assert_eq!(holds.holder(record), None);
@@ -313,14 +303,20 @@ mod tests {
         let (holds, record) = (Holds::new(), RecordRef::new(b"k"));
         let seen = record.word().load();
         let locked = record.word().lock().unwrap();
-        assert_eq!(holds.share(record, seen, holder(1, 1)), Err(Refused::Busy));
+        assert_eq!(
+            holds.share(record, seen, holder(1, 1)),
+            Err(LockRefusal::Busy)
+        );
         holds.exclude(record, locked, holder(2, 2));
-        assert_eq!(holds.share(record, seen, holder(1, 1)), Err(Refused::Held));
-        assert_eq!(record.word().lock().err(), Some(Refused::Held));
+        assert_eq!(
+            holds.share(record, seen, holder(1, 1)),
+            Err(LockRefusal::Held)
+        );
+        assert_eq!(record.word().lock().err(), Some(LockRefusal::Held));
         let ignored = planted::is(Bug::IgnoredHolds);
         assert_eq!(record.word().validates(seen, false), ignored);
         assert!(holds.while_held(record, || {}));
-        assert!(holds.give_back(record, holder(2, 2).id));
+        assert!(holds.release_hold(record, holder(2, 2).id));
         assert!(!holds.while_held(record, || unreachable!("given back")));
         assert!(record.word().lock().is_ok());
     }
@@ -338,10 +334,10 @@ mod tests {
         assert_eq!(by(b"c", None), Some(one), "the older one");
         assert_eq!(by(b"c", Some(one.id)), Some(two));
         assert_eq!(by(b"d", Some(one.id)), None);
-        holds.give_ranges_back(one.id);
+        holds.release_ranges(one.id);
         assert_eq!(by(b"f", None), None);
         assert_eq!(by(b"e", None), None);
-        holds.give_ranges_back(two.id);
+        holds.release_ranges(two.id);
         assert!(!holds.any_range());
     }
 }

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use scc::{Comparable, Equivalent, TreeIndex};
 
 use crate::holds::Holds;
-use crate::lookaside::{Found, KeyHash, Lookaside, Table};
+use crate::lookaside::{HintLookup, HintTable, KeyHash, Lookaside};
 use crate::record::RecordRef;
-use crate::word::{DEAD, LOCK, QUEUED, Refused, Seen};
+use crate::word::{DEAD, LOCK, LockRefusal, QUEUED, WordValue};
 
 /// A key in the map: an owned reference to its record.
 struct Key {
@@ -115,15 +115,15 @@ impl Comparable<Key> for Probe<'_> {
 /// Bytes of a record's place in the ordered map, measured (see `benches/index.rs`).
 pub(crate) const TREE_BYTES_PER_RECORD: usize = 48;
 
-pub(crate) struct Index {
+pub(crate) struct RecordIndex {
     tree: TreeIndex<Key, ()>,
     hints: Lookaside,
     holds: Arc<Holds>,
 }
 
-impl Index {
-    pub(crate) fn new(holds: Arc<Holds>) -> Index {
-        let index = Index {
+impl RecordIndex {
+    pub(crate) fn new(holds: Arc<Holds>) -> RecordIndex {
+        let index = RecordIndex {
             tree: TreeIndex::new(),
             hints: Lookaside::new(),
             holds,
@@ -132,10 +132,12 @@ impl Index {
         index
     }
 
+    #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
         self.hints.hash(key)
     }
 
+    #[inline]
     pub(crate) fn hints(&self) -> &Lookaside {
         &self.hints
     }
@@ -143,16 +145,16 @@ impl Index {
     /// Returns the live record of `key`. The caller may have records locked, this one too.
     pub(crate) fn get(&self, hash: KeyHash, key: &[u8]) -> Option<RecordRef> {
         match self.hints.find(hash, key) {
-            Found::Record(record) if !record.word().load().has(DEAD) => return Some(record),
-            Found::Nothing => return None,
-            Found::Record(_) | Found::Unknown => {}
+            HintLookup::Record(record) if !record.word().load().has(DEAD) => return Some(record),
+            HintLookup::Nothing => return None,
+            HintLookup::Record(_) | HintLookup::Unknown => {}
         }
         let record = self.get_from_tree(key)?;
         match self.try_remember(hash, record) {
-            Err(Refused::Dead) => None,
+            Err(LockRefusal::Dead) => None,
             // The thread that has it locked found it by its entry, or makes sure that it gets one;
             // a held record had its entry before, and in a new table gets it from the janitor.
-            Ok(()) | Err(Refused::Busy | Refused::Held) => Some(record),
+            Ok(()) | Err(LockRefusal::Busy | LockRefusal::Held) => Some(record),
         }
     }
 
@@ -164,7 +166,7 @@ impl Index {
     /// was made. The caller has no record locked. The record has its entry (see
     /// [`crate::lookaside`], invariant 3).
     pub(crate) fn get_or_insert(&self, hash: KeyHash, key: &[u8]) -> (RecordRef, bool) {
-        if let Found::Record(record) = self.hints.find(hash, key)
+        if let HintLookup::Record(record) = self.hints.find(hash, key)
             && !record.word().load().has(DEAD)
         {
             return (record, false);
@@ -197,7 +199,7 @@ impl Index {
     }
 
     /// Gives a record of the map its entry in the table, unless another thread has it locked.
-    fn try_remember(&self, hash: KeyHash, record: RecordRef) -> Result<(), Refused> {
+    fn try_remember(&self, hash: KeyHash, record: RecordRef) -> Result<(), LockRefusal> {
         let seen = record.word().lock()?;
         self.hints.remember(hash, record);
         record.word().unlock(seen, seen.0 & QUEUED);
@@ -209,11 +211,11 @@ impl Index {
     fn remember(&self, hash: KeyHash, record: RecordRef) -> bool {
         loop {
             match self.try_remember(hash, record) {
-                Err(Refused::Dead) => return false,
+                Err(LockRefusal::Dead) => return false,
                 Ok(()) => return true,
-                Err(Refused::Busy) => std::thread::yield_now(),
+                Err(LockRefusal::Busy) => std::thread::yield_now(),
                 // A record that is held cannot be locked, but cannot leave either.
-                Err(Refused::Held) => {
+                Err(LockRefusal::Held) => {
                     let remember = || self.hints.remember(hash, record);
                     if self.holds.while_held(record, remember) {
                         return true;
@@ -234,7 +236,7 @@ impl Index {
     }
 
     /// Removes a record: `seen` is its word, locked. The caller gives back the engine's reference.
-    pub(crate) fn remove(&self, record: RecordRef, seen: Seen) {
+    pub(crate) fn remove(&self, record: RecordRef, seen: WordValue) {
         debug_assert!(seen.has(LOCK) && !Self::keeps(record));
         record.word().unlock(seen, DEAD);
         self.hints.forget(self.hash(record.key()), record);
@@ -263,7 +265,7 @@ impl Index {
     }
 
     /// Lets the table of hints keep pace with `records`; see [`Lookaside::grow`].
-    pub(crate) fn grow(&self, records: usize) -> Option<std::sync::Arc<Table>> {
+    pub(crate) fn grow(&self, records: usize) -> Option<std::sync::Arc<HintTable>> {
         self.hints.grow(records)
     }
 }

@@ -19,10 +19,14 @@
 //!    finished, and when no snapshot can see the key.
 //! 3. A key's TID goes into its floor first (module `floors`).
 //! 4. A record that is held under two-phase locking waits: it cannot be locked.
-//! 5. Of a read-atomic key, versions are kept for [`ReadAtomic::KEPT`] after they were replaced, and
+//! 5. Of a read-atomic key, versions are kept for [`base::versions::ReadAtomic::KEPT`] after they were replaced, and
 //!    its record for as long after its transaction was forgotten, which is when all partitions have
 //!    committed it: from then on no reader meets another version of that transaction without having
 //!    begun before.
+
+mod age;
+mod horizon;
+mod removal;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -31,28 +35,21 @@ use std::sync::atomic::Ordering;
 
 use base::change::SYSTEM_GENERATION;
 use base::epochs::EpochClock;
-use base::versions::ReadAtomic;
 use base::{Epoch, TransactionId};
 
-use crate::commit::{counts, lasts};
-use crate::engine::{Engine, JANITOR, KeyCount, Place};
-use crate::garbage::Garbage;
-use crate::index::Index;
-use crate::lookaside::Table;
-use crate::read_atomic::id_of;
+use self::age::{AgeClock, KEPT_MS};
+use self::horizon::ReclaimHorizon;
+use self::removal::{cut_history, cut_retained, remove};
+use crate::engine::{Engine, JANITOR};
+use crate::epoch::EpochGuard;
+use crate::lookaside::HintTable;
 use crate::record::{RecordRef, VersionRef};
-use crate::snapshot::Pinned;
-use crate::system;
-use crate::word::{QUEUED, Refused, Seen};
+use crate::system_record;
+use crate::word::{LockRefusal, QUEUED};
+use crate::worker_slot::WorkerSlot;
 
 /// Room that is kept for records which snapshots hold.
 const ROOM: usize = 1024;
-
-/// [`ReadAtomic::KEPT`] in milliseconds.
-const KEPT_MS: u64 = ReadAtomic::KEPT.as_millis() as u64;
-
-/// The most that the time between two looks counts for the age of retained records.
-const LEAP_MS: u64 = KEPT_MS / 4;
 
 /// The one janitor of an engine. Call [`Janitor::tidy`] again and again from one thread.
 pub struct Janitor {
@@ -64,18 +61,11 @@ pub struct Janitor {
     deadlines: BinaryHeap<Reverse<(u64, RecordRef)>>,
     sweep: Option<Sweep>,
     retained: VecDeque<Retained>,
-    /// The time that the janitor has lived through, in milliseconds, and the moment when it was
-    /// last added to. No leap of the clock makes retained records older than they are, but for
-    /// [`LEAP_MS`].
-    age_ms: u64,
-    seen_ms: u64,
-    /// The ages at which epochs were the current one, for the last while: the oldest one determines
-    /// what is old enough.
-    moments: VecDeque<(u64, Epoch)>,
+    clock: AgeClock,
     /// The generation up to which the index was swept.
     swept: u16,
     /// The walk that completes the look-aside table: the table, and the key from which to go on.
-    listing: Option<(Arc<Table>, Vec<u8>)>,
+    listing: Option<(Arc<HintTable>, Vec<u8>)>,
 }
 
 /// A read-atomic key that must be looked at again.
@@ -95,29 +85,11 @@ struct Sweep {
 
 /// The state after a call of [`Janitor::tidy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tidied {
+pub struct JanitorReport {
     /// `true` if work is left that does not have to wait for a deadline.
     pub more: bool,
     /// The next time at which a key expires, milliseconds since the Unix epoch.
     pub next_deadline_ms: Option<u64>,
-}
-
-/// The state of the engine while records are looked at.
-#[derive(Clone, Copy)]
-struct Now {
-    /// Deletes up to this epoch may be made final.
-    reclaimable: Epoch,
-    time_ms: u64,
-    generation: u16,
-    /// The epoch of the flush that made the generation.
-    flushed: Epoch,
-    /// No snapshot is of an earlier epoch, nor will be a snapshot that is announced later.
-    viewed: Epoch,
-    /// Writes that were committed up to this epoch are old enough: versions of read-atomic keys
-    /// that they replaced may leave.
-    old: Epoch,
-    oldest_snapshot: Option<Epoch>,
-    oldest_snapshot_time: Option<u64>,
 }
 
 impl Engine {
@@ -131,9 +103,7 @@ impl Engine {
             held_for: None,
             deadlines: BinaryHeap::new(),
             retained: VecDeque::new(),
-            age_ms: 0,
-            seen_ms: self.epochs.time_ms(),
-            moments: VecDeque::new(),
+            clock: AgeClock::new(self.epochs.time_ms()),
             sweep: None,
             // The restored versions may be of any generation.
             swept: self.current_generation().wrapping_sub(1),
@@ -144,14 +114,16 @@ impl Engine {
 
 impl Janitor {
     /// Looks at `budget` records at most. Deletes up to epoch `durable` are durable.
-    pub fn tidy(&mut self, durable: Epoch, budget: usize) -> Tidied {
+    pub fn tidy(&mut self, durable: Epoch, budget: usize) -> JanitorReport {
         let engine = Arc::clone(&self.engine);
         engine.epochs.refresh();
         {
-            let _pinned = Pinned::new(&engine, JANITOR);
-            self.grow_older();
-            let now = self.now(durable);
-            self.note_moment();
+            let _guard = EpochGuard::new(&engine.epochs, JANITOR);
+            self.clock.advance(engine.epochs.time_ms());
+            let now = ReclaimHorizon::new(&engine, durable, self.clock.old_enough());
+            if engine.read_atomic.any() {
+                self.clock.note_epoch(engine.epochs.current());
+            }
             self.notice_flush(now);
             self.notice_snapshots(now);
             self.expire(now, budget);
@@ -176,7 +148,7 @@ impl Janitor {
         if garbage || !self.waiting.is_empty() {
             engine.epochs.hurry();
         }
-        Tidied {
+        JanitorReport {
             more: garbage
                 || !self.waiting.is_empty()
                 || !engine.queue.is_empty()
@@ -185,60 +157,37 @@ impl Janitor {
             next_deadline_ms: {
                 let deadline = self.deadlines.peek().map(|Reverse((at, _))| *at);
                 let retained = self.retained.front().map(|retained| {
-                    let left = retained.due_ms.saturating_sub(self.age_ms);
-                    self.seen_ms + left
+                    let left = retained.due_ms.saturating_sub(self.clock.age_ms);
+                    self.clock.seen_ms + left
                 });
                 deadline.into_iter().chain(retained).min()
             },
         }
     }
 
-    fn now(&self, durable: Epoch) -> Now {
-        let engine = &self.engine;
-        let flush = RecordRef::version(engine.generation.word().load());
-        // In this order: a snapshot that is announced too late to be seen here is of this epoch or
-        // a later one.
-        let epoch = engine.epochs.current();
-        // Snapshots of a driven engine are of the applied entries.
-        let next = if engine.epochs.is_driven() {
-            epoch.prev()
-        } else {
-            epoch
-        };
-        let oldest_snapshot = engine.snapshots.oldest();
-        Now {
-            reclaimable: engine.reclaimable(durable),
-            time_ms: engine.epochs.expired_ms(epoch),
-            generation: flush.generation(),
-            flushed: flush.epoch(),
-            viewed: oldest_snapshot.map_or(next, |oldest| oldest.min(next)),
-            old: self.old_enough(),
-            oldest_snapshot,
-            oldest_snapshot_time: engine.snapshots.oldest_time(),
-        }
-    }
-
     /// Takes a record into its hands and puts it into the place where it belongs. `forgotten` is
     /// the note about it in [`Retained`].
-    fn attend(&mut self, record: RecordRef, now: Now, forgotten: Option<TransactionId>) {
+    fn attend(&mut self, record: RecordRef, now: ReclaimHorizon, forgotten: Option<TransactionId>) {
         let seen = match record.word().lock() {
             Ok(seen) => seen,
-            Err(Refused::Busy | Refused::Held) => return self.waiting.push_back(record),
-            Err(Refused::Dead) => unreachable!("a record that is known to the janitor is there"),
+            Err(LockRefusal::Busy | LockRefusal::Held) => return self.waiting.push_back(record),
+            Err(LockRefusal::Dead) => {
+                unreachable!("a record that is known to the janitor is there")
+            }
         };
         let version = RecordRef::version(seen);
-        let retains = self.engine.is_read_atomic(record.key());
+        let retains = self.engine.read_atomic.covers(record.key());
         if retains {
-            self.cut_retained(version, now);
+            cut_retained(&self.engine, version, now.old);
         } else {
-            self.cut_history(version, now);
+            cut_history(&self.engine, version, now.viewed);
         }
         if retains && self.is_retained(version, now, forgotten) {
             record.word().unlock(seen, QUEUED);
             self.retain(record, version);
-        } else if record != self.engine.generation && self.is_gone(version, now) {
-            if self.may_leave(version, now) {
-                self.remove(record, seen);
+        } else if record != self.engine.generation && now.is_gone(version) {
+            if now.may_leave(version) {
+                remove(&self.engine, record, seen);
             } else {
                 record.word().unlock(seen, QUEUED);
                 self.put_off(record, version, now);
@@ -256,7 +205,7 @@ impl Janitor {
 
     /// Keeps a record for later. Records that a snapshot holds are not looked at again while it
     /// lives: with a long-lived snapshot that would be a lot of work for nothing.
-    fn put_off(&mut self, record: RecordRef, version: VersionRef, now: Now) {
+    fn put_off(&mut self, record: RecordRef, version: VersionRef, now: ReclaimHorizon) {
         if now.oldest_snapshot.is_some() && version.previous().is_some() {
             self.held.push(record);
         } else {
@@ -265,7 +214,7 @@ impl Janitor {
     }
 
     /// Looks at the records that the oldest snapshot held when it has gone.
-    fn notice_snapshots(&mut self, now: Now) {
+    fn notice_snapshots(&mut self, now: ReclaimHorizon) {
         if self.held_for != now.oldest_snapshot {
             self.held_for = now.oldest_snapshot;
             self.waiting.extend(self.held.drain(..));
@@ -273,76 +222,29 @@ impl Janitor {
         }
     }
 
-    /// Cuts off the versions that no snapshot needs, not even one that was announced since the
-    /// janitor read the engine's state. The record is locked.
-    fn cut_history(&self, newest: VersionRef, now: Now) {
-        let mut needed = newest;
-        while needed.epoch() > now.viewed {
-            let Some(previous) = needed.previous() else {
-                return;
-            };
-            needed = previous;
-        }
-        let mut cut = needed.previous();
-        if cut.is_some() {
-            needed.set_previous(None);
-        }
-        while let Some(version) = cut.filter(|version| !version.is_never()) {
-            cut = version.previous();
-            self.retire(Garbage::Version(version));
-        }
-    }
-
-    /// Cuts off versions as [`Janitor::cut_history`], of a read-atomic key, whose versions are not
-    /// all in the order of their epochs. Those that only a snapshot needs stay by themselves.
-    fn cut_retained(&self, newest: VersionRef, now: Now) {
-        let chain = || std::iter::successors(Some(newest), |version| version.previous());
-        let young = chain().filter(|version| version.epoch() > now.old).last();
-        let mut last = match young.map(VersionRef::previous) {
-            None => newest,
-            Some(Some(needed)) => needed,
-            Some(None) => return,
-        };
-        let views = self.engine.snapshots.epochs();
-        let seen = views
-            .iter()
-            .filter_map(|view| chain().find(|version| version.epoch() <= *view));
-        let seen: Vec<VersionRef> = seen.collect();
-        let (mut next, mut left) = (last.previous(), 0);
-        while let Some(version) = next.filter(|version| !version.is_never()) {
-            next = version.previous();
-            if seen.contains(&version) {
-                last.set_previous(Some(version));
-                last = version;
-            } else {
-                left += 1;
-                self.retire(Garbage::Version(version));
-            }
-        }
-        if left > 0 {
-            last.set_previous(None);
-            Place::count(&self.engine.places[JANITOR].kept, -left);
-        }
-    }
-
     /// Returns `true` if a reader may still ask for the versions in the record of a read-atomic
     /// key, or for the reason why it has none.
-    fn is_retained(&self, version: VersionRef, now: Now, forgotten: Option<TransactionId>) -> bool {
+    fn is_retained(
+        &self,
+        version: VersionRef,
+        now: ReclaimHorizon,
+        forgotten: Option<TransactionId>,
+    ) -> bool {
         if version.previous().is_some() {
             return true;
         }
-        let id = id_of(version);
+        let id = version.origin_id();
         // Older attempts that are still prepared must find that they come late.
         let settled = || {
             let older = |pending| pending < id;
             forgotten == Some(id) && !self.engine.least_pending().is_some_and(older)
         };
-        !version.is_never() && self.is_gone(version, now) && !settled()
+        !version.is_never() && now.is_gone(version) && !settled()
     }
 
     /// Keeps the record of a read-atomic key for later.
     fn retain(&mut self, record: RecordRef, version: VersionRef) {
-        let key = system::key(id_of(version));
+        let key = system_record::key(version.origin_id());
         let index = &self.engine.index;
         let known = index.get(index.hash(&key), &key);
         let is_known = known.is_some_and(|record| {
@@ -350,14 +252,14 @@ impl Janitor {
             !version.is_absent()
         });
         self.retained.push_back(Retained {
-            due_ms: self.age_ms + KEPT_MS,
+            due_ms: self.clock.age_ms + KEPT_MS,
             record,
-            forgotten: (!is_known).then(|| id_of(version)),
+            forgotten: (!is_known).then(|| version.origin_id()),
         });
     }
 
-    fn look_at_retained(&mut self, now: Now, budget: usize) {
-        let age_ms = self.age_ms;
+    fn look_at_retained(&mut self, now: ReclaimHorizon, budget: usize) {
+        let age_ms = self.clock.age_ms;
         for _ in 0..budget {
             let due = |retained: &mut Retained| retained.due_ms <= age_ms;
             let Some(retained) = self.retained.pop_front_if(due) else {
@@ -367,111 +269,7 @@ impl Janitor {
         }
     }
 
-    fn grow_older(&mut self) {
-        let time_ms = self.engine.epochs.time_ms().max(self.seen_ms);
-        self.age_ms += (time_ms - self.seen_ms).min(LEAP_MS);
-        self.seen_ms = time_ms;
-    }
-
-    /// Notes the epoch that is current now.
-    fn note_moment(&mut self) {
-        if !self.engine.has_read_atomic() {
-            return;
-        }
-        let age_ms = self.age_ms;
-        let is_new = |(last, _): &(u64, Epoch)| last + KEPT_MS / 8 <= age_ms;
-        if self.moments.back().is_none_or(is_new) {
-            let epoch = self.engine.epochs.current();
-            self.moments.push_back((age_ms, epoch));
-        }
-        let is_old = |(at, _): &(u64, Epoch)| at + KEPT_MS <= age_ms;
-        while self.moments.get(1).is_some_and(is_old) {
-            self.moments.pop_front();
-        }
-    }
-
-    /// Returns the newest epoch of which everything was committed [`ReadAtomic::KEPT`] ago, as far
-    /// as this janitor has seen it.
-    fn old_enough(&self) -> Epoch {
-        let old = |(at, _): &&(u64, Epoch)| at + KEPT_MS <= self.age_ms;
-        let newest = self.moments.iter().rev().find(old);
-        newest.map_or(Epoch::ZERO, |(_, epoch)| epoch.prev())
-    }
-
-    fn is_gone(&self, version: VersionRef, now: Now) -> bool {
-        !lasts(version, now.generation)
-            || version
-                .deadline()
-                .is_some_and(|deadline| deadline <= now.time_ms)
-    }
-
-    /// Returns `true` if a record whose key is gone may leave the index.
-    fn may_leave(&self, version: VersionRef, now: Now) -> bool {
-        if version.previous().is_some() || version.epoch() > now.reclaimable {
-            return false;
-        }
-        if version.is_absent() {
-            return true;
-        }
-        if !lasts(version, now.generation) {
-            return now.flushed <= now.reclaimable
-                && now
-                    .oldest_snapshot
-                    .is_none_or(|oldest| oldest >= now.flushed);
-        }
-        let seen_alive = |time| version.deadline().is_some_and(|deadline| deadline > time);
-        !now.oldest_snapshot_time.is_some_and(seen_alive)
-    }
-
-    /// Takes a locked record out of the index.
-    fn remove(&self, record: RecordRef, seen: Seen) {
-        let version = RecordRef::version(seen);
-        let place = &self.engine.places[JANITOR];
-        if !version.is_never() {
-            self.engine.floors.raise(record.key(), version.tid());
-        }
-        if self.engine.is_read_atomic(record.key()) {
-            self.engine.read_atomic.note_left(id_of(version));
-        }
-        let generation = self.engine.current_generation();
-        if counts(version, generation) {
-            let mut gone = KeyCount::default();
-            gone.add(version, generation, -1);
-            place.count_keys(generation, gone);
-            self.engine.expired.fetch_add(1, Ordering::Relaxed);
-        }
-        if Index::keeps(record) {
-            return self.blank(record, seen);
-        }
-        Place::count(&place.records, -1);
-        self.engine.index.remove(record, seen);
-        self.engine.holds.wanted.forget(record);
-        self.retire(Garbage::Record(record));
-    }
-
-    /// Replaces the version of a record that stays by a tombstone of the same transaction.
-    fn blank(&self, record: RecordRef, seen: Seen) {
-        let old = RecordRef::version(seen);
-        if old.is_absent() {
-            return record.word().unlock(seen, 0);
-        }
-        let tombstone = VersionRef::new(old.generation(), None, None);
-        tombstone.set_tid(old.tid());
-        Place::count(&self.engine.places[JANITOR].bytes, tombstone.bytes() as i64);
-        record
-            .word()
-            .publish(Seen(seen.0 & !QUEUED), tombstone.address(), 0);
-        self.retire(Garbage::Version(old));
-    }
-
-    fn retire(&self, garbage: Garbage) {
-        self.engine.places[JANITOR]
-            .bag
-            .lock()
-            .put(&self.engine.epochs, garbage);
-    }
-
-    fn expire(&mut self, now: Now, budget: usize) {
+    fn expire(&mut self, now: ReclaimHorizon, budget: usize) {
         for _ in 0..budget {
             match self.deadlines.peek() {
                 Some(Reverse((deadline, _))) if *deadline <= now.time_ms => {}
@@ -483,7 +281,7 @@ impl Janitor {
     }
 
     /// Handles a flush: every key that is to expire is looked at at once, and the index is swept.
-    fn notice_flush(&mut self, now: Now) {
+    fn notice_flush(&mut self, now: ReclaimHorizon) {
         let sweeping = self
             .sweep
             .as_ref()
@@ -501,7 +299,7 @@ impl Janitor {
 
     /// Continues a sweep, once the flush is durable and no snapshot is older. It waits at a flushed
     /// key that a transaction under two-phase locking has found absent.
-    fn sweep_slice(&mut self, now: Now, budget: usize) {
+    fn sweep_slice(&mut self, now: ReclaimHorizon, budget: usize) {
         let Some(mut sweep) = self.sweep.take() else {
             return;
         };
@@ -535,10 +333,10 @@ impl Janitor {
                         self.attend(record, now, None);
                     }
                 }
-                Err(Refused::Dead) => {}
+                Err(LockRefusal::Dead) => {}
                 // The transaction that has it writes it, or leaves it to the janitor.
                 Err(_) if version.is_never() => {}
-                Err(Refused::Busy | Refused::Held) => {
+                Err(LockRefusal::Busy | LockRefusal::Held) => {
                     next = Some(record.key().to_vec());
                     return false;
                 }
@@ -591,7 +389,7 @@ impl Janitor {
         }
         let passed = |record: &RecordRef| {
             let version = RecordRef::version(record.word().load());
-            version.is_absent() || lasts(version, self.swept)
+            version.is_absent() || version.exists_in(self.swept)
         };
         let retained = self.retained.iter().map(|retained| &retained.record);
         if self
@@ -611,16 +409,16 @@ impl Janitor {
         let engine = &self.engine;
         let mut left = false;
         let mut freed = 0;
-        for place in &engine.places {
+        for slot in &engine.slots {
             // A worker that is busy with its bag frees it by itself.
-            let Some(mut bag) = place.bag.try_lock() else {
+            let Some(mut bag) = slot.bag.try_lock() else {
                 continue;
             };
             left |= bag.sweep(&engine.epochs);
             freed += bag.take_freed();
         }
         if freed > 0 {
-            Place::count(&engine.places[JANITOR].bytes, -(freed as i64));
+            WorkerSlot::count(&engine.slots[JANITOR].bytes, -(freed as i64));
         }
         left
     }
@@ -653,7 +451,7 @@ mod tests {
             get: false,
         };
         drop(worker.execute(&[put(b"old")]).unwrap());
-        let now = janitor.now(Epoch::ZERO);
+        let now = ReclaimHorizon::new(&engine, Epoch::ZERO, Epoch::ZERO);
         let snapshot = engine.snapshot();
         drop(worker.execute(&[put(b"new")]).unwrap());
         let record = engine.queue.pop().expect("it has a history");
@@ -689,7 +487,7 @@ mod tests {
             origin: None,
         };
         applier.apply(Epoch(1), 0, &[put(b"old")]);
-        let now = janitor.now(Epoch::ZERO);
+        let now = ReclaimHorizon::new(&engine, Epoch::ZERO, Epoch::ZERO);
         let snapshot = engine.snapshot();
         applier.apply(Epoch(2), 0, &[put(b"new")]);
         let record = engine.queue.pop().expect("it has a history");

@@ -1,30 +1,40 @@
 //! The in-memory engine: an ordered index of records, Silo's optimistic concurrency control,
 //! epochs, snapshots and reclamation (paper 2, section 2; Silo's own protocol).
 //!
-//! The layers, bottom up:
+//! The layers, bottom up. A module uses modules of its own layer and of those below, and no two modules
+//! use each other:
 //!
-//! | module | concept |
-//! |---|---|
-//! | `word` | the record word: current version, lock, marks |
-//! | `origin`, `record` | records and versions in memory |
-//! | [`epoch`] | the global epoch, the workers' places in it, time stamps |
-//! | `garbage` | memory that waits until no worker can see it |
-//! | `holds`, `wanted` | holds under two-phase locking, and the records that other transactions wait to write |
-//! | `lookaside`, `index` | from key to record |
-//! | `floors` | versions of keys that have no record |
-//! | [`engine`] | the state that workers share |
-//! | [`worker`], `access`, `commit`, `retry` | a worker and its transaction |
-//! | [`one_shot`], [`interactive`] | the two ways to run one |
-//! | `guard` | fencing tokens, and the time as an answer |
-//! | `blame` | the holder in the way of a transaction that failed |
-//! | [`system`], [`prepare`], [`decide`] | the parts of transactions over several partitions |
-//! | [`read_atomic`] | keys of which several versions are kept, and transactions that hold nothing |
-//! | [`stage`], [`apply`], [`load`], `driven` | engines of replicas: the changes that go to their log, and those that come from it |
-//! | [`snapshot`] | read-only views at an epoch boundary |
-//! | `hash` | a hash by which the contents of two engines are compared |
-//! | [`janitor`] | reclamation and expiry |
-//! | [`restore`] | filling an engine from a log |
-//! | [`log`] | the redo log of commits |
+//! | layer | modules | concept |
+//! |---|---|---|
+//! | memory | `sync`, `word` | the record word: current version, lock, marks |
+//! | | `origin`, `record` | records and versions in memory |
+//! | formats | [`system_record`] | the data that a partition stores about itself |
+//! | | `transaction_error`, [`log`] | the redo log of commits, and the reasons why a transaction cannot go on |
+//! | time and reclamation | [`epoch`] | the global epoch, the threads' slots in it, time stamps |
+//! | | `lookaside`, `garbage` | the hash table in front of the index; memory that waits until no thread can see it |
+//! | keys | `writer_marks`, `holds` | holds under two-phase locking, and the records that other transactions wait to write |
+//! | | `index`, `floors` | from key to record; versions of keys that have no record |
+//! | shared state | `prepared`, `live_snapshots`, `read_atomic_keys`, `worker_slot` | what prepared transactions, snapshots, read-atomic keys and threads leave with the engine |
+//! | | [`engine`], `stats`, `driven`, `pending_attempts` | the state that threads share, and what can be asked of it |
+//! | thread | `memory_limit`, `thread_context`, `retry` | a thread's registration: its slot, TIDs, garbage; waiting before another attempt |
+//! | publication | `effects`, `publish` | from changes to versions; making versions current |
+//! | transaction | `transaction` | a transaction as a value: its reads, absences, scans and writes |
+//! | | `version_ids`, `access` | reading, writing and scanning keys within it |
+//! | | `fencing`, `deadlines`, `strings`, `one_shot`, [`interactive`] | operations in terms of these; the two ways to run them |
+//! | commit | `validation`, `conflict`, `commit` | Silo's commit; the holder in the way of a transaction that failed |
+//! | several partitions | `read_versions`, `read_atomic` | keys of which several versions are kept, and transactions that hold nothing |
+//! | | `prepare`, `decide` | transactions that hold what they have read and will write until they are decided |
+//! | | [`stage`] | the same for the leader of a replicated partition, before consensus |
+//! | workers | [`worker`] | runs transactions of one thread: begin, execute, commit, try again |
+//! | | [`snapshot`], `state_hash` | read-only views at an epoch boundary, and a hash of them |
+//! | logs | `edits`, [`restore`], `restore_prepared`, `restore_error` | filling an engine from a log |
+//! | | [`apply`], [`load`] | engines of replicas: changes that come from their log, and snapshots in place of it |
+//! | cleaning | [`janitor`] | reclamation and expiry |
+//! | tools | [`fuzz`] | an entry point for fuzzing |
+//!
+//! A one-shot transaction goes this way: `worker` begins it (`transaction`), lets `one_shot` execute the
+//! operations, which read and write by `access`, and calls `commit`, which validates (`validation`),
+//! makes the versions current (`publish`) and hands the changes to the `log`.
 //!
 //! The engine knows no files, no network and no partitions. There are no globals: any number of
 //! engines run side by side.
@@ -61,50 +71,70 @@
 
 mod access;
 pub mod apply;
-mod blame;
 mod commit;
-pub mod decide;
+mod conflict;
+mod deadlines;
+mod decide;
 mod driven;
 mod edits;
+mod effects;
 pub mod engine;
 pub mod epoch;
+mod fencing;
 mod floors;
 pub mod fuzz;
 mod garbage;
-mod guard;
-mod hash;
 mod holds;
 mod index;
 pub mod interactive;
 pub mod janitor;
+mod live_snapshots;
 pub mod load;
 pub mod log;
 mod lookaside;
-mod memory;
-pub mod one_shot;
+mod memory_limit;
+mod one_shot;
 mod origin;
-pub mod prepare;
-pub mod read_atomic;
+mod pending_attempts;
+mod prepare;
+mod prepared;
+mod publish;
+mod read_atomic;
+mod read_atomic_keys;
+mod read_versions;
 mod record;
 pub mod restore;
+mod restore_error;
+mod restore_prepared;
 mod retry;
 pub mod snapshot;
 pub mod stage;
+mod state_hash;
+mod stats;
+mod strings;
 mod sync;
-pub mod system;
-mod wanted;
+pub mod system_record;
+mod thread_context;
+mod transaction;
+mod transaction_error;
+mod validation;
+mod version_ids;
 mod word;
 pub mod worker;
+mod worker_slot;
+mod writer_marks;
 
 pub use apply::Applier;
-pub use engine::{Engine, Options, Stats};
+pub use engine::{Engine, Options};
 pub use interactive::Txn;
-pub use janitor::{Janitor, Tidied};
+pub use janitor::{Janitor, JanitorReport};
 pub use load::Loader;
-pub use log::{Changes, NoLog, RedoLog};
-pub use one_shot::Committed;
+pub use log::{Changes, LogFailure, NoLog, RedoLog};
 pub use restore::Restorer;
+pub use restore_error::RestoreError;
 pub use snapshot::{ABSENT_MS, Snapshot, SnapshotEntry};
 pub use stage::Staged;
-pub use system::RESERVED;
-pub use worker::{Stop, Worker};
+pub use stats::EngineStats;
+pub use system_record::RESERVED;
+pub use transaction_error::TransactionError;
+pub use worker::{Committed, Worker};

@@ -21,22 +21,25 @@ use base::{Change, Epoch, Tid};
 use hashbrown::HashMap;
 use parking_lot::MutexGuard;
 
-use crate::apply::Applier;
-use crate::engine::{Engine, KeyCount, Place};
-use crate::log::{NoLog, Write};
-use crate::origin::Recent;
+use crate::apply::{Applier, lock_to_apply};
+use crate::effects::write_of_change;
+use crate::engine::Engine;
+use crate::log::RecordWrite;
+use crate::origin::RecentOrigin;
+use crate::publish::install;
 use crate::record::{RecordRef, VersionRef};
-use crate::snapshot::{Pinned, SnapshotEntry};
+use crate::snapshot::SnapshotEntry;
+use crate::thread_context::ThreadContext;
 use crate::word::QUEUED;
-use crate::worker::Worker;
+use crate::worker_slot::{KeyCount, WorkerSlot};
 
 /// The number of keys that are looked up ahead at a time.
 const AHEAD: usize = 1_000;
 
 /// Takes the records of a snapshot.
 pub struct Loader<'a> {
-    worker: &'a Worker<NoLog>,
-    recent: &'a mut Recent,
+    thread: &'a ThreadContext,
+    recent: &'a mut RecentOrigin,
     _applying: MutexGuard<'a, ()>,
     index: Epoch,
     stamp_ms: u64,
@@ -56,15 +59,15 @@ impl Applier {
     /// # Panics
     /// Panics if a later entry has been applied.
     pub fn load(&mut self, index: Epoch, stamp_ms: u64) -> Loader<'_> {
-        let worker = &self.worker;
-        let applying = worker.engine.applying.lock();
-        let applied = worker.engine.applied();
+        let thread = &self.thread;
+        let applying = thread.engine.applying.lock();
+        let applied = thread.engine.applied();
         assert!(
             index >= applied,
             "a snapshot of entry {index} is older than entry {applied}, which is applied"
         );
         Loader {
-            worker,
+            thread,
             recent: &mut self.recent,
             _applying: applying,
             index,
@@ -91,8 +94,8 @@ impl Loader<'_> {
         let last = self.last.get_or_insert_default();
         last.clear();
         last.extend_from_slice(entry.key);
-        self.bury_before(Some(entry.key));
-        let _pinned = Pinned::new(&self.worker.engine, self.worker.place);
+        self.delete_before(Some(entry.key));
+        let _guard = self.thread.pin();
         let change = Change::Put {
             key: entry.key,
             value: entry.value,
@@ -101,18 +104,18 @@ impl Loader<'_> {
             deadline: entry.deadline,
             origin: entry.origin,
         };
-        let write = self.worker.write_of(&change, self.recent);
+        let write = write_of_change(self.thread, &change, self.recent);
         self.install(write, entry.tid);
     }
 
     /// Ends the snapshot: `generation` is visible in it, and transaction `flushed` began it. The
     /// engine has then applied everything up to the snapshot's index.
     pub fn finish(mut self, generation: u16, flushed: Tid) {
-        self.bury_before(None);
-        let engine = &self.worker.engine;
+        self.delete_before(None);
+        let engine = &self.thread.engine;
         {
-            let _pinned = Pinned::new(engine, self.worker.place);
-            let write = Write {
+            let _guard = self.thread.pin();
+            let write = RecordWrite {
                 record: engine.generation,
                 version: Engine::generation_version(generation),
             };
@@ -126,13 +129,13 @@ impl Loader<'_> {
             .oldest_generation
             .store(u64::from(generation), Ordering::Release);
         let keys = self.keys.get(&generation).copied().unwrap_or_default();
-        self.worker.place().count_keys(generation, keys);
+        self.thread.counters().count_keys(generation, keys);
         engine.floors.raise_all(last_of(self.index));
         engine.epochs.drive(self.index.next(), self.stamp_ms);
     }
 
     /// Makes the keys before this one absent that the snapshot does not have.
-    fn bury_before(&mut self, key: Option<&[u8]>) {
+    fn delete_before(&mut self, key: Option<&[u8]>) {
         while !self.ahead.is_empty() || self.look_ahead() {
             match key {
                 Some(key) if &self.ahead[0][..] > key => return,
@@ -143,7 +146,7 @@ impl Loader<'_> {
                 _ => {}
             }
             if let Some(key) = self.ahead.pop_front() {
-                self.bury(&key);
+                self.delete(&key);
             }
         }
     }
@@ -151,8 +154,8 @@ impl Loader<'_> {
     /// Looks up the next existing keys. Returns `true` if there are any.
     fn look_ahead(&mut self) -> bool {
         while let Some(from) = self.more_from.take() {
-            let engine = &self.worker.engine;
-            let _pinned = Pinned::new(engine, self.worker.place);
+            let engine = &self.thread.engine;
+            let _guard = self.thread.pin();
             let mut looked = 0;
             engine.index.range(&from, None, |record| {
                 if looked == AHEAD {
@@ -172,38 +175,38 @@ impl Loader<'_> {
         false
     }
 
-    fn bury(&mut self, key: &[u8]) {
-        let _pinned = Pinned::new(&self.worker.engine, self.worker.place);
-        let write = Write {
-            record: self.worker.record_of(key),
+    fn delete(&mut self, key: &[u8]) {
+        let _guard = self.thread.pin();
+        let write = RecordWrite {
+            record: self.thread.record_of(key),
             version: VersionRef::new(0, None, None),
         };
         self.install(write, last_of(self.index));
     }
 
     /// Makes a version current, unless it already is.
-    fn install(&mut self, write: Write, tid: Tid) {
+    fn install(&mut self, write: RecordWrite, tid: Tid) {
         let (mut record, new) = (write.record, write.version);
-        let (seen, _) = self.worker.lock_to_apply(&mut record);
+        let (seen, _) = lock_to_apply(self.thread, &mut record);
         let old = RecordRef::version(seen);
         if !old.is_never() && old.tid() == tid {
             record.word().unlock(seen, seen.0 & QUEUED);
             return new.free_unpublished();
         }
         new.set_tid(tid);
-        if record != self.worker.engine.generation {
+        if record != self.thread.engine.generation {
             for (version, by) in [(old, -1), (new, 1)] {
                 let generation = version.generation();
                 let count = self.keys.entry(generation).or_default();
                 count.add(version, generation, by);
             }
         }
-        let place = self.worker.place();
-        let mut bag = place.bag.lock();
-        self.worker.install(&mut bag, record, seen, old, new);
+        let counters = self.thread.counters();
+        let mut bag = counters.bag.lock();
+        install(self.thread, &mut bag, record, seen, old, new);
         let freed = bag.take_freed() as i64;
         drop(bag);
-        Place::count(&place.bytes, new.bytes() as i64 - freed);
+        WorkerSlot::count(&counters.bytes, new.bytes() as i64 - freed);
     }
 }
 

@@ -1,13 +1,14 @@
 //! The redo log of an engine's commits: the interface to the journal, or to any other log.
 
-use base::{Change, Tid};
+use base::{Abort, Change, Tid};
 
 use crate::record::{RecordRef, VersionRef};
+use crate::transaction_error::TransactionError;
 
 /// The changes of one transaction.
 #[derive(Clone, Copy)]
 pub struct Changes<'a> {
-    pub(crate) writes: &'a [Write],
+    pub(crate) writes: &'a [RecordWrite],
     /// Those of the writes that change a part of a value, in the order of their records.
     pub(crate) edits: &'a [Edit],
     pub(crate) generation: RecordRef,
@@ -15,7 +16,7 @@ pub struct Changes<'a> {
 
 /// A write that a transaction is about to make, or has made.
 #[derive(Clone, Copy)]
-pub(crate) struct Write {
+pub(crate) struct RecordWrite {
     pub(crate) record: RecordRef,
     pub(crate) version: VersionRef,
 }
@@ -81,13 +82,38 @@ impl<'a> Changes<'a> {
     }
 }
 
+/// A log takes nothing any more: transactions that write are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct LogFailure {
+    /// The reason, as text for the operator.
+    pub reason: String,
+}
+
+impl LogFailure {
+    /// Returns the failure of a log for this reason.
+    pub fn new(reason: impl ToString) -> LogFailure {
+        LogFailure {
+            reason: reason.to_string(),
+        }
+    }
+}
+
+impl From<LogFailure> for Abort {
+    fn from(failure: LogFailure) -> Abort {
+        Abort::ReadOnly {
+            reason: failure.reason,
+        }
+    }
+}
+
 /// The redo log of one worker.
 pub trait RedoLog {
     /// Waits until a writing transaction can be logged. Called outside of any epoch.
     ///
     /// # Errors
-    /// Returns the reason why nothing can be logged any more, as text for the operator.
-    fn ready(&mut self) -> Result<(), String>;
+    /// Returns the reason why nothing can be logged any more.
+    fn ready(&mut self) -> Result<(), LogFailure>;
 
     /// Appends a committed transaction's changes. Called inside the epoch of `tid`.
     ///
@@ -96,8 +122,8 @@ pub trait RedoLog {
     /// are locked meanwhile, so that this must not wait for the applier.
     ///
     /// # Errors
-    /// Returns the reason why the changes will never be durable, as text for the operator.
-    fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String>;
+    /// Returns the reason why the changes will never be durable.
+    fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), LogFailure>;
 }
 
 /// No log at all: an engine whose content dies with the process.
@@ -105,11 +131,33 @@ pub trait RedoLog {
 pub struct NoLog;
 
 impl RedoLog for NoLog {
-    fn ready(&mut self) -> Result<(), String> {
+    fn ready(&mut self) -> Result<(), LogFailure> {
         Ok(())
     }
 
-    fn append(&mut self, _: Tid, _: u64, _: Changes<'_>) -> Result<(), String> {
+    #[inline]
+    fn append(&mut self, _: Tid, _: u64, _: Changes<'_>) -> Result<(), LogFailure> {
         Ok(())
     }
+}
+
+/// Appends changes to a worker's log; the transaction ends if the log has failed.
+#[inline]
+pub(crate) fn append(
+    log: &mut impl RedoLog,
+    changes: Changes<'_>,
+    tid: Tid,
+    stamp_ms: u64,
+) -> Result<(), TransactionError> {
+    log.append(tid, stamp_ms, changes)
+        .map_err(|failure| TransactionError::Abort(failure.into()))
+}
+
+/// Waits until the log of a worker takes changes.
+///
+/// # Errors
+/// Returns [`Abort::ReadOnly`] if the log has failed.
+#[inline]
+pub(crate) fn wait_ready(log: &mut impl RedoLog) -> Result<(), Abort> {
+    Ok(log.ready()?)
 }

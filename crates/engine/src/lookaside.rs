@@ -46,7 +46,7 @@ struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 /// The table's answer for a key.
-pub(crate) enum Found {
+pub(crate) enum HintLookup {
     /// Its record, which may be dead: ask the map then.
     Record(RecordRef),
     /// It has none that was ever written.
@@ -56,21 +56,21 @@ pub(crate) enum Found {
 }
 
 /// One generation of the table: a power of two of buckets in zeroed, huge-page-friendly memory.
-pub(crate) struct Table {
+pub(crate) struct HintTable {
     memory: memmap2::MmapMut,
     mask: usize,
     /// `true` if a key that is not in the table has no record (invariant 3).
     complete: AtomicBool,
 }
 
-impl Table {
-    fn new(buckets: usize) -> Table {
+impl HintTable {
+    fn new(buckets: usize) -> HintTable {
         let bytes = buckets * size_of::<Bucket>();
         let memory = memmap2::MmapMut::map_anon(bytes).expect("memory for the look-aside table");
         #[cfg(target_os = "linux")]
         // This is only advice: where it is refused, pages are small and everything works.
         let _ = memory.advise(memmap2::Advice::HugePage);
-        Table {
+        HintTable {
             memory,
             mask: buckets - 1,
             complete: AtomicBool::new(false),
@@ -110,15 +110,15 @@ impl KeyHash {
 }
 
 pub(crate) struct Lookaside {
-    current: AtomicPtr<Table>,
+    current: AtomicPtr<HintTable>,
     /// Owns the table to which `current` points, and serialises growth.
-    owner: Mutex<Arc<Table>>,
+    owner: Mutex<Arc<HintTable>>,
     hasher: foldhash::fast::RandomState,
 }
 
 impl Lookaside {
     pub(crate) fn new() -> Lookaside {
-        let table = Arc::new(Table::new(FIRST_BUCKETS));
+        let table = Arc::new(HintTable::new(FIRST_BUCKETS));
         Lookaside {
             current: AtomicPtr::new(Arc::as_ptr(&table).cast_mut()),
             owner: Mutex::new(table),
@@ -130,23 +130,23 @@ impl Lookaside {
         KeyHash(self.hasher.hash_one(key))
     }
 
-    fn table(&self) -> &Table {
+    fn table(&self) -> &HintTable {
         // SAFETY: the current table is owned by `owner`; one that was replaced meanwhile lives
         // until this worker has left its epoch (invariant 2).
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
     /// Returns the table's answer for `key`.
-    pub(crate) fn find(&self, hash: KeyHash, key: &[u8]) -> Found {
+    pub(crate) fn find(&self, hash: KeyHash, key: &[u8]) -> HintLookup {
         let table = self.table();
         let bucket = table.bucket(hash.0);
         if let Some(record) = candidates(bucket, hash).find(|record| record.key() == key) {
-            return Found::Record(record);
+            return HintLookup::Record(record);
         }
         if table.complete.load(Ordering::Acquire) && bucket.lost.load(Ordering::Acquire) == 0 {
-            return Found::Nothing;
+            return HintLookup::Nothing;
         }
-        Found::Unknown
+        HintLookup::Unknown
     }
 
     fn candidates(&self, hash: KeyHash) -> impl Iterator<Item = RecordRef> + '_ {
@@ -186,7 +186,7 @@ impl Lookaside {
     }
 
     /// Returns the current table, if it is not complete: to be walked for.
-    pub(crate) fn incomplete(&self) -> Option<Arc<Table>> {
+    pub(crate) fn incomplete(&self) -> Option<Arc<HintTable>> {
         let owner = self.owner.lock();
         let table = (!owner.complete.load(Ordering::Acquire)).then(|| Arc::clone(&owner));
         fence(Ordering::SeqCst);
@@ -195,14 +195,14 @@ impl Lookaside {
 
     /// Notes that a walk which began after [`Lookaside::incomplete`] returned `table` has given
     /// every record in the map an entry.
-    pub(crate) fn completed(&self, table: &Table) {
+    pub(crate) fn completed(&self, table: &HintTable) {
         table.complete.store(true, Ordering::Release);
     }
 
     /// Doubles the table when it is crowded with `records`, and returns the old one, which must live
     /// until all present workers have left. The new one fills as keys are looked up, and by the
     /// janitor's walk.
-    pub(crate) fn grow(&self, records: usize) -> Option<Arc<Table>> {
+    pub(crate) fn grow(&self, records: usize) -> Option<Arc<HintTable>> {
         if records <= self.table().buckets() * CROWDED {
             return None;
         }
@@ -210,7 +210,7 @@ impl Lookaside {
         if records <= owner.buckets() * CROWDED {
             return None;
         }
-        let table = Arc::new(Table::new(owner.buckets() * 2));
+        let table = Arc::new(HintTable::new(owner.buckets() * 2));
         self.current
             .store(Arc::as_ptr(&table).cast_mut(), Ordering::Release);
         Some(std::mem::replace(&mut *owner, table))
@@ -245,7 +245,7 @@ impl Lookaside {
         for record in self.candidates(hash) {
             let version = RecordRef::version(record.word().load());
             version
-                .origin_at()
+                .origin_pointer()
                 .into_iter()
                 .for_each(|at| prefetch(at.as_ptr().cast()));
         }

@@ -44,11 +44,11 @@ impl Origins {
 
 /// The origin that was met last: a transaction's changes mostly follow each other.
 #[derive(Debug, Default)]
-pub(crate) struct Recent(Option<Arc<OwnedOrigin>>);
+pub(crate) struct RecentOrigin(Option<Arc<OwnedOrigin>>);
 
-impl Recent {
-    pub(crate) fn of(origin: &Arc<OwnedOrigin>) -> Recent {
-        Recent(Some(Arc::clone(origin)))
+impl RecentOrigin {
+    pub(crate) fn of(origin: &Arc<OwnedOrigin>) -> RecentOrigin {
+        RecentOrigin(Some(Arc::clone(origin)))
     }
 
     /// Returns the copy for a version with this origin, if it has one.

@@ -21,415 +21,307 @@
 //!
 //! Every prepared transaction holds the generation's record as a reader, and one that flushes
 //! exclusively: a flush waits for all others. So that it does not wait for ever, a transaction that
-//! would hold as a reader a record that another one wants to write (module `wanted`) is refused while
+//! would hold as a reader a record that another one wants to write (module `writer_marks`) is refused while
 //! others hold it, with the name of a holder: it waits for that holder to end, or gives up, as with any
 //! other hold. Counting keys holds nothing, as it validates nothing.
 
-use base::change::{Origin, SYSTEM_GENERATION, siblings};
+mod acquire;
+
+use base::change::{Origin, siblings};
 use base::participant::{Isolation, Prepare, State};
 use base::partition::OwnedReply;
-use base::transaction::{Holder, Kind};
-use base::{Abort, Epoch, Op, Tid, Timestamp, TransactionId};
+use base::transaction::Holder;
+use base::{Abort, Op, Tid, TransactionId};
 
-use crate::commit::newest;
-use crate::holds::Prepared;
-use crate::log::{RedoLog, Write};
-use crate::record::{Content, RecordRef, VersionRef};
-use crate::system::{self, Effect, Entry, Kept};
-use crate::word::{QUEUED, Seen};
-use crate::worker::{Stop, Worker, forsake};
+use self::acquire::{Acquired, acquire, gather_reads};
+use crate::commit::{append, append_staged, unlock};
+use crate::conflict;
+use crate::engine::Engine;
+use crate::holds::deciding;
+use crate::log::{RecordWrite, RedoLog};
+use crate::one_shot;
+use crate::prepared::PreparedTransaction;
+use crate::publish::publish;
+use crate::read_atomic;
+use crate::record::RecordRef;
+use crate::system_record::{self, PreparedEffect, PreparedState, SystemRecord};
+use crate::thread_context::ThreadContext;
+use crate::transaction::TransactionState;
+use crate::transaction_error::TransactionError;
+use crate::word::WordValue;
 
-/// The locks and holds that an attempt has taken so far.
-#[derive(Default)]
-pub(crate) struct Taken {
-    /// Words of the write set's records, in its order.
-    locked: Vec<Seen>,
-    /// Records held as a reader.
-    shared: Vec<RecordRef>,
-    ranged: bool,
+/// The number of attempts that give way to a writer of a record that is not held any more: some
+/// tenths of a millisecond, in which a thread that waited can wake. The writer may also have gone.
+const GIVING_WAY: u32 = 20;
+
+/// Refuses an attempt that has too many operations or malformed siblings.
+pub(crate) fn check(engine: &Engine, prepare: &Prepare<'_>) -> Result<(), Abort> {
+    engine.check_count(prepare.ops)?;
+    // A log with such siblings in it could not be read again.
+    if siblings::read(prepare.siblings).is_none() {
+        return Err(Abort::Refused);
+    }
+    Ok(())
 }
 
-impl<L: RedoLog> Worker<L> {
-    /// Executes the operations, holds the records that they read and will write, and keeps their
-    /// writes. The attempt counts as prepared once [`Worker::observed`] is durable.
-    ///
-    /// # Errors
-    /// Returns an [`Abort`] that says why it is not prepared, in which case it has left nothing:
-    /// [`Abort::Refused`] if its state is not unknown or its siblings are malformed,
-    /// [`Abort::Held`], [`Abort::Overtaken`], or the error of an operation.
-    pub fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
-        self.admit_prepare(prepare)?;
-        self.until_done(|worker, attempt| worker.try_prepare(prepare, attempt))
+/// Executes the operations of an attempt and prepares it. On an error it has left nothing.
+pub(crate) fn prepare(
+    thread: &mut ThreadContext,
+    txn: &mut TransactionState,
+    log: &mut impl RedoLog,
+    prepare: &Prepare<'_>,
+    attempt: u32,
+) -> Result<Vec<OwnedReply>, TransactionError> {
+    if prepare.isolation == Isolation::ReadAtomic {
+        txn.admit_bytes(thread, prepare.ops.iter().map(Op::brings).sum())?;
+        return read_atomic::prepare(thread, txn, log, prepare);
     }
+    txn.origin = Some(thread.engine.origins.share(Origin {
+        id: prepare.holder.id,
+        siblings: prepare.siblings,
+    }));
+    let outcome = one_shot::run(thread, txn, prepare.ops).and_then(|()| {
+        // Replies may refer to versions that the attempt made. Once it is prepared another
+        // thread may abort it, which frees them at once.
+        let replies = one_shot::owned_replies(txn);
+        let held = hold_all(thread, txn, log, (prepare.holder, Some(prepare)), attempt);
+        held.map(|()| replies)
+    });
+    outcome.map_err(|stop| abandon_reads(&thread.engine, txn, stop))
+}
 
-    pub(crate) fn admit_prepare(&self, prepare: &Prepare<'_>) -> Result<(), Abort> {
-        self.check_count(prepare.ops)?;
-        // A log with such siblings in it could not be read again.
-        if siblings::read(prepare.siblings).is_none() {
-            return Err(Abort::Refused);
-        }
-        Ok(())
+/// Leaves the records that were made to hold absences to the janitor. Returns the reason of the
+/// failure, with the holder in the way.
+pub(crate) fn abandon_reads(
+    engine: &Engine,
+    txn: &TransactionState,
+    stop: TransactionError,
+) -> TransactionError {
+    let stop = conflict::with_holder(engine, txn, stop);
+    for (record, _) in &txn.reads {
+        engine.abandon(*record);
     }
+    stop
+}
 
-    pub(crate) fn try_prepare(
-        &mut self,
-        prepare: &Prepare<'_>,
-        attempt: u32,
-    ) -> Result<Vec<OwnedReply>, Stop> {
-        if prepare.isolation == Isolation::ReadAtomic {
-            self.admit_bytes(prepare.ops.iter().map(Op::brings).sum())?;
-            return self.try_prepare_unheld(prepare);
-        }
-        self.state.origin = Some(self.engine.origins.share(Origin {
-            id: prepare.holder.id,
-            siblings: prepare.siblings,
-        }));
-        let outcome = self.run(prepare.ops).and_then(|()| {
-            // Replies may refer to versions that the attempt made. Once it is prepared another
-            // thread may abort it, which frees them at once.
-            let replies = self.owned_replies();
-            let held = self.hold_all(prepare.holder, Some(prepare), attempt);
-            held.map(|()| replies)
-        });
-        outcome.map_err(|stop| self.give_up_reads(stop))
+/// Takes the holds (steps 1 to 7); without a system record for a transaction of this partition
+/// alone, which is staged. In a driven engine all writes come back by the log.
+pub(crate) fn hold_all(
+    thread: &mut ThreadContext,
+    txn: &mut TransactionState,
+    log: &mut impl RedoLog,
+    (holder, prepare): (Holder, Option<&Prepare<'_>>),
+    attempt: u32,
+) -> Result<(), TransactionError> {
+    // A flush takes effect at the commit, not before.
+    txn.generation = RecordRef::version(txn.reads[0].1).generation();
+    gather_reads(thread, txn)?;
+    // Nothing is taken in vain: holds that are given back wake all waiting transactions.
+    if conflict::conflicting_holder(&thread.engine, txn).is_some() {
+        return Err(TransactionError::Conflict);
     }
-
-    pub(crate) fn owned_replies(&self) -> Vec<OwnedReply> {
-        self.state.replies.iter().map(OwnedReply::from).collect()
-    }
-
-    /// Leaves the records that were made to hold absences to the janitor.
-    pub(crate) fn give_up_reads(&self, stop: Stop) -> Stop {
-        let stop = self.blame(stop);
-        for (record, _) in &self.state.reads {
-            forsake(&self.engine, *record);
+    give_way(&thread.engine, txn, holder.id, attempt)?;
+    thread.engine.check_size(&txn.writes)?;
+    let own = match prepare {
+        Some(prepare) => Some(write_system_record(thread, txn, prepare)?),
+        None => None,
+    };
+    let mut writes = std::mem::take(&mut txn.writes);
+    writes.sort_unstable_by_key(|write| write.record);
+    let mut acquired = Acquired::default();
+    let outcome = acquire(thread, txn, holder, (&writes, own), &mut acquired)
+        .and_then(|tid| log_held(thread, txn, log, &writes, own, tid).map(|()| tid));
+    match (outcome, own) {
+        (Ok(Tid::ZERO), own) => {
+            settle_staged(&thread.engine, holder, writes, own, acquired);
+            Ok(())
         }
-        stop
-    }
-
-    /// Takes the holds (steps 1 to 7); without a system record for a transaction of this partition
-    /// alone, which is staged. In a driven engine all writes come back by the log.
-    pub(crate) fn hold_all(
-        &mut self,
-        holder: Holder,
-        prepare: Option<&Prepare<'_>>,
-        attempt: u32,
-    ) -> Result<(), Stop> {
-        // A flush takes effect at the commit, not before.
-        self.state.generation = RecordRef::version(self.state.reads[0].1).generation();
-        self.gather_reads()?;
-        // Nothing is taken in vain: holds that are given back wake all waiting transactions.
-        if self.in_the_way().is_some() {
-            return Err(Stop::Conflict);
+        (Ok(tid), own) => {
+            let own = own.expect("only a driven engine stages");
+            settle(thread, txn, holder, (writes, own), acquired, tid);
+            Ok(())
         }
-        self.give_way(holder.id, attempt)?;
-        self.check_size(&self.state.writes)?;
-        let own = match prepare {
-            Some(prepare) => Some(self.write_system(prepare)?),
-            None => None,
-        };
-        let mut writes = std::mem::take(&mut self.state.writes);
-        writes.sort_unstable_by_key(|write| write.record);
-        let mut taken = Taken::default();
-        let outcome = self
-            .take(holder, &writes, own, &mut taken)
-            .and_then(|tid| self.log_held(&writes, own, tid).map(|()| tid));
-        match (outcome, own) {
-            (Ok(Tid::ZERO), own) => {
-                self.settle_staged(holder, writes, own, taken);
-                Ok(())
-            }
-            (Ok(tid), own) => {
-                let own = own.expect("only a driven engine stages");
-                self.settle(holder, writes, own, taken, tid);
-                Ok(())
-            }
-            (Err(stop), _) => {
-                self.give_up(holder.id, &writes, &taken);
-                self.state.writes = writes;
-                Err(stop)
-            }
+        (Err(stop), _) => {
+            unlock(&writes, &acquired.locked);
+            let Acquired { shared, ranged, .. } = acquired;
+            thread.engine.release_hold(holder.id, &shared, ranged);
+            txn.released_holds |= ranged || !shared.is_empty();
+            txn.writes = writes;
+            Err(stop)
         }
-    }
-
-    /// Puts the system record into the write set.
-    fn write_system(&mut self, prepare: &Prepare<'_>) -> Result<RecordRef, Stop> {
-        let record = self.record_of(&system::key(prepare.holder.id));
-        let version = system_version(&self.describe(prepare), None);
-        let write = Write { record, version };
-        self.state.writes.push(write);
-        self.check_size(&[write]).map(|()| record)
-    }
-
-    fn log_held(&mut self, writes: &[Write], own: Option<RecordRef>, tid: Tid) -> Result<(), Stop> {
-        let own = own.map(|record| writes_of(writes, record));
-        let writes = own.as_deref().unwrap_or(writes);
-        match tid {
-            Tid::ZERO => self.append_staged(writes),
-            tid => self.append(writes, tid),
-        }
-    }
-
-    /// Gathers all reads, each record once, as records (step 1).
-    fn gather_reads(&mut self) -> Result<(), Stop> {
-        let missing = std::mem::take(&mut self.state.missing);
-        let mut start = 0;
-        for &end in &self.state.missing_ends {
-            let record = self.record_of(&missing[start..end]);
-            start = end;
-            let seen = record.word().load();
-            self.state.reads.push((record, seen));
-        }
-        let unwritten = self.state.reads.len() - self.state.missing_ends.len();
-        let mut absent = self.state.reads[unwritten..].iter();
-        let still = absent.all(|(_, seen)| RecordRef::version(*seen).is_never());
-        // For the search for the transaction in the way.
-        self.state.missing = missing;
-        if !still {
-            return Err(Stop::Conflict);
-        }
-        let reads = &mut self.state.reads;
-        reads.sort_unstable_by_key(|(record, _)| *record);
-        let changed = |pair: &[(RecordRef, Seen)]| {
-            pair[0].0 == pair[1].0 && pair[0].1.pointer() != pair[1].1.pointer()
-        };
-        if reads.windows(2).any(changed) {
-            return Err(Stop::Conflict);
-        }
-        reads.dedup_by_key(|(record, _)| *record);
-        Ok(())
-    }
-
-    /// Returns the value of the system record.
-    fn describe(&self, prepare: &Prepare<'_>) -> Vec<u8> {
-        let state = &self.state;
-        let generation = self.engine.generation;
-        let effect = |write: &Write| effect_of(write, generation);
-        let shared = state.reads.iter().map(|(record, _)| *record);
-        let shared =
-            shared.filter(|record| *record != generation && self.own_write(*record).is_none());
-        let ranges = state.scans.iter();
-        let kept = Kept {
-            age: prepare.holder.age,
-            siblings: prepare.siblings,
-            effects: state.writes.iter().map(effect).collect(),
-            shared: shared.map(RecordRef::key).collect(),
-            ranges: ranges.map(|scan| (&scan.from[..], &scan.to[..])).collect(),
-        };
-        let note = prepare.note;
-        Entry::Prepared { note, kept }.encode()
-    }
-
-    /// Performs steps 2 to 6 but for the log. `taken` gets the locks and holds, also on an error.
-    /// The TID is zero in a driven engine, where the log determines it.
-    fn take(
-        &mut self,
-        holder: Holder,
-        writes: &[Write],
-        own: Option<RecordRef>,
-        taken: &mut Taken,
-    ) -> Result<Tid, Stop> {
-        for scan in &self.state.scans {
-            taken.ranged = true;
-            self.engine.holds.hold_range(holder, &scan.from, &scan.to);
-        }
-        for write in writes {
-            let seen = write.record.word().lock().map_err(|_| Stop::Conflict)?;
-            taken.locked.push(seen);
-        }
-        if own.is_none() && !self.is_newest(writes, &taken.locked) {
-            return Err(Stop::Conflict);
-        }
-        let epoch = self.engine.epochs.commit_epoch();
-        if let Some(own) = own {
-            self.check_unknown(writes, own, &taken.locked)?;
-            self.check_timestamp(holder.id.timestamp, &taken.locked)?;
-        }
-        self.hold_reads(holder, writes, taken)?;
-        self.enters_no_range(writes, &taken.locked, Some(holder.id))?;
-        self.check_ranges(epoch, writes)?;
-        if self.engine.epochs.is_driven() {
-            return Ok(Tid::ZERO);
-        }
-        let read = self.state.reads.iter().map(|(_, seen)| seen);
-        let newest = newest(taken.locked.iter().chain(read));
-        self.draw(epoch, newest)
-    }
-
-    fn check_unknown(&self, writes: &[Write], own: RecordRef, locked: &[Seen]) -> Result<(), Stop> {
-        let mut pairs = writes.iter().zip(locked);
-        let (_, seen) = pairs
-            .find(|(write, _)| write.record == own)
-            .expect("it is in the write set");
-        match self.known(RecordRef::version(*seen)) {
-            State::Unknown => Ok(()),
-            _ => Err(Stop::Abort(Abort::Refused)),
-        }
-    }
-
-    /// Checks that the versions of each key have growing timestamps.
-    fn check_timestamp(&self, timestamp: Timestamp, locked: &[Seen]) -> Result<(), Stop> {
-        let origins = locked
-            .iter()
-            .filter_map(|seen| RecordRef::version(*seen).origin());
-        match origins.map(|origin| origin.id.timestamp).max() {
-            Some(newest) if newest >= timestamp => Err(Stop::Abort(Abort::Overtaken { newest })),
-            _ => Ok(()),
-        }
-    }
-
-    /// Validates the reads, and holds the records that are not locked.
-    fn hold_reads(&self, holder: Holder, writes: &[Write], taken: &mut Taken) -> Result<(), Stop> {
-        for (record, seen) in &self.state.reads {
-            if mine(writes, *record) {
-                if !record.word().validates(*seen, true) {
-                    return Err(Stop::Conflict);
-                }
-                continue;
-            }
-            let shared = self.engine.holds.share(*record, *seen, holder);
-            shared.map_err(|_| Stop::Conflict)?;
-            taken.shared.push(*record);
-        }
-        Ok(())
-    }
-
-    fn check_ranges(&self, epoch: Epoch, writes: &[Write]) -> Result<(), Stop> {
-        let mine = |record| mine(writes, record);
-        let mut scans = self.state.scans.iter();
-        let same = scans.all(|scan| self.scan_unchanged(scan, &mine))
-            && (epoch == self.state.epoch || self.no_deadline_passed(epoch));
-        if same { Ok(()) } else { Err(Stop::Conflict) }
-    }
-
-    /// Turns the locks into holds and publishes the system record (step 7).
-    fn settle(
-        &mut self,
-        holder: Holder,
-        writes: Vec<Write>,
-        own: RecordRef,
-        taken: Taken,
-        tid: Tid,
-    ) {
-        let (mut effects, mut published) = (Vec::with_capacity(writes.len() - 1), None);
-        for (write, seen) in writes.into_iter().zip(taken.locked) {
-            if write.record == own {
-                published = Some((write, seen));
-            } else {
-                self.engine.holds.exclude(write.record, seen, holder);
-                effects.push(write);
-            }
-        }
-        let prepared = Prepared {
-            effects,
-            held: taken.shared,
-            ranged: taken.ranged,
-            is_staged: false,
-        };
-        self.engine.prepared.lock().insert(holder.id, prepared);
-        let (write, seen) = published.expect("the system record is in the write set");
-        self.publish(&[write], &[seen], tid);
-        self.state.observed = tid.epoch();
-        self.state.wrote = tid;
-    }
-
-    /// Performs step 7 of a staged transaction. The applier may be waiting for the last of these
-    /// records already: it is the one whose version is in the log, and everything else is in place
-    /// before.
-    fn settle_staged(
-        &mut self,
-        holder: Holder,
-        writes: Vec<Write>,
-        own: Option<RecordRef>,
-        taken: Taken,
-    ) {
-        let mut held = taken.shared;
-        let keys = writes.iter().map(|write| write.record);
-        held.extend(keys.filter(|record| Some(*record) != own));
-        let prepared = Prepared {
-            effects: Vec::new(),
-            held,
-            ranged: taken.ranged,
-            is_staged: false,
-        };
-        self.engine.prepared.lock().insert(holder.id, prepared);
-        let pairs = || writes.iter().zip(&taken.locked);
-        for (write, seen) in pairs().filter(|(write, _)| Some(write.record) != own) {
-            self.engine.holds.exclude(write.record, *seen, holder);
-        }
-        for (write, seen) in pairs().filter(|(write, _)| Some(write.record) == own) {
-            let holder = deciding(holder.id);
-            self.engine.holds.exclude(write.record, *seen, holder);
-        }
-        for write in writes {
-            write.version.free_unpublished();
-        }
-    }
-
-    fn give_up(&mut self, id: TransactionId, writes: &[Write], taken: &Taken) {
-        for (write, seen) in writes.iter().zip(&taken.locked) {
-            write.record.word().unlock(*seen, seen.0 & QUEUED);
-        }
-        self.give_back(id, &taken.shared, taken.ranged);
-    }
-
-    /// Gives readers' holds and ranges back.
-    pub(crate) fn give_back(&mut self, id: TransactionId, shared: &[RecordRef], ranged: bool) {
-        let engine = &self.engine;
-        for record in shared {
-            if engine.holds.give_back(*record, id) {
-                engine.queue.push(*record);
-            }
-        }
-        if ranged {
-            engine.holds.give_ranges_back(id);
-        }
-        self.state.gave_back |= ranged || !shared.is_empty();
     }
 }
 
-/// Returns the holder of a system record until its staged entry is applied. Every transaction may
-/// wait for this holder, which waits for none.
-pub(crate) fn deciding(id: TransactionId) -> Holder {
-    let age = Timestamp(u64::MAX);
-    Holder { id, age }
+/// Gives way to writers of records that this transaction would hold as a reader: until the present
+/// holders have ended, and a moment longer, in which the writers that waited may come first.
+fn give_way(
+    engine: &Engine,
+    txn: &TransactionState,
+    id: TransactionId,
+    attempt: u32,
+) -> Result<(), TransactionError> {
+    let holds = &engine.holds;
+    if !holds.writer_marks.any() {
+        return Ok(());
+    }
+    let is_marked = |(record, _): &&(RecordRef, WordValue)| {
+        let now = RecordRef::version(record.word().load()).tid();
+        holds.writer_marks.has(*record, now, txn.time_ms) && txn.own_write(*record).is_none()
+    };
+    let (mut free, mut oldest) = (false, None::<Holder>);
+    for (record, _) in txn.reads.iter().filter(is_marked) {
+        match holds.holder(*record) {
+            Some(by) if oldest.is_none_or(|old| (by.age, by.id) < (old.age, old.id)) => {
+                oldest = Some(by);
+            }
+            Some(_) => {}
+            None => free = true,
+        }
+    }
+    match oldest {
+        // The attempt will be refused, and may be one of the holders itself.
+        Some(_) if is_known(engine, txn, id) => Ok(()),
+        Some(by) => Err(TransactionError::Abort(Abort::Held { by })),
+        None if free && attempt < GIVING_WAY => Err(TransactionError::Conflict),
+        None => Ok(()),
+    }
 }
 
-/// Returns `true` if a record is in a write set, which is sorted.
-fn mine(writes: &[Write], record: RecordRef) -> bool {
-    writes
-        .binary_search_by_key(&record, |write| write.record)
-        .is_ok()
+fn is_known(engine: &Engine, txn: &TransactionState, id: TransactionId) -> bool {
+    let (key, index) = (system_record::key(id), &engine.index);
+    let record = index.get(index.hash(&key), &key);
+    let version = record.map(|record| RecordRef::version(record.word().load()));
+    version.is_some_and(|version| system_record::state_at(version, txn.time_ms) != State::Unknown)
+}
+
+/// Puts the system record into the write set.
+fn write_system_record(
+    thread: &ThreadContext,
+    txn: &mut TransactionState,
+    prepare: &Prepare<'_>,
+) -> Result<RecordRef, TransactionError> {
+    let record = thread.record_of(&system_record::key(prepare.holder.id));
+    let version = system_record::new_version(&describe(&thread.engine, txn, prepare), None);
+    let write = RecordWrite { record, version };
+    txn.writes.push(write);
+    thread.engine.check_size(&[write]).map(|()| record)
+}
+
+fn log_held(
+    thread: &ThreadContext,
+    txn: &TransactionState,
+    log: &mut impl RedoLog,
+    writes: &[RecordWrite],
+    own: Option<RecordRef>,
+    tid: Tid,
+) -> Result<(), TransactionError> {
+    let own = own.map(|record| writes_of(writes, record));
+    let writes = own.as_deref().unwrap_or(writes);
+    match tid {
+        Tid::ZERO => append_staged(thread, txn, log, writes),
+        tid => append(thread, log, writes, &[], tid),
+    }
+}
+
+/// Returns the value of the system record.
+fn describe(engine: &Engine, txn: &TransactionState, prepare: &Prepare<'_>) -> Vec<u8> {
+    let generation = engine.generation;
+    let effect = |write: &RecordWrite| effect_of(write, generation);
+    let shared = txn.reads.iter().map(|(record, _)| *record);
+    let shared = shared.filter(|record| *record != generation && txn.own_write(*record).is_none());
+    let ranges = txn.scans.iter();
+    let kept = PreparedState {
+        age: prepare.holder.age,
+        siblings: prepare.siblings,
+        effects: txn.writes.iter().map(effect).collect(),
+        shared: shared.map(RecordRef::key).collect(),
+        ranges: ranges.map(|scan| (&scan.from[..], &scan.to[..])).collect(),
+    };
+    let note = prepare.note;
+    SystemRecord::Prepared { note, kept }.encode()
+}
+
+/// Turns the locks into holds and publishes the system record (step 7).
+fn settle(
+    thread: &ThreadContext,
+    txn: &mut TransactionState,
+    holder: Holder,
+    (writes, own): (Vec<RecordWrite>, RecordRef),
+    acquired: Acquired,
+    tid: Tid,
+) {
+    let engine = &thread.engine;
+    let (mut effects, mut published) = (Vec::with_capacity(writes.len() - 1), None);
+    for (write, seen) in writes.into_iter().zip(acquired.locked) {
+        if write.record == own {
+            published = Some((write, seen));
+        } else {
+            engine.holds.exclude(write.record, seen, holder);
+            effects.push(write);
+        }
+    }
+    let prepared = PreparedTransaction {
+        effects,
+        held: acquired.shared,
+        ranged: acquired.ranged,
+        is_staged: false,
+    };
+    engine.prepared.lock().insert(holder.id, prepared);
+    let (write, seen) = published.expect("the system record is in the write set");
+    publish(thread, txn.generation, &[write], &[seen], tid);
+    txn.note_commit(tid);
+}
+
+/// Performs step 7 of a staged transaction. The applier may be waiting for the last of these records
+/// already: it is the one whose version is in the log, and everything else is in place before.
+fn settle_staged(
+    engine: &Engine,
+    holder: Holder,
+    writes: Vec<RecordWrite>,
+    own: Option<RecordRef>,
+    acquired: Acquired,
+) {
+    let mut held = acquired.shared;
+    let keys = writes.iter().map(|write| write.record);
+    held.extend(keys.filter(|record| Some(*record) != own));
+    let prepared = PreparedTransaction {
+        effects: Vec::new(),
+        held,
+        ranged: acquired.ranged,
+        is_staged: false,
+    };
+    engine.prepared.lock().insert(holder.id, prepared);
+    let pairs = || writes.iter().zip(&acquired.locked);
+    for (write, seen) in pairs().filter(|(write, _)| Some(write.record) != own) {
+        engine.holds.exclude(write.record, *seen, holder);
+    }
+    for (write, seen) in pairs().filter(|(write, _)| Some(write.record) == own) {
+        let holder = deciding(holder.id);
+        engine.holds.exclude(write.record, *seen, holder);
+    }
+    for write in writes {
+        write.version.free_unpublished();
+    }
 }
 
 /// Returns the write of one record.
-fn writes_of(writes: &[Write], record: RecordRef) -> Vec<Write> {
+fn writes_of(writes: &[RecordWrite], record: RecordRef) -> Vec<RecordWrite> {
     let of_it = writes.iter().filter(|write| write.record == record);
     of_it.copied().collect()
 }
 
-/// Returns a version of a system record.
-pub(crate) fn system_version(value: &[u8], deadline: Option<u64>) -> VersionRef {
-    let content = Content {
-        parts: &[value],
-        kind: Kind::String,
-        deadline,
-    };
-    VersionRef::new(SYSTEM_GENERATION, Some(content), None)
-}
-
-fn effect_of(write: &Write, generation: RecordRef) -> Effect<'static> {
+fn effect_of(write: &RecordWrite, generation: RecordRef) -> PreparedEffect<'static> {
     let version = write.version;
     if write.record == generation {
-        Effect::Flush {
+        PreparedEffect::Flush {
             generation: version.generation(),
         }
     } else if version.is_absent() {
-        Effect::Delete {
+        PreparedEffect::Delete {
             key: write.record.key(),
         }
     } else {
-        Effect::Put {
+        PreparedEffect::Put {
             key: write.record.key(),
             value: version.value(),
             kind: version.kind(),

@@ -43,12 +43,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use base::change::Origin;
+use base::change::{Origin, SYSTEM_GENERATION};
 use base::transaction::Kind;
-use base::{Epoch, Tid};
+use base::{Epoch, Tid, TransactionId};
 
 use crate::origin::OwnedOrigin;
-use crate::word::{Seen, Word};
+use crate::word::{Word, WordValue};
 
 const ABSENT: u8 = 1;
 const HAS_DEADLINE: u8 = 2;
@@ -122,15 +122,18 @@ impl RecordRef {
         }
     }
 
+    #[inline]
     fn header(&self) -> &RecordHeader {
         // SAFETY: contract 1.
         unsafe { self.0.as_ref() }
     }
 
+    #[inline]
     pub(crate) fn word(&self) -> &Word {
         &self.header().word
     }
 
+    #[inline]
     pub(crate) fn key<'p>(self) -> &'p [u8] {
         // SAFETY: contract 1; the key never changes. The lifetime is the caller's pin.
         unsafe {
@@ -140,12 +143,14 @@ impl RecordRef {
     }
 
     /// Returns the version of a word that was loaded from this record.
-    pub(crate) fn version(seen: Seen) -> VersionRef {
+    #[inline]
+    pub(crate) fn version(seen: WordValue) -> VersionRef {
         let at = seen.pointer() as *mut VersionHeader;
         VersionRef(NonNull::new(at).expect("a record always has a version"))
     }
 
     /// Returns the address, as an id of the record and for the look-aside table.
+    #[inline]
     pub(crate) fn address(self) -> u64 {
         self.0.as_ptr() as u64
     }
@@ -160,6 +165,7 @@ impl RecordRef {
     }
 
     /// Returns the bytes of memory, as allocators round them.
+    #[inline]
     pub(crate) fn bytes(self) -> usize {
         let layout = Self::layout(self.header().key_len as usize);
         layout.size().next_multiple_of(ROUNDING)
@@ -203,7 +209,7 @@ unsafe impl Sync for VersionRef {}
 
 /// The content of a new version.
 #[derive(Clone, Copy)]
-pub(crate) struct Content<'a> {
+pub(crate) struct VersionContent<'a> {
     /// The value: `parts` joined.
     pub(crate) parts: &'a [&'a [u8]],
     pub(crate) kind: Kind,
@@ -219,6 +225,7 @@ impl VersionRef {
     }
 
     /// Returns the version of a key that was never written: absent, TID zero.
+    #[inline]
     pub(crate) fn never() -> VersionRef {
         VersionRef(NonNull::from(&NEVER))
     }
@@ -226,7 +233,7 @@ impl VersionRef {
     /// Returns a version that no other thread knows yet: a tombstone if it has no content.
     pub(crate) fn new(
         generation: u16,
-        content: Option<Content<'_>>,
+        content: Option<VersionContent<'_>>,
         origin: Option<&Arc<OwnedOrigin>>,
     ) -> VersionRef {
         let (len, mut flags, kind) = match &content {
@@ -281,38 +288,46 @@ impl VersionRef {
         }
     }
 
+    #[inline]
     fn header(&self) -> &VersionHeader {
         // SAFETY: contract 1.
         unsafe { self.0.as_ref() }
     }
 
+    #[inline]
     pub(crate) fn address(self) -> u64 {
         self.0.as_ptr() as u64
     }
 
+    #[inline]
     pub(crate) fn is_never(self) -> bool {
         self == Self::never()
     }
 
+    #[inline]
     pub(crate) fn tid(self) -> Tid {
         Tid::from_bits(self.header().tid)
     }
 
+    #[inline]
     pub(crate) fn epoch(self) -> Epoch {
         self.tid().epoch()
     }
 
     /// Gives the version its TID, before it is published.
+    #[inline]
     pub(crate) fn set_tid(self, tid: Tid) {
         debug_assert!(!self.is_never());
         // SAFETY: contract 2: unpublished, and one thread owns it.
         unsafe { (*self.0.as_ptr()).tid = tid.to_bits() }
     }
 
+    #[inline]
     pub(crate) fn generation(self) -> u16 {
         self.header().generation
     }
 
+    #[inline]
     pub(crate) fn is_absent(self) -> bool {
         self.header().flags & ABSENT != 0
     }
@@ -321,6 +336,7 @@ impl VersionRef {
         Kind::from_u8(self.header().kind).expect("written from a Kind")
     }
 
+    #[inline]
     pub(crate) fn deadline(self) -> Option<u64> {
         if self.header().flags & HAS_DEADLINE == 0 {
             return None;
@@ -329,6 +345,7 @@ impl VersionRef {
         Some(unsafe { self.0.cast::<u8>().add(VERSION_HEADER).cast::<u64>().read() })
     }
 
+    #[inline]
     pub(crate) fn value<'p>(self) -> &'p [u8] {
         let header = self.header();
         let deadline = if header.flags & HAS_DEADLINE != 0 {
@@ -345,7 +362,8 @@ impl VersionRef {
 
     /// Returns the place of the reference to the origin, if there is one: behind the value, so that
     /// values lie where they would without it.
-    pub(crate) fn origin_at(&self) -> Option<NonNull<*const OwnedOrigin>> {
+    #[inline]
+    pub(crate) fn origin_pointer(&self) -> Option<NonNull<*const OwnedOrigin>> {
         let header = self.header();
         if header.flags & HAS_ORIGIN == 0 {
             return None;
@@ -359,28 +377,52 @@ impl VersionRef {
     /// Returns the address of the origin, for prefetching.
     pub(crate) fn origin_address(self) -> Option<*const u8> {
         // SAFETY: as for `origin`, and nothing is read there.
-        self.origin_at()
+        self.origin_pointer()
             .map(|at| unsafe { at.read_unaligned() }.cast())
     }
 
     /// Returns the origin, if a transaction over several partitions wrote the version.
     pub(crate) fn origin<'p>(self) -> Option<Origin<'p>> {
-        let at = self.origin_at()?;
+        let at = self.origin_pointer()?;
         // SAFETY: contract 5: the version keeps its origin alive. The lifetime is the caller's pin.
         Some(unsafe { (*at.read_unaligned()).get() })
     }
 
+    /// Returns the id that the version carries: of the transaction that wrote it, or zero if it has no
+    /// origin.
+    #[inline]
+    pub(crate) fn origin_id(self) -> TransactionId {
+        self.origin()
+            .map_or(TransactionId::ZERO, |origin| origin.id)
+    }
+
+    /// Returns `true` if the version exists while this generation is visible: as a key, or as a
+    /// system record.
+    #[inline]
+    pub(crate) fn exists_in(self, generation: u16) -> bool {
+        !self.is_absent() && [generation, SYSTEM_GENERATION].contains(&self.generation())
+    }
+
+    /// Returns `true` if the version counts as a key of this generation.
+    #[inline]
+    pub(crate) fn is_key_of(self, generation: u16) -> bool {
+        !self.is_absent() && self.generation() == generation
+    }
+
+    #[inline]
     pub(crate) fn previous(self) -> Option<VersionRef> {
         NonNull::new(self.header().previous.load(Ordering::Acquire)).map(VersionRef)
     }
 
     /// Links or cuts the older versions. Only under the record's lock, or before publication.
+    #[inline]
     pub(crate) fn set_previous(self, previous: Option<VersionRef>) {
         let at = previous.map_or(std::ptr::null_mut(), |v| v.0.as_ptr());
         self.header().previous.store(at, Ordering::Release);
     }
 
     /// Returns the bytes of memory, as allocators round them, without those of its origin.
+    #[inline]
     pub(crate) fn bytes(self) -> usize {
         if self.is_never() {
             return 0;
@@ -398,7 +440,7 @@ impl VersionRef {
         if self.is_never() {
             return;
         }
-        if let Some(at) = self.origin_at() {
+        if let Some(at) = self.origin_pointer() {
             // SAFETY: contract 5: this is the version's own reference, given back once.
             drop(unsafe { Arc::from_raw(at.read_unaligned()) });
         }
@@ -426,7 +468,7 @@ mod tests {
 
     #[test]
     fn a_version_keeps_what_it_was_given() {
-        let content = Content {
+        let content = VersionContent {
             parts: &[b"ab", b"", b"cde"],
             kind: Kind::String,
             deadline: Some(17),

@@ -1,11 +1,11 @@
-//! Tries transactions again after a conflict.
+//! Waiting before a transaction is tried again after a conflict.
 
 use std::time::Duration;
 
 use base::Abort;
 
-use crate::log::RedoLog;
-use crate::worker::{Running, Stop, Worker};
+use crate::thread_context::ThreadContext;
+use crate::worker_slot::WorkerSlot;
 
 /// The number of attempts after which a transaction gives up; with the pauses below that is a
 /// second or so.
@@ -24,52 +24,26 @@ pub(crate) fn pause(waits: u32) {
     }
 }
 
-impl<L: RedoLog> Worker<L> {
-    /// Makes attempts, each in an epoch of its own, until one does not end with a conflict.
-    /// Notifies transactions that wait for holds if any were given back.
-    pub(crate) fn until_done<T>(
-        &mut self,
-        mut once: impl FnMut(&mut Worker<L>, u32) -> Result<T, Stop>,
-    ) -> Result<T, Abort> {
-        for attempt in 0.. {
-            self.log
-                .ready()
-                .map_err(|reason| Abort::ReadOnly { reason })?;
-            self.refresh();
-            self.begin();
-            let running = Running(self);
-            let outcome = once(running.0, attempt);
-            drop(running);
-            if std::mem::take(&mut self.state.gave_back) {
-                self.engine.holds.notify();
-            }
-            match outcome {
-                Ok(done) => return Ok(done),
-                Err(Stop::Abort(abort)) => return Err(abort),
-                Err(Stop::Conflict) => self.back_off(attempt)?,
+/// Waits, outside of any epoch, before attempt `attempt` + 1, a random time that grows with the
+/// attempts.
+///
+/// # Errors
+/// Returns [`Abort::Conflict`] after too many attempts.
+pub(crate) fn back_off(thread: &mut ThreadContext, attempt: u32) -> Result<(), Abort> {
+    WorkerSlot::count(&thread.counters().conflicts, 1);
+    match attempt {
+        0..SPINNING => {
+            for _ in 0..thread.random.u32(0..32 << attempt) {
+                std::hint::spin_loop();
             }
         }
-        unreachable!("backing off ends the attempts")
-    }
-
-    /// Waits, outside of any epoch, before attempt `attempt` + 1, a random time that grows with
-    /// the attempts.
-    pub(crate) fn back_off(&mut self, attempt: u32) -> Result<(), Abort> {
-        crate::engine::Place::count(&self.place().conflicts, 1);
-        match attempt {
-            0..SPINNING => {
-                for _ in 0..self.random.u32(0..32 << attempt) {
-                    std::hint::spin_loop();
-                }
-            }
-            SPINNING..16 => std::thread::yield_now(),
-            ATTEMPTS.. => return Err(Abort::Conflict { attempts: attempt }),
-            _ => {
-                let ceiling = (1u64 << (attempt - 16).min(10)).min(LONGEST_PAUSE_US);
-                std::thread::sleep(Duration::from_micros(self.random.u64(0..=ceiling)));
-            }
+        SPINNING..16 => std::thread::yield_now(),
+        ATTEMPTS.. => return Err(Abort::Conflict { attempts: attempt }),
+        _ => {
+            let ceiling = (1u64 << (attempt - 16).min(10)).min(LONGEST_PAUSE_US);
+            std::thread::sleep(Duration::from_micros(thread.random.u64(0..=ceiling)));
         }
-        self.refresh();
-        Ok(())
     }
+    thread.engine.epochs.refresh();
+    Ok(())
 }

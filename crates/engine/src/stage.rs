@@ -33,15 +33,20 @@ use base::partition::OwnedReply;
 use base::transaction::Holder;
 use base::{Abort, Op, Origin, TransactionId};
 
-use crate::decide::{Verdict, WELL_FORMED, applies};
-use crate::holds::Prepared;
-use crate::log::{RedoLog, Write};
-use crate::prepare::{deciding, system_version};
+use crate::commit::{append_staged, commit};
+use crate::decide::{TransactionDecision, applies};
+use crate::effects::write_of_effect;
+use crate::holds::deciding;
+use crate::log::{RecordWrite, RedoLog};
+use crate::one_shot;
+use crate::prepare::{self, abandon_reads, hold_all};
+use crate::prepared::PreparedTransaction;
+use crate::read_atomic::{lock_effects, unlock_effects};
 use crate::record::{RecordRef, VersionRef};
-use crate::snapshot::Pinned;
-use crate::system::{self, Entry};
-use crate::word::{QUEUED, Seen};
-use crate::worker::{Stop, Worker, forsake};
+use crate::system_record::{self, SystemRecord, WELL_FORMED};
+use crate::thread_context::ThreadContext;
+use crate::transaction::TransactionState;
+use crate::transaction_error::TransactionError;
 
 /// A transaction that was executed.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,259 +60,170 @@ pub struct Staged {
     pub writes: usize,
 }
 
-impl<L: RedoLog> Worker<L> {
-    /// Executes the operations, holds the records that they read and will write as `holder`, and
-    /// appends their writes to the log. A transaction without writes has ended.
-    ///
-    /// # Errors
-    /// Returns an [`Abort`] that says why nothing has happened, in which case nothing is held:
-    /// [`Abort::Held`], [`Abort::ReadOnly`] when the log takes nothing, or the error of an
-    /// operation.
-    pub fn stage(&mut self, ops: &[Op<'_>], holder: Holder) -> Result<Staged, Abort> {
-        self.expect_driven();
-        self.check_count(ops)?;
-        self.until_done(|worker, attempt| worker.try_stage(ops, holder, attempt))
-    }
-
-    /// Executes the operations, holds the records that they read and will write, and appends the
-    /// system record to the log, from which all of it can be restored. The attempt counts as
-    /// prepared once that entry is committed.
-    ///
-    /// # Errors
-    /// As [`Worker::prepare`].
-    pub fn stage_prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
-        self.expect_driven();
-        self.admit_prepare(prepare)?;
-        self.until_done(|worker, attempt| {
-            let staging = Arc::clone(&worker.place().staging);
+/// Executes the operations, holds the records that they read and will write as `holder`, and appends
+/// their writes to the log.
+pub(crate) fn stage(
+    thread: &mut ThreadContext,
+    txn: &mut TransactionState,
+    log: &mut impl RedoLog,
+    (ops, holder): (&[Op<'_>], Holder),
+    attempt: u32,
+) -> Result<Staged, TransactionError> {
+    let outcome = one_shot::run(thread, txn, ops).and_then(|()| {
+        let (replies, writes) = (one_shot::owned_replies(txn), txn.writes.len());
+        let done = if writes == 0 {
+            commit(thread, txn, log)
+        } else {
+            let staging = Arc::clone(&thread.counters().staging);
             let _staging = staging.lock();
-            worker.try_prepare(prepare, attempt)
-        })
-    }
+            hold_all(thread, txn, log, (holder, None), attempt)
+        };
+        done.map(|()| Staged { replies, writes })
+    });
+    outcome.map_err(|stop| abandon_reads(&thread.engine, txn, stop))
+}
 
-    /// Appends a prepared attempt's effects to the log, and that it has committed. Returns the
-    /// state before, and `true` if there is an entry to submit: nothing happens if the attempt is
-    /// not prepared.
-    ///
-    /// # Errors
-    /// Returns [`Abort::Held`] while another staged entry of the attempt is not applied;
-    /// [`Abort::Elsewhere`] if its holds were dropped, because this replica leads no more;
-    /// [`Abort::ReadOnly`] if the log takes nothing. Nothing has changed then.
-    pub fn stage_commit(&mut self, id: TransactionId) -> Result<(State, bool), Abort> {
-        self.stage_decision(id, Verdict::Commit)
-    }
+/// Prepares an attempt as [`prepare::prepare`].
+pub(crate) fn stage_prepare(
+    thread: &mut ThreadContext,
+    txn: &mut TransactionState,
+    log: &mut impl RedoLog,
+    attempt: (&Prepare<'_>, u32),
+) -> Result<Vec<OwnedReply>, TransactionError> {
+    let staging = Arc::clone(&thread.counters().staging);
+    let _staging = staging.lock();
+    prepare::prepare(thread, txn, log, attempt.0, attempt.1)
+}
 
-    /// Appends to the log that a prepared attempt has aborted; as [`Worker::stage_commit`]
-    /// otherwise.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn stage_abort(&mut self, id: TransactionId) -> Result<(State, bool), Abort> {
-        self.stage_decision(id, Verdict::Abort)
-    }
-
-    /// Appends to the log that an unknown attempt must not be prepared before this engine's time is
-    /// `until_ms`; as [`Worker::stage_commit`] otherwise.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn stage_refuse(
-        &mut self,
-        id: TransactionId,
-        until_ms: u64,
-    ) -> Result<(State, bool), Abort> {
-        self.stage_decision(id, Verdict::Refuse { until_ms })
-    }
-
-    /// Appends to the log that a committed attempt is forgotten; as [`Worker::stage_commit`]
-    /// otherwise.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn stage_forget(&mut self, id: TransactionId) -> Result<(State, bool), Abort> {
-        self.stage_decision(id, Verdict::Forget)
-    }
-
-    /// Gives back the system record of an attempt of which an entry was staged that will never be
-    /// submitted. Wakes the transactions that wait. The attempt's other holds are left alone: see
-    /// [`crate::Engine::release`].
-    pub fn unstage(&mut self, id: TransactionId) {
-        self.expect_driven();
-        let engine = Arc::clone(&self.engine);
-        let is_staged = |prepared: &Prepared| prepared.is_staged;
-        if engine.prepared.lock().get(&id).is_some_and(is_staged) {
-            engine.release(id);
+/// Locks the system record, reads it, and appends the changes that follow from the verdict. Returns
+/// the state before, and `true` if changes were appended.
+pub(crate) fn stage_decision(
+    thread: &mut ThreadContext,
+    txn: &mut TransactionState,
+    log: &mut impl RedoLog,
+    id: TransactionId,
+    decision: TransactionDecision,
+) -> Result<(State, bool), TransactionError> {
+    let staging = Arc::clone(&thread.counters().staging);
+    let _staging = staging.lock();
+    let engine = Arc::clone(&thread.engine);
+    let record = thread.record_of(&system_record::key(id));
+    let seen = match record.word().lock() {
+        Ok(seen) => seen,
+        Err(refused) => {
+            engine.abandon(record);
+            return Err(engine.reason_of(record, refused));
         }
-        {
-            let _pinned = Pinned::new(&engine, self.place);
-            let key = system::key(id);
-            let Some(record) = engine.index.get(engine.index.hash(&key), &key) else {
-                return;
+    };
+    let old = RecordRef::version(seen);
+    let state = system_record::state_at(old, txn.time_ms);
+    let outcome = match decision {
+        _ if !applies(decision, &state) => Ok(false),
+        TransactionDecision::Commit if system_record::is_unheld(old.value()) => {
+            stage_unheld(thread, txn, log, id, (record, old))
+        }
+        TransactionDecision::Refuse { until_ms } if old.deadline() >= Some(until_ms) => Ok(false),
+        _ => changes_of(thread, id, decision, record, old).and_then(|writes| {
+            let logged = append_staged(thread, txn, log, &writes);
+            writes.iter().for_each(|w| w.version.free_unpublished());
+            logged.map(|()| true)
+        }),
+    };
+    match outcome {
+        Ok(true) => engine.holds.exclude(record, seen, deciding(id)),
+        _ => engine.unlock_unwritten(record, seen),
+    }
+    outcome.map(|appended| (state, appended))
+}
+
+/// Commits an attempt that has held nothing until now. Its writes are held until they are applied, so
+/// that they come before or after any other staged writes of these keys.
+fn stage_unheld(
+    thread: &ThreadContext,
+    txn: &TransactionState,
+    log: &mut impl RedoLog,
+    id: TransactionId,
+    (own, old): (RecordRef, VersionRef),
+) -> Result<bool, TransactionError> {
+    let Ok(SystemRecord::Pending {
+        note,
+        siblings,
+        effects,
+    }) = system_record::decode(old.value())
+    else {
+        panic!("{WELL_FORMED}");
+    };
+    let (mut writes, locked) = lock_effects(thread, txn, (id, siblings), &effects)?;
+    let version = system_record::new_version(&SystemRecord::Committed { note }.encode(), None);
+    writes.push(RecordWrite {
+        record: own,
+        version,
+    });
+    let logged = append_staged(thread, txn, log, &writes);
+    version.free_unpublished();
+    writes.pop();
+    if let Err(stop) = logged {
+        unlock_effects(thread, &writes, &locked);
+        return Err(stop);
+    }
+    let held = writes.iter().map(|write| write.record).collect();
+    let staged = PreparedTransaction {
+        effects: Vec::new(),
+        held,
+        ranged: false,
+        is_staged: true,
+    };
+    let engine = &thread.engine;
+    engine.prepared.lock().insert(id, staged);
+    for (write, seen) in writes.iter().zip(locked) {
+        engine.holds.exclude(write.record, seen, deciding(id));
+        write.version.free_unpublished();
+    }
+    Ok(true)
+}
+
+/// Returns the writes of a verdict that applies. `record` is the system record, and `old` its version.
+fn changes_of(
+    thread: &ThreadContext,
+    id: TransactionId,
+    decision: TransactionDecision,
+    record: RecordRef,
+    old: VersionRef,
+) -> Result<Vec<RecordWrite>, TransactionError> {
+    let engine = &thread.engine;
+    let holds = matches!(
+        decision,
+        TransactionDecision::Commit | TransactionDecision::Abort
+    );
+    if holds && !system_record::is_unheld(old.value()) && !engine.prepared.lock().contains_key(&id)
+    {
+        return Err(TransactionError::Abort(Abort::Elsewhere { leader: None }));
+    }
+    let own = |version| RecordWrite { record, version };
+    Ok(match decision {
+        TransactionDecision::Commit => {
+            let Ok(SystemRecord::Prepared { note, kept }) = system_record::decode(old.value())
+            else {
+                panic!("{WELL_FORMED}");
             };
-            if engine.holds.give_back(record, id) {
-                engine.queue.push(record);
-            }
+            let origin = engine.origins.share(Origin {
+                id,
+                siblings: kept.siblings,
+            });
+            let effects = kept.effects.iter();
+            let mut writes: Vec<RecordWrite> = effects
+                .map(|effect| write_of_effect(thread, effect, &origin))
+                .collect();
+            let marker = SystemRecord::Committed { note }.encode();
+            writes.push(own(system_record::new_version(&marker, None)));
+            writes
         }
-        engine.holds.notify();
-    }
-
-    fn expect_driven(&self) {
-        assert!(
-            self.engine.epochs.is_driven(),
-            "only a driven engine has an applier to bring back what is staged"
-        );
-    }
-
-    fn try_stage(&mut self, ops: &[Op<'_>], holder: Holder, attempt: u32) -> Result<Staged, Stop> {
-        let outcome = self.run(ops).and_then(|()| {
-            let (replies, writes) = (self.owned_replies(), self.state.writes.len());
-            let done = if writes == 0 {
-                self.finish()
-            } else {
-                let staging = Arc::clone(&self.place().staging);
-                let _staging = staging.lock();
-                self.hold_all(holder, None, attempt)
-            };
-            done.map(|()| Staged { replies, writes })
-        });
-        outcome.map_err(|stop| self.give_up_reads(stop))
-    }
-
-    fn stage_decision(
-        &mut self,
-        id: TransactionId,
-        verdict: Verdict,
-    ) -> Result<(State, bool), Abort> {
-        self.expect_driven();
-        self.until_done(|worker, _| {
-            let staging = Arc::clone(&worker.place().staging);
-            let _staging = staging.lock();
-            worker.decide_staged(id, verdict)
-        })
-    }
-
-    /// Locks the system record, reads it, and appends the changes that follow.
-    fn decide_staged(
-        &mut self,
-        id: TransactionId,
-        verdict: Verdict,
-    ) -> Result<(State, bool), Stop> {
-        let record = self.record_of(&system::key(id));
-        let seen = match record.word().lock() {
-            Ok(seen) => seen,
-            Err(refused) => {
-                forsake(&self.engine, record);
-                return Err(self.refused(record, refused));
-            }
-        };
-        let old = RecordRef::version(seen);
-        let state = self.known(old);
-        let outcome = match verdict {
-            _ if !applies(verdict, &state) => Ok(false),
-            Verdict::Commit if system::is_unheld(old.value()) => self.stage_unheld(id, record, old),
-            Verdict::Refuse { until_ms } if old.deadline() >= Some(until_ms) => Ok(false),
-            _ => self
-                .changes_of(id, verdict, record, old)
-                .and_then(|writes| {
-                    let logged = self.append_staged(&writes);
-                    writes.iter().for_each(|w| w.version.free_unpublished());
-                    logged.map(|()| true)
-                }),
-        };
-        match outcome {
-            Ok(true) => self.engine.holds.exclude(record, seen, deciding(id)),
-            _ => self.put_back(record, seen),
+        TransactionDecision::Refuse { until_ms } => {
+            let refusal = SystemRecord::Refused.encode();
+            vec![own(system_record::new_version(&refusal, Some(until_ms)))]
         }
-        outcome.map(|appended| (state, appended))
-    }
-
-    pub(crate) fn put_back(&self, record: RecordRef, seen: Seen) {
-        record.word().unlock(seen, seen.0 & QUEUED);
-        forsake(&self.engine, record);
-    }
-
-    /// Commits an attempt that has held nothing until now. Its writes are held until they are
-    /// applied, so that they come before or after any other staged writes of these keys.
-    fn stage_unheld(
-        &mut self,
-        id: TransactionId,
-        own: RecordRef,
-        old: VersionRef,
-    ) -> Result<bool, Stop> {
-        let Ok(Entry::Pending {
-            note,
-            siblings,
-            effects,
-        }) = system::decode(old.value())
-        else {
-            panic!("{WELL_FORMED}");
-        };
-        let (mut writes, locked) = self.lock_effects(id, siblings, &effects)?;
-        let version = system_version(&Entry::Committed { note }.encode(), None);
-        writes.push(Write {
-            record: own,
-            version,
-        });
-        let logged = self.append_staged(&writes);
-        version.free_unpublished();
-        writes.pop();
-        if let Err(stop) = logged {
-            self.unlock_effects(&writes, &locked);
-            return Err(stop);
+        TransactionDecision::Abort | TransactionDecision::Forget => {
+            vec![own(VersionRef::new(0, None, None))]
         }
-        let held = writes.iter().map(|write| write.record).collect();
-        let staged = Prepared {
-            effects: Vec::new(),
-            held,
-            ranged: false,
-            is_staged: true,
-        };
-        self.engine.prepared.lock().insert(id, staged);
-        for (write, seen) in writes.iter().zip(locked) {
-            self.engine.holds.exclude(write.record, seen, deciding(id));
-            write.version.free_unpublished();
-        }
-        Ok(true)
-    }
-
-    /// Returns the writes of a verdict that applies. `record` is the system record, and `old` its
-    /// version.
-    fn changes_of(
-        &self,
-        id: TransactionId,
-        verdict: Verdict,
-        record: RecordRef,
-        old: VersionRef,
-    ) -> Result<Vec<Write>, Stop> {
-        let holds = matches!(verdict, Verdict::Commit | Verdict::Abort);
-        if holds
-            && !system::is_unheld(old.value())
-            && !self.engine.prepared.lock().contains_key(&id)
-        {
-            return Err(Stop::Abort(Abort::Elsewhere { leader: None }));
-        }
-        let own = |version| Write { record, version };
-        Ok(match verdict {
-            Verdict::Commit => {
-                let Ok(Entry::Prepared { note, kept }) = system::decode(old.value()) else {
-                    panic!("{WELL_FORMED}");
-                };
-                let origin = self.engine.origins.share(Origin {
-                    id,
-                    siblings: kept.siblings,
-                });
-                let effects = kept.effects.iter();
-                let mut writes: Vec<Write> =
-                    effects.map(|effect| self.effect(effect, &origin)).collect();
-                let marker = Entry::Committed { note }.encode();
-                writes.push(own(system_version(&marker, None)));
-                writes
-            }
-            Verdict::Refuse { until_ms } => {
-                let refusal = Entry::Refused.encode();
-                vec![own(system_version(&refusal, Some(until_ms)))]
-            }
-            Verdict::Abort | Verdict::Forget => vec![own(VersionRef::new(0, None, None))],
-        })
-    }
+    })
 }

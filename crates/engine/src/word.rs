@@ -43,14 +43,16 @@ const SPINS: u32 = 256;
 
 /// A value of the word at one moment.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen(pub(crate) u64);
+pub(crate) struct WordValue(pub(crate) u64);
 
-impl Seen {
+impl WordValue {
     /// Returns the address of the current version.
+    #[inline]
     pub(crate) fn pointer(self) -> u64 {
         self.0 & !MARKS
     }
 
+    #[inline]
     pub(crate) fn has(self, mark: u64) -> bool {
         self.0 & mark != 0
     }
@@ -58,7 +60,7 @@ impl Seen {
 
 /// The reason why a record cannot be locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Refused {
+pub(crate) enum LockRefusal {
     /// Another commit has it.
     Busy,
     /// A transaction under two-phase locking has it.
@@ -75,19 +77,22 @@ impl Word {
         Word(AtomicU64::new(pointer))
     }
 
-    pub(crate) fn load(&self) -> Seen {
-        Seen(self.0.load(Ordering::Acquire))
+    #[inline]
+    pub(crate) fn load(&self) -> WordValue {
+        WordValue(self.0.load(Ordering::Acquire))
     }
 
     /// Locks the word, or returns the reason why it cannot: at once if the record is held, after
     /// some patience if another commit has it. On success the word is as returned until
     /// [`Word::publish`] or [`Word::unlock`].
-    pub(crate) fn lock(&self) -> Result<Seen, Refused> {
+    #[inline]
+    pub(crate) fn lock(&self) -> Result<WordValue, LockRefusal> {
         self.lock_unless(HOLDS)
     }
 
     /// Locks for a transaction that validates when it commits.
-    pub(crate) fn lock_to_commit(&self) -> Result<Seen, Refused> {
+    #[inline]
+    pub(crate) fn lock_to_commit(&self) -> Result<WordValue, LockRefusal> {
         self.lock_unless(if planted::is(Bug::IgnoredHolds) {
             HELD
         } else {
@@ -95,11 +100,12 @@ impl Word {
         })
     }
 
-    fn lock_unless(&self, held: u64) -> Result<Seen, Refused> {
+    #[inline]
+    fn lock_unless(&self, held: u64) -> Result<WordValue, LockRefusal> {
         for _ in 0..SPINS {
             let seen = self.0.load(Ordering::Relaxed);
             if seen & DEAD != 0 {
-                return Err(Refused::Dead);
+                return Err(LockRefusal::Dead);
             }
             if seen & (LOCK | held) == 0 {
                 let taken = self.0.compare_exchange_weak(
@@ -109,28 +115,30 @@ impl Word {
                     Ordering::Relaxed,
                 );
                 if taken.is_ok() {
-                    return Ok(Seen(seen | LOCK));
+                    return Ok(WordValue(seen | LOCK));
                 }
             } else if seen & held != 0 {
-                return Err(Refused::Held);
+                return Err(LockRefusal::Held);
             }
             spin_hint();
             #[cfg(loom)]
-            return Err(Refused::Busy);
+            return Err(LockRefusal::Busy);
         }
-        Err(Refused::Busy)
+        Err(LockRefusal::Busy)
     }
 
     /// Makes `pointer` current and unlocks, adding `marks` (`QUEUED` or `DEAD`). The caller has
     /// the lock, or holds the record exclusively and gives the hold back by this.
-    pub(crate) fn publish(&self, locked: Seen, pointer: u64, marks: u64) {
+    #[inline]
+    pub(crate) fn publish(&self, locked: WordValue, pointer: u64, marks: u64) {
         debug_assert!(locked.has(LOCK | HELD), "publishing without the lock");
         let kept = locked.0 & (QUEUED | SHARED);
         self.0.store(pointer | kept | marks, Ordering::Release);
     }
 
     /// Unlocks without a new version; `marks` replace the previous ones, but for `SHARED`.
-    pub(crate) fn unlock(&self, locked: Seen, marks: u64) {
+    #[inline]
+    pub(crate) fn unlock(&self, locked: WordValue, marks: u64) {
         debug_assert!(locked.has(LOCK), "unlocking without the lock");
         let kept = locked.0 & SHARED;
         self.0
@@ -139,17 +147,17 @@ impl Word {
 
     /// Marks the record as shared if the word still is `seen` and no transaction writes it:
     /// validates a read and holds it in one step. Under the mutex of the table of holds.
-    pub(crate) fn share(&self, seen: Seen) -> Result<(), Refused> {
+    pub(crate) fn share(&self, seen: WordValue) -> Result<(), LockRefusal> {
         loop {
             let now = self.load();
             if now.has(HELD) {
-                return Err(Refused::Held);
+                return Err(LockRefusal::Held);
             }
             if now.pointer() != seen.pointer() || now.has(DEAD) {
-                return Err(Refused::Dead);
+                return Err(LockRefusal::Dead);
             }
             if now.has(LOCK) {
-                return Err(Refused::Busy);
+                return Err(LockRefusal::Busy);
             }
             if now.has(SHARED) || self.change(now, now.0 | SHARED) {
                 return Ok(());
@@ -160,7 +168,7 @@ impl Word {
     /// Removes the marks of holds and adds the marks that `marks` returns for the word. Returns the
     /// word as it was. Under the mutex of the table of holds. It waits only for a commit that has
     /// locked the word in spite of them: a planted one.
-    pub(crate) fn give_back(&self, marks: impl Fn(Seen) -> u64) -> Seen {
+    pub(crate) fn release_hold(&self, marks: impl Fn(WordValue) -> u64) -> WordValue {
         loop {
             let now = self.load();
             if !now.has(LOCK) && self.change(now, now.0 & !HOLDS | marks(now)) {
@@ -172,7 +180,7 @@ impl Word {
 
     /// Turns an exclusive hold into the lock; returns `None` if there is none. Under the mutex of
     /// the table of holds.
-    pub(crate) fn seize(&self) -> Option<Seen> {
+    pub(crate) fn seize(&self) -> Option<WordValue> {
         loop {
             let now = self.load();
             if !now.has(HELD) {
@@ -180,12 +188,12 @@ impl Word {
             }
             let locked = now.0 & !HELD | LOCK;
             if self.change(now, locked) {
-                return Some(Seen(locked));
+                return Some(WordValue(locked));
             }
         }
     }
 
-    fn change(&self, from: Seen, to: u64) -> bool {
+    fn change(&self, from: WordValue, to: u64) -> bool {
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         self.0
             .compare_exchange(from.0, to, order.0, order.1)
@@ -194,7 +202,8 @@ impl Word {
 
     /// Returns `true` if a read of `seen` still holds for a transaction that has locked this record
     /// itself or (`own` is `false`) has not. Holds of other readers do no harm.
-    pub(crate) fn validates(&self, seen: Seen, own: bool) -> bool {
+    #[inline]
+    pub(crate) fn validates(&self, seen: WordValue, own: bool) -> bool {
         let now = self.load();
         now.pointer() == seen.pointer()
             && !now.has(DEAD)

@@ -15,7 +15,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{Ordering, fence};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use word::{DEAD, HELD, QUEUED, Refused, SHARED, Word};
+use word::{DEAD, HELD, LockRefusal, QUEUED, SHARED, Word};
 
 const OLD: u64 = 16;
 const NEW: u64 = 32;
@@ -104,7 +104,7 @@ fn a_dead_word_stays_dead_and_invalidates_readers() {
             .is_ok();
         remover.join().unwrap();
         if word.load().has(DEAD) {
-            assert_eq!(word.lock().err(), Some(Refused::Dead));
+            assert_eq!(word.lock().err(), Some(LockRefusal::Dead));
             assert!(!word.validates(seen, false));
         } else {
             assert!(written);
@@ -126,7 +126,7 @@ fn prepare_and_commit(from: &Word, to: &Word) -> bool {
     let held = to.load();
     assert!(held.has(HELD) && held.pointer() == locked.pointer());
     to.publish(held, NEW, 0);
-    from.give_back(|_| 0);
+    from.release_hold(|_| 0);
     seen.pointer() == OLD
 }
 
@@ -172,7 +172,7 @@ fn what_is_shared_does_not_change_until_the_last_reader_has_left() {
             let mut readers = table.lock().unwrap();
             *readers -= 1;
             if *readers == 0 {
-                word.give_back(|_| QUEUED);
+                word.release_hold(|_| QUEUED);
             }
         };
         let (w, t) = (Arc::clone(&word), Arc::clone(&table));

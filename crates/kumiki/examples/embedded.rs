@@ -12,7 +12,7 @@ use std::error::Error;
 use std::path::Path;
 use std::thread;
 
-use kumiki::{Abort, Db, Options, Stop, Txn};
+use kumiki::{Abort, Db, Options, TransactionError, Txn};
 
 const ACCOUNTS: u64 = 10;
 const EACH: i64 = 100;
@@ -76,12 +76,12 @@ fn account(number: u64) -> Vec<u8> {
     format!("account:{number}").into_bytes()
 }
 
-fn balance(txn: &mut Txn<'_>, account: &[u8]) -> Result<i64, Stop> {
+fn balance(txn: &mut Txn<'_>, account: &[u8]) -> Result<i64, TransactionError> {
     let value = txn.get(account)?.unwrap_or(b"0");
     Ok(String::from_utf8_lossy(value).parse().unwrap_or(0))
 }
 
-fn set(txn: &mut Txn<'_>, account: &[u8], balance: i64) -> Result<(), Stop> {
+fn set(txn: &mut Txn<'_>, account: &[u8], balance: i64) -> Result<(), TransactionError> {
     txn.put(account, balance.to_string().as_bytes())
 }
 

@@ -16,7 +16,7 @@ use base::participant::Sequenced;
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::{Abort, Epoch, Op, Reply, Tid, Timestamp, TransactionId};
-use engine::{Changes, Engine, RedoLog};
+use engine::{Changes, Engine, LogFailure, RedoLog};
 
 use crate::options::Grouping;
 use crate::shared::Shared;
@@ -30,12 +30,12 @@ pub(crate) struct Collector {
 }
 
 impl RedoLog for Collector {
-    fn ready(&mut self) -> Result<(), String> {
+    fn ready(&mut self) -> Result<(), LogFailure> {
         self.changes.clear();
         Ok(())
     }
 
-    fn append(&mut self, _: Tid, _: u64, changes: Changes<'_>) -> Result<(), String> {
+    fn append(&mut self, _: Tid, _: u64, changes: Changes<'_>) -> Result<(), LogFailure> {
         self.changes.clear();
         journal::write_changes(&mut self.changes, |writer| {
             changes.iter().for_each(|change| writer.change(&change));

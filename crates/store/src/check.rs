@@ -8,7 +8,7 @@ use base::Epoch;
 use disk::Disk;
 use journal::{Journal, Progress, Recovered};
 
-use crate::checkpoint::CheckpointReport;
+use crate::checkpoint_report::CheckpointReport;
 use crate::error::OpenError;
 use crate::options::RecoveryProgress;
 use crate::recovery::report_of;

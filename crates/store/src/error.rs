@@ -34,7 +34,7 @@ pub enum OpenError {
         /// The directory.
         dir: PathBuf,
         /// The entry, and the reason.
-        reason: String,
+        reason: engine::RestoreError,
     },
     /// The log cannot be written.
     #[error(transparent)]

@@ -27,30 +27,51 @@
 //! # }
 //! ```
 //!
+//! The layers, bottom up; no two modules use each other:
+//!
+//! | module | concept |
+//! |---|---|
+//! | `error`, `log` | errors of opening and closing; the journal as the engine's redo log |
+//! | `options` | options of a database, and the progress of its recovery |
+//! | `checkpoint_report`, `checkpoint_scheduler` | outcomes of checkpoints; who asks for one, and which one is being made |
+//! | `recovery`, `check` | from a directory to an engine, or to a report alone |
+//! | `hold_waiters`, `durability_waiters`, `stop_signal` | callers that wait for holds or for an epoch; threads that sleep until they are stopped |
+//! | `db_state` | the state that handles, workers and threads share |
+//! | `housekeeping`, `checkpoint` | the threads of a database |
+//! | `worker`, `participant` | a thread's own access, also for transactions over several partitions |
+//! | `db`, `partition` | the database: composes all of these |
+//!
 //! Decision that binds this crate: `docs/decisions/0010-adaptive-epochs-are-the-default.md`.
 
 #![forbid(unsafe_code)]
 
 mod check;
 mod checkpoint;
+mod checkpoint_report;
+mod checkpoint_scheduler;
 mod db;
+mod db_state;
+mod durability_waiters;
 mod error;
-mod holds;
+mod hold_waiters;
 mod housekeeping;
 mod log;
 mod options;
 mod participant;
 mod partition;
 mod recovery;
+mod stop_signal;
 mod worker;
 
 pub use base::{Abort, Epoch, Op, Reply};
 pub use check::{CheckReport, check};
-pub use checkpoint::{CheckpointError, CheckpointRefused, CheckpointReport, CheckpointStatus};
+pub use checkpoint_report::{
+    CheckpointError, CheckpointRefused, CheckpointReport, CheckpointStatus,
+};
 pub use db::{Commit, Db, Durable, Stats};
-pub use engine::{Snapshot, SnapshotEntry, Stop, Txn};
+pub use engine::{Snapshot, SnapshotEntry, TransactionError, Txn};
 pub use error::{CloseError, OpenError};
 pub use journal::Latency;
-pub use log::Log;
-pub use options::{CheckpointOptions, EpochTime, Options, RecoveryProgress, RecoveryReport};
+pub use options::{CheckpointOptions, EpochTime, Options, RecoveryProgress};
+pub use recovery::RecoveryReport;
 pub use worker::{Committed, Worker};

@@ -2,19 +2,19 @@
 
 use base::change::Origin;
 use base::{Change, Tid};
-use engine::{Changes, RedoLog};
+use engine::{Changes, LogFailure, RedoLog};
 use journal::{EntryWriter, LogWriter};
 
 /// The log of a worker's commits: the journal, or none.
-pub struct Log(pub(crate) Option<LogWriter>);
+pub(crate) struct JournalLog(pub(crate) Option<LogWriter>);
 
-impl RedoLog for Log {
-    fn ready(&mut self) -> Result<(), String> {
+impl RedoLog for JournalLog {
+    fn ready(&mut self) -> Result<(), LogFailure> {
         let Some(writer) = &self.0 else { return Ok(()) };
-        writer.wait_ready().map_err(|failed| failed.to_string())
+        writer.wait_ready().map_err(LogFailure::new)
     }
 
-    fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String> {
+    fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), LogFailure> {
         let Some(writer) = &self.0 else { return Ok(()) };
         let (mut bytes, mut origin) = (0, None);
         for change in changes.iter() {
@@ -38,7 +38,7 @@ impl RedoLog for Log {
         };
         writer
             .append(tid, stamp_ms, bytes, fill)
-            .map_err(|failed| failed.to_string())
+            .map_err(LogFailure::new)
     }
 }
 

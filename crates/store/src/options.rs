@@ -13,8 +13,6 @@ use base::versions::ReadAtomic;
 
 pub use journal::EpochTime;
 
-use crate::checkpoint::CheckpointReport;
-
 /// Options of a [`crate::Db`]. `Options::default()` is an ephemeral database; give it a `dir`.
 #[derive(Clone)]
 pub struct Options {
@@ -125,12 +123,12 @@ impl Options {
 
     pub(crate) fn recovery_threads(&self) -> usize {
         let machine = || std::thread::available_parallelism().map_or(1, usize::from);
-        let wanted = if self.recovery_threads == 0 {
+        let threads = if self.recovery_threads == 0 {
             machine()
         } else {
             self.recovery_threads
         };
-        wanted.min(self.workers).max(1)
+        threads.min(self.workers).max(1)
     }
 }
 
@@ -167,27 +165,4 @@ pub struct RecoveryProgress {
     pub entries: u64,
     /// Time since the recovery began.
     pub elapsed: Duration,
-}
-
-/// The outcome of a recovery.
-#[derive(Clone, Debug, Default)]
-pub struct RecoveryReport {
-    /// Changes applied, those of the checkpoint included.
-    pub entries: u64,
-    /// Bytes of log read.
-    pub bytes: u64,
-    /// The checkpoint that was used, if there was one; the time that it took is not known any more.
-    pub checkpoint: Option<CheckpointReport>,
-    /// Keys that are there now; expired ones may be among them.
-    pub keys: u64,
-    /// Transactions over several partitions that are prepared here and wait for the outcome.
-    pub prepared: u64,
-    /// Everything up to this epoch was recovered, nothing later.
-    pub durable_epoch: base::Epoch,
-    /// The time that the recovery took.
-    pub elapsed: Duration,
-    /// Torn tails that were cut off, as text.
-    pub cuts: Vec<String>,
-    /// Warnings for the operator, such as a damaged checkpoint that was not needed.
-    pub warnings: Vec<String>,
 }

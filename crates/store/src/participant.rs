@@ -15,7 +15,7 @@ impl Worker {
     /// Counts the end of an attempt whose state was `before`.
     fn count_ended(&self, before: &State) {
         if matches!(before, State::Prepared(_)) {
-            self.shared.prepared.fetch_sub(1, Ordering::Relaxed);
+            self.db.prepared.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -46,7 +46,7 @@ impl Participant for Worker {
 
     fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
         let replies = self.inner.prepare(prepare)?;
-        self.shared.prepared.fetch_add(1, Ordering::Relaxed);
+        self.db.prepared.fetch_add(1, Ordering::Relaxed);
         Ok(replies)
     }
 
@@ -83,7 +83,7 @@ impl Participant for Worker {
     }
 
     fn releases(&self) -> u64 {
-        self.shared.releases()
+        self.db.releases()
     }
 
     fn finished(&self) -> Epoch {
@@ -91,11 +91,11 @@ impl Participant for Worker {
     }
 
     fn failed(&self) -> Option<String> {
-        let journal = self.shared.journal.as_ref();
+        let journal = self.db.journal.as_ref();
         journal?.trouble().map(|failed| failed.to_string())
     }
 
     fn durable(&self) -> Epoch {
-        self.shared.durable_epoch()
+        self.db.durable_epoch()
     }
 }

@@ -1,17 +1,40 @@
-//! The way from a directory to an engine: the logs are read in parallel, and the greatest TID of
+//! Recovery: fills an engine from a directory. The logs are read in parallel, and the greatest TID of
 //! each key wins.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engine::{Engine, Restorer};
 use journal::{Entry, Journal, Recovered};
 use parking_lot::Mutex;
 
-use crate::checkpoint::CheckpointReport;
+use crate::checkpoint_report::CheckpointReport;
 use crate::error::OpenError;
-use crate::options::{Options, RecoveryProgress, RecoveryReport};
+use crate::options::{Options, RecoveryProgress};
+
+/// The outcome of a recovery.
+#[derive(Clone, Debug, Default)]
+pub struct RecoveryReport {
+    /// Changes applied, those of the checkpoint included.
+    pub entries: u64,
+    /// Bytes of log read.
+    pub bytes: u64,
+    /// The checkpoint that was used, if there was one; the time that it took is not known any more.
+    pub checkpoint: Option<CheckpointReport>,
+    /// Keys that are there now; expired ones may be among them.
+    pub keys: u64,
+    /// Transactions over several partitions that are prepared here and wait for the outcome.
+    pub prepared: u64,
+    /// Everything up to this epoch was recovered, nothing later.
+    pub durable_epoch: base::Epoch,
+    /// The time that the recovery took.
+    pub elapsed: Duration,
+    /// Torn tails that were cut off, as text.
+    pub cuts: Vec<String>,
+    /// Warnings for the operator, such as a damaged checkpoint that was not needed.
+    pub warnings: Vec<String>,
+}
 
 /// Fills `engine` from the logs in `dir`.
 pub(crate) fn recover(
@@ -44,14 +67,9 @@ pub(crate) fn recover(
             }
         })?;
     let restorers = restorers.into_iter().map(Mutex::into_inner).collect();
-    engine
-        .finish_restore(restorers, recovered.newest, recovered.stamp_ms)
-        .map_err(|reason| OpenError::Damaged {
-            dir: dir.to_owned(),
-            reason,
-        })?;
     let prepared = engine
-        .restore_prepared()
+        .finish_restore(restorers, recovered.newest, recovered.stamp_ms)
+        .and_then(|()| engine.restore_prepared())
         .map_err(|reason| OpenError::Damaged {
             dir: dir.to_owned(),
             reason,

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use base::transaction::Observed;
 use base::{Abort, Op};
-use engine::{Snapshot, SnapshotEntry, Stop, Txn};
+use engine::{Snapshot, SnapshotEntry, TransactionError, Txn};
 
-use crate::db::Shared;
-use crate::log::Log;
+use crate::db_state::DbState;
+use crate::log::JournalLog;
 
 /// The replies of a committed transaction. While they live, the worker holds its epoch, so that
 /// they should not live long.
-pub type Committed<'w> = engine::Committed<'w, Log>;
+pub use engine::Committed;
 
 /// Runs transactions, one at a time. It can be sent to another thread, but not shared.
 pub struct Worker {
-    pub(crate) inner: engine::Worker<Log>,
+    pub(crate) inner: engine::Worker<JournalLog>,
     /// Keeps the journal alive for as long as the worker can write.
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) db: Arc<DbState>,
 }
 
 impl Worker {
@@ -46,10 +46,10 @@ impl Worker {
     /// Returns an [`Abort`] that says why nothing has happened.
     pub fn transact<T>(
         &mut self,
-        mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, Stop>,
+        mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, TransactionError>,
     ) -> Result<(T, Observed), Abort> {
-        let (shared, worker) = (&self.shared, &mut self.inner);
-        shared.until_free(|| worker.transact(&mut body))
+        let (db, worker) = (&self.db, &mut self.inner);
+        db.retry_held(|| worker.transact(&mut body))
     }
 
     /// Returns what the last transaction wrote or observed, after a commit and after an abort.
@@ -63,7 +63,7 @@ impl Worker {
     /// # Errors
     /// Returns [`Abort::ReadOnly`] if the log has failed before that.
     pub fn wait_durable(&self, epoch: base::Epoch) -> Result<(), Abort> {
-        self.shared.wait_durable(epoch)
+        self.db.wait_durable(epoch)
     }
 
     /// Starts fetching the memory of these keys, ahead of transactions that use them.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use base::change::{Origin, siblings};
 use base::transaction::Kind;
 use base::{Change, Epoch, Tid, TransactionId};
-use engine::{Changes, RedoLog};
+use engine::{Changes, LogFailure, RedoLog};
 use fastrand::Rng;
 
 /// The log of one partition.
@@ -257,11 +257,11 @@ impl OwnedChange {
 pub(super) struct Pen(pub(super) Rc<RefCell<Book>>);
 
 impl RedoLog for Pen {
-    fn ready(&mut self) -> Result<(), String> {
+    fn ready(&mut self) -> Result<(), LogFailure> {
         Ok(())
     }
 
-    fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String> {
+    fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), LogFailure> {
         let mut book = self.0.borrow_mut();
         let at = book.now;
         let entries = changes.iter().map(|change| Entry {

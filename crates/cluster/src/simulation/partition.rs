@@ -47,8 +47,10 @@ impl Partition {
         book.borrow()
             .replay(|tid, change| restorer.apply(tid, change));
         let stamp_ms = book.borrow().stamp_ms();
-        engine.finish_restore(vec![restorer], newest, stamp_ms)?;
-        engine.restore_prepared()?;
+        let restored = engine.finish_restore(vec![restorer], newest, stamp_ms);
+        restored
+            .and_then(|()| engine.restore_prepared())
+            .map_err(|error| error.to_string())?;
         let worker = engine
             .worker(|_| Pen(Rc::clone(book)))
             .expect("a place is free");

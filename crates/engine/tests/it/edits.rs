@@ -165,7 +165,7 @@ fn an_edit_without_its_version_is_damage() {
         let newest = entries[3].0.epoch();
         let restored = again.engine.finish_restore(vec![restorer], newest, 1_000);
         assert_eq!(
-            restored.unwrap_err(),
+            restored.unwrap_err().to_string(),
             "an edit of the key \"long\" changes a version that is missing"
         );
     }

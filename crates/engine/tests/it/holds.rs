@@ -8,7 +8,7 @@ use base::participant::{Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, When};
 use base::{Abort, Op, Timestamp, TransactionId};
-use kumiki_engine::{Stop, Worker};
+use kumiki_engine::{TransactionError, Worker};
 
 use crate::support::{Log, World, holder, holder_of, number, put_until};
 use testkit::SetOnDrop;
@@ -596,7 +596,7 @@ fn a_closure_gets_the_reason() {
     let mut other = world.worker();
     let outcome = other.transact(|txn| {
         txn.put(b"a", b"2")?;
-        Ok::<_, Stop>(())
+        Ok::<_, TransactionError>(())
     });
     assert_eq!(outcome.err(), Some(Abort::Held { by: holder(1) }));
     let put = Op::Put {

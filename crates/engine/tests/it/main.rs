@@ -16,4 +16,4 @@ mod snapshots;
 mod staged;
 mod support;
 mod transactions;
-mod wanted;
+mod writer_marks;

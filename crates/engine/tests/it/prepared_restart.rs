@@ -118,7 +118,7 @@ fn damaged_system_records_are_named() {
         .engine
         .finish_restore(vec![restorer], entries[0].0.epoch(), 1_000)
         .unwrap();
-    let error = again.engine.restore_prepared().unwrap_err();
+    let error = again.engine.restore_prepared().unwrap_err().to_string();
     assert!(
         error.contains("cannot be understood: it ends too early"),
         "{error}"

@@ -15,7 +15,7 @@ use base::partition::OwnedReply;
 use base::transaction::{Expiry, Holder, When};
 use base::versions::ReadAtomic;
 use base::{Abort, Change, Epoch, Op, Origin, Reply, Tid, Timestamp, TransactionId};
-use kumiki_engine::{Changes, Engine, Janitor, Options, RedoLog, Restorer, Worker};
+use kumiki_engine::{Changes, Engine, Janitor, LogFailure, Options, RedoLog, Restorer, Worker};
 use parking_lot::Mutex;
 
 /// A change that owns its bytes.
@@ -55,13 +55,13 @@ pub(crate) struct Log {
 }
 
 impl RedoLog for Log {
-    fn ready(&mut self) -> Result<(), String> {
+    fn ready(&mut self) -> Result<(), LogFailure> {
         Ok(())
     }
 
-    fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String> {
+    fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), LogFailure> {
         if let Some(reason) = *self.broken.lock() {
-            return Err(reason.to_owned());
+            return Err(LogFailure::new(reason));
         }
         let logged = changes.iter().map(|change| owned(&change)).collect();
         self.entries.lock().push((tid, logged));

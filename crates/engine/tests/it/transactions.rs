@@ -8,7 +8,7 @@ use base::epochs::EpochClock;
 use base::limits::Limits;
 use base::transaction::{Expiry, OpError};
 use base::{Abort, Epoch, Op, Reply, Version};
-use kumiki_engine::{Engine, Janitor, NoLog, Options, Stop, Worker};
+use kumiki_engine::{Engine, Janitor, NoLog, Options, TransactionError, Worker};
 
 use crate::support::put_until;
 
@@ -421,7 +421,7 @@ fn a_scan_is_in_order_and_sees_own_writes() {
 /// often `first` ran.
 fn interleave(
     world: &World,
-    mut first: impl for<'t> FnMut(&mut kumiki_engine::Txn<'t>) -> Result<(), Stop>,
+    mut first: impl for<'t> FnMut(&mut kumiki_engine::Txn<'t>) -> Result<(), TransactionError>,
     second: &[Op<'_>],
 ) -> u32 {
     let (mut one, mut two) = (world.worker(), world.worker());
@@ -430,7 +430,9 @@ fn interleave(
         runs += 1;
         first(txn)?;
         if runs == 1 {
-            two.execute(second).map(drop).map_err(Stop::Abort)?;
+            two.execute(second)
+                .map(drop)
+                .map_err(TransactionError::Abort)?;
         }
         Ok(())
     })
@@ -603,7 +605,7 @@ fn a_panic_in_a_closure_leaves_the_worker_usable() {
     let world = world();
     let mut w = world.worker();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _ = w.transact(|txn| -> Result<(), Stop> {
+        let _ = w.transact(|txn| -> Result<(), TransactionError> {
             txn.put(b"k", b"1")?;
             panic!("the program's own fault")
         });
@@ -620,7 +622,7 @@ fn a_panic_in_a_closure_leaves_the_worker_usable() {
 fn a_cancelled_closure_has_no_effect() {
     let world = world();
     let mut w = world.worker();
-    let outcome = w.transact(|txn| -> Result<(), Stop> {
+    let outcome = w.transact(|txn| -> Result<(), TransactionError> {
         txn.put(b"k", b"1")?;
         Err(txn.cancel())
     });

@@ -60,7 +60,7 @@ impl Member {
             }
             Err(error) => {
                 tracing::error!(%error, "cannot lead");
-                self.note = Some(error);
+                self.note = Some(error.to_string());
                 return;
             }
         }

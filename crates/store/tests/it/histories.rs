@@ -7,7 +7,7 @@ use base::planted::{self, Bug};
 use base::{Abort, Op, Reply, Tid};
 use history::recorder::Entry;
 use history::{Outcome, Recorder, check};
-use kumiki_store::{Db, Options, Stop, Txn, Worker};
+use kumiki_store::{Db, Options, TransactionError, Txn, Worker};
 use testkit::workload::{
     Ended, Extent, Plan, Seen, Step, Subject, Transfers, Workload, mixed, ops, run, transfers,
 };
@@ -43,7 +43,7 @@ fn text(key: &[u8]) -> String {
     String::from_utf8(key.to_vec()).unwrap()
 }
 
-fn step(txn: &mut Txn<'_>, step: &Step) -> Result<Seen, Stop> {
+fn step(txn: &mut Txn<'_>, step: &Step) -> Result<Seen, TransactionError> {
     Ok(match step {
         Step::Get { key } => {
             let value = txn.get(key.as_bytes())?.map(number);

@@ -434,7 +434,7 @@ fn a_waiter_continues_when_the_hold_is_given_back() {
     assert_eq!(stats.prepared, 0);
 }
 
-fn add_one(txn: &mut kumiki_store::Txn<'_>) -> Result<(), kumiki_store::Stop> {
+fn add_one(txn: &mut kumiki_store::Txn<'_>) -> Result<(), kumiki_store::TransactionError> {
     let value = txn
         .get(b"a")?
         .map_or("0", |v| std::str::from_utf8(v).unwrap());

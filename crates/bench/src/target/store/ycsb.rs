@@ -7,7 +7,7 @@ use base::transaction::Observed;
 use base::{Abort, Reply};
 use history::{Outcome, recorder};
 use smallvec::SmallVec;
-use store::{Db, Op, Stop, Txn, Worker};
+use store::{Db, Op, TransactionError, Txn, Worker};
 
 use super::{Bench, Seat, Ticket, check};
 use crate::driver;
@@ -328,7 +328,7 @@ impl Client<'_> {
         let (todo, size) = (&self.todo, self.writer.size);
         let (values, writer) = (&self.values, &self.writer);
         let mut wrong = None;
-        let body = |txn: &mut Txn<'_>| -> Result<Vec<Seen>, Stop> {
+        let body = |txn: &mut Txn<'_>| -> Result<Vec<Seen>, TransactionError> {
             let mut seen = Vec::new();
             let mut values = values.chunks(size);
             let mut sequence = first;

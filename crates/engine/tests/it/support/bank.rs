@@ -1,7 +1,7 @@
 //! Accounts, between which threads transfer money; the total amount must not change.
 
 use base::{Abort, Op, Reply};
-use kumiki_engine::{Changes, RedoLog, Worker};
+use kumiki_engine::{Changes, LogFailure, RedoLog, Worker};
 
 use super::replica::Entry;
 use super::{Logged, number, owned};
@@ -11,12 +11,17 @@ use super::{Logged, number, owned};
 pub(crate) struct Last(pub(crate) Option<Entry>);
 
 impl RedoLog for Last {
-    fn ready(&mut self) -> Result<(), String> {
+    fn ready(&mut self) -> Result<(), LogFailure> {
         self.0 = None;
         Ok(())
     }
 
-    fn append(&mut self, _: base::Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String> {
+    fn append(
+        &mut self,
+        _: base::Tid,
+        stamp_ms: u64,
+        changes: Changes<'_>,
+    ) -> Result<(), LogFailure> {
         let changes = changes.iter().map(|change| owned(&change)).collect();
         self.0 = Some(Entry { stamp_ms, changes });
         Ok(())

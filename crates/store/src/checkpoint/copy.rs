@@ -1,5 +1,5 @@
-//! The way from the view to the parts: threads take shares of the keys, and write each key that the
-//! view has.
+//! Copies a view to the parts of a checkpoint: threads take ranges of the keys, and write each key that
+//! the view has.
 //!
 //! Invariants:
 //! 1. A thread is in an epoch for a slice of [`SLICE`], in which it copies to memory; it writes to
@@ -12,7 +12,8 @@ use engine::{NoLog, Snapshot, SnapshotEntry, Worker};
 use journal::{Head, Part, PartWriter};
 use parking_lot::Mutex;
 
-use super::pace::Pace;
+use super::throttle::CheckpointThrottle;
+use crate::checkpoint_report::CheckpointError;
 
 /// The time for which a thread stays in an epoch.
 const SLICE: Duration = Duration::from_micros(50);
@@ -20,41 +21,41 @@ const SLICE: Duration = Duration::from_micros(50);
 const LOOK: usize = 16;
 /// Bytes of a value that are copied in one slice.
 const PIECE: usize = 256 << 10;
-/// Records in a share.
-const SHARE: usize = 64 << 10;
+/// Records in a range.
+const RANGE: usize = 64 << 10;
 /// Records that are skipped in one slice.
 const SKIP: usize = 2048;
 
 /// The keys that no thread has taken yet.
-pub(super) struct Shares {
+pub(super) struct KeyRanges {
     /// The first key; `None` if no keys are left.
     next: Mutex<Option<Vec<u8>>>,
     threads: usize,
 }
 
 /// The keys from `from` to `to`.
-struct Share {
+struct KeyRange {
     from: Vec<u8>,
     to: Option<Vec<u8>>,
 }
 
-impl Shares {
+impl KeyRanges {
     /// Returns all keys, for so many threads.
-    pub(super) fn new(threads: usize) -> Shares {
-        Shares {
+    pub(super) fn new(threads: usize) -> KeyRanges {
+        KeyRanges {
             next: Mutex::new(Some(Vec::new())),
             threads,
         }
     }
 
-    /// Returns a share for the calling thread. To find its end, this walks over the keys of the
-    /// share, but not over their values; a thread that is alone takes everything.
-    fn take(&self, worker: &mut Worker<NoLog>) -> Option<Share> {
+    /// Returns a range for the calling thread. To find its end, this walks over the keys of the
+    /// range, but not over their values; a thread that is alone takes everything.
+    fn take(&self, worker: &mut Worker<NoLog>) -> Option<KeyRange> {
         let mut next = self.next.lock();
         let from = next.take()?;
         let mut at = from.clone();
         let mut end = None;
-        for _ in 0..if self.threads > 1 { SHARE / SKIP } else { 0 } {
+        for _ in 0..if self.threads > 1 { RANGE / SKIP } else { 0 } {
             end = worker.skip_records(&at, SKIP);
             match &end {
                 Some(key) => at.clone_from(key),
@@ -62,33 +63,33 @@ impl Shares {
             }
         }
         next.clone_from(&end);
-        Some(Share { from, to: end })
+        Some(KeyRange { from, to: end })
     }
 }
 
 /// Writes one part.
-pub(super) fn walk(
+pub(super) fn copy(
     worker: &mut Worker<NoLog>,
     snapshot: &Snapshot,
-    shares: &Shares,
+    ranges: &KeyRanges,
     mut writer: PartWriter,
-    mut pace: Pace<'_>,
-) -> Result<Part, String> {
-    while let Some(Share { from, to }) = shares.take(worker) {
+    mut throttle: CheckpointThrottle<'_>,
+) -> Result<Part, CheckpointError> {
+    while let Some(KeyRange { from, to }) = ranges.take(worker) {
         let mut next = Some(from);
         while let Some(from) = next {
             let large;
             (next, large) = slice(worker, snapshot, &from, to.as_deref(), &mut writer);
             if let Some(key) = large {
-                copy_large(worker, snapshot, &key, &mut writer, &mut pace)?;
+                copy_large(worker, snapshot, &key, &mut writer, &mut throttle)?;
             }
             if writer.is_full() {
-                writer.flush().map_err(|error| error.to_string())?;
+                writer.flush()?;
             }
-            pace.rest(writer.entries())?;
+            throttle.rest(writer.entries())?;
         }
     }
-    writer.finish().map_err(|error| error.to_string())
+    Ok(writer.finish()?)
 }
 
 /// Copies keys for one slice. Returns where to go on, and the key of an entry that was begun and
@@ -137,8 +138,8 @@ fn copy_large(
     snapshot: &Snapshot,
     key: &[u8],
     writer: &mut PartWriter,
-    pace: &mut Pace<'_>,
-) -> Result<(), String> {
+    throttle: &mut CheckpointThrottle<'_>,
+) -> Result<(), CheckpointError> {
     let (mut at, mut length) = (0, usize::MAX);
     while at < length {
         let copied = worker.read_snapshot(snapshot, key, |entry| {
@@ -148,7 +149,7 @@ fn copy_large(
             piece.len()
         });
         at += copied.expect("what a view has stays in it");
-        pace.rest(writer.entries())?;
+        throttle.rest(writer.entries())?;
     }
     Ok(())
 }

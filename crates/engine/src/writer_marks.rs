@@ -14,29 +14,19 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base::participant::State;
-use base::transaction::Holder;
-use base::{Abort, Tid, TransactionId};
+use base::Tid;
 use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::log::RedoLog;
 use crate::record::RecordRef;
-use crate::system;
-use crate::word::Seen;
-use crate::worker::{Stop, Worker};
-
-/// The number of attempts that give way to a writer of a record that is not held any more: some
-/// tenths of a millisecond, in which a thread that waited can wake. The writer may also have gone.
-const GIVING_WAY: u32 = 20;
 
 /// The time for which a mark lasts, in milliseconds: longer than a transaction usually stays
 /// prepared, which takes a sync and a round between nodes.
 const LASTS_MS: u64 = 100;
 
 #[derive(Default)]
-pub(crate) struct Wanted {
+pub(crate) struct WriterMarks {
     /// `true` if there may be marks.
     any: CachePadded<AtomicBool>,
     marks: Mutex<Marks>,
@@ -56,7 +46,7 @@ struct Mark {
     until_ms: u64,
 }
 
-impl Wanted {
+impl WriterMarks {
     /// Returns `true` if there may be marks.
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
@@ -98,46 +88,6 @@ impl Wanted {
     }
 }
 
-impl<L: RedoLog> Worker<L> {
-    /// Gives way to writers of records that this transaction would hold as a reader: until the
-    /// present holders have ended, and a moment longer, in which the writers that waited may come
-    /// first.
-    pub(crate) fn give_way(&self, id: TransactionId, attempt: u32) -> Result<(), Stop> {
-        let (state, holds) = (&self.state, &self.engine.holds);
-        if !holds.wanted.any() {
-            return Ok(());
-        }
-        let wanted = |(record, _): &&(RecordRef, Seen)| {
-            let now = RecordRef::version(record.word().load()).tid();
-            holds.wanted.has(*record, now, state.time_ms) && self.own_write(*record).is_none()
-        };
-        let (mut free, mut oldest) = (false, None::<Holder>);
-        for (record, _) in state.reads.iter().filter(wanted) {
-            match holds.holder(*record) {
-                Some(by) if oldest.is_none_or(|old| (by.age, by.id) < (old.age, old.id)) => {
-                    oldest = Some(by);
-                }
-                Some(_) => {}
-                None => free = true,
-            }
-        }
-        match oldest {
-            // The attempt will be refused, and may be one of the holders itself.
-            Some(_) if self.is_known(id) => Ok(()),
-            Some(by) => Err(Stop::Abort(Abort::Held { by })),
-            None if free && attempt < GIVING_WAY => Err(Stop::Conflict),
-            None => Ok(()),
-        }
-    }
-
-    fn is_known(&self, id: TransactionId) -> bool {
-        let (key, index) = (system::key(id), &self.engine.index);
-        let record = index.get(index.hash(&key), &key);
-        let version = record.map(|record| RecordRef::version(record.word().load()));
-        version.is_some_and(|version| self.known(version) != State::Unknown)
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use base::Epoch;
@@ -146,33 +96,33 @@ mod tests {
 
     #[test]
     fn a_mark_ends_with_time_with_the_version_and_with_a_hold() {
-        let (wanted, record, other) = (
-            Wanted::default(),
+        let (marks, record, other) = (
+            WriterMarks::default(),
             RecordRef::new(b"k"),
             RecordRef::new(b"l"),
         );
         let seen = Tid::ZERO;
         let written = Tid::new(Epoch(1), 1);
-        assert!(!wanted.any() && !wanted.has(record, seen, 0));
-        wanted.note(record, seen, 1_000);
-        assert!(wanted.any() && wanted.has(record, seen, 1_000 + LASTS_MS - 1));
-        assert!(!wanted.has(other, seen, 1_000));
-        assert!(!wanted.has(record, seen, 1_000 + LASTS_MS), "time");
-        assert!(!wanted.any());
-        wanted.note(record, seen, 2_000);
-        assert!(!wanted.has(record, written, 2_000), "written");
-        wanted.note(record, seen, 3_000);
-        wanted.forget(record);
-        assert!(!wanted.has(record, seen, 3_000), "held");
+        assert!(!marks.any() && !marks.has(record, seen, 0));
+        marks.note(record, seen, 1_000);
+        assert!(marks.any() && marks.has(record, seen, 1_000 + LASTS_MS - 1));
+        assert!(!marks.has(other, seen, 1_000));
+        assert!(!marks.has(record, seen, 1_000 + LASTS_MS), "time");
+        assert!(!marks.any());
+        marks.note(record, seen, 2_000);
+        assert!(!marks.has(record, written, 2_000), "written");
+        marks.note(record, seen, 3_000);
+        marks.forget(record);
+        assert!(!marks.has(record, seen, 3_000), "held");
     }
 
     #[test]
     fn marks_do_not_add_up() {
-        let wanted = Wanted::default();
+        let marks = WriterMarks::default();
         for at in 0..1_000 {
             let record = RecordRef::new(b"k");
-            wanted.note(record, Tid::ZERO, at * LASTS_MS);
+            marks.note(record, Tid::ZERO, at * LASTS_MS);
         }
-        assert!(wanted.marks.lock().of.len() < 16);
+        assert!(marks.marks.lock().of.len() < 16);
     }
 }

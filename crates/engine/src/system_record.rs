@@ -8,7 +8,7 @@
 //! | a lock | 33 times 255, and the lock's name | the greatest token that was seen of the lock, 8 bytes |
 //! | the time that a worker has told | 32 times 255, a 0, and the worker's number (4 bytes, big-endian) | that time, milliseconds since the Unix epoch, 8 bytes |
 //!
-//! Keys of transactions begin with [`RESERVED`]; those of module `guard` follow. Numbers in values are
+//! Keys of transactions begin with [`RESERVED`]; those of module `fencing` follow. Numbers in values are
 //! little-endian. Reserved keys are the last ones in the order of keys; clients can neither write nor
 //! see them.
 //!
@@ -37,9 +37,12 @@
 //!
 //! A refusal ends with its version's deadline.
 
+use base::change::SYSTEM_GENERATION;
 use base::participant::State;
 use base::transaction::Kind;
 use base::{Timestamp, TransactionId};
+
+use crate::record::{VersionContent, VersionRef};
 
 /// Keys that begin with these bytes are the engine's own.
 pub const RESERVED: [u8; 16] = [0xff; 16];
@@ -78,26 +81,28 @@ pub(crate) fn key(id: TransactionId) -> [u8; RESERVED.len() + TransactionId::BYT
 }
 
 /// Returns the transaction of a record.
-pub(crate) fn id(key: &[u8]) -> Result<TransactionId, Malformed> {
+pub(crate) fn id(key: &[u8]) -> Result<TransactionId, MalformedSystemRecord> {
     let bytes = key
         .strip_prefix(&RESERVED)
         .and_then(|id| id.try_into().ok());
     bytes
         .map(TransactionId::from_bytes)
-        .ok_or(Malformed("its key is not that of a transaction"))
+        .ok_or(MalformedSystemRecord(
+            "its key is not that of a transaction",
+        ))
 }
 
 /// The reason why a value is not that of a system record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Malformed(pub(crate) &'static str);
+pub(crate) struct MalformedSystemRecord(pub(crate) &'static str);
 
 /// The value of a system record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Entry<'a> {
+pub(crate) enum SystemRecord<'a> {
     Prepared {
         note: &'a [u8],
-        kept: Kept<'a>,
+        kept: PreparedState<'a>,
     },
     Committed {
         note: &'a [u8],
@@ -107,16 +112,16 @@ pub(crate) enum Entry<'a> {
     Pending {
         note: &'a [u8],
         siblings: &'a [u8],
-        effects: Vec<Effect<'a>>,
+        effects: Vec<PreparedEffect<'a>>,
     },
 }
 
 /// The state that is kept of a prepared transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kept<'a> {
+pub(crate) struct PreparedState<'a> {
     pub(crate) age: Timestamp,
     pub(crate) siblings: &'a [u8],
-    pub(crate) effects: Vec<Effect<'a>>,
+    pub(crate) effects: Vec<PreparedEffect<'a>>,
     /// Keys of the records that it holds as a reader.
     pub(crate) shared: Vec<&'a [u8]>,
     pub(crate) ranges: Vec<(&'a [u8], &'a [u8])>,
@@ -124,7 +129,7 @@ pub(crate) struct Kept<'a> {
 
 /// An effect of a prepared transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect<'a> {
+pub(crate) enum PreparedEffect<'a> {
     Put {
         key: &'a [u8],
         value: &'a [u8],
@@ -140,21 +145,21 @@ pub(crate) enum Effect<'a> {
     },
 }
 
-impl Entry<'_> {
+impl SystemRecord<'_> {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut to = Vec::new();
         match self {
-            Entry::Prepared { note, kept } => {
+            SystemRecord::Prepared { note, kept } => {
                 to.push(PREPARED);
                 put_bytes(&mut to, note);
                 kept.encode(&mut to);
             }
-            Entry::Committed { note } => {
+            SystemRecord::Committed { note } => {
                 to.push(COMMITTED);
                 put_bytes(&mut to, note);
             }
-            Entry::Refused => to.push(REFUSED),
-            Entry::Pending {
+            SystemRecord::Refused => to.push(REFUSED),
+            SystemRecord::Pending {
                 note,
                 siblings,
                 effects,
@@ -170,7 +175,7 @@ impl Entry<'_> {
     }
 }
 
-impl Kept<'_> {
+impl PreparedState<'_> {
     fn encode(&self, to: &mut Vec<u8>) {
         to.extend_from_slice(&self.age.0.to_le_bytes());
         put_bytes(to, self.siblings);
@@ -186,17 +191,25 @@ impl Kept<'_> {
     }
 }
 
-impl Effect<'_> {
+impl PreparedEffect<'_> {
+    /// Returns `true` if the effect changes this key by name.
+    pub(crate) fn is_of(&self, key: &[u8]) -> bool {
+        match self {
+            PreparedEffect::Put { key: of, .. } | PreparedEffect::Delete { key: of } => *of == key,
+            PreparedEffect::Flush { .. } => false,
+        }
+    }
+
     /// Returns the same effect, of another generation.
     pub(crate) fn of_generation(self, generation: u16) -> Self {
         match self {
-            Effect::Put {
+            PreparedEffect::Put {
                 key,
                 value,
                 kind,
                 deadline,
                 ..
-            } => Effect::Put {
+            } => PreparedEffect::Put {
                 key,
                 value,
                 kind,
@@ -209,7 +222,7 @@ impl Effect<'_> {
 
     fn encode(&self, to: &mut Vec<u8>) {
         match *self {
-            Effect::Put {
+            PreparedEffect::Put {
                 key,
                 value,
                 kind,
@@ -224,11 +237,11 @@ impl Effect<'_> {
                 put_bytes(to, key);
                 put_bytes(to, value);
             }
-            Effect::Delete { key } => {
+            PreparedEffect::Delete { key } => {
                 to.push(DELETE);
                 put_bytes(to, key);
             }
-            Effect::Flush { generation } => {
+            PreparedEffect::Flush { generation } => {
                 to.push(FLUSH);
                 to.extend_from_slice(&generation.to_le_bytes());
             }
@@ -246,14 +259,36 @@ fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
     to.extend_from_slice(bytes);
 }
 
+/// The reason why the value of a system record can be read without an error.
+pub(crate) const WELL_FORMED: &str = "system records were checked when they were restored";
+
+/// Returns a new version of a system record.
+pub(crate) fn new_version(value: &[u8], deadline: Option<u64>) -> VersionRef {
+    let content = VersionContent {
+        parts: &[value],
+        kind: Kind::String,
+        deadline,
+    };
+    VersionRef::new(SYSTEM_GENERATION, Some(content), None)
+}
+
+/// Returns the state that a version of a transaction's record describes at `time_ms`.
+pub(crate) fn state_at(version: VersionRef, time_ms: u64) -> State {
+    let passed = |deadline| deadline <= time_ms;
+    if version.is_absent() || version.deadline().is_some_and(passed) {
+        return State::Unknown;
+    }
+    state(version.value()).expect(WELL_FORMED)
+}
+
 /// Returns the state that a value describes, without reading the rest of a prepared transaction.
-pub(crate) fn state(value: &[u8]) -> Result<State, Malformed> {
+pub(crate) fn state(value: &[u8]) -> Result<State, MalformedSystemRecord> {
     let mut from = Reader(value);
     Ok(match from.u8()? {
         PREPARED | PENDING => State::Prepared(from.bytes()?.to_vec()),
         COMMITTED => State::Committed(from.bytes()?.to_vec()),
         REFUSED => State::Refused,
-        _ => return Err(Malformed("there is no such state")),
+        _ => return Err(MalformedSystemRecord("there is no such state")),
     })
 }
 
@@ -263,26 +298,26 @@ pub(crate) fn is_unheld(value: &[u8]) -> bool {
 }
 
 /// Decodes a whole value.
-pub(crate) fn decode(value: &[u8]) -> Result<Entry<'_>, Malformed> {
+pub(crate) fn decode(value: &[u8]) -> Result<SystemRecord<'_>, MalformedSystemRecord> {
     let mut from = Reader(value);
     let entry = match from.u8()? {
-        PREPARED => Entry::Prepared {
+        PREPARED => SystemRecord::Prepared {
             note: from.bytes()?,
             kept: from.kept()?,
         },
-        COMMITTED => Entry::Committed {
+        COMMITTED => SystemRecord::Committed {
             note: from.bytes()?,
         },
-        REFUSED => Entry::Refused,
-        PENDING => Entry::Pending {
+        REFUSED => SystemRecord::Refused,
+        PENDING => SystemRecord::Pending {
             note: from.bytes()?,
             siblings: from.bytes()?,
             effects: from.list(Reader::effect)?,
         },
-        _ => return Err(Malformed("there is no such state")),
+        _ => return Err(MalformedSystemRecord("there is no such state")),
     };
     if !from.0.is_empty() {
-        return Err(Malformed("bytes follow its end"));
+        return Err(MalformedSystemRecord("bytes follow its end"));
     }
     Ok(entry)
 }
@@ -291,45 +326,45 @@ pub(crate) fn decode(value: &[u8]) -> Result<Entry<'_>, Malformed> {
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], MalformedSystemRecord> {
         let (taken, rest) = self
             .0
             .split_at_checked(len)
-            .ok_or(Malformed("it ends too early"))?;
+            .ok_or(MalformedSystemRecord("it ends too early"))?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], MalformedSystemRecord> {
         let taken = self.take(N)?;
         Ok(taken.try_into().expect("as many as were asked for"))
     }
 
-    fn u8(&mut self) -> Result<u8, Malformed> {
+    fn u8(&mut self) -> Result<u8, MalformedSystemRecord> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    fn u16(&mut self) -> Result<u16, Malformed> {
+    fn u16(&mut self) -> Result<u16, MalformedSystemRecord> {
         self.array().map(u16::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Result<u64, Malformed> {
+    fn u64(&mut self) -> Result<u64, MalformedSystemRecord> {
         self.array().map(u64::from_le_bytes)
     }
 
-    fn flag(&mut self) -> Result<bool, Malformed> {
+    fn flag(&mut self) -> Result<bool, MalformedSystemRecord> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Malformed("a flag is neither 0 nor 1")),
+            _ => Err(MalformedSystemRecord("a flag is neither 0 nor 1")),
         }
     }
 
-    fn len(&mut self) -> Result<usize, Malformed> {
+    fn len(&mut self) -> Result<usize, MalformedSystemRecord> {
         self.array().map(|bytes| u32::from_le_bytes(bytes) as usize)
     }
 
-    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+    fn bytes(&mut self) -> Result<&'a [u8], MalformedSystemRecord> {
         let len = self.len()?;
         self.take(len)
     }
@@ -338,8 +373,8 @@ impl<'a> Reader<'a> {
     /// the number.
     fn list<T>(
         &mut self,
-        part: impl Fn(&mut Reader<'a>) -> Result<T, Malformed>,
-    ) -> Result<Vec<T>, Malformed> {
+        part: impl Fn(&mut Reader<'a>) -> Result<T, MalformedSystemRecord>,
+    ) -> Result<Vec<T>, MalformedSystemRecord> {
         let len = self.len()?;
         let mut list = Vec::new();
         for _ in 0..len {
@@ -348,8 +383,8 @@ impl<'a> Reader<'a> {
         Ok(list)
     }
 
-    fn kept(&mut self) -> Result<Kept<'a>, Malformed> {
-        Ok(Kept {
+    fn kept(&mut self) -> Result<PreparedState<'a>, MalformedSystemRecord> {
+        Ok(PreparedState {
             age: Timestamp(self.u64()?),
             siblings: self.bytes()?,
             effects: self.list(Reader::effect)?,
@@ -358,11 +393,12 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn effect(&mut self) -> Result<Effect<'a>, Malformed> {
+    fn effect(&mut self) -> Result<PreparedEffect<'a>, MalformedSystemRecord> {
         Ok(match self.u8()? {
             PUT => {
-                let kind = Kind::from_u8(self.u8()?).ok_or(Malformed("there is no such type"))?;
-                Effect::Put {
+                let kind = Kind::from_u8(self.u8()?)
+                    .ok_or(MalformedSystemRecord("there is no such type"))?;
+                PreparedEffect::Put {
                     kind,
                     generation: self.u16()?,
                     deadline: self.flag()?.then(|| self.u64()).transpose()?,
@@ -370,11 +406,11 @@ impl<'a> Reader<'a> {
                     value: self.bytes()?,
                 }
             }
-            DELETE => Effect::Delete { key: self.bytes()? },
-            FLUSH => Effect::Flush {
+            DELETE => PreparedEffect::Delete { key: self.bytes()? },
+            FLUSH => PreparedEffect::Flush {
                 generation: self.u16()?,
             },
-            _ => return Err(Malformed("there is no such effect")),
+            _ => return Err(MalformedSystemRecord("there is no such effect")),
         })
     }
 }
@@ -383,27 +419,27 @@ impl<'a> Reader<'a> {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn examples() -> [Entry<'static>; 5] {
-        let put = |deadline| Effect::Put {
+    pub(crate) fn examples() -> [SystemRecord<'static>; 5] {
+        let put = |deadline| PreparedEffect::Put {
             key: b"key",
             value: b"value",
             kind: Kind::String,
             generation: 7,
             deadline,
         };
-        let kept = Kept {
+        let kept = PreparedState {
             age: Timestamp(99),
             siblings: b"siblings",
             effects: vec![
                 put(None),
                 put(Some(5)),
-                Effect::Delete { key: b"" },
-                Effect::Flush { generation: 8 },
+                PreparedEffect::Delete { key: b"" },
+                PreparedEffect::Flush { generation: 8 },
             ],
             shared: vec![b"read", b""],
             ranges: vec![(b"a", b"b"), (b"", b"c")],
         };
-        let empty = Kept {
+        let empty = PreparedState {
             age: Timestamp::ZERO,
             siblings: b"",
             effects: Vec::new(),
@@ -411,20 +447,20 @@ pub(crate) mod tests {
             ranges: Vec::new(),
         };
         [
-            Entry::Prepared {
+            SystemRecord::Prepared {
                 note: b"note",
                 kept,
             },
-            Entry::Prepared {
+            SystemRecord::Prepared {
                 note: b"",
                 kept: empty,
             },
-            Entry::Committed { note: b"note" },
-            Entry::Refused,
-            Entry::Pending {
+            SystemRecord::Committed { note: b"note" },
+            SystemRecord::Refused,
+            SystemRecord::Pending {
                 note: b"note",
                 siblings: b"siblings",
-                effects: vec![put(Some(5)), Effect::Delete { key: b"k" }],
+                effects: vec![put(Some(5)), PreparedEffect::Delete { key: b"k" }],
             },
         ]
     }
@@ -435,11 +471,11 @@ pub(crate) mod tests {
             let bytes = entry.encode();
             assert_eq!(decode(&bytes).as_ref(), Ok(&entry));
             let expected = match entry {
-                Entry::Prepared { note, .. } | Entry::Pending { note, .. } => {
+                SystemRecord::Prepared { note, .. } | SystemRecord::Pending { note, .. } => {
                     State::Prepared(note.to_vec())
                 }
-                Entry::Committed { note } => State::Committed(note.to_vec()),
-                Entry::Refused => State::Refused,
+                SystemRecord::Committed { note } => State::Committed(note.to_vec()),
+                SystemRecord::Refused => State::Refused,
             };
             assert_eq!(state(&bytes), Ok(expected));
         }
@@ -453,7 +489,10 @@ pub(crate) mod tests {
             }
             let mut longer = bytes.clone();
             longer.push(0);
-            assert_eq!(decode(&longer), Err(Malformed("bytes follow its end")));
+            assert_eq!(
+                decode(&longer),
+                Err(MalformedSystemRecord("bytes follow its end"))
+            );
         }
         assert!(decode(&[5]).is_err() && state(&[0]).is_err());
         let huge_count = [&[PREPARED][..], &[0; 16], &[0xff; 4]].concat();

@@ -1,21 +1,26 @@
 //! Requests for checkpoints, the checkpoint that is being made, and the outcomes: shared by the
 //! callers that ask for checkpoints and the thread that makes them.
+//!
+//! Checkpoints are numbered in the order in which they begin; one that is asked for begins after it was
+//! asked for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{CheckpointRefused, CheckpointReport, CheckpointStatus};
+use crate::checkpoint_report::{
+    CheckpointError, CheckpointRefused, CheckpointReport, CheckpointStatus,
+};
 
 /// The time for which automatic checkpoints rest after a failure; longer after each further one.
 const FIRST_REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// The requests, and the outcome of the last one.
 #[derive(Default)]
-pub(crate) struct Board {
-    state: Mutex<State>,
+pub(crate) struct CheckpointScheduler {
+    state: Mutex<Schedule>,
     changed: Condvar,
     /// Checked between two slices of work.
     closing: AtomicBool,
@@ -24,9 +29,9 @@ pub(crate) struct Board {
 }
 
 #[derive(Default)]
-struct State {
-    /// The number of the newest checkpoint that a caller wants.
-    wanted: u64,
+struct Schedule {
+    /// The number of the newest checkpoint that a caller has asked for.
+    requested: u64,
     /// The numbers of the checkpoint that began last, and of the one that ended last.
     begun: u64,
     ended: u64,
@@ -34,7 +39,7 @@ struct State {
     completed: u64,
     failed: u64,
     last: Option<CheckpointReport>,
-    last_error: Option<String>,
+    last_error: Option<CheckpointError>,
     /// Bytes of log when the last checkpoint began, counted from the opening of the database; the
     /// log that recovery found counts as below that.
     log_bytes: i64,
@@ -44,14 +49,14 @@ struct State {
     closed: bool,
 }
 
-impl State {
+impl Schedule {
     /// Returns the bytes of log since the last checkpoint, when there are `log_bytes`.
     fn grown(&self, log_bytes: u64) -> u64 {
         (log_bytes as i64 - self.log_bytes).max(0) as u64
     }
 }
 
-impl Board {
+impl CheckpointScheduler {
     /// Sets the outcome of a recovery: the checkpoint that it used, and the bytes of log.
     pub(crate) fn recovered(&self, last: Option<CheckpointReport>, log_bytes: u64) {
         let mut state = self.state.lock();
@@ -65,40 +70,40 @@ impl Board {
         if state.closed {
             return Err(CheckpointRefused::Failed("the database is closed".into()));
         }
-        if state.wanted > state.ended || state.begun > state.ended {
+        if state.requested > state.ended || state.begun > state.ended {
             return Err(CheckpointRefused::AlreadyRunning);
         }
-        state.wanted = state.begun + 1;
+        state.requested = state.begun + 1;
         self.changed.notify_all();
         Ok(())
     }
 
     /// Asks for a checkpoint if the logs have grown by `limit` since the last one, and it is time
     /// to try.
-    pub(crate) fn notice(&self, log_bytes: u64, limit: u64) {
+    pub(crate) fn request_if_grown(&self, log_bytes: u64, limit: u64) {
         if limit == 0 {
             return;
         }
         let mut state = self.state.lock();
         let grown = state.grown(log_bytes) >= limit;
         let rests = state.rest_until.is_some_and(|until| until > Instant::now());
-        if grown && !rests && !state.closed && state.wanted <= state.ended {
-            state.wanted = state.begun + 1;
+        if grown && !rests && !state.closed && state.requested <= state.ended {
+            state.requested = state.begun + 1;
             self.changed.notify_all();
         }
     }
 
     /// Asks for a checkpoint that begins from now on, and waits until it has ended.
-    pub(crate) fn make(&self) -> Result<CheckpointReport, String> {
+    pub(crate) fn make(&self) -> Result<CheckpointReport, CheckpointError> {
         let mut state = self.state.lock();
         let number = state.begun + 1;
-        state.wanted = state.wanted.max(number);
+        state.requested = state.requested.max(number);
         self.changed.notify_all();
         while state.ended < number && !state.closed {
             self.changed.wait(&mut state);
         }
         if state.ended < number {
-            return Err("the database is closed".to_owned());
+            return Err(CheckpointError::Closed);
         }
         match (&state.last_error, &state.last) {
             (Some(error), _) => Err(error.clone()),
@@ -112,7 +117,7 @@ impl Board {
         let running = state.begun > state.ended;
         CheckpointStatus {
             // A caller that has just asked for one must not find that none is under way.
-            running: running || state.wanted > state.ended,
+            running: running || state.requested > state.ended,
             started_ms: running.then_some(state.started_ms),
             entries_written: if running {
                 self.written.load(Ordering::Relaxed)
@@ -122,7 +127,7 @@ impl Board {
             completed: state.completed,
             failed: state.failed,
             last: state.last.clone(),
-            last_error: state.last_error.clone(),
+            last_error: state.last_error.as_ref().map(CheckpointError::reason),
             log_bytes_since: state.grown(log_bytes),
         }
     }
@@ -132,8 +137,8 @@ impl Board {
         self.state.lock().grown(log_bytes)
     }
 
-    /// Waits until a checkpoint is wanted. Returns `false` if the database is closing instead.
-    pub(super) fn wait_for_work(&self) -> bool {
+    /// Waits until a checkpoint is asked for. Returns `false` if the database is closing instead.
+    pub(crate) fn wait_for_work(&self) -> bool {
         let mut state = self.state.lock();
         loop {
             if self.is_closing() {
@@ -141,7 +146,7 @@ impl Board {
                 self.changed.notify_all();
                 return false;
             }
-            if state.wanted > state.begun {
+            if state.requested > state.begun {
                 return true;
             }
             self.changed.wait(&mut state);
@@ -149,7 +154,7 @@ impl Board {
     }
 
     /// Notes that a checkpoint begins.
-    pub(super) fn begin(&self, now_ms: u64) {
+    pub(crate) fn begin(&self, now_ms: u64) {
         self.written.store(0, Ordering::Relaxed);
         let mut state = self.state.lock();
         state.begun += 1;
@@ -157,7 +162,7 @@ impl Board {
     }
 
     /// Notes that the checkpoint has ended. The logs had `log_bytes` when it began.
-    pub(super) fn end(&self, outcome: Result<CheckpointReport, String>, log_bytes: u64) {
+    pub(crate) fn end(&self, outcome: Result<CheckpointReport, CheckpointError>, log_bytes: u64) {
         let mut state = self.state.lock();
         state.ended = state.begun;
         match outcome {
@@ -192,7 +197,7 @@ impl Board {
     }
 
     /// Sleeps for `time`, or until the database closes.
-    pub(super) fn sleep(&self, time: Duration) {
+    pub(crate) fn sleep(&self, time: Duration) {
         let until = Instant::now() + time;
         let mut state = self.state.lock();
         while !self.is_closing() {

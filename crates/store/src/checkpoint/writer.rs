@@ -10,14 +10,15 @@ use disk::Disk;
 use engine::{Engine, NoLog, Snapshot, Worker};
 use journal::{Draft, Journal, Part, View};
 
-use super::pace::Pace;
-use super::walk::{Shares, walk};
-use super::{Board, CheckpointReport};
-use crate::db::Shared;
+use super::copy::{KeyRanges, copy};
+use super::throttle::CheckpointThrottle;
+use crate::checkpoint_report::{CheckpointError, CheckpointReport};
+use crate::checkpoint_scheduler::CheckpointScheduler;
+use crate::db_state::DbState;
 use crate::options::{CheckpointOptions, Options};
 
 /// The resources of the thread.
-pub(crate) struct Maker {
+pub(crate) struct CheckpointWriter {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     options: CheckpointOptions,
@@ -27,7 +28,7 @@ pub(crate) struct Maker {
     workers: Vec<Worker<NoLog>>,
 }
 
-impl Maker {
+impl CheckpointWriter {
     /// Returns the number of workers that an engine has for checkpoints, besides those of
     /// [`Options::workers`].
     pub(crate) fn workers(options: &Options) -> usize {
@@ -37,13 +38,13 @@ impl Maker {
         }
     }
 
-    /// Returns the maker for the database in `options.dir`, if it has a directory. Takes the
+    /// Returns the writer for the database in `options.dir`, if it has a directory. Takes the
     /// engine's last workers.
-    pub(crate) fn new(options: &Options, engine: &Arc<Engine>) -> Option<Maker> {
+    pub(crate) fn new(options: &Options, engine: &Arc<Engine>) -> Option<CheckpointWriter> {
         let dir = options.dir.clone()?;
         let first = options.workers;
-        let workers = first..first + Maker::workers(options);
-        Some(Maker {
+        let workers = first..first + CheckpointWriter::workers(options);
+        Some(CheckpointWriter {
             disk: Arc::clone(&options.disk),
             dir,
             options: options.checkpoint.clone(),
@@ -55,28 +56,31 @@ impl Maker {
     }
 }
 
-/// Starts the thread. It ends when the board closes.
-pub(crate) fn start(shared: &Arc<Shared>, mut maker: Maker) -> std::io::Result<JoinHandle<()>> {
-    let shared = Arc::clone(shared);
+/// Starts the thread. It ends when the scheduler closes.
+pub(crate) fn start(
+    db: &Arc<DbState>,
+    mut writer: CheckpointWriter,
+) -> std::io::Result<JoinHandle<()>> {
+    let db = Arc::clone(db);
     let work = move || {
-        while shared.checkpoints.wait_for_work() {
-            let log_bytes = shared.log_bytes();
-            shared.checkpoints.begin(shared.clock.now_ms());
+        while db.checkpoints.wait_for_work() {
+            let log_bytes = db.log_bytes();
+            db.checkpoints.begin(db.clock.now_ms());
             tracing::debug!("checkpoint begun");
             // A caller that waits for the outcome must not wait for ever.
-            let made = catch_unwind(AssertUnwindSafe(|| maker.make(&shared)));
-            let outcome = made.unwrap_or_else(|_| Err("it panicked".to_owned()));
-            tell(&shared.checkpoints, &outcome);
-            shared.checkpoints.end(outcome, log_bytes);
+            let made = catch_unwind(AssertUnwindSafe(|| writer.make(&db)));
+            let outcome = made.unwrap_or_else(|_| Err(CheckpointError::Panicked));
+            report(&db.checkpoints, &outcome);
+            db.checkpoints.end(outcome, log_bytes);
         }
-        shared.retired.lock().append(&mut maker.workers);
+        db.retired.lock().append(&mut writer.workers);
     };
     std::thread::Builder::new()
         .name("checkpoint".to_owned())
         .spawn(work)
 }
 
-fn tell(board: &Board, outcome: &Result<CheckpointReport, String>) {
+fn report(scheduler: &CheckpointScheduler, outcome: &Result<CheckpointReport, CheckpointError>) {
     match outcome {
         Ok(report) => tracing::info!(
             epoch = report.epoch.0,
@@ -86,28 +90,22 @@ fn tell(board: &Board, outcome: &Result<CheckpointReport, String>) {
             segments_removed = report.segments_removed,
             "checkpoint made"
         ),
-        Err(_) if board.is_closing() => {}
-        Err(error) => tracing::warn!("no checkpoint was made: {error}; the logs stay"),
+        Err(_) if scheduler.is_closing() => {}
+        Err(error) => tracing::warn!("{error}; the logs stay"),
     }
 }
 
-impl Maker {
-    fn make(&mut self, shared: &Shared) -> Result<CheckpointReport, String> {
+impl CheckpointWriter {
+    fn make(&mut self, db: &DbState) -> Result<CheckpointReport, CheckpointError> {
         let start = Instant::now();
-        let journal = shared
-            .journal
-            .as_ref()
-            .expect("only a journal is cut short");
-        let said = |error: journal::CheckpointError| error.to_string();
-        let mut draft = journal
-            .begin_checkpoint(&self.disk, &self.dir)
-            .map_err(said)?;
-        let snapshot = shared.engine.snapshot();
+        let journal = db.journal.as_ref().expect("only a journal is cut short");
+        let mut draft = journal.begin_checkpoint(&self.disk, &self.dir)?;
+        let snapshot = db.engine.snapshot();
         draft.set_view(self.view(&snapshot));
-        let parts = self.write_parts(shared, &snapshot, &mut draft)?;
+        let parts = self.write_parts(db, &snapshot, &mut draft)?;
         // Versions that only the view needs can be freed.
         drop(snapshot);
-        let finished_ms = shared.clock.now_ms();
+        let finished_ms = db.clock.now_ms();
         let epoch = draft.view().epoch;
         let published = publish(journal, draft, parts, finished_ms)?;
         Ok(CheckpointReport {
@@ -133,20 +131,20 @@ impl Maker {
     /// Writes the keys of the view; each thread writes its part.
     fn write_parts(
         &mut self,
-        shared: &Shared,
+        db: &DbState,
         snapshot: &Snapshot,
         draft: &mut Draft,
-    ) -> Result<Vec<Part>, String> {
+    ) -> Result<Vec<Part>, CheckpointError> {
         let writers: Result<Vec<_>, _> = self.workers.iter().map(|_| draft.part()).collect();
-        let writers = writers.map_err(|error| error.to_string())?;
-        let shares = Shares::new(self.workers.len());
+        let writers = writers?;
+        let ranges = KeyRanges::new(self.workers.len());
         let (options, others) = (&self.options, self.others);
         std::thread::scope(|scope| {
             let work = |(worker, writer)| {
-                let shares = &shares;
+                let ranges = &ranges;
                 scope.spawn(move || {
-                    let pace = Pace::new(shared, options, others);
-                    walk(worker, snapshot, shares, writer, pace)
+                    let throttle = CheckpointThrottle::new(db, options, others);
+                    copy(worker, snapshot, ranges, writer, throttle)
                 })
             };
             let threads: Vec<_> = self.workers.iter_mut().zip(writers).map(work).collect();
@@ -164,10 +162,8 @@ fn publish(
     draft: Draft,
     parts: Vec<Part>,
     finished_ms: u64,
-) -> Result<journal::Published, String> {
-    let published = journal
-        .publish_checkpoint(draft, parts, finished_ms)
-        .map_err(|error| error.to_string())?;
+) -> Result<journal::Published, CheckpointError> {
+    let published = journal.publish_checkpoint(draft, parts, finished_ms)?;
     if let Some(error) = &published.left_over {
         tracing::warn!("{error}; the next checkpoint tries to remove it again");
     }

@@ -1,0 +1,24 @@
+//! The state of a prepared transaction in memory.
+
+use crate::log::RecordWrite;
+use crate::record::{RecordRef, VersionRef};
+
+/// The state that a prepared transaction keeps in memory until it is decided.
+pub(crate) struct PreparedTransaction {
+    /// The writes that it will publish: versions that no other thread knows, of records that it
+    /// holds exclusively.
+    pub(crate) effects: Vec<RecordWrite>,
+    /// The records that it holds in addition: as a reader, the generation's among them unless it
+    /// flushes; in a driven engine, which keeps no effects, also those that it will write.
+    pub(crate) held: Vec<RecordRef>,
+    pub(crate) ranged: bool,
+    /// `true` if it holds only until its staged entry is applied.
+    pub(crate) is_staged: bool,
+}
+
+impl Drop for PreparedTransaction {
+    fn drop(&mut self) {
+        let versions = self.effects.drain(..).map(|write| write.version);
+        versions.for_each(VersionRef::free_unpublished);
+    }
+}

@@ -1,0 +1,153 @@
+//! Publication: makes new versions current, and sees to it that the replaced ones are freed when they
+//! may be. The callers have the records locked, or hold them exclusively.
+
+use std::sync::atomic::Ordering;
+
+use base::Tid;
+
+use crate::garbage::{Bag, Garbage};
+use crate::log::RecordWrite;
+use crate::record::{RecordRef, VersionRef};
+use crate::thread_context::ThreadContext;
+use crate::word::{HELD, QUEUED, WordValue};
+use crate::worker_slot::{KeyCount, WorkerSlot};
+
+/// Publishes writes whose records have these words; `generation` is visible from then on. Exclusive
+/// holds are thereby given back, as locks are.
+#[inline]
+pub(crate) fn publish(
+    thread: &ThreadContext,
+    generation: u16,
+    writes: &[RecordWrite],
+    locked: &[WordValue],
+    tid: Tid,
+) {
+    let engine = &thread.engine;
+    let counters = thread.counters();
+    let mut bag = counters.bag.lock();
+    let (mut keys, mut bytes) = (KeyCount::default(), 0);
+    for (write, seen) in writes.iter().zip(locked) {
+        let (old, new) = (RecordRef::version(*seen), write.version);
+        new.set_tid(tid);
+        bytes += new.bytes() as i64;
+        if write.record == engine.generation {
+            engine
+                .generation_now
+                .store(u64::from(generation), Ordering::Release);
+        } else {
+            keys.add(new, generation, 1);
+            keys.add(old, generation, -1);
+        }
+        // The word of a record that was held changes together with the table of holds.
+        let _held = seen
+            .has(HELD)
+            .then(|| engine.holds.publishing(write.record));
+        install(thread, &mut bag, write.record, *seen, old, new);
+    }
+    bytes -= bag.take_freed() as i64;
+    drop(bag);
+    counters.count_keys(generation, keys);
+    WorkerSlot::count(&counters.bytes, bytes);
+}
+
+/// Makes `new` current in place of `old`, and puts `old` into the bag if nothing needs it.
+#[inline]
+pub(crate) fn install(
+    thread: &ThreadContext,
+    bag: &mut Bag,
+    record: RecordRef,
+    seen: WordValue,
+    old: VersionRef,
+    new: VersionRef,
+) {
+    let engine = &thread.engine;
+    let is_generation = record == engine.generation;
+    let is_read_atomic = !is_generation && engine.read_atomic.covers(record.key());
+    let kept = if !old.is_never() && is_read_atomic {
+        WorkerSlot::count(&thread.counters().kept_versions, 1);
+        Some(old)
+    } else {
+        engine.snapshots.needed_of(old)
+    };
+    let watcher = engine
+        .read_atomic
+        .watcher()
+        .filter(|_| is_read_atomic || is_generation);
+    if let Some(watcher) = watcher {
+        match is_generation {
+            true => watcher.writing_all(),
+            false => watcher.writing(record.key()),
+        }
+    }
+    if kept.is_some() {
+        new.set_previous(kept);
+    }
+    let needs_janitor =
+        new.is_absent() || new.deadline().is_some() || kept.is_some() || is_generation;
+    let queue = needs_janitor && !seen.has(QUEUED);
+    record
+        .word()
+        .publish(seen, new.address(), if queue { QUEUED } else { 0 });
+    if let Some(watcher) = watcher {
+        match is_generation {
+            true => watcher.written_all(),
+            false => watcher.written(record.key()),
+        }
+    }
+    if queue {
+        engine.queue.push(record);
+    }
+    let mut next = Some(old);
+    while let Some(version) = next.filter(|&v| !v.is_never() && Some(v) != kept) {
+        next = version.previous();
+        bag.put(&engine.epochs, Garbage::Version(version));
+    }
+}
+
+/// Puts those of the writes of read-atomic keys that are older than the current version behind it,
+/// and removes them from `writes` and `locked`. All are locked.
+pub(crate) fn link_late(
+    thread: &ThreadContext,
+    writes: &mut Vec<RecordWrite>,
+    locked: &mut Vec<WordValue>,
+    tid: Tid,
+) {
+    let keys = &thread.engine.read_atomic;
+    if !keys.any() {
+        return;
+    }
+    for at in (0..writes.len()).rev() {
+        let (write, seen) = (writes[at], locked[at]);
+        // A version without an id is of a time when the key was not read atomic.
+        let is_late = write.version.origin().is_some()
+            && keys.covers(write.record.key())
+            && RecordRef::version(seen).origin_id() > write.version.origin_id();
+        if is_late {
+            writes.swap_remove(at);
+            locked.swap_remove(at);
+            link_behind(thread, write, seen, tid);
+        }
+    }
+}
+
+/// Puts a version of a read-atomic key behind those with greater ids, and unlocks the record.
+pub(crate) fn link_behind(thread: &ThreadContext, write: RecordWrite, seen: WordValue, tid: Tid) {
+    let RecordWrite { record, version } = write;
+    version.set_tid(tid);
+    let id = version.origin_id();
+    let mut newer = RecordRef::version(seen);
+    let mut older = newer.previous();
+    while let Some(next) = older.filter(|next| next.origin_id() > id) {
+        newer = next;
+        older = next.previous();
+    }
+    version.set_previous(older);
+    newer.set_previous(Some(version));
+    let counters = thread.counters();
+    WorkerSlot::count(&counters.bytes, version.bytes() as i64);
+    WorkerSlot::count(&counters.kept_versions, 1);
+    record.word().unlock(seen, QUEUED);
+    if !seen.has(QUEUED) {
+        thread.engine.queue.push(record);
+    }
+}

@@ -1,0 +1,93 @@
+//! Figures of an engine, added up from the counters of its threads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+use crate::engine::Engine;
+use crate::index::TREE_BYTES_PER_RECORD;
+use crate::worker_slot::{DEADLINE_UNIT_MS, WorkerSlot};
+
+/// Figures of an engine. Sums over workers, each read at its own moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EngineStats {
+    /// Keys; those that have expired and were not yet reclaimed count.
+    pub keys: u64,
+    /// Those of them that have a deadline.
+    pub expiring: u64,
+    /// The mean of their deadlines, in milliseconds since the Unix epoch; 0 without one.
+    pub mean_deadline_ms: u64,
+    /// Records in the index, deleted ones that wait for reclamation among them.
+    pub records: u64,
+    /// Bytes of records, versions and index.
+    pub memory_bytes: u64,
+    /// Transactions that committed.
+    pub commits: u64,
+    /// Attempts that met a conflict.
+    pub conflicts: u64,
+    /// Keys removed because they had expired.
+    pub expired: u64,
+    /// The number of times that the machine's clock was seen to have been set.
+    pub clock_steps: u64,
+    /// Versions of read-atomic keys that are kept behind newer ones.
+    pub kept_versions: u64,
+}
+
+impl Engine {
+    /// Returns the bytes of records, versions and index.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let records = self.sum(|p| &p.records) as usize;
+        let index = records * TREE_BYTES_PER_RECORD + self.index.hints().bytes();
+        self.sum(|p| &p.bytes)
+            .wrapping_add(index as u64)
+            .wrapping_add(self.origins.bytes())
+    }
+
+    /// Returns sums of the workers' counters.
+    #[must_use]
+    pub fn stats(&self) -> EngineStats {
+        let generation = self.current_generation();
+        let expiring = self.count(generation, |p| &p.expiring);
+        EngineStats {
+            keys: self.count_keys(generation),
+            expiring,
+            mean_deadline_ms: self
+                .count(generation, |p| &p.deadlines)
+                .checked_div(expiring)
+                .map_or(0, |units| units * DEADLINE_UNIT_MS),
+            records: self.sum(|p| &p.records),
+            memory_bytes: self.memory_bytes(),
+            commits: self.sum(|p| &p.commits),
+            conflicts: self.sum(|p| &p.conflicts),
+            expired: self.expired.load(Ordering::Relaxed),
+            clock_steps: self.epochs.clock_steps(),
+            kept_versions: self.sum(|p| &p.kept_versions),
+        }
+    }
+
+    fn sum(&self, counter: fn(&WorkerSlot) -> &AtomicU64) -> u64 {
+        let slots = self.slots.iter();
+        slots.fold(0u64, |sum, p| {
+            sum.wrapping_add(counter(p).load(Ordering::Relaxed))
+        })
+    }
+
+    /// Returns the number of keys of a generation.
+    pub(crate) fn count_keys(&self, generation: u16) -> u64 {
+        self.count(generation, |p| &p.keys)
+    }
+
+    /// Returns the sum of a counter that belongs to a generation.
+    fn count(&self, generation: u16, counter: fn(&WorkerSlot) -> &AtomicU64) -> u64 {
+        let of_it = |p: &&CachePadded<WorkerSlot>| {
+            p.generation.load(Ordering::Acquire) == u64::from(generation)
+        };
+        let slots = self.slots.iter().filter(of_it);
+        let sum = slots.fold(0u64, |sum, p| {
+            sum.wrapping_add(counter(p).load(Ordering::Relaxed))
+        });
+        // Counters are read one after another: a passing negative sum means none.
+        if sum > i64::MAX as u64 { 0 } else { sum }
+    }
+}

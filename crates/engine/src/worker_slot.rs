@@ -1,0 +1,94 @@
+//! A worker's slot among the engine's counters: its garbage, and numbers that it alone changes and that
+//! are added up when a caller asks for figures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::garbage::Bag;
+use crate::record::VersionRef;
+
+/// The unit in which sums of deadlines are counted: fine enough for a mean, and coarse enough for the
+/// sum over as many keys as fit into memory.
+pub(crate) const DEADLINE_UNIT_MS: u64 = 64;
+/// The latest deadline in such a sum, in that unit, in the year 2109; later ones count as this one.
+const LATEST_DEADLINE: u64 = 1 << 36;
+
+/// A change of the numbers of keys.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct KeyCount {
+    keys: i64,
+    /// Those of them that have a deadline.
+    expiring: i64,
+    /// The sum of their deadlines, in [`DEADLINE_UNIT_MS`].
+    deadlines: i64,
+}
+
+impl KeyCount {
+    /// Counts a version, `sign` times: 1 when it comes, -1 when it goes. Absences and versions of
+    /// another generation do not count.
+    #[inline]
+    pub(crate) fn add(&mut self, version: VersionRef, generation: u16, sign: i64) {
+        if !version.is_key_of(generation) {
+            return;
+        }
+        self.keys += sign;
+        if let Some(deadline) = version.deadline() {
+            self.expiring += sign;
+            let units = (deadline / DEADLINE_UNIT_MS).min(LATEST_DEADLINE);
+            self.deadlines = self.deadlines.wrapping_add(sign * units as i64);
+        }
+    }
+}
+
+/// A worker's own counters and garbage; others read the counters now and then.
+#[derive(Default)]
+pub(crate) struct WorkerSlot {
+    pub(crate) bag: Mutex<Bag>,
+    /// The generation that `keys` counts.
+    pub(crate) generation: AtomicU64,
+    /// Keys made minus keys deleted, in two's complement.
+    pub(crate) keys: AtomicU64,
+    /// As `keys`, of those that have a deadline.
+    pub(crate) expiring: AtomicU64,
+    /// The sum of their deadlines, in [`DEADLINE_UNIT_MS`], in two's complement.
+    pub(crate) deadlines: AtomicU64,
+    /// Bytes allocated minus bytes freed, in two's complement.
+    pub(crate) bytes: AtomicU64,
+    /// Records made minus records removed, in two's complement.
+    pub(crate) records: AtomicU64,
+    /// Versions of read-atomic keys put behind newer ones minus those taken away, in two's
+    /// complement.
+    pub(crate) kept_versions: AtomicU64,
+    pub(crate) commits: AtomicU64,
+    pub(crate) conflicts: AtomicU64,
+    /// Locked while the worker stages a transaction (module [`crate::stage`]).
+    pub(crate) staging: Arc<Mutex<()>>,
+}
+
+impl WorkerSlot {
+    /// Adds to the number of keys of a generation; those of earlier ones are gone.
+    #[inline]
+    pub(crate) fn count_keys(&self, generation: u16, by: KeyCount) {
+        if self.generation.load(Ordering::Relaxed) != u64::from(generation) {
+            for counter in [&self.keys, &self.expiring, &self.deadlines] {
+                counter.store(0, Ordering::Relaxed);
+            }
+            self.generation
+                .store(u64::from(generation), Ordering::Release);
+        }
+        WorkerSlot::count(&self.keys, by.keys);
+        if by.expiring != 0 || by.deadlines != 0 {
+            WorkerSlot::count(&self.expiring, by.expiring);
+            WorkerSlot::count(&self.deadlines, by.deadlines);
+        }
+    }
+
+    /// Adds to a counter that only this slot's worker writes.
+    #[inline]
+    pub(crate) fn count(counter: &AtomicU64, by: i64) {
+        let sum = counter.load(Ordering::Relaxed).wrapping_add(by as u64);
+        counter.store(sum, Ordering::Relaxed);
+    }
+}
