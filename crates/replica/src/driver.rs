@@ -16,8 +16,10 @@ use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
 use mio::{Events, Poll, Token, Waker};
 use parking_lot::Mutex;
 
+use crate::failure::MemberFailure;
 use crate::incoming_links::{Closed, IncomingLinks};
-use crate::member::{Answer, Change, Failure, Member, Received, copy_of};
+use crate::member::{MalformedMessage, Member, Outbox, Received, duplicate_note};
+use crate::membership::{ChangeAnswer, MembershipChange};
 use crate::shared::Shared;
 
 const WAKER: Token = Token(0);
@@ -40,7 +42,7 @@ const STOPPED: &str = "this node's member has stopped: the node serves nothing u
 
 /// Commands of other threads to this one.
 pub(crate) enum Command {
-    Change(Change, Answer),
+    Change(MembershipChange, ChangeAnswer),
     Snapshot,
     Stop,
 }
@@ -102,7 +104,7 @@ struct Links {
 
 impl Links {
     /// Sends the member's messages. Those that cannot be sent are lost, as members expect.
-    fn send(&mut self, outbox: &mut Vec<(NodeId, Vec<u8>)>, now: Duration) {
+    fn send(&mut self, outbox: &mut Outbox, now: Duration) {
         for (node, bytes) in outbox.drain(..) {
             let way = self.ways.entry(node).or_default();
             let link = match way.link {
@@ -129,11 +131,17 @@ impl Links {
     }
 
     /// Ends a link on which a malformed message has come. Messages that came behind it are dropped.
-    fn close_malformed(&mut self, link: Link, node: NodeId, what: &str, now: Duration) {
+    fn close_malformed(
+        &mut self,
+        link: Link,
+        node: NodeId,
+        error: &MalformedMessage,
+        now: Duration,
+    ) {
         let last = self.malformed.get(&node);
         if last.is_none_or(|last| now >= *last + LOG_PAUSE) {
             self.malformed.insert(node, now);
-            tracing::error!("node {node} sent a malformed message: {what}; its link is closed");
+            tracing::error!("node {node} sent a malformed message: {error}; its link is closed");
         }
         self.close(link, now);
     }
@@ -155,7 +163,7 @@ impl Links {
                     let last = self.copies.get(&node);
                     if last.is_none_or(|last| now >= *last + LOG_PAUSE) {
                         self.copies.insert(node, now);
-                        tracing::error!("{}", copy_of(node));
+                        tracing::error!("{}", duplicate_note(node));
                     }
                     copies.push(node);
                     self.close(link, now);
@@ -233,23 +241,25 @@ impl Driver {
             }
         };
         shared.fail(reason);
-        shared.tell();
+        shared.notify();
     }
 
-    fn turns(&mut self) -> Result<(), Failure> {
+    fn turns(&mut self) -> Result<(), MemberFailure> {
         let mut events = Events::with_capacity(EVENTS);
         while self.turn(&mut events)? {}
         Ok(())
     }
 
     /// Runs one turn. Returns `true` if the member goes on.
-    fn turn(&mut self, events: &mut Events) -> Result<bool, Failure> {
+    fn turn(&mut self, events: &mut Events) -> Result<bool, MemberFailure> {
         let now = self.shared.time.now().since;
         let timeout = self.timeout(now);
         if let Err(error) = self.poll.poll(events, Some(timeout))
             && error.kind() != io::ErrorKind::Interrupted
         {
-            return Err(Failure::Raft(format!("cannot wait for events: {error}")));
+            return Err(MemberFailure::Raft(format!(
+                "cannot wait for events: {error}"
+            )));
         }
         for event in &*events {
             if self.links.fabric.owns(event.token()) {
@@ -261,7 +271,7 @@ impl Driver {
         for command in commands {
             match command {
                 Command::Change(change, answer) => self.member.change(change, answer),
-                Command::Snapshot => self.member.want_snapshot(),
+                Command::Snapshot => self.member.request_snapshot(),
                 Command::Stop => return Ok(false),
             }
         }
@@ -286,7 +296,7 @@ impl Driver {
     }
 
     /// Takes the messages that have come from other members.
-    fn hear(&mut self) -> Result<(), Failure> {
+    fn hear(&mut self) -> Result<(), MemberFailure> {
         let now = self.shared.time.now();
         self.links.fabric.tick(now.since);
         self.more = self.links.fabric.receive(&mut self.inbox);
@@ -315,8 +325,8 @@ impl Driver {
                     }
                     match self.member.receive(node, bytes, now) {
                         Ok(Received::Taken) => {}
-                        Ok(Received::Malformed(what)) => {
-                            self.links.close_malformed(link, node, &what, now.since);
+                        Ok(Received::Malformed(error)) => {
+                            self.links.close_malformed(link, node, &error, now.since);
                         }
                         Err(failure) => {
                             self.blocked_until = Some(self.pass(failure, now.since)?);
@@ -330,7 +340,7 @@ impl Driver {
         inbox.clear();
         self.inbox = inbox;
         for node in self.links.close_later(now.since) {
-            self.member.note_copy(node, now.since);
+            self.member.note_duplicate(node, now.since);
         }
         Ok(())
     }
@@ -351,33 +361,33 @@ impl Driver {
             way.link = None;
             way.not_before = now + pause;
             self.member.note_link(node, refused);
-            self.member.unreachable(node);
+            self.member.note_unreachable(node);
         }
     }
 
-    fn go_on(&mut self) -> Result<(), Failure> {
+    fn go_on(&mut self) -> Result<(), MemberFailure> {
         let now = self.shared.time.now();
         if self.blocked_until.is_some_and(|until| now.since < until) {
             return Ok(());
         }
         self.blocked_until = None;
         let links = &mut self.links;
-        let mut flush = |outbox: &mut Vec<(NodeId, Vec<u8>)>| links.send(outbox, now.since);
+        let mut flush = |outbox: &mut Outbox| links.send(outbox, now.since);
         match self.member.turn(now, &mut flush) {
             Err(failure) => self.blocked_until = Some(self.pass(failure, now.since)?),
-            Ok(()) => self.member.trouble_has_passed(),
+            Ok(()) => self.member.note_log_written(),
         }
         Ok(())
     }
 
     /// Steps aside if the failure may pass, so that another member can lead meanwhile. Returns the
     /// time until which this member waits.
-    fn pass(&mut self, failure: Failure, now: Duration) -> Result<Duration, Failure> {
-        if !failure.may_pass() {
+    fn pass(&mut self, failure: MemberFailure, now: Duration) -> Result<Duration, MemberFailure> {
+        if !failure.is_temporary() {
             return Err(failure);
         }
         self.member.step_aside();
-        self.member.note_trouble(&failure);
+        self.member.note_log_trouble(&failure);
         Ok(now + RETRY)
     }
 
@@ -385,7 +395,7 @@ impl Driver {
         let now = self.shared.time.now().since;
         self.links.send(self.member.outbox(), now);
         for node in std::mem::take(&mut self.links.lost) {
-            self.member.unreachable(node);
+            self.member.note_unreachable(node);
         }
     }
 }

@@ -22,8 +22,10 @@ use mio::Poll;
 use parking_lot::{Condvar, Mutex};
 
 use crate::driver::{Command, Driver, FIRST_LINK, Mailbox};
+use crate::failure::MemberFailure;
 use crate::log::LogOptions;
-use crate::member::{Answer, Change, Failure, Member, Place, Spawn};
+use crate::member::{Member, MemberStorage, SpawnWork};
+use crate::membership::{ChangeAnswer, ChangeError, MembershipChange};
 use crate::options::MemberOptions;
 use crate::shared::Shared;
 use crate::status::{Role, Status};
@@ -84,7 +86,7 @@ impl Options {
 pub enum OpenError {
     /// The member's data cannot be read.
     #[error(transparent)]
-    Data(#[from] Failure),
+    Data(#[from] MemberFailure),
     /// The operating system returns an error.
     #[error("cannot start the member: {0}")]
     System(#[from] io::Error),
@@ -171,7 +173,7 @@ impl Partition {
         if let Some(dir) = &options.dir {
             options.disk.create_dir_all(dir)?;
         }
-        let place = Place {
+        let storage = MemberStorage {
             disk: options.disk,
             dir: options.dir,
             log: options.log,
@@ -179,7 +181,7 @@ impl Partition {
         let member = Member::open(
             options.member,
             Arc::clone(&shared),
-            place,
+            storage,
             spawner(),
             progress,
         )?;
@@ -322,8 +324,8 @@ impl Partition {
     /// Begins to change the members. Returns the place of the outcome; [`Partition::on_change`]
     /// tells when to look.
     #[must_use]
-    pub fn begin_change(&self, change: Change) -> PendingChange {
-        let answer = Answer::default();
+    pub fn begin_change(&self, change: MembershipChange) -> PendingChange {
+        let answer = ChangeAnswer::default();
         self.mailbox
             .command(Command::Change(change, Arc::clone(&answer)));
         PendingChange(answer)
@@ -333,7 +335,7 @@ impl Partition {
     ///
     /// # Errors
     /// Returns the reason why it was not done, and what to do.
-    pub fn change(&self, change: Change, patience: Duration) -> Result<(), String> {
+    pub fn change(&self, change: MembershipChange, patience: Duration) -> Result<(), ChangeError> {
         let pending = self.begin_change(change);
         let until = Instant::now() + patience;
         while Instant::now() < until {
@@ -341,11 +343,11 @@ impl Partition {
                 return outcome;
             }
             if let Some(reason) = self.failed() {
-                return Err(reason);
+                return Err(ChangeError::Stopped { reason });
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Err("it takes longer than that: see the status".to_owned())
+        Err(ChangeError::StillInProgress)
     }
 
     /// Requests a snapshot soon; [`Status::snapshot`] shows when it exists.
@@ -357,9 +359,9 @@ impl Partition {
     /// it does not try if `patience` is zero.
     pub fn close(&self, patience: Duration) {
         if self.is_leader() && !patience.is_zero() {
-            match self.change(Change::Transfer(None), patience) {
+            match self.change(MembershipChange::Transfer(None), patience) {
                 Ok(()) => tracing::info!("another node leads the partition now"),
-                Err(error) => tracing::warn!(error, "the leadership was not handed over"),
+                Err(error) => tracing::warn!(%error, "the leadership was not handed over"),
             }
         }
         self.mailbox.command(Command::Stop);
@@ -381,18 +383,18 @@ impl Drop for Partition {
 
 /// A change that was begun.
 #[derive(Debug)]
-pub struct PendingChange(Answer);
+pub struct PendingChange(ChangeAnswer);
 
 impl PendingChange {
     /// Returns the outcome, once there is one.
     #[must_use]
-    pub fn outcome(&self) -> Option<Result<(), String>> {
+    pub fn outcome(&self) -> Option<Result<(), ChangeError>> {
         self.0.lock().clone()
     }
 }
 
 /// Returns a function that runs each piece of work on a thread of its own.
-fn spawner() -> Spawn {
+fn spawner() -> SpawnWork {
     Box::new(|work| {
         let thread = std::thread::Builder::new().name("kumiki-snapshot".to_owned());
         if let Err(error) = thread.spawn(work) {

@@ -43,7 +43,7 @@ const ENCODED: usize = 48;
 
 /// The relation of a number to the last one that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum SequenceState {
     /// No transaction with this number or a later one has been applied.
     New,
     /// The transaction has been applied. Its replies are encoded, or empty if they were too long.
@@ -59,14 +59,16 @@ pub(crate) enum Known {
 }
 
 impl Sessions {
-    pub(crate) fn look_up(&self, client: u64, sequence: u64) -> Known {
+    pub(crate) fn look_up(&self, client: u64, sequence: u64) -> SequenceState {
         match self.clients.get(&client) {
-            None => Known::Forgotten,
+            None => SequenceState::Forgotten,
             // Numbers begin with 1.
-            Some(_) if sequence == 0 => Known::Old,
-            Some(session) if session.sequence < sequence => Known::New,
-            Some(session) if session.sequence == sequence => Known::Done(session.result.clone()),
-            Some(_) => Known::Old,
+            Some(_) if sequence == 0 => SequenceState::Old,
+            Some(session) if session.sequence < sequence => SequenceState::New,
+            Some(session) if session.sequence == sequence => {
+                SequenceState::Done(session.result.clone())
+            }
+            Some(_) => SequenceState::Old,
         }
     }
 
@@ -177,17 +179,25 @@ mod tests {
     #[test]
     fn a_number_is_new_done_old_or_of_no_session() {
         let mut sessions = opened(&[(7, 10)]);
-        assert_eq!(sessions.look_up(8, 1), Known::Forgotten);
-        assert_eq!(sessions.look_up(7, 0), Known::Old, "no number at all");
-        assert_eq!(sessions.look_up(7, 1), Known::New);
+        assert_eq!(sessions.look_up(8, 1), SequenceState::Forgotten);
+        assert_eq!(
+            sessions.look_up(7, 0),
+            SequenceState::Old,
+            "no number at all"
+        );
+        assert_eq!(sessions.look_up(7, 1), SequenceState::New);
         sessions.note(7, 2, b"two", 10);
-        assert_eq!(sessions.look_up(7, 3), Known::New);
-        assert_eq!(sessions.look_up(7, 2), Known::Done(b"two".to_vec()));
-        assert_eq!(sessions.look_up(7, 1), Known::Old);
+        assert_eq!(sessions.look_up(7, 3), SequenceState::New);
+        assert_eq!(sessions.look_up(7, 2), SequenceState::Done(b"two".to_vec()));
+        assert_eq!(sessions.look_up(7, 1), SequenceState::Old);
         sessions.forget(7);
-        assert_eq!(sessions.look_up(7, 1), Known::Forgotten);
+        assert_eq!(sessions.look_up(7, 1), SequenceState::Forgotten);
         sessions.note(7, 3, b"three", 10);
-        assert_eq!(sessions.look_up(7, 3), Known::Forgotten, "it stays so");
+        assert_eq!(
+            sessions.look_up(7, 3),
+            SequenceState::Forgotten,
+            "it stays so"
+        );
     }
 
     #[test]
@@ -203,7 +213,7 @@ mod tests {
     fn there_are_so_many_at_most() {
         let mut sessions = opened(&[(1, 30), (2, 10)]);
         assert!(!sessions.open(3, 40, 2));
-        assert_eq!(sessions.look_up(3, 1), Known::Forgotten);
+        assert_eq!(sessions.look_up(3, 1), SequenceState::Forgotten);
         sessions.forget(1);
         assert!(sessions.open(4, 40, 2));
     }

@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 
 use crate::options::{Grouping, MemberOptions};
-use crate::sessions::{Known, Sessions};
+use crate::sessions::{SequenceState, Sessions};
 use crate::status::{Role, Status};
 use crate::tickets::Tickets;
 use crate::time::Time;
@@ -24,21 +24,21 @@ type Outcome = Result<Vec<OwnedReply>, Abort>;
 
 /// Outcomes by their numbers, until they are fetched.
 #[derive(Debug)]
-pub(crate) struct Kept<T>(Mutex<BTreeMap<u64, T>>);
+pub(crate) struct OutcomeTable<T>(Mutex<BTreeMap<u64, T>>);
 
 /// The greatest number of outcomes that are kept: a caller that has gone does not fetch its
 /// outcome.
-const KEPT: usize = 1 << 16;
+const MOST_OUTCOMES: usize = 1 << 16;
 
-impl<T> Kept<T> {
-    fn new() -> Kept<T> {
-        Kept(Mutex::new(BTreeMap::new()))
+impl<T> OutcomeTable<T> {
+    fn new() -> OutcomeTable<T> {
+        OutcomeTable(Mutex::new(BTreeMap::new()))
     }
 
-    pub(crate) fn keep(&self, number: u64, outcome: T) {
+    pub(crate) fn insert(&self, number: u64, outcome: T) {
         let mut kept = self.0.lock();
         kept.insert(number, outcome);
-        if kept.len() > KEPT {
+        if kept.len() > MOST_OUTCOMES {
             kept.pop_first();
         }
     }
@@ -89,9 +89,9 @@ pub(crate) struct Shared {
     /// end, with 0. This is locked before the table of sessions.
     pub(crate) under_way: Mutex<HashMap<u64, u64>>,
     /// The outcomes of operations that were executed after consensus.
-    pub(crate) outcomes: Kept<Outcome>,
+    pub(crate) outcomes: OutcomeTable<Outcome>,
     /// The ids of sessions that were to be opened.
-    pub(crate) opened: Kept<Result<u64, Abort>>,
+    pub(crate) opened: OutcomeTable<Result<u64, Abort>>,
     /// The next number for holders of staged transactions, and for outcomes that are kept.
     next_number: AtomicU64,
     failed: Mutex<Option<String>>,
@@ -131,8 +131,8 @@ impl Shared {
             loads: AtomicU64::new(0),
             sessions: Mutex::default(),
             under_way: Mutex::default(),
-            outcomes: Kept::new(),
-            opened: Kept::new(),
+            outcomes: OutcomeTable::new(),
+            opened: OutcomeTable::new(),
             next_number: AtomicU64::new(1),
             failed: Mutex::default(),
             has_failed: AtomicBool::new(false),
@@ -254,15 +254,15 @@ impl Shared {
     }
 
     /// Checks that a client's transaction is to be executed, and notes that it is in progress.
-    pub(crate) fn admit(&self, client: u64, sequence: u64) -> Result<(), Known> {
+    pub(crate) fn admit(&self, client: u64, sequence: u64) -> Result<(), SequenceState> {
         let mut under_way = self.under_way.lock();
         match self.sessions.lock().look_up(client, sequence) {
-            Known::New => {}
+            SequenceState::New => {}
             known => return Err(known),
         }
         match under_way.get(&client) {
-            Some(&ENDS) => Err(Known::Ends),
-            Some(_) => Err(Known::UnderWay),
+            Some(&ENDS) => Err(SequenceState::Ends),
+            Some(_) => Err(SequenceState::UnderWay),
             None => {
                 under_way.insert(client, sequence);
                 Ok(())
@@ -292,7 +292,7 @@ impl Shared {
 
     /// Ends the leadership, if there was one: waiting transactions fail, and no locks are held.
     pub(crate) fn drop_everything(&self) {
-        let _nobody = self.tickets.change();
+        let _guard = self.tickets.change();
         self.set_lease(Duration::ZERO);
         self.tickets.close();
         self.engine.drop_holds();
@@ -334,7 +334,8 @@ impl Shared {
         self.listeners.write().push(listener);
     }
 
-    pub(crate) fn tell(&self) {
+    /// Calls the listeners: tickets have resolved or are lost, or the status has changed.
+    pub(crate) fn notify(&self) {
         self.listeners.read().iter().for_each(|listener| listener());
     }
 }

@@ -49,7 +49,7 @@ const PART: &str = "snapshot.part";
 
 /// The description of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Head {
+pub struct SnapshotHead {
     /// The last entry that it contains, the term of that entry, and the members at that entry.
     pub meta: SnapshotMetadata,
     /// The partition's time at that entry, in milliseconds since the Unix epoch.
@@ -85,7 +85,7 @@ pub struct SnapshotFile {
     /// The path of the file.
     pub path: PathBuf,
     /// The description of the snapshot.
-    pub head: Head,
+    pub head: SnapshotHead,
     /// The length in bytes.
     pub bytes: u64,
     /// The number of keys.

@@ -8,56 +8,11 @@ use base::participant::State;
 use base::{Abort, Timestamp, TransactionId};
 use history::Outcome as Ending;
 
-use super::client::{Call, Outcome, Value};
+use super::actors::{Attempt, Stage};
+use super::call::{Asker, Call, Outcome, Value};
 use super::job::{Job, Step, key};
 use super::reached::Point;
-use super::world::{Asker, Event, World};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Prepare,
-    /// Asks if it is prepared.
-    Ask,
-    Refuse,
-    Commit,
-    Abort,
-    Forget,
-}
-
-/// A transaction in progress.
-struct Attempt {
-    id: TransactionId,
-    job: Arc<Job>,
-    begun: Duration,
-    stage: Stage,
-    /// `true` if this stage may have taken effect.
-    doubt: bool,
-    /// The operations that are recorded when it commits.
-    ops: String,
-}
-
-/// See the module's description.
-pub(super) struct Coordinator {
-    process: usize,
-    number: u64,
-    node: usize,
-    attempt: Option<Attempt>,
-}
-
-impl Coordinator {
-    pub(super) fn new(process: usize) -> Coordinator {
-        Coordinator {
-            process,
-            number: 0,
-            node: 0,
-            attempt: None,
-        }
-    }
-
-    pub(super) fn is_idle(&self) -> bool {
-        self.attempt.is_none()
-    }
-}
+use super::world::{Event, World};
 
 impl World {
     /// Begins or continues an attempt of a coordinator.

@@ -53,7 +53,7 @@ impl World {
         if self.draw(faults.snapshot)
             && let Some(running) = &mut self.nodes[node].running
         {
-            running.member.want_snapshot();
+            running.member.request_snapshot();
         }
     }
 

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::client::Client;
+use super::call::Asker;
 use super::job::{ACCOUNTS, COUNTERS, Job, Step, key};
-use super::world::{Asker, Event, World};
+use super::world::{Event, World};
 
 /// The interval between two checks.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -13,31 +13,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 const SERVES_WITHIN: u32 = 10;
 /// The number of election time-outs within which everything has come to rest.
 const RESTS_WITHIN: u32 = 600;
-
-/// The progress of the end.
-#[derive(Default)]
-pub(super) struct Finale {
-    /// `true` if the first transaction has committed.
-    pub(super) opened: bool,
-    /// `true` if no client begins a transaction any more.
-    pub(super) quiet: bool,
-    /// The times at which the last committed transaction was begun and answered.
-    committed: Option<(Duration, Duration)>,
-    served: bool,
-    last_reads: bool,
-    over: bool,
-}
-
-impl Finale {
-    pub(super) fn is_over(&self) -> bool {
-        self.over
-    }
-
-    pub(super) fn committed(&mut self, begun: Duration, now: Duration) {
-        self.opened = true;
-        self.committed = Some((begun, now));
-    }
-}
 
 impl World {
     /// Checks if everything has come to rest.
@@ -96,7 +71,7 @@ impl World {
         });
         jobs.push(Job::new(puts.collect()));
         self.value = value;
-        let client = Client::scripted(self, jobs);
+        let client = self.new_client().scripted(jobs);
         self.clients.push(client);
         self.after(PAUSE, Event::Think(Asker::Client(self.clients.len() - 1)));
     }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use base::{Abort, Epoch, NodeId};
 
-use super::client::Outcome;
+use super::call::{Life, Outcome, Request, Waiter, Waiting};
 use super::reached::Point;
-use super::world::{Event, Life, Request, Waiter, Waiting, World};
-use crate::member::{Failure, Received};
+use super::world::{Event, World};
+use crate::failure::MemberFailure;
+use crate::member::Received;
 use crate::messages::Envelope;
 use crate::time::Time;
 
@@ -24,7 +25,7 @@ impl World {
         let seed = self.random.u64(..);
         if let Err(failure) = self.nodes[node].start(&self.plan, seed) {
             let full = self.nodes[node].volume.refused() > 0;
-            if self.nodes[node].power_fails || full && failure.may_pass() {
+            if self.nodes[node].power_fails || full && failure.is_temporary() {
                 self.note(format_args!("node {} cannot start: {failure}", node + 1));
                 return self.crash(node);
             }
@@ -147,17 +148,17 @@ impl World {
     }
 
     /// Handles a failure after which a member cannot go on.
-    fn failed(&mut self, node: usize, failure: &Failure) {
+    fn failed(&mut self, node: usize, failure: &MemberFailure) {
         let one = &mut self.nodes[node];
-        let is_full = matches!(failure, Failure::Log(error) if error.is_full());
-        if failure.may_pass() && is_full {
+        let is_full = matches!(failure, MemberFailure::Log(error) if error.is_full());
+        if failure.is_temporary() && is_full {
             let running = one.running.as_mut().expect("it has failed");
             running.member.step_aside();
             running.blocked_until = self.now + RETRY;
             self.reached.hit(Point::DiskFull);
             return self.note(format_args!("node {} steps aside: {failure}", node + 1));
         }
-        if matches!(failure, Failure::Outdated { .. }) && one.lost_disk {
+        if matches!(failure, MemberFailure::Outdated { .. }) && one.lost_disk {
             self.note(format_args!("node {} stops: {failure}", node + 1));
             return self.crash(node);
         }
@@ -206,7 +207,7 @@ impl World {
             && self.random.u8(..4) == 0
             && let Some(running) = &mut self.nodes[node].running
         {
-            running.member.unreachable(to);
+            running.member.note_unreachable(to);
         }
     }
 

@@ -13,12 +13,13 @@ use engine::Janitor;
 use fastrand::Rng;
 use parking_lot::Mutex;
 
+use super::call::{Life, Waiter};
 use super::clock::NodeClock;
 use super::plan::Plan;
 use super::volume::Volume;
-use super::world::{Life, Waiter};
+use crate::failure::MemberFailure;
 use crate::log::LogOptions;
-use crate::member::{Failure, Member, Place, Spawn};
+use crate::member::{Member, MemberStorage, SpawnWork};
 use crate::options::MemberOptions;
 use crate::shared::Shared;
 use crate::time::Time;
@@ -94,7 +95,7 @@ impl Node {
     }
 
     /// Starts with the data on its disk.
-    pub(super) fn start(&mut self, plan: &Plan, seed: u64) -> Result<(), Failure> {
+    pub(super) fn start(&mut self, plan: &Plan, seed: u64) -> Result<(), MemberFailure> {
         let options = MemberOptions {
             grouping: plan.grouping,
             election: plan.election,
@@ -118,11 +119,11 @@ impl Node {
         shared.set_waker(Box::new(move || wake.store(true, Ordering::SeqCst)));
         let jobs: Arc<Mutex<Vec<Work>>> = Arc::default();
         let later = Arc::clone(&jobs);
-        let spawn: Spawn = Box::new(move |work| later.lock().push(work));
+        let spawn: SpawnWork = Box::new(move |work| later.lock().push(work));
         let disk: Arc<dyn Disk> = Arc::new(self.volume.clone());
         disk.create_dir_all(&PathBuf::from(DIR))
-            .map_err(|error| Failure::Raft(error.to_string()))?;
-        let place = Place {
+            .map_err(|error| MemberFailure::Raft(error.to_string()))?;
+        let storage = MemberStorage {
             disk,
             dir: Some(DIR.into()),
             log: LogOptions {
@@ -130,7 +131,7 @@ impl Node {
                 salt: seed,
             },
         };
-        let member = Member::open(options, Arc::clone(&shared), place, spawn, &mut |_, _| {})?;
+        let member = Member::open(options, Arc::clone(&shared), storage, spawn, &mut |_, _| {})?;
         let worker = Worker::new(&shared).expect("it is the first");
         self.running = Some(Running {
             applied: shared.engine.applied(),

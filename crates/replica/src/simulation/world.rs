@@ -1,4 +1,4 @@
-//! A partition, its clients and the network in virtual time: decides which event happens next.
+//! A partition, its clients and the network in virtual time, and the events that are to happen to them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,52 +8,14 @@ use ::simulation::{Coverage, EventQueue, Trace, draw};
 use base::NodeId;
 use fastrand::Rng;
 
-use super::admin::Admin;
-use super::attempt::Coordinator;
+use super::actors::{Admin, Client, Coordinator, Finale, Habit};
 use super::book::Book;
-use super::client::{Call, Client, Habit, Outcome, Value};
+use super::call::{Asker, Call, Life, Outcome, Request, Value, Waiting};
 use super::clock::{NodeClock, TrueTime};
-use super::finale::Finale;
 use super::network::Network;
 use super::node::Node;
-use super::plan::{Plan, TICK};
+use super::plan::Plan;
 use super::reached::Point;
-
-/// The number of a node's life: an event that was scheduled in another life does not count.
-pub(super) type Life = u32;
-
-/// The origin of a call: a client, or a coordinator of transactions over several partitions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asker {
-    Client(usize),
-    Coordinator(usize),
-}
-
-/// A call on its way to a node.
-#[derive(Clone)]
-pub(super) struct Request {
-    pub(super) asker: Asker,
-    /// The number of the call; the outcome of an earlier one is of no use.
-    pub(super) number: u64,
-    pub(super) node: usize,
-    pub(super) call: Arc<Call>,
-}
-
-/// A caller that waits for a ticket, and the outcome that it gets then.
-pub(super) struct Waiter {
-    pub(super) request: Request,
-    pub(super) ticket: base::Epoch,
-    pub(super) outcome: Waiting,
-}
-
-/// The outcome that a waiting caller gets.
-pub(super) enum Waiting {
-    Known(Outcome),
-    /// The outcome of operations that are executed after consensus.
-    Naive(u64),
-    /// The id of a session.
-    Session(u64),
-}
 
 /// The events.
 pub(super) enum Event {
@@ -117,9 +79,6 @@ pub(super) struct World {
     queue: EventQueue<Duration, Event>,
 }
 
-/// More events than any run has: a run that goes on is stuck.
-const MOST_EVENTS: u64 = 500_000;
-
 impl World {
     pub(super) fn new(seed: u64, keep_trace: bool) -> World {
         let mut random = Rng::with_seed(seed);
@@ -164,119 +123,6 @@ impl World {
         world
     }
 
-    /// Runs until everything has come to rest after the faults, or an error was found.
-    pub(super) fn run(&mut self) {
-        self.settle();
-        let mut events = 0;
-        while self.failure.is_none() && !self.finale.is_over() {
-            events += 1;
-            if events > MOST_EVENTS {
-                return self.fail("the partition does not come to rest".to_owned());
-            }
-            let Some((at, event)) = self.queue.pop() else {
-                return self.fail("nothing is left to happen".to_owned());
-            };
-            self.now = at;
-            self.truth.set(self.now);
-            self.happen(event);
-            if let Some(wrong) = self.book.take_wrong() {
-                self.fail(wrong);
-            }
-        }
-        if self.failure.is_none()
-            && let Err(why) = self.book.judge(self.skew())
-        {
-            self.fail(why);
-        }
-    }
-
-    /// Returns the greatest difference of times that may be seen between two nodes, or on a node
-    /// before and after a pause.
-    fn skew(&self) -> Duration {
-        let steps = if self.plan.faults.clock_step > 0 {
-            1000
-        } else {
-            0
-        };
-        Duration::from_millis(self.plan.ahead_ms as u64 * 2 + steps + 1500)
-    }
-
-    fn settle(&mut self) {
-        for node in 0..self.nodes.len() {
-            self.start(node);
-        }
-        let teller = Client::scripted(self, vec![World::deposit()]);
-        self.clients.push(teller);
-        self.after(Duration::from_millis(1), Event::Think(Asker::Client(0)));
-        for _ in 0..self.plan.clients {
-            let at = self.clients.len();
-            let client = Client::new(self);
-            self.clients.push(client);
-            self.after(
-                Duration::from_millis(at as u64 + 1),
-                Event::Think(Asker::Client(at)),
-            );
-        }
-        if !self.plan.flushes {
-            for habit in [Habit::Beats, Habit::Beats, Habit::Watches, Habit::Watches] {
-                let client = Client::with_habit(self, habit);
-                self.clients.push(client);
-                let asker = Asker::Client(self.clients.len() - 1);
-                self.after(Duration::from_millis(5), Event::Think(asker));
-            }
-        }
-        if self.plan.forgets_clients() {
-            for _ in 0..3 {
-                let client = Client::with_habit(self, Habit::Sleeps);
-                self.clients.push(client);
-                let asker = Asker::Client(self.clients.len() - 1);
-                self.after(Duration::from_millis(5), Event::Think(asker));
-            }
-        }
-        for at in 0..self.plan.coordinators {
-            self.processes += 1;
-            self.coordinators.push(Coordinator::new(self.processes));
-            self.after(
-                Duration::from_millis(50),
-                Event::Think(Asker::Coordinator(at)),
-            );
-        }
-        if !self.plan.faults.is_none() {
-            self.after(TICK, Event::Tick);
-        }
-        self.after(self.plan.election, Event::Admin);
-        self.after(self.plan.calm, Event::Calm);
-    }
-
-    fn happen(&mut self, event: Event) {
-        match event {
-            Event::Turn(node, life) => self.turn(node, life),
-            Event::Arrive(node, from, bytes) => self.arrive(node, from, bytes),
-            Event::Call(request) => self.call(request),
-            Event::Answer(asker, number, outcome) => self.answer(asker, number, outcome),
-            Event::TimeOut(asker, number) => {
-                self.answer(asker, number, Outcome::Broken);
-            }
-            Event::Think(Asker::Client(client)) => self.think(client),
-            Event::Think(Asker::Coordinator(at)) => self.coordinate(at),
-            Event::Job(node, life) => self.job(node, life),
-            Event::Tidy(node, life) => self.tidy(node, life),
-            Event::Restart(node, life) => self.restart(node, life),
-            Event::MendDisk(node) => self.mend_disk(node),
-            Event::Admin => self.administer(),
-            Event::Tick => self.draw_faults(),
-            Event::Calm => self.calm(),
-            Event::Rest => self.rest(),
-        }
-    }
-
-    fn answer(&mut self, asker: Asker, number: u64, outcome: Outcome) {
-        match asker {
-            Asker::Client(client) => self.answered(client, number, outcome),
-            Asker::Coordinator(at) => self.coordinator_answered(at, number, outcome),
-        }
-    }
-
     /// Sends a call to a node, and schedules the time-out.
     pub(super) fn send_call(&mut self, asker: Asker, number: u64, node: usize, call: Call) {
         let request = Request {
@@ -301,6 +147,17 @@ impl World {
     pub(super) fn reply(&mut self, request: &Request, outcome: Outcome) {
         let delay = self.network.delay(&mut self.random);
         self.after(delay, Event::Answer(request.asker, request.number, outcome));
+    }
+
+    /// Takes the next event.
+    pub(super) fn next_event(&mut self) -> Option<(Duration, Event)> {
+        self.queue.pop()
+    }
+
+    /// Returns a client that is not among the clients yet.
+    pub(super) fn new_client(&mut self) -> Client {
+        self.processes += 1;
+        Client::new(self.processes, &mut self.random, self.plan.founders)
     }
 
     /// Schedules an event.

@@ -10,24 +10,17 @@
 //! | entries | without gaps behind the message's index, in terms that do not fall, each of a kind and with data that can be applied |
 //! | members in a snapshot | at least one voter, no member twice |
 //! | a snapshot's piece | within its length |
-//!
-//! A leader that believes that this member has acknowledged more than its log contains is either
-//! wrong, or right: then the data directory is an old copy. One message does not show which of the
-//! two is true. If every message of the leader says so for a while, the member stops, because it
-//! has lost entries that it had acknowledged.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use base::NodeId;
 use raft::StateRole;
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType};
 
-use super::{Failure, Member};
-use crate::check::read_entry;
+use super::context::RaftNode;
+use crate::entry_validation::count_changes;
 use crate::messages::Envelope;
 use crate::status::node_of;
-use crate::time::Now;
 
 /// The number of terms by which a message may be ahead. Elections never get this far, and too many
 /// messages would be needed to use up the numbers.
@@ -36,115 +29,37 @@ const TERMS_AHEAD: u64 = 1 << 32;
 const INDEX_MAX: u64 = 1 << 62;
 /// The greatest length of a snapshot.
 const SNAPSHOT_MAX: u64 = 1 << 50;
-/// The number of times that a leader must say that this member has acknowledged more than it has.
-const CLAIMS: u32 = 3;
 
-/// The result of receiving a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Received {
-    /// The message was taken, or was dropped because it came too late.
-    Taken,
-    /// The message is not one that a member sends; the text says why.
-    Malformed(String),
-}
+/// The reason why a message is not one that a member sends.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct MalformedMessage(String);
 
 /// The objection to a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Objection {
-    Malformed(String),
-    /// The leader believes that this member has this entry, but the member does not have it.
-    Beyond(u64),
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum MessageObjection {
+    #[error(transparent)]
+    Malformed(#[from] MalformedMessage),
+    /// The leader believes that this member has acknowledged more than its log contains.
+    #[error("it says that this member has entry {claimed}, and its log ends at {last}")]
+    BeyondLog {
+        /// The entry that the member is said to have.
+        claimed: u64,
+        /// The last entry of the log.
+        last: u64,
+    },
 }
 
-impl From<String> for Objection {
-    fn from(what: String) -> Objection {
-        Objection::Malformed(what)
+impl MalformedMessage {
+    pub(super) fn new(reason: impl ToString) -> MalformedMessage {
+        MalformedMessage(reason.to_string())
     }
 }
 
-/// A leader's claims that this member has acknowledged more than it has, since the last message
-/// without such a claim.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Claims {
-    since: Duration,
-    count: u32,
-}
-
-impl Member {
-    /// Receives a message from another member. A malformed message changes nothing.
-    ///
-    /// # Errors
-    /// Returns the [`Failure`] after which this member must not go on.
-    pub(crate) fn receive(
-        &mut self,
-        from: NodeId,
-        bytes: &[u8],
-        now: Now,
-    ) -> Result<Received, Failure> {
-        self.now = now;
-        let envelope = match Envelope::decode(bytes) {
-            Ok(envelope) => envelope,
-            Err(error) => return Ok(Received::Malformed(error.to_string())),
-        };
-        let view = self.view();
-        match view.check(from, &envelope) {
-            Ok(()) => {
-                if view.fits(&envelope) {
-                    self.claims = None;
-                }
-                self.take(from, envelope)?;
-                Ok(Received::Taken)
-            }
-            Err(Objection::Malformed(what)) => Ok(Received::Malformed(what)),
-            Err(Objection::Beyond(index)) => {
-                self.count_claim(index, view.last)?;
-                Ok(Received::Malformed(format!(
-                    "it says that this member has entry {index}, and its log ends at {}",
-                    view.last
-                )))
-            }
-        }
-    }
-
-    /// Counts a leader's claim that this member has acknowledged the entry `index`.
-    fn count_claim(&mut self, index: u64, last: u64) -> Result<(), Failure> {
-        let claims = self.claims.get_or_insert(Claims {
-            since: self.now.since,
-            count: 0,
-        });
-        claims.count += 1;
-        let lasts = self.now.since >= claims.since + self.options.election * 2;
-        if claims.count < CLAIMS || !lasts {
-            return Ok(());
-        }
-        Err(Failure::Outdated {
-            last,
-            acknowledged: index,
-            node: self.options.me,
-        })
-    }
-
-    fn view(&self) -> View {
-        let mut view = View {
-            id: 0,
-            term: 0,
-            last: 0,
-            leads: false,
-        };
-        if let Some(raft) = &self.raft {
-            let raft = &raft.raft;
-            view.id = raft.id;
-            view.term = raft.term;
-            view.last = raft.raft_log.last_index();
-            view.leads = raft.state == StateRole::Leader;
-        }
-        view
-    }
-}
-
-/// The member's own state at the time of a message.
-#[derive(Clone, Copy, Debug)]
-struct View {
+/// The member's own state at the time of a message, against which the message is checked. All
+/// zeros stand for a node that is not a member.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MessageCheck {
     /// Its number in the group; 0 if it has none.
     id: u64,
     term: u64,
@@ -153,8 +68,27 @@ struct View {
     leads: bool,
 }
 
-impl View {
-    fn check(&self, from: NodeId, envelope: &Envelope<'_>) -> Result<(), Objection> {
+impl MessageCheck {
+    /// Returns the check of the messages for this member.
+    pub(super) fn of(raft: &RaftNode) -> MessageCheck {
+        let raft = &raft.raft;
+        MessageCheck {
+            id: raft.id,
+            term: raft.term,
+            last: raft.raft_log.last_index(),
+            leads: raft.state == StateRole::Leader,
+        }
+    }
+
+    /// Checks a message that came from this node.
+    ///
+    /// # Errors
+    /// Returns the objection to the message.
+    pub(super) fn check(
+        &self,
+        from: NodeId,
+        envelope: &Envelope<'_>,
+    ) -> Result<(), MessageObjection> {
         match envelope {
             Envelope::Raft(message) => self.check_raft(from, message),
             Envelope::Hello(hello) => match hello.raft_id {
@@ -198,12 +132,12 @@ impl View {
         }
     }
 
-    fn check_raft(&self, from: NodeId, message: &Message) -> Result<(), Objection> {
+    fn check_raft(&self, from: NodeId, message: &Message) -> Result<(), MessageObjection> {
         let kind = message.get_msg_type();
         require(is_sent(kind), || format!("a message of the kind {kind:?}"))?;
         sent_by(from, message.from)?;
         // Proposals and reads that a former leader passes on have no term, and are dropped.
-        if is_passed_on(kind) {
+        if is_forwarded(kind) {
             return Ok(());
         }
         self.check_term(message.term)?;
@@ -226,12 +160,15 @@ impl View {
     }
 
     /// Checks the part of a message that concerns this member's own log.
-    fn check_progress(&self, message: &Message) -> Result<(), Objection> {
+    fn check_progress(&self, message: &Message) -> Result<(), MessageObjection> {
         let from_leader = message.term >= self.term;
         let to_leader = self.leads && message.term == self.term;
         match message.get_msg_type() {
             MessageType::MsgHeartbeat if from_leader && message.commit > self.last => {
-                Err(Objection::Beyond(message.commit))
+                Err(MessageObjection::BeyondLog {
+                    claimed: message.commit,
+                    last: self.last,
+                })
             }
             MessageType::MsgHeartbeatResponse | MessageType::MsgAppendResponse if to_leader => {
                 let greatest = message.index.max(message.commit);
@@ -255,7 +192,7 @@ impl View {
 
     /// Returns `true` if the message comes from a leader, and this member has the entries that the
     /// leader believes it to have.
-    fn fits(&self, envelope: &Envelope<'_>) -> bool {
+    pub(super) fn fits_log(&self, envelope: &Envelope<'_>) -> bool {
         let Envelope::Raft(message) = envelope else {
             return false;
         };
@@ -267,7 +204,11 @@ impl View {
         has && message.to == self.id && message.term >= self.term
     }
 
-    fn check_announcement(&self, from: NodeId, announces: &Message) -> Result<(), String> {
+    fn check_announcement(
+        &self,
+        from: NodeId,
+        announces: &Message,
+    ) -> Result<(), MalformedMessage> {
         let kind = announces.get_msg_type();
         let is_one = kind == MessageType::MsgSnapshot
             && announces.has_snapshot()
@@ -286,7 +227,7 @@ impl View {
         check_members(meta.get_conf_state())
     }
 
-    fn check_term(&self, term: u64) -> Result<(), String> {
+    fn check_term(&self, term: u64) -> Result<(), MalformedMessage> {
         let most = self.term.saturating_add(TERMS_AHEAD);
         require((1..=most).contains(&term), || {
             format!("the term {term}, when this member is in {}", self.term)
@@ -294,20 +235,20 @@ impl View {
     }
 }
 
-fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), MalformedMessage> {
     match holds {
         true => Ok(()),
-        false => Err(what()),
+        false => Err(MalformedMessage(what())),
     }
 }
 
-fn sent_by(node: NodeId, id: u64) -> Result<(), String> {
+fn sent_by(node: NodeId, id: u64) -> Result<(), MalformedMessage> {
     require(id != 0 && node_of(id) == node, || {
         format!("it comes from node {node} and is signed by member {id}")
     })
 }
 
-fn check_index(index: u64) -> Result<(), String> {
+fn check_index(index: u64) -> Result<(), MalformedMessage> {
     require(index <= INDEX_MAX, || format!("the index {index}"))
 }
 
@@ -324,12 +265,12 @@ fn is_sent(kind: MessageType) -> bool {
             | MessageType::MsgHeartbeat
             | MessageType::MsgHeartbeatResponse
             | MessageType::MsgTimeoutNow
-    ) || is_passed_on(kind)
+    ) || is_forwarded(kind)
 }
 
 /// Returns `true` for the kinds of messages that the library passes on to a leader. This crate does
 /// not use them.
-pub(super) fn is_passed_on(kind: MessageType) -> bool {
+pub(super) fn is_forwarded(kind: MessageType) -> bool {
     matches!(
         kind,
         MessageType::MsgPropose
@@ -339,30 +280,30 @@ pub(super) fn is_passed_on(kind: MessageType) -> bool {
     )
 }
 
-fn check_entries(message: &Message) -> Result<(), String> {
+fn check_entries(message: &Message) -> Result<(), MalformedMessage> {
     // The library takes an entry in term 0 for one that every log has.
     require((message.index == 0) == (message.log_term == 0), || {
         format!("entry {} in term {}", message.index, message.log_term)
     })?;
-    let mut before = (message.index, message.log_term.max(1));
+    let mut previous = (message.index, message.log_term.max(1));
     for entry in &message.entries {
-        let follows = entry.index == before.0 + 1;
-        let in_order = (before.1..=message.term).contains(&entry.term);
+        let follows = entry.index == previous.0 + 1;
+        let in_order = (previous.1..=message.term).contains(&entry.term);
         require(follows && in_order, || {
             format!(
                 "entry {} of term {} behind entry {} of term {}, in term {}",
-                entry.index, entry.term, before.0, before.1, message.term
+                entry.index, entry.term, previous.0, previous.1, message.term
             )
         })?;
         check_entry(entry)?;
-        before = (entry.index, entry.term);
+        previous = (entry.index, entry.term);
     }
     Ok(())
 }
 
 /// Checks that an entry can be applied. An entry that cannot be applied would prevent the member
 /// from starting.
-fn check_entry(entry: &Entry) -> Result<(), String> {
+fn check_entry(entry: &Entry) -> Result<(), MalformedMessage> {
     let older = entry.get_entry_type() == EntryType::EntryConfChange;
     require(!older, || {
         format!(
@@ -370,11 +311,11 @@ fn check_entry(entry: &Entry) -> Result<(), String> {
             entry.index
         )
     })?;
-    let read = read_entry(entry).map(drop);
-    read.map_err(|what| format!("entry {}: {what}", entry.index))
+    let read = count_changes(entry).map(drop);
+    read.map_err(|error| MalformedMessage(format!("entry {}: {error}", entry.index)))
 }
 
-fn check_members(members: &ConfState) -> Result<(), String> {
+fn check_members(members: &ConfState) -> Result<(), MalformedMessage> {
     let set = |list: &[u64]| list.iter().copied().collect::<BTreeSet<u64>>();
     let lists = [
         &members.voters,
@@ -407,8 +348,8 @@ mod tests {
     const ME: u64 = 1 << 16 | 1;
     const OTHER: u64 = 1 << 16 | 2;
 
-    fn view(leads: bool) -> View {
-        View {
+    fn view(leads: bool) -> MessageCheck {
+        MessageCheck {
             id: ME,
             term: 5,
             last: 10,
@@ -436,12 +377,12 @@ mod tests {
         message
     }
 
-    fn check(view: View, message: Message) -> Result<(), Objection> {
+    fn check(view: MessageCheck, message: Message) -> Result<(), MessageObjection> {
         view.check(NodeId(2), &Envelope::Raft(message))
     }
 
-    fn is_malformed(checked: Result<(), Objection>) -> bool {
-        matches!(checked, Err(Objection::Malformed(_)))
+    fn is_malformed(checked: Result<(), MessageObjection>) -> bool {
+        matches!(checked, Err(MessageObjection::Malformed(_)))
     }
 
     #[test]
@@ -475,7 +416,13 @@ mod tests {
         assert_eq!(check(view(false), heartbeat.clone()), Ok(()));
         heartbeat.commit = 1 << 40;
         let checked = check(view(false), heartbeat.clone());
-        assert_eq!(checked, Err(Objection::Beyond(1 << 40)));
+        assert_eq!(
+            checked,
+            Err(MessageObjection::BeyondLog {
+                claimed: 1 << 40,
+                last: 10,
+            })
+        );
         // The message is for an earlier member of this node, or comes from a leader of the past.
         heartbeat.to = OTHER << 1;
         assert_eq!(check(view(false), heartbeat.clone()), Ok(()));

@@ -1,4 +1,4 @@
-//! Writes a snapshot of the engine.
+//! Writes the contents of the engine into a snapshot.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,13 +8,16 @@ use disk::Disk;
 use engine::{Engine, NoLog, Snapshot, SnapshotEntry};
 use raft::eraftpb::SnapshotMetadata;
 
-use crate::snapshot::{Head, SnapshotError, SnapshotFile, SnapshotRecord, SnapshotWriter};
+use crate::snapshot::{SnapshotError, SnapshotFile, SnapshotHead, SnapshotRecord, SnapshotWriter};
 
 /// The number of records that are read from the view at a time.
 const SLICE: usize = 1000;
 
-/// Writes a snapshot of the engine.
-pub(super) fn write(
+/// Writes the view of the engine into a snapshot file, in the background.
+///
+/// # Errors
+/// Returns an error if the file cannot be written.
+pub(super) fn write_snapshot(
     engine: &Arc<Engine>,
     snapshot: &Snapshot,
     disk: &Arc<dyn Disk>,
@@ -24,7 +27,7 @@ pub(super) fn write(
 ) -> Result<SnapshotFile, SnapshotError> {
     let mut worker = engine.worker(|_| NoLog).expect("a place is kept for this");
     let (generation, generation_tid) = worker.snapshot_generation(snapshot);
-    let head = Head {
+    let head = SnapshotHead {
         meta,
         stamp_ms,
         generation,
