@@ -9,12 +9,12 @@ use base::TransactionId;
 use base::participant::Sequenced;
 use fastrand::Rng;
 
-use super::job::{Job, Watched};
+use super::job::{PlannedTransaction, Watched};
 use crate::membership::{ChangeAnswer, MembershipChange};
 
 /// A transaction whose outcome is not known yet.
-pub(super) struct Doing {
-    pub(super) job: Arc<Job>,
+pub(super) struct ClientTransaction {
+    pub(super) job: Arc<PlannedTransaction>,
     /// `true` if it has a number, or gets one.
     pub(super) numbered: bool,
     pub(super) once: Option<Sequenced>,
@@ -25,7 +25,7 @@ pub(super) struct Doing {
     pub(super) doubt: bool,
 }
 
-impl Doing {
+impl ClientTransaction {
     /// Returns `true` if there is no session yet in which it could have a number.
     pub(super) fn is_opening(&self) -> bool {
         self.numbered && self.once.is_none()
@@ -34,7 +34,7 @@ impl Doing {
 
 /// The task of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Habit {
+pub(super) enum ClientTask {
     /// Runs transactions of all kinds.
     Any,
     /// Adds to counters of its own, again and again, at any node, and does not wait for long: a
@@ -48,11 +48,11 @@ pub(super) enum Habit {
 }
 
 /// A client: runs one transaction after another at the current leader.
-pub(super) struct Client {
+pub(super) struct SimulatedClient {
     pub(super) process: usize,
-    pub(super) habit: Habit,
+    pub(super) task: ClientTask,
     pub(super) number: u64,
-    pub(super) doing: Option<Doing>,
+    pub(super) transaction: Option<ClientTransaction>,
     pub(super) watched: Watched,
     /// `true` if it numbers its transactions.
     pub(super) numbers: bool,
@@ -60,17 +60,17 @@ pub(super) struct Client {
     pub(super) session: Option<Sequenced>,
     pub(super) node: usize,
     /// The transactions that it runs, if they are decided beforehand.
-    pub(super) script: Option<VecDeque<Job>>,
+    pub(super) script: Option<VecDeque<PlannedTransaction>>,
 }
 
-impl Client {
-    pub(super) fn new(process: usize, random: &mut Rng, founders: usize) -> Client {
+impl SimulatedClient {
+    pub(super) fn new(process: usize, random: &mut Rng, founders: usize) -> SimulatedClient {
         let numbers = random.bool();
-        Client {
+        SimulatedClient {
             process,
-            habit: Habit::Any,
+            task: ClientTask::Any,
             number: 0,
-            doing: None,
+            transaction: None,
             watched: Watched::new(),
             numbers,
             session: None,
@@ -80,8 +80,8 @@ impl Client {
     }
 
     /// Makes it a client that runs the transactions of a script, once each.
-    pub(super) fn scripted(self, script: Vec<Job>) -> Client {
-        Client {
+    pub(super) fn scripted(self, script: Vec<PlannedTransaction>) -> SimulatedClient {
+        SimulatedClient {
             numbers: true,
             script: Some(script.into()),
             ..self
@@ -89,21 +89,21 @@ impl Client {
     }
 
     /// Makes it a client that repeats the same task.
-    pub(super) fn with_habit(self, habit: Habit) -> Client {
-        Client {
-            numbers: habit == Habit::Sleeps,
-            habit,
+    pub(super) fn with_task(self, task: ClientTask) -> SimulatedClient {
+        SimulatedClient {
+            numbers: task == ClientTask::Sleeps,
+            task,
             ..self
         }
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.doing.is_none() && self.script.as_ref().is_none_or(VecDeque::is_empty)
+        self.transaction.is_none() && self.script.as_ref().is_none_or(VecDeque::is_empty)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum AttemptStage {
     Prepare,
     /// Asks if it is prepared.
     Ask,
@@ -114,11 +114,11 @@ pub(super) enum Stage {
 }
 
 /// A transaction over several partitions that is in progress.
-pub(super) struct Attempt {
+pub(super) struct SimulatedAttempt {
     pub(super) id: TransactionId,
-    pub(super) job: Arc<Job>,
+    pub(super) job: Arc<PlannedTransaction>,
     pub(super) begun: Duration,
-    pub(super) stage: Stage,
+    pub(super) stage: AttemptStage,
     /// `true` if this stage may have taken effect.
     pub(super) doubt: bool,
     /// The operations that are recorded when it commits.
@@ -126,16 +126,16 @@ pub(super) struct Attempt {
 }
 
 /// A coordinator of transactions over several partitions.
-pub(super) struct Coordinator {
+pub(super) struct SimulatedCoordinator {
     pub(super) process: usize,
     pub(super) number: u64,
     pub(super) node: usize,
-    pub(super) attempt: Option<Attempt>,
+    pub(super) attempt: Option<SimulatedAttempt>,
 }
 
-impl Coordinator {
-    pub(super) fn new(process: usize) -> Coordinator {
-        Coordinator {
+impl SimulatedCoordinator {
+    pub(super) fn new(process: usize) -> SimulatedCoordinator {
+        SimulatedCoordinator {
             process,
             number: 0,
             node: 0,
@@ -150,7 +150,7 @@ impl Coordinator {
 
 /// The administrator, who changes the members.
 #[derive(Default)]
-pub(super) struct Admin {
+pub(super) struct Administrator {
     pub(super) pending: Option<(MembershipChange, ChangeAnswer)>,
     /// Nodes that were removed or wiped, and are not members again.
     pub(super) out: Vec<usize>,
@@ -160,7 +160,7 @@ pub(super) struct Admin {
 
 /// The progress of the end of a run.
 #[derive(Default)]
-pub(super) struct Finale {
+pub(super) struct RunEnd {
     /// `true` if the first transaction has committed.
     pub(super) opened: bool,
     /// `true` if no client begins a transaction any more.
@@ -172,7 +172,7 @@ pub(super) struct Finale {
     pub(super) over: bool,
 }
 
-impl Finale {
+impl RunEnd {
     pub(super) fn is_over(&self) -> bool {
         self.over
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::simulation::draw;
 
 use super::reached::Point;
-use super::volume::Volume;
+use super::volume::SimulatedDisk;
 use super::world::{Event, World, all};
 use crate::membership::{ChangeAnswer, MembershipChange};
 use crate::status::{Role, Status};
@@ -16,9 +16,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 impl World {
     pub(super) fn administer(&mut self) {
-        self.after(PAUSE, Event::Admin);
+        self.after(PAUSE, Event::Administrator);
         self.hear_of_change();
-        if !self.finale.opened || self.admin.pending.is_some() {
+        if !self.run_end.opened || self.admin.pending.is_some() {
             return;
         }
         if self.is_calm() || self.random.u8(..6) == 0 {
@@ -203,7 +203,7 @@ impl World {
         if self.nodes[node].running.is_some() {
             self.crash(node);
         }
-        self.nodes[node].volume = Volume::default();
+        self.nodes[node].volume = SimulatedDisk::default();
         self.nodes[node].lost_disk = true;
         if !self.admin.out.contains(&node) {
             self.admin.out.push(node);

@@ -8,23 +8,23 @@ use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::{Abort, Epoch, Op, Reply, TransactionId};
 
-use super::job::Job;
+use super::job::PlannedTransaction;
 use crate::worker::Worker;
 
 /// The number of a node's life: an event that was scheduled in another life does not count.
-pub(super) type Life = u32;
+pub(super) type NodeLife = u32;
 
 /// The origin of a call: a client, or a coordinator of transactions over several partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asker {
+pub(super) enum Caller {
     Client(usize),
     Coordinator(usize),
 }
 
 /// A call on its way to a node.
 #[derive(Clone)]
-pub(super) struct Request {
-    pub(super) asker: Asker,
+pub(super) struct CallRequest {
+    pub(super) caller: Caller,
     /// The number of the call; the outcome of an earlier one is of no use.
     pub(super) number: u64,
     pub(super) node: usize,
@@ -32,15 +32,15 @@ pub(super) struct Request {
 }
 
 /// A caller that waits for a ticket, and the outcome that it gets then.
-pub(super) struct Waiter {
-    pub(super) request: Request,
+pub(super) struct WaitingCall {
+    pub(super) request: CallRequest,
     pub(super) ticket: base::Epoch,
-    pub(super) outcome: Waiting,
+    pub(super) outcome: PendingOutcome,
 }
 
 /// The outcome that a waiting caller gets.
-pub(super) enum Waiting {
-    Known(Outcome),
+pub(super) enum PendingOutcome {
+    Known(CallOutcome),
     /// The outcome of operations that are executed after consensus.
     Naive(u64),
     /// The id of a session.
@@ -50,12 +50,12 @@ pub(super) enum Waiting {
 /// A call to a node.
 #[derive(Debug)]
 pub(super) enum Call {
-    Run(Arc<Job>, Option<Sequenced>),
+    Run(Arc<PlannedTransaction>, Option<Sequenced>),
     /// Opens a session.
     Open,
     /// Reads state that may be this old.
-    Stale(Arc<Job>, Duration),
-    Prepare(TransactionId, Arc<Job>),
+    Stale(Arc<PlannedTransaction>, Duration),
+    Prepare(TransactionId, Arc<PlannedTransaction>),
     Commit(TransactionId),
     Abort(TransactionId),
     Refuse(TransactionId),
@@ -65,8 +65,8 @@ pub(super) enum Call {
 
 /// The outcome of a call.
 #[derive(Clone, Debug)]
-pub(super) enum Outcome {
-    Done(Value),
+pub(super) enum CallOutcome {
+    Done(CallValue),
     Abort(Abort),
     /// The leadership was lost.
     Lost,
@@ -76,7 +76,7 @@ pub(super) enum Outcome {
 
 /// The result of a call.
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(super) enum CallValue {
     Replies(Vec<OwnedReply>),
     /// A session with this id was opened.
     Session(u64),
@@ -95,53 +95,53 @@ const REFUSED_FOR_MS: u64 = 10_000_000;
 
 impl Call {
     /// Runs the call. Returns the ticket for which the outcome waits.
-    pub(super) fn run(&self, worker: &mut Worker, now: Duration) -> (Epoch, Waiting) {
-        let done = |outcome| Waiting::Known(outcome);
+    pub(super) fn run(&self, worker: &mut Worker, now: Duration) -> (Epoch, PendingOutcome) {
+        let done = |outcome| PendingOutcome::Known(outcome);
         let outcome = match self {
             Call::Run(job, once) => {
                 let ops = job.ops();
                 let result = if worker.is_naive() && !job.is_read_only() {
                     match worker.propose(&ops, once.unwrap_or(NO_SESSION)) {
-                        Ok(number) => return (worker.observed().epoch, Waiting::Naive(number)),
+                        Ok(number) => return (worker.observed().epoch, PendingOutcome::Naive(number)),
                         Err(abort) => Err(abort),
                     }
                 } else {
                     run(worker, &ops, *once)
                 };
-                result.map(Value::Replies)
+                result.map(CallValue::Replies)
             }
             Call::Open => match worker.open_session() {
-                Ok(number) => return (worker.observed().epoch, Waiting::Session(number)),
+                Ok(number) => return (worker.observed().epoch, PendingOutcome::Session(number)),
                 Err(abort) => Err(abort),
             },
             Call::Stale(job, bound) => worker
                 .read_stale(&job.ops(), *bound, own)
-                .map(|replies| Value::Stale(replies, now)),
-            Call::Prepare(id, job) => prepare(worker, *id, job).map(Value::Replies),
+                .map(|replies| CallValue::Stale(replies, now)),
+            Call::Prepare(id, job) => prepare(worker, *id, job).map(CallValue::Replies),
             Call::Commit(id) => {
-                Participant::commit(worker, *id).map(|(state, _)| Value::State(state))
+                Participant::commit(worker, *id).map(|(state, _)| CallValue::State(state))
             }
             Call::Abort(id) => {
-                Participant::abort(worker, *id).map(|(state, _)| Value::State(state))
+                Participant::abort(worker, *id).map(|(state, _)| CallValue::State(state))
             }
             Call::Refuse(id) => {
                 let until = Participant::time_ms(worker) + REFUSED_FOR_MS;
                 worker
                     .refuse(*id, until)
-                    .map(|(state, _)| Value::State(state))
+                    .map(|(state, _)| CallValue::State(state))
             }
-            Call::Forget(id) => worker.forget(*id).map(|()| Value::State(State::Unknown)),
+            Call::Forget(id) => worker.forget(*id).map(|()| CallValue::State(State::Unknown)),
             Call::State(id) => match Participant::leads(worker) {
-                Ok(()) => Ok(Value::State(Participant::state(worker, *id).0)),
+                Ok(()) => Ok(CallValue::State(Participant::state(worker, *id).0)),
                 Err(leader) => Err(Abort::Elsewhere { leader }),
             },
         };
         match outcome {
-            Ok(value) => (worker.observed().epoch, done(Outcome::Done(value))),
+            Ok(value) => (worker.observed().epoch, done(CallOutcome::Done(value))),
             Err(abort) if abort.shows() || abort == Abort::Forgotten => {
-                (worker.observed().epoch, done(Outcome::Abort(abort)))
+                (worker.observed().epoch, done(CallOutcome::Abort(abort)))
             }
-            Err(abort) => (Epoch::ZERO, done(Outcome::Abort(abort))),
+            Err(abort) => (Epoch::ZERO, done(CallOutcome::Abort(abort))),
         }
     }
 }
@@ -164,7 +164,7 @@ fn run(
     }
 }
 
-fn prepare(worker: &mut Worker, id: TransactionId, job: &Job) -> Result<Vec<OwnedReply>, Abort> {
+fn prepare(worker: &mut Worker, id: TransactionId, job: &PlannedTransaction) -> Result<Vec<OwnedReply>, Abort> {
     let holder = Holder {
         id,
         age: id.timestamp,

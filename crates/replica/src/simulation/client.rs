@@ -12,9 +12,9 @@ use base::participant::Sequenced;
 use base::partition::OwnedReply;
 use base::{Abort, NodeId};
 
-use super::actors::{Doing, Habit};
-use super::call::{Asker, Call, Outcome, Value};
-use super::job::{ACCOUNTS, BEATS, COUNTERS, Draw, Job, Step};
+use super::actors::{ClientTransaction, ClientTask};
+use super::call::{Caller, Call, CallOutcome, CallValue};
+use super::job::{ACCOUNTS, BEATS, COUNTERS, TransactionDraw, PlannedTransaction, PlannedStep};
 use super::reached::Point;
 use super::world::{Event, World};
 
@@ -23,13 +23,13 @@ const TRIES: u32 = 300;
 
 impl World {
     /// Returns the transaction that pays in money before clients begin.
-    pub(super) fn deposit() -> Job {
-        Job::new((0..ACCOUNTS).map(Step::Open).collect())
+    pub(super) fn deposit() -> PlannedTransaction {
+        PlannedTransaction::new((0..ACCOUNTS).map(PlannedStep::Open).collect())
     }
 
     /// Begins a client's next transaction.
     pub(super) fn think(&mut self, client: usize) {
-        if self.clients[client].doing.is_some() {
+        if self.clients[client].transaction.is_some() {
             return self.ask(client);
         }
         let scripted = self.clients[client]
@@ -39,23 +39,23 @@ impl World {
         let job = match scripted {
             Some(Some(job)) => job,
             Some(None) => return,
-            None if !self.finale.opened => {
+            None if !self.run_end.opened => {
                 return self.after(
                     Duration::from_millis(5),
-                    Event::Think(Asker::Client(client)),
+                    Event::Think(Caller::Client(client)),
                 );
             }
-            None if self.finale.quiet => return,
+            None if self.run_end.quiet => return,
             None => self.draw_job(client),
         };
         let one = &mut self.clients[client];
         let numbered = one.numbers && !job.is_read_only();
         let reads = job.is_read_only() && one.script.is_none();
-        let watches = one.habit == Habit::Watches;
+        let watches = one.task == ClientTask::Watches;
         let stale = reads && !watches && self.random.u8(..3) == 0;
         self.book.begin(&job, self.now);
         let bound = Duration::from_millis(self.random.u64(5..200));
-        self.clients[client].doing = Some(Doing {
+        self.clients[client].transaction = Some(ClientTransaction {
             job: Arc::new(job),
             numbered,
             once: None,
@@ -65,27 +65,27 @@ impl World {
             doubt: false,
         });
         // A node that leads no longer must not answer.
-        let habit = self.clients[client].habit != Habit::Any;
-        if stale || habit || reads && self.random.bool() {
+        let task = self.clients[client].task != ClientTask::Any;
+        if stale || task || reads && self.random.bool() {
             self.clients[client].node = self.random.usize(..self.nodes.len());
         }
         self.ask(client);
     }
 
-    fn draw_job(&mut self, client: usize) -> Job {
+    fn draw_job(&mut self, client: usize) -> PlannedTransaction {
         let counter = self.random.usize(BEATS..COUNTERS);
         let one = &mut self.clients[client];
-        match one.habit {
-            Habit::Any => {}
-            Habit::Sleeps => {
+        match one.task {
+            ClientTask::Any => {}
+            ClientTask::Sleeps => {
                 one.session = None;
                 let counter = self.random.usize(..BEATS);
-                return Job::new(vec![Step::Count(counter)]);
+                return PlannedTransaction::new(vec![PlannedStep::Count(counter)]);
             }
-            Habit::Beats => return Job::new(vec![Step::Count(counter)]),
-            Habit::Watches => return Job::new(vec![Step::Counter(counter)]),
+            ClientTask::Beats => return PlannedTransaction::new(vec![PlannedStep::Count(counter)]),
+            ClientTask::Watches => return PlannedTransaction::new(vec![PlannedStep::Counter(counter)]),
         }
-        let mut draw = Draw {
+        let mut draw = TransactionDraw {
             random: &mut self.random,
             keys: self.plan.keys,
             value: &mut self.value,
@@ -98,109 +98,109 @@ impl World {
 
     fn ask(&mut self, client: usize) {
         let one = &mut self.clients[client];
-        let Some(doing) = &mut one.doing else { return };
+        let Some(transaction) = &mut one.transaction else { return };
         one.number += 1;
-        doing.tries += 1;
-        let job = Arc::clone(&doing.job);
-        if doing.is_opening()
+        transaction.tries += 1;
+        let job = Arc::clone(&transaction.job);
+        if transaction.is_opening()
             && let Some(session) = &mut one.session
         {
             session.sequence += 1;
-            doing.once = Some(*session);
+            transaction.once = Some(*session);
         }
-        let call = match doing.stale {
-            _ if doing.is_opening() => Call::Open,
+        let call = match transaction.stale {
+            _ if transaction.is_opening() => Call::Open,
             Some(bound) => Call::Stale(job, bound),
-            None => Call::Run(job, doing.once),
+            None => Call::Run(job, transaction.once),
         };
         let (number, node) = (one.number, one.node);
         self.note(format_args!(
             "client {client} asks node {}: {call:?}",
             node + 1
         ));
-        self.send_call(Asker::Client(client), number, node, call);
+        self.send_call(Caller::Client(client), number, node, call);
     }
 
     /// Takes the outcome of a client's call.
-    pub(super) fn answered(&mut self, client: usize, number: u64, outcome: Outcome) {
+    pub(super) fn answered(&mut self, client: usize, number: u64, outcome: CallOutcome) {
         let one = &mut self.clients[client];
         if one.number != number {
             return;
         }
-        let Some(doing) = one.doing.take() else {
+        let Some(transaction) = one.transaction.take() else {
             return;
         };
         // Later outcomes of this call are of no use.
         one.number += 1;
         self.note(format_args!("client {client} hears: {outcome:?}"));
         match outcome {
-            Outcome::Done(Value::Replies(_))
-                if self.clients[client].habit == Habit::Sleeps && self.random.bool() =>
+            CallOutcome::Done(CallValue::Replies(_))
+                if self.clients[client].task == ClientTask::Sleeps && self.random.bool() =>
             {
-                self.doubt(client, doing);
+                self.doubt(client, transaction);
             }
-            Outcome::Done(Value::Replies(replies)) => self.done(client, &doing, &replies),
-            Outcome::Done(Value::Stale(replies, at)) => {
-                self.done_stale(client, &doing, &replies, at)
+            CallOutcome::Done(CallValue::Replies(replies)) => self.done(client, &transaction, &replies),
+            CallOutcome::Done(CallValue::Stale(replies, at)) => {
+                self.done_stale(client, &transaction, &replies, at)
             }
-            Outcome::Done(Value::Session(session)) => {
+            CallOutcome::Done(CallValue::Session(session)) => {
                 let sequence = 0;
                 self.clients[client].session = Some(Sequenced { session, sequence });
-                self.clients[client].doing = Some(doing);
+                self.clients[client].transaction = Some(transaction);
                 self.ask(client);
             }
-            Outcome::Done(Value::State(_)) => unreachable!("no client asks for it"),
-            Outcome::Abort(abort) => self.refused(client, doing, abort),
-            Outcome::Lost | Outcome::Broken => self.doubt(client, doing),
+            CallOutcome::Done(CallValue::State(_)) => unreachable!("no client asks for it"),
+            CallOutcome::Abort(abort) => self.refused(client, transaction, abort),
+            CallOutcome::Lost | CallOutcome::Broken => self.doubt(client, transaction),
         }
     }
 
-    fn done(&mut self, client: usize, doing: &Doing, replies: &[OwnedReply]) {
-        let seen = doing.job.see(replies);
+    fn done(&mut self, client: usize, transaction: &ClientTransaction, replies: &[OwnedReply]) {
+        let seen = transaction.job.see(replies);
         if let Some(odd) = &seen.odd {
             self.book.wrong(odd.clone());
         }
-        if doing.doubt && doing.once.is_some() {
+        if transaction.doubt && transaction.once.is_some() {
             self.reached.hit(Point::ToldAgain);
         }
         let process = self.clients[client].process;
         self.book
-            .committed(process, &doing.job, &seen, (doing.begun, self.now));
-        self.finale.committed(doing.begun, self.now);
-        let watches = doing
+            .committed(process, &transaction.job, &seen, (transaction.begun, self.now));
+        self.run_end.committed(transaction.begun, self.now);
+        let watches = transaction
             .job
             .steps
             .iter()
-            .any(|step| matches!(step, Step::Watch(_)));
+            .any(|step| matches!(step, PlannedStep::Watch(_)));
         if watches {
             self.clients[client].watched = seen.watched;
         }
         self.rethink(client);
     }
 
-    fn done_stale(&mut self, client: usize, doing: &Doing, replies: &[OwnedReply], at: Duration) {
-        let seen = doing.job.see(replies);
+    fn done_stale(&mut self, client: usize, transaction: &ClientTransaction, replies: &[OwnedReply], at: Duration) {
+        let seen = transaction.job.see(replies);
         if let Some(odd) = &seen.odd {
             self.book.wrong(odd.clone());
         }
         // Clocks differ, and a leader may not know yet that it leads no longer.
         let age =
-            doing.stale.expect("it was asked for").mul_f64(1.05) + self.plan.election.mul_f64(1.2);
+            transaction.stale.expect("it was asked for").mul_f64(1.05) + self.plan.election.mul_f64(1.2);
         self.book.stale(&seen, at.saturating_sub(age), at);
         self.reached.hit(Point::Stale);
         self.rethink(client);
     }
 
     /// Handles an abort: nothing has happened, or nothing is remembered.
-    fn refused(&mut self, client: usize, mut doing: Doing, abort: Abort) {
+    fn refused(&mut self, client: usize, mut transaction: ClientTransaction, abort: Abort) {
         match &abort {
             Abort::Unknown { what } if what.contains("ask again") => {
-                return self.doubt(client, doing);
+                return self.doubt(client, transaction);
             }
             Abort::Forgotten if self.plan.forgets_clients() => {
-                return self.forgotten(client, doing);
+                return self.forgotten(client, transaction);
             }
-            Abort::Unavailable { .. } if doing.is_opening() => self.reached.hit(Point::Full),
+            Abort::Unavailable { .. } if transaction.is_opening() => self.reached.hit(Point::Full),
             _ => {}
         }
         let leader = match abort {
@@ -214,7 +214,7 @@ impl World {
             }
             Abort::Conflict { .. } | Abort::Unavailable { .. } => None,
             // A transaction that was sent before may still arrive.
-            Abort::Precondition { .. } if doing.doubt => return self.unknown(client, &doing),
+            Abort::Precondition { .. } if transaction.doubt => return self.unknown(client, &transaction),
             Abort::Precondition { .. } => return self.decline(client),
             // A transaction that was sent before is refused, too, whenever it arrives.
             Abort::Stale { .. } => {
@@ -224,20 +224,20 @@ impl World {
             other => return self.fail(format!("client {client} was told: {other}")),
         };
         // There are other keys to read.
-        let bored = leader.is_none() && self.clients[client].habit != Habit::Any;
-        let hopeless = doing.tries > TRIES && self.clients[client].script.is_none();
-        if (bored || hopeless) && !doing.doubt {
+        let bored = leader.is_none() && self.clients[client].task != ClientTask::Any;
+        let hopeless = transaction.tries > TRIES && self.clients[client].script.is_none();
+        if (bored || hopeless) && !transaction.doubt {
             return self.decline(client);
         }
         if let Some(leader) = leader {
             self.clients[client].node = self.another(leader);
-            if doing.stale.is_some() && doing.tries > 5 {
-                doing.stale = None;
+            if transaction.stale.is_some() && transaction.tries > 5 {
+                transaction.stale = None;
             }
         }
-        self.clients[client].doing = Some(doing);
+        self.clients[client].transaction = Some(transaction);
         let pause = self.while_up_to(Duration::from_millis(15));
-        self.after(pause, Event::Think(Asker::Client(client)));
+        self.after(pause, Event::Think(Caller::Client(client)));
     }
 
     /// Returns the node to ask next.
@@ -250,15 +250,15 @@ impl World {
 
     /// Handles the loss of a session: this transaction was not executed, and the outcome of an
     /// earlier attempt is not known.
-    fn forgotten(&mut self, client: usize, mut doing: Doing) {
+    fn forgotten(&mut self, client: usize, mut transaction: ClientTransaction) {
         self.reached.hit(Point::Forgotten);
         self.clients[client].session = None;
         // A transaction of a script does no harm a second time.
-        if doing.doubt && self.clients[client].script.is_none() {
-            return self.unknown(client, &doing);
+        if transaction.doubt && self.clients[client].script.is_none() {
+            return self.unknown(client, &transaction);
         }
-        doing.once = None;
-        self.clients[client].doing = Some(doing);
+        transaction.once = None;
+        self.clients[client].transaction = Some(transaction);
         self.ask(client);
     }
 
@@ -269,28 +269,28 @@ impl World {
     }
 
     /// Notes that the transaction may have taken effect.
-    fn doubt(&mut self, client: usize, mut doing: Doing) {
+    fn doubt(&mut self, client: usize, mut transaction: ClientTransaction) {
         self.clients[client].node = self.another(None);
-        if doing.numbered || doing.job.is_read_only() {
-            let opening = doing.is_opening();
-            doing.doubt |= !opening;
-            self.clients[client].doing = Some(doing);
-            let sleeps = !opening && self.clients[client].habit == Habit::Sleeps;
+        if transaction.numbered || transaction.job.is_read_only() {
+            let opening = transaction.is_opening();
+            transaction.doubt |= !opening;
+            self.clients[client].transaction = Some(transaction);
+            let sleeps = !opening && self.clients[client].task == ClientTask::Sleeps;
             let pause = if sleeps {
                 self.plan.session.mul_f64(4.0 * self.random.f64())
             } else {
                 self.while_up_to(Duration::from_millis(15))
             };
-            return self.after(pause, Event::Think(Asker::Client(client)));
+            return self.after(pause, Event::Think(Caller::Client(client)));
         }
-        self.unknown(client, &doing);
+        self.unknown(client, &transaction);
     }
 
-    fn unknown(&mut self, client: usize, doing: &Doing) {
+    fn unknown(&mut self, client: usize, transaction: &ClientTransaction) {
         self.reached.hit(Point::Unknown);
         let process = self.clients[client].process;
         self.book
-            .unknown(process, &doing.job, (doing.begun, self.now));
+            .unknown(process, &transaction.job, (transaction.begun, self.now));
         // A client whose transaction has an unknown outcome is another process from now on.
         self.processes += 1;
         self.clients[client].process = self.processes;
@@ -302,6 +302,6 @@ impl World {
             .watched
             .retain(|(_, version, _)| version.to_bits() != 0);
         let pause = self.while_up_to(self.plan.think);
-        self.after(pause, Event::Think(Asker::Client(client)));
+        self.after(pause, Event::Think(Caller::Client(client)));
     }
 }

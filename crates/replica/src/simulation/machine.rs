@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Abort, Epoch, NodeId};
 
-use super::call::{Life, Outcome, Request, Waiter, Waiting};
+use super::call::{NodeLife, CallOutcome, CallRequest, WaitingCall, PendingOutcome};
 use super::reached::Point;
 use super::world::{Event, World};
 use crate::failure::MemberFailure;
@@ -42,7 +42,7 @@ impl World {
         self.after(TIDY, Event::Tidy(node, life));
     }
 
-    pub(super) fn restart(&mut self, node: usize, life: Life) {
+    pub(super) fn restart(&mut self, node: usize, life: NodeLife) {
         if self.nodes[node].life == life && self.nodes[node].running.is_none() {
             self.start(node);
         }
@@ -70,7 +70,7 @@ impl World {
         (self.now < until).then(|| until + Duration::from_micros(self.random.u64(..3000)))
     }
 
-    pub(super) fn turn(&mut self, node: usize, life: Life) {
+    pub(super) fn turn(&mut self, node: usize, life: NodeLife) {
         if self.nodes[node].life != life || self.nodes[node].turn_at != Some(self.now) {
             return;
         }
@@ -220,7 +220,7 @@ impl World {
     }
 
     /// Finishes background work of a node.
-    pub(super) fn job(&mut self, node: usize, life: Life) {
+    pub(super) fn job(&mut self, node: usize, life: NodeLife) {
         if self.nodes[node].life != life {
             return;
         }
@@ -236,7 +236,7 @@ impl World {
         self.plan_turn(node, Duration::ZERO);
     }
 
-    pub(super) fn tidy(&mut self, node: usize, life: Life) {
+    pub(super) fn tidy(&mut self, node: usize, life: NodeLife) {
         if self.nodes[node].life != life {
             return;
         }
@@ -252,7 +252,7 @@ impl World {
         self.note(format_args!("node {} crashes", node + 1));
         let waiters = self.nodes[node].crash(&mut self.random);
         for waiter in waiters {
-            self.reply(&waiter.request, Outcome::Broken);
+            self.reply(&waiter.request, CallOutcome::Broken);
         }
         let limit = if self.is_calm() { 0 } else { 400 };
         let delay = self.while_up_to(Duration::from_millis(limit));
@@ -331,11 +331,11 @@ impl World {
     }
 
     /// Delivers a call to a node.
-    pub(super) fn call(&mut self, request: Request) {
+    pub(super) fn call(&mut self, request: CallRequest) {
         let node = request.node;
         if self.nodes[node].running.is_none() {
             let refused = Abort::Elsewhere { leader: None };
-            return self.reply(&request, Outcome::Abort(refused));
+            return self.reply(&request, CallOutcome::Abort(refused));
         }
         if let Some(later) = self.is_paused(node) {
             return self.at(later, Event::Call(request));
@@ -347,8 +347,8 @@ impl World {
         let (ticket, outcome) = request.call.run(&mut running.worker, self.now);
         let woken = running.woken.load(Ordering::SeqCst);
         match outcome {
-            Waiting::Known(outcome) if ticket == Epoch::ZERO => self.reply(&request, outcome),
-            outcome => running.waiters.push(Waiter {
+            PendingOutcome::Known(outcome) if ticket == Epoch::ZERO => self.reply(&request, outcome),
+            outcome => running.waiters.push(WaitingCall {
                 request,
                 ticket,
                 outcome,

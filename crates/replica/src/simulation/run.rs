@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::actors::{Coordinator, Habit};
-use super::call::{Asker, Outcome};
+use super::actors::{SimulatedCoordinator, ClientTask};
+use super::call::{Caller, CallOutcome};
 use super::plan::TICK;
 use super::world::{Event, World};
 
@@ -16,7 +16,7 @@ impl World {
     pub(super) fn run(&mut self) {
         self.settle();
         let mut events = 0;
-        while self.failure.is_none() && !self.finale.is_over() {
+        while self.failure.is_none() && !self.run_end.is_over() {
             events += 1;
             if events > MOST_EVENTS {
                 return self.fail("the partition does not come to rest".to_owned());
@@ -55,44 +55,44 @@ impl World {
         }
         let teller = self.new_client().scripted(vec![World::deposit()]);
         self.clients.push(teller);
-        self.after(Duration::from_millis(1), Event::Think(Asker::Client(0)));
+        self.after(Duration::from_millis(1), Event::Think(Caller::Client(0)));
         for _ in 0..self.plan.clients {
             let at = self.clients.len();
             let client = self.new_client();
             self.clients.push(client);
             self.after(
                 Duration::from_millis(at as u64 + 1),
-                Event::Think(Asker::Client(at)),
+                Event::Think(Caller::Client(at)),
             );
         }
         if !self.plan.flushes {
-            for habit in [Habit::Beats, Habit::Beats, Habit::Watches, Habit::Watches] {
-                let client = self.new_client().with_habit(habit);
+            for task in [ClientTask::Beats, ClientTask::Beats, ClientTask::Watches, ClientTask::Watches] {
+                let client = self.new_client().with_task(task);
                 self.clients.push(client);
-                let asker = Asker::Client(self.clients.len() - 1);
-                self.after(Duration::from_millis(5), Event::Think(asker));
+                let caller = Caller::Client(self.clients.len() - 1);
+                self.after(Duration::from_millis(5), Event::Think(caller));
             }
         }
         if self.plan.forgets_clients() {
             for _ in 0..3 {
-                let client = self.new_client().with_habit(Habit::Sleeps);
+                let client = self.new_client().with_task(ClientTask::Sleeps);
                 self.clients.push(client);
-                let asker = Asker::Client(self.clients.len() - 1);
-                self.after(Duration::from_millis(5), Event::Think(asker));
+                let caller = Caller::Client(self.clients.len() - 1);
+                self.after(Duration::from_millis(5), Event::Think(caller));
             }
         }
         for at in 0..self.plan.coordinators {
             self.processes += 1;
-            self.coordinators.push(Coordinator::new(self.processes));
+            self.coordinators.push(SimulatedCoordinator::new(self.processes));
             self.after(
                 Duration::from_millis(50),
-                Event::Think(Asker::Coordinator(at)),
+                Event::Think(Caller::Coordinator(at)),
             );
         }
         if !self.plan.faults.is_none() {
             self.after(TICK, Event::Tick);
         }
-        self.after(self.plan.election, Event::Admin);
+        self.after(self.plan.election, Event::Administrator);
         self.after(self.plan.calm, Event::Calm);
     }
 
@@ -101,27 +101,27 @@ impl World {
             Event::Turn(node, life) => self.turn(node, life),
             Event::Arrive(node, from, bytes) => self.arrive(node, from, bytes),
             Event::Call(request) => self.call(request),
-            Event::Answer(asker, number, outcome) => self.answer(asker, number, outcome),
-            Event::TimeOut(asker, number) => {
-                self.answer(asker, number, Outcome::Broken);
+            Event::Answer(caller, number, outcome) => self.answer(caller, number, outcome),
+            Event::TimeOut(caller, number) => {
+                self.answer(caller, number, CallOutcome::Broken);
             }
-            Event::Think(Asker::Client(client)) => self.think(client),
-            Event::Think(Asker::Coordinator(at)) => self.coordinate(at),
+            Event::Think(Caller::Client(client)) => self.think(client),
+            Event::Think(Caller::Coordinator(at)) => self.coordinate(at),
             Event::Job(node, life) => self.job(node, life),
             Event::Tidy(node, life) => self.tidy(node, life),
             Event::Restart(node, life) => self.restart(node, life),
             Event::MendDisk(node) => self.mend_disk(node),
-            Event::Admin => self.administer(),
+            Event::Administrator => self.administer(),
             Event::Tick => self.draw_faults(),
             Event::Calm => self.calm(),
             Event::Rest => self.rest(),
         }
     }
 
-    fn answer(&mut self, asker: Asker, number: u64, outcome: Outcome) {
-        match asker {
-            Asker::Client(client) => self.answered(client, number, outcome),
-            Asker::Coordinator(at) => self.coordinator_answered(at, number, outcome),
+    fn answer(&mut self, caller: Caller, number: u64, outcome: CallOutcome) {
+        match caller {
+            Caller::Client(client) => self.answered(client, number, outcome),
+            Caller::Coordinator(at) => self.coordinator_answered(at, number, outcome),
         }
     }
 }

@@ -8,39 +8,39 @@ use ::simulation::{Coverage, EventQueue, Trace, draw};
 use base::NodeId;
 use fastrand::Rng;
 
-use super::actors::{Admin, Client, Coordinator, Finale, Habit};
-use super::book::Book;
-use super::call::{Asker, Call, Life, Outcome, Request, Value, Waiting};
+use super::actors::{Administrator, SimulatedClient, SimulatedCoordinator, RunEnd, ClientTask};
+use super::book::RunRecord;
+use super::call::{Caller, Call, NodeLife, CallOutcome, CallRequest, CallValue, PendingOutcome};
 use super::clock::{NodeClock, TrueTime};
-use super::network::Network;
-use super::node::Node;
+use super::network::SimulatedNetwork;
+use super::node::SimulatedNode;
 use super::plan::Plan;
 use super::reached::Point;
 
 /// The events.
 pub(super) enum Event {
     /// A node's thread goes on.
-    Turn(usize, Life),
+    Turn(usize, NodeLife),
     /// A message arrives.
     Arrive(usize, NodeId, Vec<u8>),
     /// A call arrives.
-    Call(Request),
+    Call(CallRequest),
     /// An answer arrives.
-    Answer(Asker, u64, Outcome),
+    Answer(Caller, u64, CallOutcome),
     /// A call was not answered for long.
-    TimeOut(Asker, u64),
+    TimeOut(Caller, u64),
     /// An asker goes on by itself.
-    Think(Asker),
+    Think(Caller),
     /// Background work of a node is done.
-    Job(usize, Life),
+    Job(usize, NodeLife),
     /// A node's janitor works.
-    Tidy(usize, Life),
+    Tidy(usize, NodeLife),
     /// A node that is down starts again.
-    Restart(usize, Life),
+    Restart(usize, NodeLife),
     /// A node's disk is repaired.
     MendDisk(usize),
     /// The administrator looks at the members, and may change them.
-    Admin,
+    Administrator,
     /// Faults are drawn.
     Tick,
     /// Faults stop.
@@ -58,11 +58,11 @@ pub(super) struct World {
     pub(super) random: Rng,
     pub(super) now: Duration,
     pub(super) truth: TrueTime,
-    pub(super) network: Network,
-    pub(super) nodes: Vec<Node>,
-    pub(super) clients: Vec<Client>,
-    pub(super) coordinators: Vec<Coordinator>,
-    pub(super) admin: Admin,
+    pub(super) network: SimulatedNetwork,
+    pub(super) nodes: Vec<SimulatedNode>,
+    pub(super) clients: Vec<SimulatedClient>,
+    pub(super) coordinators: Vec<SimulatedCoordinator>,
+    pub(super) admin: Administrator,
     /// The numbers of values, and of keys that expire, so far.
     pub(super) value: i64,
     pub(super) lent: usize,
@@ -70,8 +70,8 @@ pub(super) struct World {
     pub(super) processes: usize,
     /// Hashes of states, by the index of the last entry.
     pub(super) witnesses: BTreeMap<u64, Witness>,
-    pub(super) book: Book,
-    pub(super) finale: Finale,
+    pub(super) book: RunRecord,
+    pub(super) run_end: RunEnd,
     pub(super) trace: Trace,
     pub(super) reached: Coverage<Point>,
     /// The reason why the run has failed.
@@ -94,23 +94,23 @@ impl World {
             } else {
                 all(&plan)
             };
-            Node::new(node, clock, known)
+            SimulatedNode::new(node, clock, known)
         });
         let mut world = World {
             nodes: nodes.collect(),
-            network: Network::new(&plan),
+            network: SimulatedNetwork::new(&plan),
             random,
             now: Duration::ZERO,
             truth,
             clients: Vec::new(),
             coordinators: Vec::new(),
-            admin: Admin::default(),
+            admin: Administrator::default(),
             value: 0,
             lent: 0,
             processes: 0,
             witnesses: BTreeMap::new(),
-            book: Book::default(),
-            finale: Finale::default(),
+            book: RunRecord::default(),
+            run_end: RunEnd::default(),
             trace: Trace::new(keep_trace),
             reached: Coverage::default(),
             failure: None,
@@ -124,9 +124,9 @@ impl World {
     }
 
     /// Sends a call to a node, and schedules the time-out.
-    pub(super) fn send_call(&mut self, asker: Asker, number: u64, node: usize, call: Call) {
-        let request = Request {
-            asker,
+    pub(super) fn send_call(&mut self, caller: Caller, number: u64, node: usize, call: Call) {
+        let request = CallRequest {
+            caller,
             number,
             node,
             call: Arc::new(call),
@@ -134,19 +134,19 @@ impl World {
         let delay = self.network.delay(&mut self.random);
         self.after(delay, Event::Call(request));
         let share = self.random.f64();
-        let hurries = matches!(asker, Asker::Client(at) if self.clients[at].habit == Habit::Beats);
+        let hurries = matches!(caller, Caller::Client(at) if self.clients[at].task == ClientTask::Beats);
         let patience = if hurries {
             self.plan.election.mul_f64(0.2 + 0.4 * share)
         } else {
             self.plan.election.mul_f64(1.0 + 11.0 * share * share)
         };
-        self.after(patience, Event::TimeOut(asker, number));
+        self.after(patience, Event::TimeOut(caller, number));
     }
 
     /// Answers a call.
-    pub(super) fn reply(&mut self, request: &Request, outcome: Outcome) {
+    pub(super) fn reply(&mut self, request: &CallRequest, outcome: CallOutcome) {
         let delay = self.network.delay(&mut self.random);
-        self.after(delay, Event::Answer(request.asker, request.number, outcome));
+        self.after(delay, Event::Answer(request.caller, request.number, outcome));
     }
 
     /// Takes the next event.
@@ -155,9 +155,9 @@ impl World {
     }
 
     /// Returns a client that is not among the clients yet.
-    pub(super) fn new_client(&mut self) -> Client {
+    pub(super) fn new_client(&mut self) -> SimulatedClient {
         self.processes += 1;
-        Client::new(self.processes, &mut self.random, self.plan.founders)
+        SimulatedClient::new(self.processes, &mut self.random, self.plan.founders)
     }
 
     /// Schedules an event.
@@ -200,19 +200,19 @@ impl World {
         let mut done = Vec::new();
         for waiter in waiters {
             if tickets.is_lost(waiter.ticket) {
-                done.push((waiter.request, Outcome::Lost));
+                done.push((waiter.request, CallOutcome::Lost));
             } else if waiter.ticket <= resolved {
                 let outcome = match waiter.outcome {
-                    Waiting::Known(outcome) => outcome,
-                    Waiting::Naive(number) => match running.worker.outcome(number) {
-                        Some(Ok(replies)) => Outcome::Done(Value::Replies(replies)),
-                        Some(Err(abort)) => Outcome::Abort(abort),
-                        None => Outcome::Lost,
+                    PendingOutcome::Known(outcome) => outcome,
+                    PendingOutcome::Naive(number) => match running.worker.outcome(number) {
+                        Some(Ok(replies)) => CallOutcome::Done(CallValue::Replies(replies)),
+                        Some(Err(abort)) => CallOutcome::Abort(abort),
+                        None => CallOutcome::Lost,
                     },
-                    Waiting::Session(number) => match running.worker.opened(number) {
-                        Some(Ok(session)) => Outcome::Done(Value::Session(session)),
-                        Some(Err(abort)) => Outcome::Abort(abort),
-                        None => Outcome::Lost,
+                    PendingOutcome::Session(number) => match running.worker.opened(number) {
+                        Some(Ok(session)) => CallOutcome::Done(CallValue::Session(session)),
+                        Some(Err(abort)) => CallOutcome::Abort(abort),
+                        None => CallOutcome::Lost,
                     },
                 };
                 done.push((waiter.request, outcome));
