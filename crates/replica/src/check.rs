@@ -9,7 +9,7 @@ use disk::Disk;
 use crate::entry_validation::count_changes;
 use crate::failure::MemberFailure;
 use crate::log::{self, LogError, LogReport};
-use crate::sessions::Sessions;
+use crate::sessions::ClientSessions;
 use crate::snapshot::{self, SnapshotFile, SnapshotReader};
 use crate::status::node_of;
 
@@ -127,7 +127,7 @@ fn verify(
         let (done, total) = reader.progress();
         progress(done, total);
     }
-    match Sessions::decode(&reader.sessions()?) {
+    match ClientSessions::decode(&reader.sessions()?) {
         Ok(_) => Ok(()),
         Err(error) => {
             let what = format!("the table of sessions in the snapshot: {error}");

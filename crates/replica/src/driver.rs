@@ -17,14 +17,14 @@ use mio::{Events, Poll, Token, Waker};
 use parking_lot::Mutex;
 
 use crate::failure::MemberFailure;
-use crate::incoming_links::{Closed, IncomingLinks};
+use crate::incoming_links::{IncomingLinks, LinkToClose};
 use crate::member::{MalformedMessage, Member, Outbox, Received, duplicate_note};
 use crate::membership::{ChangeAnswer, MembershipChange};
 use crate::shared::Shared;
 
 const WAKER: Token = Token(0);
 const FABRIC: Token = Token(1);
-const EVENTS: usize = 256;
+const MOST_EVENTS: usize = 256;
 /// A link that broke is made again after this time.
 const PAUSE: Duration = Duration::from_millis(50);
 /// A link that was refused is made again after this time.
@@ -36,28 +36,28 @@ const LOG_PAUSE: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Advice for a member that has stopped.
-const STOPPED: &str = "this node's member has stopped: the node serves nothing until its process is \
+const STOPPED_ADVICE: &str = "this node's member has stopped: the node serves nothing until its process is \
                        started again. Mend what was the matter and restart it; the other members go \
                        on without it meanwhile";
 
 /// Commands of other threads to this one.
-pub(crate) enum Command {
+pub(crate) enum DriverCommand {
     Change(MembershipChange, ChangeAnswer),
     Snapshot,
     Stop,
 }
 
 /// The means by which other threads reach this one.
-pub(crate) struct Mailbox {
+pub(crate) struct DriverMailbox {
     waker: Waker,
     /// The thread has been woken and has not started its next turn: one wake-up is enough.
     woken: AtomicBool,
-    commands: Mutex<Vec<Command>>,
+    commands: Mutex<Vec<DriverCommand>>,
 }
 
-impl Mailbox {
-    pub(crate) fn new(poll: &Poll) -> io::Result<Mailbox> {
-        Ok(Mailbox {
+impl DriverMailbox {
+    pub(crate) fn new(poll: &Poll) -> io::Result<DriverMailbox> {
+        Ok(DriverMailbox {
             waker: Waker::new(poll.registry(), WAKER)?,
             woken: AtomicBool::new(false),
             commands: Mutex::default(),
@@ -72,7 +72,7 @@ impl Mailbox {
         }
     }
 
-    pub(crate) fn command(&self, command: Command) {
+    pub(crate) fn command(&self, command: DriverCommand) {
         self.commands.lock().push(command);
         self.wake();
     }
@@ -80,20 +80,20 @@ impl Mailbox {
 
 /// The connection to another member.
 #[derive(Default)]
-struct Way {
+struct MemberConnection {
     link: Option<Link>,
     /// The link is not made again before this time.
     not_before: Duration,
 }
 
 /// The connections to all members.
-struct Links {
+struct MemberLinks {
     fabric: Tcp,
-    ways: HashMap<NodeId, Way>,
+    connections: HashMap<NodeId, MemberConnection>,
     /// The nodes to which the links lead that are up.
     peers: HashMap<Link, NodeId>,
     /// Nodes to which a message could not be sent since the member was last informed.
-    lost: BTreeSet<NodeId>,
+    unreachable: BTreeSet<NodeId>,
     /// Links that other members have made.
     incoming: IncomingLinks,
     /// The times at which the log last said that a node sends malformed messages.
@@ -102,16 +102,16 @@ struct Links {
     copies: HashMap<NodeId, Duration>,
 }
 
-impl Links {
+impl MemberLinks {
     /// Sends the member's messages. Those that cannot be sent are lost, as members expect.
     fn send(&mut self, outbox: &mut Outbox, now: Duration) {
         for (node, bytes) in outbox.drain(..) {
-            let way = self.ways.entry(node).or_default();
-            let link = match way.link {
+            let connection = self.connections.entry(node).or_default();
+            let link = match connection.link {
                 Some(link) => link,
-                None if now >= way.not_before => {
+                None if now >= connection.not_before => {
                     let link = self.fabric.connect(node);
-                    way.link = Some(link);
+                    connection.link = Some(link);
                     link
                 }
                 None => continue,
@@ -119,11 +119,11 @@ impl Links {
             match self.fabric.send(link, &bytes) {
                 Ok(()) => {}
                 Err(SendError::Full | SendError::Down) => {
-                    self.lost.insert(node);
+                    self.unreachable.insert(node);
                 }
                 Err(SendError::TooLong) => {
                     tracing::error!(node = node.0, bytes = bytes.len(), "a message is too long");
-                    self.lost.insert(node);
+                    self.unreachable.insert(node);
                 }
             }
         }
@@ -158,8 +158,8 @@ impl Links {
         let mut copies = Vec::new();
         for closed in self.incoming.decide(now) {
             match closed {
-                Closed::Replaced(link) => self.close(link, now),
-                Closed::Copy(link, node) => {
+                LinkToClose::Replaced(link) => self.close(link, now),
+                LinkToClose::Copy(link, node) => {
                     let last = self.copies.get(&node);
                     if last.is_none_or(|last| now >= *last + LOG_PAUSE) {
                         self.copies.insert(node, now);
@@ -177,13 +177,13 @@ impl Links {
 /// See the module's description.
 pub(crate) struct Driver {
     poll: Poll,
-    links: Links,
+    links: MemberLinks,
     member: Member,
     shared: Arc<Shared>,
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<DriverMailbox>,
     inbox: Inbox,
     /// The fabric has more messages than were taken.
-    more: bool,
+    fabric_has_more: bool,
     /// The member does not go on before this time: an operation has failed for a reason that may
     /// pass.
     blocked_until: Option<Duration>,
@@ -198,15 +198,15 @@ impl Driver {
         fabric: Tcp,
         member: Member,
         shared: Arc<Shared>,
-        mailbox: Arc<Mailbox>,
+        mailbox: Arc<DriverMailbox>,
     ) -> Driver {
         Driver {
             poll,
-            links: Links {
+            links: MemberLinks {
                 fabric,
-                ways: HashMap::new(),
+                connections: HashMap::new(),
                 peers: HashMap::new(),
-                lost: BTreeSet::new(),
+                unreachable: BTreeSet::new(),
                 incoming: IncomingLinks::new(member.election()),
                 malformed: HashMap::new(),
                 copies: HashMap::new(),
@@ -215,7 +215,7 @@ impl Driver {
             shared,
             mailbox,
             inbox: Inbox::default(),
-            more: false,
+            fabric_has_more: false,
             blocked_until: None,
         }
     }
@@ -231,12 +231,12 @@ impl Driver {
         let reason = match ended {
             Ok(Ok(())) => "the partition is closed".to_owned(),
             Ok(Err(failure)) => {
-                tracing::error!(%failure, "{STOPPED}");
+                tracing::error!(%failure, "{STOPPED_ADVICE}");
                 failure.to_string()
             }
             Err(_) => {
                 shared.drop_everything();
-                tracing::error!("the member's thread has panicked. {STOPPED}");
+                tracing::error!("the member's thread has panicked. {STOPPED_ADVICE}");
                 "the member's thread has panicked: see the log, and restart the node".to_owned()
             }
         };
@@ -245,7 +245,7 @@ impl Driver {
     }
 
     fn turns(&mut self) -> Result<(), MemberFailure> {
-        let mut events = Events::with_capacity(EVENTS);
+        let mut events = Events::with_capacity(MOST_EVENTS);
         while self.turn(&mut events)? {}
         Ok(())
     }
@@ -270,13 +270,13 @@ impl Driver {
         let commands = std::mem::take(&mut *self.mailbox.commands.lock());
         for command in commands {
             match command {
-                Command::Change(change, answer) => self.member.change(change, answer),
-                Command::Snapshot => self.member.request_snapshot(),
-                Command::Stop => return Ok(false),
+                DriverCommand::Change(change, answer) => self.member.change(change, answer),
+                DriverCommand::Snapshot => self.member.request_snapshot(),
+                DriverCommand::Stop => return Ok(false),
             }
         }
-        self.hear()?;
-        self.go_on()?;
+        self.receive_messages()?;
+        self.run_member()?;
         self.send();
         Ok(true)
     }
@@ -285,7 +285,7 @@ impl Driver {
         if let Some(until) = self.blocked_until {
             return until.saturating_sub(now);
         }
-        if self.more || self.member.has_more() {
+        if self.fabric_has_more || self.member.has_more() {
             return Duration::ZERO;
         }
         let due = self.member.due().saturating_sub(now);
@@ -296,16 +296,20 @@ impl Driver {
     }
 
     /// Takes the messages that have come from other members.
-    fn hear(&mut self) -> Result<(), MemberFailure> {
+    fn receive_messages(&mut self) -> Result<(), MemberFailure> {
         let now = self.shared.time.now();
         self.links.fabric.tick(now.since);
-        self.more = self.links.fabric.receive(&mut self.inbox);
+        self.fabric_has_more = self.links.fabric.receive(&mut self.inbox);
         let mut inbox = std::mem::take(&mut self.inbox);
         for (link, event) in inbox.iter() {
             match event {
                 Event::Up(Peer::Node(node)) => {
                     self.links.peers.insert(link, node);
-                    let own = self.links.ways.get(&node).and_then(|way| way.link);
+                    let own = self
+                        .links
+                        .connections
+                        .get(&node)
+                        .and_then(|connection| connection.link);
                     if own == Some(link) {
                         self.member.note_link(node, None);
                     } else {
@@ -329,7 +333,7 @@ impl Driver {
                             self.links.close_malformed(link, node, &error, now.since);
                         }
                         Err(failure) => {
-                            self.blocked_until = Some(self.pass(failure, now.since)?);
+                            self.blocked_until = Some(self.handle_failure(failure, now.since)?);
                         }
                     }
                 }
@@ -348,24 +352,24 @@ impl Driver {
     fn down(&mut self, link: Link, why: &str, now: Duration) {
         self.links.peers.remove(&link);
         self.links.incoming.down(link, now);
-        let way = self
+        let connection = self
             .links
-            .ways
+            .connections
             .iter_mut()
-            .find(|(_, way)| way.link == Some(link));
-        if let Some((node, way)) = way {
+            .find(|(_, connection)| connection.link == Some(link));
+        if let Some((node, connection)) = connection {
             tracing::debug!(node = node.0, why, "the link to a member is down");
             let node = *node;
             let refused = self.links.fabric.refusal(node).map(ToString::to_string);
             let pause = if refused.is_some() { REFUSED } else { PAUSE };
-            way.link = None;
-            way.not_before = now + pause;
+            connection.link = None;
+            connection.not_before = now + pause;
             self.member.note_link(node, refused);
             self.member.note_unreachable(node);
         }
     }
 
-    fn go_on(&mut self) -> Result<(), MemberFailure> {
+    fn run_member(&mut self) -> Result<(), MemberFailure> {
         let now = self.shared.time.now();
         if self.blocked_until.is_some_and(|until| now.since < until) {
             return Ok(());
@@ -374,7 +378,7 @@ impl Driver {
         let links = &mut self.links;
         let mut flush = |outbox: &mut Outbox| links.send(outbox, now.since);
         match self.member.turn(now, &mut flush) {
-            Err(failure) => self.blocked_until = Some(self.pass(failure, now.since)?),
+            Err(failure) => self.blocked_until = Some(self.handle_failure(failure, now.since)?),
             Ok(()) => self.member.note_log_written(),
         }
         Ok(())
@@ -382,7 +386,11 @@ impl Driver {
 
     /// Steps aside if the failure may pass, so that another member can lead meanwhile. Returns the
     /// time until which this member waits.
-    fn pass(&mut self, failure: MemberFailure, now: Duration) -> Result<Duration, MemberFailure> {
+    fn handle_failure(
+        &mut self,
+        failure: MemberFailure,
+        now: Duration,
+    ) -> Result<Duration, MemberFailure> {
         if !failure.is_temporary() {
             return Err(failure);
         }
@@ -394,7 +402,7 @@ impl Driver {
     fn send(&mut self) {
         let now = self.shared.time.now().since;
         self.links.send(self.member.outbox(), now);
-        for node in std::mem::take(&mut self.links.lost) {
+        for node in std::mem::take(&mut self.links.unreachable) {
             self.member.note_unreachable(node);
         }
     }

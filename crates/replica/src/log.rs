@@ -48,10 +48,10 @@ use std::sync::Arc;
 use disk::Disk;
 use raft::eraftpb::{ConfState, Entry, HardState, SnapshotMetadata};
 
-pub use check::{UnfinishedWrite, LogReport};
+pub use check::{LogReport, UnfinishedWrite};
 pub use error::LogError;
+use files::{LogLocation, SegmentFiles, SegmentSpace, WriteError};
 pub use options::LogOptions;
-use files::{SegmentFiles, LogLocation, SegmentSpace, WriteError};
 use record::SegmentStart;
 use state::LogState;
 

@@ -21,7 +21,7 @@ use fabric::{Peer, Secret};
 use mio::Poll;
 use parking_lot::{Condvar, Mutex};
 
-use crate::driver::{Command, Driver, FIRST_LINK, Mailbox};
+use crate::driver::{Driver, DriverCommand, DriverMailbox, FIRST_LINK};
 use crate::failure::MemberFailure;
 use crate::log::LogOptions;
 use crate::member::{Member, MemberStorage, SpawnWork};
@@ -93,15 +93,15 @@ pub enum OpenError {
 }
 
 /// The budget of the janitor's slices, and its pauses.
-const BUDGET: usize = 10_000;
-const BUSY: Duration = Duration::from_millis(1);
-const IDLE: Duration = Duration::from_millis(50);
+const SLICE_BUDGET: usize = 10_000;
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
+const IDLE_PAUSE: Duration = Duration::from_millis(50);
 /// Spare places for snapshots that are being made, and for scans beside the workers.
 const SPARE_WORKERS: usize = 4;
 
 /// The signal that stops the janitor's thread.
 #[derive(Default)]
-struct Stop {
+struct JanitorStop {
     stopped: Mutex<bool>,
     changed: Condvar,
 }
@@ -109,11 +109,11 @@ struct Stop {
 /// See the module's description.
 pub struct Partition {
     shared: Arc<Shared>,
-    mailbox: Arc<Mailbox>,
-    stop: Arc<Stop>,
+    mailbox: Arc<DriverMailbox>,
+    stop: Arc<JanitorStop>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The worker that counts prepared transactions now and then.
-    counter: Mutex<Option<engine::Worker<NoLog>>>,
+    undecided_counter: Mutex<Option<engine::Worker<NoLog>>>,
 }
 
 impl fmt::Debug for Partition {
@@ -169,7 +169,7 @@ impl Partition {
             ..TcpOptions::new(me, options.secret, options.cluster)
         };
         let fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK)?;
-        let mailbox = Arc::new(Mailbox::new(&poll)?);
+        let mailbox = Arc::new(DriverMailbox::new(&poll)?);
         if let Some(dir) = &options.dir {
             options.disk.create_dir_all(dir)?;
         }
@@ -192,7 +192,7 @@ impl Partition {
             mailbox: Arc::clone(&mailbox),
             stop: Arc::default(),
             threads: Mutex::default(),
-            counter: Mutex::default(),
+            undecided_counter: Mutex::default(),
         };
         let driver = Driver::new(poll, fabric, member, shared, mailbox);
         partition.start(driver, janitor)?;
@@ -204,7 +204,7 @@ impl Partition {
         let driver = thread.spawn(move || driver.run())?;
         let (shared, stop) = (Arc::clone(&self.shared), Arc::clone(&self.stop));
         let thread = std::thread::Builder::new().name("kumiki-janitor".to_owned());
-        let janitor = thread.spawn(move || sweep(&shared, &stop, janitor))?;
+        let janitor = thread.spawn(move || run_janitor(&shared, &stop, janitor))?;
         self.threads.lock().extend([driver, janitor]);
         Ok(())
     }
@@ -256,11 +256,11 @@ impl Partition {
     /// in the state that is applied here. It reads all records of such transactions.
     #[must_use]
     pub fn prepared(&self) -> u64 {
-        let mut counter = self.counter.lock();
-        if counter.is_none() {
-            *counter = self.shared.engine.worker(|_| NoLog);
+        let mut undecided_counter = self.undecided_counter.lock();
+        if undecided_counter.is_none() {
+            *undecided_counter = self.shared.engine.worker(|_| NoLog);
         }
-        let undecided = counter.as_mut().map(|worker| worker.undecided());
+        let undecided = undecided_counter.as_mut().map(|worker| worker.undecided());
         let undecided = undecided.unwrap_or_default().into_iter();
         undecided
             .filter(|(_, state)| matches!(state, State::Prepared(_)))
@@ -327,7 +327,7 @@ impl Partition {
     pub fn begin_change(&self, change: MembershipChange) -> PendingChange {
         let answer = ChangeAnswer::default();
         self.mailbox
-            .command(Command::Change(change, Arc::clone(&answer)));
+            .command(DriverCommand::Change(change, Arc::clone(&answer)));
         PendingChange(answer)
     }
 
@@ -352,7 +352,7 @@ impl Partition {
 
     /// Requests a snapshot soon; [`Status::snapshot`] shows when it exists.
     pub fn snapshot(&self) {
-        self.mailbox.command(Command::Snapshot);
+        self.mailbox.command(DriverCommand::Snapshot);
     }
 
     /// Stops taking part. A leader first hands over the leadership, which takes `patience` at most;
@@ -364,7 +364,7 @@ impl Partition {
                 Err(error) => tracing::warn!(%error, "the leadership was not handed over"),
             }
         }
-        self.mailbox.command(Command::Stop);
+        self.mailbox.command(DriverCommand::Stop);
         *self.stop.stopped.lock() = true;
         self.stop.changed.notify_all();
         for thread in std::mem::take(&mut *self.threads.lock()) {
@@ -403,12 +403,12 @@ fn spawner() -> SpawnWork {
     })
 }
 
-fn sweep(shared: &Shared, stop: &Stop, mut janitor: Janitor) {
+fn run_janitor(shared: &Shared, stop: &JanitorStop, mut janitor: Janitor) {
     loop {
-        let tidied = janitor.tidy(shared.engine.applied(), BUDGET);
+        let tidied = janitor.tidy(shared.engine.applied(), SLICE_BUDGET);
         let mut stopped = stop.stopped.lock();
         if !*stopped {
-            let pause = if tidied.more { BUSY } else { IDLE };
+            let pause = if tidied.more { BUSY_PAUSE } else { IDLE_PAUSE };
             stop.changed.wait_for(&mut stopped, pause);
         }
         if *stopped {

@@ -13,6 +13,7 @@
 //!    session that is about to end: a transaction that it has executed finds its session when it is
 //!    applied.
 
+use base::Abort;
 use base::codec::{Malformed, Reader, put_bytes, put_count, put_u64};
 use hashbrown::HashMap;
 
@@ -21,7 +22,7 @@ const MOST_BYTES: usize = 16 << 10;
 
 /// A client's session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Session {
+struct ClientSession {
     /// The number of the last transaction; 0 if there was none.
     sequence: u64,
     /// Its replies, encoded; empty if they were too long to be kept.
@@ -32,8 +33,8 @@ struct Session {
 
 /// See the module's description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sessions {
-    clients: HashMap<u64, Session>,
+pub(crate) struct ClientSessions {
+    clients: HashMap<u64, ClientSession>,
     /// The bytes of all results.
     results: usize,
 }
@@ -58,7 +59,7 @@ pub(crate) enum SequenceState {
     Ends,
 }
 
-impl Sessions {
+impl ClientSessions {
     pub(crate) fn look_up(&self, client: u64, sequence: u64) -> SequenceState {
         match self.clients.get(&client) {
             None => SequenceState::Forgotten,
@@ -77,9 +78,9 @@ impl Sessions {
         if self.clients.len() as u64 >= most {
             return false;
         }
-        let session = Session {
+        let session = ClientSession {
             seen_ms,
-            ..Session::default()
+            ..ClientSession::default()
         };
         self.clients.insert(id, session);
         true
@@ -95,7 +96,7 @@ impl Sessions {
             };
             self.results += kept.len();
             self.results -= session.result.len();
-            *session = Session {
+            *session = ClientSession {
                 sequence,
                 result: kept.to_vec(),
                 seen_ms,
@@ -140,12 +141,12 @@ impl Sessions {
         to
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Sessions, Malformed> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<ClientSessions, Malformed> {
         let mut from = Reader::new(bytes);
         let mut results = 0;
         let clients = from.list(|from| {
             let id = from.u64()?;
-            let session = Session {
+            let session = ClientSession {
                 sequence: from.u64()?,
                 seen_ms: from.u64()?,
                 result: from.bytes()?.to_vec(),
@@ -154,7 +155,7 @@ impl Sessions {
             Ok((id, session))
         })?;
         from.end()?;
-        Ok(Sessions {
+        Ok(ClientSessions {
             clients: clients.into_iter().collect(),
             results,
         })
@@ -164,12 +165,27 @@ impl Sessions {
 /// The number of clients that one entry forgets.
 const AT_ONCE: usize = 1000;
 
+/// Returns the answer to a transaction that was executed and is sent again, if its replies were not
+/// kept.
+pub(crate) fn not_kept() -> Abort {
+    Abort::Unknown {
+        what: "it was executed, and its replies were too long to be kept".to_owned(),
+    }
+}
+
+/// Returns the answer to a transaction if a later one of its session was executed.
+pub(crate) fn superseded() -> Abort {
+    Abort::Unknown {
+        what: "a later transaction of the session was executed".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn opened(ids: &[(u64, u64)]) -> Sessions {
-        let mut sessions = Sessions::default();
+    fn opened(ids: &[(u64, u64)]) -> ClientSessions {
+        let mut sessions = ClientSessions::default();
         for (id, seen) in ids {
             assert!(sessions.open(*id, *seen, u64::MAX));
         }
@@ -224,7 +240,7 @@ mod tests {
         sessions.note(1, 5, b"result", 30);
         let bytes = sessions.encode();
         assert!(bytes.len() <= sessions.bytes());
-        assert_eq!(Sessions::decode(&bytes).as_ref(), Ok(&sessions));
-        assert!(Sessions::decode(&bytes[..bytes.len() - 1]).is_err());
+        assert_eq!(ClientSessions::decode(&bytes).as_ref(), Ok(&sessions));
+        assert!(ClientSessions::decode(&bytes[..bytes.len() - 1]).is_err());
     }
 }

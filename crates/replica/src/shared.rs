@@ -14,13 +14,13 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 
 use crate::options::{Grouping, MemberOptions};
-use crate::sessions::{SequenceState, Sessions};
+use crate::sessions::{ClientSessions, SequenceState};
 use crate::status::{Role, Status};
 use crate::tickets::Tickets;
 use crate::time::Time;
 
 /// The outcome of operations.
-type Outcome = Result<Vec<OwnedReply>, Abort>;
+type ExecutionOutcome = Result<Vec<OwnedReply>, Abort>;
 
 /// Outcomes by their numbers, until they are fetched.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl<T> OutcomeTable<T> {
 }
 
 /// A function that is called when something has changed.
-type Listener = Box<dyn Fn() + Send + Sync>;
+type ChangeListener = Box<dyn Fn() + Send + Sync>;
 /// A function that is called with the end of the lease when the lease has changed.
 type LeaseListener = Box<dyn Fn(u64) + Send + Sync>;
 
@@ -84,12 +84,12 @@ pub(crate) struct Shared {
     /// The number of times that loading a snapshot has begun or ended: while it is odd, no state
     /// can be read.
     pub(crate) loads: AtomicU64,
-    pub(crate) sessions: Mutex<Sessions>,
+    pub(crate) sessions: Mutex<ClientSessions>,
     /// Sessions that have a transaction in progress, with its number; and those that are about to
     /// end, with 0. This is locked before the table of sessions.
     pub(crate) under_way: Mutex<HashMap<u64, u64>>,
     /// The outcomes of operations that were executed after consensus.
-    pub(crate) outcomes: OutcomeTable<Outcome>,
+    pub(crate) outcomes: OutcomeTable<ExecutionOutcome>,
     /// The ids of sessions that were to be opened.
     pub(crate) opened: OutcomeTable<Result<u64, Abort>>,
     /// The next number for holders of staged transactions, and for outcomes that are kept.
@@ -97,10 +97,10 @@ pub(crate) struct Shared {
     failed: Mutex<Option<String>>,
     pub(crate) has_failed: AtomicBool,
     pub(crate) status: Mutex<Status>,
-    waker: RwLock<Option<Listener>>,
+    waker: RwLock<Option<ChangeListener>>,
     /// The listener for changes of the lease.
     lease_listener: RwLock<Option<LeaseListener>>,
-    listeners: RwLock<Vec<Listener>>,
+    listeners: RwLock<Vec<ChangeListener>>,
 }
 
 impl fmt::Debug for Shared {
@@ -258,7 +258,7 @@ impl Shared {
         let mut under_way = self.under_way.lock();
         match self.sessions.lock().look_up(client, sequence) {
             SequenceState::New => {}
-            known => return Err(known),
+            state => return Err(state),
         }
         match under_way.get(&client) {
             Some(&ENDS) => Err(SequenceState::Ends),
@@ -326,11 +326,11 @@ impl Shared {
         }
     }
 
-    pub(crate) fn set_waker(&self, waker: Listener) {
+    pub(crate) fn set_waker(&self, waker: ChangeListener) {
         *self.waker.write() = Some(waker);
     }
 
-    pub(crate) fn listen(&self, listener: Listener) {
+    pub(crate) fn listen(&self, listener: ChangeListener) {
         self.listeners.write().push(listener);
     }
 

@@ -112,7 +112,10 @@ pub(crate) fn check(
         hard: state.hard.clone(),
         members: state.conf.clone(),
         cut: cut(&last)?,
-        stray: before.iter().map(|&segment| location.path(segment)).collect(),
+        stray: before
+            .iter()
+            .map(|&segment| location.path(segment))
+            .collect(),
     };
     Ok(Some(CheckedLog { report, state }))
 }

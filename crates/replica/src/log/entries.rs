@@ -50,7 +50,10 @@ impl Entries {
 
     pub(super) fn get(&self, location: usize) -> Option<&Entry> {
         let location = location + self.dropped;
-        self.blocks.get(location / BLOCK)?.entries.get(location % BLOCK)
+        self.blocks
+            .get(location / BLOCK)?
+            .entries
+            .get(location % BLOCK)
     }
 
     pub(super) fn back(&self) -> Option<&Entry> {

@@ -118,7 +118,11 @@ impl SegmentFiles {
     }
 
     /// Makes the first segment.
-    pub(super) fn found(location: &LogLocation, raft_id: u64, start: &SegmentStart) -> Result<SegmentFiles, WriteError> {
+    pub(super) fn found(
+        location: &LogLocation,
+        raft_id: u64,
+        start: &SegmentStart,
+    ) -> Result<SegmentFiles, WriteError> {
         let header = ReplicaSegmentHeader {
             align: alignment(&*location.disk),
             segment: 1,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use disk::{Access, DiskFile};
 
 use super::error::{LogError, is_full};
-use super::files::{CurrentSegment, SegmentFiles, LogLocation, remove_leftover};
+use super::files::{CurrentSegment, LogLocation, SegmentFiles, remove_leftover};
 use super::format::{self, DRAFT};
 use super::replay::{LogReplay, SegmentTail};
 use super::state::LogState;

@@ -7,7 +7,7 @@ use base::codec::Reader;
 
 use super::error::LogError;
 use super::files::OlderSegment;
-use super::format::{self, InvalidSegmentHeader, FRAME_HEADER, ReplicaSegmentHeader, VERSION};
+use super::format::{self, FRAME_HEADER, InvalidSegmentHeader, ReplicaSegmentHeader, VERSION};
 use super::record::{self, LogRecord, SegmentStart};
 use super::state::LogState;
 
@@ -82,7 +82,8 @@ impl LogReplay {
             } else {
                 self.apply(payload)
             };
-            ended = applied.map_err(|error| LogError::corrupt(path, tail.end as u64, error.to_string()))?;
+            ended = applied
+                .map_err(|error| LogError::corrupt(path, tail.end as u64, error.to_string()))?;
             if ended {
                 break;
             }
@@ -215,7 +216,10 @@ impl LogReplay {
                         self.state.clear((index - 1, 0));
                     }
                     if !self.state.has_place_for(index) {
-                        return Err(invalid(format!("entry {index} follows {}", self.state.last())));
+                        return Err(invalid(format!(
+                            "entry {index} follows {}",
+                            self.state.last()
+                        )));
                     }
                     self.max = self.max.max(index);
                     self.state.append(entry);

@@ -24,7 +24,7 @@ use super::state_machine::StateMachine;
 use super::tenure::LeaderTenure;
 use crate::membership::{ChangeAnswer, ChangeError, MembershipChange};
 use crate::options::{ELECTION_TICKS, Grouping};
-use crate::tickets::Group;
+use crate::tickets::SubmissionGroup;
 use crate::wire::Payload;
 
 /// The interval, in election time-outs, at which the leader looks for clients that were silent for
@@ -147,7 +147,7 @@ impl Leadership {
             return;
         };
         self.end_silent_sessions(context, raft, state);
-        let Group {
+        let SubmissionGroup {
             ticket,
             tick_ms,
             entries: submissions,

@@ -11,13 +11,12 @@ use disk::Disk;
 use engine::{Applier, SnapshotEntry};
 use raft::eraftpb::Entry;
 
-use crate::deadlines::Deadlines;
+use crate::deadlines::DeadlineSet;
 use crate::failure::MemberFailure;
-use crate::sessions::{SequenceState, Sessions};
+use crate::sessions::{ClientSessions, SequenceState, not_kept, superseded};
 use crate::shared::Shared;
 use crate::snapshot::SnapshotReader;
 use crate::wire::{Payload, changes};
-use crate::worker::{not_kept, superseded};
 
 /// The memory of this many entries is fetched ahead of their turn, if they are small; larger
 /// entries gain nothing by it.
@@ -33,7 +32,7 @@ pub(super) struct StateMachine {
     /// The greatest stamp of the applied entries.
     stamp_ms: u64,
     /// Deadlines of keys that the log has not said to have passed.
-    deadlines: Deadlines,
+    deadlines: DeadlineSet,
 }
 
 impl StateMachine {
@@ -44,7 +43,7 @@ impl StateMachine {
             applied: 0,
             applied_term: 0,
             stamp_ms: 0,
-            deadlines: Deadlines::default(),
+            deadlines: DeadlineSet::default(),
         }
     }
 
@@ -282,7 +281,7 @@ impl StateMachine {
             });
         }
         loader.finish(head.generation, head.generation_tid);
-        let sessions = Sessions::decode(&reader.sessions()?).map_err(|error| {
+        let sessions = ClientSessions::decode(&reader.sessions()?).map_err(|error| {
             let what = format!("the table of sessions in the snapshot: {error}");
             MemberFailure::unreadable(head.meta.index, what)
         })?;

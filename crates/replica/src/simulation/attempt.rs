@@ -8,9 +8,9 @@ use base::participant::State;
 use base::{Abort, Timestamp, TransactionId};
 use history::Outcome as Ending;
 
-use super::actors::{SimulatedAttempt, AttemptStage};
-use super::call::{Caller, Call, CallOutcome, CallValue};
-use super::job::{PlannedTransaction, PlannedStep, key};
+use super::actors::{AttemptStage, SimulatedAttempt};
+use super::call::{Call, CallOutcome, CallValue, Caller};
+use super::job::{PlannedStep, PlannedTransaction, key};
 use super::reached::Point;
 use super::world::{Event, World};
 
@@ -56,7 +56,10 @@ impl World {
         let mut steps = Vec::new();
         for index in picked {
             self.value += 1;
-            steps.extend([PlannedStep::Get(key(index)), PlannedStep::Put(key(index), self.value)]);
+            steps.extend([
+                PlannedStep::Get(key(index)),
+                PlannedStep::Put(key(index), self.value),
+            ]);
         }
         self.value += 1;
         let ms = 1_700_000_000_000 + self.now.as_millis() as u64;
@@ -117,7 +120,9 @@ impl World {
                 return self.decide(attempt);
             }
             CallValue::State(state) => state,
-            CallValue::Stale(..) | CallValue::Session(_) => unreachable!("no coordinator asks for it"),
+            CallValue::Stale(..) | CallValue::Session(_) => {
+                unreachable!("no coordinator asks for it")
+            }
         };
         match (attempt.stage, state) {
             (AttemptStage::Ask | AttemptStage::Refuse, State::Prepared(_)) => {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use history::{History, Outcome, Verdict};
 
-use super::job::{ACCOUNTS, COUNTERS, DEPOSIT, PlannedTransaction, SeenValues, PlannedStep};
+use super::job::{ACCOUNTS, COUNTERS, DEPOSIT, PlannedStep, PlannedTransaction, SeenValues};
 
 /// The numbers of transactions by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,7 +126,13 @@ impl RunRecord {
     }
 
     /// Notes that a transaction has committed, and that its client knows.
-    pub(super) fn committed(&mut self, process: usize, job: &PlannedTransaction, seen: &SeenValues, span: Span) {
+    pub(super) fn committed(
+        &mut self,
+        process: usize,
+        job: &PlannedTransaction,
+        seen: &SeenValues,
+        span: Span,
+    ) {
         self.counts.committed += 1;
         self.record(process, span, Outcome::Committed, &seen.ops);
         if !seen.balances.is_empty() {

@@ -102,7 +102,9 @@ impl Call {
                 let ops = job.ops();
                 let result = if worker.is_naive() && !job.is_read_only() {
                     match worker.propose(&ops, once.unwrap_or(NO_SESSION)) {
-                        Ok(number) => return (worker.observed().epoch, PendingOutcome::Naive(number)),
+                        Ok(number) => {
+                            return (worker.observed().epoch, PendingOutcome::Naive(number));
+                        }
                         Err(abort) => Err(abort),
                     }
                 } else {
@@ -130,7 +132,9 @@ impl Call {
                     .refuse(*id, until)
                     .map(|(state, _)| CallValue::State(state))
             }
-            Call::Forget(id) => worker.forget(*id).map(|()| CallValue::State(State::Unknown)),
+            Call::Forget(id) => worker
+                .forget(*id)
+                .map(|()| CallValue::State(State::Unknown)),
             Call::State(id) => match Participant::leads(worker) {
                 Ok(()) => Ok(CallValue::State(Participant::state(worker, *id).0)),
                 Err(leader) => Err(Abort::Elsewhere { leader }),
@@ -164,7 +168,11 @@ fn run(
     }
 }
 
-fn prepare(worker: &mut Worker, id: TransactionId, job: &PlannedTransaction) -> Result<Vec<OwnedReply>, Abort> {
+fn prepare(
+    worker: &mut Worker,
+    id: TransactionId,
+    job: &PlannedTransaction,
+) -> Result<Vec<OwnedReply>, Abort> {
     let holder = Holder {
         id,
         age: id.timestamp,

@@ -12,9 +12,9 @@ use base::participant::Sequenced;
 use base::partition::OwnedReply;
 use base::{Abort, NodeId};
 
-use super::actors::{ClientTransaction, ClientTask};
-use super::call::{Caller, Call, CallOutcome, CallValue};
-use super::job::{ACCOUNTS, BEATS, COUNTERS, TransactionDraw, PlannedTransaction, PlannedStep};
+use super::actors::{ClientTask, ClientTransaction};
+use super::call::{Call, CallOutcome, CallValue, Caller};
+use super::job::{ACCOUNTS, BEATS, COUNTERS, PlannedStep, PlannedTransaction, TransactionDraw};
 use super::reached::Point;
 use super::world::{Event, World};
 
@@ -83,7 +83,9 @@ impl World {
                 return PlannedTransaction::new(vec![PlannedStep::Count(counter)]);
             }
             ClientTask::Beats => return PlannedTransaction::new(vec![PlannedStep::Count(counter)]),
-            ClientTask::Watches => return PlannedTransaction::new(vec![PlannedStep::Counter(counter)]),
+            ClientTask::Watches => {
+                return PlannedTransaction::new(vec![PlannedStep::Counter(counter)]);
+            }
         }
         let mut draw = TransactionDraw {
             random: &mut self.random,
@@ -98,7 +100,9 @@ impl World {
 
     fn ask(&mut self, client: usize) {
         let one = &mut self.clients[client];
-        let Some(transaction) = &mut one.transaction else { return };
+        let Some(transaction) = &mut one.transaction else {
+            return;
+        };
         one.number += 1;
         transaction.tries += 1;
         let job = Arc::clone(&transaction.job);
@@ -139,7 +143,9 @@ impl World {
             {
                 self.doubt(client, transaction);
             }
-            CallOutcome::Done(CallValue::Replies(replies)) => self.done(client, &transaction, &replies),
+            CallOutcome::Done(CallValue::Replies(replies)) => {
+                self.done(client, &transaction, &replies)
+            }
             CallOutcome::Done(CallValue::Stale(replies, at)) => {
                 self.done_stale(client, &transaction, &replies, at)
             }
@@ -164,8 +170,12 @@ impl World {
             self.reached.hit(Point::ToldAgain);
         }
         let process = self.clients[client].process;
-        self.book
-            .committed(process, &transaction.job, &seen, (transaction.begun, self.now));
+        self.book.committed(
+            process,
+            &transaction.job,
+            &seen,
+            (transaction.begun, self.now),
+        );
         self.run_end.committed(transaction.begun, self.now);
         let watches = transaction
             .job
@@ -178,14 +188,20 @@ impl World {
         self.rethink(client);
     }
 
-    fn done_stale(&mut self, client: usize, transaction: &ClientTransaction, replies: &[OwnedReply], at: Duration) {
+    fn done_stale(
+        &mut self,
+        client: usize,
+        transaction: &ClientTransaction,
+        replies: &[OwnedReply],
+        at: Duration,
+    ) {
         let seen = transaction.job.see(replies);
         if let Some(odd) = &seen.odd {
             self.book.wrong(odd.clone());
         }
         // Clocks differ, and a leader may not know yet that it leads no longer.
-        let age =
-            transaction.stale.expect("it was asked for").mul_f64(1.05) + self.plan.election.mul_f64(1.2);
+        let age = transaction.stale.expect("it was asked for").mul_f64(1.05)
+            + self.plan.election.mul_f64(1.2);
         self.book.stale(&seen, at.saturating_sub(age), at);
         self.reached.hit(Point::Stale);
         self.rethink(client);
@@ -214,7 +230,9 @@ impl World {
             }
             Abort::Conflict { .. } | Abort::Unavailable { .. } => None,
             // A transaction that was sent before may still arrive.
-            Abort::Precondition { .. } if transaction.doubt => return self.unknown(client, &transaction),
+            Abort::Precondition { .. } if transaction.doubt => {
+                return self.unknown(client, &transaction);
+            }
             Abort::Precondition { .. } => return self.decline(client),
             // A transaction that was sent before is refused, too, whenever it arrives.
             Abort::Stale { .. } => {

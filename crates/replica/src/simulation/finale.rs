@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::call::Caller;
-use super::job::{ACCOUNTS, COUNTERS, PlannedTransaction, PlannedStep, key};
+use super::job::{ACCOUNTS, COUNTERS, PlannedStep, PlannedTransaction, key};
 use super::world::{Event, World};
 
 /// The interval between two checks.
@@ -58,11 +58,19 @@ impl World {
     fn read_last(&mut self) {
         let keys = || (0..self.plan.keys).map(key);
         let mut jobs = vec![PlannedTransaction::new(vec![PlannedStep::Sweep])];
-        jobs.push(PlannedTransaction::new(keys().map(PlannedStep::Get).collect()));
+        jobs.push(PlannedTransaction::new(
+            keys().map(PlannedStep::Get).collect(),
+        ));
         if !self.plan.flushes {
-            jobs.push(PlannedTransaction::new((0..COUNTERS).map(PlannedStep::Counter).collect()));
-            jobs.push(PlannedTransaction::new((0..ACCOUNTS).map(PlannedStep::Balance).collect()));
-            jobs.push(PlannedTransaction::new((0..self.lent).map(PlannedStep::Look).collect()));
+            jobs.push(PlannedTransaction::new(
+                (0..COUNTERS).map(PlannedStep::Counter).collect(),
+            ));
+            jobs.push(PlannedTransaction::new(
+                (0..ACCOUNTS).map(PlannedStep::Balance).collect(),
+            ));
+            jobs.push(PlannedTransaction::new(
+                (0..self.lent).map(PlannedStep::Look).collect(),
+            ));
         }
         let mut value = self.value;
         let puts = keys().map(|key| {

@@ -101,12 +101,15 @@ pub(super) struct SeenValues {
 impl PlannedTransaction {
     pub(super) fn new(steps: Vec<PlannedStep>) -> PlannedTransaction {
         let key = |step: &PlannedStep| match step {
-            PlannedStep::Get(key) | PlannedStep::Watch(key) | PlannedStep::Put(key, _) | PlannedStep::Delete(key) => {
-                key.clone()
-            }
+            PlannedStep::Get(key)
+            | PlannedStep::Watch(key)
+            | PlannedStep::Put(key, _)
+            | PlannedStep::Delete(key) => key.clone(),
             PlannedStep::Same(key, ..) => key.clone(),
             PlannedStep::Count(index) | PlannedStep::Counter(index) => format!("c{index}"),
-            PlannedStep::Open(index) | PlannedStep::Add(index, _) | PlannedStep::Balance(index) => format!("a{index}"),
+            PlannedStep::Open(index) | PlannedStep::Add(index, _) | PlannedStep::Balance(index) => {
+                format!("a{index}")
+            }
             PlannedStep::Lend(index, _) | PlannedStep::Look(index) => format!("e{index}"),
             PlannedStep::Guard(_) => "lock".to_owned(),
             PlannedStep::Sweep | PlannedStep::Flush | PlannedStep::Time => String::new(),
@@ -202,7 +205,10 @@ impl PlannedTransaction {
 
 fn op<'a>(step: &PlannedStep, key: &'a [u8], value: &'a [u8]) -> Op<'a> {
     match *step {
-        PlannedStep::Get(_) | PlannedStep::Counter(_) | PlannedStep::Balance(_) | PlannedStep::Look(_) => Op::Get { key },
+        PlannedStep::Get(_)
+        | PlannedStep::Counter(_)
+        | PlannedStep::Balance(_)
+        | PlannedStep::Look(_) => Op::Get { key },
         PlannedStep::Watch(_) => Op::Watch { key },
         PlannedStep::Open(_) | PlannedStep::Put(..) => Op::put(key, value),
         PlannedStep::Delete(_) => Op::Delete { key },
@@ -246,12 +252,15 @@ fn see(seen: &mut SeenValues, step: &PlannedStep, reply: &OwnedReply) -> Option<
         (PlannedStep::Put(key, value), OwnedReply::Ok) => write(&mut seen.ops, key, *value),
         (PlannedStep::Same(key, _, value), OwnedReply::Ok) => read(&mut seen.ops, key, *value),
         (PlannedStep::Sweep, OwnedReply::Pairs(found)) => scan(&mut seen.ops, found),
-        (PlannedStep::Count(index), OwnedReply::Int(sum)) => seen.counters.push((*index, true, *sum)),
+        (PlannedStep::Count(index), OwnedReply::Int(sum)) => {
+            seen.counters.push((*index, true, *sum))
+        }
         (PlannedStep::Counter(index), reply) => {
             let value = number(reply)?;
             seen.counters.push((*index, false, value.unwrap_or(0)));
         }
-        (PlannedStep::Add(..), OwnedReply::Int(_)) | (PlannedStep::Open(_) | PlannedStep::Lend(..), OwnedReply::Ok) => {}
+        (PlannedStep::Add(..), OwnedReply::Int(_))
+        | (PlannedStep::Open(_) | PlannedStep::Lend(..), OwnedReply::Ok) => {}
         (PlannedStep::Balance(_), reply) => seen.balances.push(number(reply)?),
         (PlannedStep::Guard(token), OwnedReply::Ok) => seen.tokens.push(*token),
         (PlannedStep::Time, OwnedReply::Int(now)) => seen.times.push(*now),
@@ -341,7 +350,10 @@ impl TransactionDraw<'_> {
                 vec![PlannedStep::Look(self.random.usize(recent..*self.lent))]
             }
             28 => self.fence(),
-            29 => [PlannedStep::Time].into_iter().chain(self.observe()).collect(),
+            29 => [PlannedStep::Time]
+                .into_iter()
+                .chain(self.observe())
+                .collect(),
             _ if self.flushes => self.modify(),
             _ => vec![PlannedStep::Count(self.random.usize(..BEATS))],
         };
@@ -373,7 +385,10 @@ impl TransactionDraw<'_> {
     fn cross(&mut self) -> Vec<PlannedStep> {
         let keys = self.pick(2, 2);
         let put = self.put(keys[0].clone());
-        keys.into_iter().map(PlannedStep::Get).chain([put]).collect()
+        keys.into_iter()
+            .map(PlannedStep::Get)
+            .chain([put])
+            .collect()
     }
 
     fn overwrite(&mut self) -> Vec<PlannedStep> {
@@ -416,6 +431,9 @@ impl TransactionDraw<'_> {
         let from = self.random.usize(..ACCOUNTS);
         let to = (from + self.random.usize(1..ACCOUNTS)) % ACCOUNTS;
         let amount = self.random.i64(1..50);
-        vec![PlannedStep::Add(from, -amount), PlannedStep::Add(to, amount)]
+        vec![
+            PlannedStep::Add(from, -amount),
+            PlannedStep::Add(to, amount),
+        ]
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Abort, Epoch, NodeId};
 
-use super::call::{NodeLife, CallOutcome, CallRequest, WaitingCall, PendingOutcome};
+use super::call::{CallOutcome, CallRequest, NodeLife, PendingOutcome, WaitingCall};
 use super::reached::Point;
 use super::world::{Event, World};
 use crate::failure::MemberFailure;
@@ -347,7 +347,9 @@ impl World {
         let (ticket, outcome) = request.call.run(&mut running.worker, self.now);
         let woken = running.woken.load(Ordering::SeqCst);
         match outcome {
-            PendingOutcome::Known(outcome) if ticket == Epoch::ZERO => self.reply(&request, outcome),
+            PendingOutcome::Known(outcome) if ticket == Epoch::ZERO => {
+                self.reply(&request, outcome)
+            }
             outcome => running.waiters.push(WaitingCall {
                 request,
                 ticket,

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::actors::{SimulatedCoordinator, ClientTask};
-use super::call::{Caller, CallOutcome};
+use super::actors::{ClientTask, SimulatedCoordinator};
+use super::call::{CallOutcome, Caller};
 use super::plan::TICK;
 use super::world::{Event, World};
 
@@ -66,7 +66,12 @@ impl World {
             );
         }
         if !self.plan.flushes {
-            for task in [ClientTask::Beats, ClientTask::Beats, ClientTask::Watches, ClientTask::Watches] {
+            for task in [
+                ClientTask::Beats,
+                ClientTask::Beats,
+                ClientTask::Watches,
+                ClientTask::Watches,
+            ] {
                 let client = self.new_client().with_task(task);
                 self.clients.push(client);
                 let caller = Caller::Client(self.clients.len() - 1);
@@ -83,7 +88,8 @@ impl World {
         }
         for at in 0..self.plan.coordinators {
             self.processes += 1;
-            self.coordinators.push(SimulatedCoordinator::new(self.processes));
+            self.coordinators
+                .push(SimulatedCoordinator::new(self.processes));
             self.after(
                 Duration::from_millis(50),
                 Event::Think(Caller::Coordinator(at)),

@@ -8,9 +8,9 @@ use ::simulation::{Coverage, EventQueue, Trace, draw};
 use base::NodeId;
 use fastrand::Rng;
 
-use super::actors::{Administrator, SimulatedClient, SimulatedCoordinator, RunEnd, ClientTask};
+use super::actors::{Administrator, ClientTask, RunEnd, SimulatedClient, SimulatedCoordinator};
 use super::book::RunRecord;
-use super::call::{Caller, Call, NodeLife, CallOutcome, CallRequest, CallValue, PendingOutcome};
+use super::call::{Call, CallOutcome, CallRequest, CallValue, Caller, NodeLife, PendingOutcome};
 use super::clock::{NodeClock, TrueTime};
 use super::network::SimulatedNetwork;
 use super::node::SimulatedNode;
@@ -134,7 +134,8 @@ impl World {
         let delay = self.network.delay(&mut self.random);
         self.after(delay, Event::Call(request));
         let share = self.random.f64();
-        let hurries = matches!(caller, Caller::Client(at) if self.clients[at].task == ClientTask::Beats);
+        let hurries =
+            matches!(caller, Caller::Client(at) if self.clients[at].task == ClientTask::Beats);
         let patience = if hurries {
             self.plan.election.mul_f64(0.2 + 0.4 * share)
         } else {
@@ -146,7 +147,10 @@ impl World {
     /// Answers a call.
     pub(super) fn reply(&mut self, request: &CallRequest, outcome: CallOutcome) {
         let delay = self.network.delay(&mut self.random);
-        self.after(delay, Event::Answer(request.caller, request.number, outcome));
+        self.after(
+            delay,
+            Event::Answer(request.caller, request.number, outcome),
+        );
     }
 
     /// Takes the next event.

@@ -28,7 +28,7 @@
 use base::Tid;
 use base::codec::{Malformed, Reader, put_u64};
 
-use super::SnapshotHead;
+use super::contents::SnapshotHead;
 use crate::wire::{put_conf_state, read_conf_state};
 
 pub(super) const VERSION: u32 = 1;

@@ -7,8 +7,9 @@ use base::{Change, Tid};
 use disk::{Access, Disk, DiskFile};
 use journal::ChangeReader;
 
+use super::contents::{SnapshotFile, SnapshotHead, SnapshotRecord};
+use super::error::SnapshotError;
 use super::format::{self, BLOCK_HEADER, BlockHeader, FILE_HEADER, FOOTER, Footer, Kind};
-use super::{SnapshotError, SnapshotFile, SnapshotHead, SnapshotRecord};
 
 /// Reads a snapshot in order and verifies it on the way.
 pub struct SnapshotReader {

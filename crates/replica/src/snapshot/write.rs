@@ -8,8 +8,10 @@ use base::Change;
 use base::codec::put_u64;
 use disk::{Access, Disk, DiskFile};
 
+use super::contents::{SnapshotFile, SnapshotHead, SnapshotRecord};
+use super::directory::{DRAFT, publish};
+use super::error::SnapshotError;
 use super::format::{BlockHeader, Footer, Kind, chained, file_header, put_head};
-use super::{DRAFT, SnapshotError, SnapshotFile, SnapshotHead, SnapshotRecord, publish};
 
 /// A block is written once it has this many bytes.
 const BLOCK: usize = 256 << 10;
