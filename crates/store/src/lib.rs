@@ -50,7 +50,7 @@ pub use checkpoint::{CheckpointError, CheckpointRefused, CheckpointReport, Check
 pub use db::{Commit, Db, Durable, Stats};
 pub use engine::{Snapshot, SnapshotEntry, Stop, Txn};
 pub use error::{CloseError, OpenError};
-pub use journal::Latency;
+pub use journal::DurabilityLatency;
 pub use log::Log;
 pub use options::{CheckpointOptions, EpochTime, Options, RecoveryProgress, RecoveryReport};
 pub use worker::{Committed, Worker};

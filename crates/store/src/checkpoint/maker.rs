@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use disk::Disk;
 use engine::{Engine, NoLog, Snapshot, Worker};
-use journal::{Draft, Journal, Part, View};
+use journal::{CheckpointDraft, CheckpointPart, CheckpointView, Journal};
 
 use super::pace::Pace;
 use super::walk::{Shares, walk};
@@ -120,9 +120,9 @@ impl Maker {
         })
     }
 
-    fn view(&mut self, snapshot: &Snapshot) -> View {
+    fn view(&mut self, snapshot: &Snapshot) -> CheckpointView {
         let (generation, generation_tid) = self.workers[0].snapshot_generation(snapshot);
-        View {
+        CheckpointView {
             epoch: snapshot.epoch(),
             stamp_ms: snapshot.time_ms(),
             generation,
@@ -135,8 +135,8 @@ impl Maker {
         &mut self,
         shared: &Shared,
         snapshot: &Snapshot,
-        draft: &mut Draft,
-    ) -> Result<Vec<Part>, String> {
+        draft: &mut CheckpointDraft,
+    ) -> Result<Vec<CheckpointPart>, String> {
         let writers: Result<Vec<_>, _> = self.workers.iter().map(|_| draft.part()).collect();
         let writers = writers.map_err(|error| error.to_string())?;
         let shares = Shares::new(self.workers.len());
@@ -161,10 +161,10 @@ impl Maker {
 
 fn publish(
     journal: &Journal,
-    draft: Draft,
-    parts: Vec<Part>,
+    draft: CheckpointDraft,
+    parts: Vec<CheckpointPart>,
     finished_ms: u64,
-) -> Result<journal::Published, String> {
+) -> Result<journal::PublishedCheckpoint, String> {
     let published = journal
         .publish_checkpoint(draft, parts, finished_ms)
         .map_err(|error| error.to_string())?;

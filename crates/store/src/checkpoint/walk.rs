@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use engine::{NoLog, Snapshot, SnapshotEntry, Worker};
-use journal::{Head, Part, PartWriter};
+use journal::{CheckpointKey, CheckpointPart, PartWriter};
 use parking_lot::Mutex;
 
 use super::pace::Pace;
@@ -73,7 +73,7 @@ pub(super) fn walk(
     shares: &Shares,
     mut writer: PartWriter,
     mut pace: Pace<'_>,
-) -> Result<Part, String> {
+) -> Result<CheckpointPart, String> {
     while let Some(Share { from, to }) = shares.take(worker) {
         let mut next = Some(from);
         while let Some(from) = next {
@@ -119,8 +119,8 @@ fn slice(
     (next, large)
 }
 
-fn head<'a>(entry: &SnapshotEntry<'a>) -> Head<'a> {
-    Head {
+fn head<'a>(entry: &SnapshotEntry<'a>) -> CheckpointKey<'a> {
+    CheckpointKey {
         tid: entry.tid,
         key: entry.key,
         value_len: entry.value.len(),

@@ -17,20 +17,24 @@
 
 use std::collections::HashSet;
 
-use super::execution::Execution;
-use super::facts::{Facts, INITIAL, Map, Read};
-use super::graph::Graph;
-use super::order::{LAST, Orders, UNDECIDED};
+use super::execution::SerialExecution;
+use super::facts::{FactMap, HistoryFacts, INITIAL, ReadFact};
+use super::graph::SerializationGraph;
+use super::order::{LAST, UNDECIDED, VersionOrders};
 
 /// Completes `known`, of which `certain` are the edges.
-pub(super) fn infer(facts: &Facts<'_>, known: &Orders, certain: &Graph) -> Orders {
-    let mut execution = Execution::new(facts, known, certain);
+pub(super) fn infer(
+    facts: &HistoryFacts<'_>,
+    known: &VersionOrders,
+    certain: &SerializationGraph,
+) -> VersionOrders {
+    let mut execution = SerialExecution::new(facts, known, certain);
     execution.search();
     execution.finish()
 }
 
 /// A point at which there were several ways to continue.
-struct Choice {
+struct ChoicePoint {
     /// The number of nodes that had run.
     ran: usize,
     /// The state, hashed.
@@ -42,11 +46,11 @@ struct Choice {
 /// Steps that may be undone, in addition to one per transaction.
 const UNDO_BUDGET: usize = 1_000_000;
 
-impl Execution<'_> {
+impl SerialExecution<'_> {
     /// Runs the nodes that can run, going back where that leads nowhere, until all ran or the
     /// budget is spent.
     fn search(&mut self) {
-        let mut choices: Vec<Choice> = Vec::new();
+        let mut choices: Vec<ChoicePoint> = Vec::new();
         let mut dead: HashSet<u64> = HashSet::new();
         let mut furthest: Vec<u32> = Vec::new();
         let mut budget = UNDO_BUDGET + self.facts.nodes.len();
@@ -58,7 +62,7 @@ impl Execution<'_> {
             if self.trail.len() > furthest.len() && self.candidate(&[]).is_none() {
                 furthest.clone_from(&self.trail);
             }
-            let here = Choice {
+            let here = ChoicePoint {
                 ran: self.trail.len(),
                 state: self.state,
                 tried: Vec::new(),
@@ -99,7 +103,7 @@ impl Execution<'_> {
     }
 
     /// Completes the result with the nodes that did not run.
-    fn finish(mut self) -> Orders {
+    fn finish(mut self) -> VersionOrders {
         let mut ran = vec![false; self.certain.nodes() as usize];
         self.trail
             .iter()
@@ -112,7 +116,7 @@ impl Execution<'_> {
             heads.append(&mut rest);
             self.result.join(key, &heads);
         }
-        let mut absences: Map<u32, Vec<(u64, u32)>> = Map::default();
+        let mut absences: FactMap<u32, Vec<(u64, u32)>> = FactMap::default();
         for (i, read) in self.facts.reads.iter().enumerate() {
             if self.result.saw[i] == UNDECIDED {
                 let known = absences
@@ -143,7 +147,7 @@ impl Execution<'_> {
         absences
     }
 
-    fn by_time(&self, read: &Read, absences: &[(u64, u32)]) -> u32 {
+    fn by_time(&self, read: &ReadFact, absences: &[(u64, u32)]) -> u32 {
         let deadline = self.deadlines[read.node as usize];
         let before = absences.partition_point(|absence| absence.0 <= deadline);
         absences[..before]

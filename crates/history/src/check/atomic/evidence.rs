@@ -1,18 +1,22 @@
 //! Violations with their evidence.
 
 use crate::Outcome;
-use crate::check::facts::{Read, Saw};
-use crate::check::graph::{Kind, Step};
-use crate::check::naming::explain;
+use crate::check::evidence::explain;
+use crate::check::facts::{ReadFact, ReadResult};
+use crate::check::graph::{CycleStep, EdgeKind};
 use crate::verdict::{Anomaly, Verdict, Violation};
 
-use super::{Time, Writers};
+use super::writers::{TimeUse, VersionWriters};
 
 /// Returns the violation that a cycle is; `None` if it only shows that the guide was wrong.
-pub(super) fn violation(writers: &Writers<'_, '_>, cycle: &[Step], time: Time) -> Option<Verdict> {
+pub(super) fn violation(
+    writers: &VersionWriters<'_, '_>,
+    cycle: &[CycleStep],
+    time: TimeUse,
+) -> Option<Verdict> {
     let facts = writers.facts;
-    let has = |kind: Kind| cycle.iter().any(|step| step.reason.kind() == kind);
-    if time == Time::Guides && !has(Kind::Seen) {
+    let has = |kind: EdgeKind| cycle.iter().any(|step| step.reason.kind() == kind);
+    if time == TimeUse::Guides && !has(EdgeKind::Seen) {
         return None;
     }
     let mut readers = Vec::new();
@@ -20,8 +24,8 @@ pub(super) fn violation(writers: &Writers<'_, '_>, cycle: &[Step], time: Time) -
     let mut anomaly = None;
     for step in cycle {
         let found = match step.reason.kind() {
-            Kind::Seen => seen(writers, step),
-            Kind::Stale => stale(writers, step),
+            EdgeKind::Seen => seen(writers, step),
+            EdgeKind::Stale => stale(writers, step),
             _ => None,
         };
         let Some((reader, text)) = found else {
@@ -30,17 +34,17 @@ pub(super) fn violation(writers: &Writers<'_, '_>, cycle: &[Step], time: Time) -
         };
         readers.push(reader);
         evidence.push(text);
-        if step.reason.kind() == Kind::Stale && anomaly.is_none() {
+        if step.reason.kind() == EdgeKind::Stale && anomaly.is_none() {
             let missed = writers.wrote(step.from, step.reason.key());
             anomaly = missed.map(|missed| lost_or_stale(writers, missed));
         }
     }
     let anomaly = match anomaly {
-        _ if has(Kind::Between) => Anomaly::LostUpdate,
+        _ if has(EdgeKind::Between) => Anomaly::LostUpdate,
         Some(anomaly) => anomaly,
-        None if has(Kind::Seen) => Anomaly::FracturedRead,
-        None if has(Kind::Rt) => Anomaly::RealTimeViolation,
-        None if has(Kind::Wr) => Anomaly::DirtyRead,
+        None if has(EdgeKind::Seen) => Anomaly::FracturedRead,
+        None if has(EdgeKind::Rt) => Anomaly::RealTimeViolation,
+        None if has(EdgeKind::Wr) => Anomaly::DirtyRead,
         None => Anomaly::DirtyWrite,
     };
     readers.extend(cycle.iter().map(|step| step.from));
@@ -49,7 +53,7 @@ pub(super) fn violation(writers: &Writers<'_, '_>, cycle: &[Step], time: Time) -
 }
 
 fn verdict(
-    writers: &Writers<'_, '_>,
+    writers: &VersionWriters<'_, '_>,
     anomaly: Anomaly,
     nodes: Vec<u32>,
     evidence: Vec<String>,
@@ -72,11 +76,11 @@ fn verdict(
 
 /// Returns a reader that saw one write of a transaction, and another transaction's write of a key
 /// that both wrote.
-fn seen(writers: &Writers<'_, '_>, step: &Step) -> Option<(u32, String)> {
+fn seen(writers: &VersionWriters<'_, '_>, step: &CycleStep) -> Option<(u32, String)> {
     let facts = writers.facts;
-    let by = |read: &Read, node: u32| match read.saw {
-        Saw::Version(version) => writers.node(version) == node,
-        Saw::Absence(_) => false,
+    let by = |read: &ReadFact, node: u32| match read.saw {
+        ReadResult::Version(version) => writers.node(version) == node,
+        ReadResult::Absence(_) => false,
     };
     let key = step.reason.key();
     let mut both = facts.reads.iter().filter_map(|read| {
@@ -100,18 +104,23 @@ fn seen(writers: &Writers<'_, '_>, step: &Step) -> Option<(u32, String)> {
 }
 
 /// Returns a reader that saw the state before a version that had been acknowledged.
-fn stale(writers: &Writers<'_, '_>, step: &Step) -> Option<(u32, String)> {
+fn stale(writers: &VersionWriters<'_, '_>, step: &CycleStep) -> Option<(u32, String)> {
     let facts = writers.facts;
     let saw = writers.wrote(step.to, step.reason.key())?;
     let reads = facts.reads.iter();
     let latest = reads
-        .filter(|read| read.saw == Saw::Version(saw))
+        .filter(|read| read.saw == ReadResult::Version(saw))
         .max_by_key(|read| facts.transaction(read.node).start)?;
     let left = format!("what {} left there", facts.transaction(step.to).id);
     Some((latest.node, missed_text(writers, latest, step.from, &left)))
 }
 
-fn missed_text(writers: &Writers<'_, '_>, read: &Read, missed: u32, saw: &str) -> String {
+fn missed_text(
+    writers: &VersionWriters<'_, '_>,
+    read: &ReadFact,
+    missed: u32,
+    saw: &str,
+) -> String {
     let facts = writers.facts;
     let (reader, writer) = (facts.transaction(read.node), facts.transaction(missed));
     let key = facts.name(read.key);
@@ -128,13 +137,13 @@ fn missed_text(writers: &Writers<'_, '_>, read: &Read, missed: u32, saw: &str) -
 
 /// Returns a lost write if no reader ever saw an acknowledged version, nor any that may be newer;
 /// else a stale read.
-fn lost_or_stale(writers: &Writers<'_, '_>, missed: u32) -> Anomaly {
+fn lost_or_stale(writers: &VersionWriters<'_, '_>, missed: u32) -> Anomaly {
     let facts = writers.facts;
     let version = &facts.versions[missed as usize];
     let writer = facts.transaction(version.node);
-    let is_older = |read: &Read| match read.saw {
-        Saw::Version(saw) => saw != missed && facts.end(writers.node(saw)) < writer.start,
-        Saw::Absence(_) => !facts.deleted[read.key as usize],
+    let is_older = |read: &ReadFact| match read.saw {
+        ReadResult::Version(saw) => saw != missed && facts.end(writers.node(saw)) < writer.start,
+        ReadResult::Absence(_) => !facts.deleted[read.key as usize],
     };
     let later = facts
         .reads
@@ -151,7 +160,12 @@ fn lost_or_stale(writers: &Writers<'_, '_>, missed: u32) -> Anomaly {
 
 /// Returns the violation of a read that saw one write of a transaction, and at another of its keys
 /// that nothing was ever written.
-pub(super) fn half(writers: &Writers<'_, '_>, read: &Read, other: &Read, writer: u32) -> Verdict {
+pub(super) fn partial_read(
+    writers: &VersionWriters<'_, '_>,
+    read: &ReadFact,
+    other: &ReadFact,
+    writer: u32,
+) -> Verdict {
     let facts = writers.facts;
     let (reader, id) = (
         facts.transaction(read.node).id,
@@ -170,7 +184,11 @@ pub(super) fn half(writers: &Writers<'_, '_>, read: &Read, other: &Read, writer:
 
 /// Returns the violation of a read that saw that nothing was ever written, although `missed` had
 /// been.
-pub(super) fn missed(writers: &Writers<'_, '_>, read: &Read, missed: u32) -> Verdict {
+pub(super) fn missed_write(
+    writers: &VersionWriters<'_, '_>,
+    read: &ReadFact,
+    missed: u32,
+) -> Verdict {
     let writer = writers.node(missed);
     let evidence = vec![missed_text(writers, read, writer, "nothing")];
     let anomaly = lost_or_stale(writers, missed);
@@ -179,10 +197,10 @@ pub(super) fn missed(writers: &Writers<'_, '_>, read: &Read, missed: u32) -> Ver
 
 /// Returns the violation of a read of nothing that can have seen no absence.
 pub(super) fn no_absence(
-    writers: &Writers<'_, '_>,
-    read: &Read,
+    writers: &VersionWriters<'_, '_>,
+    read: &ReadFact,
     needs: &[u32],
-    time: Time,
+    time: TimeUse,
 ) -> Verdict {
     let facts = writers.facts;
     let (key, reader) = (facts.name(read.key), facts.transaction(read.node));
@@ -209,7 +227,7 @@ pub(super) fn no_absence(
         .filter(earlier)
         .max_by_key(|&version| facts.end(writers.node(version)));
     let anomaly = match missed {
-        _ if time != Time::Respected => Anomaly::FracturedRead,
+        _ if time != TimeUse::Respected => Anomaly::FracturedRead,
         Some(missed) => {
             nodes.push(writers.node(missed));
             evidence.push(missed_text(writers, read, writers.node(missed), "nothing"));
@@ -217,11 +235,15 @@ pub(super) fn no_absence(
         }
         None => Anomaly::RealTimeViolation,
     };
-    verdict(writers, anomaly, nodes, evidence, time != Time::Guides)
+    verdict(writers, anomaly, nodes, evidence, time != TimeUse::Guides)
 }
 
 /// Returns the violation of two transactions of one key that replaced the same version of it.
-pub(super) fn lost_update(writers: &Writers<'_, '_>, before: u32, both: [u32; 2]) -> Verdict {
+pub(super) fn lost_update(
+    writers: &VersionWriters<'_, '_>,
+    before: u32,
+    both: [u32; 2],
+) -> Verdict {
     let facts = writers.facts;
     let key = facts.name(facts.versions[before as usize].key);
     let nodes = both.map(|version| writers.node(version));

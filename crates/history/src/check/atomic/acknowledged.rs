@@ -4,14 +4,15 @@
 //! point in time stands behind each of them; a transaction that begins later comes after the point,
 //! and thereby after every version acknowledged before it.
 
-use crate::check::facts::{Read, Saw};
-use crate::check::graph::{Kind, Reason};
+use crate::check::facts::{ReadFact, ReadResult};
+use crate::check::graph::{EdgeKind, EdgeReason};
 use crate::verdict::Verdict;
 
-use super::{Edges, Time, Writers, naming};
+use super::evidence;
+use super::writers::{Edges, TimeUse, VersionWriters};
 
 /// The times from which on all readers see the versions of each key.
-pub(super) struct Acknowledged {
+pub(super) struct AcknowledgedVersions {
     /// For each key, the acknowledged versions with their times, by time.
     by_key: Vec<Vec<(u64, u32)>>,
     /// The place of each version there.
@@ -22,15 +23,19 @@ pub(super) struct Acknowledged {
     inferred: bool,
 }
 
-impl Acknowledged {
+impl AcknowledgedVersions {
     /// Collects them. Where time only guides, it orders no keys whose order is recorded.
-    pub(super) fn collect(writers: &Writers<'_, '_>, time: Time, ordered: &[bool]) -> Acknowledged {
+    pub(super) fn collect(
+        writers: &VersionWriters<'_, '_>,
+        time: TimeUse,
+        ordered: &[bool],
+    ) -> AcknowledgedVersions {
         let facts = writers.facts;
         let end = |version: u32| facts.end(writers.node(version));
         let mut times: Vec<u64> = (0..facts.versions.len() as u32).map(end).collect();
-        if time == Time::Respected {
+        if time == TimeUse::Respected {
             for read in &facts.reads {
-                if let Saw::Version(version) = read.saw
+                if let ReadResult::Version(version) = read.saw
                     && writers.is_single(read.node)
                 {
                     let time = &mut times[version as usize];
@@ -38,15 +43,15 @@ impl Acknowledged {
                 }
             }
         }
-        let mut acknowledged = Acknowledged {
+        let mut acknowledged = AcknowledgedVersions {
             by_key: Vec::with_capacity(facts.by_key.len()),
             places: vec![None; facts.versions.len()],
             points: Vec::with_capacity(facts.by_key.len()),
             nodes: facts.nodes.len() as u32,
-            inferred: time == Time::Guides,
+            inferred: time == TimeUse::Guides,
         };
         for (versions, &ordered) in facts.by_key.iter().zip(ordered) {
-            let counts = time == Time::Respected || !ordered;
+            let counts = time == TimeUse::Respected || !ordered;
             let known = versions.iter().map(|&at| (times[at as usize], at));
             let mut known: Vec<(u64, u32)> =
                 known.filter(|known| counts && known.0 < u64::MAX).collect();
@@ -89,10 +94,10 @@ impl Acknowledged {
     }
 
     /// Adds edges between writers, through points. Returns the number of nodes.
-    pub(super) fn edges(&self, writers: &Writers<'_, '_>, edges: &mut Edges) -> u32 {
+    pub(super) fn edges(&self, writers: &VersionWriters<'_, '_>, edges: &mut Edges) -> u32 {
         let facts = writers.facts;
         for key in 0..self.by_key.len() as u32 {
-            let reason = Reason::new(Kind::Rt, self.inferred, key);
+            let reason = EdgeReason::new(EdgeKind::Rt, self.inferred, key);
             for (count, &(_, version)) in (1..).zip(self.of(key)) {
                 let point = self.points[key as usize] + count as u32 - 1;
                 edges.push((writers.node(version), point, reason));
@@ -115,27 +120,33 @@ impl Acknowledged {
     /// version that the read saw. The error is a read that saw that nothing was ever written.
     pub(super) fn missed(
         &self,
-        writers: &Writers<'_, '_>,
+        writers: &VersionWriters<'_, '_>,
         edges: &mut Edges,
     ) -> Result<(), Verdict> {
         for read in &writers.facts.reads {
             match read.saw {
-                Saw::Version(version) => self.order(writers, read, version, edges),
-                Saw::Absence(_) if !writers.facts.deleted[read.key as usize] => {
+                ReadResult::Version(version) => self.order(writers, read, version, edges),
+                ReadResult::Absence(_) if !writers.facts.deleted[read.key as usize] => {
                     let start = writers.facts.transaction(read.node).start;
                     if self.before(read.key, start) > 0 {
                         let (_, missed) = self.of(read.key)[0];
-                        return Err(naming::missed(writers, read, missed));
+                        return Err(evidence::missed_write(writers, read, missed));
                     }
                 }
-                Saw::Absence(_) => {}
+                ReadResult::Absence(_) => {}
             }
         }
         Ok(())
     }
 
-    fn order(&self, writers: &Writers<'_, '_>, read: &Read, version: u32, edges: &mut Edges) {
-        let reason = Reason::new(Kind::Stale, false, read.key);
+    fn order(
+        &self,
+        writers: &VersionWriters<'_, '_>,
+        read: &ReadFact,
+        version: u32,
+        edges: &mut Edges,
+    ) {
+        let reason = EdgeReason::new(EdgeKind::Stale, false, read.key);
         let seen = writers.node(version);
         self.visit_before(writers, read, version, |node, _| {
             edges.push((node, seen, reason));
@@ -147,8 +158,8 @@ impl Acknowledged {
     /// writer began, so that it cannot stand there.
     pub(super) fn visit_before(
         &self,
-        writers: &Writers<'_, '_>,
-        read: &Read,
+        writers: &VersionWriters<'_, '_>,
+        read: &ReadFact,
         version: u32,
         mut visit: impl FnMut(u32, bool),
     ) {

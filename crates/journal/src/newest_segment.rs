@@ -48,11 +48,11 @@ pub(crate) struct NewestSegment {
     dir: PathBuf,
     path: PathBuf,
     log: u32,
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<OpenSegment>>,
 }
 
 /// A file that has its name.
-struct Open {
+struct OpenSegment {
     file: Box<dyn DiskFile>,
     /// The offset of the next record.
     slot: u64,
@@ -76,7 +76,7 @@ impl NewestSegment {
         let mut open = self.open.lock();
         let Some(open) = &mut *open else {
             let file = self.create(segment)?;
-            *open = Some(Open { file, slot: 1 });
+            *open = Some(OpenSegment { file, slot: 1 });
             return Ok(());
         };
         self.write(&*open.file, open.slot, segment)

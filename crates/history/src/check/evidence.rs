@@ -2,11 +2,11 @@
 
 use crate::verdict::{Anomaly, Verdict, Violation};
 
-use super::facts::Facts;
-use super::graph::{Kind, Step};
+use super::facts::HistoryFacts;
+use super::graph::{CycleStep, EdgeKind};
 
 /// Returns the violation that a cycle is.
-pub(super) fn violation(facts: &Facts<'_>, cycle: &[Step]) -> Verdict {
+pub(super) fn violation(facts: &HistoryFacts<'_>, cycle: &[CycleStep]) -> Verdict {
     Verdict::Violated(Violation {
         anomaly: name(facts, cycle),
         transactions: cycle
@@ -18,25 +18,25 @@ pub(super) fn violation(facts: &Facts<'_>, cycle: &[Step]) -> Verdict {
     })
 }
 
-fn name(facts: &Facts<'_>, cycle: &[Step]) -> Anomaly {
-    let count = |kind: Kind| {
+fn name(facts: &HistoryFacts<'_>, cycle: &[CycleStep]) -> Anomaly {
+    let count = |kind: EdgeKind| {
         cycle
             .iter()
             .filter(|step| step.reason.kind() == kind)
             .count()
     };
-    let anti: Vec<&Step> = cycle
+    let anti: Vec<&CycleStep> = cycle
         .iter()
-        .filter(|step| matches!(step.reason.kind(), Kind::Rw | Kind::ScanRw))
+        .filter(|step| matches!(step.reason.kind(), EdgeKind::Rw | EdgeKind::ScanRw))
         .collect();
-    if count(Kind::Rt) > 0 {
+    if count(EdgeKind::Rt) > 0 {
         return Anomaly::RealTimeViolation;
     }
-    if count(Kind::ScanRw) > 0 {
+    if count(EdgeKind::ScanRw) > 0 {
         return Anomaly::Phantom;
     }
     match anti[..] {
-        [] if count(Kind::Wr) == 0 => Anomaly::DirtyWrite,
+        [] if count(EdgeKind::Wr) == 0 => Anomaly::DirtyWrite,
         [] => Anomaly::DirtyRead,
         _ if is_lost_update(facts, cycle, &anti) => Anomaly::LostUpdate,
         [_] => Anomaly::ReadSkew,
@@ -48,7 +48,7 @@ fn name(facts: &Facts<'_>, cycle: &[Step]) -> Anomaly {
 
 /// Returns `true` if the cycle is about one key, and the transaction that saw its old version wrote
 /// it, too.
-fn is_lost_update(facts: &Facts<'_>, cycle: &[Step], anti: &[&Step]) -> bool {
+fn is_lost_update(facts: &HistoryFacts<'_>, cycle: &[CycleStep], anti: &[&CycleStep]) -> bool {
     let key = anti[0].reason.key();
     let writes = |node: u32| {
         let versions = &facts.by_key[key as usize];
@@ -61,35 +61,35 @@ fn is_lost_update(facts: &Facts<'_>, cycle: &[Step], anti: &[&Step]) -> bool {
 }
 
 /// Returns `true` if two readers stand between two writers, each of which only one of them saw.
-fn is_fork(facts: &Facts<'_>, cycle: &[Step], a: &Step, b: &Step) -> bool {
+fn is_fork(facts: &HistoryFacts<'_>, cycle: &[CycleStep], a: &CycleStep, b: &CycleStep) -> bool {
     let reads_only = |node: u32| !facts.versions.iter().any(|version| version.node == node);
     let wr = cycle
         .iter()
-        .filter(|step| step.reason.kind() == Kind::Wr)
+        .filter(|step| step.reason.kind() == EdgeKind::Wr)
         .count();
     wr == 2 && a.to != b.from && b.to != a.from && reads_only(a.from) && reads_only(b.from)
 }
 
-pub(super) fn explain(facts: &Facts<'_>, step: &Step) -> String {
+pub(super) fn explain(facts: &HistoryFacts<'_>, step: &CycleStep) -> String {
     let (from, to) = (facts.transaction(step.from), facts.transaction(step.to));
     let key = facts.name(step.reason.key());
     let text = match step.reason.kind() {
-        Kind::Ww => format!("{} wrote {key}, and {} overwrote that", from.id, to.id),
-        Kind::Wr => format!("{} left {key} as {} saw it", from.id, to.id),
-        Kind::Rw => format!("{} saw {key} as it was before {} wrote it", from.id, to.id),
-        Kind::ScanRw => format!("{} scanned past {key} before {} wrote it", from.id, to.id),
-        Kind::Rt => {
+        EdgeKind::Ww => format!("{} wrote {key}, and {} overwrote that", from.id, to.id),
+        EdgeKind::Wr => format!("{} left {key} as {} saw it", from.id, to.id),
+        EdgeKind::Rw => format!("{} saw {key} as it was before {} wrote it", from.id, to.id),
+        EdgeKind::ScanRw => format!("{} scanned past {key} before {} wrote it", from.id, to.id),
+        EdgeKind::Rt => {
             format!(
                 "{} ended (at {} ns) before {} began (at {} ns)",
                 from.id, from.end, to.id, to.start
             )
         }
-        Kind::Seen => format!(
+        EdgeKind::Seen => format!(
             "{} wrote {key} before {}: both were seen at once",
             from.id, to.id
         ),
-        Kind::Stale => format!("{} wrote {key}, and {} what was seen later", from.id, to.id),
-        Kind::Between => {
+        EdgeKind::Stale => format!("{} wrote {key}, and {} what was seen later", from.id, to.id),
+        EdgeKind::Between => {
             let reason = "between what a transaction read and what it wrote is nothing";
             format!("{} wrote {key} before {}: {reason}", from.id, to.id)
         }

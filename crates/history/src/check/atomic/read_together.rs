@@ -1,24 +1,28 @@
 //! Edges between versions that were read together.
 
-use crate::check::facts::{Map, Read, Saw};
-use crate::check::graph::{Kind, Reason};
+use crate::check::facts::{FactMap, ReadFact, ReadResult};
+use crate::check::graph::{EdgeKind, EdgeReason};
 use crate::verdict::Verdict;
 
-use super::{Edges, Writers, naming};
+use super::evidence;
+use super::writers::{Edges, VersionWriters};
 
 /// Writers that come before the absence that a read saw, because the same reader saw another of
 /// their writes.
 #[derive(Default)]
-pub(super) struct Needs(Map<u32, Vec<u32>>);
+pub(super) struct AbsencePredecessors(FactMap<u32, Vec<u32>>);
 
-impl Needs {
+impl AbsencePredecessors {
     /// Collects them, and the edges between writers whose writes were seen. The error is a read
     /// that saw a part of a transaction's writes, and of another key that nothing was ever written.
-    pub(super) fn collect(writers: &Writers<'_, '_>, edges: &mut Edges) -> Result<Needs, Verdict> {
-        let mut needs = Needs::default();
+    pub(super) fn collect(
+        writers: &VersionWriters<'_, '_>,
+        edges: &mut Edges,
+    ) -> Result<AbsencePredecessors, Verdict> {
+        let mut needs = AbsencePredecessors::default();
         for node in 0..writers.facts.nodes.len() as u32 {
             if writers.facts.reads_of(node).len() > 1 {
-                Reader::new(writers, node).compare(edges, &mut needs)?;
+                NodeReads::new(writers, node).compare(edges, &mut needs)?;
             }
         }
         Ok(needs)
@@ -31,22 +35,22 @@ impl Needs {
 }
 
 /// All reads of one node.
-struct Reader<'w, 'f, 'h> {
-    writers: &'w Writers<'f, 'h>,
-    reads: &'f [Read],
+struct NodeReads<'w, 'f, 'h> {
+    writers: &'w VersionWriters<'f, 'h>,
+    reads: &'f [ReadFact],
     /// The index of the first read.
     first: u32,
     /// The place of each key's read among them.
-    places: Map<u32, u32>,
+    places: FactMap<u32, u32>,
 }
 
-impl<'w, 'f, 'h> Reader<'w, 'f, 'h> {
-    fn new(writers: &'w Writers<'f, 'h>, node: u32) -> Reader<'w, 'f, 'h> {
+impl<'w, 'f, 'h> NodeReads<'w, 'f, 'h> {
+    fn new(writers: &'w VersionWriters<'f, 'h>, node: u32) -> NodeReads<'w, 'f, 'h> {
         let range = writers.facts.reads_of(node);
         let first = range.start as u32;
         let reads = &writers.facts.reads[range];
         let places = reads.iter().zip(0..).map(|(read, at)| (read.key, at));
-        Reader {
+        NodeReads {
             writers,
             reads,
             first,
@@ -54,10 +58,10 @@ impl<'w, 'f, 'h> Reader<'w, 'f, 'h> {
         }
     }
 
-    fn compare(&self, edges: &mut Edges, needs: &mut Needs) -> Result<(), Verdict> {
-        let mut compared = Map::default();
+    fn compare(&self, edges: &mut Edges, needs: &mut AbsencePredecessors) -> Result<(), Verdict> {
+        let mut compared = FactMap::default();
         for read in self.reads {
-            let Saw::Version(version) = read.saw else {
+            let ReadResult::Version(version) = read.saw else {
                 continue;
             };
             let writer = self.writers.node(version);
@@ -65,18 +69,18 @@ impl<'w, 'f, 'h> Reader<'w, 'f, 'h> {
                 self.siblings(writer, |at, key| {
                     let other = &self.reads[at as usize];
                     match other.saw {
-                        Saw::Version(seen) if self.writers.node(seen) != writer => {
-                            let reason = Reason::new(Kind::Seen, false, key);
+                        ReadResult::Version(seen) if self.writers.node(seen) != writer => {
+                            let reason = EdgeReason::new(EdgeKind::Seen, false, key);
                             edges.push((writer, self.writers.node(seen), reason));
                         }
-                        Saw::Absence(_) if !self.writers.facts.deleted[key as usize] => {
-                            return Err(naming::half(self.writers, read, other, writer));
+                        ReadResult::Absence(_) if !self.writers.facts.deleted[key as usize] => {
+                            return Err(evidence::partial_read(self.writers, read, other, writer));
                         }
-                        Saw::Absence(_) => {
+                        ReadResult::Absence(_) => {
                             let before = needs.0.entry(self.first + at).or_default();
                             before.push(writer);
                         }
-                        Saw::Version(_) => {}
+                        ReadResult::Version(_) => {}
                     }
                     Ok(())
                 })?;
