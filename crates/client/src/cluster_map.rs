@@ -10,12 +10,12 @@ use cluster::message::{Answer, Request};
 use cluster::{Leaders, Topology};
 use parking_lot::{Mutex, RwLock};
 
+use crate::connection_pool::{ConnectionPool, RequestFailure};
 use crate::error::Error;
-use crate::pool::{Failure, Pool};
 
 /// The cluster's file and the leaders, as this client knows them.
-pub(crate) struct Map {
-    known: RwLock<Arc<Known>>,
+pub(crate) struct ClusterMapCache {
+    known: RwLock<Arc<ClusterMap>>,
     /// The addresses that the caller gave.
     seeds: Vec<SocketAddr>,
     /// Held by the thread that asks for a newer file.
@@ -23,7 +23,7 @@ pub(crate) struct Map {
 }
 
 /// The file, and the leaders of its partitions.
-pub(crate) struct Known {
+pub(crate) struct ClusterMap {
     pub(crate) topology: Arc<Topology>,
     pub(crate) leaders: Arc<Leaders>,
 }
@@ -31,9 +31,9 @@ pub(crate) struct Known {
 /// The id of no node: this client is not a node.
 const NO_LEADER: NodeId = NodeId(0);
 
-impl Known {
-    fn new(topology: Topology) -> Known {
-        Known {
+impl ClusterMap {
+    fn new(topology: Topology) -> ClusterMap {
+        ClusterMap {
             leaders: Arc::new(Leaders::new(&topology)),
             topology: Arc::new(topology),
         }
@@ -45,18 +45,26 @@ impl Known {
     }
 
     /// Returns a node's id and address, and the fingerprint that its file must have.
-    pub(crate) fn way_to(&self, node: NodeId) -> Result<(NodeId, SocketAddr, u64), Failure> {
+    pub(crate) fn address_of(
+        &self,
+        node: NodeId,
+    ) -> Result<(NodeId, SocketAddr, u64), RequestFailure> {
         let Some(info) = self.topology.node(node) else {
             let why = format!("the cluster has no node {node}");
-            return Err(Failure::NotSent(why));
+            return Err(RequestFailure::NotSent(why));
         };
         Ok((node, info.fabric, self.topology.fingerprint()))
     }
 
     /// Notes what a node's answer says about the leader of a partition.
-    pub(crate) fn learn(&self, of: PartitionId, node: NodeId, answer: &Result<Answer, Failure>) {
+    pub(crate) fn learn(
+        &self,
+        of: PartitionId,
+        node: NodeId,
+        answer: &Result<Answer, RequestFailure>,
+    ) {
         match answer {
-            Err(Failure::TooLong(_)) => {}
+            Err(RequestFailure::TooLong(_)) => {}
             Err(_) => self.leaders.doubt(of, node),
             Ok(Answer::Aborted(Abort::Elsewhere { leader })) => {
                 self.leaders.redirect(of, node, *leader);
@@ -78,28 +86,28 @@ pub(crate) struct Route {
     pub(crate) several: bool,
 }
 
-impl Map {
+impl ClusterMapCache {
     /// Asks the nodes at these addresses for the file.
     pub(crate) fn fetch(
-        pool: &Pool,
+        pool: &ConnectionPool,
         seeds: Vec<SocketAddr>,
         deadline: Instant,
-    ) -> Result<Map, Error> {
+    ) -> Result<ClusterMapCache, Error> {
         let topology = ask(pool, &seeds, deadline)?;
-        Ok(Map {
-            known: RwLock::new(Arc::new(Known::new(topology))),
+        Ok(ClusterMapCache {
+            known: RwLock::new(Arc::new(ClusterMap::new(topology))),
             seeds,
             asking: Mutex::new(()),
         })
     }
 
     /// Returns the file that was received last, and the leaders.
-    pub(crate) fn current(&self) -> Arc<Known> {
+    pub(crate) fn current(&self) -> Arc<ClusterMap> {
         Arc::clone(&self.known.read())
     }
 
     /// Asks for a newer file than this. The file stays as it is if no node answers.
-    pub(crate) fn refresh(&self, old: &Arc<Known>, pool: &Pool, deadline: Instant) {
+    pub(crate) fn refresh(&self, old: &Arc<ClusterMap>, pool: &ConnectionPool, deadline: Instant) {
         let Some(_asking) = self.asking.try_lock_until(deadline) else {
             return;
         };
@@ -114,7 +122,7 @@ impl Map {
         addresses.extend(&self.seeds);
         match ask(pool, &addresses, deadline) {
             Ok(new) => {
-                let mut new = Known::new(new);
+                let mut new = ClusterMap::new(new);
                 if new.topology.fingerprint() == topology.fingerprint() {
                     new.leaders = Arc::clone(&old.leaders);
                 } else {
@@ -128,7 +136,11 @@ impl Map {
 }
 
 /// Asks one address after the other for the cluster's file.
-fn ask(pool: &Pool, addresses: &[SocketAddr], deadline: Instant) -> Result<Topology, Error> {
+fn ask(
+    pool: &ConnectionPool,
+    addresses: &[SocketAddr],
+    deadline: Instant,
+) -> Result<Topology, Error> {
     let mut reasons: Vec<String> = Vec::new();
     let mut refused = None;
     for (nth, &address) in addresses.iter().enumerate() {
@@ -144,8 +156,12 @@ fn ask(pool: &Pool, addresses: &[SocketAddr], deadline: Instant) -> Result<Topol
                 }
             }
             Ok((_, other)) => reasons.push(format!("{address} answered {other:?}")),
-            Err(Failure::Refused(why)) => refused = Some(why),
-            Err(Failure::NotSent(why) | Failure::Lost(why) | Failure::TooLong(why)) => {
+            Err(RequestFailure::Refused(why)) => refused = Some(why),
+            Err(
+                RequestFailure::NotSent(why)
+                | RequestFailure::Lost(why)
+                | RequestFailure::TooLong(why),
+            ) => {
                 reasons.push(why);
             }
         }
@@ -228,7 +244,7 @@ mod tests {
             .map(|_| route(&topology, &[get(d), get(b)]).partition.0)
             .collect();
         assert_eq!(ties, [1, 2].into());
-        let known = Known::new(topology);
+        let known = ClusterMap::new(topology);
         assert_eq!(known.find(PartitionId(1)), NodeId(2));
     }
 }

@@ -21,7 +21,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::options::Options;
 
 /// A connection, and the number of requests that were sent on it.
-pub(crate) struct Connection {
+pub(crate) struct NodeConnection {
     caller: Caller,
     requests: u64,
     output: Vec<u8>,
@@ -29,7 +29,7 @@ pub(crate) struct Connection {
 
 /// Why a request has no answer.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum RequestFailure {
     /// The node has not received it and will not. Another attempt may help, possibly with a newer file.
     NotSent(String),
     /// It is too long to be sent.
@@ -41,8 +41,8 @@ pub(crate) enum Failure {
 }
 
 /// The connections of a client.
-pub(crate) struct Pool {
-    places: Mutex<HashMap<NodeId, Place>>,
+pub(crate) struct ConnectionPool {
+    nodes: Mutex<HashMap<NodeId, NodeConnections>>,
     freed: Condvar,
     bound: usize,
     idle_after: Duration,
@@ -51,23 +51,23 @@ pub(crate) struct Pool {
 
 /// Connections to a node.
 #[derive(Default)]
-struct Place {
+struct NodeConnections {
     /// Free connections, the least recently used in front, with the time of that use.
-    free: VecDeque<(Instant, SocketAddr, Connection)>,
+    free: VecDeque<(Instant, SocketAddr, NodeConnection)>,
     /// Number of connections in use.
     used: usize,
 }
 
-impl Pool {
+impl ConnectionPool {
     /// Creates a pool whose connections use this RDMA device, if the transport says so.
-    pub(crate) fn new(options: &Options, verbs: Option<&Domain>) -> Pool {
+    pub(crate) fn new(options: &Options, verbs: Option<&Domain>) -> ConnectionPool {
         let mut caller = CallerOptions::new(options.secret.clone());
         caller.limits.handshake = options.connect_within;
         caller.limits.message = options.message;
         caller.transport = options.transport;
         caller.verbs = verbs.cloned();
-        Pool {
-            places: Mutex::default(),
+        ConnectionPool {
+            nodes: Mutex::default(),
             freed: Condvar::new(),
             bound: options.connections_per_node.max(1),
             idle_after: options.idle_after,
@@ -82,11 +82,11 @@ impl Pool {
         to: (NodeId, SocketAddr, u64),
         request: Request<'_>,
         deadline: Instant,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, RequestFailure> {
         self.send(to, request, deadline)?.receive(deadline)
     }
 
-    /// As [`Pool::ask`], without waiting for the answer. A caller that asks several nodes before it
+    /// As [`ConnectionPool::ask`], without waiting for the answer. A caller that asks several nodes before it
     /// waits must ask them in the order of their numbers, and none twice: it holds a connection to each
     /// meanwhile, and other callers may wait for those.
     pub(crate) fn send(
@@ -94,7 +94,7 @@ impl Pool {
         (node, address, cluster): (NodeId, SocketAddr, u64),
         request: Request<'_>,
         deadline: Instant,
-    ) -> Result<Sent<'_>, Failure> {
+    ) -> Result<SentRequest<'_>, RequestFailure> {
         let mut lent = self.borrow(node, deadline)?;
         let mut connection = match self.take_free(node, address) {
             Some(connection) => connection,
@@ -105,13 +105,13 @@ impl Pool {
             }
         };
         match connection.send(request, deadline) {
-            Ok(()) => Ok(Sent {
+            Ok(()) => Ok(SentRequest {
                 lent,
                 address,
                 connection,
             }),
             Err(failure) => {
-                if matches!(failure, Failure::TooLong(_)) {
+                if matches!(failure, RequestFailure::TooLong(_)) {
                     lent.back = Some((address, connection));
                 }
                 Err(failure)
@@ -125,7 +125,7 @@ impl Pool {
         address: SocketAddr,
         request: Request<'_>,
         deadline: Instant,
-    ) -> Result<(NodeId, Answer), Failure> {
+    ) -> Result<(NodeId, Answer), RequestFailure> {
         let mut connection = connect(address, self.caller.clone(), deadline)?;
         connection.send(request, deadline)?;
         let answer = connection.receive(deadline)?;
@@ -138,7 +138,7 @@ impl Pool {
         (node, address, cluster): (NodeId, SocketAddr, u64),
         request: Request<'_>,
         deadline: Instant,
-    ) -> Result<(Answer, Connection), Failure> {
+    ) -> Result<(Answer, NodeConnection), RequestFailure> {
         let options = CallerOptions {
             node: Some(node),
             cluster: Some(cluster),
@@ -152,16 +152,20 @@ impl Pool {
     }
 
     /// Waits for the right to use a connection to a node.
-    fn borrow(&self, node: NodeId, deadline: Instant) -> Result<Lent<'_>, Failure> {
-        let mut places = self.places.lock();
-        while places.entry(node).or_default().used >= self.bound {
-            if self.freed.wait_until(&mut places, deadline).timed_out() {
+    fn borrow(
+        &self,
+        node: NodeId,
+        deadline: Instant,
+    ) -> Result<LentConnection<'_>, RequestFailure> {
+        let mut nodes = self.nodes.lock();
+        while nodes.entry(node).or_default().used >= self.bound {
+            if self.freed.wait_until(&mut nodes, deadline).timed_out() {
                 let why = format!("all {} connections to node {node} are in use", self.bound);
-                return Err(Failure::NotSent(why));
+                return Err(RequestFailure::NotSent(why));
             }
         }
-        places.entry(node).or_default().used += 1;
-        Ok(Lent {
+        nodes.entry(node).or_default().used += 1;
+        Ok(LentConnection {
             pool: self,
             node,
             back: None,
@@ -169,11 +173,11 @@ impl Pool {
     }
 
     /// Returns a connection that was used before and still can be.
-    fn take_free(&self, node: NodeId, address: SocketAddr) -> Option<Connection> {
+    fn take_free(&self, node: NodeId, address: SocketAddr) -> Option<NodeConnection> {
         loop {
             // The most recently used one, so that the others grow old. It is tested, and closed if need
             // be, while other threads can have the lock: that takes system calls.
-            let (since, at, connection) = self.places.lock().get_mut(&node)?.free.pop_back()?;
+            let (since, at, connection) = self.nodes.lock().get_mut(&node)?.free.pop_back()?;
             let usable = at == address && since.elapsed() < self.idle_after;
             if usable && connection.caller.is_quiet() {
                 return Some(connection);
@@ -181,58 +185,60 @@ impl Pool {
         }
     }
 
-    fn give_back(&self, node: NodeId, back: Option<(SocketAddr, Connection)>) {
+    fn give_back(&self, node: NodeId, back: Option<(SocketAddr, NodeConnection)>) {
         let mut old = Vec::new();
-        let mut places = self.places.lock();
-        let place = places.entry(node).or_default();
-        place.used -= 1;
+        let mut nodes = self.nodes.lock();
+        let node_connections = nodes.entry(node).or_default();
+        node_connections.used -= 1;
         if let Some((address, connection)) = back {
-            place.free.push_back((Instant::now(), address, connection));
+            node_connections
+                .free
+                .push_back((Instant::now(), address, connection));
         }
-        for place in places.values_mut() {
+        for node_connections in nodes.values_mut() {
             let is_old = |(since, ..): &mut (Instant, _, _)| since.elapsed() >= self.idle_after;
-            while let Some(entry) = place.free.pop_front_if(is_old) {
+            while let Some(entry) = node_connections.free.pop_front_if(is_old) {
                 old.push(entry);
             }
         }
-        drop(places);
+        drop(nodes);
         self.freed.notify_one();
         drop(old);
     }
 
     /// Returns how many connections to a node are free, and how many are in use.
     pub(crate) fn count(&self, node: NodeId) -> (usize, usize) {
-        let places = self.places.lock();
-        places
-            .get(&node)
-            .map_or((0, 0), |place| (place.free.len(), place.used))
+        let nodes = self.nodes.lock();
+        nodes.get(&node).map_or((0, 0), |node_connections| {
+            (node_connections.free.len(), node_connections.used)
+        })
     }
 }
 
 /// The right to use a connection to a node. It is given back when dropped, with a connection if one can
 /// be used again.
-struct Lent<'a> {
-    pool: &'a Pool,
+struct LentConnection<'a> {
+    pool: &'a ConnectionPool,
     node: NodeId,
-    back: Option<(SocketAddr, Connection)>,
+    back: Option<(SocketAddr, NodeConnection)>,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for LentConnection<'_> {
     fn drop(&mut self) {
         self.pool.give_back(self.node, self.back.take());
     }
 }
 
 /// A request that was sent.
-pub(crate) struct Sent<'a> {
-    lent: Lent<'a>,
+pub(crate) struct SentRequest<'a> {
+    lent: LentConnection<'a>,
     address: SocketAddr,
-    connection: Connection,
+    connection: NodeConnection,
 }
 
-impl Sent<'_> {
+impl SentRequest<'_> {
     /// Waits for the answer.
-    pub(crate) fn receive(mut self, deadline: Instant) -> Result<Answer, Failure> {
+    pub(crate) fn receive(mut self, deadline: Instant) -> Result<Answer, RequestFailure> {
         let answer = self.connection.receive(deadline)?;
         self.lent.back = Some((self.address, self.connection));
         Ok(answer)
@@ -243,10 +249,12 @@ fn connect(
     address: SocketAddr,
     mut options: CallerOptions,
     deadline: Instant,
-) -> Result<Connection, Failure> {
+) -> Result<NodeConnection, RequestFailure> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
-        return Err(Failure::NotSent(format!("no time to connect to {address}")));
+        return Err(RequestFailure::NotSent(format!(
+            "no time to connect to {address}"
+        )));
     }
     options.limits.handshake = options.limits.handshake.min(left);
     let caller = Caller::connect(address, &options).map_err(|error| {
@@ -256,26 +264,26 @@ fn connect(
             CallError::Refused { refused, .. } if matches!(refused.code, Code::Cluster | Code::Node)
         );
         if error.is_final() && !stale {
-            Failure::Refused(error.to_string())
+            RequestFailure::Refused(error.to_string())
         } else {
-            Failure::NotSent(error.to_string())
+            RequestFailure::NotSent(error.to_string())
         }
     })?;
-    Ok(Connection {
+    Ok(NodeConnection {
         caller,
         requests: 0,
         output: Vec::new(),
     })
 }
 
-impl Connection {
+impl NodeConnection {
     /// Returns `true` if the connection is still open, as far as is known here. All requests on it must
     /// have been answered.
     pub(crate) fn lasts(&self) -> bool {
         self.caller.is_quiet()
     }
 
-    fn send(&mut self, request: Request<'_>, deadline: Instant) -> Result<(), Failure> {
+    fn send(&mut self, request: Request<'_>, deadline: Instant) -> Result<(), RequestFailure> {
         self.requests += 1;
         let number = self.requests;
         self.output.clear();
@@ -283,26 +291,26 @@ impl Connection {
         let sent = self.caller.send(&self.output, deadline);
         self.output.shrink_to(1 << 20);
         sent.map_err(|error| match error {
-            CallError::TooLong { .. } => Failure::TooLong(error.to_string()),
-            error => Failure::NotSent(error.to_string()),
+            CallError::TooLong { .. } => RequestFailure::TooLong(error.to_string()),
+            error => RequestFailure::NotSent(error.to_string()),
         })
     }
 
     /// Waits for the answer to the request that was sent last.
-    fn receive(&mut self, deadline: Instant) -> Result<Answer, Failure> {
+    fn receive(&mut self, deadline: Instant) -> Result<Answer, RequestFailure> {
         let number = self.requests;
         let address = self.caller.address();
-        let lost = |error: CallError| Failure::Lost(error.to_string());
+        let lost = |error: CallError| RequestFailure::Lost(error.to_string());
         let bytes = self.caller.receive(deadline).map_err(lost)?;
         match codec::decode(bytes) {
             Ok(Message::Reply {
                 number: answered,
                 reply,
             }) if answered == number => Ok(reply),
-            Ok(_) => Err(Failure::Lost(format!(
+            Ok(_) => Err(RequestFailure::Lost(format!(
                 "{address} answered what was not asked"
             ))),
-            Err(error) => Err(Failure::Lost(format!(
+            Err(error) => Err(RequestFailure::Lost(format!(
                 "{address} answered what makes no sense: {error}"
             ))),
         }
