@@ -67,8 +67,19 @@ pub trait LogLevel: Send + Sync + 'static {
     /// Sets the log level.
     ///
     /// # Errors
-    /// Returns an error, in one line, if `text` is not valid.
-    fn set(&self, text: &str) -> Result<(), String>;
+    /// Returns an error, in one line, if `text` is not valid, or if the level cannot be changed.
+    fn set(&self, text: &str) -> Result<(), LogLevelError>;
+}
+
+/// The reason why a log level is not changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogLevelError {
+    /// The text is no log level; the reason says which there are.
+    #[error("{0}")]
+    Invalid(String),
+    /// The log does not take the level.
+    #[error("{0}")]
+    Unchanged(String),
 }
 
 /// The reason why an endpoint cannot be started.
@@ -139,7 +150,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// recovery does not take the server for dead.
 pub struct Admin {
     address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<EndpointState>,
     /// Dropping it ends the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -147,7 +158,7 @@ pub struct Admin {
 
 /// The state that connections share.
 #[derive(Default)]
-struct State {
+struct EndpointState {
     /// The build that `/build` shows.
     build: Build,
     /// The source of information, once there is one.
@@ -160,7 +171,7 @@ struct State {
 
 /// A handle that reports the progress of a start. Clones report for the same endpoint.
 #[derive(Clone)]
-pub struct Starting(Arc<State>);
+pub struct Starting(Arc<EndpointState>);
 
 impl Starting {
     /// Sets the step that takes time now, in one line; `/health` shows it until there is a subject.
@@ -186,9 +197,9 @@ impl Admin {
             .enable_io()
             .enable_time()
             .build()?;
-        let state = Arc::new(State {
+        let state = Arc::new(EndpointState {
             build,
-            ..State::default()
+            ..EndpointState::default()
         });
         let (stop, stopped) = oneshot::channel();
         let own = Arc::clone(&state);
@@ -253,7 +264,7 @@ impl Drop for Admin {
     }
 }
 
-async fn accept(listener: TcpListener, state: Arc<State>) {
+async fn accept(listener: TcpListener, state: Arc<EndpointState>) {
     let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let stream = match listener.accept().await {
@@ -275,7 +286,7 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-async fn serve(stream: TcpStream, state: Arc<State>) {
+async fn serve(stream: TcpStream, state: Arc<EndpointState>) {
     let answer = service_fn(move |request: Request<Incoming>| {
         let state = Arc::clone(&state);
         async move { Ok::<_, Infallible>(answer(&state, request).await) }
@@ -296,7 +307,7 @@ async fn serve(stream: TcpStream, state: Arc<State>) {
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-async fn answer(state: &State, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(state: &EndpointState, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let is_put = request.method() == Method::PUT;
     if request.uri().path() == "/log-level" && is_put {
         return change_log(state, request).await;
@@ -318,7 +329,7 @@ fn refuse_method(path: &str) -> Response<Full<Bytes>> {
     refusal
 }
 
-async fn change_log(state: &State, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn change_log(state: &EndpointState, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let refuse = |status, why: &str| response(status, TEXT, format!("{why}\n"));
     let Some(log) = state.log.get() else {
         return no_such_page();
@@ -337,12 +348,12 @@ async fn change_log(state: &State, request: Request<Incoming>) -> Response<Full<
         return refuse(StatusCode::BAD_REQUEST, why);
     };
     let bytes = body.to_bytes();
-    let set = std::str::from_utf8(&bytes)
-        .map_err(|_| "the body is not text".to_owned())
-        .and_then(|text| log.set(text.trim()));
-    match set {
+    let Ok(text) = std::str::from_utf8(&bytes) else {
+        return refuse(StatusCode::BAD_REQUEST, "the body is not text");
+    };
+    match log.set(text.trim()) {
         Ok(()) => response(StatusCode::OK, TEXT, format!("{}\n", log.get())),
-        Err(why) => refuse(StatusCode::BAD_REQUEST, &why),
+        Err(error) => refuse(StatusCode::BAD_REQUEST, &error.to_string()),
     }
 }
 
@@ -351,7 +362,7 @@ fn no_such_page() -> Response<Full<Bytes>> {
     response(StatusCode::NOT_FOUND, TEXT, text.into())
 }
 
-fn show(state: &State, path: &str) -> Response<Full<Bytes>> {
+fn show(state: &EndpointState, path: &str) -> Response<Full<Bytes>> {
     match path {
         "/metrics" => match state.subject.get() {
             Some(subject) => response(StatusCode::OK, exposition::CONTENT_TYPE, subject.metrics()),
@@ -384,7 +395,7 @@ fn response(status: StatusCode, kind: &'static str, body: String) -> Response<Fu
 }
 
 /// Returns the reason why requests are not served as they should be, in one line.
-fn trouble(state: &State) -> Option<String> {
+fn trouble(state: &EndpointState) -> Option<String> {
     let Some(subject) = state.subject.get() else {
         return Some(starting(state));
     };
@@ -392,7 +403,7 @@ fn trouble(state: &State) -> Option<String> {
     Some(reason.replace(['\r', '\n'], " ") + "\n")
 }
 
-fn starting(state: &State) -> String {
+fn starting(state: &EndpointState) -> String {
     match state.starting.lock().as_str() {
         "" => "starting\n".to_owned(),
         what => format!("starting: {what}\n"),

@@ -17,4 +17,4 @@ pub mod exposition;
 pub mod process;
 
 pub use about::Build;
-pub use endpoint::{Admin, LogLevel, StartError, Starting, Subject, check};
+pub use endpoint::{Admin, LogLevel, LogLevelError, StartError, Starting, Subject, check};

@@ -62,24 +62,24 @@ pub fn open_descriptors() -> Option<u64> {
 }
 
 /// The source of the samples of a process.
-struct Told<'a> {
+struct ProcessSource<'a> {
     process: &'a Process,
     started: SystemTime,
 }
 
-type Fill = fn(&Told<'_>, &mut Samples<'_>);
+type FillProcessFamily = fn(&ProcessSource<'_>, &mut Samples<'_>);
 
 /// The metrics have the names that Prometheus's own libraries use.
-const FAMILIES: &[Family<Fill>] = &[
+const FAMILIES: &[Family<FillProcessFamily>] = &[
     counter(
         "process_cpu_seconds_total",
         "Processor time of the process, the system's for it included.",
-        |told, out| out.seconds(told.process.user_seconds + told.process.system_seconds),
+        |source, out| out.seconds(source.process.user_seconds + source.process.system_seconds),
     ),
     gauge(
         "process_resident_memory_bytes",
         "Memory that the system has given to the process.",
-        |told, out| out.add(told.process.resident_bytes),
+        |source, out| out.add(source.process.resident_bytes),
     ),
     gauge(
         "process_open_fds",
@@ -93,17 +93,20 @@ const FAMILIES: &[Family<Fill>] = &[
     gauge(
         "process_max_fds",
         "Descriptors that may be open.",
-        |told, out| {
-            if told.process.max_descriptors < u64::MAX {
-                out.add(told.process.max_descriptors);
+        |source, out| {
+            if source.process.max_descriptors < u64::MAX {
+                out.add(source.process.max_descriptors);
             }
         },
     ),
     gauge(
         "process_start_time_seconds",
         "When the process began to serve, in seconds since the Unix epoch.",
-        |told, out| {
-            let since = told.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+        |source, out| {
+            let since = source
+                .started
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
             out.seconds(since.as_millis() as f64 / 1e3);
         },
     ),
@@ -112,8 +115,8 @@ const FAMILIES: &[Family<Fill>] = &[
 /// Returns the metrics of the process as text; it began to serve at `started`.
 #[must_use]
 pub fn text(process: &Process, started: SystemTime) -> String {
-    let told = Told { process, started };
-    exposition::text(FAMILIES, |family, samples| (family.fill)(&told, samples))
+    let source = ProcessSource { process, started };
+    exposition::text(FAMILIES, |family, samples| (family.fill)(&source, samples))
 }
 
 #[cfg(test)]
@@ -137,8 +140,8 @@ mod tests {
             resident_bytes: 7,
             max_descriptors: u64::MAX,
         };
-        let told = text(&process, started);
-        let samples = told.lines().filter(|line| !line.starts_with('#'));
+        let source = text(&process, started);
+        let samples = source.lines().filter(|line| !line.starts_with('#'));
         let samples = samples.filter(|line| !line.starts_with("process_open_fds "));
         let samples: Vec<_> = samples.collect();
         let expected = [

@@ -9,7 +9,7 @@ use std::io::IsTerminal;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use admin::LogLevel;
+use admin::{LogLevel, LogLevelError};
 use parking_lot::Mutex;
 use tracing_subscriber::Registry;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -118,12 +118,12 @@ impl LogLevel for Log {
         self.levels.lock().to_string()
     }
 
-    fn set(&self, text: &str) -> Result<(), String> {
-        let levels: Levels = text.parse()?;
+    fn set(&self, text: &str) -> Result<(), LogLevelError> {
+        let levels: Levels = text.parse().map_err(LogLevelError::Invalid)?;
         let mut now = self.levels.lock();
         self.handle
             .reload(levels.filter())
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| LogLevelError::Unchanged(error.to_string()))?;
         // Written at any level, so that the log itself shows why it falls silent.
         eprintln!("kumiki: the log's level is {levels}");
         *now = levels;

@@ -17,18 +17,18 @@ use base::{Abort, Op, PartitionId};
 use cluster::message::{Answer, Request};
 
 use crate::client::Client;
+use crate::cluster_map::{ClusterMap, Route, route};
+use crate::connection_pool::RequestFailure;
 use crate::error::Error;
-use crate::map::{Known, Route, route};
-use crate::pool::Failure;
 
 /// Outcome of a transaction.
-type Outcome = Result<Vec<OwnedReply>, Error>;
+type TransactionOutcome = Result<Vec<OwnedReply>, Error>;
 
 /// What the client knows of a transaction after it sent the bulk.
-enum Told {
-    Done(Outcome),
+enum BulkResult {
+    Done(TransactionOutcome),
     /// The transaction has not happened, or does no harm if it happens again.
-    Again,
+    Retry,
 }
 
 impl Client {
@@ -38,29 +38,29 @@ impl Client {
     ///
     /// Unlike the transactions of [`Client::execute`], these are not numbered: a write whose answer is
     /// lost returns [`Error::Unknown`]. The call takes no longer than [`crate::Options::timeout`].
-    pub fn execute_each(&self, transactions: &[Vec<Op<'_>>]) -> Vec<Outcome> {
+    pub fn execute_each(&self, transactions: &[Vec<Op<'_>>]) -> Vec<TransactionOutcome> {
         let deadline = Instant::now() + self.options.timeout;
         let known = self.map.current();
-        let mut told: Vec<Told> = transactions.iter().map(|_| Told::Again).collect();
+        let mut results: Vec<BulkResult> = transactions.iter().map(|_| BulkResult::Retry).collect();
         for (partition, places) in by_partition(&known, transactions) {
             let some = places.iter().map(|&place| transactions[place].clone());
             let answers = self.send_bulk(&known, partition, some.collect(), deadline);
             for (place, answer) in places.into_iter().zip(answers) {
                 let reads = transactions[place].iter().all(Op::is_read_only);
-                told[place] = judge(answer, transactions[place].len(), reads);
+                results[place] = judge(answer, transactions[place].len(), reads);
             }
         }
-        let finish = |(ops, told): (&Vec<Op<'_>>, Told)| match told {
-            Told::Done(outcome) => outcome,
-            Told::Again => self.execute_until(ops, deadline),
+        let finish = |(ops, results): (&Vec<Op<'_>>, BulkResult)| match results {
+            BulkResult::Done(outcome) => outcome,
+            BulkResult::Retry => self.execute_until(ops, deadline),
         };
-        transactions.iter().zip(told).map(finish).collect()
+        transactions.iter().zip(results).map(finish).collect()
     }
 
     /// Sends the transactions to their partition in one message. Returns the answer to each.
     fn send_bulk(
         &self,
-        known: &Arc<Known>,
+        known: &Arc<ClusterMap>,
         partition: PartitionId,
         transactions: Vec<Vec<Op<'_>>>,
         deadline: Instant,
@@ -73,10 +73,12 @@ impl Client {
             Ok(Answer::Each(outcomes)) if outcomes.len() == count => outcomes,
             Ok(Answer::Aborted(abort)) => all(abort),
             // Each of them alone may be short enough; if it is not, its own error says more.
-            Err(Failure::NotSent(_) | Failure::TooLong(_) | Failure::Refused(_)) => {
-                all(Abort::Elsewhere { leader: None })
-            }
-            Err(Failure::Lost(what)) => all(Abort::Unknown { what }),
+            Err(
+                RequestFailure::NotSent(_)
+                | RequestFailure::TooLong(_)
+                | RequestFailure::Refused(_),
+            ) => all(Abort::Elsewhere { leader: None }),
+            Err(RequestFailure::Lost(what)) => all(Abort::Unknown { what }),
             Ok(other) => all(Abort::Unknown {
                 what: format!("node {node} answered {other:?}"),
             }),
@@ -85,7 +87,10 @@ impl Client {
 }
 
 /// Returns the transactions' places, by the partition that has all of their keys.
-fn by_partition(known: &Known, transactions: &[Vec<Op<'_>>]) -> BTreeMap<PartitionId, Vec<usize>> {
+fn by_partition(
+    known: &ClusterMap,
+    transactions: &[Vec<Op<'_>>],
+) -> BTreeMap<PartitionId, Vec<usize>> {
     let mut places: BTreeMap<PartitionId, Vec<usize>> = BTreeMap::new();
     for (place, ops) in transactions.iter().enumerate() {
         let Route { partition, several } = route(&known.topology, ops);
@@ -98,10 +103,10 @@ fn by_partition(known: &Known, transactions: &[Vec<Op<'_>>]) -> BTreeMap<Partiti
     places
 }
 
-fn judge(answer: Result<Vec<OwnedReply>, Abort>, count: usize, reads: bool) -> Told {
-    Told::Done(match answer {
+fn judge(answer: Result<Vec<OwnedReply>, Abort>, count: usize, reads: bool) -> BulkResult {
+    BulkResult::Done(match answer {
         Ok(replies) if replies.len() == count => Ok(replies),
-        Ok(_) if reads => return Told::Again,
+        Ok(_) if reads => return BulkResult::Retry,
         Ok(replies) => Err(Error::Unknown {
             why: format!("{} replies to {count} operations", replies.len()),
         }),
@@ -112,8 +117,8 @@ fn judge(answer: Result<Vec<OwnedReply>, Abort>, count: usize, reads: bool) -> T
             | Abort::Held { .. }
             | Abort::Overtaken { .. }
             | Abort::Refused,
-        ) => return Told::Again,
-        Err(Abort::Unknown { .. }) if reads => return Told::Again,
+        ) => return BulkResult::Retry,
+        Err(Abort::Unknown { .. }) if reads => return BulkResult::Retry,
         Err(Abort::Unknown { what }) => Err(Error::Unknown { why: what }),
         Err(abort) => Err(Error::Aborted(abort)),
     })

@@ -27,24 +27,15 @@ use base::{Abort, NodeId, Op, PartitionId};
 use cluster::message::{Answer, Request};
 use cluster::ramp::Algorithm;
 
+use crate::attempt::{AttemptResult, RetryReason, describe_other, judge, judge_other};
 use crate::backoff::Backoff;
 use crate::client::Client;
+use crate::cluster_map::{ClusterMap, Route, route};
+use crate::connection_pool::RequestFailure;
 use crate::error::Error;
-use crate::map::{Known, Route, route};
-use crate::pool::Failure;
-
-/// Why an attempt is followed by another.
-pub(crate) struct Again {
-    pub(crate) why: String,
-    /// A newer file may help.
-    pub(crate) stale: bool,
-}
-
-/// Result of an attempt.
-type Attempted<T> = Result<Result<T, Again>, Error>;
 
 /// A transaction to be executed.
-struct Call<'c> {
+struct TransactionCall<'c> {
     ops: &'c [Op<'c>],
     /// The node that the caller chose, if it chose one.
     at: Option<NodeId>,
@@ -54,21 +45,21 @@ struct Call<'c> {
     ramp: Option<Algorithm>,
     reads: bool,
     deadline: Instant,
-    numbered: Option<Numbered>,
+    numbered: Option<NumberedAttempt>,
 }
 
 /// The number of a transaction that may be sent again.
 #[derive(Clone, Copy)]
-struct Numbered {
+struct NumberedAttempt {
     partition: PartitionId,
     of: Sequenced,
     /// The transaction may have been executed.
     doubt: bool,
 }
 
-impl<'c> Call<'c> {
-    fn new(ops: &'c [Op<'c>], deadline: Instant) -> Call<'c> {
-        Call {
+impl<'c> TransactionCall<'c> {
+    fn new(ops: &'c [Op<'c>], deadline: Instant) -> TransactionCall<'c> {
+        TransactionCall {
             ops,
             at: None,
             holds: false,
@@ -125,9 +116,9 @@ impl Client {
     /// See [`Error`].
     pub fn execute_at(&self, node: NodeId, ops: &[Op<'_>]) -> Result<Vec<OwnedReply>, Error> {
         let deadline = Instant::now() + self.options.timeout;
-        self.finish(Call {
+        self.finish(TransactionCall {
             at: Some(node),
-            ..Call::new(ops, deadline)
+            ..TransactionCall::new(ops, deadline)
         })
     }
 
@@ -140,9 +131,9 @@ impl Client {
     /// See [`Error`].
     pub fn execute_holding(&self, ops: &[Op<'_>]) -> Result<Vec<OwnedReply>, Error> {
         let deadline = Instant::now() + self.options.timeout;
-        self.finish(Call {
+        self.finish(TransactionCall {
             holds: true,
-            ..Call::new(ops, deadline)
+            ..TransactionCall::new(ops, deadline)
         })
     }
 
@@ -151,7 +142,7 @@ impl Client {
         ops: &[Op<'_>],
         deadline: Instant,
     ) -> Result<Vec<OwnedReply>, Error> {
-        self.finish(Call::new(ops, deadline))
+        self.finish(TransactionCall::new(ops, deadline))
     }
 
     /// Reads, or writes, several read-atomic keys.
@@ -161,14 +152,14 @@ impl Client {
         algorithm: Algorithm,
         deadline: Instant,
     ) -> Result<Vec<OwnedReply>, Error> {
-        self.finish(Call {
+        self.finish(TransactionCall {
             ramp: Some(algorithm),
-            ..Call::new(ops, deadline)
+            ..TransactionCall::new(ops, deadline)
         })
     }
 
-    fn finish(&self, mut call: Call<'_>) -> Result<Vec<OwnedReply>, Error> {
-        let outcome = self.go_on(&mut call);
+    fn finish(&self, mut call: TransactionCall<'_>) -> Result<Vec<OwnedReply>, Error> {
+        let outcome = self.repeat(&mut call);
         if let Some(numbered) = call.numbered
             && (outcome.is_ok() || !numbered.doubt)
         {
@@ -178,7 +169,7 @@ impl Client {
     }
 
     /// Repeats the attempt until there is an outcome, or the time is up.
-    fn go_on(&self, call: &mut Call<'_>) -> Result<Vec<OwnedReply>, Error> {
+    fn repeat(&self, call: &mut TransactionCall<'_>) -> Result<Vec<OwnedReply>, Error> {
         let mut backoff = Backoff::until(call.deadline);
         loop {
             let known = self.map.current();
@@ -200,11 +191,15 @@ impl Client {
         }
     }
 
-    fn attempt(&self, known: &Arc<Known>, call: &mut Call<'_>) -> Attempted<Vec<OwnedReply>> {
+    fn attempt(
+        &self,
+        known: &Arc<ClusterMap>,
+        call: &mut TransactionCall<'_>,
+    ) -> AttemptResult<Vec<OwnedReply>> {
         let Route { partition, several } = route(&known.topology, call.ops);
         let coordinated = several || call.at.is_some();
         let numbers = !coordinated && !call.reads && known.topology.is_replicated(partition);
-        let moved = |one: &Numbered| !numbers || one.partition != partition;
+        let moved = |one: &NumberedAttempt| !numbers || one.partition != partition;
         if call.numbered.as_ref().is_some_and(moved) {
             // The file has changed.
             if call.in_doubt() {
@@ -216,7 +211,7 @@ impl Client {
         if numbers && call.numbered.is_none() {
             match self.session(known, partition, call.deadline)? {
                 Ok(of) => {
-                    call.numbered = Some(Numbered {
+                    call.numbered = Some(NumberedAttempt {
                         partition,
                         of,
                         doubt: false,
@@ -227,7 +222,7 @@ impl Client {
         }
         let (ops, holds) = (call.ops.to_vec(), call.holds);
         let request = match (call.numbered, call.ramp) {
-            (Some(Numbered { of, .. }), _) => Request::Once { of, ops },
+            (Some(NumberedAttempt { of, .. }), _) => Request::Once { of, ops },
             (None, _) if !coordinated => Request::Execute { ops },
             (None, Some(algorithm)) => Request::Ramp { algorithm, ops },
             (None, None) => Request::Coordinate { holds, ops },
@@ -244,10 +239,10 @@ impl Client {
     /// Returns a free session with its next number; opens one if there is none.
     fn session(
         &self,
-        known: &Arc<Known>,
+        known: &Arc<ClusterMap>,
         partition: PartitionId,
         deadline: Instant,
-    ) -> Attempted<Sequenced> {
+    ) -> AttemptResult<Sequenced> {
         if let Some(of) = self.sessions.take(partition) {
             return Ok(Ok(of));
         }
@@ -268,13 +263,13 @@ impl Client {
     /// leader.
     pub(crate) fn ask(
         &self,
-        known: &Known,
+        known: &ClusterMap,
         (node, of): (NodeId, PartitionId),
         request: Request<'_>,
         patience: Instant,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, RequestFailure> {
         let coordinated = matches!(request, Request::Coordinate { .. } | Request::Ramp { .. });
-        let to = known.way_to(node)?;
+        let to = known.address_of(node)?;
         let answer = self.pool.ask(to, request, patience);
         // A coordinator's answer may be about other partitions.
         if !coordinated || answer.is_err() {
@@ -285,10 +280,10 @@ impl Client {
 
     fn judge_numbered(
         &self,
-        answer: Result<Answer, Failure>,
-        call: &mut Call<'_>,
-    ) -> Attempted<Vec<OwnedReply>> {
-        let again = |why: String, stale: bool| Ok(Err(Again { why, stale }));
+        answer: Result<Answer, RequestFailure>,
+        call: &mut TransactionCall<'_>,
+    ) -> AttemptResult<Vec<OwnedReply>> {
+        let again = |why: String, stale: bool| Ok(Err(RetryReason { why, stale }));
         let final_error = match answer {
             Ok(Answer::Replies(replies)) if replies.len() == call.ops.len() => {
                 return Ok(Ok(replies));
@@ -316,16 +311,16 @@ impl Client {
                 stale @ Abort::Stale { .. } => return Err(Error::Aborted(stale)),
                 abort => Error::Aborted(abort),
             },
-            Err(Failure::NotSent(why)) => return again(why, true),
-            Err(Failure::Lost(why)) => {
+            Err(RequestFailure::NotSent(why)) => return again(why, true),
+            Err(RequestFailure::Lost(why)) => {
                 call.doubt();
                 return again(why, false);
             }
-            Err(Failure::TooLong(why)) => Error::TooLong { why },
-            Err(Failure::Refused(why)) => Error::Refused { why },
+            Err(RequestFailure::TooLong(why)) => Error::TooLong { why },
+            Err(RequestFailure::Refused(why)) => Error::Refused { why },
             Ok(other) => {
                 call.doubt();
-                return again(said(other), false);
+                return again(describe_other(other), false);
             }
         };
         if call.in_doubt() {
@@ -333,61 +328,5 @@ impl Client {
             return Err(Error::Unknown { why });
         }
         Err(final_error)
-    }
-}
-
-/// Judges the answer to an attempt that changes nothing, and that was not answered as expected.
-pub(crate) fn judge_other(answer: Result<Answer, Failure>, node: NodeId) -> Result<Again, Error> {
-    judge(answer, 0, node, true).map(|judged| match judged {
-        Ok(_) => Again {
-            why: format!("node {node} has answered nothing"),
-            stale: false,
-        },
-        Err(again) => again,
-    })
-}
-
-/// Judges the answer to an attempt without a number; see the module's table.
-fn judge(
-    answer: Result<Answer, Failure>,
-    count: usize,
-    node: NodeId,
-    reads: bool,
-) -> Attempted<Vec<OwnedReply>> {
-    let again = |why: String, stale: bool| Ok(Err(Again { why, stale }));
-    let unknown = |why: String| Err(Error::Unknown { why });
-    match answer {
-        Ok(Answer::Replies(replies)) if replies.len() == count => Ok(Ok(replies)),
-        Ok(Answer::Aborted(abort)) => match abort {
-            Abort::Unavailable { .. } => again(abort.to_string(), true),
-            Abort::Elsewhere { .. }
-            | Abort::Conflict { .. }
-            | Abort::Held { .. }
-            | Abort::Overtaken { .. }
-            | Abort::Refused => again(abort.to_string(), false),
-            Abort::Unknown { what } if reads => again(what, true),
-            Abort::Unknown { what } => unknown(what),
-            abort => Err(Error::Aborted(abort)),
-        },
-        Err(Failure::NotSent(why)) => again(why, true),
-        Err(Failure::TooLong(why)) => Err(Error::TooLong { why }),
-        Err(Failure::Refused(why)) => Err(Error::Refused { why }),
-        Err(Failure::Lost(why)) if reads => again(why, true),
-        Err(Failure::Lost(why)) => unknown(why),
-        // The node's partition has stopped: another node may serve.
-        Ok(Answer::Failed(why)) if reads => again(why, true),
-        Ok(other) if reads => Err(Error::Answer {
-            node,
-            what: said(other),
-        }),
-        Ok(other) => unknown(format!("node {node} answered: {}", said(other))),
-    }
-}
-
-/// Describes an answer to something else.
-fn said(answer: Answer) -> String {
-    match answer {
-        Answer::Failed(what) => what,
-        other => format!("{other:?}"),
     }
 }

@@ -28,15 +28,18 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | [`Client`] | the conveniences: single keys, several keys |
+//! | [`Client`] | its state: options, the cluster's file, connections, sessions |
+//! | `commands` | the conveniences: single keys, several keys |
 //! | `execute` | a transaction: where it goes, and what is done when that fails |
+//! | `attempt` | what the answer to one attempt means |
 //! | `bulk` | many transactions in one message, each by itself |
 //! | `ramp` | read-atomic keys: several of them read, or written, all or nothing and without locks |
 //! | `one_sided` | reads of newest versions that nodes have published, without the nodes |
 //! | `transact` | transactions in steps: reads, then writes, on condition that the reads hold |
-//! | `map` | the cluster's file, as nodes have it |
-//! | `pool` | connections |
+//! | `cluster_map` | the cluster's file, as nodes have it |
+//! | `connection_pool` | connections |
 //! | `backoff` | pauses between attempts |
+//! | `replies`, `read_counts` | values in replies; counts of reads |
 //! | `sessions` | numbers by which replicated partitions know transactions again |
 //! | `error` `options` | what can go wrong; how a client is set up |
 //!
@@ -60,16 +63,20 @@
 
 #![forbid(unsafe_code)]
 
+mod attempt;
 mod backoff;
 mod bulk;
 mod client;
+mod cluster_map;
+mod commands;
+mod connection_pool;
 mod error;
 mod execute;
-mod map;
 mod one_sided;
 mod options;
-mod pool;
 mod ramp;
+mod read_counts;
+mod replies;
 mod sessions;
 mod transact;
 
@@ -79,5 +86,5 @@ pub use client::Client;
 pub use cluster::ramp::Algorithm;
 pub use error::Error;
 pub use options::{Options, Reads, Transport, VerbsOptions};
-pub use ramp::ReadCounts;
+pub use read_counts::ReadCounts;
 pub use transact::Txn;

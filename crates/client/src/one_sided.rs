@@ -30,8 +30,8 @@ use fabric::tcp::Transport;
 use fabric::verbs::Domain;
 use parking_lot::Mutex;
 
-use crate::map::Known;
-use crate::pool::{Failure, Pool};
+use crate::cluster_map::ClusterMap;
+use crate::connection_pool::{ConnectionPool, RequestFailure};
 
 /// Parts of the list of places, each with a lock.
 const PARTS: usize = 16;
@@ -43,12 +43,12 @@ const SILENT: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// For keys, the node and the address that it has told.
-type Places = HashMap<Vec<u8>, (NodeId, Address)>;
+type SlotAddresses = HashMap<Vec<u8>, (NodeId, Address)>;
 
 /// The regions of nodes, and the places of keys in them.
 pub(crate) struct OneSided {
-    places: [Mutex<Places>; PARTS],
-    nodes: Mutex<BTreeMap<NodeId, Node>>,
+    places: [Mutex<SlotAddresses>; PARTS],
+    nodes: Mutex<BTreeMap<NodeId, PublishingNode>>,
     /// Kinds of memory that are tried, in this order.
     kinds: &'static [Kind],
     shm: Shm,
@@ -59,15 +59,15 @@ pub(crate) struct OneSided {
 
 /// What is known of a node.
 #[derive(Default)]
-struct Node {
+struct PublishingNode {
     /// Set if the node has no region within reach, or has not answered: it is not asked again before
     /// this time.
     none_until: Option<Instant>,
-    free: Vec<Opened>,
+    free: Vec<OpenedRegion>,
 }
 
 /// A node's region, opened for one thread at a time.
-struct Opened {
+struct OpenedRegion {
     memory: Box<dyn RemoteMemory + Send>,
     reader: Reader,
 }
@@ -103,7 +103,7 @@ impl OneSided {
         (of(&self.found), of(&self.missed))
     }
 
-    fn part(&self, key: &[u8]) -> &Mutex<Places> {
+    fn part(&self, key: &[u8]) -> &Mutex<SlotAddresses> {
         let hash = cluster::slot::of(key);
         &self.places[usize::from(hash) % PARTS]
     }
@@ -142,8 +142,8 @@ impl OneSided {
     /// keys' places in the read.
     pub(crate) fn read(
         &self,
-        known: &Known,
-        pool: &Pool,
+        known: &ClusterMap,
+        pool: &ConnectionPool,
         reading: &Reading,
         deadline: Instant,
     ) -> Vec<(usize, OwnedFound)> {
@@ -166,7 +166,7 @@ impl OneSided {
         let mut begun = Vec::new();
         for (node, (places, asks)) in asks {
             let opened = self.open(known, pool, node, deadline);
-            let begin = |mut opened: Opened| {
+            let begin = |mut opened: OpenedRegion| {
                 let ok = opened.reader.begin(&mut *opened.memory, &asks, now());
                 ok.is_ok().then_some(opened)
             };
@@ -188,13 +188,13 @@ impl OneSided {
     fn finish(
         &self,
         node: NodeId,
-        mut opened: Opened,
+        mut opened: OpenedRegion,
         (places, asks): (&[usize], &[Ask<'_>]),
         found: &mut Vec<(usize, OwnedFound)>,
     ) -> usize {
         let before = found.len();
         let (mut worst, mut gone) = (None, None);
-        let Opened { memory, reader } = &mut opened;
+        let OpenedRegion { memory, reader } = &mut opened;
         let read = reader.finish(&mut **memory, asks, now, |at, answer| match answer {
             Ok(version) => {
                 let last = found.last().map(|(_, last)| last);
@@ -229,7 +229,13 @@ impl OneSided {
     }
 
     /// Returns a node's region, and opens it if need be.
-    fn open(&self, known: &Known, pool: &Pool, node: NodeId, deadline: Instant) -> Option<Opened> {
+    fn open(
+        &self,
+        known: &ClusterMap,
+        pool: &ConnectionPool,
+        node: NodeId,
+        deadline: Instant,
+    ) -> Option<OpenedRegion> {
         {
             let mut nodes = self.nodes.lock();
             let of_node = nodes.entry(node).or_default();
@@ -269,12 +275,12 @@ impl OneSided {
     fn enter(
         &self,
         kind: Kind,
-        known: &Known,
-        pool: &Pool,
+        known: &ClusterMap,
+        pool: &ConnectionPool,
         node: NodeId,
         deadline: Instant,
-    ) -> Result<Option<Opened>, Failure> {
-        let to = known.way_to(node)?;
+    ) -> Result<Option<OpenedRegion>, RequestFailure> {
+        let to = known.address_of(node)?;
         match kind {
             Kind::Shm => {
                 let at_mine = now();
@@ -282,7 +288,7 @@ impl OneSided {
                 let region = told(kind, answer)?;
                 Ok(region.and_then(|(grant, clock)| {
                     let memory = self.shm.reach(&grant).ok()?;
-                    Some(Opened::new(Box::new(memory), clock, at_mine))
+                    Some(OpenedRegion::new(Box::new(memory), clock, at_mine))
                 }))
             }
             Kind::Verbs => {
@@ -305,28 +311,28 @@ impl OneSided {
                     let memory = memory.inspect_err(|error| {
                         tracing::debug!(%node, %error, "a node's memory is out of reach");
                     });
-                    Some(Opened::new(Box::new(memory.ok()?), clock, at_mine))
+                    Some(OpenedRegion::new(Box::new(memory.ok()?), clock, at_mine))
                 }))
             }
         }
     }
 }
 
-impl Opened {
+impl OpenedRegion {
     /// Creates a reader of a region. The owner's clock showed `at_owner` when this machine's clock
     /// showed `at_mine` or later.
-    fn new(memory: Box<dyn RemoteMemory + Send>, at_owner: u64, at_mine: u64) -> Opened {
+    fn new(memory: Box<dyn RemoteMemory + Send>, at_owner: u64, at_mine: u64) -> OpenedRegion {
         let mut reader = Reader::new();
         reader.learn(OwnersClock { at_owner, at_mine });
-        Opened { memory, reader }
+        OpenedRegion { memory, reader }
     }
 }
 
 /// Returns what a node has told of its region: the grant for it, and its clock.
-fn told(kind: Kind, answer: Answer) -> Result<Option<(Grant, u64)>, Failure> {
+fn told(kind: Kind, answer: Answer) -> Result<Option<(Grant, u64)>, RequestFailure> {
     let Answer::Region(region) = answer else {
         let why = "the answer to another question".to_owned();
-        return Err(Failure::Lost(why));
+        return Err(RequestFailure::Lost(why));
     };
     Ok(region.and_then(|RegionInfo { grant, clock }| {
         let grant = Grant::decode(&grant).filter(|grant| grant.kind() == kind)?;

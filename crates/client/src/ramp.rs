@@ -10,81 +10,34 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::partition::OwnedReply;
 use base::versions::Ask;
 use base::{Abort, NodeId, Op, PartitionId};
 use cluster::message::{Answer, Request};
-use cluster::ramp::reading::Tally;
 use cluster::ramp::{Algorithm, Reading, Step};
 
+use crate::attempt::{RetryReason, judge_other};
 use crate::backoff::Backoff;
-use crate::client::{Client, check};
+use crate::client::Client;
+use crate::cluster_map::ClusterMap;
+use crate::connection_pool::{RequestFailure, SentRequest};
 use crate::error::Error;
-use crate::execute::{Again, judge_other};
-use crate::map::Known;
 use crate::one_sided::OneSided;
 use crate::options::Reads;
-use crate::pool::{Failure, Sent};
+use crate::read_counts::ReadCounts;
+use crate::replies::check;
 
 /// Longest time for reading an answer that has already arrived.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
-/// Costs of a client's [`Client::get_all`] so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ReadCounts {
-    /// Calls that have ended with values.
-    pub reads: u64,
-    /// Calls among them that took more than one round.
-    pub several_rounds: u64,
-    /// Rounds of all calls.
-    pub rounds: u64,
-    /// Number of times that a call began again, because it took longer than old versions are kept.
-    pub restarts: u64,
-    /// Versions that were not there although others tell of them: a partition has lost what it had
-    /// acknowledged.
-    pub lost: u64,
-    /// Keys whose newest version was read in the memory of the node that has published it.
-    pub in_memory: u64,
-    /// Keys for which a node had to be asked although some could be read in memory.
-    pub asked: u64,
-}
-
-/// The counters behind [`ReadCounts`].
-#[derive(Default)]
-pub(crate) struct Counters {
-    reads: AtomicU64,
-    several_rounds: AtomicU64,
-    rounds: AtomicU64,
-    restarts: AtomicU64,
-    lost: AtomicU64,
-}
-
-impl Counters {
-    fn note(&self, tally: Tally) {
-        let add = |to: &AtomicU64, count: u64| to.fetch_add(count, Ordering::Relaxed);
-        add(&self.reads, 1);
-        add(&self.several_rounds, u64::from(tally.rounds > 1));
-        add(&self.rounds, tally.rounds.into());
-        add(&self.restarts, tally.restarts.into());
-        if tally.lost > 0 && add(&self.lost, tally.lost.into()) == 0 {
-            tracing::warn!(
-                "a version of a read-atomic key is not there although another key tells of it: a \
-                 partition has lost what it had acknowledged, as after a crash without a sync"
-            );
-        }
-    }
-}
-
 /// One partition's part of a round: the places of its keys, and the request that was sent.
-struct Part<'a> {
+struct RoundPart<'a> {
     partition: PartitionId,
     node: NodeId,
     places: Vec<usize>,
-    sent: Result<Sent<'a>, Failure>,
+    sent: Result<SentRequest<'a>, RequestFailure>,
 }
 
 impl Client {
@@ -117,7 +70,7 @@ impl Client {
                 Ok(Step::GaveUp) => {
                     reading = start();
                     let why = "each time it took longer than old versions are kept".to_owned();
-                    Again { why, stale: false }
+                    RetryReason { why, stale: false }
                 }
                 Ok(_) => continue,
                 Err(again) => again,
@@ -182,23 +135,13 @@ impl Client {
     /// the nodes' own figures.
     #[must_use]
     pub fn read_counts(&self) -> ReadCounts {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let one_sided = self.one_sided.as_ref().map(OneSided::counts);
-        let (in_memory, asked) = one_sided.unwrap_or_default();
-        ReadCounts {
-            reads: of(&self.reads.reads),
-            several_rounds: of(&self.reads.several_rounds),
-            rounds: of(&self.reads.rounds),
-            restarts: of(&self.reads.restarts),
-            lost: of(&self.reads.lost),
-            in_memory,
-            asked,
-        }
+        self.reads.counts(one_sided.unwrap_or_default())
     }
 
     /// Returns an error if a key is not read atomic.
     fn check_declared(&self, keys: &[&[u8]], deadline: Instant) -> Result<(), Error> {
-        let find = |known: &Known| {
+        let find = |known: &ClusterMap| {
             let declared = known.topology.read_atomic();
             keys.iter().find(|key| !declared.covers(key)).copied()
         };
@@ -218,14 +161,14 @@ impl Client {
         })
     }
 
-    /// Asks all partitions at once, and waits for all of them. Returns `Again` if one of them has not
+    /// Asks all partitions at once, and waits for all of them. Returns `RetryReason` if one of them has not
     /// answered.
     fn round(
         &self,
-        known: &Arc<Known>,
+        known: &Arc<ClusterMap>,
         reading: &mut Reading,
         (begun, deadline): (Instant, Instant),
-    ) -> Result<Result<Step, Again>, Error> {
+    ) -> Result<Result<Step, RetryReason>, Error> {
         let patience = deadline.min(Instant::now() + self.options.answer_within);
         let round = reading.round();
         let newest = reading
@@ -281,11 +224,11 @@ impl Client {
     /// Sends each partition its part.
     fn send_asks<'a>(
         &'a self,
-        known: &Known,
+        known: &ClusterMap,
         reading: &Reading,
         located: bool,
         patience: Instant,
-    ) -> Vec<Part<'a>> {
+    ) -> Vec<RoundPart<'a>> {
         let mut asks: BTreeMap<(NodeId, PartitionId), (Vec<usize>, Vec<Ask<'_>>)> = BTreeMap::new();
         for (place, ask) in reading.asks() {
             let partition = known.topology.partition_of(ask.key());
@@ -293,11 +236,11 @@ impl Client {
             part.0.push(place);
             part.1.push(ask);
         }
-        let send = |((node, partition), (places, asks))| Part {
+        let send = |((node, partition), (places, asks))| RoundPart {
             partition,
             node,
             places,
-            sent: known.way_to(node).and_then(|to| {
+            sent: known.address_of(node).and_then(|to| {
                 let request = request(asks, located);
                 self.pool.send(to, request, patience)
             }),

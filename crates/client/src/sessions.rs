@@ -20,12 +20,12 @@ const IDLE: Duration = Duration::from_secs(300);
 
 /// The free sessions of a client.
 #[derive(Default)]
-pub(crate) struct Sessions {
+pub(crate) struct FreeSessions {
     /// Free sessions, with their last numbers and when they were used, the latest at the end.
     free: Mutex<HashMap<PartitionId, Vec<(Instant, Sequenced)>>>,
 }
 
-impl Sessions {
+impl FreeSessions {
     /// Returns a free session, with its next number.
     pub(crate) fn take(&self, of: PartitionId) -> Option<Sequenced> {
         let mut free = self.free.lock();
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn each_is_taken_by_one_and_its_numbers_grow() {
-        let (sessions, of) = (Sessions::default(), PartitionId(1));
+        let (sessions, of) = (FreeSessions::default(), PartitionId(1));
         assert_eq!(sessions.take(of), None);
         let at = |session, sequence| Sequenced { session, sequence };
         sessions.give_back(of, at(7, 1));

@@ -14,8 +14,9 @@ use base::transaction::OpError;
 use base::{Abort, Op};
 
 use crate::backoff::Backoff;
-use crate::client::{Client, check, unexpected, value};
+use crate::client::Client;
 use crate::error::Error;
+use crate::replies::{check, unexpected, value};
 
 /// The transaction that the closure of [`Client::transact`] reads and writes by.
 pub struct Txn<'a> {

@@ -18,16 +18,16 @@
 //! | `facts` | the transactions that count, and their writes |
 //! | `reads` | their reads; anomalies that need no graph |
 //! | `order` | the order of each key's versions: known, or to be inferred |
-//! | `infer`, `execution` | a serial execution that settles the facts that were not recorded |
+//! | `inference`, `execution` | a serial execution that settles the facts that were not recorded |
 //! | `edges` | the graph from facts and orders |
 //! | `graph` | cycles: Tarjan's components, then a shortest cycle in one |
-//! | `naming` | a cycle's name and evidence |
+//! | `evidence` | a cycle's name and evidence |
 //! | `atomic` | read atomicity, which has a graph of its own |
 //!
 //! The recorded facts determine most: values are unique, so that wr is known, and a transaction
 //! that reads a key before it writes it shows which version it replaced. Without recorded versions
 //! two things are not known: the order of writes that did not read, and which of several absences
-//! of a key a read saw. Then `infer` looks for one consistent choice. Its acceptance is proven, by
+//! of a key a read saw. Then `inference` looks for one consistent choice. Its acceptance is proven, by
 //! the order that it found; its rejection rests on a choice only if [`Violation::certain`] is
 //! false.
 //!
@@ -37,11 +37,11 @@
 
 mod atomic;
 mod edges;
+mod evidence;
 mod execution;
 mod facts;
 mod graph;
-mod infer;
-mod naming;
+mod inference;
 mod order;
 mod reads;
 
@@ -49,21 +49,21 @@ use std::str::FromStr;
 
 use crate::model::History;
 use crate::verdict::Verdict;
-use edges::{Time, certain_edges, full_edges};
-use facts::{Facts, Unseen};
-use order::Orders;
+use edges::{RealTimeEdges, certain_edges, full_edges};
+use facts::{HistoryFacts, UnknownDeletes};
+use order::VersionOrders;
 
 /// Accepts the history if a serial order of the committed transactions explains what they saw.
 #[must_use]
 pub fn serializable(history: &History) -> Verdict {
-    judge(history, |facts| serial(facts, Time::Ignored))
+    judge(history, |facts| serial(facts, RealTimeEdges::Ignored))
 }
 
 /// Accepts the history if a serial order explains what was seen in which every transaction takes
 /// effect between its start and its end.
 #[must_use]
 pub fn strictly_serializable(history: &History) -> Verdict {
-    judge(history, |facts| serial(facts, Time::Respected))
+    judge(history, |facts| serial(facts, RealTimeEdges::Respected))
 }
 
 /// Accepts the history if every transaction saw all of another transaction's writes or none, and no
@@ -127,29 +127,35 @@ impl Guarantee {
     }
 }
 
-impl FromStr for Guarantee {
-    type Err = String;
+/// The error for a name that is not the name of a guarantee; give one of the names in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is no guarantee; there are {}", Guarantee::ALL.map(Guarantee::name).join(", "))]
+pub struct UnknownGuarantee {
+    name: String,
+}
 
-    fn from_str(name: &str) -> Result<Guarantee, String> {
+impl FromStr for Guarantee {
+    type Err = UnknownGuarantee;
+
+    fn from_str(name: &str) -> Result<Guarantee, UnknownGuarantee> {
         let mut all = Guarantee::ALL.into_iter();
-        all.find(|guarantee| guarantee.name() == name)
-            .ok_or_else(|| {
-                let names = Guarantee::ALL.map(Guarantee::name).join(", ");
-                format!("{name} is no guarantee; there are {names}")
-            })
+        let found = all.find(|guarantee| guarantee.name() == name);
+        found.ok_or_else(|| UnknownGuarantee {
+            name: name.to_owned(),
+        })
     }
 }
 
 /// Judges the history twice if needed. Deletes of unknown outcome leave no value by which to see if
 /// they happened, so both cases are tried: that none has happened, and that all have that can.
-fn judge(history: &History, check: impl Fn(&Facts<'_>) -> Verdict) -> Verdict {
-    let attempt = |unseen| match Facts::gather(history, unseen) {
+fn judge(history: &History, check: impl Fn(&HistoryFacts<'_>) -> Verdict) -> Verdict {
+    let attempt = |unseen| match reads::gather(history, unseen) {
         Ok(facts) => (check(&facts), facts.has_unseen()),
         Err(verdict) => (verdict, false),
     };
-    let (verdict, has_unseen) = attempt(Unseen::Dropped);
+    let (verdict, has_unseen) = attempt(UnknownDeletes::Dropped);
     if has_unseen && matches!(verdict, Verdict::Violated(_)) {
-        let (second, _) = attempt(Unseen::Counted);
+        let (second, _) = attempt(UnknownDeletes::Counted);
         if second.is_accepted() {
             return second;
         }
@@ -157,8 +163,8 @@ fn judge(history: &History, check: impl Fn(&Facts<'_>) -> Verdict) -> Verdict {
     verdict
 }
 
-fn serial(facts: &Facts<'_>, time: Time) -> Verdict {
-    let orders = match Orders::known(facts) {
+fn serial(facts: &HistoryFacts<'_>, time: RealTimeEdges) -> Verdict {
+    let orders = match VersionOrders::known(facts) {
         Ok(orders) => orders,
         Err(verdict) => return verdict,
     };
@@ -166,10 +172,10 @@ fn serial(facts: &Facts<'_>, time: Time) -> Verdict {
     if let Some(cycle) = certain.find_cycle(facts) {
         // A cycle that needs no real time says more.
         let timeless = match time {
-            Time::Ignored => None,
-            _ => certain_edges(facts, &orders, Time::Ignored).find_cycle(facts),
+            RealTimeEdges::Ignored => None,
+            _ => certain_edges(facts, &orders, RealTimeEdges::Ignored).find_cycle(facts),
         };
-        return naming::violation(facts, &timeless.unwrap_or(cycle));
+        return evidence::violation(facts, &timeless.unwrap_or(cycle));
     }
     if orders.are_complete(facts) {
         return Verdict::Accepted;
@@ -179,21 +185,29 @@ fn serial(facts: &Facts<'_>, time: Time) -> Verdict {
 
 /// Chooses the orders that are not known. A store usually respects real time, which narrows the
 /// choice; so real time guides the first attempts even if it need not be respected.
-fn infer_and_check(facts: &Facts<'_>, known: &Orders, time: Time) -> Verdict {
+fn infer_and_check(
+    facts: &HistoryFacts<'_>,
+    known: &VersionOrders,
+    time: RealTimeEdges,
+) -> Verdict {
     let guides = match time {
-        Time::Respected => &[Time::Respected][..],
-        _ => &[Time::Respected, Time::OfWriters, Time::Ignored],
+        RealTimeEdges::Respected => &[RealTimeEdges::Respected][..],
+        _ => &[
+            RealTimeEdges::Respected,
+            RealTimeEdges::OfWriters,
+            RealTimeEdges::Ignored,
+        ],
     };
     let mut found = None;
     for &guide in guides {
-        let orders = infer::infer(facts, known, &certain_edges(facts, known, guide));
+        let orders = inference::infer(facts, known, &certain_edges(facts, known, guide));
         let graph = full_edges(facts, known, &orders, time);
         let Some(cycle) = graph.find_cycle(facts) else {
             return Verdict::Accepted;
         };
         found.get_or_insert(cycle);
     }
-    naming::violation(
+    evidence::violation(
         facts,
         &found.expect("there was a guide, and it led to a cycle"),
     )

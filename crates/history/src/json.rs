@@ -52,19 +52,19 @@ pub enum ReadError {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line<'a> {
+struct TransactionLine<'a> {
     process: u32,
     id: u64,
     start: u64,
     end: u64,
-    outcome: Ending,
+    outcome: OutcomeName,
     #[serde(borrow)]
-    ops: Vec<Fields<'a>>,
+    ops: Vec<OperationFields<'a>>,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Ending {
+enum OutcomeName {
     Committed,
     Aborted,
     Unknown,
@@ -73,7 +73,7 @@ enum Ending {
 /// The fields of all operations; the fields that are present determine the operation.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Fields<'a> {
+struct OperationFields<'a> {
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     read: Option<Cow<'a, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -126,21 +126,34 @@ pub fn read(mut source: impl BufRead) -> Result<History, ReadError> {
         line += 1;
         if !text.trim().is_empty() {
             let transaction = parse(&text, &mut names);
-            transactions.push(transaction.map_err(|what| ReadError::Line { line, what })?);
+            transactions.push(transaction.map_err(|InvalidLine(what)| ReadError::Line { line, what })?);
         }
         text.clear();
     }
     Ok(History::assemble(vec![(names, transactions)]))
 }
 
-fn parse(text: &str, names: &mut Names) -> Result<Transaction, String> {
-    let line: Line<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+/// The reason why a line is not a transaction.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct InvalidLine(String);
+
+impl InvalidLine {
+    fn new(reason: impl ToString) -> InvalidLine {
+        InvalidLine(reason.to_string())
+    }
+}
+
+fn parse(text: &str, names: &mut Names) -> Result<Transaction, InvalidLine> {
+    let line: TransactionLine<'_> = serde_json::from_str(text).map_err(InvalidLine::new)?;
     if line.end < line.start {
-        return Err(format!("transaction {} ends before it starts", line.id));
+        let what = format!("transaction {} ends before it starts", line.id);
+        return Err(InvalidLine(what));
     }
     let ops = line.ops.into_iter().enumerate();
     let ops = ops.map(|(i, fields)| {
-        operation(fields, names).map_err(|what| format!("operation {i}: {what}"))
+        let read = operation(fields, names);
+        read.map_err(|error| InvalidLine(format!("operation {i}: {error}")))
     });
     Ok(Transaction {
         process: line.process,
@@ -148,16 +161,16 @@ fn parse(text: &str, names: &mut Names) -> Result<Transaction, String> {
         start: line.start,
         end: line.end,
         outcome: match line.outcome {
-            Ending::Committed => Outcome::Committed,
-            Ending::Aborted => Outcome::Aborted,
-            Ending::Unknown => Outcome::Unknown,
+            OutcomeName::Committed => Outcome::Committed,
+            OutcomeName::Aborted => Outcome::Aborted,
+            OutcomeName::Unknown => Outcome::Unknown,
         },
-        ops: ops.collect::<Result<Vec<Op>, String>>()?,
+        ops: ops.collect::<Result<Vec<Op>, InvalidLine>>()?,
     })
 }
 
-fn operation(fields: Fields<'_>, names: &mut Names) -> Result<Op, String> {
-    let Fields {
+fn operation(fields: OperationFields<'_>, names: &mut Names) -> Result<Op, InvalidLine> {
+    let OperationFields {
         read,
         write,
         delete,
@@ -169,7 +182,7 @@ fn operation(fields: Fields<'_>, names: &mut Names) -> Result<Op, String> {
     } = fields;
     match (read, write, delete, scan) {
         (Some(key), None, None, None) if to.is_none() && found.is_none() => {
-            let value = value.ok_or("a read needs a value, null if the key was absent")?;
+            let value = value.ok_or_else(|| InvalidLine::new("a read needs a value, null if the key was absent"))?;
             Ok(Op::Read {
                 key: names.key(&key),
                 value,
@@ -177,7 +190,7 @@ fn operation(fields: Fields<'_>, names: &mut Names) -> Result<Op, String> {
             })
         }
         (None, Some(key), None, None) if to.is_none() && found.is_none() => {
-            let value = value.flatten().ok_or("a write needs a value")?;
+            let value = value.flatten().ok_or_else(|| InvalidLine::new("a write needs a value"))?;
             Ok(Op::Write {
                 key: names.key(&key),
                 value,
@@ -191,7 +204,7 @@ fn operation(fields: Fields<'_>, names: &mut Names) -> Result<Op, String> {
             })
         }
         (None, None, None, Some(from)) if value.is_none() && version.is_none() => {
-            let found = found.ok_or("a scan needs what it found")?;
+            let found = found.ok_or_else(|| InvalidLine::new("a scan needs what it found"))?;
             let found = found
                 .iter()
                 .map(|(key, value)| (names.key(key), *value))
@@ -203,7 +216,9 @@ fn operation(fields: Fields<'_>, names: &mut Names) -> Result<Op, String> {
                 found,
             })
         }
-        _ => Err("it is one of read, write, delete and scan, with that one's fields".to_owned()),
+        _ => Err(InvalidLine::new(
+            "it is one of read, write, delete and scan, with that one's fields",
+        )),
     }
 }
 
@@ -213,15 +228,15 @@ fn operation(fields: Fields<'_>, names: &mut Names) -> Result<Op, String> {
 /// Returns the target's error.
 pub fn write(history: &History, mut target: impl Write) -> io::Result<()> {
     for transaction in &history.transactions {
-        let line = Line {
+        let line = TransactionLine {
             process: transaction.process,
             id: transaction.id,
             start: transaction.start,
             end: transaction.end,
             outcome: match transaction.outcome {
-                Outcome::Committed => Ending::Committed,
-                Outcome::Aborted => Ending::Aborted,
-                Outcome::Unknown => Ending::Unknown,
+                Outcome::Committed => OutcomeName::Committed,
+                Outcome::Aborted => OutcomeName::Aborted,
+                Outcome::Unknown => OutcomeName::Unknown,
             },
             ops: transaction
                 .ops
@@ -235,35 +250,35 @@ pub fn write(history: &History, mut target: impl Write) -> io::Result<()> {
     target.flush()
 }
 
-fn fields<'h>(history: &'h History, op: &Op) -> Fields<'h> {
+fn fields<'h>(history: &'h History, op: &Op) -> OperationFields<'h> {
     let name = |key: &Key| Cow::Borrowed(history.name(*key));
     match op {
         Op::Read {
             key,
             value,
             version,
-        } => Fields {
+        } => OperationFields {
             read: Some(name(key)),
             value: Some(*value),
             version: *version,
-            ..Fields::default()
+            ..OperationFields::default()
         },
         Op::Write {
             key,
             value,
             version,
-        } => Fields {
+        } => OperationFields {
             write: Some(name(key)),
             value: Some(Some(*value)),
             version: *version,
-            ..Fields::default()
+            ..OperationFields::default()
         },
-        Op::Delete { key, version } => Fields {
+        Op::Delete { key, version } => OperationFields {
             delete: Some(name(key)),
             version: *version,
-            ..Fields::default()
+            ..OperationFields::default()
         },
-        Op::Scan { from, to, found } => Fields {
+        Op::Scan { from, to, found } => OperationFields {
             scan: Some(name(from)),
             to: to.as_ref().map(name),
             found: Some(
@@ -272,7 +287,7 @@ fn fields<'h>(history: &'h History, op: &Op) -> Fields<'h> {
                     .map(|(key, value)| (name(key), *value))
                     .collect(),
             ),
-            ..Fields::default()
+            ..OperationFields::default()
         },
     }
 }

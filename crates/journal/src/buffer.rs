@@ -125,11 +125,11 @@ impl Buffer {
 
     /// Returns, for each block, its epoch and the time that its transactions waited before `began`,
     /// when the logger began to write them.
-    pub(crate) fn waits(&self, began: Instant) -> impl Iterator<Item = (Epoch, Waits)> + '_ {
+    pub(crate) fn waits(&self, began: Instant) -> impl Iterator<Item = (Epoch, WaitTimes)> + '_ {
         self.blocks.iter().map(move |block| {
             let n = block.times.transactions;
             let queue = began.saturating_duration_since(self.handed);
-            let waits = Waits {
+            let waits = WaitTimes {
                 transactions: n,
                 buffer: block.times.until(self.handed),
                 queue: queue * n as u32,
@@ -141,7 +141,7 @@ impl Buffer {
 
 /// The time that transactions waited before they were written: sums over them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
+pub struct WaitTimes {
     /// The number of transactions.
     pub transactions: u64,
     /// The time in the worker's buffer.

@@ -38,7 +38,7 @@ use base::change::Origin;
 use base::transaction::Kind;
 use base::{Change, Tid, TransactionId};
 
-use crate::checkpoint::Head;
+use crate::checkpoint::CheckpointKey;
 
 pub use read::ChangeReader;
 pub(crate) use read::{decode, decode_keys};
@@ -193,7 +193,7 @@ impl EntryWriter<'_> {
 }
 
 /// Appends a key of a checkpoint, up to its value.
-pub(crate) fn encode_head(buf: &mut Vec<u8>, head: &Head<'_>) {
+pub(crate) fn encode_head(buf: &mut Vec<u8>, head: &CheckpointKey<'_>) {
     buf.extend_from_slice(&head.tid.to_bits().to_le_bytes());
     if let Some(origin) = &head.origin {
         put_origin(buf, origin);

@@ -13,7 +13,7 @@ use rustix::io::Errno;
     "the log cannot be written: {reason}. Commands that write are refused until {}",
     if *.is_lasting { "the server is restarted" } else { "there is room" }
 )]
-pub struct Failed {
+pub struct JournalFailure {
     /// The failure, and the file that it concerns.
     pub reason: Arc<str>,
     /// `true`: only a restart ends it. `false`: the journal continues by itself when there is room; no
@@ -21,18 +21,18 @@ pub struct Failed {
     pub is_lasting: bool,
 }
 
-impl Failed {
-    pub(crate) fn new(reason: impl Into<Arc<str>>) -> Failed {
-        Failed {
+impl JournalFailure {
+    pub(crate) fn new(reason: impl Into<Arc<str>>) -> JournalFailure {
+        JournalFailure {
             reason: reason.into(),
             is_lasting: true,
         }
     }
 
-    pub(crate) fn no_room(error: &StartError) -> Failed {
-        Failed {
+    pub(crate) fn no_room(error: &StartError) -> JournalFailure {
+        JournalFailure {
             is_lasting: false,
-            ..Failed::new(error.to_string())
+            ..JournalFailure::new(error.to_string())
         }
     }
 }
@@ -141,7 +141,7 @@ pub enum CheckpointError {
     Broken(String),
     /// The journal has failed.
     #[error(transparent)]
-    Failed(#[from] Failed),
+    Failed(#[from] JournalFailure),
 }
 
 impl CheckpointError {

@@ -64,7 +64,7 @@ pub(crate) const BLOCK_MAGIC: [u8; 4] = *b"KBLK";
 
 /// See the module's first table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct SegmentHeader {
+pub(crate) struct LogSegmentHeader {
     pub(crate) log: u32,
     pub(crate) segment: u32,
     pub(crate) run: u32,
@@ -80,14 +80,14 @@ pub(crate) struct SegmentHeader {
 
 /// The reason why bytes are no segment header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum BadHeader {
+pub(crate) enum InvalidLogHeader {
     /// They are of another kind, or damaged.
     Damaged,
     /// They are of a later version.
     Newer(u32),
 }
 
-impl SegmentHeader {
+impl LogSegmentHeader {
     pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER] {
         let mut bytes = [0; SEGMENT_HEADER];
         bytes[..8].copy_from_slice(&SEGMENT_MAGIC);
@@ -114,9 +114,11 @@ impl SegmentHeader {
 
     /// Decodes a header. The version is checked before the checksum, whose place a later version
     /// may move.
-    pub(crate) fn decode(bytes: &[u8; SEGMENT_HEADER]) -> Result<SegmentHeader, BadHeader> {
+    pub(crate) fn decode(
+        bytes: &[u8; SEGMENT_HEADER],
+    ) -> Result<LogSegmentHeader, InvalidLogHeader> {
         if bytes[..8] != SEGMENT_MAGIC {
-            return Err(BadHeader::Damaged);
+            return Err(InvalidLogHeader::Damaged);
         }
         if u32_at(bytes, 76) != crc32c::crc32c(&bytes[..76]) {
             let version = u32_at(bytes, 8);
@@ -124,17 +126,17 @@ impl SegmentHeader {
             // the near future is the better guess.
             let newer = version > VERSION && version < VERSION + 1000;
             return Err(if newer {
-                BadHeader::Newer(version)
+                InvalidLogHeader::Newer(version)
             } else {
-                BadHeader::Damaged
+                InvalidLogHeader::Damaged
             });
         }
         match u32_at(bytes, 8) {
-            0 => return Err(BadHeader::Damaged),
+            0 => return Err(InvalidLogHeader::Damaged),
             OLDEST_VERSION..=VERSION => {}
-            newer => return Err(BadHeader::Newer(newer)),
+            newer => return Err(InvalidLogHeader::Newer(newer)),
         }
-        Ok(SegmentHeader {
+        Ok(LogSegmentHeader {
             log: u32_at(bytes, 12),
             segment: u32_at(bytes, 16),
             run: u32_at(bytes, 20),
@@ -279,7 +281,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    const SEGMENT: SegmentHeader = SegmentHeader {
+    const SEGMENT: LogSegmentHeader = LogSegmentHeader {
         log: 1,
         segment: 2,
         run: 3,
@@ -306,11 +308,11 @@ mod tests {
     #[test]
     fn headers_come_back_and_every_flipped_bit_is_noticed() {
         let bytes = SEGMENT.encode();
-        assert_eq!(SegmentHeader::decode(&bytes), Ok(SEGMENT));
+        assert_eq!(LogSegmentHeader::decode(&bytes), Ok(SEGMENT));
         for bit in 0..SEGMENT_HEADER * 8 {
             let mut bad = bytes;
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(SegmentHeader::decode(&bad).is_err(), "bit {bit}");
+            assert!(LogSegmentHeader::decode(&bad).is_err(), "bit {bit}");
         }
         let seed = SEGMENT.seed();
         let bytes = BLOCK.encode(seed);
@@ -326,8 +328,8 @@ mod tests {
     fn a_block_of_another_run_or_log_is_none() {
         let bytes = BLOCK.encode(SEGMENT.seed());
         for other in [
-            SegmentHeader { salt: 9, ..SEGMENT },
-            SegmentHeader { log: 2, ..SEGMENT },
+            LogSegmentHeader { salt: 9, ..SEGMENT },
+            LogSegmentHeader { log: 2, ..SEGMENT },
         ] {
             assert_eq!(BlockHeader::decode(&bytes, other.seed()), None);
         }
@@ -340,7 +342,7 @@ mod tests {
             put(&mut bytes, 8, &version.to_le_bytes());
             let checksum = crc32c::crc32c(&bytes[..76]);
             put(&mut bytes, 76, &checksum.to_le_bytes());
-            assert_eq!(SegmentHeader::decode(&bytes), Ok(SEGMENT));
+            assert_eq!(LogSegmentHeader::decode(&bytes), Ok(SEGMENT));
         }
     }
 
@@ -349,8 +351,8 @@ mod tests {
         let mut bytes = SEGMENT.encode();
         put(&mut bytes, 8, &(VERSION + 1).to_le_bytes());
         assert_eq!(
-            SegmentHeader::decode(&bytes),
-            Err(BadHeader::Newer(VERSION + 1))
+            LogSegmentHeader::decode(&bytes),
+            Err(InvalidLogHeader::Newer(VERSION + 1))
         );
     }
 }

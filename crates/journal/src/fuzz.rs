@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::{Epoch, Tid};
 use disk::{Disk, FaultDisk};
 
+use crate::checkpoint::CheckpointView;
+use crate::checkpoint::file_name::{CheckpointFile, directory};
 use crate::checkpoint::manifest::{LogStart, Manifest};
 use crate::checkpoint::part::{self, PartWriter};
-use crate::checkpoint::{Name, View, directory};
 use crate::entry;
-use crate::format::{SegmentHeader, put};
+use crate::format::{LogSegmentHeader, put};
 use crate::journal::Journal;
 
 /// Reads `bytes` in two ways: as a block's payload, which a checksum would protect in a whole log;
@@ -90,7 +91,7 @@ fn manifest(bytes: &[u8]) {
 }
 
 /// The moment of the checkpoint in which fuzzed keys lie.
-const VIEW: View = View {
+const VIEW: CheckpointView = CheckpointView {
     epoch: Epoch(1 << 40),
     stamp_ms: 7,
     generation: 1,
@@ -114,14 +115,14 @@ fn recover_part(file: &[u8], payload: Option<&[u8]>) -> std::io::Result<Option<u
     disk.create_dir_all(log)?;
     disk.create_dir_all(&directory)?;
     let (salt, run) = (3, 1);
-    let path = directory.join(Name::Part(VIEW.epoch, 0).to_string());
+    let path = directory.join(CheckpointFile::Part(VIEW.epoch, 0).to_string());
     let part = disk.create_new(&path)?;
     let described = match payload {
         None => {
             part.write_all_at(&[IoSlice::new(file)], 0)?;
-            part::Part {
+            part::CheckpointPart {
                 bytes: file.len() as u64,
-                ..part::Part::default()
+                ..part::CheckpointPart::default()
             }
         }
         Some(payload) => {
@@ -142,10 +143,10 @@ fn recover_part(file: &[u8], payload: Option<&[u8]>) -> std::io::Result<Option<u
         }],
         parts: vec![described],
     };
-    let name = Name::Manifest(VIEW.epoch).to_string();
+    let name = CheckpointFile::Manifest(VIEW.epoch).to_string();
     let file = disk.create_new(&directory.join(name))?;
     file.write_all_at(&[IoSlice::new(&manifest.encode())], 0)?;
-    let header = SegmentHeader {
+    let header = LogSegmentHeader {
         log: 0,
         segment: 5,
         run,
@@ -175,7 +176,7 @@ fn recover_part(file: &[u8], payload: Option<&[u8]>) -> std::io::Result<Option<u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::Head;
+    use crate::checkpoint::CheckpointKey;
     use base::Change;
     use base::transaction::Kind;
 
@@ -198,7 +199,7 @@ mod tests {
             (1, Some(77), VIEW.generation),
             (2, None, base::change::SYSTEM_GENERATION),
         ] {
-            let head = Head {
+            let head = CheckpointKey {
                 tid: Tid::new(Epoch(5), number.into()),
                 key: &[number, 9],
                 value_len: 4,
@@ -221,7 +222,7 @@ mod tests {
                 segment: 4,
                 sequence: 5,
             }],
-            parts: vec![part::Part::default(); 2],
+            parts: vec![part::CheckpointPart::default(); 2],
         };
         let header = part::encode_header(VIEW.epoch, 0, part::HEADER as u32);
         let inputs = [

@@ -33,13 +33,13 @@ use base::Epoch;
 use crossbeam_utils::CachePadded;
 
 use crate::buffer::Buffer;
-use crate::error::Failed;
+use crate::error::JournalFailure;
 use crate::format::BLOCK_HEADER;
 use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering};
 
 /// Sizes of a hand-over.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct BufferSizes {
     /// Buffers for each lane.
     pub buffers: usize,
     /// Bytes of a buffer.
@@ -57,8 +57,8 @@ pub struct Appended {
 
 /// The lanes of one logger and its queue.
 pub struct Handover {
-    sizes: Sizes,
-    lanes: Vec<CachePadded<Lane>>,
+    sizes: BufferSizes,
+    lanes: Vec<CachePadded<WorkerLane>>,
     queue: Mutex<Vec<Buffer>>,
     /// The queue's length, to read without its lock.
     queued: AtomicUsize,
@@ -66,7 +66,7 @@ pub struct Handover {
     limit: AtomicUsize,
 }
 
-struct Lane {
+struct WorkerLane {
     state: Mutex<LaneState>,
     returned: Condvar,
 }
@@ -80,19 +80,19 @@ struct LaneState {
     /// Bytes appended since the logger last took the lane's buffers.
     held: usize,
     waiting: bool,
-    refused: Option<Failed>,
+    refused: Option<JournalFailure>,
     /// The reason why its workers are not ready for now.
-    paused: Option<Failed>,
+    paused: Option<JournalFailure>,
 }
 
 impl Handover {
     /// Returns lanes without buffers; these are made when first needed.
-    pub fn new(lanes: usize, sizes: Sizes) -> Handover {
+    pub fn new(lanes: usize, sizes: BufferSizes) -> Handover {
         assert!(
             sizes.buffers >= 1 && sizes.buffer_size > BLOCK_HEADER,
             "room for a block"
         );
-        let lane = || Lane {
+        let lane = || WorkerLane {
             state: Mutex::new(LaneState {
                 open: None,
                 free: Vec::new(),
@@ -126,7 +126,7 @@ impl Handover {
         stamp_ms: u64,
         hint: usize,
         fill: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<Appended, Failed> {
+    ) -> Result<Appended, JournalFailure> {
         let mut state = self.lanes[lane].state.lock();
         if let Some(failed) = &state.refused {
             return Err(failed.clone());
@@ -176,7 +176,7 @@ impl Handover {
     ///
     /// # Errors
     /// Returns an error once the lane refuses, and while it is paused.
-    pub fn wait_ready(&self, lane: usize, wake: impl Fn()) -> Result<(), Failed> {
+    pub fn wait_ready(&self, lane: usize, wake: impl Fn()) -> Result<(), JournalFailure> {
         let lane = &self.lanes[lane];
         let mut state = lane.state.lock();
         loop {
@@ -215,7 +215,7 @@ impl Handover {
 
     /// Returns the number of transactions appended to the first `lanes` lanes since the start.
     pub fn appended(&self, lanes: usize) -> u64 {
-        let appended = |lane: &CachePadded<Lane>| lane.state.lock().appended;
+        let appended = |lane: &CachePadded<WorkerLane>| lane.state.lock().appended;
         self.lanes[..lanes].iter().map(appended).sum()
     }
 
@@ -239,7 +239,7 @@ impl Handover {
 
     /// Returns `true` if any of the first `lanes` lanes holds something in its open buffer.
     pub fn is_dirty(&self, lanes: usize) -> bool {
-        let dirty = |lane: &CachePadded<Lane>| lane.state.lock().open.is_some();
+        let dirty = |lane: &CachePadded<WorkerLane>| lane.state.lock().open.is_some();
         self.lanes[..lanes].iter().any(dirty) || self.queued() > 0
     }
 
@@ -263,7 +263,7 @@ impl Handover {
 
     /// Makes waits return the error from now on, until `None` is given. Appends go on: their
     /// transactions have been executed.
-    pub fn pause(&self, why: Option<&Failed>) {
+    pub fn pause(&self, why: Option<&JournalFailure>) {
         for lane in &self.lanes {
             let mut state = lane.state.lock();
             state.paused = why.cloned();
@@ -273,7 +273,7 @@ impl Handover {
 
     /// Makes appends and waits return `failed` from now on. Buffers that were filled can still be
     /// stolen.
-    pub fn refuse(&self, failed: &Failed) {
+    pub fn refuse(&self, failed: &JournalFailure) {
         for lane in &self.lanes {
             let mut state = lane.state.lock();
             state.refused.get_or_insert_with(|| failed.clone());
@@ -294,7 +294,7 @@ mod tests {
 
     /// Returns a hand-over of one lane with this `limit`.
     fn limited(limit: usize) -> Arc<Handover> {
-        let sizes = Sizes {
+        let sizes = BufferSizes {
             buffers: 2,
             buffer_size: BLOCK_HEADER + ROOM,
             exact_times: false,

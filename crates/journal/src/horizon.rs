@@ -18,7 +18,7 @@ use base::Epoch;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex, RwLock};
 
-use crate::error::Failed;
+use crate::error::JournalFailure;
 use crate::notify::Notifications;
 
 type Notify = Box<dyn Fn() + Send + Sync>;
@@ -29,9 +29,9 @@ pub(crate) struct Horizon {
     durable: CachePadded<AtomicU64>,
     /// The newest epoch that was requested.
     requested: CachePadded<AtomicU64>,
-    failed: OnceLock<Failed>,
+    failed: OnceLock<JournalFailure>,
     /// For each logger: the reason why it cannot go on for now.
-    stalled: Mutex<Vec<Option<Failed>>>,
+    stalled: Mutex<Vec<Option<JournalFailure>>>,
     /// The number of loggers that cannot go on for now.
     stalls: AtomicUsize,
     notifications: Notifications,
@@ -89,13 +89,13 @@ impl Horizon {
             && self.requested.fetch_max(epoch.0, Ordering::AcqRel) < epoch.0
     }
 
-    pub(crate) fn failed(&self) -> Option<&Failed> {
+    pub(crate) fn failed(&self) -> Option<&JournalFailure> {
         self.failed.get()
     }
 
     /// Returns the reason why no later epoch becomes durable, for ever or for now: the failure, or
     /// that a logger has no room.
-    pub(crate) fn trouble(&self) -> Option<Failed> {
+    pub(crate) fn trouble(&self) -> Option<JournalFailure> {
         let stalled = || {
             let is_stalled = self.stalls.load(Ordering::SeqCst) > 0;
             is_stalled.then(|| self.stalled.lock().iter().flatten().next().cloned())?
@@ -104,7 +104,7 @@ impl Horizon {
     }
 
     /// Notes the reason why logger `logger` cannot go on for now, or with `None` that it can.
-    pub(crate) fn stall(&self, logger: usize, why: Option<Failed>) {
+    pub(crate) fn stall(&self, logger: usize, why: Option<JournalFailure>) {
         let mut stalled = self.stalled.lock();
         stalled[logger] = why;
         let now = stalled.iter().flatten().count();
@@ -117,9 +117,9 @@ impl Horizon {
 
     /// Returns the reason why no later epoch becomes durable: the trouble, or that the journal was
     /// closed.
-    pub(crate) fn over(&self) -> Option<Failed> {
+    pub(crate) fn over(&self) -> Option<JournalFailure> {
         let ended = self.ended.load(Ordering::Acquire);
-        let closed = ended.then(|| Failed::new("it is closed"));
+        let closed = ended.then(|| JournalFailure::new("it is closed"));
         self.trouble().or(closed)
     }
 
@@ -155,7 +155,7 @@ impl Horizon {
         logger: usize,
         epoch: Epoch,
         ask: impl FnOnce(),
-    ) -> Result<(), Failed> {
+    ) -> Result<(), JournalFailure> {
         if self.closed(logger) >= epoch {
             return Ok(());
         }
@@ -177,7 +177,7 @@ impl Horizon {
     }
 
     /// Notes a failure. The first failure is the one that is reported.
-    pub(crate) fn fail(&self, failed: Failed) {
+    pub(crate) fn fail(&self, failed: JournalFailure) {
         if self.failed.set(failed).is_ok() {
             self.notify();
         }
@@ -206,7 +206,7 @@ impl Horizon {
     }
 
     /// Waits until `epoch` is durable. `ask` is called before each sleep, to make that happen.
-    pub(crate) fn wait(&self, epoch: Epoch, ask: impl Fn()) -> Result<(), Failed> {
+    pub(crate) fn wait(&self, epoch: Epoch, ask: impl Fn()) -> Result<(), JournalFailure> {
         while !self.reached(epoch)? {
             // Read before asking: the answer may be there before this thread sleeps.
             let seen = self.durable();
@@ -219,7 +219,7 @@ impl Horizon {
         Ok(())
     }
 
-    fn reached(&self, epoch: Epoch) -> Result<bool, Failed> {
+    fn reached(&self, epoch: Epoch) -> Result<bool, JournalFailure> {
         if self.durable() >= epoch {
             return Ok(true);
         }
@@ -260,9 +260,9 @@ mod tests {
         let horizon = Horizon::new(1, Epoch(5));
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| horizon.wait(Epoch(6), || {}));
-            horizon.fail(Failed::new("broken"));
-            horizon.fail(Failed::new("broken again"));
-            assert_eq!(waiter.join().unwrap(), Err(Failed::new("broken")));
+            horizon.fail(JournalFailure::new("broken"));
+            horizon.fail(JournalFailure::new("broken again"));
+            assert_eq!(waiter.join().unwrap(), Err(JournalFailure::new("broken")));
         });
         horizon.publish(0, Epoch(9));
         assert_eq!(horizon.durable(), Epoch(5));

@@ -12,24 +12,24 @@ use base::{Epoch, Tid};
 use disk::Disk;
 use parking_lot::Mutex;
 
-use crate::checkpoint::Origin;
+use crate::checkpoint::{self, CheckpointDraft, CheckpointPart, PublishedCheckpoint, RunOrigin};
 use crate::entry::{self, Entry, EntryWriter};
-use crate::error::{Failed, RecoverError, StartError};
-use crate::format::{SegmentHeader, log_name};
-use crate::handover::{Handover, Sizes};
+use crate::error::{CheckpointError, JournalFailure, RecoverError, StartError};
+use crate::format::{LogSegmentHeader, log_name};
+use crate::handover::{BufferSizes, Handover};
 use crate::horizon::Horizon;
-use crate::logger::{Logger, Outcome};
+use crate::logger::{CycleOutcome, Logger};
 use crate::options::{Drive, EpochTime, Options};
 use crate::recovery::{self, Progress, Recovered};
-use crate::segment::{LogFile, Room};
+use crate::segment::{LogFile, SegmentRoom};
 use crate::spare::{Spare, Spares};
-use crate::stats::{Counters, Stats};
-use crate::threads::{Shared, spawn};
+use crate::stats::{JournalCounters, JournalStats};
+use crate::threads::{JournalShared, spawn};
 
 /// A running journal. See the [crate] for how to use it.
 pub struct Journal {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) origin: Origin,
+    shared: Arc<JournalShared>,
+    origin: RunOrigin,
     threads: Mutex<Vec<JoinHandle<()>>>,
     spares: Spares,
 }
@@ -102,7 +102,7 @@ impl Journal {
         let spares = rooms.iter().filter_map(|room| room.spare.clone());
         let spares = Spares::new(spares.collect());
         let files = create_segments(&disk, dir, &options, recovered, rooms)?;
-        let sizes = Sizes {
+        let sizes = BufferSizes {
             buffers: options.log_buffers,
             buffer_size: options.log_buffer_size,
             exact_times: options.measure_latency,
@@ -121,10 +121,10 @@ impl Journal {
             )
         };
         let loggers = files.into_iter().enumerate().map(logger).collect();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(JournalShared {
             loggers,
             horizon: Horizon::new(options.loggers, start),
-            counters: Counters::default(),
+            counters: JournalCounters::default(),
             clock,
             epoch_time: options.epoch_time,
             idle_flush: options.idle_flush,
@@ -136,7 +136,7 @@ impl Journal {
         });
         let journal = Journal {
             shared,
-            origin: Origin::new(&options, recovered),
+            origin: RunOrigin::new(&options, recovered),
             threads: Mutex::default(),
             spares,
         };
@@ -186,21 +186,21 @@ impl Journal {
 
     /// Returns the reason why no later epoch will become durable, if that is so.
     #[must_use]
-    pub fn failed(&self) -> Option<Failed> {
+    pub fn failed(&self) -> Option<JournalFailure> {
         self.shared.horizon.failed().cloned()
     }
 
     /// Returns the reason why no later epoch becomes durable, for ever or until there is room for
-    /// the log ([`Failed::is_lasting`]).
+    /// the log ([`JournalFailure::is_lasting`]).
     #[must_use]
-    pub fn trouble(&self) -> Option<Failed> {
+    pub fn trouble(&self) -> Option<JournalFailure> {
         self.shared.horizon.trouble()
     }
 
     /// Returns the reason why no later epoch becomes durable: the trouble, or that the journal was
     /// closed.
     #[must_use]
-    pub fn over(&self) -> Option<Failed> {
+    pub fn over(&self) -> Option<JournalFailure> {
         self.shared.horizon.over()
     }
 
@@ -213,7 +213,7 @@ impl Journal {
     ///
     /// # Errors
     /// Returns an error if the journal failed or was closed before.
-    pub fn wait(&self, epoch: Epoch) -> Result<(), Failed> {
+    pub fn wait(&self, epoch: Epoch) -> Result<(), JournalFailure> {
         self.shared
             .horizon
             .wait(epoch, || self.shared.request(epoch))
@@ -232,14 +232,14 @@ impl Journal {
         }
         let epoch = epoch.min(shared.clock.current());
         match shared.loggers[0].try_cycle(&shared.context(), epoch) {
-            Some(Ok(Outcome::Progress)) => {
+            Some(Ok(CycleOutcome::Progress)) => {
                 shared
                     .counters
                     .inline_cycles
                     .fetch_add(1, Ordering::Relaxed);
             }
             Some(Err(failed)) => shared.refuse(&failed),
-            Some(Ok(Outcome::Held | Outcome::Idle | Outcome::Stalled)) | None => {}
+            Some(Ok(CycleOutcome::Held | CycleOutcome::Idle | CycleOutcome::Stalled)) | None => {}
         }
         shared.pause_or_resume();
         shared.horizon.durable() >= epoch
@@ -255,7 +255,7 @@ impl Journal {
     ///
     /// # Errors
     /// Returns an error if the journal has failed.
-    pub fn cycle(&self, logger: usize) -> Result<(), Failed> {
+    pub fn cycle(&self, logger: usize) -> Result<(), JournalFailure> {
         if let EpochTime::Fixed(_) = self.shared.epoch_time {
             self.shared.clock.advance(self.shared.clock.current());
         }
@@ -269,7 +269,7 @@ impl Journal {
     ///
     /// # Errors
     /// Returns an error if the journal has failed.
-    pub fn record(&self, logger: usize) -> Result<(), Failed> {
+    pub fn record(&self, logger: usize) -> Result<(), JournalFailure> {
         let logger = &self.shared.loggers[logger];
         let result = logger.record(&self.shared.context(), Duration::ZERO);
         result
@@ -277,9 +277,40 @@ impl Journal {
             .inspect_err(|failed| self.shared.refuse(failed))
     }
 
+    /// Begins a checkpoint of the store in `dir`, the journal's directory on `disk`: every log
+    /// continues in a new segment. The caller then draws the epoch that the checkpoint holds, so
+    /// that it is not below any epoch that was logged before this call, and writes the parts.
+    ///
+    /// # Errors
+    /// Returns an error if a log cannot continue in a new segment: it continues in its present one,
+    /// unless the journal has failed.
+    pub fn begin_checkpoint(
+        &self,
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+    ) -> Result<CheckpointDraft, CheckpointError> {
+        checkpoint::run::begin(&self.shared, &self.origin, disk, dir)
+    }
+
+    /// Publishes a checkpoint whose `parts` are finished: all that were begun, in their order.
+    /// Waits until its epoch is durable. Log segments and checkpoints that are not needed any more
+    /// are removed.
+    ///
+    /// # Errors
+    /// Returns an error if the disk or the journal fails. The files of the checkpoint are removed
+    /// then.
+    pub fn publish_checkpoint(
+        &self,
+        draft: CheckpointDraft,
+        parts: Vec<CheckpointPart>,
+        finished_ms: u64,
+    ) -> Result<PublishedCheckpoint, CheckpointError> {
+        checkpoint::run::publish(&self.shared, draft, parts, finished_ms)
+    }
+
     /// Returns figures since the start.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> JournalStats {
         let waiting = self
             .shared
             .loggers
@@ -294,18 +325,18 @@ impl Journal {
     ///
     /// # Errors
     /// Returns an error if the journal failed, or if a transaction did not end within two seconds.
-    pub fn close(&self) -> Result<(), Failed> {
+    pub fn close(&self) -> Result<(), JournalFailure> {
         let mut threads = self.threads.lock();
         let first = !self.shared.stopping.swap(true, Ordering::AcqRel);
         for logger in &self.shared.loggers {
-            logger.handover.refuse(&Failed::new("it is closed"));
+            logger.handover.refuse(&JournalFailure::new("it is closed"));
             logger.wake();
         }
         for thread in threads.drain(..) {
             if thread.join().is_err() {
                 self.shared
                     .horizon
-                    .fail(Failed::new("a log thread panicked"));
+                    .fail(JournalFailure::new("a log thread panicked"));
             }
         }
         let result = if first { self.shared.finish() } else { Ok(()) };
@@ -348,13 +379,13 @@ fn placement(options: &Options) -> Vec<(usize, usize)> {
 }
 
 /// Returns, for each logger, the room that its segments have.
-fn rooms(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Vec<Room> {
+fn rooms(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Vec<SegmentRoom> {
     let room = |log| {
         let spare = || {
             let (dir, preallocate) = (dir.join(log_name(log)), options.preallocate);
             Arc::new(Spare::new(disk, dir, options.segment_size, preallocate))
         };
-        Room {
+        SegmentRoom {
             preallocate: options.preallocate,
             spare: options.warm_up.then(spare),
         }
@@ -369,7 +400,7 @@ fn create_segments(
     dir: &Path,
     options: &Options,
     recovered: &Recovered,
-    rooms: Vec<Room>,
+    rooms: Vec<SegmentRoom>,
 ) -> Result<Vec<LogFile>, StartError> {
     let mut rooms = rooms.into_iter();
     let logs = options.loggers.max(recovered.next_segments.len());
@@ -380,7 +411,7 @@ fn create_segments(
     }
     let mut files = Vec::new();
     for log in 0..logs {
-        let header = SegmentHeader {
+        let header = LogSegmentHeader {
             log: log as u32,
             segment: recovered.next_segments.get(log).copied().unwrap_or(0),
             run: recovered.run + 1,
@@ -402,7 +433,7 @@ fn create_segments(
 
 /// Passes a worker's transactions to the journal.
 pub struct LogWriter {
-    shared: Arc<Shared>,
+    shared: Arc<JournalShared>,
     logger: usize,
     lane: usize,
     /// The epoch of the last transaction.
@@ -417,7 +448,7 @@ impl LogWriter {
     /// # Errors
     /// Returns an error if the journal has failed or was closed, and while there is no room for a
     /// log.
-    pub fn wait_ready(&self) -> Result<(), Failed> {
+    pub fn wait_ready(&self) -> Result<(), JournalFailure> {
         // A worker that got the failure is refused, also before every lane has it.
         if let Some(failed) = self.shared.horizon.trouble() {
             return Err(failed);
@@ -432,7 +463,7 @@ impl LogWriter {
     /// Waits until the worker's last epoch is less than `most` ahead of its logger's, which is the
     /// one after the epoch that it closed last. That epoch was over before the worker's began, so
     /// that the logger needs nothing of this worker to close it.
-    fn wait_for_logger(&self, most: u64) -> Result<(), Failed> {
+    fn wait_for_logger(&self, most: u64) -> Result<(), JournalFailure> {
         let needed = Epoch(self.last.load(Ordering::Relaxed).saturating_sub(most));
         let ask = || self.shared.request(needed);
         self.shared.horizon.wait_closed(self.logger, needed, ask)
@@ -451,7 +482,7 @@ impl LogWriter {
         stamp_ms: u64,
         bytes_hint: usize,
         fill: impl FnOnce(&mut EntryWriter<'_>),
-    ) -> Result<(), Failed> {
+    ) -> Result<(), JournalFailure> {
         let logger = &self.shared.loggers[self.logger];
         if let Some(failed) = self.shared.horizon.failed() {
             return Err(failed.clone());

@@ -69,7 +69,7 @@ pub mod handover;
 mod horizon;
 mod journal;
 mod logger;
-mod newest;
+mod newest_segment;
 mod notify;
 mod options;
 mod pace;
@@ -82,10 +82,12 @@ mod sync;
 mod threads;
 
 pub use base::Change;
-pub use checkpoint::{Draft, Head, Part, PartWriter, Published, View};
+pub use checkpoint::{
+    CheckpointDraft, CheckpointKey, CheckpointPart, CheckpointView, PartWriter, PublishedCheckpoint,
+};
 pub use entry::{ChangeReader, Entry, EntryWriter, write_changes};
-pub use error::{CheckpointError, Failed, RecoverError, StartError};
+pub use error::{CheckpointError, JournalFailure, RecoverError, StartError};
 pub use journal::{Journal, LogWriter};
 pub use options::{Drive, EpochTime, Options};
-pub use recovery::{Cut, Progress, Recovered, Used};
-pub use stats::{Latency, Stats};
+pub use recovery::{Progress, Recovered, TornTail, UsedCheckpoint};
+pub use stats::{DurabilityLatency, JournalStats};

@@ -33,7 +33,7 @@ use base::planted::{self, Bug};
 use parking_lot::Mutex;
 
 use crate::buffer::Buffer;
-use crate::error::{CheckpointError, Failed};
+use crate::error::{CheckpointError, JournalFailure};
 use crate::format::{BLOCK_HEADER, aligned};
 use crate::handover::Handover;
 use crate::horizon::Horizon;
@@ -41,7 +41,7 @@ use crate::options::EpochTime;
 use crate::pace::{Cycle, Pacer};
 use crate::seal::Sealer;
 use crate::segment::LogFile;
-use crate::stats::Counters;
+use crate::stats::JournalCounters;
 
 /// The number of times that a cycle tries to get the epoch moved on before it goes ahead without.
 const PATIENCE: u32 = 64;
@@ -51,7 +51,7 @@ pub(crate) struct Logger {
     pub(crate) handover: Handover,
     /// The number of lanes that were ever handed out; the others are empty.
     pub(crate) lanes_used: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<LoggerState>,
     thread: OnceLock<Thread>,
     /// The thread sleeps without a time limit, so that an append must wake it.
     sleeping: AtomicBool,
@@ -61,7 +61,7 @@ pub(crate) struct Logger {
 }
 
 /// The log as its writer knows it.
-struct State {
+struct LoggerState {
     file: LogFile,
     /// The number of the next block.
     sequence: u64,
@@ -84,17 +84,17 @@ struct State {
 }
 
 /// The state that all loggers of a journal share.
-pub(crate) struct Context<'a> {
+pub(crate) struct LoggerContext<'a> {
     pub(crate) clock: &'a dyn EpochClock,
     pub(crate) horizon: &'a Horizon,
-    pub(crate) counters: &'a Counters,
+    pub(crate) counters: &'a JournalCounters,
     pub(crate) epoch_time: EpochTime,
     pub(crate) loggers: usize,
 }
 
 /// The outcome of a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum CycleOutcome {
     /// A block was written, or an epoch closed.
     Progress,
     /// An epoch that was requested is still held by a worker, and there was nothing to write.
@@ -114,7 +114,7 @@ impl Logger {
         segment_size: u64,
         durability_target: Duration,
     ) -> Logger {
-        let state = State {
+        let state = LoggerState {
             file,
             sequence: 0,
             closed: start,
@@ -166,7 +166,7 @@ impl Logger {
     }
 
     /// Returns `true` if a cycle would have something to do at once.
-    pub(crate) fn has_work(&self, context: &Context<'_>) -> bool {
+    pub(crate) fn has_work(&self, context: &LoggerContext<'_>) -> bool {
         self.handover.queued() > 0
             || self.stalled.load(Ordering::Acquire)
             || context.horizon.requested() > context.horizon.closed(self.index)
@@ -174,7 +174,7 @@ impl Logger {
 
     /// Returns `true` if an appended transaction is not durable yet: an epoch that is closed here
     /// may be waiting for a log that has nothing to do.
-    pub(crate) fn is_dirty(&self, context: &Context<'_>) -> bool {
+    pub(crate) fn is_dirty(&self, context: &LoggerContext<'_>) -> bool {
         // In this order: a cycle on another thread that has just emptied the lanes is over when its
         // state can be locked.
         self.handover.is_dirty(self.lanes()) || {
@@ -184,7 +184,7 @@ impl Logger {
     }
 
     /// Sleeps until woken, unless there is something to do.
-    pub(crate) fn sleep(&self, context: &Context<'_>, stopping: &AtomicBool) {
+    pub(crate) fn sleep(&self, context: &LoggerContext<'_>, stopping: &AtomicBool) {
         self.sleeping.store(true, Ordering::Release);
         if !self.is_dirty(context) && !self.has_work(context) && !stopping.load(Ordering::Acquire) {
             std::thread::park();
@@ -193,7 +193,10 @@ impl Logger {
     }
 
     /// Runs a cycle on this thread, after the one that may be running elsewhere.
-    pub(crate) fn cycle(&self, context: &Context<'_>) -> Result<Outcome, Failed> {
+    pub(crate) fn cycle(
+        &self,
+        context: &LoggerContext<'_>,
+    ) -> Result<CycleOutcome, JournalFailure> {
         self.guarded(context, &mut self.state.lock(), |state| {
             self.cycle_in(context, state, context.horizon.requested())
         })
@@ -202,9 +205,9 @@ impl Logger {
     /// Runs a cycle on this thread for a caller that waits for `epoch`, unless a cycle is running.
     pub(crate) fn try_cycle(
         &self,
-        context: &Context<'_>,
+        context: &LoggerContext<'_>,
         epoch: Epoch,
-    ) -> Option<Result<Outcome, Failed>> {
+    ) -> Option<Result<CycleOutcome, JournalFailure>> {
         let mut state = self.state.try_lock()?;
         Some(self.guarded(context, &mut state, |state| {
             self.cycle_in(context, state, context.horizon.requested().max(epoch))
@@ -216,24 +219,29 @@ impl Logger {
     /// without them.
     fn guarded<T>(
         &self,
-        context: &Context<'_>,
-        state: &mut State,
-        action: impl FnOnce(&mut State) -> Result<T, Failed>,
-    ) -> Result<T, Failed> {
+        context: &LoggerContext<'_>,
+        state: &mut LoggerState,
+        action: impl FnOnce(&mut LoggerState) -> Result<T, JournalFailure>,
+    ) -> Result<T, JournalFailure> {
         if let Some(failed) = context.horizon.failed() {
             return Err(failed.clone());
         }
         catch_unwind(AssertUnwindSafe(|| action(state)))
-            .unwrap_or_else(|_| Err(Failed::new(format!("logger {} panicked", self.index))))
+            .unwrap_or_else(|_| {
+                Err(JournalFailure::new(format!(
+                    "logger {} panicked",
+                    self.index
+                )))
+            })
             .inspect_err(|failed| context.horizon.fail(failed.clone()))
     }
 
     fn cycle_in(
         &self,
-        context: &Context<'_>,
-        state: &mut State,
+        context: &LoggerContext<'_>,
+        state: &mut LoggerState,
         requested: Epoch,
-    ) -> Result<Outcome, Failed> {
+    ) -> Result<CycleOutcome, JournalFailure> {
         if context.epoch_time == EpochTime::Adaptive {
             advance(context.clock, requested, state.closed);
         }
@@ -243,9 +251,9 @@ impl Logger {
         if buffers.is_empty() && (finished == state.closed || requested <= state.closed) {
             state.buffers = buffers;
             return Ok(if requested > state.closed {
-                Outcome::Held
+                CycleOutcome::Held
             } else {
-                Outcome::Idle
+                CycleOutcome::Idle
             });
         }
         let appended = self.handover.appended(self.lanes());
@@ -260,7 +268,7 @@ impl Logger {
                     (state.closed, state.buffers) = (closed, buffers);
                     self.stalled.store(true, Ordering::Release);
                     context.horizon.stall(self.index, Some(no_room));
-                    return Ok(Outcome::Stalled);
+                    return Ok(CycleOutcome::Stalled);
                 }
             };
             self.account(context, state, &buffers, (began, bytes, appended));
@@ -271,15 +279,15 @@ impl Logger {
         context.horizon.publish(self.index, finished);
         self.handover.put_back(&mut buffers);
         state.buffers = buffers;
-        Ok(Outcome::Progress)
+        Ok(CycleOutcome::Progress)
     }
 
     /// Accounts for the time of `buffers`, which were synced just now, and adjusts the pace.
     /// `appended`: the number of transactions when the cycle `began`.
     fn account(
         &self,
-        context: &Context<'_>,
-        state: &mut State,
+        context: &LoggerContext<'_>,
+        state: &mut LoggerState,
         buffers: &[Buffer],
         (began, bytes, appended): (Instant, u64, u64),
     ) {
@@ -309,7 +317,7 @@ impl Logger {
 
     /// Lets more transactions join the next cycle, if that is useful. Returns `true` once the cycle
     /// should begin; returns `false` if another event may have happened meanwhile.
-    pub(crate) fn gather(&self, context: &Context<'_>) -> bool {
+    pub(crate) fn gather(&self, context: &LoggerContext<'_>) -> bool {
         let now = Instant::now();
         let (due, lull) = {
             let mut state = self.state.lock();
@@ -332,10 +340,10 @@ impl Logger {
     /// inner error when there is no room for them for now; nothing was done then.
     fn write(
         &self,
-        context: &Context<'_>,
-        state: &mut State,
+        context: &LoggerContext<'_>,
+        state: &mut LoggerState,
         buffers: &mut [Buffer],
-    ) -> Result<Result<u64, Failed>, Failed> {
+    ) -> Result<Result<u64, JournalFailure>, JournalFailure> {
         let sizes = buffers
             .iter()
             .map(|buffer| aligned(buffer.bytes.len() as u64));
@@ -395,7 +403,10 @@ impl Logger {
     /// Continues in a new segment, if the present one holds any block: all earlier writes lie in
     /// earlier segments then. Returns the segment's number and that of its first block. When no
     /// segment can be made, the log continues in its present one.
-    pub(crate) fn branch(&self, context: &Context<'_>) -> Result<(u32, u64), CheckpointError> {
+    pub(crate) fn branch(
+        &self,
+        context: &LoggerContext<'_>,
+    ) -> Result<(u32, u64), CheckpointError> {
         let branched = self.guarded(context, &mut self.state.lock(), |state| {
             state.file.branch(state.sequence)
         });
@@ -411,9 +422,9 @@ impl Logger {
     /// log says so. The inner error says that there is no room for that.
     pub(crate) fn note(
         &self,
-        context: &Context<'_>,
+        context: &LoggerContext<'_>,
         epoch: Epoch,
-    ) -> Result<Result<(), Failed>, Failed> {
+    ) -> Result<Result<(), JournalFailure>, JournalFailure> {
         self.guarded(context, &mut self.state.lock(), |state| {
             if state.noted >= epoch {
                 return Ok(Ok(()));
@@ -428,9 +439,9 @@ impl Logger {
     /// so long.
     pub(crate) fn record(
         &self,
-        context: &Context<'_>,
+        context: &LoggerContext<'_>,
         quiet: Duration,
-    ) -> Result<Option<Duration>, Failed> {
+    ) -> Result<Option<Duration>, JournalFailure> {
         self.guarded(context, &mut self.state.lock(), |state| {
             if state.recorded >= context.horizon.durable().min(state.noted) {
                 return Ok(None);

@@ -15,29 +15,29 @@ use std::time::{Duration, Instant};
 use base::Epoch;
 use parking_lot::Mutex;
 
-use crate::buffer::Waits;
-use crate::stats::Latency;
+use crate::buffer::WaitTimes;
+use crate::stats::DurabilityLatency;
 
 /// Weight of the newest transactions in the moving mean of the latency.
 const NEWEST: f64 = 0.25;
 
 #[derive(Default)]
 pub(crate) struct Notifications {
-    state: Mutex<State>,
+    state: Mutex<NotifierState>,
     /// The moving mean of the time that transactions wait here, in nanoseconds.
     mean_nanos: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
-    waiting: BTreeMap<Epoch, Waiting>,
-    settled: Latency,
+struct NotifierState {
+    waiting: BTreeMap<Epoch, WaitingTransactions>,
+    settled: DurabilityLatency,
 }
 
 /// Transactions of one epoch. The times are sums over them, of the parts that are over.
 #[derive(Default)]
-struct Waiting {
-    parts: Latency,
+struct WaitingTransactions {
+    parts: DurabilityLatency,
     /// The moments at which their logs were synced, with the number of transactions at each.
     synced: Vec<(Instant, u64)>,
 }
@@ -46,7 +46,7 @@ impl Notifications {
     /// Adds blocks of which each was written between `began` and `synced`.
     pub(crate) fn put(
         &self,
-        blocks: impl Iterator<Item = (Epoch, Waits)>,
+        blocks: impl Iterator<Item = (Epoch, WaitTimes)>,
         began: Instant,
         synced: Instant,
     ) {
@@ -73,7 +73,7 @@ impl Notifications {
         let mut state = self.state.lock();
         let later = state.waiting.split_off(&durable.next());
         let over = std::mem::replace(&mut state.waiting, later);
-        let mut parts = Latency::default();
+        let mut parts = DurabilityLatency::default();
         for waiting in over.into_values() {
             parts.add(&waiting.parts);
             let notified = waiting.synced.iter();
@@ -102,7 +102,7 @@ impl Notifications {
     }
 
     /// Returns the sums over everything that has become durable.
-    pub(crate) fn latency(&self) -> Latency {
+    pub(crate) fn latency(&self) -> DurabilityLatency {
         self.state.lock().settled
     }
 }
@@ -111,8 +111,8 @@ impl Notifications {
 mod tests {
     use super::*;
 
-    fn waits(n: u32) -> Waits {
-        Waits {
+    fn waits(n: u32) -> WaitTimes {
+        WaitTimes {
             transactions: n.into(),
             buffer: Duration::from_millis(2) * n,
             queue: Duration::from_millis(3) * n,
@@ -127,7 +127,7 @@ mod tests {
         let blocks = [(Epoch(7), waits(1)), (Epoch(8), waits(4))];
         notifications.put(blocks.into_iter(), began, synced);
         notifications.release(Epoch(6));
-        assert_eq!(notifications.latency(), Latency::default());
+        assert_eq!(notifications.latency(), DurabilityLatency::default());
         notifications.release(Epoch(7));
         let one = notifications.latency();
         assert_eq!(one.transactions, 1);

@@ -38,7 +38,7 @@ pub struct Options {
     /// operating system chooses the processors, and worker *i* is served by logger *i* mod
     /// `loggers`.
     pub affinity: Option<Affinity>,
-    /// `true` if [`Stats::latency`](crate::Stats::latency) is measured exactly; each transaction
+    /// `true` if [`JournalStats::latency`](crate::JournalStats::latency) is measured exactly; each transaction
     /// then reads the clock.
     pub measure_latency: bool,
     /// The time after which writes are durable for which no caller waits.

@@ -1,6 +1,6 @@
 //! Recovery: reads the files of all runs and finds the entries that count.
 //!
-//! 0. [`base`]: the newest checkpoint; a damaged one is passed over if the logs still hold all.
+//! 0. [`base_checkpoint`]: the newest checkpoint; a damaged one is passed over if the logs still hold all.
 //! 1. [`layout`]: the files; none may be missing between them.
 //! 2. [`scan`]: block headers, and the payloads where a write may be unfinished.
 //! 3. [`plan`]: the durable epoch of each run; damage is distinguished from unfinished writes.
@@ -18,122 +18,30 @@
 //!    that died may have left them in the page cache alone, perhaps after a sync that failed: so
 //!    data that no block proves to be durable is written again before it is synced.
 
-mod base;
+mod base_checkpoint;
+mod contents;
 mod layout;
 mod plan;
+mod recovered;
 mod replay;
 mod scan;
 mod settle;
 mod walk;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ::base::{Change, Epoch, Tid};
 use disk::Disk;
 
-use crate::checkpoint::read::{self, Candidate};
+use crate::checkpoint::read::{self, CheckpointCandidate};
 use crate::entry::Entry;
 use crate::error::RecoverError;
-use crate::format::SegmentHeader;
-use base::Base;
-use layout::Log;
-use plan::Piece;
-use scan::Summary;
-
-/// The outcome of a recovery. [`Journal::start`](crate::Journal::start) continues from it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
-    /// Everything up to this epoch was recovered; nothing of later epochs was.
-    pub durable: Epoch,
-    /// The newest epoch that left any trace, void ones included. New epochs begin above it.
-    pub newest: Epoch,
-    /// The greatest time stamp in the logs, milliseconds since the Unix epoch.
-    pub stamp_ms: u64,
-    /// Entries applied, those of the checkpoint included.
-    pub entries: u64,
-    /// Bytes of log read.
-    pub bytes: u64,
-    /// Log segments read.
-    pub segments: u64,
-    /// The checkpoint that was used.
-    pub checkpoint: Option<Used>,
-    /// Torn tails that were cut off.
-    pub cuts: Vec<Cut>,
-    /// Warnings for the operator, as text.
-    pub warnings: Vec<String>,
-    /// The number of the last run.
-    pub(crate) run: u32,
-    /// For each log: the number of its next segment.
-    pub(crate) next_segments: Vec<u32>,
-}
-
-impl Recovered {
-    /// Returns the number of runs of the journal so far.
-    #[must_use]
-    pub fn runs(&self) -> u32 {
-        self.run
-    }
-
-    /// Returns the number of logs.
-    #[must_use]
-    pub fn logs(&self) -> usize {
-        self.next_segments.len()
-    }
-}
-
-/// A checkpoint that a recovery used.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Used {
-    /// Its manifest.
-    pub file: PathBuf,
-    /// It holds everything up to this epoch.
-    pub epoch: Epoch,
-    /// Entries in it.
-    pub entries: u64,
-    /// Bytes of its parts.
-    pub bytes: u64,
-    /// The number of its parts.
-    pub parts: usize,
-    /// The time at which it was made, milliseconds since the Unix epoch.
-    pub finished_ms: u64,
-}
-
-/// A torn tail: bytes that were being written when the process or the machine stopped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
-    /// The file.
-    pub file: PathBuf,
-    /// The offset at which it was cut.
-    pub offset: u64,
-    /// The number of bytes that were cut off.
-    pub bytes: u64,
-}
-
-impl std::fmt::Display for Cut {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Cut {
-            file,
-            offset,
-            bytes,
-        } = self;
-        write!(
-            f,
-            "{}: cut {bytes} bytes of an unfinished write at byte {offset}",
-            file.display()
-        )
-    }
-}
-
-/// The progress of a recovery.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Bytes of checkpoint and log read.
-    pub bytes_read: u64,
-    /// Bytes of checkpoint and log in all.
-    pub bytes_total: u64,
-    /// Entries applied.
-    pub entries: u64,
-}
+use crate::format::LogSegmentHeader;
+use base_checkpoint::BaseCheckpoint;
+use contents::LogContents;
+use layout::LogDirectory;
+use plan::SegmentPiece;
+pub use recovered::{Progress, Recovered, TornTail, UsedCheckpoint};
 
 /// Recovers. See [`Journal::recover`](crate::Journal::recover).
 pub(crate) fn recover(
@@ -159,17 +67,8 @@ pub(crate) fn check(
     Ok(read(disk, dir, threads, apply, progress)?.recovered)
 }
 
-/// The data that was read and is not settled yet.
-struct Read {
-    recovered: Recovered,
-    base: Option<Base>,
-    logs: Vec<Log>,
-    /// The ends of the segments that are the last of their logs.
-    ends: Vec<Summary>,
-}
-
 /// The state that all attempts at one directory share.
-struct Attempt<'a> {
+struct RecoveryAttempt<'a> {
     disk: &'a dyn Disk,
     dir: &'a Path,
     threads: usize,
@@ -188,10 +87,10 @@ fn read(
     threads: usize,
     apply: &(dyn Fn(Entry<'_>) + Sync),
     progress: &(dyn Fn(Progress) + Sync),
-) -> Result<Read, RecoverError> {
+) -> Result<LogContents, RecoverError> {
     let found = read::find(disk, dir)?;
     let newest = found.published.first().map(|newest| newest.epoch);
-    let mut attempt = Attempt {
+    let mut attempt = RecoveryAttempt {
         disk,
         dir,
         threads,
@@ -209,27 +108,30 @@ fn read(
                 read.recovered.newest = read.recovered.newest.max(newest.unwrap_or_default());
                 return Ok(read);
             }
-            Err(Refused::Checkpoint(error)) => {
+            Err(CheckpointRefusal::Checkpoint(error)) => {
                 attempt.warnings.push(format!("passed over: {error}"));
                 damaged.get_or_insert(error);
             }
-            Err(Refused::Logs(error)) => return Err(damaged.unwrap_or(error)),
+            Err(CheckpointRefusal::Logs(error)) => return Err(damaged.unwrap_or(error)),
         }
     }
     unreachable!("the logs alone are no checkpoint that could be refused")
 }
 
 /// The reason why nothing can be recovered from a checkpoint.
-enum Refused {
+enum CheckpointRefusal {
     /// It is damaged itself: another checkpoint, or the logs alone, may do.
     Checkpoint(RecoverError),
     /// The logs are damaged, or a file cannot be read.
     Logs(RecoverError),
 }
 
-impl Attempt<'_> {
+impl RecoveryAttempt<'_> {
     /// Reads `candidate`, or no checkpoint, and the logs behind it.
-    fn read(&mut self, candidate: Option<Candidate>) -> Result<Read, Refused> {
+    fn read(
+        &mut self,
+        candidate: Option<CheckpointCandidate>,
+    ) -> Result<LogContents, CheckpointRefusal> {
         let base = candidate
             .map(|candidate| self.open(candidate))
             .transpose()?;
@@ -240,46 +142,49 @@ impl Attempt<'_> {
                 RecoverError::Corrupt { path, .. } | RecoverError::Missing { path, .. } => path,
                 _ => return false,
             };
-            path.starts_with(crate::checkpoint::directory(self.dir))
+            path.starts_with(crate::checkpoint::file_name::directory(self.dir))
         };
         self.read_from(base).map_err(|error| {
             if is_in_checkpoint(&error) {
-                Refused::Checkpoint(error)
+                CheckpointRefusal::Checkpoint(error)
             } else {
-                Refused::Logs(error)
+                CheckpointRefusal::Logs(error)
             }
         })
     }
 
-    fn open(&mut self, candidate: Candidate) -> Result<Base, Refused> {
-        let manifest = candidate.manifest.map_err(Refused::Checkpoint)?;
+    fn open(
+        &mut self,
+        candidate: CheckpointCandidate,
+    ) -> Result<BaseCheckpoint, CheckpointRefusal> {
+        let manifest = candidate.manifest.map_err(CheckpointRefusal::Checkpoint)?;
         let parts = read::open_parts(self.disk, self.dir, &manifest);
         let parts = parts.map_err(|error| {
             self.known.push((manifest.run, manifest.view.epoch));
             match error {
-                RecoverError::Io { .. } => Refused::Logs(error),
-                _ => Refused::Checkpoint(error),
+                RecoverError::Io { .. } => CheckpointRefusal::Logs(error),
+                _ => CheckpointRefusal::Checkpoint(error),
             }
         })?;
-        Ok(Base {
+        Ok(BaseCheckpoint {
             path: candidate.path,
             manifest,
             parts,
         })
     }
 
-    fn read_from(&self, base: Option<Base>) -> Result<Read, RecoverError> {
+    fn read_from(&self, base: Option<BaseCheckpoint>) -> Result<LogContents, RecoverError> {
         let logs = layout::discover(self.disk, self.dir, base.as_ref())?;
         let segments: Vec<_> = logs.iter().flat_map(|log| &log.segments).collect();
         let summaries = scan::scan(&segments, self.threads)?;
-        let is_start = |header: &SegmentHeader| {
+        let is_start = |header: &LogSegmentHeader| {
             let starts = base.iter().flat_map(|base| &base.manifest.logs);
             let start = starts.zip(0..).find(|(_, log)| *log == header.log);
             start.is_some_and(|(start, _)| start.segment == header.segment)
         };
         let pieces = segments.into_iter().zip(summaries);
         let mut pieces: Vec<_> = pieces
-            .map(|(segment, summary)| Piece {
+            .map(|(segment, summary)| SegmentPiece {
                 segment,
                 summary,
                 limit: Epoch::ZERO,
@@ -316,12 +221,12 @@ impl Attempt<'_> {
             cuts: cuts(&logs, &pieces),
             warnings: self.warnings.clone(),
             run: plan.run,
-            next_segments: logs.iter().map(Log::next_segment).collect(),
+            next_segments: logs.iter().map(LogDirectory::next_segment).collect(),
         };
         let last = pieces.iter().filter(|piece| piece.segment.is_last);
         let ends = last.map(|piece| piece.summary).collect();
         drop(pieces);
-        Ok(Read {
+        Ok(LogContents {
             recovered,
             base,
             logs,
@@ -330,8 +235,8 @@ impl Attempt<'_> {
     }
 }
 
-fn used(base: &Base) -> Used {
-    Used {
+fn used(base: &BaseCheckpoint) -> UsedCheckpoint {
+    UsedCheckpoint {
         file: base.path.clone(),
         epoch: base.epoch(),
         entries: base.manifest.entries(),
@@ -341,17 +246,17 @@ fn used(base: &Base) -> Used {
     }
 }
 
-fn cuts(logs: &[Log], pieces: &[Piece<'_>]) -> Vec<Cut> {
+fn cuts(logs: &[LogDirectory], pieces: &[SegmentPiece<'_>]) -> Vec<TornTail> {
     let torn = pieces
         .iter()
         .filter(|piece| piece.summary.data_end > piece.summary.end);
-    let tails = torn.map(|piece| Cut {
+    let tails = torn.map(|piece| TornTail {
         file: piece.segment.path.clone(),
         offset: piece.summary.end,
         bytes: piece.summary.data_end - piece.summary.end,
     });
-    let unborn = logs.iter().filter_map(|log| log.unborn.as_ref());
-    let files = unborn.map(|file| Cut {
+    let unstarted = logs.iter().filter_map(|log| log.unstarted.as_ref());
+    let files = unstarted.map(|file| TornTail {
         file: file.path.clone(),
         offset: 0,
         bytes: file.size,

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use disk::{Disk, DiskFile};
 
 use crate::checkpoint;
-use crate::error::{Failed, StartError};
-use crate::format::{SEGMENT_HEADER, SegmentHeader, log_name, segment_name};
-use crate::newest::NewestSegment;
+use crate::error::{JournalFailure, StartError};
+use crate::format::{LogSegmentHeader, SEGMENT_HEADER, log_name, segment_name};
+use crate::newest_segment::NewestSegment;
 use crate::spare::Spare;
 
 pub(crate) struct LogFile {
@@ -25,12 +25,12 @@ pub(crate) struct LogFile {
     dir: PathBuf,
     path: PathBuf,
     file: Box<dyn DiskFile>,
-    header: SegmentHeader,
+    header: LogSegmentHeader,
     /// The offset of the next block.
     end: u64,
     /// The file's size.
     size: u64,
-    room: Room,
+    room: SegmentRoom,
     newest: Arc<NewestSegment>,
     /// `true` if the next segment's file was asked for.
     asked: bool,
@@ -38,7 +38,7 @@ pub(crate) struct LogFile {
 
 /// The room that segments reserve before they need it.
 #[derive(Clone, Default)]
-pub(crate) struct Room {
+pub(crate) struct SegmentRoom {
     /// Bytes by which a segment grows ahead of the writes.
     pub(crate) preallocate: u64,
     /// With warm-up: the source of files that were written before.
@@ -51,8 +51,8 @@ impl LogFile {
     pub(crate) fn first(
         disk: &Arc<dyn Disk>,
         dir: &Path,
-        header: SegmentHeader,
-        room: Room,
+        header: LogSegmentHeader,
+        room: SegmentRoom,
     ) -> Result<LogFile, StartError> {
         let newest = Arc::new(NewestSegment::new(disk, dir, header.log));
         let dir = dir.join(log_name(header.log as usize));
@@ -76,8 +76,8 @@ impl LogFile {
         disk: &Arc<dyn Disk>,
         dir: PathBuf,
         path: PathBuf,
-        header: SegmentHeader,
-        room: Room,
+        header: LogSegmentHeader,
+        room: SegmentRoom,
         newest: Arc<NewestSegment>,
     ) -> Result<LogFile, StartError> {
         let file = disk
@@ -96,13 +96,13 @@ impl LogFile {
         dir: PathBuf,
         path: PathBuf,
         (file, size): (Box<dyn DiskFile>, u64),
-        header: SegmentHeader,
-        room: Room,
+        header: LogSegmentHeader,
+        room: SegmentRoom,
         newest: Arc<NewestSegment>,
     ) -> Result<LogFile, StartError> {
         // On a device that writes whole sectors the first block gets one of its own.
         let end = (SEGMENT_HEADER as u64).next_multiple_of(file.alignment() as u64);
-        let header = SegmentHeader {
+        let header = LogSegmentHeader {
             first: end as u32,
             ..header
         };
@@ -129,7 +129,7 @@ impl LogFile {
     /// Returns the segment behind this one, whose first block has number `sequence`: in a file that
     /// was warmed up if there is one, else in a new one.
     fn next(&self, sequence: u64) -> Result<LogFile, StartError> {
-        let header = SegmentHeader {
+        let header = LogSegmentHeader {
             segment: self.header.segment + 1,
             sequence,
             ..self.header
@@ -163,7 +163,7 @@ impl LogFile {
         &mut self,
         parts: &[IoSlice<'_>],
         bytes: u64,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), JournalFailure> {
         let end = self.end + bytes;
         self.file
             .write_and_sync(parts, self.end)
@@ -183,12 +183,12 @@ impl LogFile {
         bytes: u64,
         sequence: u64,
         most: u64,
-    ) -> Result<Result<(), Failed>, Failed> {
+    ) -> Result<Result<(), JournalFailure>, JournalFailure> {
         let sort = |error: StartError| {
             if error.is_shortage() {
-                Ok(Err(Failed::no_room(&error)))
+                Ok(Err(JournalFailure::no_room(&error)))
             } else {
-                Err(Failed::new(error.to_string()))
+                Err(JournalFailure::new(error.to_string()))
             }
         };
         if self.end >= most
@@ -226,7 +226,7 @@ impl LogFile {
     pub(crate) fn branch(
         &mut self,
         sequence: u64,
-    ) -> Result<Result<(u32, u64), StartError>, Failed> {
+    ) -> Result<Result<(u32, u64), StartError>, JournalFailure> {
         if self.end == u64::from(self.header.first) {
             return Ok(Ok((self.header.segment, self.header.sequence)));
         }
@@ -239,14 +239,14 @@ impl LogFile {
             // A directory whose sync has failed must not be synced again and trusted; and the next
             // segment may be recorded already.
             Err(error) if [&*self.dir, self.newest.path()].contains(&&*error.path) => {
-                Err(Failed::new(error.to_string()))
+                Err(JournalFailure::new(error.to_string()))
             }
             Err(error) => {
                 let path = self.dir.join(segment_name(self.header.segment + 1));
                 let gone = checkpoint::remove_files(&*self.disk, iter::once(path));
-                gone.map_err(|error| Failed::new(error.to_string()))?;
+                gone.map_err(|error| JournalFailure::new(error.to_string()))?;
                 self.disk.sync_dir(&self.dir).map_err(|error| {
-                    Failed::new(format!("cannot sync {}: {error}", self.dir.display()))
+                    JournalFailure::new(format!("cannot sync {}: {error}", self.dir.display()))
                 })?;
                 Ok(Err(error))
             }
@@ -259,7 +259,7 @@ impl LogFile {
         let _ = self.file.set_size(self.end);
     }
 
-    fn failed(&self, action: &str, error: &std::io::Error) -> Failed {
-        Failed::new(format!("cannot {action} {}: {error}", self.path.display()))
+    fn failed(&self, action: &str, error: &std::io::Error) -> JournalFailure {
+        JournalFailure::new(format!("cannot {action} {}: {error}", self.path.display()))
     }
 }

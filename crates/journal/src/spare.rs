@@ -43,12 +43,12 @@ pub(crate) struct Spare {
     size: u64,
     /// The use of a segment, in bytes, at which the next one is wanted.
     half: u64,
-    state: Mutex<State>,
+    state: Mutex<SpareState>,
     /// The thread to wake.
     maker: Mutex<Option<Thread>>,
 }
 
-enum State {
+enum SpareState {
     Nothing,
     Wanted,
     Ready(Box<dyn DiskFile>),
@@ -69,7 +69,7 @@ impl Spare {
             // The last write of a segment may go beyond its end.
             size: segment_size.saturating_add(preallocate.min(segment_size)),
             half: segment_size / 2,
-            state: Mutex::new(State::Nothing),
+            state: Mutex::new(SpareState::Nothing),
             maker: Mutex::new(None),
         }
     }
@@ -91,8 +91,8 @@ impl Spare {
             return false;
         }
         let mut state = self.state.lock();
-        if matches!(*state, State::Nothing) {
-            *state = State::Wanted;
+        if matches!(*state, SpareState::Nothing) {
+            *state = SpareState::Wanted;
             if let Some(maker) = &*self.maker.lock() {
                 maker.unpark();
             }
@@ -103,8 +103,8 @@ impl Spare {
     /// Takes the spare, if it is ready. The caller gives it another name.
     pub(crate) fn take(&self) -> Option<Box<dyn DiskFile>> {
         let mut state = self.state.lock();
-        match std::mem::replace(&mut *state, State::Nothing) {
-            State::Ready(file) => Some(file),
+        match std::mem::replace(&mut *state, SpareState::Nothing) {
+            SpareState::Ready(file) => Some(file),
             other => {
                 *state = other;
                 None
@@ -136,7 +136,7 @@ impl Spare {
 
     /// Makes the spare if it is wanted.
     pub(crate) fn make(&self, pause: &dyn Fn(Instant) -> bool) {
-        if !matches!(*self.state.lock(), State::Wanted) {
+        if !matches!(*self.state.lock(), SpareState::Wanted) {
             return;
         }
         let made = self.create().and_then(|file| {
@@ -145,14 +145,14 @@ impl Spare {
         });
         // The logger waits for this lock: only the state is changed under it.
         match made {
-            Ok(file) => *self.state.lock() = State::Ready(file),
+            Ok(file) => *self.state.lock() = SpareState::Ready(file),
             Err(error) => {
                 let path = self.path.display();
                 if error.kind() != io::ErrorKind::Interrupted {
                     tracing::warn!("cannot warm up {path}: {error}; the log will do without");
                 }
                 self.remove();
-                *self.state.lock() = State::Nothing;
+                *self.state.lock() = SpareState::Nothing;
             }
         }
     }
@@ -250,7 +250,7 @@ fn run(spares: &[Arc<Spare>], stopping: &AtomicBool) {
     };
     while !stop() {
         spares.iter().for_each(|spare| spare.make(&pause));
-        let wanted = |spare: &Arc<Spare>| matches!(*spare.state.lock(), State::Wanted);
+        let wanted = |spare: &Arc<Spare>| matches!(*spare.state.lock(), SpareState::Wanted);
         if !stop() && !spares.iter().any(wanted) {
             park();
         }

@@ -8,7 +8,7 @@ const CLASSES: usize = 24;
 
 /// Counters that the loggers update.
 #[derive(Default)]
-pub(crate) struct Counters {
+pub(crate) struct JournalCounters {
     pub(crate) bytes: AtomicU64,
     pub(crate) blocks: AtomicU64,
     pub(crate) cycles: AtomicU64,
@@ -19,7 +19,7 @@ pub(crate) struct Counters {
     sync_histogram: [AtomicU64; CLASSES],
 }
 
-impl Counters {
+impl JournalCounters {
     pub(crate) fn synced(&self, took: Duration) {
         let class = (took.as_micros().max(1).ilog2() as usize).min(CLASSES - 1);
         self.syncs.fetch_add(1, Relaxed);
@@ -27,9 +27,9 @@ impl Counters {
         self.sync_histogram[class].fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn stats(&self, buffers_waiting: u64, latency: Latency) -> Stats {
+    pub(crate) fn stats(&self, buffers_waiting: u64, latency: DurabilityLatency) -> JournalStats {
         let syncs = self.syncs.load(Relaxed);
-        Stats {
+        JournalStats {
             bytes: self.bytes.load(Relaxed),
             blocks: self.blocks.load(Relaxed),
             cycles: self.cycles.load(Relaxed),
@@ -55,7 +55,7 @@ impl Counters {
 
 /// Figures since the journal was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct JournalStats {
     /// Bytes written to the logs.
     pub bytes: u64,
     /// Blocks written, marks included.
@@ -78,7 +78,7 @@ pub struct Stats {
     /// The parts of the time for which transactions waited for durability. Unless
     /// [`Options::measure_latency`](crate::Options::measure_latency) is set, the time in the
     /// worker's buffer is estimated: transactions are assumed to come evenly.
-    pub latency: Latency,
+    pub latency: DurabilityLatency,
     /// Full buffers that wait for their logger at this moment.
     pub buffers_waiting: u64,
 }
@@ -86,7 +86,7 @@ pub struct Stats {
 /// Parts of the time from a transaction's commit to its durability (paper 2, figure 5): sums over
 /// transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Latency {
+pub struct DurabilityLatency {
     /// The number of transactions over which the sums are.
     pub transactions: u64,
     /// The time in the worker's buffer, until it went to the logger.
@@ -99,8 +99,8 @@ pub struct Latency {
     pub notification: Duration,
 }
 
-impl Latency {
-    pub(crate) fn add(&mut self, other: &Latency) {
+impl DurabilityLatency {
+    pub(crate) fn add(&mut self, other: &DurabilityLatency) {
         self.transactions += other.transactions;
         self.buffer += other.buffer;
         self.queue += other.queue;
@@ -123,11 +123,13 @@ mod tests {
 
     #[test]
     fn sync_times_are_counted_in_their_class() {
-        let counters = Counters::default();
+        let counters = JournalCounters::default();
         for micros in [0, 1, 3, 1000, 1 << 40] {
             counters.synced(Duration::from_micros(micros));
         }
-        let histogram = counters.stats(0, Latency::default()).sync_time_histogram;
+        let histogram = counters
+            .stats(0, DurabilityLatency::default())
+            .sync_time_histogram;
         let classes = [(0, 2), (1, 1), (9, 1), (CLASSES - 1, 1)];
         for (class, n) in classes {
             assert_eq!(histogram[class], n, "class {class}");

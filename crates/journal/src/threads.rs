@@ -16,24 +16,24 @@ use base::Epoch;
 use base::epochs::EpochClock;
 use parking_lot::Mutex;
 
-use crate::error::Failed;
+use crate::error::JournalFailure;
 use crate::horizon::Horizon;
-use crate::logger::{Context, Logger, Outcome, advance};
+use crate::logger::{CycleOutcome, Logger, LoggerContext, advance};
 use crate::options::EpochTime;
-use crate::stats::Counters;
+use crate::stats::JournalCounters;
 
 /// The interval after which a logger looks again at an epoch that a worker still holds.
 const RETRY: Duration = Duration::from_micros(100);
 /// The interval after which a logger looks again for room for its log.
 const ROOM_RETRY: Duration = Duration::from_millis(100);
-/// The time that [`Shared::finish`] waits for transactions that are still running.
+/// The time that [`JournalShared::finish`] waits for transactions that are still running.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The state that the journal's handles and its threads share.
-pub(crate) struct Shared {
+pub(crate) struct JournalShared {
     pub(crate) loggers: Vec<Logger>,
     pub(crate) horizon: Horizon,
-    pub(crate) counters: Counters,
+    pub(crate) counters: JournalCounters,
     pub(crate) clock: Arc<dyn EpochClock>,
     pub(crate) epoch_time: EpochTime,
     pub(crate) idle_flush: Duration,
@@ -44,12 +44,12 @@ pub(crate) struct Shared {
     /// With fixed epochs: the time at which the next one begins.
     pub(crate) next_tick: Mutex<Instant>,
     /// The reason why workers wait.
-    pub(crate) paused: Mutex<Option<Failed>>,
+    pub(crate) paused: Mutex<Option<JournalFailure>>,
 }
 
 /// Starts the thread of logger `index`, on processor `cpu` if one is given.
 pub(crate) fn spawn(
-    shared: &Arc<Shared>,
+    shared: &Arc<JournalShared>,
     index: usize,
     cpu: Option<usize>,
 ) -> std::io::Result<JoinHandle<()>> {
@@ -83,9 +83,9 @@ fn settle_down(logger: usize, cpu: Option<usize>) {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
 }
 
-impl Shared {
-    pub(crate) fn context(&self) -> Context<'_> {
-        Context {
+impl JournalShared {
+    pub(crate) fn context(&self) -> LoggerContext<'_> {
+        LoggerContext {
             clock: self.clock.as_ref(),
             horizon: &self.horizon,
             counters: &self.counters,
@@ -105,7 +105,7 @@ impl Shared {
         self.stopping.load(Ordering::Acquire)
     }
 
-    pub(crate) fn refuse(&self, failed: &Failed) {
+    pub(crate) fn refuse(&self, failed: &JournalFailure) {
         self.loggers
             .iter()
             .for_each(|logger| logger.handover.refuse(failed));
@@ -124,14 +124,14 @@ impl Shared {
         }
     }
 
-    pub(crate) fn cycle(&self, logger: &Logger) -> Result<Outcome, Failed> {
+    pub(crate) fn cycle(&self, logger: &Logger) -> Result<CycleOutcome, JournalFailure> {
         let outcome = logger.cycle(&self.context());
         self.pause_or_resume();
         outcome.inspect_err(|failed| self.refuse(failed))
     }
 
     /// Runs a logger's thread: works while there is work; then rests.
-    fn run(&self, logger: &Logger) -> Result<(), Failed> {
+    fn run(&self, logger: &Logger) -> Result<(), JournalFailure> {
         while !self.stopping() {
             if !logger.has_work(&self.context()) {
                 self.rest(logger)?;
@@ -139,9 +139,9 @@ impl Shared {
                 continue;
             } else {
                 match self.cycle(logger)? {
-                    Outcome::Held => park_timeout(RETRY),
-                    Outcome::Stalled => self.await_room(),
-                    Outcome::Progress | Outcome::Idle => {}
+                    CycleOutcome::Held => park_timeout(RETRY),
+                    CycleOutcome::Stalled => self.await_room(),
+                    CycleOutcome::Progress | CycleOutcome::Idle => {}
                 }
             }
         }
@@ -158,7 +158,7 @@ impl Shared {
 
     /// Waits for work: first with a time limit, after which the writes for which no caller asked
     /// are flushed and the durable epoch is recorded; then without.
-    fn rest(&self, logger: &Logger) -> Result<(), Failed> {
+    fn rest(&self, logger: &Logger) -> Result<(), JournalFailure> {
         let mut until = Instant::now() + self.idle_flush;
         loop {
             if self.stopping() || logger.has_work(&self.context()) {
@@ -216,23 +216,23 @@ impl Shared {
     }
 
     /// Runs the last cycles, after the threads have ended.
-    pub(crate) fn finish(&self) -> Result<(), Failed> {
+    pub(crate) fn finish(&self) -> Result<(), JournalFailure> {
         let last = self.clock.current();
         let deadline = Instant::now() + CLOSE_PATIENCE;
         self.horizon.request(last);
-        let context = Context {
+        let context = LoggerContext {
             epoch_time: EpochTime::Adaptive,
             ..self.context()
         };
         while self.horizon.durable() < last {
             for logger in &self.loggers {
-                if logger.cycle(&context)? == Outcome::Stalled {
+                if logger.cycle(&context)? == CycleOutcome::Stalled {
                     return Err(self.horizon.trouble().expect("it is stalled"));
                 }
             }
             if self.horizon.durable() < last {
                 if Instant::now() > deadline {
-                    return Err(Failed::new("a transaction is still running"));
+                    return Err(JournalFailure::new("a transaction is still running"));
                 }
                 std::thread::sleep(RETRY);
             }

@@ -6,9 +6,9 @@
 #![cfg(loom)]
 
 use base::Epoch;
-use kumiki_journal::Failed;
+use kumiki_journal::JournalFailure;
 use kumiki_journal::buffer::Buffer;
-use kumiki_journal::handover::{Handover, Sizes};
+use kumiki_journal::handover::{BufferSizes, Handover};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
@@ -19,7 +19,7 @@ const HEADER: usize = 64;
 fn handover(lanes: usize, buffers: usize, payload: usize) -> Arc<Handover> {
     Arc::new(Handover::new(
         lanes,
-        Sizes {
+        BufferSizes {
             buffers,
             buffer_size: HEADER + payload,
             exact_times: false,
@@ -153,7 +153,7 @@ fn a_failure_ends_the_wait() {
                 assert!(refused.is_err());
             })
         };
-        let failed = Failed {
+        let failed = JournalFailure {
             reason: "broken".into(),
             is_lasting: true,
         };

@@ -5,28 +5,26 @@ use std::sync::Arc;
 
 use base::NodeId;
 use disk::Disk;
-use protobuf::Message as _;
-use raft::eraftpb::{ConfChangeV2, Entry, EntryType};
 
+use crate::entry_validation::count_changes;
+use crate::failure::MemberFailure;
 use crate::log::{self, LogError, LogReport};
-use crate::member::Failure;
-use crate::sessions::Sessions;
+use crate::sessions::ClientSessions;
 use crate::snapshot::{self, SnapshotFile, SnapshotReader};
 use crate::status::node_of;
-use crate::wire::{Payload, changes};
 
 /// The contents of a directory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CheckReport {
     /// The member's data; `None` if the directory is as good as empty.
-    pub held: Option<Held>,
+    pub data: Option<MemberData>,
     /// Bytes that were read.
     pub bytes: u64,
 }
 
 /// The data of a member, with which it would start.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Held {
+pub struct MemberData {
     /// Its log, as it would be after recovery.
     pub log: LogReport,
     /// The snapshot from which the state would be loaded.
@@ -34,12 +32,12 @@ pub struct Held {
     /// Changes of keys in the entries of the log.
     pub changes: u64,
     /// `true` if the snapshot would take the place of the log.
-    pub replaces: bool,
+    pub replaces_log: bool,
     /// Snapshots that a newer one has replaced; the next start removes them.
     pub old: Vec<PathBuf>,
 }
 
-impl Held {
+impl MemberData {
     /// Returns the node, and the incarnation of its member: 1 for the first one, and one more each
     /// time that the node was added again.
     #[must_use]
@@ -76,20 +74,20 @@ impl Held {
 /// current file that have been read, and with the size of the file.
 ///
 /// # Errors
-/// Returns the [`Failure`] with which a start would end: it names the file and the place, and says
+/// Returns the [`MemberFailure`] with which a start would end: it names the file and the place, and says
 /// what to do.
 pub fn check(
     disk: &Arc<dyn Disk>,
     dir: &Path,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<CheckReport, Failure> {
+) -> Result<CheckReport, MemberFailure> {
     let log = log::check(disk, dir, progress)?;
     let (snapshot, old) = snapshot::newest_and_old(disk, dir)?;
     let Some(mut log) = log else {
         return match snapshot {
             None => Ok(CheckReport::default()),
             // The member would start as a node that has lost its disk.
-            Some(_) => Err(Failure::Log(LogError::Missing {
+            Some(_) => Err(MemberFailure::Log(LogError::Missing {
                 path: dir.to_owned(),
                 what: "its log, and has a snapshot".to_owned(),
             })),
@@ -101,21 +99,19 @@ pub fn check(
     }
     let mut changes = 0;
     for entry in log.entries() {
-        changes += read_entry(entry).map_err(|what| Failure::Entry {
-            index: entry.index,
-            what,
-        })?;
+        let count = count_changes(entry);
+        changes += count.map_err(|error| MemberFailure::unreadable(entry.index, error))?;
     }
     let bytes = log.report.bytes + snapshot.as_ref().map_or(0, |file| file.bytes);
-    let held = Held {
+    let data = MemberData {
         log: log.report,
         snapshot,
         changes,
-        replaces,
+        replaces_log: replaces,
         old,
     };
     Ok(CheckReport {
-        held: Some(held),
+        data: Some(data),
         bytes,
     })
 }
@@ -125,42 +121,17 @@ fn verify(
     disk: &Arc<dyn Disk>,
     file: &SnapshotFile,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(), Failure> {
+) -> Result<(), MemberFailure> {
     let mut reader = SnapshotReader::open(disk, &file.path)?;
     while reader.next()?.is_some() {
         let (done, total) = reader.progress();
         progress(done, total);
     }
-    match Sessions::decode(&reader.sessions()?) {
+    match ClientSessions::decode(&reader.sessions()?) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Failure::Entry {
-            index: file.head.meta.index,
-            what: format!("the table of sessions in the snapshot: {error}"),
-        }),
-    }
-}
-
-/// Reads an entry as if to apply it, and returns the number of keys that it changes.
-pub(crate) fn read_entry(entry: &Entry) -> Result<u64, String> {
-    if entry.get_entry_type() != EntryType::EntryNormal {
-        let read = ConfChangeV2::default().merge_from_bytes(&entry.data);
-        return read.map(|()| 0).map_err(|error| error.to_string());
-    }
-    if entry.data.is_empty() {
-        return Ok(0);
-    }
-    match Payload::decode(&entry.data).map_err(|error| error.to_string())? {
-        Payload::Transaction { changes: bytes, .. } => {
-            changes(bytes).try_fold(0, |count, change| match change {
-                Ok(_) => Ok(count + 1),
-                Err((at, what)) => Err(format!("{what} (at byte {at})")),
-            })
+        Err(error) => {
+            let what = format!("the table of sessions in the snapshot: {error}");
+            Err(MemberFailure::unreadable(file.head.meta.index, what))
         }
-        Payload::Execute { ops, .. } => {
-            let ops = base::codec::decode_ops(ops);
-            ops.map(|ops| ops.len() as u64)
-                .map_err(|error| error.to_string())
-        }
-        Payload::Tick { .. } | Payload::Sessions { .. } | Payload::Open { .. } => Ok(0),
     }
 }

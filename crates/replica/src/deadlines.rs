@@ -24,7 +24,7 @@ const PACE_MS: u64 = 100;
 
 /// See the module's description.
 #[derive(Debug)]
-pub(crate) struct Deadlines {
+pub(crate) struct DeadlineSet {
     /// The earliest and the latest deadline of each cell, by the number of the cell.
     cells: BTreeMap<u64, (u64, u64)>,
     /// Cells are `1 << shift` milliseconds wide.
@@ -34,9 +34,9 @@ pub(crate) struct Deadlines {
     passed: u64,
 }
 
-impl Default for Deadlines {
-    fn default() -> Deadlines {
-        Deadlines {
+impl Default for DeadlineSet {
+    fn default() -> DeadlineSet {
+        DeadlineSet {
             cells: BTreeMap::new(),
             shift: 0,
             most: MOST,
@@ -45,7 +45,7 @@ impl Default for Deadlines {
     }
 }
 
-impl Deadlines {
+impl DeadlineSet {
     pub(crate) fn clear(&mut self) {
         self.cells.clear();
         self.shift = 0;
@@ -125,7 +125,7 @@ impl Deadlines {
     }
 }
 
-impl Extend<u64> for Deadlines {
+impl Extend<u64> for DeadlineSet {
     fn extend<T: IntoIterator<Item = u64>>(&mut self, deadlines: T) {
         deadlines.into_iter().for_each(|one| self.insert(one));
     }
@@ -137,10 +137,10 @@ mod tests {
 
     use super::*;
 
-    fn bounded(most: usize) -> Deadlines {
-        Deadlines {
+    fn bounded(most: usize) -> DeadlineSet {
+        DeadlineSet {
             most,
-            ..Deadlines::default()
+            ..DeadlineSet::default()
         }
     }
 

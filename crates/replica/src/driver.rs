@@ -16,13 +16,15 @@ use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
 use mio::{Events, Poll, Token, Waker};
 use parking_lot::Mutex;
 
-use crate::incoming_links::{Closed, IncomingLinks};
-use crate::member::{Answer, Change, Failure, Member, Received, copy_of};
+use crate::failure::MemberFailure;
+use crate::incoming_links::{IncomingLinks, LinkToClose};
+use crate::member::{MalformedMessage, Member, Outbox, Received, duplicate_note};
+use crate::membership::{ChangeAnswer, MembershipChange};
 use crate::shared::Shared;
 
 const WAKER: Token = Token(0);
 const FABRIC: Token = Token(1);
-const EVENTS: usize = 256;
+const MOST_EVENTS: usize = 256;
 /// A link that broke is made again after this time.
 const PAUSE: Duration = Duration::from_millis(50);
 /// A link that was refused is made again after this time.
@@ -34,28 +36,28 @@ const LOG_PAUSE: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Advice for a member that has stopped.
-const STOPPED: &str = "this node's member has stopped: the node serves nothing until its process is \
+const STOPPED_ADVICE: &str = "this node's member has stopped: the node serves nothing until its process is \
                        started again. Mend what was the matter and restart it; the other members go \
                        on without it meanwhile";
 
 /// Commands of other threads to this one.
-pub(crate) enum Command {
-    Change(Change, Answer),
+pub(crate) enum DriverCommand {
+    Change(MembershipChange, ChangeAnswer),
     Snapshot,
     Stop,
 }
 
 /// The means by which other threads reach this one.
-pub(crate) struct Mailbox {
+pub(crate) struct DriverMailbox {
     waker: Waker,
     /// The thread has been woken and has not started its next turn: one wake-up is enough.
     woken: AtomicBool,
-    commands: Mutex<Vec<Command>>,
+    commands: Mutex<Vec<DriverCommand>>,
 }
 
-impl Mailbox {
-    pub(crate) fn new(poll: &Poll) -> io::Result<Mailbox> {
-        Ok(Mailbox {
+impl DriverMailbox {
+    pub(crate) fn new(poll: &Poll) -> io::Result<DriverMailbox> {
+        Ok(DriverMailbox {
             waker: Waker::new(poll.registry(), WAKER)?,
             woken: AtomicBool::new(false),
             commands: Mutex::default(),
@@ -70,7 +72,7 @@ impl Mailbox {
         }
     }
 
-    pub(crate) fn command(&self, command: Command) {
+    pub(crate) fn command(&self, command: DriverCommand) {
         self.commands.lock().push(command);
         self.wake();
     }
@@ -78,20 +80,20 @@ impl Mailbox {
 
 /// The connection to another member.
 #[derive(Default)]
-struct Way {
+struct MemberConnection {
     link: Option<Link>,
     /// The link is not made again before this time.
     not_before: Duration,
 }
 
 /// The connections to all members.
-struct Links {
+struct MemberLinks {
     fabric: Tcp,
-    ways: HashMap<NodeId, Way>,
+    connections: HashMap<NodeId, MemberConnection>,
     /// The nodes to which the links lead that are up.
     peers: HashMap<Link, NodeId>,
     /// Nodes to which a message could not be sent since the member was last informed.
-    lost: BTreeSet<NodeId>,
+    unreachable: BTreeSet<NodeId>,
     /// Links that other members have made.
     incoming: IncomingLinks,
     /// The times at which the log last said that a node sends malformed messages.
@@ -100,16 +102,16 @@ struct Links {
     copies: HashMap<NodeId, Duration>,
 }
 
-impl Links {
+impl MemberLinks {
     /// Sends the member's messages. Those that cannot be sent are lost, as members expect.
-    fn send(&mut self, outbox: &mut Vec<(NodeId, Vec<u8>)>, now: Duration) {
+    fn send(&mut self, outbox: &mut Outbox, now: Duration) {
         for (node, bytes) in outbox.drain(..) {
-            let way = self.ways.entry(node).or_default();
-            let link = match way.link {
+            let connection = self.connections.entry(node).or_default();
+            let link = match connection.link {
                 Some(link) => link,
-                None if now >= way.not_before => {
+                None if now >= connection.not_before => {
                     let link = self.fabric.connect(node);
-                    way.link = Some(link);
+                    connection.link = Some(link);
                     link
                 }
                 None => continue,
@@ -117,11 +119,11 @@ impl Links {
             match self.fabric.send(link, &bytes) {
                 Ok(()) => {}
                 Err(SendError::Full | SendError::Down) => {
-                    self.lost.insert(node);
+                    self.unreachable.insert(node);
                 }
                 Err(SendError::TooLong) => {
                     tracing::error!(node = node.0, bytes = bytes.len(), "a message is too long");
-                    self.lost.insert(node);
+                    self.unreachable.insert(node);
                 }
             }
         }
@@ -129,11 +131,17 @@ impl Links {
     }
 
     /// Ends a link on which a malformed message has come. Messages that came behind it are dropped.
-    fn close_malformed(&mut self, link: Link, node: NodeId, what: &str, now: Duration) {
+    fn close_malformed(
+        &mut self,
+        link: Link,
+        node: NodeId,
+        error: &MalformedMessage,
+        now: Duration,
+    ) {
         let last = self.malformed.get(&node);
         if last.is_none_or(|last| now >= *last + LOG_PAUSE) {
             self.malformed.insert(node, now);
-            tracing::error!("node {node} sent a malformed message: {what}; its link is closed");
+            tracing::error!("node {node} sent a malformed message: {error}; its link is closed");
         }
         self.close(link, now);
     }
@@ -150,12 +158,12 @@ impl Links {
         let mut copies = Vec::new();
         for closed in self.incoming.decide(now) {
             match closed {
-                Closed::Replaced(link) => self.close(link, now),
-                Closed::Copy(link, node) => {
+                LinkToClose::Replaced(link) => self.close(link, now),
+                LinkToClose::Copy(link, node) => {
                     let last = self.copies.get(&node);
                     if last.is_none_or(|last| now >= *last + LOG_PAUSE) {
                         self.copies.insert(node, now);
-                        tracing::error!("{}", copy_of(node));
+                        tracing::error!("{}", duplicate_note(node));
                     }
                     copies.push(node);
                     self.close(link, now);
@@ -169,13 +177,13 @@ impl Links {
 /// See the module's description.
 pub(crate) struct Driver {
     poll: Poll,
-    links: Links,
+    links: MemberLinks,
     member: Member,
     shared: Arc<Shared>,
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<DriverMailbox>,
     inbox: Inbox,
     /// The fabric has more messages than were taken.
-    more: bool,
+    fabric_has_more: bool,
     /// The member does not go on before this time: an operation has failed for a reason that may
     /// pass.
     blocked_until: Option<Duration>,
@@ -190,15 +198,15 @@ impl Driver {
         fabric: Tcp,
         member: Member,
         shared: Arc<Shared>,
-        mailbox: Arc<Mailbox>,
+        mailbox: Arc<DriverMailbox>,
     ) -> Driver {
         Driver {
             poll,
-            links: Links {
+            links: MemberLinks {
                 fabric,
-                ways: HashMap::new(),
+                connections: HashMap::new(),
                 peers: HashMap::new(),
-                lost: BTreeSet::new(),
+                unreachable: BTreeSet::new(),
                 incoming: IncomingLinks::new(member.election()),
                 malformed: HashMap::new(),
                 copies: HashMap::new(),
@@ -207,7 +215,7 @@ impl Driver {
             shared,
             mailbox,
             inbox: Inbox::default(),
-            more: false,
+            fabric_has_more: false,
             blocked_until: None,
         }
     }
@@ -223,33 +231,35 @@ impl Driver {
         let reason = match ended {
             Ok(Ok(())) => "the partition is closed".to_owned(),
             Ok(Err(failure)) => {
-                tracing::error!(%failure, "{STOPPED}");
+                tracing::error!(%failure, "{STOPPED_ADVICE}");
                 failure.to_string()
             }
             Err(_) => {
                 shared.drop_everything();
-                tracing::error!("the member's thread has panicked. {STOPPED}");
+                tracing::error!("the member's thread has panicked. {STOPPED_ADVICE}");
                 "the member's thread has panicked: see the log, and restart the node".to_owned()
             }
         };
         shared.fail(reason);
-        shared.tell();
+        shared.notify();
     }
 
-    fn turns(&mut self) -> Result<(), Failure> {
-        let mut events = Events::with_capacity(EVENTS);
+    fn turns(&mut self) -> Result<(), MemberFailure> {
+        let mut events = Events::with_capacity(MOST_EVENTS);
         while self.turn(&mut events)? {}
         Ok(())
     }
 
     /// Runs one turn. Returns `true` if the member goes on.
-    fn turn(&mut self, events: &mut Events) -> Result<bool, Failure> {
+    fn turn(&mut self, events: &mut Events) -> Result<bool, MemberFailure> {
         let now = self.shared.time.now().since;
         let timeout = self.timeout(now);
         if let Err(error) = self.poll.poll(events, Some(timeout))
             && error.kind() != io::ErrorKind::Interrupted
         {
-            return Err(Failure::Raft(format!("cannot wait for events: {error}")));
+            return Err(MemberFailure::Raft(format!(
+                "cannot wait for events: {error}"
+            )));
         }
         for event in &*events {
             if self.links.fabric.owns(event.token()) {
@@ -260,13 +270,13 @@ impl Driver {
         let commands = std::mem::take(&mut *self.mailbox.commands.lock());
         for command in commands {
             match command {
-                Command::Change(change, answer) => self.member.change(change, answer),
-                Command::Snapshot => self.member.want_snapshot(),
-                Command::Stop => return Ok(false),
+                DriverCommand::Change(change, answer) => self.member.change(change, answer),
+                DriverCommand::Snapshot => self.member.request_snapshot(),
+                DriverCommand::Stop => return Ok(false),
             }
         }
-        self.hear()?;
-        self.go_on()?;
+        self.receive_messages()?;
+        self.run_member()?;
         self.send();
         Ok(true)
     }
@@ -275,7 +285,7 @@ impl Driver {
         if let Some(until) = self.blocked_until {
             return until.saturating_sub(now);
         }
-        if self.more || self.member.has_more() {
+        if self.fabric_has_more || self.member.has_more() {
             return Duration::ZERO;
         }
         let due = self.member.due().saturating_sub(now);
@@ -286,16 +296,20 @@ impl Driver {
     }
 
     /// Takes the messages that have come from other members.
-    fn hear(&mut self) -> Result<(), Failure> {
+    fn receive_messages(&mut self) -> Result<(), MemberFailure> {
         let now = self.shared.time.now();
         self.links.fabric.tick(now.since);
-        self.more = self.links.fabric.receive(&mut self.inbox);
+        self.fabric_has_more = self.links.fabric.receive(&mut self.inbox);
         let mut inbox = std::mem::take(&mut self.inbox);
         for (link, event) in inbox.iter() {
             match event {
                 Event::Up(Peer::Node(node)) => {
                     self.links.peers.insert(link, node);
-                    let own = self.links.ways.get(&node).and_then(|way| way.link);
+                    let own = self
+                        .links
+                        .connections
+                        .get(&node)
+                        .and_then(|connection| connection.link);
                     if own == Some(link) {
                         self.member.note_link(node, None);
                     } else {
@@ -315,11 +329,11 @@ impl Driver {
                     }
                     match self.member.receive(node, bytes, now) {
                         Ok(Received::Taken) => {}
-                        Ok(Received::Malformed(what)) => {
-                            self.links.close_malformed(link, node, &what, now.since);
+                        Ok(Received::Malformed(error)) => {
+                            self.links.close_malformed(link, node, &error, now.since);
                         }
                         Err(failure) => {
-                            self.blocked_until = Some(self.pass(failure, now.since)?);
+                            self.blocked_until = Some(self.handle_failure(failure, now.since)?);
                         }
                     }
                 }
@@ -330,7 +344,7 @@ impl Driver {
         inbox.clear();
         self.inbox = inbox;
         for node in self.links.close_later(now.since) {
-            self.member.note_copy(node, now.since);
+            self.member.note_duplicate(node, now.since);
         }
         Ok(())
     }
@@ -338,54 +352,58 @@ impl Driver {
     fn down(&mut self, link: Link, why: &str, now: Duration) {
         self.links.peers.remove(&link);
         self.links.incoming.down(link, now);
-        let way = self
+        let connection = self
             .links
-            .ways
+            .connections
             .iter_mut()
-            .find(|(_, way)| way.link == Some(link));
-        if let Some((node, way)) = way {
+            .find(|(_, connection)| connection.link == Some(link));
+        if let Some((node, connection)) = connection {
             tracing::debug!(node = node.0, why, "the link to a member is down");
             let node = *node;
             let refused = self.links.fabric.refusal(node).map(ToString::to_string);
             let pause = if refused.is_some() { REFUSED } else { PAUSE };
-            way.link = None;
-            way.not_before = now + pause;
+            connection.link = None;
+            connection.not_before = now + pause;
             self.member.note_link(node, refused);
-            self.member.unreachable(node);
+            self.member.note_unreachable(node);
         }
     }
 
-    fn go_on(&mut self) -> Result<(), Failure> {
+    fn run_member(&mut self) -> Result<(), MemberFailure> {
         let now = self.shared.time.now();
         if self.blocked_until.is_some_and(|until| now.since < until) {
             return Ok(());
         }
         self.blocked_until = None;
         let links = &mut self.links;
-        let mut flush = |outbox: &mut Vec<(NodeId, Vec<u8>)>| links.send(outbox, now.since);
+        let mut flush = |outbox: &mut Outbox| links.send(outbox, now.since);
         match self.member.turn(now, &mut flush) {
-            Err(failure) => self.blocked_until = Some(self.pass(failure, now.since)?),
-            Ok(()) => self.member.trouble_has_passed(),
+            Err(failure) => self.blocked_until = Some(self.handle_failure(failure, now.since)?),
+            Ok(()) => self.member.note_log_written(),
         }
         Ok(())
     }
 
     /// Steps aside if the failure may pass, so that another member can lead meanwhile. Returns the
     /// time until which this member waits.
-    fn pass(&mut self, failure: Failure, now: Duration) -> Result<Duration, Failure> {
-        if !failure.may_pass() {
+    fn handle_failure(
+        &mut self,
+        failure: MemberFailure,
+        now: Duration,
+    ) -> Result<Duration, MemberFailure> {
+        if !failure.is_temporary() {
             return Err(failure);
         }
         self.member.step_aside();
-        self.member.note_trouble(&failure);
+        self.member.note_log_trouble(&failure);
         Ok(now + RETRY)
     }
 
     fn send(&mut self) {
         let now = self.shared.time.now().since;
         self.links.send(self.member.outbox(), now);
-        for node in std::mem::take(&mut self.links.lost) {
-            self.member.unreachable(node);
+        for node in std::mem::take(&mut self.links.unreachable) {
+            self.member.note_unreachable(node);
         }
     }
 }

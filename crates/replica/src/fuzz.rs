@@ -122,7 +122,7 @@ mod tests {
     use raft::eraftpb::{ConfState, Entry, Message, MessageType, SnapshotMetadata};
 
     use super::*;
-    use crate::snapshot::{Head, SnapshotRecord, SnapshotSource, SnapshotWriter};
+    use crate::snapshot::{SnapshotHead, SnapshotRecord, SnapshotSource, SnapshotWriter};
 
     const DIR: &str = "/member";
 
@@ -224,9 +224,9 @@ mod tests {
     fn snapshot() -> Vec<u8> {
         let disk: Arc<dyn Disk> = Arc::new(FaultDisk::new());
         disk.create_dir_all(Path::new(DIR)).unwrap();
-        let head = Head {
+        let head = SnapshotHead {
             meta: meta(),
-            ..Head::default()
+            ..SnapshotHead::default()
         };
         let mut writer = SnapshotWriter::create(&disk, Path::new(DIR), &head).unwrap();
         for key in [b"a", b"b"] {

@@ -35,7 +35,7 @@ struct LaterLink {
 
 /// A link that is to be closed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Closed {
+pub(crate) enum LinkToClose {
     /// Another link has taken its place.
     Replaced(Link),
     /// The link of a second process that takes part as this node.
@@ -91,7 +91,7 @@ impl IncomingLinks {
     }
 
     /// Returns the links whose probation has shown that they are to be closed.
-    pub(crate) fn decide(&mut self, now: Duration) -> Vec<Closed> {
+    pub(crate) fn decide(&mut self, now: Duration) -> Vec<LinkToClose> {
         let (probation, in_use) = (self.probation, &mut self.in_use);
         let ended = self
             .later
@@ -101,10 +101,10 @@ impl IncomingLinks {
                 .get_mut(&later.node)
                 .expect("it precedes a later one");
             if one.heard >= later.since + probation / 2 {
-                Closed::Copy(later.link, later.node)
+                LinkToClose::Copy(later.link, later.node)
             } else {
                 one.heard = now;
-                Closed::Replaced(std::mem::replace(&mut one.link, later.link))
+                LinkToClose::Replaced(std::mem::replace(&mut one.link, later.link))
             }
         };
         ended.map(decide).collect()
@@ -136,7 +136,7 @@ mod tests {
         assert!(links.takes(NODE, FIRST, at(5600)));
         assert!(!links.takes(NODE, SECOND, at(5700)));
         assert_eq!(links.decide(at(5999)), []);
-        assert_eq!(links.decide(at(6000)), [Closed::Copy(SECOND, NODE)]);
+        assert_eq!(links.decide(at(6000)), [LinkToClose::Copy(SECOND, NODE)]);
         assert!(links.takes(NODE, FIRST, at(6100)));
     }
 
@@ -144,7 +144,7 @@ mod tests {
     fn a_later_link_replaces_one_of_which_only_the_rest_comes() {
         let mut links = two();
         assert!(links.takes(NODE, FIRST, at(5010)));
-        assert_eq!(links.decide(at(6000)), [Closed::Replaced(FIRST)]);
+        assert_eq!(links.decide(at(6000)), [LinkToClose::Replaced(FIRST)]);
         assert!(links.takes(NODE, SECOND, at(6001)));
     }
 

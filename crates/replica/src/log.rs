@@ -35,6 +35,7 @@ mod entries;
 mod error;
 mod files;
 mod format;
+mod options;
 mod record;
 mod recover;
 mod replay;
@@ -47,40 +48,23 @@ use std::sync::Arc;
 use disk::Disk;
 use raft::eraftpb::{ConfState, Entry, HardState, SnapshotMetadata};
 
-pub use check::{Cut, LogReport};
+pub use check::{LogReport, UnfinishedWrite};
 pub use error::LogError;
-use files::{Files, Place, Space, WriteError};
-use record::Start;
-use state::State;
+use files::{LogLocation, SegmentFiles, SegmentSpace, WriteError};
+pub use options::LogOptions;
+use record::SegmentStart;
+use state::LogState;
 
 pub(crate) use check::check;
 pub(crate) use replay::read_payload;
-
-/// Options of a log.
-#[derive(Clone, Debug)]
-pub struct LogOptions {
-    /// The size of a segment. The space is set aside when the segment is made.
-    pub segment_bytes: u64,
-    /// A random number. It prevents bytes that a client chose from being taken for a frame.
-    pub salt: u64,
-}
-
-impl Default for LogOptions {
-    fn default() -> LogOptions {
-        LogOptions {
-            segment_bytes: 64 << 20,
-            salt: fastrand::u64(..),
-        }
-    }
-}
 
 /// A member's log; see the [module](self).
 pub struct Log {
     /// The Raft id of the member; 0 if the log belongs to no member yet.
     raft_id: u64,
-    state: State,
+    state: LogState,
     /// The state that the files contain.
-    synced: Start,
+    synced: SegmentStart,
     /// The frame of the next sync, with space for its header.
     frame: Vec<u8>,
     /// The least and the greatest index in that frame.
@@ -92,8 +76,8 @@ pub struct Log {
     floor_dirty: bool,
     /// The newest durable snapshot.
     snapshot: Option<SnapshotMetadata>,
-    place: Option<Place>,
-    files: Option<Files>,
+    location: Option<LogLocation>,
+    files: Option<SegmentFiles>,
     failed: Option<LogError>,
 }
 
@@ -104,11 +88,11 @@ impl Log {
         Log::new(None)
     }
 
-    fn new(place: Option<Place>) -> Log {
+    fn new(location: Option<LogLocation>) -> Log {
         Log {
             raft_id: 0,
-            state: State::default(),
-            synced: Start::default(),
+            state: LogState::default(),
+            synced: SegmentStart::default(),
             frame: files::empty_frame(),
             frame_min: u64::MAX,
             frame_max: 0,
@@ -116,7 +100,7 @@ impl Log {
             hard_dirty: false,
             floor_dirty: false,
             snapshot: None,
-            place,
+            location,
             files: None,
             failed: None,
         }
@@ -136,9 +120,9 @@ impl Log {
         options: LogOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Log, LogError> {
-        let place = Place::new(disk, dir, options);
-        let recovered = recover::recover(&place, progress)?;
-        let mut log = Log::new(Some(place));
+        let location = LogLocation::new(disk, dir, options);
+        let recovered = recover::recover(&location, progress)?;
+        let mut log = Log::new(Some(location));
         if let Some(found) = recovered {
             log.raft_id = found.raft_id;
             log.synced = found.state.start();
@@ -168,8 +152,8 @@ impl Log {
         self.state.base = (0, members.clone());
         self.state.conf = (0, members.clone());
         self.synced = self.state.start();
-        if let Some(place) = &self.place {
-            match Files::found(place, raft_id, &self.synced) {
+        if let Some(location) = &self.location {
+            match SegmentFiles::found(location, raft_id, &self.synced) {
                 Ok(files) => self.files = Some(files),
                 Err(error) => return Err(self.fail(error)),
             }
@@ -193,7 +177,7 @@ impl Log {
     pub fn append(&mut self, entries: &[Entry]) {
         for entry in entries {
             self.state.append(entry.clone());
-            if self.place.is_some() {
+            if self.location.is_some() {
                 record::put_entry(&mut self.frame, entry);
             }
             self.frame_min = self.frame_min.min(entry.index);
@@ -210,7 +194,7 @@ impl Log {
     /// Sets the members since the entry `index` was applied.
     pub fn set_conf_state(&mut self, index: u64, members: &ConfState) {
         self.state.conf = (index, members.clone());
-        if self.place.is_some() {
+        if self.location.is_some() {
             record::put_members(&mut self.frame, &self.state.conf);
         }
     }
@@ -230,11 +214,11 @@ impl Log {
         if self.frame.len() == files::empty_frame().len() && !self.hard_dirty {
             return Ok(());
         }
-        self.write(Space::Ordinary)
+        self.write(SegmentSpace::Ordinary)
     }
 
     /// Writes the frame, even if it is empty.
-    fn write(&mut self, space: Space) -> Result<(), LogError> {
+    fn write(&mut self, space: SegmentSpace) -> Result<(), LogError> {
         let Some(files) = &mut self.files else {
             self.hard_dirty = false;
             return Ok(());
@@ -266,14 +250,14 @@ impl Log {
         self.state.replace(meta);
         (self.frame_min, self.frame_max) = (u64::MAX, 0);
         self.replaces = true;
-        if self.place.is_some() {
+        if self.location.is_some() {
             // Records that were added and are not written yet are replaced as well.
             self.frame.truncate(files::empty_frame().len());
             record::put_replaced(&mut self.frame, meta);
         }
         self.hard_dirty = true;
         self.snapshot = Some(meta.clone());
-        self.write(Space::Reserved)?;
+        self.write(SegmentSpace::Reserved)?;
         self.remove_segments()
     }
 
@@ -309,8 +293,8 @@ impl Log {
     }
 
     fn has_snapshot(&self, index: u64) -> Result<(), LogError> {
-        let dir = self.place.as_ref().map(|place| &*place.dir);
-        check::lacks_snapshot(dir.unwrap_or(Path::new("")), self.state.floor.0, index)
+        let dir = self.location.as_ref().map(|location| &*location.dir);
+        error::require_snapshot(dir.unwrap_or(Path::new("")), self.state.floor.0, index)
     }
 
     /// Notes a new durable snapshot: entries up to it may be removed.
@@ -361,11 +345,11 @@ impl Log {
         let floor = self.state.floor;
         let by_itself = floor.0 < self.frame_min && !self.replaces;
         let Some(files) = self.files.as_mut().filter(|_| by_itself) else {
-            return self.write(Space::Ordinary);
+            return self.write(SegmentSpace::Ordinary);
         };
         let mut frame = files::empty_frame();
         record::put_floor(&mut frame, floor);
-        if let Err(error) = files.write(&mut frame, 0, &self.synced, Space::Reserved) {
+        if let Err(error) = files.write(&mut frame, 0, &self.synced, SegmentSpace::Reserved) {
             return Err(self.fail(error));
         }
         self.floor_dirty = false;
@@ -376,7 +360,7 @@ impl Log {
     /// Drops entries up to `index` from a log in memory alone, which has no snapshots, if there are
     /// more than `bytes`; keeps half of that.
     pub(crate) fn forget(&mut self, index: u64, bytes: u64) {
-        if self.place.is_some() || self.state.bytes() <= bytes {
+        if self.location.is_some() || self.state.bytes() <= bytes {
             return;
         }
         let index = self.state.last_beyond(bytes / 2, index);
@@ -439,7 +423,7 @@ impl Log {
     /// Returns the bytes of all segments, without the space set aside.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.files.as_ref().map_or(0, Files::bytes)
+        self.files.as_ref().map_or(0, SegmentFiles::bytes)
     }
 
     /// Returns the number of syncs of frames.

@@ -1,20 +1,30 @@
 //! One member of a replicated partition: all of it except for threads, sockets and clocks.
 //!
-//! The Raft algorithm is a library's; around it:
+//! The Raft algorithm is a library's. A node whose disk is empty has no Raft yet: it looks for the
+//! other nodes until it founds the partition with them, or is invited. From then on it is an
+//! `ActiveMember`, whose parts are values; none of them knows the member. From the highest module
+//! to the lowest:
 //!
 //! | module | concept |
 //! |---|---|
+//! | `active_member` | the work that Raft asks for: append, sync, send, apply, in this order |
+//! | `leadership` | the leader's part: submissions go into the log in groups; leadership begins and ends |
+//! | `membership_change` | the leader adds and removes members by command, and hands the leadership over |
+//! | `comparison`, `state_hash` | the leader compares the states of all members, each of which hashes its own |
+//! | `snapshot_sender` | the leader sends snapshots to members that are too far behind |
+//! | `snapshot_intake` | a follower receives a snapshot |
+//! | `snapshot_maker`, `snapshot_contents`, `snapshot_reserve` | every member makes snapshots, in space that it has set aside |
+//! | `tenure` | the leader's term; transactions are admitted or not |
+//! | `proposals` | what the leader has proposed and is not applied |
+//! | `read_rounds` | rounds of messages that show to the leader that no other member leads |
+//! | `commit_notice` | the leader tells followers of commits |
+//! | `freshness` | a follower learns the age of its state |
+//! | `state_machine` | entries become state, on every member alike |
+//! | `election_timer` | ticks and time-outs |
 //! | `founding` | the start of the first members; the joining of a member whose disk is empty |
-//! | `incoming` | checks of other members' messages |
-//! | `leading` | submissions go into the log in groups; leadership begins and ends |
-//! | `turn` | the work that Raft asks for: append, sync, send, in this order |
-//! | `apply` | entries become state, on every member alike |
-//! | `reads` | rounds of messages that show that no other member leads; leases |
-//! | `snapshots` | making, sending, receiving and loading them |
-//! | `comparison` | the comparison of all members' states |
-//! | `job` | background work |
-//! | `membership` | members come and go by command; leadership is handed over |
-//! | `report` | the member's status |
+//! | `message_check`, `outdated_log` | checks of other members' messages |
+//! | `background_job` | background work |
+//! | `context`, `notes` | what all parts use; notes for people |
 //!
 //! The driver calls [`Member::receive`] for each message, and [`Member::turn`] when a message has
 //! come, something was submitted, or a turn is due ([`Member::due`]). Then it sends
@@ -29,412 +39,474 @@
 //! 3. A new leader admits no transaction before it has applied an entry of its own term, and so all
 //!    that earlier leaders have acknowledged.
 
-mod apply;
+mod active_member;
+mod background_job;
+mod commit_notice;
 mod comparison;
+mod context;
+mod election_timer;
 mod founding;
-mod incoming;
-mod job;
-mod leading;
-mod membership;
-mod reads;
-mod report;
-mod snapshots;
-mod turn;
+mod freshness;
+mod leadership;
+mod membership_change;
+mod message_check;
+mod notes;
+mod outdated_log;
+mod proposals;
+mod read_rounds;
+mod snapshot_contents;
+mod snapshot_intake;
+mod snapshot_maker;
+mod snapshot_reserve;
+mod snapshot_sender;
+mod state_hash;
+mod state_machine;
+mod tenure;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{NodeId, TransactionId};
-use disk::Disk;
-use engine::Applier;
-use raft::{Config, RawNode};
+use base::NodeId;
+use raft::eraftpb::ConfState;
 
-use crate::deadlines::Deadlines;
-use crate::log::{Log, LogError, LogOptions};
-use crate::messages::Envelope;
-use crate::options::{ELECTION_TICKS, Grouping, MemberOptions};
+use crate::failure::MemberFailure;
+use crate::log::Log;
+use crate::membership::{ChangeAnswer, ChangeError, MembershipChange};
+use crate::messages::{Envelope, Hello};
+use crate::options::MemberOptions;
 use crate::shared::Shared;
-use crate::snapshot::SnapshotError;
-use crate::status::node_of;
+use crate::snapshot::{newest, tidy};
+use crate::status::{Role, Status, node_of, raft_id};
 use crate::time::Now;
-use comparison::Comparison;
+use active_member::{ActiveMember, Flush, SnapshotPiece};
+use context::MemberContext;
+pub(crate) use context::{MemberStorage, Outbox, SpawnWork};
 use founding::Founding;
-use incoming::Claims;
-pub(crate) use incoming::Received;
-pub(crate) use membership::Answer;
-use membership::Changing;
-pub use membership::{Change, NOT_WAITING};
-use reads::Rounds;
-pub(crate) use report::copy_of;
-use snapshots::Snapshots;
+pub(crate) use message_check::MalformedMessage;
+use message_check::{MessageCheck, MessageObjection};
+use notes::MemberNotes;
+pub(crate) use notes::duplicate_note;
+use outdated_log::OutdatedLogDetector;
+use state_machine::StateMachine;
 
-/// The reason why a member cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// The log cannot be read or written.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// A snapshot cannot be read or written.
-    #[error(transparent)]
-    Snapshot(#[from] SnapshotError),
-    /// The members have agreed upon an entry that this release cannot understand.
-    #[error(
-        "entry {index} cannot be applied: {what}. All members have it; start the release that wrote \
-         it, or a newer one"
-    )]
-    Entry {
-        /// The index of the entry.
-        index: u64,
-        /// The problem with the entry.
-        what: String,
-    },
-    /// The log lacks entries that this member has acknowledged.
-    #[error(
-        "the data directory is older than what this member has acknowledged: its log ends at entry {last}, and \
-         the leader knows it to have entry {acknowledged}. Stop this node, delete its data directory, start it \
-         again, and run \"kumiki cluster add --node {node}\""
-    )]
-    Outdated {
-        /// The last entry of the log.
-        last: u64,
-        /// An entry that the member has acknowledged.
-        acknowledged: u64,
-        /// This node.
-        node: NodeId,
-    },
-    /// The Raft library returns an error that should be impossible.
-    #[error("the Raft group cannot go on: {0}")]
-    Raft(String),
+/// The second process of a node is noted until its link was not refused for this many election
+/// time-outs.
+const DUPLICATE_NOTED: u32 = 10;
+
+/// The result of receiving a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// The message was taken, or was dropped because it came too late.
+    Taken,
+    /// The message is not one that a member sends; the error says why.
+    Malformed(MalformedMessage),
 }
 
-impl Failure {
-    /// Returns `true` if the operation may succeed later: nothing was lost.
-    pub(crate) fn may_pass(&self) -> bool {
-        matches!(self, Failure::Log(error) if error.may_retry())
-    }
-
-    /// Returns `true` if the disk has no space.
-    pub(crate) fn is_full(&self) -> bool {
-        match self {
-            Failure::Log(error) => error.is_full(),
-            Failure::Snapshot(error) => error.is_full(),
-            _ => false,
-        }
-    }
-}
-
-/// Runs background work of the member: on a thread of its own, or at once.
-pub(crate) type Spawn = Box<dyn FnMut(Box<dyn FnOnce() + Send>) + Send>;
-
-/// The place of a member's data.
-pub(crate) struct Place {
-    /// The disk.
-    pub(crate) disk: Arc<dyn Disk>,
-    /// The directory, which exists. If it is `None`, the log is in memory, and there are no
-    /// snapshots.
-    pub(crate) dir: Option<PathBuf>,
-    /// The options of the log.
-    pub(crate) log: LogOptions,
-}
-
-/// An entry that was proposed and is not applied yet.
-struct Pending {
-    index: u64,
-    release: Option<TransactionId>,
-    number: Option<u64>,
-    client: u64,
-    bytes: usize,
-}
-
-/// A turn whose ticket has not resolved.
-struct Open {
-    ticket: u64,
-    /// The last entry that it took; 0 if it took none.
-    last: u64,
-    /// The round of messages that its reads wait for; 0 if they wait for none.
-    round: u64,
+/// A node's part in the partition.
+enum Participation {
+    /// The disk is empty: the log is blank.
+    Blank(Box<(Log, StateMachine)>),
+    Active(Box<ActiveMember>),
+    /// The member has failed while it started to take part.
+    Failed,
 }
 
 /// See the module's description.
 pub(crate) struct Member {
-    options: MemberOptions,
-    shared: Arc<Shared>,
-    place: Place,
-    spawn: Spawn,
-    applier: Applier,
-    /// The empty log, while the disk is empty.
-    blank: Option<Log>,
-    raft: Option<RawNode<Log>>,
+    context: MemberContext,
     founding: Founding,
-    now: Now,
-    next_tick: Duration,
-    random: fastrand::Rng,
-    /// The term, role and leader when the election time-out was drawn last.
-    drawn_for: (u64, raft::StateRole, u64),
-    timeout: usize,
-    /// The term in which this member leads, if it does.
-    leading: Option<u64>,
-    /// The rest of Raft's work, from the sync on, if the sync failed.
-    unsynced: Option<raft::Ready>,
-    /// The last commit index that was sent to followers, and the time at which a later one is to be
-    /// sent.
-    told: u64,
-    tell_at: Option<Duration>,
-    pending: VecDeque<Pending>,
-    pending_bytes: usize,
-    open: VecDeque<Open>,
-    rounds: Rounds,
-    /// The term in which the leadership was to be handed over: a message may still be in transit
-    /// that lets another member be elected in spite of a lease.
-    handed_over_in: u64,
-    applied: u64,
-    applied_term: u64,
-    /// The greatest stamp of the applied entries.
-    stamp_ms: u64,
-    /// Deadlines of keys that the log has not said to have passed.
-    deadlines: Deadlines,
-    next_expiry: Duration,
-    snapshots: Snapshots,
-    comparison: Comparison,
-    changing: Option<Changing>,
-    /// The member is about to hand the leadership over, and admits no transaction.
-    draining: bool,
-    outbox: Vec<(NodeId, Vec<u8>)>,
-    groups: u64,
-    entries: u64,
-    changed: bool,
+    participation: Participation,
+    outdated_log: OutdatedLogDetector,
     next_report: Duration,
-    /// A member must not vote after its start while the leader that it followed before may hold a
-    /// lease.
-    silent_until: Duration,
-    note: Option<String>,
-    /// The reason why the log cannot be written at the moment.
-    trouble: Option<String>,
-    /// The reasons for which links to nodes were refused.
-    refused: BTreeMap<NodeId, String>,
-    /// Nodes of which there was a copy, and the time at which its link was refused last.
-    copies: BTreeMap<NodeId, Duration>,
-    /// The claims of leaders that this member has acknowledged more than it has.
-    claims: Option<Claims>,
 }
 
 impl Member {
-    /// Reads the data in `place`, and starts. `progress` is called with the number of bytes that
+    /// Reads the data in `storage`, and starts. `progress` is called with the number of bytes that
     /// have been read and with their total.
     ///
     /// # Errors
-    /// Returns a [`Failure`] that says what cannot be read, and what to do.
+    /// Returns a [`MemberFailure`] that says what cannot be read, and what to do.
     pub(crate) fn open(
         options: MemberOptions,
         shared: Arc<Shared>,
-        place: Place,
-        spawn: Spawn,
+        storage: MemberStorage,
+        spawn: SpawnWork,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Member, Failure> {
+    ) -> Result<Member, MemberFailure> {
         let now = shared.time.now();
-        let applier = shared.engine.applier().expect("no other thread applies");
-        let log = match &place.dir {
+        let state = StateMachine::new(Arc::clone(&shared));
+        let log = match &storage.dir {
             Some(dir) => {
-                let disk = Arc::clone(&place.disk);
-                crate::snapshot::tidy(&*disk, dir)?;
-                Log::open(disk, dir, place.log.clone(), progress)?
+                let disk = Arc::clone(&storage.disk);
+                tidy(&*disk, dir)?;
+                Log::open(disk, dir, storage.log.clone(), progress)?
             }
             None => Log::in_memory(),
         };
-        let tick = options.tick();
-        let mut member = Member {
-            random: fastrand::Rng::with_seed(options.seed),
-            founding: Founding::default(),
-            next_tick: now.since + tick,
-            silent_until: Duration::ZERO,
+        let mut context = MemberContext {
             options,
             shared,
-            place,
+            storage,
             spawn,
-            applier,
-            blank: None,
-            raft: None,
             now,
-            drawn_for: (0, raft::StateRole::Follower, 0),
-            timeout: ELECTION_TICKS,
-            leading: None,
-            unsynced: None,
-            told: 0,
-            tell_at: None,
-            pending: VecDeque::new(),
-            pending_bytes: 0,
-            open: VecDeque::new(),
-            rounds: Rounds::default(),
-            handed_over_in: 0,
-            applied: 0,
-            applied_term: 0,
-            stamp_ms: 0,
-            deadlines: Deadlines::default(),
-            next_expiry: now.since,
-            snapshots: Snapshots::default(),
-            comparison: Comparison::default(),
-            changing: None,
-            draining: false,
             outbox: Vec::new(),
-            groups: 0,
-            entries: 0,
             changed: true,
-            next_report: now.since,
-            note: None,
-            trouble: None,
-            refused: BTreeMap::new(),
-            copies: BTreeMap::new(),
-            claims: None,
+            notes: MemberNotes::default(),
         };
-        if log.is_blank() {
-            member.blank = Some(log);
+        let participation = if log.is_blank() {
+            Participation::Blank(Box::new((log, state)))
         } else {
-            member.recover(log)?;
-        }
+            Participation::Active(Box::new(recover(&mut context, log, state)?))
+        };
+        let mut member = Member {
+            founding: Founding::new(&context.options, now),
+            next_report: now.since,
+            context,
+            participation,
+            outdated_log: OutdatedLogDetector::default(),
+        };
         member.report();
         Ok(member)
     }
 
-    fn recover(&mut self, mut log: Log) -> Result<(), Failure> {
-        if let Some(dir) = self.place.dir.clone() {
-            match crate::snapshot::newest(&self.place.disk, &dir)? {
-                Some(file) => {
-                    log.recover_snapshot(&file.head.meta)?;
-                    self.load(&file.path)?;
+    fn active(&self) -> Option<&ActiveMember> {
+        match &self.participation {
+            Participation::Active(active) => Some(active),
+            _ => None,
+        }
+    }
+
+    /// Runs a turn: takes what was submitted, writes, syncs, sends, applies, and resolves tickets.
+    /// It calls `flush` with the messages that can be sent before each sync; the rest is in
+    /// [`Member::outbox`] afterwards.
+    ///
+    /// # Errors
+    /// Returns the [`MemberFailure`] after which this member must not go on.
+    pub(crate) fn turn(&mut self, now: Now, flush: Flush<'_>) -> Result<(), MemberFailure> {
+        let context = &mut self.context;
+        context.now = now;
+        let outcome = match &mut self.participation {
+            Participation::Active(active) => active.turn(context, &self.founding, flush),
+            _ if context.options.nodes == [context.options.me] => self.found(),
+            _ => {
+                self.founding.ask_if_due(context);
+                Ok(())
+            }
+        };
+        if self.context.changed || now.since >= self.next_report {
+            self.next_report = now.since + self.context.options.tick();
+            self.report();
+        }
+        outcome
+    }
+
+    /// Receives a message from another member. A malformed message changes nothing.
+    ///
+    /// # Errors
+    /// Returns the [`MemberFailure`] after which this member must not go on.
+    pub(crate) fn receive(
+        &mut self,
+        from: NodeId,
+        bytes: &[u8],
+        now: Now,
+    ) -> Result<Received, MemberFailure> {
+        self.context.now = now;
+        let envelope = match Envelope::decode(bytes) {
+            Ok(envelope) => envelope,
+            Err(error) => return Ok(Received::Malformed(MalformedMessage::new(error))),
+        };
+        let active = self.active();
+        let check = active.map_or_else(MessageCheck::default, |one| MessageCheck::of(one.raft()));
+        match check.check(from, &envelope) {
+            Ok(()) => {
+                if check.fits_log(&envelope) {
+                    self.outdated_log.note_fitting();
                 }
-                None => log.recover_without_snapshot()?,
+                self.dispatch(from, envelope)?;
+                Ok(Received::Taken)
+            }
+            Err(MessageObjection::Malformed(error)) => Ok(Received::Malformed(error)),
+            Err(objection @ MessageObjection::BeyondLog { claimed, last }) => {
+                let period = self.context.options.election * 2;
+                if self.outdated_log.note_claim(now.since, period) {
+                    return Err(MemberFailure::Outdated {
+                        last,
+                        acknowledged: claimed,
+                        node: self.context.options.me,
+                    });
+                }
+                Ok(Received::Malformed(MalformedMessage::new(objection)))
             }
         }
-        if log.hard_state().term > 0 {
-            // The member may have promised the leader that it followed before not to vote for a
-            // while.
-            self.silent_until = self.now.since + self.options.election;
-        }
-        self.start(log)
     }
 
-    /// Starts to take part with a log that is not blank.
-    fn start(&mut self, log: Log) -> Result<(), Failure> {
-        let config = Config {
-            id: log.raft_id(),
-            election_tick: ELECTION_TICKS,
-            heartbeat_tick: 1,
-            applied: self.applied,
-            max_size_per_msg: self.options.message as u64,
-            max_inflight_msgs: 256,
-            check_quorum: true,
-            pre_vote: true,
-            // In this release of the library it adds entries to messages that they do not follow.
-            batch_append: false,
-            // Followers learn the commit index from the next group: see `tell_committed`.
-            skip_bcast_commit: self.options.grouping != Grouping::Naive,
-            ..Config::default()
-        };
-        let logger = slog::Logger::root(slog::Discard, slog::o!());
-        let raft = RawNode::new(&config, log, &logger);
-        self.raft = Some(raft.map_err(|error| Failure::Raft(error.to_string()))?);
-        self.draw_timeout();
-        self.changed = true;
-        Ok(())
-    }
-
-    fn take(&mut self, from: NodeId, envelope: Envelope<'_>) -> Result<(), Failure> {
+    /// Passes a message to the part that it is for. A node that is not a member yet takes only
+    /// those that may make it one.
+    fn dispatch(&mut self, from: NodeId, envelope: Envelope<'_>) -> Result<(), MemberFailure> {
         match envelope {
-            Envelope::Raft(message) => self.step(message),
-            Envelope::Hello(hello) => self.on_hello(from, hello),
-            Envelope::Invite { raft_id } => self.on_invite(raft_id),
+            Envelope::Hello(hello) => return self.on_hello(from, hello),
+            Envelope::Invite { raft_id } => return self.on_invite(raft_id),
+            _ => {}
+        }
+        let Participation::Active(active) = &mut self.participation else {
+            return Ok(());
+        };
+        let context = &mut self.context;
+        match envelope {
+            Envelope::Raft(message) => active.step(context, message),
             Envelope::Piece {
                 to,
                 announces,
                 total,
                 offset,
                 piece,
-            } => self.on_piece(to, announces, (total, offset), piece),
-            Envelope::HowFar { asked } => {
-                self.on_how_far(from, asked);
-                Ok(())
-            }
-            Envelope::Committed { term, index, asked } => {
-                self.on_committed(term, index, asked);
-                Ok(())
+            } => {
+                let piece = SnapshotPiece {
+                    to,
+                    announces,
+                    total,
+                    offset,
+                    piece,
+                };
+                active.on_piece(context, piece);
             }
             Envelope::Taken {
                 from,
                 index,
                 offset,
-            } => self.on_taken(from, index, offset),
-            Envelope::Compare { index } => {
-                self.on_compare(from, index);
-                Ok(())
+            } => active.on_taken(context, from, (index, offset)),
+            Envelope::HowFar { asked } => active.on_how_far(context, from, asked),
+            Envelope::Committed { term, index, asked } => {
+                active.on_committed(context, (term, index), asked);
             }
-            Envelope::State { index, hash } => {
-                self.on_hash(from, index, hash);
-                Ok(())
-            }
+            Envelope::Compare { index } => active.on_compare(context, from, index),
+            Envelope::State { index, hash } => active.on_hash(from, index, hash),
+            Envelope::Hello(_) | Envelope::Invite { .. } => {}
         }
+        Ok(())
+    }
+
+    fn on_hello(&mut self, from: NodeId, hello: Hello) -> Result<(), MemberFailure> {
+        let context = &mut self.context;
+        let raft = match &self.participation {
+            Participation::Active(active) => Some(active.raft()),
+            _ => None,
+        };
+        self.founding.on_hello(context, raft, from, hello);
+        if raft.is_some() {
+            return Ok(());
+        }
+        if self.founding.may_found(&context.options) {
+            return self.found();
+        }
+        self.founding.note_waiting(context);
+        Ok(())
+    }
+
+    /// Starts as one of the first members.
+    fn found(&mut self) -> Result<(), MemberFailure> {
+        let options = &self.context.options;
+        let ids = options.nodes.iter().map(|node| raft_id(1, *node));
+        let members = ConfState::from((ids.collect::<Vec<u64>>(), vec![]));
+        let id = raft_id(1, options.me);
+        tracing::info!(members = ?options.nodes, "founds the partition");
+        self.take_part(id, &members)
+    }
+
+    /// Takes a leader's invitation to join as a member.
+    fn on_invite(&mut self, id: u64) -> Result<(), MemberFailure> {
+        if self.active().is_some() || node_of(id) != self.context.options.me {
+            return Ok(());
+        }
+        tracing::info!(raft_id = id, "joins the partition");
+        self.take_part(id, &ConfState::default())
+    }
+
+    /// Starts to take part under this number, and tells the others.
+    fn take_part(&mut self, id: u64, members: &ConfState) -> Result<(), MemberFailure> {
+        let Participation::Blank(blank) = &mut self.participation else {
+            return Ok(());
+        };
+        blank.0.found(id, members)?;
+        let former = std::mem::replace(&mut self.participation, Participation::Failed);
+        if let Participation::Blank(blank) = former {
+            let (log, state) = *blank;
+            self.context.notes.general = None;
+            let active = ActiveMember::start(&mut self.context, log, state, Duration::ZERO)?;
+            self.founding.greet(&mut self.context, Some(active.raft()));
+            self.participation = Participation::Active(Box::new(active));
+        }
+        Ok(())
+    }
+
+    /// Returns the messages that are to be sent, with their receivers.
+    pub(crate) fn outbox(&mut self) -> &mut Outbox {
+        &mut self.context.outbox
     }
 
     /// Returns the time without messages of a leader after which a follower wants to be elected.
     pub(crate) fn election(&self) -> Duration {
-        self.options.election
-    }
-
-    /// Returns the messages that are to be sent, with their receivers.
-    pub(crate) fn outbox(&mut self) -> &mut Vec<(NodeId, Vec<u8>)> {
-        &mut self.outbox
-    }
-
-    fn send(&mut self, to: NodeId, envelope: &Envelope<'_>) {
-        if to != self.options.me {
-            self.outbox.push((to, envelope.encode()));
-        }
-    }
-
-    /// Notes that messages to a node do not arrive at the moment.
-    pub(crate) fn unreachable(&mut self, node: NodeId) {
-        if let Some(raft) = &mut self.raft {
-            let ids: Vec<u64> = raft.raft.prs().iter().map(|(id, _)| *id).collect();
-            for id in ids.into_iter().filter(|id| node_of(*id) == node) {
-                raft.report_unreachable(id);
-            }
-        }
+        self.context.options.election
     }
 
     /// Returns the time, as [`Now::since`], at which [`Member::turn`] is due even if nothing has
     /// come.
     #[must_use]
     pub(crate) fn due(&self) -> Duration {
-        self.tell_at
-            .map_or(self.next_tick, |at| at.min(self.next_tick))
+        self.active()
+            .map_or_else(|| self.founding.due(), ActiveMember::due)
     }
 
     /// Returns `true` if another turn would have work to do at once.
     #[must_use]
     pub(crate) fn has_more(&self) -> bool {
-        self.raft.as_ref().is_some_and(RawNode::has_ready) || self.may_propose()
+        self.active()
+            .is_some_and(|active| active.has_more(&self.context))
     }
 
     /// Returns the last entry that was removed from the log.
     #[cfg(feature = "simulation")]
     pub(crate) fn log_floor(&self) -> u64 {
-        self.raft.as_ref().map_or(0, |raft| raft.store().floor().0)
+        self.active()
+            .map_or(0, |active| active.raft().store().floor().0)
     }
 
-    /// Returns the directory of the member's files, if it has one.
-    fn dir(&self) -> Option<&Path> {
-        self.place.dir.as_deref()
-    }
-
-    fn draw_timeout(&mut self) {
-        let Some(raft) = &mut self.raft else { return };
-        let state = (raft.raft.term, raft.raft.state, raft.raft.leader_id);
-        if state != self.drawn_for {
-            self.drawn_for = state;
-            self.timeout = self.random.usize(ELECTION_TICKS..2 * ELECTION_TICKS);
+    /// Begins to change the members. `answer` gets the outcome.
+    pub(crate) fn change(&mut self, change: MembershipChange, answer: ChangeAnswer) {
+        let shared = &self.context.shared;
+        match &mut self.participation {
+            Participation::Active(active) if shared.tickets.is_serving() => {
+                active.begin_change(&mut self.context, &self.founding, change, answer);
+            }
+            _ => {
+                let leader = shared.leader();
+                let other = leader.filter(|leader| *leader != self.context.options.me);
+                let error = match other {
+                    Some(leader) => ChangeError::NotLeader { leader },
+                    None => ChangeError::NoLeader,
+                };
+                *answer.lock() = Some(Err(error));
+                shared.notify();
+            }
         }
-        // The library draws from a generator of its own, which the seed does not control.
-        raft.raft.set_randomized_election_timeout(self.timeout);
     }
+
+    /// Requests a snapshot soon, behind which the log begins.
+    pub(crate) fn request_snapshot(&mut self) {
+        if let Participation::Active(active) = &mut self.participation {
+            active.request_snapshot();
+        }
+    }
+
+    /// Gives up leading for good: waiting transactions fail.
+    pub(crate) fn abdicate(&mut self) {
+        if let Participation::Active(active) = &mut self.participation {
+            active.abdicate(&mut self.context);
+        }
+        self.context.shared.set_leader(None);
+    }
+
+    /// Steps aside while this member cannot write, so that another member can lead.
+    pub(crate) fn step_aside(&mut self) {
+        if let Participation::Active(active) = &mut self.participation {
+            active.step_aside(&mut self.context);
+        }
+    }
+
+    /// Notes that messages to a node do not arrive at the moment.
+    pub(crate) fn note_unreachable(&mut self, node: NodeId) {
+        if let Participation::Active(active) = &mut self.participation {
+            active.note_unreachable(node);
+        }
+    }
+
+    /// Notes that the member cannot write its log at the moment.
+    pub(crate) fn note_log_trouble(&mut self, failure: &MemberFailure) {
+        let note = format!("{failure}; it goes on as soon as its log can be written");
+        if self.context.notes.log_trouble.as_ref() != Some(&note) {
+            tracing::error!("{note}");
+            self.context.notes.log_trouble = Some(note);
+            self.report();
+        }
+    }
+
+    /// Notes that the log can be written.
+    pub(crate) fn note_log_written(&mut self) {
+        if self.context.notes.log_trouble.take().is_some() {
+            tracing::info!("the log can be written again");
+            self.context.changed = true;
+        }
+    }
+
+    /// Notes that there is a link to a node, or that the link was refused for this reason.
+    pub(crate) fn note_link(&mut self, node: NodeId, refused: Option<String>) {
+        self.context.changed |= self.context.notes.note_link(node, refused);
+    }
+
+    /// Notes that the link of a second process that takes part as a node was refused.
+    pub(crate) fn note_duplicate(&mut self, node: NodeId, now: Duration) {
+        self.context.changed |= self.context.notes.note_duplicate(node, now);
+    }
+
+    /// Updates the status, and informs those who wait for changes.
+    fn report(&mut self) {
+        let changed = std::mem::take(&mut self.context.changed);
+        let status = self.describe();
+        let shared = &self.context.shared;
+        let mut published = shared.status.lock();
+        let is_new = published.role != status.role || published.leader != status.leader;
+        *published = status;
+        drop(published);
+        if changed || is_new {
+            shared.notify();
+        }
+    }
+
+    fn describe(&self) -> Status {
+        let context = &self.context;
+        let active = self.active();
+        let (snapshot_refused, difference) = active.map_or((None, None), ActiveMember::problems);
+        let duplicates_for = context.options.election * DUPLICATE_NOTED;
+        let now = context.now.since;
+        let note = context
+            .notes
+            .text(snapshot_refused, difference, now, duplicates_for);
+        let mut status = Status {
+            role: Role::Blank,
+            leader: context.shared.leader(),
+            leaderships: context.shared.tickets.leaderships(),
+            note,
+            log_trouble: context.notes.log_trouble.clone(),
+            ..Status::new(context.options.me)
+        };
+        if let Some(active) = active {
+            active.describe(context, &mut status);
+        }
+        status
+    }
+}
+
+/// Rebuilds the state from the newest snapshot, and starts to take part with the log.
+fn recover(
+    context: &mut MemberContext,
+    mut log: Log,
+    mut state: StateMachine,
+) -> Result<ActiveMember, MemberFailure> {
+    if let Some(dir) = context.dir() {
+        let disk = &context.storage.disk;
+        match newest(disk, dir)? {
+            Some(file) => {
+                log.recover_snapshot(&file.head.meta)?;
+                state.load(disk, &file.path)?;
+            }
+            None => log.recover_without_snapshot()?,
+        }
+    }
+    let silent_until = if log.hard_state().term > 0 {
+        // The member may have promised the leader that it followed before not to vote for a while.
+        context.now.since + context.options.election
+    } else {
+        Duration::ZERO
+    };
+    ActiveMember::start(context, log, state, silent_until)
 }

@@ -21,9 +21,11 @@ use fabric::{Peer, Secret};
 use mio::Poll;
 use parking_lot::{Condvar, Mutex};
 
-use crate::driver::{Command, Driver, FIRST_LINK, Mailbox};
+use crate::driver::{Driver, DriverCommand, DriverMailbox, FIRST_LINK};
+use crate::failure::MemberFailure;
 use crate::log::LogOptions;
-use crate::member::{Answer, Change, Failure, Member, Place, Spawn};
+use crate::member::{Member, MemberStorage, SpawnWork};
+use crate::membership::{ChangeAnswer, ChangeError, MembershipChange};
 use crate::options::MemberOptions;
 use crate::shared::Shared;
 use crate::status::{Role, Status};
@@ -84,22 +86,22 @@ impl Options {
 pub enum OpenError {
     /// The member's data cannot be read.
     #[error(transparent)]
-    Data(#[from] Failure),
+    Data(#[from] MemberFailure),
     /// The operating system returns an error.
     #[error("cannot start the member: {0}")]
     System(#[from] io::Error),
 }
 
 /// The budget of the janitor's slices, and its pauses.
-const BUDGET: usize = 10_000;
-const BUSY: Duration = Duration::from_millis(1);
-const IDLE: Duration = Duration::from_millis(50);
+const SLICE_BUDGET: usize = 10_000;
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
+const IDLE_PAUSE: Duration = Duration::from_millis(50);
 /// Spare places for snapshots that are being made, and for scans beside the workers.
 const SPARE_WORKERS: usize = 4;
 
 /// The signal that stops the janitor's thread.
 #[derive(Default)]
-struct Stop {
+struct JanitorStop {
     stopped: Mutex<bool>,
     changed: Condvar,
 }
@@ -107,11 +109,11 @@ struct Stop {
 /// See the module's description.
 pub struct Partition {
     shared: Arc<Shared>,
-    mailbox: Arc<Mailbox>,
-    stop: Arc<Stop>,
+    mailbox: Arc<DriverMailbox>,
+    stop: Arc<JanitorStop>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The worker that counts prepared transactions now and then.
-    counter: Mutex<Option<engine::Worker<NoLog>>>,
+    undecided_counter: Mutex<Option<engine::Worker<NoLog>>>,
 }
 
 impl fmt::Debug for Partition {
@@ -167,11 +169,11 @@ impl Partition {
             ..TcpOptions::new(me, options.secret, options.cluster)
         };
         let fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK)?;
-        let mailbox = Arc::new(Mailbox::new(&poll)?);
+        let mailbox = Arc::new(DriverMailbox::new(&poll)?);
         if let Some(dir) = &options.dir {
             options.disk.create_dir_all(dir)?;
         }
-        let place = Place {
+        let storage = MemberStorage {
             disk: options.disk,
             dir: options.dir,
             log: options.log,
@@ -179,7 +181,7 @@ impl Partition {
         let member = Member::open(
             options.member,
             Arc::clone(&shared),
-            place,
+            storage,
             spawner(),
             progress,
         )?;
@@ -190,7 +192,7 @@ impl Partition {
             mailbox: Arc::clone(&mailbox),
             stop: Arc::default(),
             threads: Mutex::default(),
-            counter: Mutex::default(),
+            undecided_counter: Mutex::default(),
         };
         let driver = Driver::new(poll, fabric, member, shared, mailbox);
         partition.start(driver, janitor)?;
@@ -202,7 +204,7 @@ impl Partition {
         let driver = thread.spawn(move || driver.run())?;
         let (shared, stop) = (Arc::clone(&self.shared), Arc::clone(&self.stop));
         let thread = std::thread::Builder::new().name("kumiki-janitor".to_owned());
-        let janitor = thread.spawn(move || sweep(&shared, &stop, janitor))?;
+        let janitor = thread.spawn(move || run_janitor(&shared, &stop, janitor))?;
         self.threads.lock().extend([driver, janitor]);
         Ok(())
     }
@@ -254,11 +256,11 @@ impl Partition {
     /// in the state that is applied here. It reads all records of such transactions.
     #[must_use]
     pub fn prepared(&self) -> u64 {
-        let mut counter = self.counter.lock();
-        if counter.is_none() {
-            *counter = self.shared.engine.worker(|_| NoLog);
+        let mut undecided_counter = self.undecided_counter.lock();
+        if undecided_counter.is_none() {
+            *undecided_counter = self.shared.engine.worker(|_| NoLog);
         }
-        let undecided = counter.as_mut().map(|worker| worker.undecided());
+        let undecided = undecided_counter.as_mut().map(|worker| worker.undecided());
         let undecided = undecided.unwrap_or_default().into_iter();
         undecided
             .filter(|(_, state)| matches!(state, State::Prepared(_)))
@@ -322,10 +324,10 @@ impl Partition {
     /// Begins to change the members. Returns the place of the outcome; [`Partition::on_change`]
     /// tells when to look.
     #[must_use]
-    pub fn begin_change(&self, change: Change) -> PendingChange {
-        let answer = Answer::default();
+    pub fn begin_change(&self, change: MembershipChange) -> PendingChange {
+        let answer = ChangeAnswer::default();
         self.mailbox
-            .command(Command::Change(change, Arc::clone(&answer)));
+            .command(DriverCommand::Change(change, Arc::clone(&answer)));
         PendingChange(answer)
     }
 
@@ -333,7 +335,7 @@ impl Partition {
     ///
     /// # Errors
     /// Returns the reason why it was not done, and what to do.
-    pub fn change(&self, change: Change, patience: Duration) -> Result<(), String> {
+    pub fn change(&self, change: MembershipChange, patience: Duration) -> Result<(), ChangeError> {
         let pending = self.begin_change(change);
         let until = Instant::now() + patience;
         while Instant::now() < until {
@@ -341,28 +343,28 @@ impl Partition {
                 return outcome;
             }
             if let Some(reason) = self.failed() {
-                return Err(reason);
+                return Err(ChangeError::Stopped { reason });
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Err("it takes longer than that: see the status".to_owned())
+        Err(ChangeError::StillInProgress)
     }
 
     /// Requests a snapshot soon; [`Status::snapshot`] shows when it exists.
     pub fn snapshot(&self) {
-        self.mailbox.command(Command::Snapshot);
+        self.mailbox.command(DriverCommand::Snapshot);
     }
 
     /// Stops taking part. A leader first hands over the leadership, which takes `patience` at most;
     /// it does not try if `patience` is zero.
     pub fn close(&self, patience: Duration) {
         if self.is_leader() && !patience.is_zero() {
-            match self.change(Change::Transfer(None), patience) {
+            match self.change(MembershipChange::Transfer(None), patience) {
                 Ok(()) => tracing::info!("another node leads the partition now"),
-                Err(error) => tracing::warn!(error, "the leadership was not handed over"),
+                Err(error) => tracing::warn!(%error, "the leadership was not handed over"),
             }
         }
-        self.mailbox.command(Command::Stop);
+        self.mailbox.command(DriverCommand::Stop);
         *self.stop.stopped.lock() = true;
         self.stop.changed.notify_all();
         for thread in std::mem::take(&mut *self.threads.lock()) {
@@ -381,18 +383,18 @@ impl Drop for Partition {
 
 /// A change that was begun.
 #[derive(Debug)]
-pub struct PendingChange(Answer);
+pub struct PendingChange(ChangeAnswer);
 
 impl PendingChange {
     /// Returns the outcome, once there is one.
     #[must_use]
-    pub fn outcome(&self) -> Option<Result<(), String>> {
+    pub fn outcome(&self) -> Option<Result<(), ChangeError>> {
         self.0.lock().clone()
     }
 }
 
 /// Returns a function that runs each piece of work on a thread of its own.
-fn spawner() -> Spawn {
+fn spawner() -> SpawnWork {
     Box::new(|work| {
         let thread = std::thread::Builder::new().name("kumiki-snapshot".to_owned());
         if let Err(error) = thread.spawn(work) {
@@ -401,12 +403,12 @@ fn spawner() -> Spawn {
     })
 }
 
-fn sweep(shared: &Shared, stop: &Stop, mut janitor: Janitor) {
+fn run_janitor(shared: &Shared, stop: &JanitorStop, mut janitor: Janitor) {
     loop {
-        let tidied = janitor.tidy(shared.engine.applied(), BUDGET);
+        let tidied = janitor.tidy(shared.engine.applied(), SLICE_BUDGET);
         let mut stopped = stop.stopped.lock();
         if !*stopped {
-            let pause = if tidied.more { BUSY } else { IDLE };
+            let pause = if tidied.more { BUSY_PAUSE } else { IDLE_PAUSE };
             stop.changed.wait_for(&mut stopped, pause);
         }
         if *stopped {

@@ -13,6 +13,7 @@
 //!    session that is about to end: a transaction that it has executed finds its session when it is
 //!    applied.
 
+use base::Abort;
 use base::codec::{Malformed, Reader, put_bytes, put_count, put_u64};
 use hashbrown::HashMap;
 
@@ -21,7 +22,7 @@ const MOST_BYTES: usize = 16 << 10;
 
 /// A client's session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Session {
+struct ClientSession {
     /// The number of the last transaction; 0 if there was none.
     sequence: u64,
     /// Its replies, encoded; empty if they were too long to be kept.
@@ -32,8 +33,8 @@ struct Session {
 
 /// See the module's description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sessions {
-    clients: HashMap<u64, Session>,
+pub(crate) struct ClientSessions {
+    clients: HashMap<u64, ClientSession>,
     /// The bytes of all results.
     results: usize,
 }
@@ -43,7 +44,7 @@ const ENCODED: usize = 48;
 
 /// The relation of a number to the last one that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum SequenceState {
     /// No transaction with this number or a later one has been applied.
     New,
     /// The transaction has been applied. Its replies are encoded, or empty if they were too long.
@@ -58,15 +59,17 @@ pub(crate) enum Known {
     Ends,
 }
 
-impl Sessions {
-    pub(crate) fn look_up(&self, client: u64, sequence: u64) -> Known {
+impl ClientSessions {
+    pub(crate) fn look_up(&self, client: u64, sequence: u64) -> SequenceState {
         match self.clients.get(&client) {
-            None => Known::Forgotten,
+            None => SequenceState::Forgotten,
             // Numbers begin with 1.
-            Some(_) if sequence == 0 => Known::Old,
-            Some(session) if session.sequence < sequence => Known::New,
-            Some(session) if session.sequence == sequence => Known::Done(session.result.clone()),
-            Some(_) => Known::Old,
+            Some(_) if sequence == 0 => SequenceState::Old,
+            Some(session) if session.sequence < sequence => SequenceState::New,
+            Some(session) if session.sequence == sequence => {
+                SequenceState::Done(session.result.clone())
+            }
+            Some(_) => SequenceState::Old,
         }
     }
 
@@ -75,9 +78,9 @@ impl Sessions {
         if self.clients.len() as u64 >= most {
             return false;
         }
-        let session = Session {
+        let session = ClientSession {
             seen_ms,
-            ..Session::default()
+            ..ClientSession::default()
         };
         self.clients.insert(id, session);
         true
@@ -93,7 +96,7 @@ impl Sessions {
             };
             self.results += kept.len();
             self.results -= session.result.len();
-            *session = Session {
+            *session = ClientSession {
                 sequence,
                 result: kept.to_vec(),
                 seen_ms,
@@ -138,12 +141,12 @@ impl Sessions {
         to
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Sessions, Malformed> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<ClientSessions, Malformed> {
         let mut from = Reader::new(bytes);
         let mut results = 0;
         let clients = from.list(|from| {
             let id = from.u64()?;
-            let session = Session {
+            let session = ClientSession {
                 sequence: from.u64()?,
                 seen_ms: from.u64()?,
                 result: from.bytes()?.to_vec(),
@@ -152,7 +155,7 @@ impl Sessions {
             Ok((id, session))
         })?;
         from.end()?;
-        Ok(Sessions {
+        Ok(ClientSessions {
             clients: clients.into_iter().collect(),
             results,
         })
@@ -162,12 +165,27 @@ impl Sessions {
 /// The number of clients that one entry forgets.
 const AT_ONCE: usize = 1000;
 
+/// Returns the answer to a transaction that was executed and is sent again, if its replies were not
+/// kept.
+pub(crate) fn not_kept() -> Abort {
+    Abort::Unknown {
+        what: "it was executed, and its replies were too long to be kept".to_owned(),
+    }
+}
+
+/// Returns the answer to a transaction if a later one of its session was executed.
+pub(crate) fn superseded() -> Abort {
+    Abort::Unknown {
+        what: "a later transaction of the session was executed".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn opened(ids: &[(u64, u64)]) -> Sessions {
-        let mut sessions = Sessions::default();
+    fn opened(ids: &[(u64, u64)]) -> ClientSessions {
+        let mut sessions = ClientSessions::default();
         for (id, seen) in ids {
             assert!(sessions.open(*id, *seen, u64::MAX));
         }
@@ -177,17 +195,25 @@ mod tests {
     #[test]
     fn a_number_is_new_done_old_or_of_no_session() {
         let mut sessions = opened(&[(7, 10)]);
-        assert_eq!(sessions.look_up(8, 1), Known::Forgotten);
-        assert_eq!(sessions.look_up(7, 0), Known::Old, "no number at all");
-        assert_eq!(sessions.look_up(7, 1), Known::New);
+        assert_eq!(sessions.look_up(8, 1), SequenceState::Forgotten);
+        assert_eq!(
+            sessions.look_up(7, 0),
+            SequenceState::Old,
+            "no number at all"
+        );
+        assert_eq!(sessions.look_up(7, 1), SequenceState::New);
         sessions.note(7, 2, b"two", 10);
-        assert_eq!(sessions.look_up(7, 3), Known::New);
-        assert_eq!(sessions.look_up(7, 2), Known::Done(b"two".to_vec()));
-        assert_eq!(sessions.look_up(7, 1), Known::Old);
+        assert_eq!(sessions.look_up(7, 3), SequenceState::New);
+        assert_eq!(sessions.look_up(7, 2), SequenceState::Done(b"two".to_vec()));
+        assert_eq!(sessions.look_up(7, 1), SequenceState::Old);
         sessions.forget(7);
-        assert_eq!(sessions.look_up(7, 1), Known::Forgotten);
+        assert_eq!(sessions.look_up(7, 1), SequenceState::Forgotten);
         sessions.note(7, 3, b"three", 10);
-        assert_eq!(sessions.look_up(7, 3), Known::Forgotten, "it stays so");
+        assert_eq!(
+            sessions.look_up(7, 3),
+            SequenceState::Forgotten,
+            "it stays so"
+        );
     }
 
     #[test]
@@ -203,7 +229,7 @@ mod tests {
     fn there_are_so_many_at_most() {
         let mut sessions = opened(&[(1, 30), (2, 10)]);
         assert!(!sessions.open(3, 40, 2));
-        assert_eq!(sessions.look_up(3, 1), Known::Forgotten);
+        assert_eq!(sessions.look_up(3, 1), SequenceState::Forgotten);
         sessions.forget(1);
         assert!(sessions.open(4, 40, 2));
     }
@@ -214,7 +240,7 @@ mod tests {
         sessions.note(1, 5, b"result", 30);
         let bytes = sessions.encode();
         assert!(bytes.len() <= sessions.bytes());
-        assert_eq!(Sessions::decode(&bytes).as_ref(), Ok(&sessions));
-        assert!(Sessions::decode(&bytes[..bytes.len() - 1]).is_err());
+        assert_eq!(ClientSessions::decode(&bytes).as_ref(), Ok(&sessions));
+        assert!(ClientSessions::decode(&bytes[..bytes.len() - 1]).is_err());
     }
 }

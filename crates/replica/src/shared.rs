@@ -14,31 +14,31 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 
 use crate::options::{Grouping, MemberOptions};
-use crate::sessions::{Known, Sessions};
+use crate::sessions::{ClientSessions, SequenceState};
 use crate::status::{Role, Status};
 use crate::tickets::Tickets;
 use crate::time::Time;
 
 /// The outcome of operations.
-type Outcome = Result<Vec<OwnedReply>, Abort>;
+type ExecutionOutcome = Result<Vec<OwnedReply>, Abort>;
 
 /// Outcomes by their numbers, until they are fetched.
 #[derive(Debug)]
-pub(crate) struct Kept<T>(Mutex<BTreeMap<u64, T>>);
+pub(crate) struct OutcomeTable<T>(Mutex<BTreeMap<u64, T>>);
 
 /// The greatest number of outcomes that are kept: a caller that has gone does not fetch its
 /// outcome.
-const KEPT: usize = 1 << 16;
+const MOST_OUTCOMES: usize = 1 << 16;
 
-impl<T> Kept<T> {
-    fn new() -> Kept<T> {
-        Kept(Mutex::new(BTreeMap::new()))
+impl<T> OutcomeTable<T> {
+    fn new() -> OutcomeTable<T> {
+        OutcomeTable(Mutex::new(BTreeMap::new()))
     }
 
-    pub(crate) fn keep(&self, number: u64, outcome: T) {
+    pub(crate) fn insert(&self, number: u64, outcome: T) {
         let mut kept = self.0.lock();
         kept.insert(number, outcome);
-        if kept.len() > KEPT {
+        if kept.len() > MOST_OUTCOMES {
             kept.pop_first();
         }
     }
@@ -53,7 +53,7 @@ impl<T> Kept<T> {
 }
 
 /// A function that is called when something has changed.
-type Listener = Box<dyn Fn() + Send + Sync>;
+type ChangeListener = Box<dyn Fn() + Send + Sync>;
 /// A function that is called with the end of the lease when the lease has changed.
 type LeaseListener = Box<dyn Fn(u64) + Send + Sync>;
 
@@ -84,23 +84,23 @@ pub(crate) struct Shared {
     /// The number of times that loading a snapshot has begun or ended: while it is odd, no state
     /// can be read.
     pub(crate) loads: AtomicU64,
-    pub(crate) sessions: Mutex<Sessions>,
+    pub(crate) sessions: Mutex<ClientSessions>,
     /// Sessions that have a transaction in progress, with its number; and those that are about to
     /// end, with 0. This is locked before the table of sessions.
     pub(crate) under_way: Mutex<HashMap<u64, u64>>,
     /// The outcomes of operations that were executed after consensus.
-    pub(crate) outcomes: Kept<Outcome>,
+    pub(crate) outcomes: OutcomeTable<ExecutionOutcome>,
     /// The ids of sessions that were to be opened.
-    pub(crate) opened: Kept<Result<u64, Abort>>,
+    pub(crate) opened: OutcomeTable<Result<u64, Abort>>,
     /// The next number for holders of staged transactions, and for outcomes that are kept.
     next_number: AtomicU64,
     failed: Mutex<Option<String>>,
     pub(crate) has_failed: AtomicBool,
     pub(crate) status: Mutex<Status>,
-    waker: RwLock<Option<Listener>>,
+    waker: RwLock<Option<ChangeListener>>,
     /// The listener for changes of the lease.
     lease_listener: RwLock<Option<LeaseListener>>,
-    listeners: RwLock<Vec<Listener>>,
+    listeners: RwLock<Vec<ChangeListener>>,
 }
 
 impl fmt::Debug for Shared {
@@ -131,8 +131,8 @@ impl Shared {
             loads: AtomicU64::new(0),
             sessions: Mutex::default(),
             under_way: Mutex::default(),
-            outcomes: Kept::new(),
-            opened: Kept::new(),
+            outcomes: OutcomeTable::new(),
+            opened: OutcomeTable::new(),
             next_number: AtomicU64::new(1),
             failed: Mutex::default(),
             has_failed: AtomicBool::new(false),
@@ -254,15 +254,15 @@ impl Shared {
     }
 
     /// Checks that a client's transaction is to be executed, and notes that it is in progress.
-    pub(crate) fn admit(&self, client: u64, sequence: u64) -> Result<(), Known> {
+    pub(crate) fn admit(&self, client: u64, sequence: u64) -> Result<(), SequenceState> {
         let mut under_way = self.under_way.lock();
         match self.sessions.lock().look_up(client, sequence) {
-            Known::New => {}
-            known => return Err(known),
+            SequenceState::New => {}
+            state => return Err(state),
         }
         match under_way.get(&client) {
-            Some(&ENDS) => Err(Known::Ends),
-            Some(_) => Err(Known::UnderWay),
+            Some(&ENDS) => Err(SequenceState::Ends),
+            Some(_) => Err(SequenceState::UnderWay),
             None => {
                 under_way.insert(client, sequence);
                 Ok(())
@@ -292,7 +292,7 @@ impl Shared {
 
     /// Ends the leadership, if there was one: waiting transactions fail, and no locks are held.
     pub(crate) fn drop_everything(&self) {
-        let _nobody = self.tickets.change();
+        let _guard = self.tickets.change();
         self.set_lease(Duration::ZERO);
         self.tickets.close();
         self.engine.drop_holds();
@@ -326,15 +326,16 @@ impl Shared {
         }
     }
 
-    pub(crate) fn set_waker(&self, waker: Listener) {
+    pub(crate) fn set_waker(&self, waker: ChangeListener) {
         *self.waker.write() = Some(waker);
     }
 
-    pub(crate) fn listen(&self, listener: Listener) {
+    pub(crate) fn listen(&self, listener: ChangeListener) {
         self.listeners.write().push(listener);
     }
 
-    pub(crate) fn tell(&self) {
+    /// Calls the listeners: tickets have resolved or are lost, or the status has changed.
+    pub(crate) fn notify(&self) {
         self.listeners.read().iter().for_each(|listener| listener());
     }
 }

@@ -17,7 +17,8 @@
 //! | module | what |
 //! |---|---|
 //! | `plan` | the decisions of a seed before the run |
-//! | `world` | the events in their order |
+//! | `run` | a run from its beginning to its end: the events in their order |
+//! | `world`, `actors`, `call` | the state of a run, and of those who act in it |
 //! | `node`, `machine`, `clock`, `volume` | nodes, their turns, clocks and disks |
 //! | `network` | messages between them |
 //! | `client`, `job`, `attempt` | transactions |
@@ -26,9 +27,11 @@
 //! | `book`, `finale` | the judgement |
 //! | `reached` | the points that runs should reach |
 
+mod actors;
 mod admin;
 mod attempt;
 mod book;
+mod call;
 mod client;
 mod clock;
 mod faults;
@@ -39,6 +42,7 @@ mod network;
 mod node;
 mod plan;
 mod reached;
+mod run;
 mod volume;
 mod world;
 

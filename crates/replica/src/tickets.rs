@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::{Epoch, TransactionId};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use groups::Groups;
+use groups::GroupBoundaries;
 
 /// The approximate number of bytes that may wait in the queue.
 const MOST_BYTES: usize = 256 << 20;
@@ -46,10 +46,10 @@ pub(crate) struct Submission {
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct SubmissionQueue {
     entries: VecDeque<Submission>,
     bytes: usize,
-    groups: Groups,
+    groups: GroupBoundaries,
     /// `true` if a read waits for the next turn.
     reads: bool,
     /// The time that the next turn's first entry states.
@@ -61,7 +61,7 @@ struct Queue {
 /// See the module's description.
 #[derive(Debug)]
 pub(crate) struct Tickets {
-    queue: Mutex<Queue>,
+    queue: Mutex<SubmissionQueue>,
     /// The number of clients whose entries one turn takes.
     group: usize,
     /// The next turn's number.
@@ -80,7 +80,7 @@ pub(crate) struct Tickets {
 
 /// The entries and reads that a turn takes.
 #[derive(Debug, Default)]
-pub(crate) struct Group {
+pub(crate) struct SubmissionGroup {
     pub(crate) ticket: u64,
     /// The time that the first entry states.
     pub(crate) tick_ms: Option<u64>,
@@ -205,7 +205,7 @@ impl Tickets {
     }
 
     /// Takes the work of the next turn; returns `None` if there is none.
-    pub(crate) fn take(&self) -> Option<Group> {
+    pub(crate) fn take(&self) -> Option<SubmissionGroup> {
         let mut queue = self.queue.lock();
         if queue.entries.is_empty() && !queue.reads && queue.tick_ms.is_none() {
             return None;
@@ -218,7 +218,7 @@ impl Tickets {
             .sum::<usize>();
         let reads = std::mem::take(&mut queue.reads);
         let ticket = self.next.fetch_add(1, Ordering::SeqCst);
-        Some(Group {
+        Some(SubmissionGroup {
             ticket,
             tick_ms: queue.tick_ms.take(),
             entries,

@@ -25,11 +25,11 @@ use crate::wire::Payload;
 
 /// Collects the writes of a transaction in the form that its entry has.
 #[derive(Debug, Default)]
-pub(crate) struct Collector {
+pub(crate) struct ChangeCollector {
     changes: Vec<u8>,
 }
 
-impl RedoLog for Collector {
+impl RedoLog for ChangeCollector {
     fn ready(&mut self) -> Result<(), LogFailure> {
         self.changes.clear();
         Ok(())
@@ -47,7 +47,7 @@ impl RedoLog for Collector {
 /// Runs transactions, one at a time. It can be sent to another thread, but not shared.
 #[derive(Debug)]
 pub struct Worker {
-    inner: engine::Worker<Collector>,
+    inner: engine::Worker<ChangeCollector>,
     shared: Arc<Shared>,
     /// The client whose transactions are executed; 0 for no particular client.
     source: u64,
@@ -58,8 +58,6 @@ pub struct Worker {
 
 mod participant;
 mod sessions;
-
-pub(crate) use sessions::{not_kept, superseded};
 
 /// The number of a transaction without a session: its outcome is not remembered.
 const NO_SESSION: Sequenced = Sequenced {
@@ -74,7 +72,7 @@ const YOUNGEST: Timestamp = Timestamp(u64::MAX);
 impl Worker {
     pub(crate) fn new(shared: &Arc<Shared>) -> Option<Worker> {
         Some(Worker {
-            inner: shared.engine.worker(|_| Collector::default())?,
+            inner: shared.engine.worker(|_| ChangeCollector::default())?,
             shared: Arc::clone(shared),
             source: 0,
             leadership: 0,
@@ -258,7 +256,7 @@ impl Worker {
     ///
     /// # Errors
     /// Returns an error if that leadership has ended: the read is to be repeated elsewhere.
-    fn has_read(&mut self, time_ms: u64) -> Result<(), Abort> {
+    fn note_read(&mut self, time_ms: u64) -> Result<(), Abort> {
         let ticket = self.shared.read_ticket(time_ms, self.leadership);
         let ticket = ticket.ok_or_else(|| self.shared.elsewhere())?;
         self.observed = observed(ticket, time_ms);
@@ -280,22 +278,22 @@ impl Worker {
             }
             Err(abort) => abort,
         };
-        Err(self.saw(abort))
+        Err(self.note_abort(abort))
     }
 
     /// Notes what an abort depends on, because it may show the state of the store.
-    fn saw(&mut self, abort: Abort) -> Abort {
+    fn note_abort(&mut self, abort: Abort) -> Abort {
         self.observed = Observed::default();
         if abort.shows() {
             let time_ms = self.inner.observed().time_ms;
-            if let Err(elsewhere) = self.has_read(time_ms) {
+            if let Err(elsewhere) = self.note_read(time_ms) {
                 return elsewhere;
             }
         }
         abort
     }
 
-    fn write(&mut self, ops: &[Op<'_>], by: Sequenced) -> Result<Vec<OwnedReply>, Abort> {
+    fn write(&mut self, ops: &[Op<'_>], sequenced: Sequenced) -> Result<Vec<OwnedReply>, Abort> {
         if self.is_naive() {
             let what = "the node was started with --naive, and takes writes of Redis clients alone"
                 .to_owned();
@@ -305,22 +303,26 @@ impl Worker {
         let admitted = shared.tickets.admission();
         self.begin()?;
         self.check_room()?;
-        if by != NO_SESSION
-            && let Err(known) = shared.admit(by.session, by.sequence)
+        if sequenced != NO_SESSION
+            && let Err(known) = shared.admit(sequenced.session, sequenced.sequence)
         {
             drop(admitted);
-            return self.repeated(known);
+            return self.answer_again(known);
         }
-        let outcome = self.stage(ops, by);
-        if by != NO_SESSION && !matches!(outcome, Ok((_, true))) {
+        let outcome = self.stage(ops, sequenced);
+        if sequenced != NO_SESSION && !matches!(outcome, Ok((_, true))) {
             // No entry was submitted: no transaction is in progress.
-            shared.under_way.lock().remove(&by.session);
+            shared.under_way.lock().remove(&sequenced.session);
         }
         outcome.map(|(replies, _)| replies)
     }
 
     /// Executes and submits. The second result is `true` if there was anything to submit.
-    fn stage(&mut self, ops: &[Op<'_>], by: Sequenced) -> Result<(Vec<OwnedReply>, bool), Abort> {
+    fn stage(
+        &mut self,
+        ops: &[Op<'_>],
+        sequenced: Sequenced,
+    ) -> Result<(Vec<OwnedReply>, bool), Abort> {
         loop {
             let id = TransactionId {
                 timestamp: Timestamp(self.shared.number()),
@@ -330,21 +332,21 @@ impl Worker {
             self.shared.refresh();
             let staged = match self.inner.stage(ops, holder) {
                 Ok(staged) => staged,
-                Err(abort) => return Err(self.saw(abort)),
+                Err(abort) => return Err(self.note_abort(abort)),
             };
             let time_ms = self.inner.observed().time_ms;
             // A client's transaction becomes an entry even if it wrote nothing, so that it is
             // remembered. So does one that asks for the time, which the next leader must know.
             let tells_time = ops.contains(&Op::Now);
-            if staged.writes == 0 && by == NO_SESSION && !tells_time {
-                self.has_read(time_ms)?;
+            if staged.writes == 0 && sequenced == NO_SESSION && !tells_time {
+                self.note_read(time_ms)?;
                 return Ok((staged.replies, false));
             }
             let mut result = Vec::new();
-            if by != NO_SESSION {
+            if sequenced != NO_SESSION {
                 write_replies(&staged.replies, &mut result);
             }
-            if self.submit(by, &result, Some(id), time_ms) {
+            if self.submit(sequenced, &result, Some(id), time_ms) {
                 return Ok((staged.replies, true));
             }
             self.shared.engine.release(id);
@@ -355,7 +357,7 @@ impl Worker {
     /// has passed since it was executed.
     fn submit(
         &mut self,
-        by: Sequenced,
+        sequenced: Sequenced,
         result: &[u8],
         release: Option<TransactionId>,
         time_ms: u64,
@@ -364,8 +366,8 @@ impl Worker {
         let mut payload = Vec::with_capacity(changes.len() + result.len() + 40);
         Payload::Transaction {
             stamp_ms: time_ms,
-            client: by.session,
-            sequence: by.sequence,
+            client: sequenced.session,
+            sequence: sequenced.sequence,
             result,
             changes,
         }
@@ -373,9 +375,13 @@ impl Worker {
         let submission = Submission {
             payload,
             release,
-            client: by.session,
+            client: sequenced.session,
             // A client that numbers its transactions has one in progress at a time.
-            source: if by == NO_SESSION { self.source } else { 0 },
+            source: if sequenced == NO_SESSION {
+                self.source
+            } else {
+                0
+            },
             number: None,
         };
         let Some(ticket) = self.shared.tickets.submit(submission, time_ms) else {
@@ -391,8 +397,8 @@ impl Worker {
     fn step<T>(
         &mut self,
         id: TransactionId,
-        step: Step,
-        mut stage: impl FnMut(&mut engine::Worker<Collector>) -> Result<(T, bool), Abort>,
+        step: StagedStep,
+        mut stage: impl FnMut(&mut engine::Worker<ChangeCollector>) -> Result<(T, bool), Abort>,
     ) -> Result<T, Abort> {
         let shared = Arc::clone(&self.shared);
         let _admitted = shared.tickets.admission();
@@ -401,19 +407,19 @@ impl Worker {
             shared.refresh();
             let (value, wrote) = match stage(&mut self.inner) {
                 Ok(staged) => staged,
-                Err(abort) => return Err(self.saw(abort)),
+                Err(abort) => return Err(self.note_abort(abort)),
             };
             let time_ms = self.inner.observed().time_ms;
             if !wrote {
-                self.has_read(time_ms)?;
+                self.note_read(time_ms)?;
                 return Ok(value);
             }
-            let release = (step == Step::Decision).then_some(id);
+            let release = (step == StagedStep::Decision).then_some(id);
             if self.submit(NO_SESSION, b"", release, time_ms) {
                 return Ok(value);
             }
             self.inner.unstage(id);
-            if step == Step::Prepare {
+            if step == StagedStep::Prepare {
                 shared.engine.release(id);
             }
         }
@@ -422,7 +428,7 @@ impl Worker {
 
 /// The step of a transaction over several partitions that is staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum StagedStep {
     /// Its keys stay held.
     Prepare,
     /// Its keys are given back.

@@ -47,4 +47,4 @@ pub enum OpenError {
 /// The reason why a store was not closed cleanly.
 #[derive(Debug, thiserror::Error)]
 #[error("closing the database: {0}")]
-pub struct CloseError(#[from] pub(crate) journal::Failed);
+pub struct CloseError(#[from] pub(crate) journal::JournalFailure);

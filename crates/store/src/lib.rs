@@ -71,7 +71,7 @@ pub use checkpoint_report::{
 pub use db::{Commit, Db, Durable, Stats};
 pub use engine::{Snapshot, SnapshotEntry, TransactionError, Txn};
 pub use error::{CloseError, OpenError};
-pub use journal::Latency;
+pub use journal::DurabilityLatency;
 pub use options::{CheckpointOptions, EpochTime, Options, RecoveryProgress};
 pub use recovery::RecoveryReport;
 pub use worker::{Committed, Worker};

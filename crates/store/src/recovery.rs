@@ -95,7 +95,7 @@ fn take(restorers: &[Mutex<Restorer>]) -> parking_lot::MutexGuard<'_, Restorer> 
 }
 
 /// Returns the report of the checkpoint that a recovery used.
-pub(crate) fn report_of(used: &journal::Used) -> CheckpointReport {
+pub(crate) fn report_of(used: &journal::UsedCheckpoint) -> CheckpointReport {
     CheckpointReport {
         epoch: used.epoch,
         entries: used.entries,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use base::NodeId;
-use replica::{CheckReport, Held};
+use replica::{CheckReport, MemberData};
 use store::RecoveryProgress;
 
 use super::{Progress, count, mib, utc};
@@ -38,13 +38,13 @@ fn describe(dir: &Path, report: &CheckReport, seconds: f64) -> String {
         writeln!(text, "{name:<12}{what}").expect("a string takes everything");
     };
     line("replica", dir.display().to_string());
-    match &report.held {
+    match &report.data {
         None => {
             let what = "nothing: it waits for the partition to begin, or to be added to it";
             line("holds", what.to_owned());
         }
-        Some(held) => {
-            for (name, what) in holdings(held) {
+        Some(data) => {
+            for (name, what) in holdings(data) {
                 line(name, what);
             }
         }
@@ -56,10 +56,10 @@ fn describe(dir: &Path, report: &CheckReport, seconds: f64) -> String {
     text
 }
 
-fn holdings(held: &Held) -> Vec<(&'static str, String)> {
-    let log = &held.log;
-    let (node, incarnation) = held.member();
-    let (voters, learners) = held.members();
+fn holdings(data: &MemberData) -> Vec<(&'static str, String)> {
+    let log = &data.log;
+    let (node, incarnation) = data.member();
+    let (voters, learners) = data.members();
     let mut lines = vec![(
         "member",
         match incarnation {
@@ -75,7 +75,7 @@ fn holdings(held: &Held) -> Vec<(&'static str, String)> {
         write!(who, ", without a vote {}", list(&learners)).expect("a string takes everything");
     }
     lines.push(("members", format!("{who}, as of entry {}", log.members.0)));
-    match &held.snapshot {
+    match &data.snapshot {
         None => lines.push(("snapshot", "none".to_owned())),
         Some(file) => {
             lines.push(("snapshot", file.path.display().to_string()));
@@ -96,7 +96,7 @@ fn holdings(held: &Held) -> Vec<(&'static str, String)> {
     };
     let what = format!(
         "{entries}, {}, {}, {}",
-        count(held.changes, "change"),
+        count(data.changes, "change"),
         count(log.segments, "segment"),
         mib(log.bytes)
     );
@@ -106,14 +106,14 @@ fn holdings(held: &Held) -> Vec<(&'static str, String)> {
         id => format!("vote for node {}", NodeId(id as u16).0),
     };
     lines.push(("term", format!("{}, {vote}", log.hard.term)));
-    lines.push(("recovers", recovers(held)));
-    lines.extend(notes(held));
+    lines.push(("recovers", recovers(data)));
+    lines.extend(notes(data));
     lines
 }
 
 /// Describes the state after a recovery.
-fn recovers(held: &Held) -> String {
-    let (_, committed, last) = held.applied();
+fn recovers(data: &MemberData) -> String {
+    let (_, committed, last) = data.applied();
     match last - committed {
         0 => format!("everything up to entry {last}"),
         more => format!(
@@ -123,9 +123,9 @@ fn recovers(held: &Held) -> String {
     }
 }
 
-fn notes(held: &Held) -> Vec<(&'static str, String)> {
+fn notes(data: &MemberData) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
-    if let Some(cut) = &held.log.cut {
+    if let Some(cut) = &data.log.cut {
         let what = format!(
             "{}: an unfinished write of {} bytes at byte {} would be cut off; nothing of it was \
              acknowledged",
@@ -135,12 +135,12 @@ fn notes(held: &Held) -> Vec<(&'static str, String)> {
         );
         lines.push(("unfinished", what));
     }
-    if held.replaces {
+    if data.replaces_log {
         let what = "the snapshot is of another log than this one, and would take its place: it had \
                     been received when the node was stopped";
         lines.push(("warning", what.to_owned()));
     }
-    let leftovers = held.log.stray.iter().chain(&held.old);
+    let leftovers = data.log.stray.iter().chain(&data.old);
     for path in leftovers {
         let what = format!(
             "{} is not needed any more: the next start removes it",

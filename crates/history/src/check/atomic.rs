@@ -28,125 +28,72 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `seen` | edges between versions that were read together |
-//! | `time` | edges by time, at each key by itself |
+//! | `writers` | the writers and their versions |
+//! | `read_together` | edges between versions that were read together |
+//! | `acknowledged` | edges by time, at each key by itself |
 //! | `absence` | checks if a read of nothing can have seen some absence |
-//! | `naming` | violations with their evidence |
+//! | `evidence` | violations with their evidence |
 
 mod absence;
-mod naming;
-mod seen;
-mod time;
+mod acknowledged;
+mod evidence;
+mod read_together;
+mod writers;
 
 use crate::verdict::Verdict;
 
-use super::facts::{Facts, Replaces, Saw, versions_of};
-use super::graph::{Graph, Kind, Reason};
-use absence::Absences;
-use seen::Needs;
-use time::Acknowledged;
-
-/// The use of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Time {
-    /// Time is ignored.
-    Ignored,
-    /// Time orders writers where their order is not recorded. It may be wrong.
-    Guides,
-    /// Keys are linearizable.
-    Respected,
-}
+use super::facts::{HistoryFacts, ReadResult, Replaces};
+use super::graph::{EdgeKind, EdgeReason, SerializationGraph};
+use absence::AbsenceJudge;
+use acknowledged::AcknowledgedVersions;
+use read_together::AbsencePredecessors;
+use writers::{Edges, TimeUse, VersionWriters};
 
 /// Checks read atomicity alone.
-pub(super) fn check(facts: &Facts<'_>) -> Verdict {
-    run(facts, &[Time::Ignored, Time::Guides])
+pub(super) fn check(facts: &HistoryFacts<'_>) -> Verdict {
+    run(facts, &[TimeUse::Ignored, TimeUse::Guides])
 }
 
 /// Checks read atomicity, and that every key is linearizable.
-pub(super) fn check_strictly(facts: &Facts<'_>) -> Verdict {
-    run(facts, &[Time::Ignored, Time::Respected])
+pub(super) fn check_strictly(facts: &HistoryFacts<'_>) -> Verdict {
+    run(facts, &[TimeUse::Ignored, TimeUse::Respected])
 }
 
 /// Runs the checks in order: a violation that needs less says more, so it comes first.
-fn run(facts: &Facts<'_>, times: &[Time]) -> Verdict {
-    let writers = Writers::new(facts);
-    let attempt = |&time: &Time| writers.judge(time).err();
+fn run(facts: &HistoryFacts<'_>, times: &[TimeUse]) -> Verdict {
+    let writers = VersionWriters::new(facts);
+    let attempt = |&time: &TimeUse| writers.judge(time).err();
     times.iter().find_map(attempt).unwrap_or(Verdict::Accepted)
 }
 
-type Edges = Vec<(u32, u32, Reason)>;
-
-/// The writers, and their versions.
-struct Writers<'f, 'h> {
-    facts: &'f Facts<'h>,
-    versions_of: Vec<u32>,
-}
-
-impl<'f, 'h> Writers<'f, 'h> {
-    fn new(facts: &'f Facts<'h>) -> Writers<'f, 'h> {
-        Writers {
-            facts,
-            versions_of: versions_of(facts),
-        }
-    }
-
-    fn judge(&self, time: Time) -> Result<(), Verdict> {
+impl VersionWriters<'_, '_> {
+    fn judge(&self, time: TimeUse) -> Result<(), Verdict> {
         let facts = self.facts;
         let transactions = facts.nodes.len() as u32;
         let mut edges = Edges::new();
         let ordered = self.recorded(&mut edges)?;
         self.replaced(&mut edges);
-        let needs = Needs::collect(self, &mut edges)?;
+        let needs = AbsencePredecessors::collect(self, &mut edges)?;
         let mut nodes = transactions;
         let mut acknowledged = None;
-        if time != Time::Ignored {
-            let of = Acknowledged::collect(self, time, &ordered);
+        if time != TimeUse::Ignored {
+            let of = AcknowledgedVersions::collect(self, time, &ordered);
             nodes = of.edges(self, &mut edges);
-            if time == Time::Respected {
+            if time == TimeUse::Respected {
                 of.missed(self, &mut edges)?;
                 self.between(&mut edges)?;
             }
             acknowledged = Some(of);
         }
-        let graph = Graph::new(transactions, nodes, &edges);
+        let graph = SerializationGraph::new(transactions, nodes, &edges);
         if let Some(cycle) = graph.find_cycle(facts) {
-            return match naming::violation(self, &cycle, time) {
+            return match evidence::violation(self, &cycle, time) {
                 Some(verdict) => Err(verdict),
                 // The guide was wrong, and the order of time with it.
                 None => Ok(()),
             };
         }
-        Absences::new(self, &graph, &needs, time, acknowledged.as_ref()).judge(time)
-    }
-
-    fn node(&self, version: u32) -> u32 {
-        self.facts.versions[version as usize].node
-    }
-
-    /// Returns the versions that a node left, by key.
-    fn versions(&self, node: u32) -> std::ops::Range<u32> {
-        self.versions_of[node as usize]..self.versions_of[node as usize + 1]
-    }
-
-    /// Returns the version of a key that a node left.
-    fn wrote(&self, node: u32, key: u32) -> Option<u32> {
-        let range = self.versions(node);
-        let versions = &self.facts.versions[range.start as usize..range.end as usize];
-        let at = versions.binary_search_by_key(&key, |version| version.key);
-        at.ok().map(|at| range.start + at as u32)
-    }
-
-    /// Returns `true` if a node reads and writes one key alone, so that it sees the state that all
-    /// readers see.
-    fn is_single(&self, node: u32) -> bool {
-        let mut keys = self.facts.transaction(node).ops.iter().map(|op| match op {
-            crate::Op::Read { key, .. }
-            | crate::Op::Write { key, .. }
-            | crate::Op::Delete { key, .. } => Some(*key),
-            crate::Op::Scan { .. } => None,
-        });
-        let first = keys.next().flatten();
-        first.is_some() && keys.all(|key| key == first)
+        AbsenceJudge::new(self, &graph, &needs, time, acknowledged.as_ref()).judge(time)
     }
 
     /// Adds edges between recorded versions. Returns for each key `true` if all of its versions are
@@ -167,7 +114,7 @@ impl<'f, 'h> Writers<'f, 'h> {
                     let why = format!("two versions of {name} are the same");
                     return Err(Verdict::Unjudgeable(why));
                 }
-                let reason = Reason::new(Kind::Ww, false, key as u32);
+                let reason = EdgeReason::new(EdgeKind::Ww, false, key as u32);
                 edges.push((self.node(pair[0].1), self.node(pair[1].1), reason));
             }
         }
@@ -177,17 +124,17 @@ impl<'f, 'h> Writers<'f, 'h> {
     /// Adds edges to transactions that wrote after they had read.
     fn replaced(&self, edges: &mut Edges) {
         for read in &self.facts.reads {
-            let Saw::Version(version) = read.saw else {
+            let ReadResult::Version(version) = read.saw else {
                 continue;
             };
             if self.versions(read.node).is_empty() {
                 continue;
             }
             let kind = match self.wrote(read.node, read.key) {
-                Some(_) => Kind::Ww,
-                None => Kind::Wr,
+                Some(_) => EdgeKind::Ww,
+                None => EdgeKind::Wr,
             };
-            let reason = Reason::new(kind, false, read.key);
+            let reason = EdgeReason::new(kind, false, read.key);
             edges.push((self.node(version), read.node, reason));
         }
     }
@@ -206,21 +153,23 @@ impl<'f, 'h> Writers<'f, 'h> {
                 continue;
             }
             if let Some(other) = follower[before as usize].replace(at as u32) {
-                return Err(naming::lost_update(self, before, [other, at as u32]));
+                return Err(evidence::lost_update(self, before, [other, at as u32]));
             }
         }
         for at in 0..edges.len() {
             let (from, to, reason) = edges[at];
             let key = reason.key();
-            if !matches!(reason.kind(), Kind::Ww | Kind::Seen | Kind::Stale)
-                || from as usize >= facts.nodes.len()
+            if !matches!(
+                reason.kind(),
+                EdgeKind::Ww | EdgeKind::Seen | EdgeKind::Stale
+            ) || from as usize >= facts.nodes.len()
             {
                 continue;
             }
             let (Some(early), Some(late)) = (self.wrote(from, key), self.wrote(to, key)) else {
                 continue;
             };
-            let reason = Reason::new(Kind::Between, false, key);
+            let reason = EdgeReason::new(EdgeKind::Between, false, key);
             if let Replaces::Version(before) = facts.versions[late as usize].replaces
                 && follower[before as usize] == Some(late)
                 && before != early

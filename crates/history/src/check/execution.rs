@@ -9,13 +9,13 @@
 
 use std::collections::BTreeSet;
 
-use super::facts::{Facts, INITIAL, Map, Replaces, versions_of};
-use super::graph::Graph;
-use super::order::{LAST, Orders, UNDECIDED};
+use super::facts::{FactMap, HistoryFacts, INITIAL, Replaces, versions_of};
+use super::graph::SerializationGraph;
+use super::order::{LAST, UNDECIDED, VersionOrders};
 
 /// The state of a key that a node needs before it can run.
 #[derive(Clone, Copy, Debug)]
-struct Need {
+struct NeededState {
     key: u32,
     /// The key must be absent.
     absent: bool,
@@ -32,19 +32,19 @@ pub(super) struct KeyState {
     /// The segments' heads that ran, in their order.
     pub(super) heads: Vec<u32>,
     /// Nodes that wait for the key to be absent, and begin no segment of it.
-    readers: Waiting,
+    readers: NodeQueue,
     /// Nodes that wait to begin a segment where the key is absent, …
-    inserters: Waiting,
+    inserters: NodeQueue,
     /// … or anywhere.
-    writers: Waiting,
+    writers: NodeQueue,
 }
 
 /// Nodes, the most urgent first.
-type Waiting = BTreeSet<(u64, u32)>;
+type NodeQueue = BTreeSet<(u64, u32)>;
 
 /// The place of a node that nothing precedes any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum NodePosition {
     /// It is at no place, or it ran.
     Nowhere,
     /// It is ready to be tried.
@@ -57,23 +57,23 @@ const NO_WAKER: u32 = u32::MAX;
 /// The number of nodes that are tried of those that wait to begin a segment of one key.
 const CROWD: usize = 8;
 
-pub(super) struct Execution<'a> {
-    pub(super) facts: &'a Facts<'a>,
-    pub(super) known: &'a Orders,
-    pub(super) certain: &'a Graph,
+pub(super) struct SerialExecution<'a> {
+    pub(super) facts: &'a HistoryFacts<'a>,
+    pub(super) known: &'a VersionOrders,
+    pub(super) certain: &'a SerializationGraph,
     /// Edges from nodes that have not run, for each node.
     blockers: Vec<u32>,
     /// The time by which each node must have taken effect.
     pub(super) deadlines: Vec<u64>,
-    needs: Map<u32, Vec<Need>>,
+    needs: FactMap<u32, Vec<NeededState>>,
     /// `true` if the node begins a segment, or ends an absence that a reader may have seen.
     is_choice: Vec<bool>,
-    pub(super) keys: Map<u32, KeyState>,
+    pub(super) keys: FactMap<u32, KeyState>,
     /// Reads of each version that have not run.
     readers: Vec<u32>,
     /// Nodes that may be able to run; choices last.
     ready: BTreeSet<(bool, u64, u32)>,
-    places: Vec<Place>,
+    places: Vec<NodePosition>,
     /// The key whose change made a waiting node ready.
     woken_by: Vec<u32>,
     /// The nodes that ran, in order, and a hash of them and of the keys' states.
@@ -82,15 +82,15 @@ pub(super) struct Execution<'a> {
     /// The version that each version replaced when it was written.
     replaced: Vec<u32>,
     versions_of: Vec<u32>,
-    pub(super) result: Orders,
+    pub(super) result: VersionOrders,
 }
 
-impl<'a> Execution<'a> {
+impl<'a> SerialExecution<'a> {
     pub(super) fn new(
-        facts: &'a Facts<'a>,
-        known: &'a Orders,
-        certain: &'a Graph,
-    ) -> Execution<'a> {
+        facts: &'a HistoryFacts<'a>,
+        known: &'a VersionOrders,
+        certain: &'a SerializationGraph,
+    ) -> SerialExecution<'a> {
         let nodes = certain.nodes() as usize;
         let mut blockers = vec![0; nodes];
         for node in 0..nodes as u32 {
@@ -99,18 +99,18 @@ impl<'a> Execution<'a> {
                 .iter()
                 .for_each(|edge| blockers[edge.0 as usize] += 1);
         }
-        let mut execution = Execution {
+        let mut execution = SerialExecution {
             deadlines: deadlines(facts, certain, blockers.clone()),
             facts,
             known,
             certain,
             blockers,
-            needs: Map::default(),
+            needs: FactMap::default(),
             is_choice: vec![false; nodes],
-            keys: Map::default(),
+            keys: FactMap::default(),
             readers: vec![0; facts.versions.len()],
             ready: BTreeSet::new(),
-            places: vec![Place::Nowhere; nodes],
+            places: vec![NodePosition::Nowhere; nodes],
             woken_by: vec![NO_WAKER; nodes],
             trail: Vec::with_capacity(nodes),
             state: 0,
@@ -140,7 +140,7 @@ impl<'a> Execution<'a> {
             for &head in heads {
                 let version = &facts.versions[head as usize];
                 let absent = version.replaces == Replaces::Absence;
-                let need = Need {
+                let need = NeededState {
                     key: key as u32,
                     absent,
                     head: true,
@@ -154,7 +154,7 @@ impl<'a> Execution<'a> {
                 let needs = self.needs.entry(read.node).or_default();
                 match needs.iter_mut().find(|need| need.key == read.key) {
                     Some(need) => need.absent = true,
-                    None => needs.push(Need {
+                    None => needs.push(NeededState {
                         key: read.key,
                         absent: true,
                         head: false,
@@ -187,9 +187,9 @@ impl<'a> Execution<'a> {
             current: INITIAL,
             first_reads: 0,
             heads: Vec::new(),
-            readers: Waiting::new(),
-            inserters: Waiting::new(),
-            writers: Waiting::new(),
+            readers: NodeQueue::new(),
+            inserters: NodeQueue::new(),
+            writers: NodeQueue::new(),
         });
     }
 
@@ -238,7 +238,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Returns the first need of `node` that is not met.
-    fn unmet(&self, node: u32) -> Option<Need> {
+    fn unmet(&self, node: u32) -> Option<NeededState> {
         let needs = self.needs.get(&node)?;
         needs.iter().copied().find(|need| {
             let state = &self.keys[&need.key];
@@ -270,14 +270,14 @@ impl<'a> Execution<'a> {
     }
 
     fn make_ready(&mut self, node: u32) {
-        self.places[node as usize] = Place::Ready;
+        self.places[node as usize] = NodePosition::Ready;
         self.ready.insert(self.entry(node));
     }
 
-    fn wait(&mut self, node: u32, need: Need) {
+    fn wait(&mut self, node: u32, need: NeededState) {
         self.ready.remove(&self.entry(node));
         self.woken_by[node as usize] = NO_WAKER;
-        self.places[node as usize] = Place::At(need.key);
+        self.places[node as usize] = NodePosition::At(need.key);
         let urgency = (self.deadlines[node as usize], node);
         let state = self.key(need.key);
         match (need.head, need.absent) {
@@ -289,12 +289,12 @@ impl<'a> Execution<'a> {
 
     /// Removes a node that cannot run at all.
     fn withdraw(&mut self, node: u32) {
-        match std::mem::replace(&mut self.places[node as usize], Place::Nowhere) {
-            Place::Nowhere => {}
-            Place::Ready => {
+        match std::mem::replace(&mut self.places[node as usize], NodePosition::Nowhere) {
+            NodePosition::Nowhere => {}
+            NodePosition::Ready => {
                 self.ready.remove(&self.entry(node));
             }
-            Place::At(key) => {
+            NodePosition::At(key) => {
                 let urgency = (self.deadlines[node as usize], node);
                 let state = self.key(key);
                 state.readers.remove(&urgency);
@@ -441,7 +441,7 @@ impl<'a> Execution<'a> {
 }
 
 /// Returns `true` if a version begins a segment.
-fn is_head(known: &Orders, key: u32, version: u32, replaces: Replaces) -> bool {
+fn is_head(known: &VersionOrders, key: u32, version: u32, replaces: Replaces) -> bool {
     match known.heads[key as usize][..] {
         [only] => only == version,
         _ => !matches!(replaces, Replaces::Version(_)),
@@ -462,7 +462,11 @@ fn key_mix(key: u32, version: u32) -> u64 {
 
 /// Returns the time by which each node must have taken effect: its end, or the time before which
 /// its successors must have.
-fn deadlines(facts: &Facts<'_>, certain: &Graph, mut blockers: Vec<u32>) -> Vec<u64> {
+fn deadlines(
+    facts: &HistoryFacts<'_>,
+    certain: &SerializationGraph,
+    mut blockers: Vec<u32>,
+) -> Vec<u64> {
     let nodes = certain.nodes();
     let end = |node| {
         if certain.is_transaction(node) {

@@ -10,16 +10,14 @@ use std::ops::Range;
 use crate::model::{History, Key, Op, Outcome, Transaction, Value};
 use crate::verdict::{Anomaly, Verdict, Violation};
 
-use super::reads;
-
-pub(super) type Map<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
+pub(super) type FactMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
 /// No version: the key was never written.
 pub(super) const INITIAL: u32 = u32::MAX;
 
 /// The state in which a node left a key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Version {
+pub(super) struct WrittenVersion {
     pub node: u32,
     pub key: u32,
     /// The value; `None` if the node deleted the key.
@@ -42,16 +40,16 @@ pub(super) enum Replaces {
 
 /// The state of a key that a node saw.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Read {
+pub(super) struct ReadFact {
     pub node: u32,
     pub key: u32,
-    pub saw: Saw,
+    pub saw: ReadResult,
     /// `true` if a scan read it.
     pub scan: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Saw {
+pub(super) enum ReadResult {
     Version(u32),
     /// Nothing; with the recorded version of the absence.
     Absence(Option<u64>),
@@ -59,20 +57,20 @@ pub(super) enum Saw {
 
 /// The treatment of transactions of unknown outcome that delete and of which no node read a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unseen {
+pub(super) enum UnknownDeletes {
     Dropped,
     Counted,
 }
 
-pub(super) struct Facts<'h> {
+pub(super) struct HistoryFacts<'h> {
     pub history: &'h History,
     /// Indices into the history's transactions.
     pub nodes: Vec<u32>,
-    pub versions: Vec<Version>,
+    pub versions: Vec<WrittenVersion>,
     /// The versions of each key, in the order of nodes.
     pub by_key: Vec<Vec<u32>>,
     /// In the order of nodes.
-    pub reads: Vec<Read>,
+    pub reads: Vec<ReadFact>,
     /// The first read of each node.
     pub reads_of: Vec<u32>,
     /// For every key, `true` if some version of it is an absence.
@@ -82,7 +80,7 @@ pub(super) struct Facts<'h> {
 
 /// The writer of a value.
 #[derive(Clone, Copy)]
-pub(super) struct Written {
+pub(super) struct WrittenValue {
     pub transaction: u32,
     /// `true` if the transaction left this value, rather than overwriting it itself.
     pub is_last: bool,
@@ -90,14 +88,18 @@ pub(super) struct Written {
     pub version: u32,
 }
 
-pub(super) type Writes = Map<(u32, Value), Written>;
+pub(super) type WriteIndex = FactMap<(u32, Value), WrittenValue>;
 
-impl<'h> Facts<'h> {
-    /// Collects the facts; the error is a verdict that needs no more of them.
-    pub(super) fn gather(history: &'h History, unseen: Unseen) -> Result<Facts<'h>, Verdict> {
+impl<'h> HistoryFacts<'h> {
+    /// Collects the transactions that count and their writes, but not their reads. The error is a
+    /// verdict that needs no more of them.
+    pub(super) fn of_writes(
+        history: &'h History,
+        unseen: UnknownDeletes,
+    ) -> Result<(HistoryFacts<'h>, WriteIndex), Verdict> {
         let mut writes = collect_writes(history)?;
         let (nodes, has_unseen) = choose_nodes(history, &writes, unseen);
-        let mut facts = Facts {
+        let mut facts = HistoryFacts {
             history,
             nodes,
             versions: Vec::new(),
@@ -108,8 +110,7 @@ impl<'h> Facts<'h> {
             unseen: has_unseen,
         };
         facts.collect_versions(&mut writes);
-        reads::collect(&mut facts, &writes)?;
-        Ok(facts)
+        Ok((facts, writes))
     }
 
     pub(super) fn transaction(&self, node: u32) -> &'h Transaction {
@@ -132,12 +133,12 @@ impl<'h> Facts<'h> {
         }
     }
 
-    /// Returns `true` if the answer may depend on [`Unseen`].
+    /// Returns `true` if the answer may depend on [`UnknownDeletes`].
     pub(super) fn has_unseen(&self) -> bool {
         self.unseen
     }
 
-    fn collect_versions(&mut self, writes: &mut Writes) {
+    fn collect_versions(&mut self, writes: &mut WriteIndex) {
         let mut last = Vec::new();
         for (node, &transaction) in self.nodes.iter().enumerate() {
             last_writes(&self.history.transactions[transaction as usize], &mut last);
@@ -149,7 +150,7 @@ impl<'h> Facts<'h> {
                 self.deleted[key as usize] |= value.is_none();
                 self.by_key[key as usize].push(version);
                 let (node, replaces) = (node as u32, Replaces::Unknown);
-                self.versions.push(Version {
+                self.versions.push(WrittenVersion {
                     node,
                     key,
                     value,
@@ -181,11 +182,11 @@ fn last_writes(transaction: &Transaction, last: &mut Vec<(u32, Option<Value>, Op
     last.dedup_by_key(|write| write.0);
 }
 
-fn collect_writes(history: &History) -> Result<Writes, Verdict> {
-    let mut writes = Writes::default();
+fn collect_writes(history: &History) -> Result<WriteIndex, Verdict> {
+    let mut writes = WriteIndex::default();
     let mut last = Vec::new();
     for (index, transaction) in history.transactions.iter().enumerate() {
-        let written = Written {
+        let written = WrittenValue {
             transaction: index as u32,
             is_last: false,
             version: INITIAL,
@@ -231,7 +232,11 @@ fn values_seen(transaction: &Transaction, mut visit: impl FnMut(u32, Value)) {
 
 /// Returns the transactions that count, in the history's order, and `true` if there are some of
 /// unknown outcome whose deletes may or may not have happened.
-fn choose_nodes(history: &History, writes: &Writes, unseen: Unseen) -> (Vec<u32>, bool) {
+fn choose_nodes(
+    history: &History,
+    writes: &WriteIndex,
+    unseen: UnknownDeletes,
+) -> (Vec<u32>, bool) {
     let outcome = |index: u32| history.transactions[index as usize].outcome;
     let all = 0..history.transactions.len() as u32;
     let mut counts: Vec<bool> = all
@@ -268,7 +273,7 @@ fn choose_nodes(history: &History, writes: &Writes, unseen: Unseen) -> (Vec<u32>
         .filter(deletes)
         .collect();
     let has_unseen = !unseen_ones.is_empty();
-    if unseen == Unseen::Counted {
+    if unseen == UnknownDeletes::Counted {
         unseen_ones
             .iter()
             .for_each(|&index| counts[index as usize] = true);
@@ -282,7 +287,7 @@ fn choose_nodes(history: &History, writes: &Writes, unseen: Unseen) -> (Vec<u32>
 }
 
 /// Returns the first version of each node: versions are in the order of nodes.
-pub(super) fn versions_of(facts: &Facts<'_>) -> Vec<u32> {
+pub(super) fn versions_of(facts: &HistoryFacts<'_>) -> Vec<u32> {
     let mut starts = vec![0; facts.nodes.len() + 1];
     facts
         .versions
@@ -295,7 +300,12 @@ pub(super) fn versions_of(facts: &Facts<'_>) -> Vec<u32> {
 }
 
 /// Returns a violation that needs no inference.
-pub(super) fn violation(facts: &Facts<'_>, anomaly: Anomaly, node: u32, what: String) -> Verdict {
+pub(super) fn violation(
+    facts: &HistoryFacts<'_>,
+    anomaly: Anomaly,
+    node: u32,
+    what: String,
+) -> Verdict {
     let id = facts.transaction(node).id;
     let evidence = vec![format!("transaction {id} {what}")];
     Verdict::Violated(Violation {

@@ -4,12 +4,12 @@
 
 use std::collections::VecDeque;
 
-use super::facts::Facts;
+use super::facts::HistoryFacts;
 
 /// The reason why one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum EdgeKind {
     /// Write, then write.
     Ww = 0,
     /// Write, then read.
@@ -30,26 +30,26 @@ pub(super) enum Kind {
 
 /// An edge's reason in 32 bits: its kind, if it was inferred, and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reason(u32);
+pub(super) struct EdgeReason(u32);
 
-impl Reason {
+impl EdgeReason {
     const KEY_BITS: u32 = 28;
 
-    pub(super) fn new(kind: Kind, inferred: bool, key: u32) -> Reason {
+    pub(super) fn new(kind: EdgeKind, inferred: bool, key: u32) -> EdgeReason {
         assert!(key < 1 << Self::KEY_BITS, "too many keys for a checker");
-        Reason((kind as u32) << 29 | u32::from(inferred) << 28 | key)
+        EdgeReason((kind as u32) << 29 | u32::from(inferred) << 28 | key)
     }
 
-    pub(super) fn kind(self) -> Kind {
+    pub(super) fn kind(self) -> EdgeKind {
         match self.0 >> 29 {
-            0 => Kind::Ww,
-            1 => Kind::Wr,
-            2 => Kind::Rw,
-            3 => Kind::ScanRw,
-            4 => Kind::Rt,
-            5 => Kind::Seen,
-            6 => Kind::Stale,
-            _ => Kind::Between,
+            0 => EdgeKind::Ww,
+            1 => EdgeKind::Wr,
+            2 => EdgeKind::Rw,
+            3 => EdgeKind::ScanRw,
+            4 => EdgeKind::Rt,
+            5 => EdgeKind::Seen,
+            6 => EdgeKind::Stale,
+            _ => EdgeKind::Between,
         }
     }
 
@@ -64,18 +64,18 @@ impl Reason {
 
 /// One step of a cycle, between transactions.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+pub(super) struct CycleStep {
     pub from: u32,
     pub to: u32,
-    pub reason: Reason,
+    pub reason: EdgeReason,
 }
 
 /// Edges by their source.
-pub(super) struct Graph {
+pub(super) struct SerializationGraph {
     /// Nodes below this are transactions.
     transactions: u32,
     starts: Vec<u32>,
-    edges: Vec<(u32, Reason)>,
+    edges: Vec<(u32, EdgeReason)>,
 }
 
 const UNVISITED: u32 = u32::MAX;
@@ -86,21 +86,25 @@ const SEARCHES: usize = 200;
 /// … and ends once it has seen this many edges.
 const SEARCH_BUDGET: usize = 20_000_000;
 
-impl Graph {
-    pub(super) fn new(transactions: u32, nodes: u32, list: &[(u32, u32, Reason)]) -> Graph {
+impl SerializationGraph {
+    pub(super) fn new(
+        transactions: u32,
+        nodes: u32,
+        list: &[(u32, u32, EdgeReason)],
+    ) -> SerializationGraph {
         let mut starts = vec![0u32; nodes as usize + 2];
         list.iter()
             .for_each(|edge| starts[edge.0 as usize + 2] += 1);
         for i in 1..starts.len() {
             starts[i] += starts[i - 1];
         }
-        let mut edges = vec![(0, Reason(0)); list.len()];
+        let mut edges = vec![(0, EdgeReason(0)); list.len()];
         for &(from, to, reason) in list {
             edges[starts[from as usize + 1] as usize] = (to, reason);
             starts[from as usize + 1] += 1;
         }
         starts.pop();
-        Graph {
+        SerializationGraph {
             transactions,
             starts,
             edges,
@@ -115,13 +119,13 @@ impl Graph {
         node < self.transactions
     }
 
-    pub(super) fn edges(&self, node: u32) -> &[(u32, Reason)] {
+    pub(super) fn edges(&self, node: u32) -> &[(u32, EdgeReason)] {
         let at = node as usize;
         &self.edges[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
 
     /// Returns a short cycle, if there is one; for small components the shortest.
-    pub(super) fn find_cycle(&self, facts: &Facts<'_>) -> Option<Vec<Step>> {
+    pub(super) fn find_cycle(&self, facts: &HistoryFacts<'_>) -> Option<Vec<CycleStep>> {
         let components = self.cyclic_components();
         let mut component = vec![UNVISITED; self.nodes() as usize];
         for (number, members) in components.iter().enumerate() {
@@ -129,10 +133,10 @@ impl Graph {
                 .iter()
                 .for_each(|&node| component[node as usize] = number as u32);
         }
-        let mut search = Search::new(self, &component);
+        let mut search = CycleSearch::new(self, &component);
         // The smallest component gives the shortest explanation.
         let smallest = components.iter().min_by_key(|members| members.len())?;
-        let mut best: Option<Vec<Step>> = None;
+        let mut best: Option<Vec<CycleStep>> = None;
         for start in self.beginnings(facts, smallest) {
             let limit = best.as_ref().map_or(usize::MAX, Vec::len);
             if let Some(cycle) = search.from(start, limit) {
@@ -147,7 +151,7 @@ impl Graph {
 
     /// Returns the transactions from which to look for a cycle: of a large component, those that
     /// precede transactions which ended longest before them.
-    fn beginnings(&self, facts: &Facts<'_>, members: &[u32]) -> Vec<u32> {
+    fn beginnings(&self, facts: &HistoryFacts<'_>, members: &[u32]) -> Vec<u32> {
         let transactions = members
             .iter()
             .copied()
@@ -233,33 +237,33 @@ impl Graph {
 
 /// The way in which a node was reached.
 #[derive(Clone, Copy)]
-struct Reached {
+struct ReachedNode {
     /// The search in which it was reached; nodes of an earlier search do not count.
     search: u32,
     steps: usize,
     from: u32,
-    reason: Reason,
+    reason: EdgeReason,
 }
 
 /// Breadth-first searches for the shortest way from a node back to itself.
-struct Search<'g> {
-    graph: &'g Graph,
+struct CycleSearch<'g> {
+    graph: &'g SerializationGraph,
     component: &'g [u32],
-    reached: Vec<Reached>,
+    reached: Vec<ReachedNode>,
     searches: u32,
     seen_edges: usize,
 }
 
-impl<'g> Search<'g> {
-    fn new(graph: &'g Graph, component: &'g [u32]) -> Search<'g> {
-        let never = Reached {
+impl<'g> CycleSearch<'g> {
+    fn new(graph: &'g SerializationGraph, component: &'g [u32]) -> CycleSearch<'g> {
+        let never = ReachedNode {
             search: 0,
             steps: 0,
             from: 0,
-            reason: Reason(0),
+            reason: EdgeReason(0),
         };
         let reached = vec![never; component.len()];
-        Search {
+        CycleSearch {
             graph,
             component,
             reached,
@@ -270,7 +274,7 @@ impl<'g> Search<'g> {
 
     /// Returns a cycle through `start` of fewer than `limit` steps. Steps between points in time
     /// are free.
-    fn from(&mut self, start: u32, limit: usize) -> Option<Vec<Step>> {
+    fn from(&mut self, start: u32, limit: usize) -> Option<Vec<CycleStep>> {
         self.searches += 1;
         let mut queue = VecDeque::from([(start, 0)]);
         while let Some((node, steps)) = queue.pop_front() {
@@ -279,8 +283,8 @@ impl<'g> Search<'g> {
                 if self.component[to as usize] != self.component[node as usize] {
                     continue;
                 }
-                let leaves_time = self.graph.is_transaction(to) && reason.kind() == Kind::Rt;
-                let free = reason.kind() == Kind::Rt && !leaves_time;
+                let leaves_time = self.graph.is_transaction(to) && reason.kind() == EdgeKind::Rt;
+                let free = reason.kind() == EdgeKind::Rt && !leaves_time;
                 let steps = if free { steps } else { steps + 1 };
                 if steps >= limit {
                     continue;
@@ -290,7 +294,7 @@ impl<'g> Search<'g> {
                 }
                 let before = &mut self.reached[to as usize];
                 if before.search != self.searches || steps < before.steps {
-                    *before = Reached {
+                    *before = ReachedNode {
                         search: self.searches,
                         steps,
                         from: node,
@@ -307,9 +311,9 @@ impl<'g> Search<'g> {
         None
     }
 
-    fn path(&self, start: u32, last: u32, reason: Reason) -> Vec<Step> {
+    fn path(&self, start: u32, last: u32, reason: EdgeReason) -> Vec<CycleStep> {
         let mut path = Vec::new();
-        let mut step = Step {
+        let mut step = CycleStep {
             from: last,
             to: start,
             reason,
@@ -324,8 +328,8 @@ impl<'g> Search<'g> {
                 path.reverse();
                 return path;
             }
-            let Reached { from, reason, .. } = self.reached[step.from as usize];
-            step = Step {
+            let ReachedNode { from, reason, .. } = self.reached[step.from as usize];
+            step = CycleStep {
                 from,
                 to: step.from,
                 reason,

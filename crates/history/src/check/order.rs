@@ -9,7 +9,7 @@
 
 use crate::verdict::Verdict;
 
-use super::facts::{Facts, INITIAL, Read, Replaces, Saw};
+use super::facts::{HistoryFacts, INITIAL, ReadFact, ReadResult, Replaces};
 
 /// The mark of a read of which it is not known which absence it saw.
 pub(super) const UNDECIDED: u32 = u32::MAX - 1;
@@ -17,7 +17,7 @@ pub(super) const UNDECIDED: u32 = u32::MAX - 1;
 pub(super) const LAST: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
-pub(super) struct Orders {
+pub(super) struct VersionOrders {
     /// The first version of every segment, for each key. One segment: the order is known.
     pub heads: Vec<Vec<u32>>,
     /// The version that follows each version in its segment, or [`LAST`].
@@ -27,27 +27,27 @@ pub(super) struct Orders {
     pub saw: Vec<u32>,
 }
 
-impl Orders {
+impl VersionOrders {
     /// Returns the orders that follow from the recorded facts. The error is
     /// [`Verdict::Unjudgeable`].
-    pub(super) fn known(facts: &Facts<'_>) -> Result<Orders, Verdict> {
+    pub(super) fn known(facts: &HistoryFacts<'_>) -> Result<VersionOrders, Verdict> {
         let count = facts.versions.len();
-        let mut orders = Orders {
+        let mut orders = VersionOrders {
             heads: vec![Vec::new(); facts.by_key.len()],
             next: vec![LAST; count],
             saw: Vec::with_capacity(facts.reads.len()),
         };
-        let followers = Followers::collect(facts);
+        let followers = VersionFollowers::collect(facts);
         for (key, versions) in facts.by_key.iter().enumerate() {
             orders.segment(facts, &followers, key, versions)?;
         }
         let before = orders.before();
-        let marks = Marks::collect(facts, &orders);
+        let marks = AbsenceMarks::collect(facts, &orders);
         for read in &facts.reads {
             let saw = match read.saw {
-                Saw::Version(version) => version,
-                Saw::Absence(_) if !facts.deleted[read.key as usize] => INITIAL,
-                Saw::Absence(floor) => orders.absence(facts, read, floor, &before, &marks),
+                ReadResult::Version(version) => version,
+                ReadResult::Absence(_) if !facts.deleted[read.key as usize] => INITIAL,
+                ReadResult::Absence(floor) => orders.absence(facts, read, floor, &before, &marks),
             };
             orders.saw.push(saw);
         }
@@ -55,7 +55,7 @@ impl Orders {
     }
 
     /// Returns `true` if nothing has to be inferred.
-    pub(super) fn are_complete(&self, facts: &Facts<'_>) -> bool {
+    pub(super) fn are_complete(&self, facts: &HistoryFacts<'_>) -> bool {
         debug_assert_eq!(self.saw.len(), facts.reads.len());
         self.heads.iter().all(|heads| heads.len() <= 1) && !self.saw.contains(&UNDECIDED)
     }
@@ -96,8 +96,8 @@ impl Orders {
     /// Finds the segments of one key.
     fn segment(
         &mut self,
-        facts: &Facts<'_>,
-        followers: &Followers,
+        facts: &HistoryFacts<'_>,
+        followers: &VersionFollowers,
         key: usize,
         versions: &[u32],
     ) -> Result<(), Verdict> {
@@ -141,8 +141,8 @@ impl Orders {
     /// Links the versions that follow `head`, and returns the smallest recorded version among them.
     fn chain(
         &mut self,
-        facts: &Facts<'_>,
-        followers: &Followers,
+        facts: &HistoryFacts<'_>,
+        followers: &VersionFollowers,
         head: u32,
     ) -> Result<Option<u64>, Verdict> {
         let mut to_visit = vec![head];
@@ -188,11 +188,11 @@ impl Orders {
     /// Returns the absence that a read saw, for a key that was deleted at times.
     fn absence(
         &self,
-        facts: &Facts<'_>,
-        read: &Read,
+        facts: &HistoryFacts<'_>,
+        read: &ReadFact,
         floor: Option<u64>,
         before: &[u32],
-        marks: &Marks,
+        marks: &AbsenceMarks,
     ) -> u32 {
         if self.heads[read.key as usize].len() > 1 {
             return UNDECIDED;
@@ -225,14 +225,14 @@ impl Orders {
 }
 
 /// The versions that claim to follow each version.
-struct Followers {
+struct VersionFollowers {
     starts: Vec<u32>,
     list: Vec<u32>,
 }
 
-impl Followers {
-    fn collect(facts: &Facts<'_>) -> Followers {
-        let replaced = |version: &super::facts::Version| match version.replaces {
+impl VersionFollowers {
+    fn collect(facts: &HistoryFacts<'_>) -> VersionFollowers {
+        let replaced = |version: &super::facts::WrittenVersion| match version.replaces {
             Replaces::Version(before) => Some(before as usize),
             Replaces::Absence | Replaces::Unknown => None,
         };
@@ -252,7 +252,7 @@ impl Followers {
                 starts[before + 1] += 1;
             }
         }
-        Followers { starts, list }
+        VersionFollowers { starts, list }
     }
 
     fn of(&self, version: u32) -> &[u32] {
@@ -263,23 +263,28 @@ impl Followers {
 
 /// For keys with a known order and absences that were read with a recorded version: the smallest
 /// recorded version in each stretch without absences, and the last version of the stretch.
-struct Marks(super::facts::Map<u32, Option<Vec<(u64, u32)>>>);
+struct AbsenceMarks(super::facts::FactMap<u32, Option<Vec<(u64, u32)>>>);
 
-impl Marks {
-    fn collect(facts: &Facts<'_>, orders: &Orders) -> Marks {
-        let mut marks = super::facts::Map::default();
+impl AbsenceMarks {
+    fn collect(facts: &HistoryFacts<'_>, orders: &VersionOrders) -> AbsenceMarks {
+        let mut marks = super::facts::FactMap::default();
         for read in &facts.reads {
-            if matches!(read.saw, Saw::Absence(Some(_))) && facts.deleted[read.key as usize] {
+            if matches!(read.saw, ReadResult::Absence(Some(_))) && facts.deleted[read.key as usize]
+            {
                 marks
                     .entry(read.key)
-                    .or_insert_with(|| Marks::of_key(facts, orders, read.key));
+                    .or_insert_with(|| AbsenceMarks::of_key(facts, orders, read.key));
             }
         }
-        Marks(marks)
+        AbsenceMarks(marks)
     }
 
     /// Returns `None` when the order is not known, or a stretch has no recorded version.
-    fn of_key(facts: &Facts<'_>, orders: &Orders, key: u32) -> Option<Vec<(u64, u32)>> {
+    fn of_key(
+        facts: &HistoryFacts<'_>,
+        orders: &VersionOrders,
+        key: u32,
+    ) -> Option<Vec<(u64, u32)>> {
         let mut marks = Vec::new();
         let mut mark: Option<u64> = None;
         let mut version = orders.first(key);

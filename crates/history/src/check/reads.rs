@@ -3,15 +3,27 @@
 
 use std::ops::Range;
 
-use crate::model::{Key, Op, Outcome, Value};
+use crate::model::{History, Key, Op, Outcome, Value};
 use crate::verdict::{Anomaly, Verdict};
 
-use super::facts::{Facts, INITIAL, Read, Replaces, Saw, Writes, violation};
+use super::facts::{
+    HistoryFacts, INITIAL, ReadFact, ReadResult, Replaces, UnknownDeletes, WriteIndex, violation,
+};
+
+/// Collects the facts of a history. The error is a verdict that needs no graph.
+pub(super) fn gather(
+    history: &History,
+    unseen: UnknownDeletes,
+) -> Result<HistoryFacts<'_>, Verdict> {
+    let (mut facts, writes) = HistoryFacts::of_writes(history, unseen)?;
+    collect(&mut facts, &writes)?;
+    Ok(facts)
+}
 
 /// Collects the reads of all nodes, and the versions that their writes replaced as far as they had
 /// looked. The error is an anomaly that needs no graph.
-pub(super) fn collect(facts: &mut Facts<'_>, writes: &Writes) -> Result<(), Verdict> {
-    let mut reader = Reader::new(facts.history.names(), writes);
+fn collect(facts: &mut HistoryFacts<'_>, writes: &WriteIndex) -> Result<(), Verdict> {
+    let mut reader = ReadCollector::new(facts.history.names(), writes);
     for node in 0..facts.nodes.len() as u32 {
         reader.read_all(facts, node)?;
         facts.reads_of.push(facts.reads.len() as u32);
@@ -20,37 +32,37 @@ pub(super) fn collect(facts: &mut Facts<'_>, writes: &Writes) -> Result<(), Verd
 }
 
 /// Walks through the operations of one node after the other.
-struct Reader<'w> {
+struct ReadCollector<'w> {
     node: u32,
     /// For every key, the node's last write so far.
-    own: Vec<Noted>,
+    own: Vec<KeyNote>,
     /// For every key, the state that the node saw before it wrote the key.
-    seen: Vec<Noted>,
+    seen: Vec<KeyNote>,
     /// `true` if the node wrote anything.
     wrote: bool,
-    writes: &'w Writes,
+    writes: &'w WriteIndex,
 }
 
 /// A note about a key; it counts for one node only, so that notes need not be cleared.
 #[derive(Clone, Copy)]
-struct Noted {
+struct KeyNote {
     node: u32,
     value: Option<Value>,
     /// The version to which the value belongs, if it was read.
     version: u32,
 }
 
-impl<'w> Reader<'w> {
-    fn new(keys: usize, writes: &'w Writes) -> Reader<'w> {
+impl<'w> ReadCollector<'w> {
+    fn new(keys: usize, writes: &'w WriteIndex) -> ReadCollector<'w> {
         let nothing = vec![
-            Noted {
+            KeyNote {
                 node: u32::MAX,
                 value: None,
                 version: INITIAL
             };
             keys
         ];
-        Reader {
+        ReadCollector {
             node: 0,
             own: nothing.clone(),
             seen: nothing,
@@ -59,7 +71,7 @@ impl<'w> Reader<'w> {
         }
     }
 
-    fn read_all(&mut self, facts: &mut Facts<'_>, node: u32) -> Result<(), Verdict> {
+    fn read_all(&mut self, facts: &mut HistoryFacts<'_>, node: u32) -> Result<(), Verdict> {
         self.node = node;
         self.wrote = false;
         let transaction = facts.transaction(node);
@@ -86,7 +98,7 @@ impl<'w> Reader<'w> {
 
     fn write(&mut self, key: u32, value: Option<Value>) {
         self.wrote = true;
-        self.own[key as usize] = Noted {
+        self.own[key as usize] = KeyNote {
             node: self.node,
             value,
             version: INITIAL,
@@ -96,7 +108,7 @@ impl<'w> Reader<'w> {
     /// Adds a scan: a read of every key in its range that was ever written.
     fn scan(
         &mut self,
-        facts: &mut Facts<'_>,
+        facts: &mut HistoryFacts<'_>,
         range: Range<u32>,
         found: &[(Key, Value)],
     ) -> Result<(), Verdict> {
@@ -113,7 +125,7 @@ impl<'w> Reader<'w> {
         self.miss(facts, next..range.end.max(next))
     }
 
-    fn miss(&mut self, facts: &mut Facts<'_>, keys: Range<u32>) -> Result<(), Verdict> {
+    fn miss(&mut self, facts: &mut HistoryFacts<'_>, keys: Range<u32>) -> Result<(), Verdict> {
         for key in keys {
             if !facts.by_key[key as usize].is_empty() {
                 self.read(facts, (key, None), None, true)?;
@@ -124,7 +136,7 @@ impl<'w> Reader<'w> {
 
     fn read(
         &mut self,
-        facts: &mut Facts<'_>,
+        facts: &mut HistoryFacts<'_>,
         (key, value): (u32, Option<Value>),
         version: Option<u64>,
         scan: bool,
@@ -142,7 +154,7 @@ impl<'w> Reader<'w> {
                 before.value,
             );
         }
-        let mut noted = Noted {
+        let mut noted = KeyNote {
             node: self.node,
             value,
             version: INITIAL,
@@ -150,7 +162,7 @@ impl<'w> Reader<'w> {
         let saw = match value {
             // Keys that no transaction wrote are always absent.
             None if facts.by_key[key as usize].is_empty() => return Ok(()),
-            None => Saw::Absence(version),
+            None => ReadResult::Absence(version),
             Some(number) => {
                 // Often the last reader saw the same.
                 let is_known = before.value == value && before.version != INITIAL;
@@ -165,11 +177,11 @@ impl<'w> Reader<'w> {
                         .recorded
                         .get_or_insert(version);
                 }
-                Saw::Version(source)
+                ReadResult::Version(source)
             }
         };
         self.seen[key as usize] = noted;
-        facts.reads.push(Read {
+        facts.reads.push(ReadFact {
             node: self.node,
             key,
             saw,
@@ -181,7 +193,7 @@ impl<'w> Reader<'w> {
     /// Compares a read with the state that the node must see again.
     fn same(
         &self,
-        facts: &Facts<'_>,
+        facts: &HistoryFacts<'_>,
         anomaly: Anomaly,
         (key, value): (u32, Option<Value>),
         before: Option<Value>,
@@ -204,7 +216,7 @@ impl<'w> Reader<'w> {
     }
 
     /// Returns the version that has the value, if reading it was allowed.
-    fn source(&self, facts: &Facts<'_>, key: u32, value: Value) -> Result<u32, Verdict> {
+    fn source(&self, facts: &HistoryFacts<'_>, key: u32, value: Value) -> Result<u32, Verdict> {
         let what = || format!("reads {} = {value}", facts.name(key));
         let Some(written) = self.writes.get(&(key, value)) else {
             let what = format!("{}, which no transaction wrote", what());
@@ -229,7 +241,7 @@ impl<'w> Reader<'w> {
     }
 
     /// Notes the versions that the node replaced, as far as it had looked.
-    fn link(&self, facts: &mut Facts<'_>) {
+    fn link(&self, facts: &mut HistoryFacts<'_>) {
         if !self.wrote {
             return;
         }
@@ -243,8 +255,8 @@ impl<'w> Reader<'w> {
             // Versions are in the order of nodes, and this node has exactly one of the key.
             let at = versions.partition_point(|&v| facts.versions[v as usize].node < self.node);
             facts.versions[versions[at] as usize].replaces = match read.saw {
-                Saw::Version(version) => Replaces::Version(version),
-                Saw::Absence(_) => Replaces::Absence,
+                ReadResult::Version(version) => Replaces::Version(version),
+                ReadResult::Absence(_) => Replaces::Absence,
             };
         }
     }

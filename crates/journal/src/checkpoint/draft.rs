@@ -6,14 +6,17 @@ use std::sync::{Arc, OnceLock};
 
 use disk::Disk;
 
+use super::file_name::{CheckpointFile, directory};
 use super::manifest::{LogStart, Manifest};
-use super::part::{Part, PartWriter};
-use super::{Name, Origin, View, directory, remove};
+use super::origin::RunOrigin;
+use super::part::{CheckpointPart, PartWriter};
+use super::remove;
+use super::view::CheckpointView;
 use crate::error::CheckpointError;
 
 /// A checkpoint that is being made (the module describes the steps). If it is dropped before it was
 /// published, its files are removed.
-pub struct Draft {
+pub struct CheckpointDraft {
     disk: Arc<dyn Disk>,
     /// The journal's directory, and that of its checkpoints.
     dir: PathBuf,
@@ -22,14 +25,14 @@ pub struct Draft {
     salt: u64,
     broken: Arc<OnceLock<String>>,
     logs: Vec<LogStart>,
-    view: View,
+    view: CheckpointView,
     parts: u32,
     published: bool,
 }
 
 /// A checkpoint that was published.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishedCheckpoint {
     /// Entries in it.
     pub entries: u64,
     /// Bytes of its files.
@@ -40,16 +43,16 @@ pub struct Published {
     pub left_over: Option<String>,
 }
 
-impl Draft {
+impl CheckpointDraft {
     /// Returns the draft of a checkpoint of the journal in `dir`, whose logs are needed from `logs`
     /// on.
     pub(crate) fn new(
         disk: &Arc<dyn Disk>,
         dir: &Path,
-        origin: &Origin,
+        origin: &RunOrigin,
         logs: Vec<LogStart>,
-    ) -> Result<Draft, CheckpointError> {
-        let draft = Draft {
+    ) -> Result<CheckpointDraft, CheckpointError> {
+        let draft = CheckpointDraft {
             disk: Arc::clone(disk),
             dir: dir.to_owned(),
             directory: directory(dir),
@@ -57,7 +60,7 @@ impl Draft {
             salt: origin.salt,
             broken: Arc::clone(&origin.broken),
             logs,
-            view: View::default(),
+            view: CheckpointView::default(),
             parts: 0,
             published: false,
         };
@@ -82,14 +85,14 @@ impl Draft {
 
     /// Sets the moment that the checkpoint holds: one after it was begun. To be called before the
     /// parts.
-    pub fn set_view(&mut self, view: View) {
+    pub fn set_view(&mut self, view: CheckpointView) {
         assert_eq!(self.parts, 0, "the view comes before the parts");
         self.view = view;
     }
 
     /// Returns the moment that it holds.
     #[must_use]
-    pub fn view(&self) -> View {
+    pub fn view(&self) -> CheckpointView {
         self.view
     }
 
@@ -99,7 +102,7 @@ impl Draft {
     /// Returns an error if the disk fails.
     pub fn part(&mut self) -> Result<PartWriter, CheckpointError> {
         let number = self.parts;
-        let path = self.path(Name::Part(self.view.epoch, number));
+        let path = self.path(CheckpointFile::Part(self.view.epoch, number));
         // Counted first: a creation that fails may leave a file.
         self.parts += 1;
         let file = self
@@ -114,9 +117,9 @@ impl Draft {
     /// parts that were begun, in their order.
     pub(crate) fn publish(
         mut self,
-        parts: Vec<Part>,
+        parts: Vec<CheckpointPart>,
         finished_ms: u64,
-    ) -> Result<Published, CheckpointError> {
+    ) -> Result<PublishedCheckpoint, CheckpointError> {
         assert_eq!(parts.len(), self.parts as usize, "all parts are finished");
         let manifest = Manifest {
             view: self.view,
@@ -130,7 +133,7 @@ impl Draft {
         self.write_manifest(&bytes)?;
         self.published = true;
         let (segments_removed, failed) = remove::outdated(&*self.disk, &self.dir, &manifest);
-        Ok(Published {
+        Ok(PublishedCheckpoint {
             entries: manifest.entries(),
             bytes: manifest.part_bytes() + bytes.len() as u64,
             segments_removed,
@@ -143,7 +146,7 @@ impl Draft {
         let epoch = self.view.epoch;
         // The parts' names first: the manifest's must never be durable without them.
         self.believe(disk.sync_dir(&self.directory), "sync")?;
-        let draft = self.path(Name::Draft(epoch));
+        let draft = self.path(CheckpointFile::Draft(epoch));
         let file = disk
             .create_new(&draft)
             .map_err(CheckpointError::io("create", &draft))?;
@@ -151,28 +154,31 @@ impl Draft {
             .map_err(CheckpointError::io("write", &draft))?;
         file.sync_data()
             .map_err(CheckpointError::io("sync", &draft))?;
-        disk.rename(&draft, &self.path(Name::Manifest(epoch)))
+        disk.rename(&draft, &self.path(CheckpointFile::Manifest(epoch)))
             .map_err(CheckpointError::io("rename", &draft))?;
         self.believe(disk.sync_dir(&self.directory), "sync")
     }
 
-    fn path(&self, name: Name) -> PathBuf {
+    fn path(&self, name: CheckpointFile) -> PathBuf {
         self.directory.join(name.to_string())
     }
 }
 
-impl Drop for Draft {
+impl Drop for CheckpointDraft {
     fn drop(&mut self) {
         if self.published {
             return;
         }
         let epoch = self.view.epoch;
         // The manifest first: if the removal stops halfway, no manifest is left without its parts.
-        let names = [Name::Manifest(epoch), Name::Draft(epoch)]
-            .into_iter()
-            .chain((0..self.parts).map(|part| Name::Part(epoch, part)));
+        let names = [
+            CheckpointFile::Manifest(epoch),
+            CheckpointFile::Draft(epoch),
+        ]
+        .into_iter()
+        .chain((0..self.parts).map(|part| CheckpointFile::Part(epoch, part)));
         let paths = names.map(|name| self.path(name));
-        if let Err(error) = super::remove_files(&*self.disk, paths) {
+        if let Err(error) = remove::remove_files(&*self.disk, paths) {
             tracing::warn!("files of an unfinished checkpoint stay behind: {error}");
         }
     }

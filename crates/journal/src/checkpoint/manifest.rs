@@ -31,8 +31,8 @@
 
 use base::{Epoch, Tid};
 
-use super::View;
-use super::part::Part;
+use super::part::CheckpointPart;
+use super::view::CheckpointView;
 use crate::format::{put, u32_at, u64_at};
 
 pub(crate) const VERSION: u32 = 3;
@@ -48,12 +48,12 @@ pub(crate) const LARGEST: u64 = 1 << 20;
 /// See the module's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    pub(crate) view: View,
+    pub(crate) view: CheckpointView,
     pub(crate) finished_ms: u64,
     pub(crate) run: u32,
     pub(crate) salt: u64,
     pub(crate) logs: Vec<LogStart>,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<CheckpointPart>,
 }
 
 /// The place from which on a log is needed.
@@ -142,7 +142,7 @@ impl Manifest {
         }
         let (log_bytes, part_bytes) = bytes[FIXED..end].split_at(LOG * logs);
         Ok(Manifest {
-            view: View {
+            view: CheckpointView {
                 epoch: Epoch(u64_at(bytes, 16)),
                 stamp_ms: u64_at(bytes, 24),
                 generation: u16::from_le_bytes([bytes[48], bytes[49]]),
@@ -178,8 +178,8 @@ impl LogStart {
     }
 }
 
-fn part(bytes: &[u8]) -> Part {
-    Part {
+fn part(bytes: &[u8]) -> CheckpointPart {
+    CheckpointPart {
         bytes: u64_at(bytes, 0),
         entries: u64_at(bytes, 8),
         blocks: u64_at(bytes, 16),
@@ -193,7 +193,7 @@ mod tests {
 
     fn sample() -> Manifest {
         Manifest {
-            view: View {
+            view: CheckpointView {
                 epoch: Epoch(77),
                 stamp_ms: 123_456,
                 generation: 3,
@@ -212,7 +212,7 @@ mod tests {
                     sequence: 0,
                 },
             ],
-            parts: vec![Part {
+            parts: vec![CheckpointPart {
                 bytes: 10,
                 entries: 11,
                 blocks: 12,

@@ -39,11 +39,10 @@
 use std::io::IoSlice;
 use std::path::PathBuf;
 
-use base::change::Origin;
-use base::transaction::Kind;
-use base::{Epoch, Tid};
+use base::Epoch;
 use disk::DiskFile;
 
+use super::key::CheckpointKey;
 use crate::entry;
 use crate::error::CheckpointError;
 use crate::format::{aligned, put, u32_at, u64_at};
@@ -62,7 +61,7 @@ const SYNC_EVERY: u64 = 8 << 20;
 
 /// A manifest's description of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct CheckpointPart {
     pub(crate) bytes: u64,
     pub(crate) entries: u64,
     pub(crate) blocks: u64,
@@ -95,7 +94,7 @@ pub(crate) fn decode_header(bytes: &[u8; HEADER], epoch: Epoch, part: u32) -> Op
 
 /// See the module's second table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BlockHeader {
+pub(crate) struct PartBlockHeader {
     pub(crate) entries: u32,
     pub(crate) number: u64,
     pub(crate) length: u32,
@@ -103,7 +102,7 @@ pub(crate) struct BlockHeader {
     pub(crate) payload_checksum: u32,
 }
 
-impl BlockHeader {
+impl PartBlockHeader {
     fn encode(&self, seed: u32) -> [u8; BLOCK_HEADER] {
         let mut bytes = [0; BLOCK_HEADER];
         put(&mut bytes, 0, &BLOCK_MAGIC);
@@ -117,10 +116,10 @@ impl BlockHeader {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8; BLOCK_HEADER], seed: u32) -> Option<BlockHeader> {
+    pub(crate) fn decode(bytes: &[u8; BLOCK_HEADER], seed: u32) -> Option<PartBlockHeader> {
         let sound = bytes[..4] == BLOCK_MAGIC
             && u32_at(bytes, 28) == crc32c::crc32c_append(seed, &bytes[..28]);
-        sound.then(|| BlockHeader {
+        sound.then(|| PartBlockHeader {
             entries: u32_at(bytes, 4),
             number: u64_at(bytes, 8),
             length: u32_at(bytes, 16),
@@ -142,25 +141,6 @@ pub(crate) fn seed(salt: u64, epoch: Epoch, part: u32) -> u32 {
     crc32c::crc32c_append(seed, &part.to_le_bytes())
 }
 
-/// A key of a checkpoint, without its value.
-#[derive(Clone, Copy, Debug)]
-pub struct Head<'a> {
-    /// The transaction that wrote it.
-    pub tid: Tid,
-    /// The key.
-    pub key: &'a [u8],
-    /// The length of its value.
-    pub value_len: usize,
-    /// The value's type.
-    pub kind: Kind,
-    /// The generation that it belongs to: the view's, or that of system records.
-    pub generation: u16,
-    /// The time at which it expires, in milliseconds since the Unix epoch.
-    pub deadline: Option<u64>,
-    /// The origin, if a transaction over several partitions wrote it.
-    pub origin: Option<Origin<'a>>,
-}
-
 /// Writes one part. Entries gather in memory; [`PartWriter::flush`] writes them.
 pub struct PartWriter {
     file: Box<dyn DiskFile>,
@@ -172,7 +152,7 @@ pub struct PartWriter {
     entries: u32,
     missing: usize,
     synced: u64,
-    done: Part,
+    done: CheckpointPart,
 }
 
 impl PartWriter {
@@ -197,9 +177,9 @@ impl PartWriter {
             entries: 0,
             missing: 0,
             synced: 0,
-            done: Part {
+            done: CheckpointPart {
                 bytes: first as u64,
-                ..Part::default()
+                ..CheckpointPart::default()
             },
         })
     }
@@ -209,7 +189,7 @@ impl PartWriter {
     ///
     /// # Panics
     /// Panics if the value before is not complete.
-    pub fn entry(&mut self, head: &Head<'_>) {
+    pub fn entry(&mut self, head: &CheckpointKey<'_>) {
         assert_eq!(self.missing, 0, "the value before is not complete");
         entry::encode_head(&mut self.block, head);
         self.entries += 1;
@@ -260,7 +240,7 @@ impl PartWriter {
         let length = self.block.len() - BLOCK_HEADER;
         let end = aligned(at + self.block.len() as u64);
         let padded = end.next_multiple_of(self.file.alignment() as u64);
-        let header = BlockHeader {
+        let header = PartBlockHeader {
             entries: self.entries,
             number: self.done.blocks,
             length: u32::try_from(length).expect("limits keep entries below 4 GiB"),
@@ -298,7 +278,7 @@ impl PartWriter {
     ///
     /// # Errors
     /// Returns an error if the disk fails.
-    pub fn finish(mut self) -> Result<Part, CheckpointError> {
+    pub fn finish(mut self) -> Result<CheckpointPart, CheckpointError> {
         self.flush()?;
         self.sync()?;
         Ok(self.done)
@@ -322,7 +302,7 @@ mod tests {
         }
         let older = encode_version(OLDEST_VERSION, Epoch(9), 3, 40);
         assert_eq!(decode_header(&older, Epoch(9), 3), Some(40));
-        let block = BlockHeader {
+        let block = PartBlockHeader {
             entries: 1,
             number: 2,
             length: 3,
@@ -331,18 +311,18 @@ mod tests {
         };
         let one = seed(5, Epoch(6), 7);
         let bytes = block.encode(one);
-        assert_eq!(BlockHeader::decode(&bytes, one), Some(block));
+        assert_eq!(PartBlockHeader::decode(&bytes, one), Some(block));
         for bit in 0..BLOCK_HEADER * 8 {
             let mut bad = bytes;
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(BlockHeader::decode(&bad, one), None, "bit {bit}");
+            assert_eq!(PartBlockHeader::decode(&bad, one), None, "bit {bit}");
         }
         for other in [
             seed(4, Epoch(6), 7),
             seed(5, Epoch(7), 7),
             seed(5, Epoch(6), 8),
         ] {
-            assert_eq!(BlockHeader::decode(&bytes, other), None);
+            assert_eq!(PartBlockHeader::decode(&bytes, other), None);
         }
     }
 }

@@ -7,23 +7,24 @@ use std::sync::Arc;
 use base::Epoch;
 use disk::{Access, Disk, DiskFile};
 
+use super::file_name::{CheckpointFile, directory};
 use super::manifest::{BadManifest, LARGEST, Manifest, VERSION};
-use super::part::{BLOCK_HEADER, BlockHeader, HEADER, Part, decode_header, seed};
-use super::{Name, View, directory};
+use super::part::{BLOCK_HEADER, CheckpointPart, HEADER, PartBlockHeader, decode_header, seed};
+use super::view::CheckpointView;
 use crate::entry::{self, Entry};
 use crate::error::RecoverError;
 
 /// The contents of the directory of checkpoints.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct CheckpointListing {
     /// Checkpoints that were published, the newest first.
-    pub(crate) published: Vec<Candidate>,
+    pub(crate) published: Vec<CheckpointCandidate>,
     /// The files that are there.
-    pub(crate) names: Vec<Name>,
+    pub(crate) names: Vec<CheckpointFile>,
 }
 
 /// A checkpoint that may be the one to use.
-pub(crate) struct Candidate {
+pub(crate) struct CheckpointCandidate {
     pub(crate) path: PathBuf,
     pub(crate) epoch: Epoch,
     /// The manifest, or the reason why it cannot be used.
@@ -31,21 +32,23 @@ pub(crate) struct Candidate {
 }
 
 /// Finds the checkpoints of the journal in `dir`.
-pub(crate) fn find(disk: &dyn Disk, dir: &Path) -> Result<Found, RecoverError> {
+pub(crate) fn find(disk: &dyn Disk, dir: &Path) -> Result<CheckpointListing, RecoverError> {
     let directory = directory(dir);
     let entries = match disk.list(&directory) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::default()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Ok(CheckpointListing::default());
+        }
         other => other.map_err(RecoverError::io("list", &directory))?,
     };
     let files = entries.iter().filter(|entry| !entry.is_dir);
-    let mut found = Found {
+    let mut found = CheckpointListing {
         names: files
-            .filter_map(|entry| Name::parse(entry.name.to_str()?))
+            .filter_map(|entry| CheckpointFile::parse(entry.name.to_str()?))
             .collect(),
-        ..Found::default()
+        ..CheckpointListing::default()
     };
     for &name in found.names.iter().rev() {
-        if let Name::Manifest(epoch) = name {
+        if let CheckpointFile::Manifest(epoch) = name {
             let path = directory.join(name.to_string());
             let manifest = match read_manifest(disk, &path, epoch) {
                 Err(error @ (RecoverError::Io { .. } | RecoverError::Newer { .. })) => {
@@ -53,7 +56,7 @@ pub(crate) fn find(disk: &dyn Disk, dir: &Path) -> Result<Found, RecoverError> {
                 }
                 other => other,
             };
-            found.published.push(Candidate {
+            found.published.push(CheckpointCandidate {
                 path,
                 epoch,
                 manifest,
@@ -90,7 +93,7 @@ fn read_manifest(disk: &dyn Disk, path: &Path, epoch: Epoch) -> Result<Manifest,
 pub(crate) struct PartFile {
     pub(crate) path: PathBuf,
     file: Arc<dyn DiskFile>,
-    part: Part,
+    part: CheckpointPart,
     seed: u32,
     first: u64,
 }
@@ -103,12 +106,12 @@ pub(crate) fn open_parts(
 ) -> Result<Vec<PartFile>, RecoverError> {
     let directory = directory(dir);
     let epoch = manifest.view.epoch;
-    let open = |(number, &part): (usize, &Part)| {
+    let open = |(number, &part): (usize, &CheckpointPart)| {
         let number = number as u32;
-        let path = directory.join(Name::Part(epoch, number).to_string());
+        let path = directory.join(CheckpointFile::Part(epoch, number).to_string());
         let file: Arc<dyn DiskFile> = match disk.open(&path, Access::Read) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let why = format!("it belongs to {}", Name::Manifest(epoch));
+                let why = format!("it belongs to {}", CheckpointFile::Manifest(epoch));
                 return Err(RecoverError::Missing { path, why });
             }
             other => Arc::from(other.map_err(RecoverError::io("open", &path))?),
@@ -143,14 +146,14 @@ pub(crate) fn open_parts(
 #[derive(Default)]
 pub(crate) struct PartWalker {
     /// The blocks seen so far, in the form of the manifest's description.
-    seen: Part,
+    seen: CheckpointPart,
 }
 
 /// A block of a part.
 #[derive(Clone, Copy)]
 pub(crate) struct PartBlock {
     at: u64,
-    header: BlockHeader,
+    header: PartBlockHeader,
 }
 
 impl PartBlock {
@@ -176,7 +179,7 @@ impl PartWalker {
         file.file
             .read_at(&mut bytes, at)
             .map_err(RecoverError::io("read", &file.path))?;
-        let Some(header) = BlockHeader::decode(&bytes, file.seed) else {
+        let Some(header) = PartBlockHeader::decode(&bytes, file.seed) else {
             return corrupt("the header of a block is not valid");
         };
         if header.number != self.seen.blocks {
@@ -185,7 +188,7 @@ impl PartWalker {
         if header.size() > file.part.bytes - at {
             return corrupt("a block is cut off");
         }
-        self.seen = Part {
+        self.seen = CheckpointPart {
             bytes: at + header.size(),
             entries: self.seen.entries + u64::from(header.entries),
             blocks: self.seen.blocks + 1,
@@ -200,7 +203,7 @@ impl PartFile {
     pub(crate) fn apply(
         &self,
         block: PartBlock,
-        view: &View,
+        view: &CheckpointView,
         buf: &mut Vec<u8>,
         apply: &(dyn Fn(Entry<'_>) + Sync),
     ) -> Result<u64, RecoverError> {

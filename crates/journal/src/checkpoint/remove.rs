@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use disk::Disk;
 
+use super::file_name::{CheckpointFile, directory};
 use super::manifest::Manifest;
-use super::{Name, directory};
 use crate::error::CheckpointError;
 use crate::format::{log_name, segment_number};
 
@@ -55,12 +55,12 @@ fn remove_checkpoints(
         .list(&directory)
         .map_err(CheckpointError::io("list", &directory))?;
     let names = entries.iter().filter(|entry| !entry.is_dir);
-    let names = names.filter_map(|entry| Name::parse(entry.name.to_str()?));
-    let mut old: Vec<Name> = names
+    let names = names.filter_map(|entry| CheckpointFile::parse(entry.name.to_str()?));
+    let mut old: Vec<CheckpointFile> = names
         .filter(|name| name.epoch() < manifest.view.epoch)
         .collect();
     // Manifests first: if the removal stops halfway, no manifest is left without its parts.
-    old.sort_by_key(|name| !matches!(name, Name::Manifest(_)));
+    old.sort_by_key(|name| !matches!(name, CheckpointFile::Manifest(_)));
     let paths = old.iter().map(|name| directory.join(name.to_string()));
     remove_files(disk, paths).map(|_| ())
 }

@@ -5,7 +5,7 @@ use base::transaction::Kind;
 use base::{Change, Epoch, Tid, Timestamp, TransactionId};
 
 use super::{DELETE, EDIT, Entry, FLUSH, OLD_ORIGIN, ORIGIN, PUT, PUT_DEADLINE};
-use crate::checkpoint::View;
+use crate::checkpoint::CheckpointView;
 
 /// Passes every entry of a payload to `apply`, and returns their number.
 ///
@@ -17,7 +17,7 @@ pub(crate) fn decode(
     stamp_ms: u64,
     mut apply: impl FnMut(Entry<'_>),
 ) -> Result<u64, (usize, &'static str)> {
-    let mut rest = Rest { bytes: payload };
+    let mut rest = RemainingPayload { bytes: payload };
     let mut total = 0;
     while !rest.bytes.is_empty() {
         let at = payload.len() - rest.bytes.len();
@@ -53,10 +53,10 @@ pub(crate) fn decode(
 /// Returns the offset of the malformed entry within the payload, and a description of the error.
 pub(crate) fn decode_keys(
     payload: &[u8],
-    view: &View,
+    view: &CheckpointView,
     mut apply: impl FnMut(Entry<'_>),
 ) -> Result<u64, (usize, &'static str)> {
-    let mut rest = Rest { bytes: payload };
+    let mut rest = RemainingPayload { bytes: payload };
     let mut total = 0;
     while !rest.bytes.is_empty() {
         let at = payload.len() - rest.bytes.len();
@@ -89,7 +89,7 @@ pub(crate) fn decode_keys(
 /// first that is malformed.
 #[derive(Clone, Debug)]
 pub struct ChangeReader<'a> {
-    rest: Rest<'a>,
+    rest: RemainingPayload<'a>,
     len: usize,
     origin: Option<Origin<'a>>,
 }
@@ -99,7 +99,7 @@ impl<'a> ChangeReader<'a> {
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> ChangeReader<'a> {
         ChangeReader {
-            rest: Rest { bytes },
+            rest: RemainingPayload { bytes },
             len: bytes.len(),
             origin: None,
         }
@@ -135,11 +135,11 @@ impl<'a> Iterator for ChangeReader<'a> {
 
 /// The rest of a payload.
 #[derive(Clone, Debug)]
-struct Rest<'a> {
+struct RemainingPayload<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Rest<'a> {
+impl<'a> RemainingPayload<'a> {
     fn take(&mut self, n: usize) -> Result<&'a [u8], &'static str> {
         let (taken, rest) = self
             .bytes

@@ -1,5 +1,5 @@
 use super::*;
-use crate::checkpoint::View;
+use crate::checkpoint::CheckpointView;
 use base::change::{SYSTEM_GENERATION, siblings};
 use base::{Epoch, Timestamp};
 
@@ -141,13 +141,13 @@ fn an_origin_that_makes_no_sense_is_an_error() {
 
 #[test]
 fn keys_of_a_checkpoint_come_back_and_must_belong_to_it() {
-    let view = View {
+    let view = CheckpointView {
         epoch: Epoch(3),
         stamp_ms: 55,
         generation: 7,
-        ..View::default()
+        ..CheckpointView::default()
     };
-    let head = Head {
+    let head = CheckpointKey {
         tid: Tid::new(Epoch(2), 9),
         key: b"key",
         value_len: 5,
@@ -177,12 +177,15 @@ fn keys_of_a_checkpoint_come_back_and_must_belong_to_it() {
     }
     let generation = 6;
     let epoch = Epoch(1);
-    for other in [View { generation, ..view }, View { epoch, ..view }] {
+    for other in [
+        CheckpointView { generation, ..view },
+        CheckpointView { epoch, ..view },
+    ] {
         assert!(decode_keys(&buf, &other, |_| {}).is_err(), "{other:?}");
     }
     let mut buf = Vec::new();
     let generation = SYSTEM_GENERATION;
-    encode_head(&mut buf, &Head { generation, ..head });
+    encode_head(&mut buf, &CheckpointKey { generation, ..head });
     buf.extend(b"value");
     let found = decode_keys(&buf, &view, |entry| {
         let system = matches!(entry.change, Change::Put { generation, .. } if generation == SYSTEM_GENERATION);

@@ -5,26 +5,27 @@ use std::sync::Arc;
 
 use disk::{Access, Disk, DiskFile};
 
-use super::base::Base;
+use super::base_checkpoint::BaseCheckpoint;
+use crate::checkpoint::manifest::LogStart;
 use crate::error::RecoverError;
 use crate::format::{
-    BadHeader, SEGMENT_HEADER, SPARE_NAME, SegmentHeader, VERSION, log_name, segment_name,
-    segment_number,
+    InvalidLogHeader, LogSegmentHeader, SEGMENT_HEADER, SPARE_NAME, VERSION, log_name,
+    segment_name, segment_number,
 };
-use crate::newest;
+use crate::newest_segment;
 
 /// A log's directory.
-pub(super) struct Log {
+pub(super) struct LogDirectory {
     pub(super) dir: PathBuf,
     /// By number, without gaps: from 0 on, or from the first that is needed beside a checkpoint.
-    pub(super) segments: Vec<Segment>,
+    pub(super) segments: Vec<SegmentFile>,
     /// A last segment whose creation was not finished.
-    pub(super) unborn: Option<Unborn>,
+    pub(super) unstarted: Option<UnstartedSegment>,
     /// Files that are not needed: segments before the checkpoint, a spare.
     pub(super) outdated: Vec<PathBuf>,
 }
 
-impl Log {
+impl LogDirectory {
     /// Returns the number of the segment that comes next.
     pub(super) fn next_segment(&self) -> u32 {
         let last = self.segments.last();
@@ -33,16 +34,16 @@ impl Log {
 }
 
 /// A segment whose header is sound.
-pub(super) struct Segment {
+pub(super) struct SegmentFile {
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) size: u64,
-    pub(super) header: SegmentHeader,
+    pub(super) header: LogSegmentHeader,
     /// `true` if nothing of its log was created after it: it may end in an unfinished write.
     pub(super) is_last: bool,
 }
 
-pub(super) struct Unborn {
+pub(super) struct UnstartedSegment {
     pub(super) path: PathBuf,
     pub(super) size: u64,
 }
@@ -52,8 +53,8 @@ pub(super) struct Unborn {
 pub(super) fn discover(
     disk: &dyn Disk,
     dir: &Path,
-    base: Option<&Base>,
-) -> Result<Vec<Log>, RecoverError> {
+    base: Option<&BaseCheckpoint>,
+) -> Result<Vec<LogDirectory>, RecoverError> {
     let entries = match disk.list(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         other => other.map_err(RecoverError::io("list", dir))?,
@@ -61,7 +62,7 @@ pub(super) fn discover(
     let (mut numbers, mut recorded) = (Vec::new(), None);
     for entry in entries {
         let name = entry.name.to_str().unwrap_or_default();
-        recorded = recorded.max(newest::log_number(name));
+        recorded = recorded.max(newest_segment::log_number(name));
         let number = name
             .strip_prefix("log")
             .and_then(|digits| digits.parse::<usize>().ok());
@@ -83,7 +84,7 @@ pub(super) fn discover(
         return Err(base.needs(dir.join(log_name(numbers.len()))));
     }
     if let Some(log) = recorded.filter(|log| *log >= numbers.len()) {
-        let why = format!("there is a {}", newest::path(dir, log).display());
+        let why = format!("there is a {}", newest_segment::path(dir, log).display());
         let path = dir.join(log_name(numbers.len()));
         return Err(RecoverError::Missing { path, why });
     }
@@ -115,12 +116,12 @@ fn discover_log(
     disk: &dyn Disk,
     dir: &Path,
     log: usize,
-    base: Option<&Base>,
-) -> Result<Log, RecoverError> {
+    base: Option<&BaseCheckpoint>,
+) -> Result<LogDirectory, RecoverError> {
     let start = base.and_then(|base| base.manifest.logs.get(log));
     let first = start.map_or(0, |start| start.segment);
-    let recorded = newest::read(disk, dir, log)?;
-    let record = newest::path(dir, log);
+    let recorded = newest_segment::read(disk, dir, log)?;
+    let record = newest_segment::path(dir, log);
     let dir = dir.join(log_name(log));
     let (mut numbers, mut outdated) = (Vec::new(), Vec::new());
     for entry in disk.list(&dir).map_err(RecoverError::io("list", &dir))? {
@@ -159,31 +160,31 @@ fn discover_log(
         let path = path(recorded as usize);
         return Err(RecoverError::Missing { path, why });
     }
-    let mut found = Log {
+    let mut found = LogDirectory {
         dir,
         segments: Vec::new(),
-        unborn: None,
+        unstarted: None,
         outdated,
     };
     for &number in &numbers {
         let is_last = Some(number) == last;
         discover_segment(disk, &mut found, log as u32, number as u32, is_last)?;
     }
-    let unborn = found.unborn.as_ref().zip(recorded);
-    if let Some((unborn, _)) = unborn.filter(|(_, newest)| last <= Some(*newest as usize)) {
+    let unstarted = found.unstarted.as_ref().zip(recorded);
+    if let Some((unstarted, _)) = unstarted.filter(|(_, newest)| last <= Some(*newest as usize)) {
         let record = record.display();
         let what = format!("its header is not valid, and {record} names it as the newest segment");
-        return Err(RecoverError::corrupt(&unborn.path, 0, what));
+        return Err(RecoverError::corrupt(&unstarted.path, 0, what));
     }
     if let Some((base, start)) = base.zip(start) {
-        base.check_start(&found, *start)?;
+        check_start(&found, base, *start)?;
     }
     Ok(found)
 }
 
 fn discover_segment(
     disk: &dyn Disk,
-    to: &mut Log,
+    to: &mut LogDirectory,
     log: u32,
     number: u32,
     is_last: bool,
@@ -197,22 +198,22 @@ fn discover_segment(
     let mut bytes = [0; SEGMENT_HEADER];
     file.read_at(&mut bytes, 0)
         .map_err(RecoverError::io("read", &path))?;
-    let header = match SegmentHeader::decode(&bytes) {
+    let header = match LogSegmentHeader::decode(&bytes) {
         Ok(header) => header,
-        Err(BadHeader::Newer(version)) => {
+        Err(InvalidLogHeader::Newer(version)) => {
             return Err(RecoverError::Newer {
                 path,
                 version,
                 supported: VERSION,
             });
         }
-        Err(BadHeader::Damaged) => {
+        Err(InvalidLogHeader::Damaged) => {
             // No block is written before the header is durable: if nothing is behind it, it may
             // never have been.
             let end = super::walk::data_end(file.as_ref(), SEGMENT_HEADER as u64, size)
                 .map_err(RecoverError::io("read", &path))?;
             if is_last && end <= SEGMENT_HEADER as u64 {
-                to.unborn = Some(Unborn { path, size });
+                to.unstarted = Some(UnstartedSegment { path, size });
                 return Ok(());
             }
             return Err(RecoverError::corrupt(
@@ -226,7 +227,7 @@ fn discover_segment(
         let why = format!("it is segment {} of log {}", header.segment, header.log);
         return Err(RecoverError::Foreign { path, why });
     }
-    to.segments.push(Segment {
+    to.segments.push(SegmentFile {
         path,
         file,
         size,
@@ -234,4 +235,32 @@ fn discover_segment(
         is_last,
     });
     Ok(())
+}
+
+/// Checks that the log begins where the manifest says.
+fn check_start(
+    log: &LogDirectory,
+    base: &BaseCheckpoint,
+    start: LogStart,
+) -> Result<(), RecoverError> {
+    let Some(first) = log.segments.first() else {
+        // The header was durable before the checkpoint was begun.
+        let path = log.dir.join(segment_name(start.segment));
+        let what = "the segment's header is not valid";
+        return Err(RecoverError::corrupt(&path, 0, what));
+    };
+    let header = &first.header;
+    if (header.run, header.sequence) == (base.manifest.run, start.sequence) {
+        return Ok(());
+    }
+    let what = format!(
+        "it begins with block {} of run {}, but the checkpoint {} needs it to begin with block \
+         {} of run {}",
+        header.sequence,
+        header.run,
+        base.path.display(),
+        start.sequence,
+        base.manifest.run
+    );
+    Err(RecoverError::corrupt(&first.path, 0, what))
 }

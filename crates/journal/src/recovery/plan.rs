@@ -6,15 +6,15 @@ use std::path::Path;
 
 use base::Epoch;
 
-use super::layout::{Log, Segment};
-use super::scan::Summary;
+use super::layout::{LogDirectory, SegmentFile};
+use super::scan::SegmentSummary;
 use crate::error::RecoverError;
-use crate::format::{SegmentHeader, log_name, segment_name};
+use crate::format::{LogSegmentHeader, log_name, segment_name};
 
 /// A segment, its contents, and the part of them that counts.
-pub(super) struct Piece<'a> {
-    pub(super) segment: &'a Segment,
-    pub(super) summary: Summary,
+pub(super) struct SegmentPiece<'a> {
+    pub(super) segment: &'a SegmentFile,
+    pub(super) summary: SegmentSummary,
     /// Entries up to this epoch are valid.
     pub(super) limit: Epoch,
     /// `true` if its log is needed only from here on beside a checkpoint, which was checked.
@@ -23,7 +23,7 @@ pub(super) struct Piece<'a> {
 
 /// The verdict over all logs.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct RecoveryPlan {
     /// The epoch up to which everything is recovered.
     pub(super) durable: Epoch,
     /// The newest epoch that left any trace.
@@ -34,8 +34,8 @@ pub(super) struct Plan {
 }
 
 /// One run: the header that its segments share, and the pieces that each log wrote in it.
-struct Run {
-    header: SegmentHeader,
+struct JournalRun {
+    header: LogSegmentHeader,
     /// For each log: indexes of its pieces, in order.
     logs: BTreeMap<u32, Vec<usize>>,
 }
@@ -44,12 +44,12 @@ struct Run {
 /// that were durable according to checkpoints, each with its run.
 pub(super) fn plan(
     dir: &Path,
-    logs: &[Log],
+    logs: &[LogDirectory],
     known: &[(u32, Epoch)],
-    pieces: &mut [Piece<'_>],
-) -> Result<Plan, RecoverError> {
+    pieces: &mut [SegmentPiece<'_>],
+) -> Result<RecoveryPlan, RecoverError> {
     let runs = runs(dir, logs, pieces)?;
-    let mut plan = Plan::default();
+    let mut plan = RecoveryPlan::default();
     for piece in pieces.iter() {
         plan.newest = plan
             .newest
@@ -82,11 +82,11 @@ pub(super) fn plan(
 /// Groups the segments by run, and checks that they follow each other.
 fn runs(
     dir: &Path,
-    logs: &[Log],
-    pieces: &[Piece<'_>],
-) -> Result<BTreeMap<u32, Run>, RecoverError> {
-    let mut runs: BTreeMap<u32, Run> = BTreeMap::new();
-    let mut previous: Option<&Piece<'_>> = None;
+    logs: &[LogDirectory],
+    pieces: &[SegmentPiece<'_>],
+) -> Result<BTreeMap<u32, JournalRun>, RecoverError> {
+    let mut runs: BTreeMap<u32, JournalRun> = BTreeMap::new();
+    let mut previous: Option<&SegmentPiece<'_>> = None;
     for (index, piece) in pieces.iter().enumerate() {
         let header = piece.segment.header;
         let path = &piece.segment.path;
@@ -97,11 +97,11 @@ fn runs(
                 why,
             });
         }
-        let run = runs.entry(header.run).or_insert_with(|| Run {
+        let run = runs.entry(header.run).or_insert_with(|| JournalRun {
             header,
             logs: BTreeMap::new(),
         });
-        let shared = SegmentHeader {
+        let shared = LogSegmentHeader {
             log: header.log,
             segment: header.segment,
             sequence: header.sequence,
@@ -124,7 +124,10 @@ fn runs(
 }
 
 /// Checks that `piece` continues the segment `before` it in the same log.
-fn follows(before: Option<&Piece<'_>>, piece: &Piece<'_>) -> Result<(), RecoverError> {
+fn follows(
+    before: Option<&SegmentPiece<'_>>,
+    piece: &SegmentPiece<'_>,
+) -> Result<(), RecoverError> {
     let header = &piece.segment.header;
     let before = before.filter(|before| before.segment.header.run >= header.run);
     let Some(before) = before else {
@@ -162,9 +165,9 @@ fn follows(before: Option<&Piece<'_>>, piece: &Piece<'_>) -> Result<(), RecoverE
 /// Returns `true` if the run's start was completed. Blocks are written only after that.
 fn is_complete(
     dir: &Path,
-    logs: &[Log],
-    pieces: &[Piece<'_>],
-    run: &Run,
+    logs: &[LogDirectory],
+    pieces: &[SegmentPiece<'_>],
+    run: &JournalRun,
 ) -> Result<bool, RecoverError> {
     let Some(missing) = (0..run.header.logs).find(|log| !run.logs.contains_key(log)) else {
         return Ok(true);
@@ -190,7 +193,11 @@ fn is_complete(
 
 /// Returns the run's durable epoch: the one up to which all its logs are closed. Refuses if a later
 /// epoch is known to have been durable.
-fn durable(pieces: &[Piece<'_>], run: &Run, known: Option<Epoch>) -> Result<Epoch, RecoverError> {
+fn durable(
+    pieces: &[SegmentPiece<'_>],
+    run: &JournalRun,
+    known: Option<Epoch>,
+) -> Result<Epoch, RecoverError> {
     let noted = run
         .logs
         .values()

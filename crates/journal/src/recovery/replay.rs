@@ -9,10 +9,10 @@ use base::Epoch;
 use disk::DiskFile;
 use parking_lot::Mutex;
 
-use super::Progress;
-use super::base::Base;
-use super::plan::Piece;
-use super::walk::{Step, Walker};
+use super::base_checkpoint::BaseCheckpoint;
+use super::plan::SegmentPiece;
+use super::recovered::Progress;
+use super::walk::{BlockWalker, WalkStep};
 use crate::checkpoint::read::{PartBlock, PartFile, PartWalker};
 use crate::entry::{self, Entry};
 use crate::error::RecoverError;
@@ -31,18 +31,18 @@ pub(super) struct Replayed {
 /// Applies the entries of the checkpoint `base`, and all valid ones of `pieces` that it does not
 /// have.
 pub(super) fn replay(
-    base: Option<&Base>,
-    pieces: &[Piece<'_>],
+    base: Option<&BaseCheckpoint>,
+    pieces: &[SegmentPiece<'_>],
     threads: usize,
     apply: &(dyn Fn(Entry<'_>) + Sync),
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Replayed, RecoverError> {
     let part_bytes = base.map_or(0, |base| base.manifest.part_bytes());
-    let replay = Replay {
+    let replay = RecoveryReplay {
         base,
         parts: base.map_or(&[], |base| &base.parts),
         pieces,
-        cursor: Mutex::new(Cursor {
+        cursor: Mutex::new(ClaimCursor {
             part: 0,
             part_walker: PartWalker::default(),
             piece: 0,
@@ -70,42 +70,42 @@ pub(super) fn replay(
     })
 }
 
-struct Replay<'a> {
-    base: Option<&'a Base>,
+struct RecoveryReplay<'a> {
+    base: Option<&'a BaseCheckpoint>,
     parts: &'a [PartFile],
-    pieces: &'a [Piece<'a>],
-    cursor: Mutex<Cursor>,
+    pieces: &'a [SegmentPiece<'a>],
+    cursor: Mutex<ClaimCursor>,
     total: u64,
     bytes: AtomicU64,
     entries: AtomicU64,
 }
 
 /// The place of the next claim.
-struct Cursor {
+struct ClaimCursor {
     part: usize,
     part_walker: PartWalker,
     piece: usize,
-    walker: Option<Walker>,
+    walker: Option<BlockWalker>,
     /// A thread met an error: there is nothing more to claim.
     failed: bool,
 }
 
 /// The work of one thread.
-enum Claim<'a> {
+enum ReplayClaim<'a> {
     Part(&'a PartFile, PartBlock),
     Log(LogClaim<'a>),
 }
 
 /// Blocks of a log.
 struct LogClaim<'a> {
-    piece: &'a Piece<'a>,
+    piece: &'a SegmentPiece<'a>,
     file: Arc<dyn DiskFile>,
     seed: u32,
     at: u64,
     bytes: u64,
 }
 
-impl<'a> Replay<'a> {
+impl<'a> RecoveryReplay<'a> {
     fn run(
         &self,
         apply: &(dyn Fn(Entry<'_>) + Sync),
@@ -129,18 +129,18 @@ impl<'a> Replay<'a> {
     /// applied.
     fn apply(
         &self,
-        claim: &Claim<'_>,
+        claim: &ReplayClaim<'_>,
         buf: &mut Vec<u8>,
         apply: &(dyn Fn(Entry<'_>) + Sync),
     ) -> Result<(u64, u64), RecoverError> {
         match claim {
-            Claim::Part(part, block) => {
+            ReplayClaim::Part(part, block) => {
                 let base = self.base.expect("parts are a checkpoint's");
                 let entries = part.apply(*block, &base.manifest.view, buf, apply)?;
                 Ok((block.size(), entries))
             }
-            Claim::Log(claim) => {
-                let above = self.base.map_or(Epoch::ZERO, Base::epoch);
+            ReplayClaim::Log(claim) => {
+                let above = self.base.map_or(Epoch::ZERO, BaseCheckpoint::epoch);
                 Ok((claim.bytes, claim.apply(above, buf, apply)?))
             }
         }
@@ -151,11 +151,11 @@ impl<'a> Replay<'a> {
     }
 
     /// Claims the next blocks. Returns `None` when all are claimed.
-    fn claim(&self) -> Result<Option<Claim<'a>>, RecoverError> {
+    fn claim(&self) -> Result<Option<ReplayClaim<'a>>, RecoverError> {
         let mut cursor = self.cursor.lock();
         while let Some(part) = self.parts.get(cursor.part).filter(|_| !cursor.failed) {
             if let Some(block) = cursor.part_walker.next(part)? {
-                return Ok(Some(Claim::Part(part, block)));
+                return Ok(Some(ReplayClaim::Part(part, block)));
             }
             cursor.part_walker = PartWalker::default();
             cursor.part += 1;
@@ -164,15 +164,15 @@ impl<'a> Replay<'a> {
             let (segment, end) = (piece.segment, piece.summary.end);
             let walker = cursor
                 .walker
-                .get_or_insert_with(|| Walker::new(&segment.file, end, &segment.header));
+                .get_or_insert_with(|| BlockWalker::new(&segment.file, end, &segment.header));
             let at = walker.at();
             while walker.at() - at < CLAIM && walker.at() < end {
                 match walker
                     .peek()
                     .map_err(RecoverError::io("read", &segment.path))?
                 {
-                    Step::Block(header) => walker.pass(&header),
-                    Step::End | Step::Bad(_) => {
+                    WalkStep::Block(header) => walker.pass(&header),
+                    WalkStep::End | WalkStep::Bad(_) => {
                         let what = "a block changed while it was being read";
                         return Err(RecoverError::corrupt(&segment.path, walker.at(), what));
                     }
@@ -181,7 +181,7 @@ impl<'a> Replay<'a> {
             let bytes = walker.at() - at;
             if bytes > 0 {
                 let (file, seed) = (Arc::clone(&walker.file), walker.seed);
-                return Ok(Some(Claim::Log(LogClaim {
+                return Ok(Some(ReplayClaim::Log(LogClaim {
                     piece,
                     file,
                     seed,

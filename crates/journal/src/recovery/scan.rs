@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use base::Epoch;
 use parking_lot::Mutex;
 
-use super::layout::Segment;
-use super::walk::{Step, Walker};
+use super::layout::SegmentFile;
+use super::walk::{BlockWalker, WalkStep};
 use crate::error::RecoverError;
 use crate::format::BlockKind;
 
 /// The contents of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Summary {
+pub(super) struct SegmentSummary {
     /// Sound blocks, from the beginning on.
     pub(super) blocks: u64,
     /// The offset at which they end.
@@ -39,7 +39,10 @@ pub(super) struct Summary {
 }
 
 /// Scans all segments with `threads` threads.
-pub(super) fn scan(segments: &[&Segment], threads: usize) -> Result<Vec<Summary>, RecoverError> {
+pub(super) fn scan(
+    segments: &[&SegmentFile],
+    threads: usize,
+) -> Result<Vec<SegmentSummary>, RecoverError> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(BTreeMap::new());
     let work = || loop {
@@ -58,18 +61,18 @@ pub(super) fn scan(segments: &[&Segment], threads: usize) -> Result<Vec<Summary>
     results.into_inner().into_values().collect()
 }
 
-fn scan_segment(segment: &Segment) -> Result<Summary, RecoverError> {
+fn scan_segment(segment: &SegmentFile) -> Result<SegmentSummary, RecoverError> {
     let read = |error: io::Error| RecoverError::io("read", &segment.path)(error);
     let corrupt = |offset, what: &str| RecoverError::corrupt(&segment.path, offset, what);
-    let mut walker = Walker::new(&segment.file, segment.size, &segment.header);
-    let mut summary = Summary::default();
+    let mut walker = BlockWalker::new(&segment.file, segment.size, &segment.header);
+    let mut summary = SegmentSummary::default();
     // The ends of blocks that closed epochs which no block has recorded as durable so far.
     let mut unproven: VecDeque<(Epoch, u64)> = VecDeque::new();
     let bad = loop {
         let header = match walker.peek().map_err(read)? {
-            Step::Block(header) => header,
-            Step::End => break None,
-            Step::Bad(what) => break Some(what),
+            WalkStep::Block(header) => header,
+            WalkStep::End => break None,
+            WalkStep::Bad(what) => break Some(what),
         };
         if segment.is_last && !walker.payload_is_sound(&header).map_err(read)? {
             break Some("a block's payload does not match its checksum");

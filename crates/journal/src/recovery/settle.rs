@@ -9,11 +9,12 @@ use std::path::Path;
 
 use disk::{Access, Disk};
 
-use super::Read;
-use super::layout::Segment;
-use super::scan::Summary;
+use super::base_checkpoint::BaseCheckpoint;
+use super::contents::LogContents;
+use super::layout::SegmentFile;
+use super::scan::SegmentSummary;
+use crate::checkpoint::file_name::{CheckpointFile, directory};
 use crate::checkpoint::read::find;
-use crate::checkpoint::{Name, directory};
 use crate::error::RecoverError;
 
 /// Bytes of a log that are written again at once.
@@ -21,7 +22,7 @@ const PIECE: u64 = 1024 * 1024;
 
 /// Cuts the logs where they end, makes everything that was found durable, and removes what is not
 /// needed beside the checkpoint.
-pub(super) fn settle(disk: &dyn Disk, dir: &Path, read: &Read) -> Result<(), RecoverError> {
+pub(super) fn settle(disk: &dyn Disk, dir: &Path, read: &LogContents) -> Result<(), RecoverError> {
     let directory = directory(dir);
     if read.base.is_some() {
         // The process that published it may have died before its name was durable.
@@ -34,8 +35,8 @@ pub(super) fn settle(disk: &dyn Disk, dir: &Path, read: &Read) -> Result<(), Rec
             let summary = ends.next().expect("one for each last segment");
             settle_segment(disk, last, summary)?;
         }
-        let unborn = log.unborn.iter().map(|unborn| &unborn.path);
-        for path in unborn.chain(&log.outdated) {
+        let unstarted = log.unstarted.iter().map(|unstarted| &unstarted.path);
+        for path in unstarted.chain(&log.outdated) {
             disk.remove(path)
                 .map_err(RecoverError::io("remove", path))?;
         }
@@ -47,21 +48,21 @@ pub(super) fn settle(disk: &dyn Disk, dir: &Path, read: &Read) -> Result<(), Rec
 
 /// Removes the checkpoints before the one that was used, and the files of unfinished ones. A
 /// checkpoint that was passed over because it is damaged stays until the next one is made.
-fn remove_checkpoints(disk: &dyn Disk, dir: &Path, read: &Read) -> Result<(), RecoverError> {
+fn remove_checkpoints(disk: &dyn Disk, dir: &Path, read: &LogContents) -> Result<(), RecoverError> {
     let found = find(disk, dir)?;
-    let used = read.base.as_ref().map(super::Base::epoch);
+    let used = read.base.as_ref().map(BaseCheckpoint::epoch);
     let published: Vec<_> = found.published.iter().map(|one| one.epoch).collect();
-    let is_needed = |name: &Name| {
+    let is_needed = |name: &CheckpointFile| {
         used.is_none_or(|used| name.epoch() >= used)
             && published.contains(&name.epoch())
-            && !matches!(name, Name::Draft(_))
+            && !matches!(name, CheckpointFile::Draft(_))
     };
     let mut old: Vec<_> = found.names.iter().filter(|name| !is_needed(name)).collect();
     if old.is_empty() {
         return Ok(());
     }
     // Manifests first: if the removal stops halfway, no manifest is left without its parts.
-    old.sort_by_key(|name| !matches!(name, Name::Manifest(_)));
+    old.sort_by_key(|name| !matches!(name, CheckpointFile::Manifest(_)));
     let directory = directory(dir);
     for name in old {
         let path = directory.join(name.to_string());
@@ -72,7 +73,11 @@ fn remove_checkpoints(disk: &dyn Disk, dir: &Path, read: &Read) -> Result<(), Re
         .map_err(RecoverError::io("sync", &directory))
 }
 
-fn settle_segment(disk: &dyn Disk, last: &Segment, summary: &Summary) -> Result<(), RecoverError> {
+fn settle_segment(
+    disk: &dyn Disk,
+    last: &SegmentFile,
+    summary: &SegmentSummary,
+) -> Result<(), RecoverError> {
     let path = &last.path;
     let file = disk
         .open(path, Access::ReadWrite)

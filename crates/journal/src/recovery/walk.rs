@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::Epoch;
 use disk::DiskFile;
 
-use crate::format::{ALIGN, BLOCK_HEADER, BLOCK_MAGIC, BlockHeader, SegmentHeader};
+use crate::format::{ALIGN, BLOCK_HEADER, BLOCK_MAGIC, BlockHeader, LogSegmentHeader};
 
 /// Bytes that are read at once.
 const WINDOW: usize = 64 * 1024;
@@ -15,7 +15,7 @@ const PIECE: usize = 1024 * 1024;
 
 /// The contents of the place where the next block would begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Step {
+pub(super) enum WalkStep {
     /// A block with a sound header. Its payload lies within the file.
     Block(BlockHeader),
     /// The file's end, or room that was set aside.
@@ -25,7 +25,7 @@ pub(super) enum Step {
 }
 
 /// Stands at the beginning of a block.
-pub(super) struct Walker {
+pub(super) struct BlockWalker {
     pub(super) file: Arc<dyn DiskFile>,
     size: u64,
     pub(super) seed: u32,
@@ -35,10 +35,14 @@ pub(super) struct Walker {
     window_at: u64,
 }
 
-impl Walker {
+impl BlockWalker {
     /// Returns a walker at the first block of a segment, which is read up to `size`.
-    pub(super) fn new(file: &Arc<dyn DiskFile>, size: u64, header: &SegmentHeader) -> Walker {
-        Walker {
+    pub(super) fn new(
+        file: &Arc<dyn DiskFile>,
+        size: u64,
+        header: &LogSegmentHeader,
+    ) -> BlockWalker {
+        BlockWalker {
             file: Arc::clone(file),
             size,
             seed: header.seed(),
@@ -74,24 +78,24 @@ impl Walker {
     }
 
     /// Returns the step at this place.
-    pub(super) fn peek(&mut self) -> io::Result<Step> {
+    pub(super) fn peek(&mut self) -> io::Result<WalkStep> {
         let left = self.size.saturating_sub(self.at);
         let n = left.min(BLOCK_HEADER as u64) as usize;
         let (seed, sequence) = (self.seed, self.sequence);
         let bytes = if n == 0 { &[] } else { self.bytes(self.at, n)? };
         if bytes.iter().all(|&byte| byte == 0) {
-            return Ok(Step::End);
+            return Ok(WalkStep::End);
         }
         let Ok(bytes) = <&[u8; BLOCK_HEADER]>::try_from(bytes) else {
-            return Ok(Step::Bad("a block's header is cut off"));
+            return Ok(WalkStep::Bad("a block's header is cut off"));
         };
         Ok(match BlockHeader::decode(bytes, seed) {
-            None => Step::Bad("a block's header is not valid"),
+            None => WalkStep::Bad("a block's header is not valid"),
             Some(header) if header.sequence != sequence => {
-                Step::Bad("a block is not the one that follows")
+                WalkStep::Bad("a block is not the one that follows")
             }
-            Some(header) if header.size() > left => Step::Bad("a block is cut off"),
-            Some(header) => Step::Block(header),
+            Some(header) if header.size() > left => WalkStep::Bad("a block is cut off"),
+            Some(header) => WalkStep::Block(header),
         })
     }
 
@@ -116,8 +120,8 @@ impl Walker {
 
     /// Searches everything from here to the end of the file for later blocks of this log and run.
     /// Returns the end of the data, and the newest epoch that such a block knows to be durable.
-    pub(super) fn examine_tail(&self) -> io::Result<Tail> {
-        let mut tail = Tail {
+    pub(super) fn examine_tail(&self) -> io::Result<BlockTail> {
+        let mut tail = BlockTail {
             data_end: self.at,
             durable: Epoch::ZERO,
         };
@@ -143,14 +147,14 @@ impl Walker {
 
 /// The contents of the file behind the last sound block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tail {
+pub(super) struct BlockTail {
     /// The offset behind the last byte that is not zero.
     pub(super) data_end: u64,
     /// The newest epoch that a block here knows to be durable.
     pub(super) durable: Epoch,
 }
 
-impl Tail {
+impl BlockTail {
     fn note(&mut self, bytes: &[u8], seed: u32, sequence: u64) {
         let bytes = bytes.try_into().expect("as long as a header");
         if let Some(header) = BlockHeader::decode(bytes, seed)

@@ -14,7 +14,8 @@ use base::{Epoch, Tid};
 use disk::{Crash, Disk, FaultDisk, FaultKind};
 use fastrand::Rng;
 use kumiki_journal::{
-    Change, Drive, Entry, EpochTime, Failed, Journal, LogWriter, Options, RecoverError, Recovered,
+    Change, Drive, Entry, EpochTime, Journal, JournalFailure, LogWriter, Options, RecoverError,
+    Recovered,
 };
 
 pub(crate) const DIR: &str = "/data/log";
@@ -129,7 +130,7 @@ pub(crate) fn commit(
     worker: usize,
     id: u64,
     rng: &mut Rng,
-) -> Result<Logged, Failed> {
+) -> Result<Logged, JournalFailure> {
     clock.enter(worker);
     let epoch = clock.current();
     let tid = Tid::new(epoch, rng.u32(0..1 << 19));

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use disk::{Access, Disk};
 use raft::eraftpb::{ConfState, Entry, HardState, SnapshotMetadata};
 
-use super::LogOptions;
-use super::error::LogError;
-use super::files::Place;
-use super::recover::{Last, read_all, segments};
-use super::replay::Replay;
-use super::state::State;
+use super::error::{LogError, require_snapshot};
+use super::files::LogLocation;
+use super::options::LogOptions;
+use super::recover::{LastSegment, read_all, segments};
+use super::replay::LogReplay;
+use super::state::LogState;
 
 /// An unfinished write, which recovery would cut off.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct UnfinishedWrite {
     /// The file.
     pub path: PathBuf,
     /// The offset in the file.
@@ -42,18 +42,18 @@ pub struct LogReport {
     /// The members, and the entry since which they are the members.
     pub members: (u64, ConfState),
     /// The write that recovery would cut off.
-    pub cut: Option<Cut>,
+    pub cut: Option<UnfinishedWrite>,
     /// Segments whose removal a crash has undone; recovery removes them.
     pub stray: Vec<PathBuf>,
 }
 
 /// A log that was read.
-pub(crate) struct Checked {
+pub(crate) struct CheckedLog {
     pub(crate) report: LogReport,
-    state: State,
+    state: LogState,
 }
 
-impl Checked {
+impl CheckedLog {
     /// Returns the entries.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
         let all = self.state.floor.0 + 1..=self.state.last();
@@ -71,7 +71,7 @@ impl Checked {
         dir: &Path,
         meta: Option<&SnapshotMetadata>,
     ) -> Result<bool, LogError> {
-        lacks_snapshot(dir, self.state.floor.0, meta.map_or(0, |meta| meta.index))?;
+        require_snapshot(dir, self.state.floor.0, meta.map_or(0, |meta| meta.index))?;
         let Some(meta) = meta else { return Ok(false) };
         let replaces = self.state.term(meta.index) != Some(meta.term);
         if replaces {
@@ -87,29 +87,17 @@ impl Checked {
     }
 }
 
-/// Checks that the snapshot contains the entries that were removed. `snapshot` is its index; 0
-/// means that there is none.
-pub(super) fn lacks_snapshot(dir: &Path, floor: u64, snapshot: u64) -> Result<(), LogError> {
-    if snapshot >= floor {
-        return Ok(());
-    }
-    Err(LogError::Missing {
-        path: dir.to_owned(),
-        what: format!("a snapshot as of entry {floor} or later"),
-    })
-}
-
 /// Reads the log in `dir`, if there is one. `progress` is called with the number of bytes that have
 /// been read and with their total.
 pub(crate) fn check(
     disk: &Arc<dyn Disk>,
     dir: &Path,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Option<Checked>, LogError> {
-    let place = Place::new(Arc::clone(disk), dir, LogOptions::default());
-    let (before, run) = segments(&place)?;
-    let mut replay = Replay::default();
-    let Some(last) = read_all(&place, (&run, Access::Read), &mut replay, progress)? else {
+) -> Result<Option<CheckedLog>, LogError> {
+    let location = LogLocation::new(Arc::clone(disk), dir, LogOptions::default());
+    let (before, run) = segments(&location)?;
+    let mut replay = LogReplay::default();
+    let Some(last) = read_all(&location, (&run, Access::Read), &mut replay, progress)? else {
         return Ok(None);
     };
     replay.finish(dir, &last.path)?;
@@ -124,12 +112,15 @@ pub(crate) fn check(
         hard: state.hard.clone(),
         members: state.conf.clone(),
         cut: cut(&last)?,
-        stray: before.iter().map(|&segment| place.path(segment)).collect(),
+        stray: before
+            .iter()
+            .map(|&segment| location.path(segment))
+            .collect(),
     };
-    Ok(Some(Checked { report, state }))
+    Ok(Some(CheckedLog { report, state }))
 }
 
-fn cut(last: &Last) -> Result<Option<Cut>, LogError> {
+fn cut(last: &LastSegment) -> Result<Option<UnfinishedWrite>, LogError> {
     if !last.tail.torn {
         return Ok(None);
     }
@@ -144,7 +135,7 @@ fn cut(last: &Last) -> Result<Option<Cut>, LogError> {
         .iter()
         .rposition(|&byte| byte != 0)
         .map_or(0, |at| at + 1);
-    Ok(Some(Cut {
+    Ok(Some(UnfinishedWrite {
         path: path.clone(),
         offset,
         bytes: bytes as u64,

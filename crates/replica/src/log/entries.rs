@@ -15,7 +15,7 @@ const GIVEN_BACK: usize = 2;
 
 /// Consecutive entries, and the bytes of those that have not been dropped.
 #[derive(Clone, Debug)]
-struct Block {
+struct EntryBlock {
     entries: Vec<Entry>,
     bytes: u64,
 }
@@ -24,12 +24,12 @@ struct Block {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entries {
     /// All blocks but the last one are full; no block is empty.
-    blocks: VecDeque<Block>,
+    blocks: VecDeque<EntryBlock>,
     /// The number of entries of the first block that were dropped; their places are empty.
     dropped: usize,
     bytes: u64,
     /// Blocks whose memory is still to be freed, a little at a time.
-    gone: Vec<Block>,
+    gone: Vec<EntryBlock>,
 }
 
 /// Returns the bytes for which an entry counts where bytes are limited.
@@ -48,9 +48,12 @@ impl Entries {
         self.bytes
     }
 
-    pub(super) fn get(&self, place: usize) -> Option<&Entry> {
-        let place = place + self.dropped;
-        self.blocks.get(place / BLOCK)?.entries.get(place % BLOCK)
+    pub(super) fn get(&self, location: usize) -> Option<&Entry> {
+        let location = location + self.dropped;
+        self.blocks
+            .get(location / BLOCK)?
+            .entries
+            .get(location % BLOCK)
     }
 
     pub(super) fn back(&self) -> Option<&Entry> {
@@ -58,8 +61,8 @@ impl Entries {
     }
 
     /// Returns the entries from a place on.
-    pub(super) fn from(&self, place: usize) -> impl Iterator<Item = &Entry> {
-        (place..self.len()).filter_map(|place| self.get(place))
+    pub(super) fn from(&self, location: usize) -> impl Iterator<Item = &Entry> {
+        (location..self.len()).filter_map(|location| self.get(location))
     }
 
     pub(super) fn push_back(&mut self, entry: Entry) {
@@ -73,7 +76,7 @@ impl Entries {
             _ => {
                 let mut entries = Vec::with_capacity(BLOCK);
                 entries.push(entry);
-                self.blocks.push_back(Block { entries, bytes });
+                self.blocks.push_back(EntryBlock { entries, bytes });
             }
         }
     }
@@ -194,8 +197,8 @@ mod tests {
             assert!(entries.from(0).eq(plain.iter()));
             let bytes: u64 = plain.iter().map(bytes_of).sum();
             assert_eq!(entries.bytes(), bytes);
-            let place = random.usize(..plain.len() + 2);
-            assert_eq!(entries.get(place), plain.get(place));
+            let location = random.usize(..plain.len() + 2);
+            assert_eq!(entries.get(location), plain.get(location));
             assert_eq!(entries.count_beyond(bytes, usize::MAX), 0);
             let half = entries.count_beyond(bytes / 2, usize::MAX);
             let left = |from: usize| plain.iter().skip(from).map(bytes_of).sum::<u64>();

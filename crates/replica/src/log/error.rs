@@ -128,3 +128,15 @@ pub(super) fn is_full(error: &io::Error) -> bool {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
     )
 }
+
+/// Checks that the snapshot contains the entries that were removed. `snapshot` is its index; 0
+/// means that there is none.
+pub(super) fn require_snapshot(dir: &Path, floor: u64, snapshot: u64) -> Result<(), LogError> {
+    if snapshot >= floor {
+        return Ok(());
+    }
+    Err(LogError::Missing {
+        path: dir.to_owned(),
+        what: format!("a snapshot as of entry {floor} or later"),
+    })
+}

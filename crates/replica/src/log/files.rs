@@ -7,22 +7,22 @@ use std::sync::Arc;
 
 use disk::{Disk, DiskFile};
 
-use super::LogOptions;
 use super::error::LogError;
-use super::format::{self, ALIGN, DRAFT, FRAME_HEADER, SegmentHeader, name};
-use super::record::{self, Start};
+use super::format::{self, ALIGN, DRAFT, FRAME_HEADER, ReplicaSegmentHeader, name};
+use super::options::LogOptions;
+use super::record::{self, SegmentStart};
 
 /// The place of a log.
-pub(super) struct Place {
+pub(super) struct LogLocation {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
     pub(super) options: LogOptions,
 }
 
-impl Place {
-    pub(super) fn new(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Place {
+impl LogLocation {
+    pub(super) fn new(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> LogLocation {
         let dir = dir.to_owned();
-        Place { disk, dir, options }
+        LogLocation { disk, dir, options }
     }
 
     pub(super) fn path(&self, segment: u64) -> PathBuf {
@@ -52,7 +52,7 @@ pub(super) fn empty_frame_in(mut frame: Vec<u8>) -> Vec<u8> {
 }
 
 /// A segment that is not written any more.
-pub(super) struct Older {
+pub(super) struct OlderSegment {
     pub(super) segment: u64,
     /// The greatest index of its entries.
     pub(super) max: u64,
@@ -61,7 +61,7 @@ pub(super) struct Older {
 
 /// The part of the current segment that a frame may use.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Space {
+pub(super) enum SegmentSpace {
     /// All but [`RESERVED`].
     Ordinary,
     /// All of it. This is for the short frames after which older segments can be removed. They can
@@ -70,13 +70,13 @@ pub(super) enum Space {
     Reserved,
 }
 
-/// Bytes that each segment keeps for frames of [`Space::Reserved`].
+/// Bytes that each segment keeps for frames of [`SegmentSpace::Reserved`].
 const RESERVED: usize = 256;
 
 /// The segment that is written.
-pub(super) struct Current {
+pub(super) struct CurrentSegment {
     pub(super) file: Box<dyn DiskFile>,
-    pub(super) header: SegmentHeader,
+    pub(super) header: ReplicaSegmentHeader,
     /// The place of the next frame.
     pub(super) end: u64,
     /// The limit for frames.
@@ -85,30 +85,30 @@ pub(super) struct Current {
 }
 
 /// All segments of a log.
-pub(super) struct Files {
+pub(super) struct SegmentFiles {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     options: LogOptions,
-    older: VecDeque<Older>,
-    current: Current,
+    older: VecDeque<OlderSegment>,
+    current: CurrentSegment,
     /// Number of the next frame.
     sequence: u64,
     pub(super) syncs: u64,
     pub(super) written: u64,
 }
 
-impl Files {
+impl SegmentFiles {
     /// Goes on behind the recovered frames.
     pub(super) fn resume(
-        place: &Place,
-        older: VecDeque<Older>,
-        current: Current,
+        location: &LogLocation,
+        older: VecDeque<OlderSegment>,
+        current: CurrentSegment,
         sequence: u64,
-    ) -> Files {
-        Files {
-            disk: Arc::clone(&place.disk),
-            dir: place.dir.clone(),
-            options: place.options.clone(),
+    ) -> SegmentFiles {
+        SegmentFiles {
+            disk: Arc::clone(&location.disk),
+            dir: location.dir.clone(),
+            options: location.options.clone(),
             older,
             current,
             sequence,
@@ -118,16 +118,20 @@ impl Files {
     }
 
     /// Makes the first segment.
-    pub(super) fn found(place: &Place, raft_id: u64, start: &Start) -> Result<Files, WriteError> {
-        let header = SegmentHeader {
-            align: alignment(&*place.disk),
+    pub(super) fn found(
+        location: &LogLocation,
+        raft_id: u64,
+        start: &SegmentStart,
+    ) -> Result<SegmentFiles, WriteError> {
+        let header = ReplicaSegmentHeader {
+            align: alignment(&*location.disk),
             segment: 1,
             raft_id,
-            salt: place.options.salt,
+            salt: location.options.salt,
             sequence: 1,
         };
-        let current = begin(place, header, start, 0)?;
-        Ok(Files::resume(place, VecDeque::new(), current, 2))
+        let current = begin(location, header, start, 0)?;
+        Ok(SegmentFiles::resume(location, VecDeque::new(), current, 2))
     }
 
     /// Writes a frame, whose payload lies behind space for its header, and makes it durable. `max`
@@ -136,13 +140,13 @@ impl Files {
         &mut self,
         frame: &mut Vec<u8>,
         max: u64,
-        start: &Start,
-        space: Space,
+        start: &SegmentStart,
+        space: SegmentSpace,
     ) -> Result<(), WriteError> {
         let align = self.current.header.align as usize;
         let behind = match space {
-            Space::Ordinary => behind_frames(align),
-            Space::Reserved => behind_frames(align) - RESERVED.next_multiple_of(align),
+            SegmentSpace::Ordinary => behind_frames(align),
+            SegmentSpace::Reserved => behind_frames(align) - RESERVED.next_multiple_of(align),
         };
         let needed = frame.len().next_multiple_of(align) + behind;
         if self.current.end + needed as u64 > self.current.size {
@@ -164,19 +168,19 @@ impl Files {
         Ok(())
     }
 
-    fn next_segment(&mut self, start: &Start, length: usize) -> Result<(), WriteError> {
-        let place = Place::new(Arc::clone(&self.disk), &self.dir, self.options.clone());
-        let header = SegmentHeader {
+    fn next_segment(&mut self, start: &SegmentStart, length: usize) -> Result<(), WriteError> {
+        let location = LogLocation::new(Arc::clone(&self.disk), &self.dir, self.options.clone());
+        let header = ReplicaSegmentHeader {
             align: alignment(&*self.disk),
             segment: self.current.header.segment + 1,
             sequence: self.sequence,
             salt: self.options.salt,
             ..self.current.header
         };
-        let next = begin(&place, header, start, length)?;
+        let next = begin(&location, header, start, length)?;
         self.end_segment()?;
         let last = std::mem::replace(&mut self.current, next);
-        self.older.push_back(Older {
+        self.older.push_back(OlderSegment {
             segment: last.header.segment,
             max: last.max,
             bytes: last.end,
@@ -247,34 +251,34 @@ fn alignment(disk: &dyn Disk) -> u32 {
 /// Makes a segment with space for a frame of at least `length` bytes. The log is unchanged until
 /// the segment has its name.
 fn begin(
-    place: &Place,
-    header: SegmentHeader,
-    start: &Start,
+    location: &LogLocation,
+    header: ReplicaSegmentHeader,
+    start: &SegmentStart,
     length: usize,
-) -> Result<Current, WriteError> {
-    let draft = place.dir.join(DRAFT);
-    let current = draft_segment(place, &draft, header, start, length).map_err(|error| {
+) -> Result<CurrentSegment, WriteError> {
+    let draft = location.dir.join(DRAFT);
+    let current = draft_segment(location, &draft, header, start, length).map_err(|error| {
         // A draft that cannot be removed is removed before the next one is made, or at the next
         // start.
-        let _ = place.disk.remove(&draft);
+        let _ = location.disk.remove(&draft);
         WriteError::Again(error)
     })?;
-    let path = place.path(header.segment);
-    let named = place.disk.rename(&draft, &path);
+    let path = location.path(header.segment);
+    let named = location.disk.rename(&draft, &path);
     named.map_err(|error| WriteError::Final(LogError::io("rename", &draft)(error)))?;
-    let synced = place.disk.sync_dir(&place.dir);
-    synced.map_err(|error| WriteError::Final(LogError::io("sync", &place.dir)(error)))?;
+    let synced = location.disk.sync_dir(&location.dir);
+    synced.map_err(|error| WriteError::Final(LogError::io("sync", &location.dir)(error)))?;
     Ok(current)
 }
 
 fn draft_segment(
-    place: &Place,
+    location: &LogLocation,
     draft: &Path,
-    header: SegmentHeader,
-    start: &Start,
+    header: ReplicaSegmentHeader,
+    start: &SegmentStart,
     length: usize,
-) -> Result<Current, LogError> {
-    remove_leftover(&*place.disk, draft)?;
+) -> Result<CurrentSegment, LogError> {
+    remove_leftover(&*location.disk, draft)?;
     let mut frame = empty_frame();
     record::put_start(&mut frame, start);
     let align = header.align as usize;
@@ -284,15 +288,15 @@ fn draft_segment(
     bytes.extend_from_slice(&frame);
     let end = bytes.len() as u64;
     let least = end + (length.next_multiple_of(align) + behind_frames(align)) as u64;
-    let size = place.options.segment_bytes.max(least);
+    let size = location.options.segment_bytes.max(least);
 
-    let file = place.disk.create_new(draft);
+    let file = location.disk.create_new(draft);
     let file = file.map_err(LogError::io("create", draft))?;
     file.allocate(size)
         .map_err(LogError::io("set space aside for", draft))?;
     file.write_and_sync(&[IoSlice::new(&bytes)], 0)
         .map_err(LogError::io("write and sync", draft))?;
-    Ok(Current {
+    Ok(CurrentSegment {
         file,
         header,
         end,

@@ -59,7 +59,7 @@ pub(super) fn parse(file: &str) -> Option<u64> {
 
 /// See the module's first table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SegmentHeader {
+pub(super) struct ReplicaSegmentHeader {
     pub(super) align: u32,
     pub(super) segment: u64,
     pub(super) raft_id: u64,
@@ -69,12 +69,12 @@ pub(super) struct SegmentHeader {
 
 /// The reason why bytes are not a segment header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BadHeader {
+pub(super) enum InvalidSegmentHeader {
     Damaged,
     Newer(u32),
 }
 
-impl SegmentHeader {
+impl ReplicaSegmentHeader {
     pub(super) fn encode(&self) -> [u8; SEGMENT_HEADER] {
         let mut bytes = [0; SEGMENT_HEADER];
         bytes[..8].copy_from_slice(&SEGMENT_MAGIC);
@@ -89,17 +89,17 @@ impl SegmentHeader {
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<SegmentHeader, BadHeader> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<ReplicaSegmentHeader, InvalidSegmentHeader> {
         let bytes = bytes.first_chunk::<SEGMENT_HEADER>();
         let bytes = bytes.filter(|bytes| bytes[..8] == SEGMENT_MAGIC);
-        let bytes = bytes.ok_or(BadHeader::Damaged)?;
+        let bytes = bytes.ok_or(InvalidSegmentHeader::Damaged)?;
         if u32_at(bytes, 60) != crc32c::crc32c(&bytes[..60]) {
-            return Err(BadHeader::Damaged);
+            return Err(InvalidSegmentHeader::Damaged);
         }
         if u32_at(bytes, 8) != VERSION {
-            return Err(BadHeader::Newer(u32_at(bytes, 8)));
+            return Err(InvalidSegmentHeader::Newer(u32_at(bytes, 8)));
         }
-        let header = SegmentHeader {
+        let header = ReplicaSegmentHeader {
             align: u32_at(bytes, 12),
             segment: u64_at(bytes, 16),
             raft_id: u64_at(bytes, 24),
@@ -112,7 +112,7 @@ impl SegmentHeader {
         if sound {
             Ok(header)
         } else {
-            Err(BadHeader::Damaged)
+            Err(InvalidSegmentHeader::Damaged)
         }
     }
 
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn headers_come_back_and_damage_is_seen() {
-        let header = SegmentHeader {
+        let header = ReplicaSegmentHeader {
             align: 4096,
             segment: 2,
             raft_id: 3,
@@ -187,13 +187,13 @@ mod tests {
             sequence: 5,
         };
         let bytes = header.encode();
-        assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
+        assert_eq!(ReplicaSegmentHeader::decode(&bytes), Ok(header));
         for at in 0..SEGMENT_HEADER {
             let mut bytes = bytes;
             bytes[at] ^= 1;
             assert_eq!(
-                SegmentHeader::decode(&bytes),
-                Err(BadHeader::Damaged),
+                ReplicaSegmentHeader::decode(&bytes),
+                Err(InvalidSegmentHeader::Damaged),
                 "{at}"
             );
         }

@@ -34,7 +34,7 @@ const END: u8 = 7;
 
 /// The first record of a segment: all that the earlier segments said, except for the entries.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Start {
+pub(super) struct SegmentStart {
     pub(super) hard: HardState,
     pub(super) base: (u64, ConfState),
     pub(super) conf: (u64, ConfState),
@@ -44,8 +44,8 @@ pub(super) struct Start {
 
 /// See the module's first table.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Record {
-    Start(Box<Start>),
+pub(super) enum LogRecord {
+    Start(Box<SegmentStart>),
     Entry(Entry),
     HardState(HardState),
     Members((u64, ConfState)),
@@ -54,7 +54,7 @@ pub(super) enum Record {
     End,
 }
 
-pub(super) fn put_start(to: &mut Vec<u8>, start: &Start) {
+pub(super) fn put_start(to: &mut Vec<u8>, start: &SegmentStart) {
     to.push(START);
     hard_state(to, &start.hard);
     members(to, &start.base);
@@ -110,27 +110,27 @@ fn pair(to: &mut Vec<u8>, (first, second): (u64, u64)) {
 }
 
 /// Reads a record, which others may follow.
-pub(super) fn read(from: &mut Reader<'_>) -> Result<Record, Malformed> {
+pub(super) fn read(from: &mut Reader<'_>) -> Result<LogRecord, Malformed> {
     let tag = from.u8()?;
     Ok(match tag {
-        START => Record::Start(Box::new(Start {
+        START => LogRecord::Start(Box::new(SegmentStart {
             hard: read_hard_state(from)?,
             base: read_members(from)?,
             conf: read_members(from)?,
             floor: read_pair(from)?,
             tail: read_pair(from)?,
         })),
-        ENTRY => Record::Entry(wire::read_entry(from)?),
-        HARD_STATE => Record::HardState(read_hard_state(from)?),
-        MEMBERS => Record::Members(read_members(from)?),
-        FLOOR => Record::Floor(read_pair(from)?),
+        ENTRY => LogRecord::Entry(wire::read_entry(from)?),
+        HARD_STATE => LogRecord::HardState(read_hard_state(from)?),
+        MEMBERS => LogRecord::Members(read_members(from)?),
+        FLOOR => LogRecord::Floor(read_pair(from)?),
         REPLACED => {
             let mut meta = SnapshotMetadata::default();
             (meta.index, meta.term) = read_pair(from)?;
             meta.set_conf_state(wire::read_conf_state(from)?);
-            Record::Replaced(meta)
+            LogRecord::Replaced(meta)
         }
-        END => Record::End,
+        END => LogRecord::End,
         other => return Err(from.malformed(MalformedKind::Kind(other, "record"))),
     })
 }

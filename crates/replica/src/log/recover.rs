@@ -11,67 +11,67 @@ use std::path::{Path, PathBuf};
 use disk::{Access, DiskFile};
 
 use super::error::{LogError, is_full};
-use super::files::{Current, Files, Place, remove_leftover};
+use super::files::{CurrentSegment, LogLocation, SegmentFiles, remove_leftover};
 use super::format::{self, DRAFT};
-use super::replay::{Replay, Tail};
-use super::state::State;
+use super::replay::{LogReplay, SegmentTail};
+use super::state::LogState;
 
 /// The number of bytes that are read at once.
 const PIECE: usize = 1 << 20;
 
 /// A log that was found.
-pub(super) struct Recovered {
+pub(super) struct RecoveredLog {
     pub(super) raft_id: u64,
-    pub(super) state: State,
-    pub(super) files: Files,
+    pub(super) state: LogState,
+    pub(super) files: SegmentFiles,
 }
 
 /// Reads the log of a place, if there is one.
 pub(super) fn recover(
-    place: &Place,
+    location: &LogLocation,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Option<Recovered>, LogError> {
-    let (disk, dir) = (&*place.disk, &place.dir);
+) -> Result<Option<RecoveredLog>, LogError> {
+    let (disk, dir) = (&*location.disk, &location.dir);
     disk.create_dir_all(dir)
         .map_err(LogError::io("create", dir))?;
-    let (before, run) = segments(place)?;
-    let mut replay = Replay::default();
+    let (before, run) = segments(location)?;
+    let mut replay = LogReplay::default();
     let all = (&*run, Access::ReadWrite);
-    let Some(last) = read_all(place, all, &mut replay, progress)? else {
+    let Some(last) = read_all(location, all, &mut replay, progress)? else {
         remove_leftover(disk, &dir.join(DRAFT))?;
         return Ok(None);
     };
     replay.finish(dir, &last.path)?;
-    let current = settle(place, last, replay.max)?;
-    for path in before.iter().map(|&segment| place.path(segment)) {
+    let current = settle(location, last, replay.max)?;
+    for path in before.iter().map(|&segment| location.path(segment)) {
         disk.remove(&path).map_err(LogError::io("remove", &path))?;
     }
     remove_leftover(disk, &dir.join(DRAFT))?;
-    Ok(Some(Recovered {
+    Ok(Some(RecoveredLog {
         raft_id: replay.raft_id,
         state: replay.state,
-        files: Files::resume(place, replay.older, current, replay.sequence),
+        files: SegmentFiles::resume(location, replay.older, current, replay.sequence),
     }))
 }
 
 /// The last segment.
-pub(super) struct Last {
+pub(super) struct LastSegment {
     pub(super) path: PathBuf,
     pub(super) file: Box<dyn DiskFile>,
-    pub(super) tail: Tail,
+    pub(super) tail: SegmentTail,
     frame: Vec<u8>,
 }
 
 /// Reads the consecutive segments of `run`, and returns the last one.
 pub(super) fn read_all(
-    place: &Place,
+    location: &LogLocation,
     (run, access): (&[u64], Access),
-    replay: &mut Replay,
+    replay: &mut LogReplay,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Option<Last>, LogError> {
+) -> Result<Option<LastSegment>, LogError> {
     let mut opened = Vec::new();
-    for path in run.iter().map(|&segment| place.path(segment)) {
-        let file = place.disk.open(&path, access);
+    for path in run.iter().map(|&segment| location.path(segment)) {
+        let file = location.disk.open(&path, access);
         let file = file.map_err(LogError::io("open", &path))?;
         let size = file.size().map_err(LogError::io("read", &path))?;
         opened.push((path, file, size));
@@ -86,7 +86,7 @@ pub(super) fn read_all(
         let tail = replay.segment(&path, segment, &bytes, is_last)?;
         if is_last {
             let frame = bytes[tail.last..bytes.len().min(tail.end)].to_vec();
-            last = Some(Last {
+            last = Some(LastSegment {
                 path,
                 file,
                 tail,
@@ -98,9 +98,9 @@ pub(super) fn read_all(
 }
 
 /// Returns the numbers of the segments before the last gap, and of those behind it.
-pub(super) fn segments(place: &Place) -> Result<(Vec<u64>, Vec<u64>), LogError> {
-    let listed = place.disk.list(&place.dir);
-    let listed = listed.map_err(LogError::io("list", &place.dir))?;
+pub(super) fn segments(location: &LogLocation) -> Result<(Vec<u64>, Vec<u64>), LogError> {
+    let listed = location.disk.list(&location.dir);
+    let listed = listed.map_err(LogError::io("list", &location.dir))?;
     let mut found: Vec<u64> = listed
         .iter()
         .filter(|entry| !entry.is_dir)
@@ -130,7 +130,7 @@ fn read(
 }
 
 /// Makes durable what was found in the last segment, and removes the rest.
-fn settle(place: &Place, last: Last, max: u64) -> Result<Current, LogError> {
+fn settle(location: &LogLocation, last: LastSegment, max: u64) -> Result<CurrentSegment, LogError> {
     let (path, file, tail) = (&last.path, last.file, &last.tail);
     let end = tail.end as u64;
     if tail.torn {
@@ -140,11 +140,11 @@ fn settle(place: &Place, last: Last, max: u64) -> Result<Current, LogError> {
     // read now is certain to be on the device only if it is written again.
     file.write_and_sync(&[IoSlice::new(&last.frame)], tail.last as u64)
         .map_err(LogError::io("write and sync", path))?;
-    place
+    location
         .disk
-        .sync_dir(&place.dir)
-        .map_err(LogError::io("sync", &place.dir))?;
-    let wanted = place.options.segment_bytes.max(end);
+        .sync_dir(&location.dir)
+        .map_err(LogError::io("sync", &location.dir))?;
+    let wanted = location.options.segment_bytes.max(end);
     let size = match file.allocate(wanted) {
         Ok(()) => wanted,
         // The space that was set aside when the segment was made is still there.
@@ -154,7 +154,7 @@ fn settle(place: &Place, last: Last, max: u64) -> Result<Current, LogError> {
     // Without space, or on a device with larger units than the segment was made for, the next frame
     // begins a segment. If there is no space for that either, the member waits for some.
     let fits = file.alignment() <= tail.header.align as usize;
-    Ok(Current {
+    Ok(CurrentSegment {
         size: if fits { size } else { end },
         file,
         header: tail.header,

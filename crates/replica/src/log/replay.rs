@@ -6,17 +6,26 @@ use std::path::{Path, PathBuf};
 use base::codec::Reader;
 
 use super::error::LogError;
-use super::files::Older;
-use super::format::{self, BadHeader, FRAME_HEADER, SegmentHeader, VERSION};
-use super::record::{self, Record, Start};
-use super::state::State;
+use super::files::OlderSegment;
+use super::format::{self, FRAME_HEADER, InvalidSegmentHeader, ReplicaSegmentHeader, VERSION};
+use super::record::{self, LogRecord, SegmentStart};
+use super::state::LogState;
 
 /// Indexes stay below this, so that their sums do not overflow.
 const INDEXES: u64 = 1 << 60;
 
+/// The reason why a frame's records cannot follow those before it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct InvalidRecord(String);
+
+fn invalid(reason: impl ToString) -> InvalidRecord {
+    InvalidRecord(reason.to_string())
+}
+
 /// The end of a segment.
-pub(super) struct Tail {
-    pub(super) header: SegmentHeader,
+pub(super) struct SegmentTail {
+    pub(super) header: ReplicaSegmentHeader,
     /// The offset of the last frame.
     pub(super) last: usize,
     /// The offset of the next frame.
@@ -27,11 +36,11 @@ pub(super) struct Tail {
 
 /// The state that has been read.
 #[derive(Default)]
-pub(super) struct Replay {
+pub(super) struct LogReplay {
     pub(super) raft_id: u64,
     /// Its floor is the beginning of the segments, until the log's own floor is known to be above
     /// that.
-    pub(super) state: State,
+    pub(super) state: LogState,
     /// The floor that the log states.
     floor: (u64, u64),
     /// Number of the next frame.
@@ -39,12 +48,12 @@ pub(super) struct Replay {
     /// The previous segment, and its end.
     before: Option<(PathBuf, u64)>,
     first: u64,
-    pub(super) older: VecDeque<Older>,
+    pub(super) older: VecDeque<OlderSegment>,
     /// The greatest index in the current segment.
     pub(super) max: u64,
 }
 
-impl Replay {
+impl LogReplay {
     /// Reads a segment, which is all of `bytes`.
     pub(super) fn segment(
         &mut self,
@@ -52,9 +61,9 @@ impl Replay {
         number: u64,
         bytes: &[u8],
         is_last: bool,
-    ) -> Result<Tail, LogError> {
+    ) -> Result<SegmentTail, LogError> {
         let header = self.header(path, number, bytes)?;
-        let mut tail = Tail {
+        let mut tail = SegmentTail {
             header,
             last: 0,
             end: header.first(),
@@ -73,7 +82,8 @@ impl Replay {
             } else {
                 self.apply(payload)
             };
-            ended = applied.map_err(|what| LogError::corrupt(path, tail.end as u64, what))?;
+            ended = applied
+                .map_err(|error| LogError::corrupt(path, tail.end as u64, error.to_string()))?;
             if ended {
                 break;
             }
@@ -88,7 +98,7 @@ impl Replay {
         if is_last {
             self.torn(path, bytes, &mut tail, ended)?;
         } else {
-            self.older.push_back(Older {
+            self.older.push_back(OlderSegment {
                 segment: number,
                 max: std::mem::take(&mut self.max),
                 bytes: tail.end as u64,
@@ -103,10 +113,10 @@ impl Replay {
         path: &Path,
         number: u64,
         bytes: &[u8],
-    ) -> Result<SegmentHeader, LogError> {
-        let header = SegmentHeader::decode(bytes).map_err(|bad| match bad {
-            BadHeader::Damaged => LogError::corrupt(path, 0, "its header is not sound"),
-            BadHeader::Newer(version) => LogError::Newer {
+    ) -> Result<ReplicaSegmentHeader, LogError> {
+        let header = ReplicaSegmentHeader::decode(bytes).map_err(|bad| match bad {
+            InvalidSegmentHeader::Damaged => LogError::corrupt(path, 0, "its header is not sound"),
+            InvalidSegmentHeader::Newer(version) => LogError::Newer {
                 path: path.to_owned(),
                 version,
                 supported: VERSION,
@@ -139,7 +149,7 @@ impl Replay {
         &self,
         path: &Path,
         bytes: &[u8],
-        tail: &mut Tail,
+        tail: &mut SegmentTail,
         ended: bool,
     ) -> Result<(), LogError> {
         if ended {
@@ -165,14 +175,14 @@ impl Replay {
     }
 
     /// Takes the first frame of a segment.
-    fn start(&mut self, payload: &[u8]) -> Result<bool, String> {
+    fn start(&mut self, payload: &[u8]) -> Result<bool, InvalidRecord> {
         let mut from = Reader::new(payload);
-        let record = record::read(&mut from).map_err(|error| error.to_string())?;
-        let Record::Start(start) = record else {
-            return Err("the first frame is no start".to_owned());
+        let record = record::read(&mut from).map_err(invalid)?;
+        let LogRecord::Start(start) = record else {
+            return Err(invalid("the first frame is no start"));
         };
-        from.end().map_err(|error| error.to_string())?;
-        let Start {
+        from.end().map_err(invalid)?;
+        let SegmentStart {
             hard,
             base,
             conf,
@@ -181,56 +191,59 @@ impl Replay {
         } = *start;
         bounded(tail.0)?;
         if floor.0 > tail.0 {
-            return Err("a floor above the end".to_owned());
+            return Err(invalid("a floor above the end"));
         }
         if self.before.is_none() {
             self.state.clear(tail);
             self.floor = floor;
         } else if tail != self.state.tail() || hard != self.state.hard {
-            return Err("it does not follow the segment before".to_owned());
+            return Err(invalid("it does not follow the segment before"));
         }
         (self.state.hard, self.state.base, self.state.conf) = (hard, base, conf);
         Ok(false)
     }
 
     /// Takes the records of a frame. Returns `true` if it is an end.
-    fn apply(&mut self, payload: &[u8]) -> Result<bool, String> {
+    fn apply(&mut self, payload: &[u8]) -> Result<bool, InvalidRecord> {
         let mut from = Reader::new(payload);
         while from.end().is_err() {
-            match record::read(&mut from).map_err(|error| error.to_string())? {
-                Record::Start(_) => return Err("a start in the middle".to_owned()),
-                Record::Entry(entry) => {
+            match record::read(&mut from).map_err(invalid)? {
+                LogRecord::Start(_) => return Err(invalid("a start in the middle")),
+                LogRecord::Entry(entry) => {
                     let index = bounded(entry.index)?;
                     if index > self.floor.0 && index <= self.state.floor.0 {
                         // The entry takes the place of one in a segment that has been removed.
                         self.state.clear((index - 1, 0));
                     }
                     if !self.state.has_place_for(index) {
-                        return Err(format!("entry {index} follows {}", self.state.last()));
+                        return Err(invalid(format!(
+                            "entry {index} follows {}",
+                            self.state.last()
+                        )));
                     }
                     self.max = self.max.max(index);
                     self.state.append(entry);
                 }
-                Record::HardState(hard) => self.state.hard = hard,
-                Record::Members(members) => self.state.conf = members,
-                Record::Floor(floor) => self.raise(floor)?,
-                Record::Replaced(meta) => {
+                LogRecord::HardState(hard) => self.state.hard = hard,
+                LogRecord::Members(members) => self.state.conf = members,
+                LogRecord::Floor(floor) => self.raise(floor)?,
+                LogRecord::Replaced(meta) => {
                     bounded(meta.index)?;
                     self.state.replace(&meta);
                     self.floor = self.state.floor;
                     self.older.iter_mut().for_each(|older| older.max = 0);
                     self.max = 0;
                 }
-                Record::End if payload.len() == 1 => return Ok(true),
-                Record::End => return Err("an end in the middle".to_owned()),
+                LogRecord::End if payload.len() == 1 => return Ok(true),
+                LogRecord::End => return Err(invalid("an end in the middle")),
             }
         }
         Ok(false)
     }
 
-    fn raise(&mut self, floor: (u64, u64)) -> Result<(), String> {
+    fn raise(&mut self, floor: (u64, u64)) -> Result<(), InvalidRecord> {
         if floor.0 < self.floor.0 || floor.0 > self.state.last() {
-            return Err(format!("a floor of {}", floor.0));
+            return Err(invalid(format!("a floor of {}", floor.0)));
         }
         self.floor = floor;
         if floor.0 >= self.state.floor.0 {
@@ -261,17 +274,17 @@ impl Replay {
     }
 }
 
-fn bounded(index: u64) -> Result<u64, String> {
+fn bounded(index: u64) -> Result<u64, InvalidRecord> {
     if index < INDEXES {
         Ok(index)
     } else {
-        Err(format!("an index of {index}"))
+        Err(invalid(format!("an index of {index}")))
     }
 }
 
 /// Reads `payload` as a frame of a log, for fuzzing. Returns the number of entries.
 pub(crate) fn read_payload(payload: &[u8]) -> Option<usize> {
-    let mut replay = Replay::default();
+    let mut replay = LogReplay::default();
     replay.apply(payload).ok()?;
     let (floor, last) = (replay.state.floor.0, replay.state.last());
     assert!(replay.floor.0 <= last, "a floor above the end");

@@ -3,12 +3,12 @@
 use raft::eraftpb::{ConfState, Entry, HardState, SnapshotMetadata};
 
 use super::entries::{Entries, bytes_of};
-use super::record::Start;
+use super::record::SegmentStart;
 
 /// Entries in memory, and Raft's durable state. The entries are consecutive; the first one follows
 /// the floor.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct State {
+pub(super) struct LogState {
     entries: Entries,
     /// The last entry that was removed, and its term.
     pub(super) floor: (u64, u64),
@@ -19,10 +19,10 @@ pub(super) struct State {
     pub(super) conf: (u64, ConfState),
 }
 
-impl State {
+impl LogState {
     /// Returns the first record of a segment that is begun now.
-    pub(super) fn start(&self) -> Start {
-        Start {
+    pub(super) fn start(&self) -> SegmentStart {
+        SegmentStart {
             hard: self.hard.clone(),
             base: self.base.clone(),
             conf: self.conf.clone(),
@@ -31,8 +31,8 @@ impl State {
         }
     }
 
-    /// Does the same as [`State::start`], but copies members only if they have changed.
-    pub(super) fn update(&self, start: &mut Start) {
+    /// Does the same as [`LogState::start`], but copies members only if they have changed.
+    pub(super) fn update(&self, start: &mut SegmentStart) {
         start.hard.clone_from(&self.hard);
         for (from, to) in [(&self.base, &mut start.base), (&self.conf, &mut start.conf)] {
             if from != to {
@@ -54,8 +54,8 @@ impl State {
     }
 
     pub(super) fn entry(&self, index: u64) -> Option<&Entry> {
-        let place = index.checked_sub(self.floor.0 + 1)?;
-        self.entries.get(usize::try_from(place).ok()?)
+        let location = index.checked_sub(self.floor.0 + 1)?;
+        self.entries.get(usize::try_from(location).ok()?)
     }
 
     /// Returns the term of an entry, or of the floor.
@@ -72,9 +72,9 @@ impl State {
         let begin = (low - self.floor.0 - 1) as usize;
         let count = high.saturating_sub(low) as usize;
         let mut bytes = 0_u64;
-        let fits = |(place, entry): &(usize, &Entry)| {
+        let fits = |(location, entry): &(usize, &Entry)| {
             bytes += bytes_of(entry);
-            *place == 0 || bytes <= max
+            *location == 0 || bytes <= max
         };
         let all = self.entries.from(begin).take(count).enumerate();
         all.take_while(fits)

@@ -20,11 +20,12 @@ use std::time::Duration;
 
 use base::NodeId;
 use hashbrown::{HashMap, HashSet};
-use raft::eraftpb::ConfState;
 
-use super::{Failure, Member};
+use super::context::{MemberContext, RaftNode};
 use crate::messages::{Envelope, Hello};
+use crate::options::MemberOptions;
 use crate::status::raft_id;
+use crate::time::Now;
 
 /// The interval at which the others are asked.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -32,149 +33,125 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LATELY: u32 = 20;
 
 /// See the module's description.
-#[derive(Default)]
 pub(super) struct Founding {
     /// The nodes that have said that they know nothing.
     blank: HashSet<NodeId>,
     /// The last hello of each node, and its time.
-    last: HashMap<NodeId, (Hello, Duration)>,
-    next: Duration,
+    hellos: HashMap<NodeId, (Hello, Duration)>,
+    /// The time at which the others were asked last.
+    asked_at: Option<Duration>,
+    /// The time of the first turn.
+    first_turn: Duration,
 }
 
-impl Member {
-    /// Asks the others for their state, while this node is not a member.
-    pub(super) fn seek_others(&mut self) -> Result<(), Failure> {
-        if self.options.nodes == [self.options.me] {
-            return self.found();
+impl Founding {
+    pub(super) fn new(options: &MemberOptions, now: Now) -> Founding {
+        Founding {
+            blank: HashSet::new(),
+            hellos: HashMap::new(),
+            asked_at: None,
+            first_turn: now.since + options.tick(),
         }
-        if self.now.since >= self.founding.next {
-            self.founding.next = self.now.since + PAUSE;
-            self.next_tick = self.founding.next;
-            self.greet();
+    }
+
+    /// Returns the time of the next turn of a member whose disk is empty.
+    pub(super) fn due(&self) -> Duration {
+        self.asked_at.map_or(self.first_turn, |at| at + PAUSE)
+    }
+
+    /// Asks the others for their state now and then, while this node is not a member.
+    pub(super) fn ask_if_due(&mut self, context: &mut MemberContext) {
+        let now = context.now.since;
+        if self.asked_at.is_none_or(|at| now >= at + PAUSE) {
+            self.asked_at = Some(now);
+            self.greet(context, None);
         }
-        Ok(())
+    }
+
+    /// Sends this node's state to all others.
+    pub(super) fn greet(&self, context: &mut MemberContext, raft: Option<&RaftNode>) {
+        let hello = Envelope::Hello(self.hello(&context.options, raft));
+        for node in context.options.nodes.clone() {
+            context.send(node, &hello);
+        }
     }
 
     /// Returns the last hello of a node, if it is recent.
-    pub(super) fn founding_hello(&self, node: NodeId) -> Option<Hello> {
-        let (hello, at) = self.founding.last.get(&node)?;
-        let lately = (self.options.election * 2).max(PAUSE * LATELY);
-        (self.now.since < *at + lately).then_some(*hello)
+    pub(super) fn recent_hello(&self, context: &MemberContext, node: NodeId) -> Option<Hello> {
+        let (hello, at) = self.hellos.get(&node)?;
+        let lately = (context.options.election * 2).max(PAUSE * LATELY);
+        (context.now.since < *at + lately).then_some(*hello)
     }
 
-    fn others(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let me = self.options.me;
-        self.options.nodes.iter().copied().filter(move |n| *n != me)
-    }
-
-    fn hello(&self) -> Hello {
+    fn hello(&self, options: &MemberOptions, raft: Option<&RaftNode>) -> Hello {
         Hello {
-            raft_id: self.raft.as_ref().map_or(0, |raft| raft.raft.id),
-            knows_nothing: self.raft.as_ref().is_none_or(|raft| {
+            raft_id: raft.map_or(0, |raft| raft.raft.id),
+            knows_nothing: raft.is_none_or(|raft| {
                 let raft = &raft.raft;
-                let first = raft.id == raft_id(1, self.options.me);
+                let first = raft.id == raft_id(1, options.me);
                 first && raft.term == 0 && raft.raft_log.last_index() == 0
             }),
-            all_blank: self
-                .others()
-                .all(|node| self.founding.blank.contains(&node)),
+            all_blank: others(options).all(|node| self.blank.contains(&node)),
         }
     }
 
-    pub(super) fn on_hello(&mut self, from: NodeId, hello: Hello) -> Result<(), Failure> {
+    /// Takes the hello of another node, and answers it if this node is a member.
+    pub(super) fn on_hello(
+        &mut self,
+        context: &mut MemberContext,
+        raft: Option<&RaftNode>,
+        from: NodeId,
+        hello: Hello,
+    ) {
         let is_blank = hello.raft_id == 0;
         if hello.knows_nothing {
-            self.founding.blank.insert(from);
+            self.blank.insert(from);
         }
-        self.founding.last.insert(from, (hello, self.now.since));
-        if self.raft.is_some() {
-            if is_blank {
-                // The sender asks for an answer.
-                let answer = Envelope::Hello(self.hello());
-                self.send(from, &answer);
-            }
-            return Ok(());
+        self.hellos.insert(from, (hello, context.now.since));
+        // A member that is not blank does not ask for an answer.
+        if raft.is_some() && is_blank {
+            let answer = Envelope::Hello(self.hello(&context.options, raft));
+            context.send(from, &answer);
         }
-        let ready = |node| {
-            let hello = self.founding.last.get(&node);
-            hello.is_some_and(|(hello, _)| hello.all_blank || hello.raft_id == raft_id(1, node))
-        };
-        if self.hello().all_blank && self.others().all(ready) {
-            return self.found();
-        }
-        self.say_what_it_waits_for();
-        Ok(())
     }
 
-    fn say_what_it_waits_for(&mut self) {
-        let member = self
-            .founding
-            .last
-            .values()
-            .any(|(hello, _)| !hello.knows_nothing);
-        let note = if member {
+    /// Returns `true` if this node, whose disk is empty, may begin as one of the first members: all
+    /// others know nothing, and have heard the same of all others or have begun.
+    pub(super) fn may_found(&self, options: &MemberOptions) -> bool {
+        let is_ready = |node| {
+            let hello = self.hellos.get(&node);
+            hello.is_some_and(|(hello, _)| hello.all_blank || hello.raft_id == raft_id(1, node))
+        };
+        self.hello(options, None).all_blank && others(options).all(is_ready)
+    }
+
+    /// Notes what this node, whose disk is empty, waits for.
+    pub(super) fn note_waiting(&self, context: &mut MemberContext) {
+        let options = &context.options;
+        let exists = self.hellos.values().any(|(hello, _)| !hello.knows_nothing);
+        let note = if exists {
             format!(
                 "the partition exists, and this node's disk is empty: run \"kumiki cluster add \
                  --node {}\" to give it a copy",
-                self.options.me.0
+                options.me.0
             )
         } else {
-            let silent = self
-                .others()
-                .filter(|n| !self.founding.last.contains_key(n));
+            let silent = others(options).filter(|node| !self.hellos.contains_key(node));
             let silent: Vec<u16> = silent.map(|node| node.0).collect();
             if silent.is_empty() {
                 return;
             }
             format!("the partition is new, and begins when nodes {silent:?} have been heard from")
         };
-        if self.note.as_ref() != Some(&note) {
+        if context.notes.general.as_ref() != Some(&note) {
             tracing::info!("{note}");
-            self.note = Some(note);
-            self.changed = true;
+            context.notes.general = Some(note);
+            context.changed = true;
         }
     }
+}
 
-    /// Starts as one of the first members.
-    fn found(&mut self) -> Result<(), Failure> {
-        let ids = self.options.nodes.iter().map(|node| raft_id(1, *node));
-        let members = ConfState::from((ids.collect::<Vec<u64>>(), vec![]));
-        let id = raft_id(1, self.options.me);
-        tracing::info!(members = ?self.options.nodes, "founds the partition");
-        self.become_member(id, &members)?;
-        self.greet();
-        Ok(())
-    }
-
-    /// Sends this member's state to all.
-    fn greet(&mut self) {
-        let hello = Envelope::Hello(self.hello());
-        for node in self.options.nodes.clone() {
-            self.send(node, &hello);
-        }
-    }
-
-    fn become_member(&mut self, id: u64, members: &ConfState) -> Result<(), Failure> {
-        let Some(mut log) = self.blank.take() else {
-            return Ok(());
-        };
-        if let Err(error) = log.found(id, members) {
-            self.blank = Some(log);
-            return Err(error.into());
-        }
-        self.note = None;
-        self.next_tick = self.now.since + self.options.tick();
-        self.start(log)
-    }
-
-    /// Takes a leader's invitation to join as a member.
-    pub(super) fn on_invite(&mut self, id: u64) -> Result<(), Failure> {
-        if self.raft.is_some() || crate::status::node_of(id) != self.options.me {
-            return Ok(());
-        }
-        tracing::info!(raft_id = id, "joins the partition");
-        self.become_member(id, &ConfState::default())?;
-        self.greet();
-        Ok(())
-    }
+fn others(options: &MemberOptions) -> impl Iterator<Item = NodeId> + '_ {
+    let nodes = options.nodes.iter().copied();
+    nodes.filter(|node| *node != options.me)
 }

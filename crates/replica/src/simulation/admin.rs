@@ -6,29 +6,19 @@ use std::time::Duration;
 use ::simulation::draw;
 
 use super::reached::Point;
-use super::volume::Volume;
+use super::volume::SimulatedDisk;
 use super::world::{Event, World, all};
-use crate::member::{Answer, Change};
+use crate::membership::{ChangeAnswer, MembershipChange};
 use crate::status::{Role, Status};
 
 /// The interval at which the administrator looks at the members.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// See the module's description.
-#[derive(Default)]
-pub(super) struct Admin {
-    pending: Option<(Change, Answer)>,
-    /// Nodes that were removed or wiped, and are not members again.
-    pub(super) out: Vec<usize>,
-    /// `true` if all nodes know of the spare ones.
-    enlarged: bool,
-}
-
 impl World {
     pub(super) fn administer(&mut self) {
-        self.after(PAUSE, Event::Admin);
+        self.after(PAUSE, Event::Administrator);
         self.hear_of_change();
-        if !self.finale.opened || self.admin.pending.is_some() {
+        if !self.run_end.opened || self.admin.pending.is_some() {
             return;
         }
         if self.is_calm() || self.random.u8(..6) == 0 {
@@ -41,10 +31,10 @@ impl World {
             let change = match self.random.u8(..3) {
                 0 if self.may_lose() && !self.admin.out.contains(&node) => {
                     self.admin.out.push(node);
-                    Change::Remove(id)
+                    MembershipChange::Remove(id)
                 }
-                0 | 1 => Change::Transfer(Some(id)),
-                _ => Change::Transfer(None),
+                0 | 1 => MembershipChange::Transfer(Some(id)),
+                _ => MembershipChange::Transfer(None),
             };
             self.change(change);
         }
@@ -80,16 +70,19 @@ impl World {
             return;
         }
         self.admin.pending = None;
-        self.note(format_args!("{change:?}: {outcome:?}"));
+        let told = outcome
+            .clone()
+            .map(|done| done.map_err(|error| error.to_string()));
+        self.note(format_args!("{change:?}: {told:?}"));
         match (change, outcome) {
-            (Change::Add(node), Some(Ok(()))) => {
+            (MembershipChange::Add(node), Some(Ok(()))) => {
                 let node = usize::from(node.0) - 1;
                 self.nodes[node].lost_disk = false;
                 self.admin.out.retain(|out| *out != node);
                 self.reached.hit(Point::Added);
             }
-            (Change::Remove(_), Some(Ok(()))) => self.reached.hit(Point::Removed),
-            (Change::Transfer(_), Some(Ok(()))) => self.reached.hit(Point::HandedOver),
+            (MembershipChange::Remove(_), Some(Ok(()))) => self.reached.hit(Point::Removed),
+            (MembershipChange::Transfer(_), Some(Ok(()))) => self.reached.hit(Point::HandedOver),
             _ => {}
         }
     }
@@ -98,12 +91,12 @@ impl World {
         (0..self.nodes.len()).find(|node| self.nodes[*node].leads())
     }
 
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: MembershipChange) {
         let Some(leader) = self.leader() else { return };
         self.note(format_args!("node {} is told to {change:?}", leader + 1));
-        let answer = Answer::default();
+        let answer = ChangeAnswer::default();
         let running = self.nodes[leader].running.as_mut().expect("it leads");
-        running.member.change(change, Answer::clone(&answer));
+        running.member.change(change, ChangeAnswer::clone(&answer));
         self.admin.pending = Some((change, answer));
         self.plan_turn(leader, Duration::ZERO);
     }
@@ -152,7 +145,7 @@ impl World {
             if !self.admin.out.contains(&node) {
                 self.admin.out.push(node);
             }
-            return self.change(Change::Add(self.nodes[node].id));
+            return self.change(MembershipChange::Add(self.nodes[node].id));
         }
         for node in 0..self.nodes.len() {
             let Some(own) = self.status(node) else {
@@ -168,7 +161,7 @@ impl World {
             // An addition was given up; its learner is removed together with the node.
             if numbers.contains(&(own.raft_id, true)) {
                 if node == leader {
-                    return self.change(Change::Transfer(None));
+                    return self.change(MembershipChange::Transfer(None));
                 }
                 if !self.admin.out.contains(&node) {
                     if !self.may_lose() {
@@ -176,7 +169,7 @@ impl World {
                     }
                     self.admin.out.push(node);
                 }
-                return self.change(Change::Remove(id));
+                return self.change(MembershipChange::Remove(id));
             }
             // The node was removed, or never got its vote: it starts anew.
             if self.random.u8(..10) == 0 {
@@ -210,7 +203,7 @@ impl World {
         if self.nodes[node].running.is_some() {
             self.crash(node);
         }
-        self.nodes[node].volume = Volume::default();
+        self.nodes[node].volume = SimulatedDisk::default();
         self.nodes[node].lost_disk = true;
         if !self.admin.out.contains(&node) {
             self.admin.out.push(node);

@@ -8,68 +8,23 @@ use base::participant::State;
 use base::{Abort, Timestamp, TransactionId};
 use history::Outcome as Ending;
 
-use super::client::{Call, Outcome, Value};
-use super::job::{Job, Step, key};
+use super::actors::{AttemptStage, SimulatedAttempt};
+use super::call::{Call, CallOutcome, CallValue, Caller};
+use super::job::{PlannedStep, PlannedTransaction, key};
 use super::reached::Point;
-use super::world::{Asker, Event, World};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Prepare,
-    /// Asks if it is prepared.
-    Ask,
-    Refuse,
-    Commit,
-    Abort,
-    Forget,
-}
-
-/// A transaction in progress.
-struct Attempt {
-    id: TransactionId,
-    job: Arc<Job>,
-    begun: Duration,
-    stage: Stage,
-    /// `true` if this stage may have taken effect.
-    doubt: bool,
-    /// The operations that are recorded when it commits.
-    ops: String,
-}
-
-/// See the module's description.
-pub(super) struct Coordinator {
-    process: usize,
-    number: u64,
-    node: usize,
-    attempt: Option<Attempt>,
-}
-
-impl Coordinator {
-    pub(super) fn new(process: usize) -> Coordinator {
-        Coordinator {
-            process,
-            number: 0,
-            node: 0,
-            attempt: None,
-        }
-    }
-
-    pub(super) fn is_idle(&self) -> bool {
-        self.attempt.is_none()
-    }
-}
+use super::world::{Event, World};
 
 impl World {
     /// Begins or continues an attempt of a coordinator.
     pub(super) fn coordinate(&mut self, at: usize) {
         if self.coordinators[at].attempt.is_none() {
-            if self.finale.quiet {
+            if self.run_end.quiet {
                 return;
             }
-            if !self.finale.opened {
+            if !self.run_end.opened {
                 return self.after(
                     Duration::from_millis(5),
-                    Event::Think(Asker::Coordinator(at)),
+                    Event::Think(Caller::Coordinator(at)),
                 );
             }
             let attempt = self.draw_attempt(at);
@@ -79,12 +34,12 @@ impl World {
         let Some(attempt) = &one.attempt else { return };
         let id = attempt.id;
         let call = match attempt.stage {
-            Stage::Prepare => Call::Prepare(id, Arc::clone(&attempt.job)),
-            Stage::Ask => Call::State(id),
-            Stage::Refuse => Call::Refuse(id),
-            Stage::Commit => Call::Commit(id),
-            Stage::Abort => Call::Abort(id),
-            Stage::Forget => Call::Forget(id),
+            AttemptStage::Prepare => Call::Prepare(id, Arc::clone(&attempt.job)),
+            AttemptStage::Ask => Call::State(id),
+            AttemptStage::Refuse => Call::Refuse(id),
+            AttemptStage::Commit => Call::Commit(id),
+            AttemptStage::Abort => Call::Abort(id),
+            AttemptStage::Forget => Call::Forget(id),
         };
         one.number += 1;
         let (number, node) = (one.number, one.node);
@@ -92,34 +47,37 @@ impl World {
             "coordinator {at} asks node {}: {call:?}",
             node + 1
         ));
-        self.send_call(Asker::Coordinator(at), number, node, call);
+        self.send_call(Caller::Coordinator(at), number, node, call);
     }
 
-    fn draw_attempt(&mut self, at: usize) -> Attempt {
+    fn draw_attempt(&mut self, at: usize) -> SimulatedAttempt {
         let count = self.random.usize(1..=2);
         let picked = self.random.choose_multiple(0..self.plan.keys, count);
         let mut steps = Vec::new();
         for index in picked {
             self.value += 1;
-            steps.extend([Step::Get(key(index)), Step::Put(key(index), self.value)]);
+            steps.extend([
+                PlannedStep::Get(key(index)),
+                PlannedStep::Put(key(index), self.value),
+            ]);
         }
         self.value += 1;
         let ms = 1_700_000_000_000 + self.now.as_millis() as u64;
-        Attempt {
+        SimulatedAttempt {
             id: TransactionId {
                 timestamp: Timestamp(Timestamp::at_ms(ms).0 + self.value as u64 % 60_000),
                 unique: at as u64 + 1,
             },
-            job: Arc::new(Job::new(steps)),
+            job: Arc::new(PlannedTransaction::new(steps)),
             begun: self.now,
-            stage: Stage::Prepare,
+            stage: AttemptStage::Prepare,
             doubt: false,
             ops: String::new(),
         }
     }
 
     /// Takes the outcome of a coordinator's step.
-    pub(super) fn coordinator_answered(&mut self, at: usize, number: u64, outcome: Outcome) {
+    pub(super) fn coordinator_answered(&mut self, at: usize, number: u64, outcome: CallOutcome) {
         let one = &mut self.coordinators[at];
         if one.number != number {
             return;
@@ -130,13 +88,13 @@ impl World {
         };
         self.note(format_args!("coordinator {at} hears: {outcome:?}"));
         let again = match outcome {
-            Outcome::Done(value) => self.stage_done(at, &mut attempt, value),
-            Outcome::Abort(abort) => self.stage_refused(at, &mut attempt, &abort),
-            Outcome::Lost | Outcome::Broken => {
+            CallOutcome::Done(value) => self.stage_done(at, &mut attempt, value),
+            CallOutcome::Abort(abort) => self.stage_refused(at, &mut attempt, &abort),
+            CallOutcome::Lost | CallOutcome::Broken => {
                 self.coordinators[at].node = self.another(None);
                 attempt.doubt = true;
-                if attempt.stage == Stage::Prepare {
-                    attempt.stage = Stage::Ask;
+                if attempt.stage == AttemptStage::Prepare {
+                    attempt.stage = AttemptStage::Ask;
                 }
                 true
             }
@@ -146,14 +104,14 @@ impl World {
         }
         let limit = if again { 20 } else { 200 };
         let pause = self.while_up_to(Duration::from_millis(limit));
-        self.after(pause, Event::Think(Asker::Coordinator(at)));
+        self.after(pause, Event::Think(Caller::Coordinator(at)));
     }
 
     /// Returns `true` if the attempt goes on.
-    fn stage_done(&mut self, at: usize, attempt: &mut Attempt, value: Value) -> bool {
+    fn stage_done(&mut self, at: usize, attempt: &mut SimulatedAttempt, value: CallValue) -> bool {
         let doubt = std::mem::take(&mut attempt.doubt);
         let state = match value {
-            Value::Replies(replies) => {
+            CallValue::Replies(replies) => {
                 let seen = attempt.job.see(&replies);
                 if let Some(odd) = seen.odd {
                     self.book.wrong(odd);
@@ -161,35 +119,37 @@ impl World {
                 attempt.ops = seen.ops;
                 return self.decide(attempt);
             }
-            Value::State(state) => state,
-            Value::Stale(..) | Value::Session(_) => unreachable!("no coordinator asks for it"),
+            CallValue::State(state) => state,
+            CallValue::Stale(..) | CallValue::Session(_) => {
+                unreachable!("no coordinator asks for it")
+            }
         };
         match (attempt.stage, state) {
-            (Stage::Ask | Stage::Refuse, State::Prepared(_)) => {
+            (AttemptStage::Ask | AttemptStage::Refuse, State::Prepared(_)) => {
                 attempt.ops = attempt.job.blind();
                 self.reached.hit(Point::FoundPrepared);
                 self.decide(attempt)
             }
-            (Stage::Ask, State::Unknown) => {
-                attempt.stage = Stage::Refuse;
+            (AttemptStage::Ask, State::Unknown) => {
+                attempt.stage = AttemptStage::Refuse;
                 true
             }
-            (Stage::Refuse, State::Unknown | State::Refused) => {
+            (AttemptStage::Refuse, State::Unknown | State::Refused) => {
                 self.reached.hit(Point::Refused);
                 self.book.aborted();
                 false
             }
-            (Stage::Commit, State::Prepared(_)) => self.committed(at, attempt),
-            (Stage::Commit, State::Committed(_)) if doubt => self.committed(at, attempt),
-            (Stage::Abort, State::Prepared(_)) => {
+            (AttemptStage::Commit, State::Prepared(_)) => self.committed(at, attempt),
+            (AttemptStage::Commit, State::Committed(_)) if doubt => self.committed(at, attempt),
+            (AttemptStage::Abort, State::Prepared(_)) => {
                 self.book.aborted();
                 false
             }
-            (Stage::Abort, State::Unknown) if doubt => {
+            (AttemptStage::Abort, State::Unknown) if doubt => {
                 self.book.aborted();
                 false
             }
-            (Stage::Forget, _) => false,
+            (AttemptStage::Forget, _) => false,
             (stage, state) => {
                 self.fail(format!("attempt {} is {state:?} at {stage:?}", attempt.id));
                 false
@@ -197,16 +157,16 @@ impl World {
         }
     }
 
-    fn decide(&mut self, attempt: &mut Attempt) -> bool {
+    fn decide(&mut self, attempt: &mut SimulatedAttempt) -> bool {
         attempt.stage = if self.random.u8(..4) > 0 {
-            Stage::Commit
+            AttemptStage::Commit
         } else {
-            Stage::Abort
+            AttemptStage::Abort
         };
         true
     }
 
-    fn committed(&mut self, at: usize, attempt: &mut Attempt) -> bool {
+    fn committed(&mut self, at: usize, attempt: &mut SimulatedAttempt) -> bool {
         let process = self.coordinators[at].process;
         self.book.record(
             process,
@@ -216,20 +176,20 @@ impl World {
         );
         self.book.counts.committed += 1;
         self.reached.hit(Point::CommittedAttempt);
-        attempt.stage = Stage::Forget;
+        attempt.stage = AttemptStage::Forget;
         true
     }
 
-    fn stage_refused(&mut self, at: usize, attempt: &mut Attempt, abort: &Abort) -> bool {
+    fn stage_refused(&mut self, at: usize, attempt: &mut SimulatedAttempt, abort: &Abort) -> bool {
         match abort {
             Abort::Elsewhere { leader } => {
                 self.coordinators[at].node = self.another(*leader);
                 true
             }
-            Abort::Held { .. } if attempt.stage != Stage::Prepare => true,
+            Abort::Held { .. } if attempt.stage != AttemptStage::Prepare => true,
             Abort::Held { .. } | Abort::Overtaken { .. } | Abort::Conflict { .. } => {
                 self.book.aborted();
-                attempt.stage == Stage::Prepare && attempt.doubt
+                attempt.stage == AttemptStage::Prepare && attempt.doubt
             }
             other => {
                 self.fail(format!(

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use history::{History, Outcome, Verdict};
 
-use super::job::{ACCOUNTS, COUNTERS, DEPOSIT, Job, Seen, Step};
+use super::job::{ACCOUNTS, COUNTERS, DEPOSIT, PlannedStep, PlannedTransaction, SeenValues};
 
 /// The numbers of transactions by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl ::simulation::Counts for Counts {
 
 type Span = (Duration, Duration);
 
-struct Counted {
+struct CounterRead {
     span: Span,
     counter: usize,
     added: bool,
@@ -77,7 +77,7 @@ struct Counted {
 
 /// A key that expires.
 #[derive(Default)]
-struct Lent {
+struct ExpiringKey {
     ms: i64,
     /// The time of the write; `None` if its outcome is not known.
     written: Option<Span>,
@@ -86,37 +86,37 @@ struct Lent {
 
 /// See the module's description.
 #[derive(Default)]
-pub(super) struct Book {
+pub(super) struct RunRecord {
     text: String,
     next: u64,
     pub(super) counts: Counts,
-    counted: Vec<Counted>,
+    counted: Vec<CounterRead>,
     /// Additions of unknown outcome.
     unknown: [u64; COUNTERS],
     /// Additions that were begun, and their times.
     begun: Vec<(usize, Duration)>,
-    lent: BTreeMap<usize, Lent>,
+    lent: BTreeMap<usize, ExpiringKey>,
     /// Tokens that were accepted, and times that were returned.
     tokens: Vec<(Span, i64)>,
     times: Vec<(Span, i64)>,
     wrong: Option<String>,
 }
 
-impl Book {
+impl RunRecord {
     /// Returns the history as text, for other checkers.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
     /// Notes that a transaction is sent.
-    pub(super) fn begin(&mut self, job: &Job, now: Duration) {
+    pub(super) fn begin(&mut self, job: &PlannedTransaction, now: Duration) {
         for step in &job.steps {
             match step {
-                Step::Count(counter) => self.begun.push((*counter, now)),
-                Step::Lend(index, ms) => {
-                    let lent = Lent {
+                PlannedStep::Count(counter) => self.begun.push((*counter, now)),
+                PlannedStep::Lend(index, ms) => {
+                    let lent = ExpiringKey {
                         ms: *ms,
-                        ..Lent::default()
+                        ..ExpiringKey::default()
                     };
                     self.lent.insert(*index, lent);
                 }
@@ -126,14 +126,20 @@ impl Book {
     }
 
     /// Notes that a transaction has committed, and that its client knows.
-    pub(super) fn committed(&mut self, process: usize, job: &Job, seen: &Seen, span: Span) {
+    pub(super) fn committed(
+        &mut self,
+        process: usize,
+        job: &PlannedTransaction,
+        seen: &SeenValues,
+        span: Span,
+    ) {
         self.counts.committed += 1;
         self.record(process, span, Outcome::Committed, &seen.ops);
         if !seen.balances.is_empty() {
             self.audit(&seen.balances);
         }
         for &(counter, added, value) in &seen.counters {
-            self.counted.push(Counted {
+            self.counted.push(CounterRead {
                 span,
                 counter,
                 added,
@@ -148,18 +154,18 @@ impl Book {
             lent.looks.push((span, *there));
         }
         for step in &job.steps {
-            if let Step::Lend(index, _) = step {
+            if let PlannedStep::Lend(index, _) = step {
                 self.lent.entry(*index).or_default().written = Some(span);
             }
         }
     }
 
     /// Notes a transaction whose outcome is not known.
-    pub(super) fn unknown(&mut self, process: usize, job: &Job, span: Span) {
+    pub(super) fn unknown(&mut self, process: usize, job: &PlannedTransaction, span: Span) {
         self.counts.unknown += 1;
         self.record(process, span, Outcome::Unknown, &job.blind());
         for step in &job.steps {
-            if let Step::Count(counter) = step {
+            if let PlannedStep::Count(counter) = step {
                 self.unknown[*counter] += 1;
             }
         }
@@ -170,7 +176,7 @@ impl Book {
     }
 
     /// Notes a read that may be older than now, but not older than `since`.
-    pub(super) fn stale(&mut self, seen: &Seen, since: Duration, now: Duration) {
+    pub(super) fn stale(&mut self, seen: &SeenValues, since: Duration, now: Duration) {
         self.counts.stale += 1;
         // The state may be so old that nothing had been paid in.
         if seen.balances.iter().any(Option::is_some) {
@@ -253,13 +259,13 @@ impl Book {
 
     /// Checks that values never go back in real time, and that each addition has its own value.
     fn judge_counter(&self, counter: usize) -> Result<(), String> {
-        let mut all: Vec<&Counted> = self
+        let mut all: Vec<&CounterRead> = self
             .counted
             .iter()
             .filter(|one| one.counter == counter)
             .collect();
         all.sort_by_key(|one| one.span.0);
-        let mut ended: Vec<&Counted> = all.clone();
+        let mut ended: Vec<&CounterRead> = all.clone();
         ended.sort_by_key(|one| one.span.1);
         let (mut next, mut least) = (0, 0);
         for one in &all {
@@ -321,7 +327,7 @@ fn never_back(told: &[(Span, i64)]) -> Result<(), String> {
     Ok(())
 }
 
-impl Lent {
+impl ExpiringKey {
     fn judge(&self, skew: Duration) -> Result<(), String> {
         let mut looks = self.looks.clone();
         looks.sort_by_key(|(span, _)| span.0);

@@ -8,253 +8,28 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::participant::{Participant, Prepare, Sequenced, State};
+use base::participant::Sequenced;
 use base::partition::OwnedReply;
-use base::transaction::{Holder, Observed};
-use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
+use base::{Abort, NodeId};
 
-use super::job::{ACCOUNTS, BEATS, COUNTERS, Draw, Job, Step, Watched};
+use super::actors::{ClientTask, ClientTransaction};
+use super::call::{Call, CallOutcome, CallValue, Caller};
+use super::job::{ACCOUNTS, BEATS, COUNTERS, PlannedStep, PlannedTransaction, TransactionDraw};
 use super::reached::Point;
-use super::world::{Asker, Event, Waiting, World};
-use crate::worker::Worker;
-
-/// A call to a node.
-#[derive(Debug)]
-pub(super) enum Call {
-    Run(Arc<Job>, Option<Sequenced>),
-    /// Opens a session.
-    Open,
-    /// Reads state that may be this old.
-    Stale(Arc<Job>, Duration),
-    Prepare(TransactionId, Arc<Job>),
-    Commit(TransactionId),
-    Abort(TransactionId),
-    Refuse(TransactionId),
-    Forget(TransactionId),
-    State(TransactionId),
-}
-
-/// The outcome of a call.
-#[derive(Clone, Debug)]
-pub(super) enum Outcome {
-    Done(Value),
-    Abort(Abort),
-    /// The leadership was lost.
-    Lost,
-    /// The node is gone, or does not answer.
-    Broken,
-}
-
-/// The result of a call.
-#[derive(Clone, Debug)]
-pub(super) enum Value {
-    Replies(Vec<OwnedReply>),
-    /// A session with this id was opened.
-    Session(u64),
-    /// Replies that were read at this time from state that may be old.
-    Stale(Vec<OwnedReply>, Duration),
-    State(State),
-}
-
-const NO_SESSION: Sequenced = Sequenced {
-    session: 0,
-    sequence: 0,
-};
-
-/// The duration of refusals, which is longer than any run.
-const REFUSED_FOR_MS: u64 = 10_000_000;
-
-impl Call {
-    /// Runs the call. Returns the ticket for which the outcome waits.
-    pub(super) fn run(&self, worker: &mut Worker, now: Duration) -> (Epoch, Waiting) {
-        let done = |outcome| Waiting::Known(outcome);
-        let outcome = match self {
-            Call::Run(job, once) => {
-                let ops = job.ops();
-                let result = if worker.is_naive() && !job.is_read_only() {
-                    match worker.propose(&ops, once.unwrap_or(NO_SESSION)) {
-                        Ok(number) => return (worker.observed().epoch, Waiting::Naive(number)),
-                        Err(abort) => Err(abort),
-                    }
-                } else {
-                    run(worker, &ops, *once)
-                };
-                result.map(Value::Replies)
-            }
-            Call::Open => match worker.open_session() {
-                Ok(number) => return (worker.observed().epoch, Waiting::Session(number)),
-                Err(abort) => Err(abort),
-            },
-            Call::Stale(job, bound) => worker
-                .read_stale(&job.ops(), *bound, own)
-                .map(|replies| Value::Stale(replies, now)),
-            Call::Prepare(id, job) => prepare(worker, *id, job).map(Value::Replies),
-            Call::Commit(id) => {
-                Participant::commit(worker, *id).map(|(state, _)| Value::State(state))
-            }
-            Call::Abort(id) => {
-                Participant::abort(worker, *id).map(|(state, _)| Value::State(state))
-            }
-            Call::Refuse(id) => {
-                let until = Participant::time_ms(worker) + REFUSED_FOR_MS;
-                worker
-                    .refuse(*id, until)
-                    .map(|(state, _)| Value::State(state))
-            }
-            Call::Forget(id) => worker.forget(*id).map(|()| Value::State(State::Unknown)),
-            Call::State(id) => match Participant::leads(worker) {
-                Ok(()) => Ok(Value::State(Participant::state(worker, *id).0)),
-                Err(leader) => Err(Abort::Elsewhere { leader }),
-            },
-        };
-        match outcome {
-            Ok(value) => (worker.observed().epoch, done(Outcome::Done(value))),
-            Err(abort) if abort.shows() || abort == Abort::Forgotten => {
-                (worker.observed().epoch, done(Outcome::Abort(abort)))
-            }
-            Err(abort) => (Epoch::ZERO, done(Outcome::Abort(abort))),
-        }
-    }
-}
-
-fn own(replies: &[Reply<'_>], _: Observed) -> Vec<OwnedReply> {
-    replies.iter().map(OwnedReply::from).collect()
-}
-
-fn run(
-    worker: &mut Worker,
-    ops: &[Op<'_>],
-    once: Option<Sequenced>,
-) -> Result<Vec<OwnedReply>, Abort> {
-    worker.refresh();
-    // Some clients share their places in groups with others.
-    worker.serve(ops.len() as u64 % 3);
-    match once {
-        Some(sequenced) => worker.execute_once(ops, sequenced),
-        None => worker.execute(ops, own),
-    }
-}
-
-fn prepare(worker: &mut Worker, id: TransactionId, job: &Job) -> Result<Vec<OwnedReply>, Abort> {
-    let holder = Holder {
-        id,
-        age: id.timestamp,
-    };
-    Participant::prepare(
-        worker,
-        &Prepare {
-            holder,
-            ops: &job.ops(),
-            siblings: b"",
-            note: b"a note",
-            isolation: base::participant::Isolation::Serializable,
-        },
-    )
-}
-
-/// A transaction whose outcome is not known yet.
-pub(super) struct Doing {
-    job: Arc<Job>,
-    /// `true` if it has a number, or gets one.
-    numbered: bool,
-    once: Option<Sequenced>,
-    stale: Option<Duration>,
-    begun: Duration,
-    tries: u32,
-    /// `true` if it may have taken effect.
-    doubt: bool,
-}
-
-impl Doing {
-    /// Returns `true` if there is no session yet in which it could have a number.
-    fn is_opening(&self) -> bool {
-        self.numbered && self.once.is_none()
-    }
-}
-
-/// The task of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Habit {
-    /// Runs transactions of all kinds.
-    Any,
-    /// Adds to counters of its own, again and again, at any node, and does not wait for long: a
-    /// leader that cannot go on holds few of its transactions.
-    Beats,
-    /// Adds to counters, each time under another session, misses many answers, and sends again when
-    /// it has slept for longer than a session lasts.
-    Sleeps,
-    /// Reads these counters at any node, including one that leads no longer.
-    Watches,
-}
-
-/// See the module's description.
-pub(super) struct Client {
-    process: usize,
-    pub(super) habit: Habit,
-    number: u64,
-    pub(super) doing: Option<Doing>,
-    watched: Watched,
-    /// `true` if it numbers its transactions.
-    numbers: bool,
-    /// Its session, if there is one, and its last transaction's number.
-    session: Option<Sequenced>,
-    node: usize,
-    /// The transactions that it runs, if they are decided beforehand.
-    pub(super) script: Option<VecDeque<Job>>,
-}
+use super::world::{Event, World};
 
 /// The number of tries after which a client gives up a transaction that never began.
 const TRIES: u32 = 300;
 
-impl Client {
-    pub(super) fn new(world: &mut World) -> Client {
-        world.processes += 1;
-        let numbers = world.random.bool();
-        Client {
-            process: world.processes,
-            habit: Habit::Any,
-            number: 0,
-            doing: None,
-            watched: Watched::new(),
-            numbers,
-            session: None,
-            node: world.random.usize(..world.plan.founders),
-            script: None,
-        }
-    }
-
-    /// Makes a client that runs the transactions of a script, once each.
-    pub(super) fn scripted(world: &mut World, script: Vec<Job>) -> Client {
-        Client {
-            numbers: true,
-            script: Some(script.into()),
-            ..Client::new(world)
-        }
-    }
-
-    /// Makes a client that repeats the same task.
-    pub(super) fn with_habit(world: &mut World, habit: Habit) -> Client {
-        Client {
-            numbers: habit == Habit::Sleeps,
-            habit,
-            ..Client::new(world)
-        }
-    }
-
-    pub(super) fn is_idle(&self) -> bool {
-        self.doing.is_none() && self.script.as_ref().is_none_or(VecDeque::is_empty)
-    }
-}
-
 impl World {
     /// Returns the transaction that pays in money before clients begin.
-    pub(super) fn deposit() -> Job {
-        Job::new((0..ACCOUNTS).map(Step::Open).collect())
+    pub(super) fn deposit() -> PlannedTransaction {
+        PlannedTransaction::new((0..ACCOUNTS).map(PlannedStep::Open).collect())
     }
 
     /// Begins a client's next transaction.
     pub(super) fn think(&mut self, client: usize) {
-        if self.clients[client].doing.is_some() {
+        if self.clients[client].transaction.is_some() {
             return self.ask(client);
         }
         let scripted = self.clients[client]
@@ -264,23 +39,23 @@ impl World {
         let job = match scripted {
             Some(Some(job)) => job,
             Some(None) => return,
-            None if !self.finale.opened => {
+            None if !self.run_end.opened => {
                 return self.after(
                     Duration::from_millis(5),
-                    Event::Think(Asker::Client(client)),
+                    Event::Think(Caller::Client(client)),
                 );
             }
-            None if self.finale.quiet => return,
+            None if self.run_end.quiet => return,
             None => self.draw_job(client),
         };
         let one = &mut self.clients[client];
         let numbered = one.numbers && !job.is_read_only();
         let reads = job.is_read_only() && one.script.is_none();
-        let watches = one.habit == Habit::Watches;
+        let watches = one.task == ClientTask::Watches;
         let stale = reads && !watches && self.random.u8(..3) == 0;
         self.book.begin(&job, self.now);
         let bound = Duration::from_millis(self.random.u64(5..200));
-        self.clients[client].doing = Some(Doing {
+        self.clients[client].transaction = Some(ClientTransaction {
             job: Arc::new(job),
             numbered,
             once: None,
@@ -290,27 +65,29 @@ impl World {
             doubt: false,
         });
         // A node that leads no longer must not answer.
-        let habit = self.clients[client].habit != Habit::Any;
-        if stale || habit || reads && self.random.bool() {
+        let task = self.clients[client].task != ClientTask::Any;
+        if stale || task || reads && self.random.bool() {
             self.clients[client].node = self.random.usize(..self.nodes.len());
         }
         self.ask(client);
     }
 
-    fn draw_job(&mut self, client: usize) -> Job {
+    fn draw_job(&mut self, client: usize) -> PlannedTransaction {
         let counter = self.random.usize(BEATS..COUNTERS);
         let one = &mut self.clients[client];
-        match one.habit {
-            Habit::Any => {}
-            Habit::Sleeps => {
+        match one.task {
+            ClientTask::Any => {}
+            ClientTask::Sleeps => {
                 one.session = None;
                 let counter = self.random.usize(..BEATS);
-                return Job::new(vec![Step::Count(counter)]);
+                return PlannedTransaction::new(vec![PlannedStep::Count(counter)]);
             }
-            Habit::Beats => return Job::new(vec![Step::Count(counter)]),
-            Habit::Watches => return Job::new(vec![Step::Counter(counter)]),
+            ClientTask::Beats => return PlannedTransaction::new(vec![PlannedStep::Count(counter)]),
+            ClientTask::Watches => {
+                return PlannedTransaction::new(vec![PlannedStep::Counter(counter)]);
+            }
         }
-        let mut draw = Draw {
+        let mut draw = TransactionDraw {
             random: &mut self.random,
             keys: self.plan.keys,
             value: &mut self.value,
@@ -323,109 +100,123 @@ impl World {
 
     fn ask(&mut self, client: usize) {
         let one = &mut self.clients[client];
-        let Some(doing) = &mut one.doing else { return };
+        let Some(transaction) = &mut one.transaction else {
+            return;
+        };
         one.number += 1;
-        doing.tries += 1;
-        let job = Arc::clone(&doing.job);
-        if doing.is_opening()
+        transaction.tries += 1;
+        let job = Arc::clone(&transaction.job);
+        if transaction.is_opening()
             && let Some(session) = &mut one.session
         {
             session.sequence += 1;
-            doing.once = Some(*session);
+            transaction.once = Some(*session);
         }
-        let call = match doing.stale {
-            _ if doing.is_opening() => Call::Open,
+        let call = match transaction.stale {
+            _ if transaction.is_opening() => Call::Open,
             Some(bound) => Call::Stale(job, bound),
-            None => Call::Run(job, doing.once),
+            None => Call::Run(job, transaction.once),
         };
         let (number, node) = (one.number, one.node);
         self.note(format_args!(
             "client {client} asks node {}: {call:?}",
             node + 1
         ));
-        self.send_call(Asker::Client(client), number, node, call);
+        self.send_call(Caller::Client(client), number, node, call);
     }
 
     /// Takes the outcome of a client's call.
-    pub(super) fn answered(&mut self, client: usize, number: u64, outcome: Outcome) {
+    pub(super) fn answered(&mut self, client: usize, number: u64, outcome: CallOutcome) {
         let one = &mut self.clients[client];
         if one.number != number {
             return;
         }
-        let Some(doing) = one.doing.take() else {
+        let Some(transaction) = one.transaction.take() else {
             return;
         };
         // Later outcomes of this call are of no use.
         one.number += 1;
         self.note(format_args!("client {client} hears: {outcome:?}"));
         match outcome {
-            Outcome::Done(Value::Replies(_))
-                if self.clients[client].habit == Habit::Sleeps && self.random.bool() =>
+            CallOutcome::Done(CallValue::Replies(_))
+                if self.clients[client].task == ClientTask::Sleeps && self.random.bool() =>
             {
-                self.doubt(client, doing);
+                self.doubt(client, transaction);
             }
-            Outcome::Done(Value::Replies(replies)) => self.done(client, &doing, &replies),
-            Outcome::Done(Value::Stale(replies, at)) => {
-                self.done_stale(client, &doing, &replies, at)
+            CallOutcome::Done(CallValue::Replies(replies)) => {
+                self.done(client, &transaction, &replies)
             }
-            Outcome::Done(Value::Session(session)) => {
+            CallOutcome::Done(CallValue::Stale(replies, at)) => {
+                self.done_stale(client, &transaction, &replies, at)
+            }
+            CallOutcome::Done(CallValue::Session(session)) => {
                 let sequence = 0;
                 self.clients[client].session = Some(Sequenced { session, sequence });
-                self.clients[client].doing = Some(doing);
+                self.clients[client].transaction = Some(transaction);
                 self.ask(client);
             }
-            Outcome::Done(Value::State(_)) => unreachable!("no client asks for it"),
-            Outcome::Abort(abort) => self.refused(client, doing, abort),
-            Outcome::Lost | Outcome::Broken => self.doubt(client, doing),
+            CallOutcome::Done(CallValue::State(_)) => unreachable!("no client asks for it"),
+            CallOutcome::Abort(abort) => self.refused(client, transaction, abort),
+            CallOutcome::Lost | CallOutcome::Broken => self.doubt(client, transaction),
         }
     }
 
-    fn done(&mut self, client: usize, doing: &Doing, replies: &[OwnedReply]) {
-        let seen = doing.job.see(replies);
+    fn done(&mut self, client: usize, transaction: &ClientTransaction, replies: &[OwnedReply]) {
+        let seen = transaction.job.see(replies);
         if let Some(odd) = &seen.odd {
             self.book.wrong(odd.clone());
         }
-        if doing.doubt && doing.once.is_some() {
+        if transaction.doubt && transaction.once.is_some() {
             self.reached.hit(Point::ToldAgain);
         }
         let process = self.clients[client].process;
-        self.book
-            .committed(process, &doing.job, &seen, (doing.begun, self.now));
-        self.finale.committed(doing.begun, self.now);
-        let watches = doing
+        self.book.committed(
+            process,
+            &transaction.job,
+            &seen,
+            (transaction.begun, self.now),
+        );
+        self.run_end.committed(transaction.begun, self.now);
+        let watches = transaction
             .job
             .steps
             .iter()
-            .any(|step| matches!(step, Step::Watch(_)));
+            .any(|step| matches!(step, PlannedStep::Watch(_)));
         if watches {
             self.clients[client].watched = seen.watched;
         }
         self.rethink(client);
     }
 
-    fn done_stale(&mut self, client: usize, doing: &Doing, replies: &[OwnedReply], at: Duration) {
-        let seen = doing.job.see(replies);
+    fn done_stale(
+        &mut self,
+        client: usize,
+        transaction: &ClientTransaction,
+        replies: &[OwnedReply],
+        at: Duration,
+    ) {
+        let seen = transaction.job.see(replies);
         if let Some(odd) = &seen.odd {
             self.book.wrong(odd.clone());
         }
         // Clocks differ, and a leader may not know yet that it leads no longer.
-        let age =
-            doing.stale.expect("it was asked for").mul_f64(1.05) + self.plan.election.mul_f64(1.2);
+        let age = transaction.stale.expect("it was asked for").mul_f64(1.05)
+            + self.plan.election.mul_f64(1.2);
         self.book.stale(&seen, at.saturating_sub(age), at);
         self.reached.hit(Point::Stale);
         self.rethink(client);
     }
 
     /// Handles an abort: nothing has happened, or nothing is remembered.
-    fn refused(&mut self, client: usize, mut doing: Doing, abort: Abort) {
+    fn refused(&mut self, client: usize, mut transaction: ClientTransaction, abort: Abort) {
         match &abort {
             Abort::Unknown { what } if what.contains("ask again") => {
-                return self.doubt(client, doing);
+                return self.doubt(client, transaction);
             }
             Abort::Forgotten if self.plan.forgets_clients() => {
-                return self.forgotten(client, doing);
+                return self.forgotten(client, transaction);
             }
-            Abort::Unavailable { .. } if doing.is_opening() => self.reached.hit(Point::Full),
+            Abort::Unavailable { .. } if transaction.is_opening() => self.reached.hit(Point::Full),
             _ => {}
         }
         let leader = match abort {
@@ -439,7 +230,9 @@ impl World {
             }
             Abort::Conflict { .. } | Abort::Unavailable { .. } => None,
             // A transaction that was sent before may still arrive.
-            Abort::Precondition { .. } if doing.doubt => return self.unknown(client, &doing),
+            Abort::Precondition { .. } if transaction.doubt => {
+                return self.unknown(client, &transaction);
+            }
             Abort::Precondition { .. } => return self.decline(client),
             // A transaction that was sent before is refused, too, whenever it arrives.
             Abort::Stale { .. } => {
@@ -449,20 +242,20 @@ impl World {
             other => return self.fail(format!("client {client} was told: {other}")),
         };
         // There are other keys to read.
-        let bored = leader.is_none() && self.clients[client].habit != Habit::Any;
-        let hopeless = doing.tries > TRIES && self.clients[client].script.is_none();
-        if (bored || hopeless) && !doing.doubt {
+        let bored = leader.is_none() && self.clients[client].task != ClientTask::Any;
+        let hopeless = transaction.tries > TRIES && self.clients[client].script.is_none();
+        if (bored || hopeless) && !transaction.doubt {
             return self.decline(client);
         }
         if let Some(leader) = leader {
             self.clients[client].node = self.another(leader);
-            if doing.stale.is_some() && doing.tries > 5 {
-                doing.stale = None;
+            if transaction.stale.is_some() && transaction.tries > 5 {
+                transaction.stale = None;
             }
         }
-        self.clients[client].doing = Some(doing);
+        self.clients[client].transaction = Some(transaction);
         let pause = self.while_up_to(Duration::from_millis(15));
-        self.after(pause, Event::Think(Asker::Client(client)));
+        self.after(pause, Event::Think(Caller::Client(client)));
     }
 
     /// Returns the node to ask next.
@@ -475,15 +268,15 @@ impl World {
 
     /// Handles the loss of a session: this transaction was not executed, and the outcome of an
     /// earlier attempt is not known.
-    fn forgotten(&mut self, client: usize, mut doing: Doing) {
+    fn forgotten(&mut self, client: usize, mut transaction: ClientTransaction) {
         self.reached.hit(Point::Forgotten);
         self.clients[client].session = None;
         // A transaction of a script does no harm a second time.
-        if doing.doubt && self.clients[client].script.is_none() {
-            return self.unknown(client, &doing);
+        if transaction.doubt && self.clients[client].script.is_none() {
+            return self.unknown(client, &transaction);
         }
-        doing.once = None;
-        self.clients[client].doing = Some(doing);
+        transaction.once = None;
+        self.clients[client].transaction = Some(transaction);
         self.ask(client);
     }
 
@@ -494,28 +287,28 @@ impl World {
     }
 
     /// Notes that the transaction may have taken effect.
-    fn doubt(&mut self, client: usize, mut doing: Doing) {
+    fn doubt(&mut self, client: usize, mut transaction: ClientTransaction) {
         self.clients[client].node = self.another(None);
-        if doing.numbered || doing.job.is_read_only() {
-            let opening = doing.is_opening();
-            doing.doubt |= !opening;
-            self.clients[client].doing = Some(doing);
-            let sleeps = !opening && self.clients[client].habit == Habit::Sleeps;
+        if transaction.numbered || transaction.job.is_read_only() {
+            let opening = transaction.is_opening();
+            transaction.doubt |= !opening;
+            self.clients[client].transaction = Some(transaction);
+            let sleeps = !opening && self.clients[client].task == ClientTask::Sleeps;
             let pause = if sleeps {
                 self.plan.session.mul_f64(4.0 * self.random.f64())
             } else {
                 self.while_up_to(Duration::from_millis(15))
             };
-            return self.after(pause, Event::Think(Asker::Client(client)));
+            return self.after(pause, Event::Think(Caller::Client(client)));
         }
-        self.unknown(client, &doing);
+        self.unknown(client, &transaction);
     }
 
-    fn unknown(&mut self, client: usize, doing: &Doing) {
+    fn unknown(&mut self, client: usize, transaction: &ClientTransaction) {
         self.reached.hit(Point::Unknown);
         let process = self.clients[client].process;
         self.book
-            .unknown(process, &doing.job, (doing.begun, self.now));
+            .unknown(process, &transaction.job, (transaction.begun, self.now));
         // A client whose transaction has an unknown outcome is another process from now on.
         self.processes += 1;
         self.clients[client].process = self.processes;
@@ -527,6 +320,6 @@ impl World {
             .watched
             .retain(|(_, version, _)| version.to_bits() != 0);
         let pause = self.while_up_to(self.plan.think);
-        self.after(pause, Event::Think(Asker::Client(client)));
+        self.after(pause, Event::Think(Caller::Client(client)));
     }
 }

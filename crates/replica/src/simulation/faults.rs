@@ -53,7 +53,7 @@ impl World {
         if self.draw(faults.snapshot)
             && let Some(running) = &mut self.nodes[node].running
         {
-            running.member.want_snapshot();
+            running.member.request_snapshot();
         }
     }
 
@@ -88,7 +88,7 @@ impl World {
             self.after(time, Event::MendDisk(node));
         }
         if self.draw(faults.lost_disk)
-            && self.finale.opened
+            && self.run_end.opened
             && self.may_lose()
             && !self.admin.out.contains(&node)
         {

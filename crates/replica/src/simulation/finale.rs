@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::client::Client;
-use super::job::{ACCOUNTS, COUNTERS, Job, Step, key};
-use super::world::{Asker, Event, World};
+use super::call::Caller;
+use super::job::{ACCOUNTS, COUNTERS, PlannedStep, PlannedTransaction, key};
+use super::world::{Event, World};
 
 /// The interval between two checks.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -14,45 +14,20 @@ const SERVES_WITHIN: u32 = 10;
 /// The number of election time-outs within which everything has come to rest.
 const RESTS_WITHIN: u32 = 600;
 
-/// The progress of the end.
-#[derive(Default)]
-pub(super) struct Finale {
-    /// `true` if the first transaction has committed.
-    pub(super) opened: bool,
-    /// `true` if no client begins a transaction any more.
-    pub(super) quiet: bool,
-    /// The times at which the last committed transaction was begun and answered.
-    committed: Option<(Duration, Duration)>,
-    served: bool,
-    last_reads: bool,
-    over: bool,
-}
-
-impl Finale {
-    pub(super) fn is_over(&self) -> bool {
-        self.over
-    }
-
-    pub(super) fn committed(&mut self, begun: Duration, now: Duration) {
-        self.opened = true;
-        self.committed = Some((begun, now));
-    }
-}
-
 impl World {
     /// Checks if everything has come to rest.
     pub(super) fn rest(&mut self) {
         self.after(PAUSE, Event::Rest);
         let since = self.now.saturating_sub(self.plan.calm);
         let served = self
-            .finale
+            .run_end
             .committed
             .is_some_and(|(begun, _)| begun >= self.plan.calm);
-        if served && !self.finale.served {
-            self.finale.served = true;
+        if served && !self.run_end.served {
+            self.run_end.served = true;
             self.book.counts.served_ms.push(since.as_millis() as u64);
         }
-        if !self.finale.served {
+        if !self.run_end.served {
             if since > self.plan.election * SERVES_WITHIN {
                 self.fail(format!("nothing is served {since:?} after the faults"));
             }
@@ -62,12 +37,12 @@ impl World {
             let what = self.what_is_left();
             return self.fail(format!("{since:?} after the faults: {what}"));
         }
-        self.finale.quiet = since > self.plan.election * 3;
-        if !self.finale.quiet || self.leader().is_none() || !self.what_is_left().is_empty() {
+        self.run_end.quiet = since > self.plan.election * 3;
+        if !self.run_end.quiet || self.leader().is_none() || !self.what_is_left().is_empty() {
             return;
         }
-        if !self.finale.last_reads {
-            self.finale.last_reads = true;
+        if !self.run_end.last_reads {
+            self.run_end.last_reads = true;
             return self.read_last();
         }
         for node in 0..self.nodes.len() {
@@ -76,29 +51,37 @@ impl World {
         let hashes: Vec<_> = self.witnesses.values().map(|one| (one.1, one.2)).collect();
         self.note(format_args!("{} states: {hashes:x?}", hashes.len()));
         self.book.counts.states += hashes.len() as u64;
-        self.finale.over = true;
+        self.run_end.over = true;
     }
 
     /// Reads everything, and writes every key, which no transaction may hold any more.
     fn read_last(&mut self) {
         let keys = || (0..self.plan.keys).map(key);
-        let mut jobs = vec![Job::new(vec![Step::Sweep])];
-        jobs.push(Job::new(keys().map(Step::Get).collect()));
+        let mut jobs = vec![PlannedTransaction::new(vec![PlannedStep::Sweep])];
+        jobs.push(PlannedTransaction::new(
+            keys().map(PlannedStep::Get).collect(),
+        ));
         if !self.plan.flushes {
-            jobs.push(Job::new((0..COUNTERS).map(Step::Counter).collect()));
-            jobs.push(Job::new((0..ACCOUNTS).map(Step::Balance).collect()));
-            jobs.push(Job::new((0..self.lent).map(Step::Look).collect()));
+            jobs.push(PlannedTransaction::new(
+                (0..COUNTERS).map(PlannedStep::Counter).collect(),
+            ));
+            jobs.push(PlannedTransaction::new(
+                (0..ACCOUNTS).map(PlannedStep::Balance).collect(),
+            ));
+            jobs.push(PlannedTransaction::new(
+                (0..self.lent).map(PlannedStep::Look).collect(),
+            ));
         }
         let mut value = self.value;
         let puts = keys().map(|key| {
             value += 1;
-            Step::Put(key, value)
+            PlannedStep::Put(key, value)
         });
-        jobs.push(Job::new(puts.collect()));
+        jobs.push(PlannedTransaction::new(puts.collect()));
         self.value = value;
-        let client = Client::scripted(self, jobs);
+        let client = self.new_client().scripted(jobs);
         self.clients.push(client);
-        self.after(PAUSE, Event::Think(Asker::Client(self.clients.len() - 1)));
+        self.after(PAUSE, Event::Think(Caller::Client(self.clients.len() - 1)));
     }
 
     /// Describes what is not at rest; empty if everything is.

@@ -36,7 +36,7 @@ pub(super) const DEPOSIT: i64 = 100;
 
 /// One step of a transaction.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(super) enum PlannedStep {
     /// Gives an account its deposit; doing so twice makes no difference.
     Open(usize),
     Get(String),
@@ -61,8 +61,8 @@ pub(super) enum Step {
 
 /// A transaction that a client wants to run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Job {
-    pub(super) steps: Vec<Step>,
+pub(super) struct PlannedTransaction {
+    pub(super) steps: Vec<PlannedStep>,
     keys: Vec<String>,
     values: Vec<String>,
 }
@@ -80,7 +80,7 @@ pub(super) type Watched = Vec<(String, Version, Option<i64>)>;
 
 /// The contents of the replies, besides what is recorded as history.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct SeenValues {
     /// The operations as JSON, without brackets.
     pub(super) ops: String,
     pub(super) watched: Watched,
@@ -98,26 +98,29 @@ pub(super) struct Seen {
     pub(super) odd: Option<String>,
 }
 
-impl Job {
-    pub(super) fn new(steps: Vec<Step>) -> Job {
-        let key = |step: &Step| match step {
-            Step::Get(key) | Step::Watch(key) | Step::Put(key, _) | Step::Delete(key) => {
-                key.clone()
+impl PlannedTransaction {
+    pub(super) fn new(steps: Vec<PlannedStep>) -> PlannedTransaction {
+        let key = |step: &PlannedStep| match step {
+            PlannedStep::Get(key)
+            | PlannedStep::Watch(key)
+            | PlannedStep::Put(key, _)
+            | PlannedStep::Delete(key) => key.clone(),
+            PlannedStep::Same(key, ..) => key.clone(),
+            PlannedStep::Count(index) | PlannedStep::Counter(index) => format!("c{index}"),
+            PlannedStep::Open(index) | PlannedStep::Add(index, _) | PlannedStep::Balance(index) => {
+                format!("a{index}")
             }
-            Step::Same(key, ..) => key.clone(),
-            Step::Count(index) | Step::Counter(index) => format!("c{index}"),
-            Step::Open(index) | Step::Add(index, _) | Step::Balance(index) => format!("a{index}"),
-            Step::Lend(index, _) | Step::Look(index) => format!("e{index}"),
-            Step::Guard(_) => "lock".to_owned(),
-            Step::Sweep | Step::Flush | Step::Time => String::new(),
+            PlannedStep::Lend(index, _) | PlannedStep::Look(index) => format!("e{index}"),
+            PlannedStep::Guard(_) => "lock".to_owned(),
+            PlannedStep::Sweep | PlannedStep::Flush | PlannedStep::Time => String::new(),
         };
-        let value = |step: &Step| match step {
-            Step::Put(_, value) => value.to_string(),
-            Step::Open(_) => DEPOSIT.to_string(),
-            Step::Lend(..) => "lent".to_owned(),
+        let value = |step: &PlannedStep| match step {
+            PlannedStep::Put(_, value) => value.to_string(),
+            PlannedStep::Open(_) => DEPOSIT.to_string(),
+            PlannedStep::Lend(..) => "lent".to_owned(),
             _ => String::new(),
         };
-        Job {
+        PlannedTransaction {
             keys: steps.iter().map(key).collect(),
             values: steps.iter().map(value).collect(),
             steps,
@@ -139,7 +142,7 @@ impl Job {
     pub(super) fn blind(&self) -> String {
         let mut ops = String::new();
         for step in &self.steps {
-            if let Step::Put(key, value) = step {
+            if let PlannedStep::Put(key, value) = step {
                 write(&mut ops, key, *value);
             }
         }
@@ -147,8 +150,8 @@ impl Job {
     }
 
     /// Reads the replies.
-    pub(super) fn see(&self, replies: &[OwnedReply]) -> Seen {
-        let mut seen = Seen::default();
+    pub(super) fn see(&self, replies: &[OwnedReply]) -> SeenValues {
+        let mut seen = SeenValues::default();
         if replies.len() != self.steps.len() {
             seen.odd = Some(format!("{} replies to {:?}", replies.len(), self.steps));
             return seen;
@@ -166,14 +169,14 @@ impl Job {
     /// Records a step whose history depends on other replies. Returns `true` if it is such a step.
     fn deletes(
         &self,
-        step: &Step,
+        step: &PlannedStep,
         reply: &OwnedReply,
         at: usize,
         replies: &[OwnedReply],
-        seen: &mut Seen,
+        seen: &mut SeenValues,
     ) -> bool {
         match (step, reply) {
-            (Step::Delete(key), OwnedReply::Int(gone)) => {
+            (PlannedStep::Delete(key), OwnedReply::Int(gone)) => {
                 if *gone == 1 {
                     separate(&mut seen.ops);
                     write!(seen.ops, "{{\"delete\":\"{key}\"}}").expect("a string grows");
@@ -183,7 +186,7 @@ impl Job {
                 true
             }
             // A sweep comes before it.
-            (Step::Flush, OwnedReply::Ok) => {
+            (PlannedStep::Flush, OwnedReply::Ok) => {
                 let Some(OwnedReply::Pairs(found)) = at.checked_sub(1).map(|at| &replies[at])
                 else {
                     return false;
@@ -200,28 +203,31 @@ impl Job {
     }
 }
 
-fn op<'a>(step: &Step, key: &'a [u8], value: &'a [u8]) -> Op<'a> {
+fn op<'a>(step: &PlannedStep, key: &'a [u8], value: &'a [u8]) -> Op<'a> {
     match *step {
-        Step::Get(_) | Step::Counter(_) | Step::Balance(_) | Step::Look(_) => Op::Get { key },
-        Step::Watch(_) => Op::Watch { key },
-        Step::Open(_) | Step::Put(..) => Op::put(key, value),
-        Step::Delete(_) => Op::Delete { key },
-        Step::Same(_, version, _) => Op::Check { key, version },
-        Step::Sweep => Op::Scan {
+        PlannedStep::Get(_)
+        | PlannedStep::Counter(_)
+        | PlannedStep::Balance(_)
+        | PlannedStep::Look(_) => Op::Get { key },
+        PlannedStep::Watch(_) => Op::Watch { key },
+        PlannedStep::Open(_) | PlannedStep::Put(..) => Op::put(key, value),
+        PlannedStep::Delete(_) => Op::Delete { key },
+        PlannedStep::Same(_, version, _) => Op::Check { key, version },
+        PlannedStep::Sweep => Op::Scan {
             from: FIRST,
             to: Some(BEHIND),
             limit: 1000,
             values: true,
         },
-        Step::Flush => Op::Flush,
-        Step::Guard(token) => Op::Guard {
+        PlannedStep::Flush => Op::Flush,
+        PlannedStep::Guard(token) => Op::Guard {
             lock: key,
             token: token as u64,
         },
-        Step::Time => Op::Now,
-        Step::Count(_) => Op::Add { key, delta: 1 },
-        Step::Add(_, delta) => Op::Add { key, delta },
-        Step::Lend(_, ms) => Op::Put {
+        PlannedStep::Time => Op::Now,
+        PlannedStep::Count(_) => Op::Add { key, delta: 1 },
+        PlannedStep::Add(_, delta) => Op::Add { key, delta },
+        PlannedStep::Lend(_, ms) => Op::Put {
             key,
             value,
             when: When::Always,
@@ -231,31 +237,34 @@ fn op<'a>(step: &Step, key: &'a [u8], value: &'a [u8]) -> Op<'a> {
     }
 }
 
-fn see(seen: &mut Seen, step: &Step, reply: &OwnedReply) -> Option<()> {
+fn see(seen: &mut SeenValues, step: &PlannedStep, reply: &OwnedReply) -> Option<()> {
     match (step, reply) {
-        (Step::Get(key), reply) => {
+        (PlannedStep::Get(key), reply) => {
             let value = number(reply)?;
             read(&mut seen.ops, key, value);
             seen.watched
                 .push((key.clone(), Version::from_bits(0), value));
         }
-        (Step::Watch(key), OwnedReply::Version(version)) => {
+        (PlannedStep::Watch(key), OwnedReply::Version(version)) => {
             let of = seen.watched.iter_mut().find(|(watched, ..)| watched == key);
             of?.1 = *version;
         }
-        (Step::Put(key, value), OwnedReply::Ok) => write(&mut seen.ops, key, *value),
-        (Step::Same(key, _, value), OwnedReply::Ok) => read(&mut seen.ops, key, *value),
-        (Step::Sweep, OwnedReply::Pairs(found)) => scan(&mut seen.ops, found),
-        (Step::Count(index), OwnedReply::Int(sum)) => seen.counters.push((*index, true, *sum)),
-        (Step::Counter(index), reply) => {
+        (PlannedStep::Put(key, value), OwnedReply::Ok) => write(&mut seen.ops, key, *value),
+        (PlannedStep::Same(key, _, value), OwnedReply::Ok) => read(&mut seen.ops, key, *value),
+        (PlannedStep::Sweep, OwnedReply::Pairs(found)) => scan(&mut seen.ops, found),
+        (PlannedStep::Count(index), OwnedReply::Int(sum)) => {
+            seen.counters.push((*index, true, *sum))
+        }
+        (PlannedStep::Counter(index), reply) => {
             let value = number(reply)?;
             seen.counters.push((*index, false, value.unwrap_or(0)));
         }
-        (Step::Add(..), OwnedReply::Int(_)) | (Step::Open(_) | Step::Lend(..), OwnedReply::Ok) => {}
-        (Step::Balance(_), reply) => seen.balances.push(number(reply)?),
-        (Step::Guard(token), OwnedReply::Ok) => seen.tokens.push(*token),
-        (Step::Time, OwnedReply::Int(now)) => seen.times.push(*now),
-        (Step::Look(index), reply @ (OwnedReply::Nil | OwnedReply::Bytes(_))) => {
+        (PlannedStep::Add(..), OwnedReply::Int(_))
+        | (PlannedStep::Open(_) | PlannedStep::Lend(..), OwnedReply::Ok) => {}
+        (PlannedStep::Balance(_), reply) => seen.balances.push(number(reply)?),
+        (PlannedStep::Guard(token), OwnedReply::Ok) => seen.tokens.push(*token),
+        (PlannedStep::Time, OwnedReply::Int(now)) => seen.times.push(*now),
+        (PlannedStep::Look(index), reply @ (OwnedReply::Nil | OwnedReply::Bytes(_))) => {
             seen.looks.push((*index, *reply != OwnedReply::Nil));
         }
         _ => return None,
@@ -303,7 +312,7 @@ fn scan(ops: &mut String, found: &[(Vec<u8>, Vec<u8>)]) {
 }
 
 /// Draws jobs, and values that were never used.
-pub(super) struct Draw<'a> {
+pub(super) struct TransactionDraw<'a> {
     pub(super) random: &'a mut Rng,
     pub(super) keys: usize,
     pub(super) value: &'a mut i64,
@@ -314,8 +323,8 @@ pub(super) struct Draw<'a> {
     pub(super) flushes: bool,
 }
 
-impl Draw<'_> {
-    pub(super) fn job(&mut self, watched: &mut Watched) -> Job {
+impl TransactionDraw<'_> {
+    pub(super) fn job(&mut self, watched: &mut Watched) -> PlannedTransaction {
         if !watched.is_empty() && self.random.u8(..4) > 0 {
             return self.optimistic(&std::mem::take(watched));
         }
@@ -327,25 +336,28 @@ impl Draw<'_> {
             11..13 => self.overwrite(),
             13..15 if self.certain => self.remove(),
             15..17 if !self.certain => self.watch(),
-            17 if self.flushes && self.certain => vec![Step::Sweep, Step::Flush],
-            18 => vec![Step::Sweep],
-            19..21 if !self.flushes => (0..BEATS).map(Step::Counter).collect(),
+            17 if self.flushes && self.certain => vec![PlannedStep::Sweep, PlannedStep::Flush],
+            18 => vec![PlannedStep::Sweep],
+            19..21 if !self.flushes => (0..BEATS).map(PlannedStep::Counter).collect(),
             21..24 if !self.flushes => self.transfer(),
-            24 if !self.flushes => (0..ACCOUNTS).map(Step::Balance).collect(),
+            24 if !self.flushes => (0..ACCOUNTS).map(PlannedStep::Balance).collect(),
             25 if !self.flushes => {
                 *self.lent += 1;
-                vec![Step::Lend(*self.lent - 1, self.random.i64(1..300))]
+                vec![PlannedStep::Lend(*self.lent - 1, self.random.i64(1..300))]
             }
             26 | 27 if *self.lent > 0 => {
                 let recent = self.lent.saturating_sub(4);
-                vec![Step::Look(self.random.usize(recent..*self.lent))]
+                vec![PlannedStep::Look(self.random.usize(recent..*self.lent))]
             }
             28 => self.fence(),
-            29 => [Step::Time].into_iter().chain(self.observe()).collect(),
+            29 => [PlannedStep::Time]
+                .into_iter()
+                .chain(self.observe())
+                .collect(),
             _ if self.flushes => self.modify(),
-            _ => vec![Step::Count(self.random.usize(..BEATS))],
+            _ => vec![PlannedStep::Count(self.random.usize(..BEATS))],
         };
-        Job::new(steps)
+        PlannedTransaction::new(steps)
     }
 
     fn pick(&mut self, least: usize, most: usize) -> Vec<String> {
@@ -355,67 +367,73 @@ impl Draw<'_> {
         picked.into_iter().map(key).collect()
     }
 
-    fn put(&mut self, key: String) -> Step {
+    fn put(&mut self, key: String) -> PlannedStep {
         *self.value += 1;
-        Step::Put(key, *self.value)
+        PlannedStep::Put(key, *self.value)
     }
 
-    fn observe(&mut self) -> Vec<Step> {
-        self.pick(2, 4).into_iter().map(Step::Get).collect()
+    fn observe(&mut self) -> Vec<PlannedStep> {
+        self.pick(2, 4).into_iter().map(PlannedStep::Get).collect()
     }
 
-    fn modify(&mut self) -> Vec<Step> {
+    fn modify(&mut self) -> Vec<PlannedStep> {
         let keys = self.pick(1, 3).into_iter();
-        keys.flat_map(|key| [Step::Get(key.clone()), self.put(key)])
+        keys.flat_map(|key| [PlannedStep::Get(key.clone()), self.put(key)])
             .collect()
     }
 
-    fn cross(&mut self) -> Vec<Step> {
+    fn cross(&mut self) -> Vec<PlannedStep> {
         let keys = self.pick(2, 2);
         let put = self.put(keys[0].clone());
-        keys.into_iter().map(Step::Get).chain([put]).collect()
+        keys.into_iter()
+            .map(PlannedStep::Get)
+            .chain([put])
+            .collect()
     }
 
-    fn overwrite(&mut self) -> Vec<Step> {
+    fn overwrite(&mut self) -> Vec<PlannedStep> {
         let keys = self.pick(1, 3).into_iter();
         keys.map(|key| self.put(key)).collect()
     }
 
-    fn remove(&mut self) -> Vec<Step> {
+    fn remove(&mut self) -> Vec<PlannedStep> {
         let key = self.pick(1, 1).remove(0);
-        vec![Step::Get(key.clone()), Step::Delete(key)]
+        vec![PlannedStep::Get(key.clone()), PlannedStep::Delete(key)]
     }
 
-    fn watch(&mut self) -> Vec<Step> {
+    fn watch(&mut self) -> Vec<PlannedStep> {
         let keys = self.pick(1, 2).into_iter();
-        keys.flat_map(|key| [Step::Get(key.clone()), Step::Watch(key)])
+        keys.flat_map(|key| [PlannedStep::Get(key.clone()), PlannedStep::Watch(key)])
             .collect()
     }
 
-    fn optimistic(&mut self, watched: &Watched) -> Job {
+    fn optimistic(&mut self, watched: &Watched) -> PlannedTransaction {
         let same = watched.iter().cloned();
-        let mut steps: Vec<Step> = same
-            .map(|(key, version, value)| Step::Same(key, version, value))
+        let mut steps: Vec<PlannedStep> = same
+            .map(|(key, version, value)| PlannedStep::Same(key, version, value))
             .collect();
         steps.extend(watched.iter().map(|(key, ..)| self.put(key.clone())));
-        Job::new(steps)
+        PlannedTransaction::new(steps)
     }
 
     /// Makes a fenced transaction. Its token is a current one, or a little older.
-    fn fence(&mut self) -> Vec<Step> {
+    fn fence(&mut self) -> Vec<PlannedStep> {
         *self.value += 1;
-        let guard = Step::Guard((*self.value - self.random.i64(..20)).max(0));
+        let guard = PlannedStep::Guard((*self.value - self.random.i64(..20)).max(0));
         let guarded = match self.flushes {
             true => self.modify(),
-            false => vec![Step::Count(self.random.usize(..BEATS))],
+            false => vec![PlannedStep::Count(self.random.usize(..BEATS))],
         };
         [guard].into_iter().chain(guarded).collect()
     }
 
-    fn transfer(&mut self) -> Vec<Step> {
+    fn transfer(&mut self) -> Vec<PlannedStep> {
         let from = self.random.usize(..ACCOUNTS);
         let to = (from + self.random.usize(1..ACCOUNTS)) % ACCOUNTS;
         let amount = self.random.i64(1..50);
-        vec![Step::Add(from, -amount), Step::Add(to, amount)]
+        vec![
+            PlannedStep::Add(from, -amount),
+            PlannedStep::Add(to, amount),
+        ]
     }
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use base::{Abort, Epoch, NodeId};
 
-use super::client::Outcome;
+use super::call::{CallOutcome, CallRequest, NodeLife, PendingOutcome, WaitingCall};
 use super::reached::Point;
-use super::world::{Event, Life, Request, Waiter, Waiting, World};
-use crate::member::{Failure, Received};
+use super::world::{Event, World};
+use crate::failure::MemberFailure;
+use crate::member::Received;
 use crate::messages::Envelope;
 use crate::time::Time;
 
@@ -24,7 +25,7 @@ impl World {
         let seed = self.random.u64(..);
         if let Err(failure) = self.nodes[node].start(&self.plan, seed) {
             let full = self.nodes[node].volume.refused() > 0;
-            if self.nodes[node].power_fails || full && failure.may_pass() {
+            if self.nodes[node].power_fails || full && failure.is_temporary() {
                 self.note(format_args!("node {} cannot start: {failure}", node + 1));
                 return self.crash(node);
             }
@@ -41,7 +42,7 @@ impl World {
         self.after(TIDY, Event::Tidy(node, life));
     }
 
-    pub(super) fn restart(&mut self, node: usize, life: Life) {
+    pub(super) fn restart(&mut self, node: usize, life: NodeLife) {
         if self.nodes[node].life == life && self.nodes[node].running.is_none() {
             self.start(node);
         }
@@ -69,7 +70,7 @@ impl World {
         (self.now < until).then(|| until + Duration::from_micros(self.random.u64(..3000)))
     }
 
-    pub(super) fn turn(&mut self, node: usize, life: Life) {
+    pub(super) fn turn(&mut self, node: usize, life: NodeLife) {
         if self.nodes[node].life != life || self.nodes[node].turn_at != Some(self.now) {
             return;
         }
@@ -147,17 +148,17 @@ impl World {
     }
 
     /// Handles a failure after which a member cannot go on.
-    fn failed(&mut self, node: usize, failure: &Failure) {
+    fn failed(&mut self, node: usize, failure: &MemberFailure) {
         let one = &mut self.nodes[node];
-        let is_full = matches!(failure, Failure::Log(error) if error.is_full());
-        if failure.may_pass() && is_full {
+        let is_full = matches!(failure, MemberFailure::Log(error) if error.is_full());
+        if failure.is_temporary() && is_full {
             let running = one.running.as_mut().expect("it has failed");
             running.member.step_aside();
             running.blocked_until = self.now + RETRY;
             self.reached.hit(Point::DiskFull);
             return self.note(format_args!("node {} steps aside: {failure}", node + 1));
         }
-        if matches!(failure, Failure::Outdated { .. }) && one.lost_disk {
+        if matches!(failure, MemberFailure::Outdated { .. }) && one.lost_disk {
             self.note(format_args!("node {} stops: {failure}", node + 1));
             return self.crash(node);
         }
@@ -206,7 +207,7 @@ impl World {
             && self.random.u8(..4) == 0
             && let Some(running) = &mut self.nodes[node].running
         {
-            running.member.unreachable(to);
+            running.member.note_unreachable(to);
         }
     }
 
@@ -219,7 +220,7 @@ impl World {
     }
 
     /// Finishes background work of a node.
-    pub(super) fn job(&mut self, node: usize, life: Life) {
+    pub(super) fn job(&mut self, node: usize, life: NodeLife) {
         if self.nodes[node].life != life {
             return;
         }
@@ -235,7 +236,7 @@ impl World {
         self.plan_turn(node, Duration::ZERO);
     }
 
-    pub(super) fn tidy(&mut self, node: usize, life: Life) {
+    pub(super) fn tidy(&mut self, node: usize, life: NodeLife) {
         if self.nodes[node].life != life {
             return;
         }
@@ -251,7 +252,7 @@ impl World {
         self.note(format_args!("node {} crashes", node + 1));
         let waiters = self.nodes[node].crash(&mut self.random);
         for waiter in waiters {
-            self.reply(&waiter.request, Outcome::Broken);
+            self.reply(&waiter.request, CallOutcome::Broken);
         }
         let limit = if self.is_calm() { 0 } else { 400 };
         let delay = self.while_up_to(Duration::from_millis(limit));
@@ -330,11 +331,11 @@ impl World {
     }
 
     /// Delivers a call to a node.
-    pub(super) fn call(&mut self, request: Request) {
+    pub(super) fn call(&mut self, request: CallRequest) {
         let node = request.node;
         if self.nodes[node].running.is_none() {
             let refused = Abort::Elsewhere { leader: None };
-            return self.reply(&request, Outcome::Abort(refused));
+            return self.reply(&request, CallOutcome::Abort(refused));
         }
         if let Some(later) = self.is_paused(node) {
             return self.at(later, Event::Call(request));
@@ -346,8 +347,10 @@ impl World {
         let (ticket, outcome) = request.call.run(&mut running.worker, self.now);
         let woken = running.woken.load(Ordering::SeqCst);
         match outcome {
-            Waiting::Known(outcome) if ticket == Epoch::ZERO => self.reply(&request, outcome),
-            outcome => running.waiters.push(Waiter {
+            PendingOutcome::Known(outcome) if ticket == Epoch::ZERO => {
+                self.reply(&request, outcome)
+            }
+            outcome => running.waiters.push(WaitingCall {
                 request,
                 ticket,
                 outcome,

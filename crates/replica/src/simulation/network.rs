@@ -8,7 +8,7 @@ use fastrand::Rng;
 use super::plan::Plan;
 
 /// The links between all nodes.
-pub(super) struct Network {
+pub(super) struct SimulatedNetwork {
     nodes: usize,
     /// The time until which no message gets through, for each pair of nodes.
     cut: Vec<Duration>,
@@ -20,10 +20,10 @@ pub(super) struct Network {
     delay: Duration,
 }
 
-impl Network {
-    pub(super) fn new(plan: &Plan) -> Network {
+impl SimulatedNetwork {
+    pub(super) fn new(plan: &Plan) -> SimulatedNetwork {
         let nodes = plan.nodes();
-        Network {
+        SimulatedNetwork {
             nodes,
             cut: vec![Duration::ZERO; nodes * nodes],
             last: vec![Duration::ZERO; nodes * nodes],

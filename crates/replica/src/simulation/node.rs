@@ -13,12 +13,13 @@ use engine::Janitor;
 use fastrand::Rng;
 use parking_lot::Mutex;
 
+use super::call::{NodeLife, WaitingCall};
 use super::clock::NodeClock;
 use super::plan::Plan;
-use super::volume::Volume;
-use super::world::{Life, Waiter};
+use super::volume::SimulatedDisk;
+use crate::failure::MemberFailure;
 use crate::log::LogOptions;
-use crate::member::{Failure, Member, Place, Spawn};
+use crate::member::{Member, MemberStorage, SpawnWork};
 use crate::options::MemberOptions;
 use crate::shared::Shared;
 use crate::time::Time;
@@ -30,7 +31,7 @@ const WORKERS: usize = 1;
 type Work = Box<dyn FnOnce() + Send>;
 
 /// The parts of a node that runs.
-pub(super) struct Running {
+pub(super) struct RunningNode {
     pub(super) member: Member,
     pub(super) shared: Arc<Shared>,
     pub(super) worker: Worker,
@@ -42,7 +43,7 @@ pub(super) struct Running {
     pub(super) job_planned: bool,
     pub(super) inbox: VecDeque<(NodeId, Vec<u8>)>,
     /// Callers that wait for a ticket.
-    pub(super) waiters: Vec<Waiter>,
+    pub(super) waiters: Vec<WaitingCall>,
     /// An operation failed for a reason that may pass: nothing happens until then.
     pub(super) blocked_until: Duration,
     pub(super) applied: Epoch,
@@ -53,12 +54,12 @@ pub(super) struct Running {
 }
 
 /// See the module's description.
-pub(super) struct Node {
+pub(super) struct SimulatedNode {
     pub(super) id: NodeId,
     pub(super) clock: Arc<NodeClock>,
-    pub(super) volume: Volume,
-    pub(super) life: Life,
-    pub(super) running: Option<Running>,
+    pub(super) volume: SimulatedDisk,
+    pub(super) life: NodeLife,
+    pub(super) running: Option<RunningNode>,
     /// The nodes of the partition according to its file.
     pub(super) nodes: Vec<NodeId>,
     /// The time of the next scheduled turn.
@@ -75,12 +76,12 @@ pub(super) struct Node {
     pub(super) lost_disk: bool,
 }
 
-impl Node {
-    pub(super) fn new(id: NodeId, clock: NodeClock, nodes: Vec<NodeId>) -> Node {
-        Node {
+impl SimulatedNode {
+    pub(super) fn new(id: NodeId, clock: NodeClock, nodes: Vec<NodeId>) -> SimulatedNode {
+        SimulatedNode {
             id,
             clock: Arc::new(clock),
-            volume: Volume::default(),
+            volume: SimulatedDisk::default(),
             life: 0,
             running: None,
             nodes,
@@ -94,7 +95,7 @@ impl Node {
     }
 
     /// Starts with the data on its disk.
-    pub(super) fn start(&mut self, plan: &Plan, seed: u64) -> Result<(), Failure> {
+    pub(super) fn start(&mut self, plan: &Plan, seed: u64) -> Result<(), MemberFailure> {
         let options = MemberOptions {
             grouping: plan.grouping,
             election: plan.election,
@@ -118,11 +119,11 @@ impl Node {
         shared.set_waker(Box::new(move || wake.store(true, Ordering::SeqCst)));
         let jobs: Arc<Mutex<Vec<Work>>> = Arc::default();
         let later = Arc::clone(&jobs);
-        let spawn: Spawn = Box::new(move |work| later.lock().push(work));
+        let spawn: SpawnWork = Box::new(move |work| later.lock().push(work));
         let disk: Arc<dyn Disk> = Arc::new(self.volume.clone());
         disk.create_dir_all(&PathBuf::from(DIR))
-            .map_err(|error| Failure::Raft(error.to_string()))?;
-        let place = Place {
+            .map_err(|error| MemberFailure::Raft(error.to_string()))?;
+        let storage = MemberStorage {
             disk,
             dir: Some(DIR.into()),
             log: LogOptions {
@@ -130,9 +131,9 @@ impl Node {
                 salt: seed,
             },
         };
-        let member = Member::open(options, Arc::clone(&shared), place, spawn, &mut |_, _| {})?;
+        let member = Member::open(options, Arc::clone(&shared), storage, spawn, &mut |_, _| {})?;
         let worker = Worker::new(&shared).expect("it is the first");
-        self.running = Some(Running {
+        self.running = Some(RunningNode {
             applied: shared.engine.applied(),
             member,
             shared,
@@ -153,7 +154,7 @@ impl Node {
     }
 
     /// Ends at once; most of the data that was not synced is lost. Returns the waiting callers.
-    pub(super) fn crash(&mut self, random: &mut Rng) -> Vec<Waiter> {
+    pub(super) fn crash(&mut self, random: &mut Rng) -> Vec<WaitingCall> {
         self.life += 1;
         let crash = [
             Crash::DropAll,

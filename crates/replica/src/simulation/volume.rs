@@ -15,7 +15,7 @@ use disk::{
 
 /// See the module's description. Clones are handles to the same disk.
 #[derive(Clone, Default)]
-pub(super) struct Volume {
+pub(super) struct SimulatedDisk {
     disk: FaultDisk,
     full: Arc<AtomicBool>,
     /// Bytes that were freed since the disk is full, and are not used again.
@@ -23,7 +23,7 @@ pub(super) struct Volume {
     refused: Arc<AtomicU64>,
 }
 
-impl Volume {
+impl SimulatedDisk {
     pub(super) fn syncs(&self) -> u64 {
         self.disk.count(OpKind::Sync)
     }
@@ -52,8 +52,8 @@ impl Volume {
     }
 
     /// Returns the disk as it is after a crash.
-    pub(super) fn crash(&self, crash: Crash, seed: u64) -> Volume {
-        Volume {
+    pub(super) fn crash(&self, crash: Crash, seed: u64) -> SimulatedDisk {
+        SimulatedDisk {
             disk: self.disk.crash(crash, seed),
             full: Arc::clone(&self.full),
             freed: Arc::clone(&self.freed),
@@ -63,7 +63,7 @@ impl Volume {
 
     fn wrap(&self, file: io::Result<Box<dyn DiskFile>>) -> io::Result<Box<dyn DiskFile>> {
         let file = file?;
-        Ok(Box::new(VolumeFile {
+        Ok(Box::new(SimulatedDiskFile {
             file,
             volume: self.clone(),
         }))
@@ -85,7 +85,7 @@ impl Volume {
     }
 }
 
-impl Disk for Volume {
+impl Disk for SimulatedDisk {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         self.disk.create_dir_all(dir)
     }
@@ -126,12 +126,12 @@ impl Disk for Volume {
     }
 }
 
-struct VolumeFile {
+struct SimulatedDiskFile {
     file: Box<dyn DiskFile>,
-    volume: Volume,
+    volume: SimulatedDisk,
 }
 
-impl VolumeFile {
+impl SimulatedDiskFile {
     fn grow(&self, size: u64) -> io::Result<()> {
         let more = size.saturating_sub(self.file.size()?);
         if more > 0 {
@@ -141,7 +141,7 @@ impl VolumeFile {
     }
 }
 
-impl DiskFile for VolumeFile {
+impl DiskFile for SimulatedDiskFile {
     fn size(&self) -> io::Result<u64> {
         self.file.size()
     }

@@ -28,7 +28,7 @@
 use base::Tid;
 use base::codec::{Malformed, Reader, put_u64};
 
-use super::Head;
+use super::contents::SnapshotHead;
 use crate::wire::{put_conf_state, read_conf_state};
 
 pub(super) const VERSION: u32 = 1;
@@ -116,7 +116,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// Appends the payload of the first block.
-pub(super) fn put_head(to: &mut Vec<u8>, head: &Head) {
+pub(super) fn put_head(to: &mut Vec<u8>, head: &SnapshotHead) {
     put_u64(to, head.meta.index);
     put_u64(to, head.meta.term);
     put_u64(to, head.stamp_ms);
@@ -125,9 +125,9 @@ pub(super) fn put_head(to: &mut Vec<u8>, head: &Head) {
     put_conf_state(to, head.meta.get_conf_state());
 }
 
-pub(super) fn read_head(bytes: &[u8]) -> Result<Head, Malformed> {
+pub(super) fn read_head(bytes: &[u8]) -> Result<SnapshotHead, Malformed> {
     let mut from = Reader::new(bytes);
-    let mut head = Head::default();
+    let mut head = SnapshotHead::default();
     head.meta.index = from.u64()?;
     head.meta.term = from.u64()?;
     head.stamp_ms = from.u64()?;

@@ -7,8 +7,9 @@ use base::{Change, Tid};
 use disk::{Access, Disk, DiskFile};
 use journal::ChangeReader;
 
+use super::contents::{SnapshotFile, SnapshotHead, SnapshotRecord};
+use super::error::SnapshotError;
 use super::format::{self, BLOCK_HEADER, BlockHeader, FILE_HEADER, FOOTER, Footer, Kind};
-use super::{Head, SnapshotError, SnapshotFile, SnapshotRecord};
 
 /// Reads a snapshot in order and verifies it on the way.
 pub struct SnapshotReader {
@@ -41,7 +42,7 @@ impl SnapshotReader {
         let footer = read_footer(&*file, path, bytes)?;
         let found = SnapshotFile {
             path: path.to_owned(),
-            head: Head::default(),
+            head: SnapshotHead::default(),
             bytes,
             records: footer.records,
         };
@@ -69,7 +70,7 @@ impl SnapshotReader {
 
     /// Returns the description of the snapshot.
     #[must_use]
-    pub fn head(&self) -> &Head {
+    pub fn head(&self) -> &SnapshotHead {
         &self.found.head
     }
 

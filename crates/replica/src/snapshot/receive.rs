@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use disk::{Access, Disk, DiskFile};
 
-use super::{DRAFT, PART, SnapshotError, SnapshotFile, SnapshotReader, publish, remove_leftover};
+use super::contents::SnapshotFile;
+use super::directory::{DRAFT, PART, publish, remove_leftover};
+use super::error::SnapshotError;
+use super::read::SnapshotReader;
 
 /// Takes the pieces of one snapshot in order. A receiver that is dropped leaves no file, unless the
 /// disk refuses to remove it.

@@ -8,8 +8,10 @@ use base::Change;
 use base::codec::put_u64;
 use disk::{Access, Disk, DiskFile};
 
+use super::contents::{SnapshotFile, SnapshotHead, SnapshotRecord};
+use super::directory::{DRAFT, publish};
+use super::error::SnapshotError;
 use super::format::{BlockHeader, Footer, Kind, chained, file_header, put_head};
-use super::{DRAFT, Head, SnapshotError, SnapshotFile, SnapshotRecord, publish};
 
 /// A block is written once it has this many bytes.
 const BLOCK: usize = 256 << 10;
@@ -44,7 +46,7 @@ pub struct SnapshotWriter {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     file: Box<dyn DiskFile>,
-    head: Head,
+    head: SnapshotHead,
     /// The payload of the block that is being filled.
     block: Vec<u8>,
     /// Number of the next block.
@@ -65,7 +67,7 @@ impl SnapshotWriter {
     pub fn create(
         disk: &Arc<dyn Disk>,
         dir: &Path,
-        head: &Head,
+        head: &SnapshotHead,
     ) -> Result<SnapshotWriter, SnapshotError> {
         let path = dir.join(DRAFT);
         let file = open_draft(&**disk, &path)?;

@@ -12,7 +12,7 @@ pub(super) const GROUP_BYTES: usize = 4 << 20;
 
 /// The division of the queue's entries into groups, each of a limited number of sources.
 #[derive(Debug, Default)]
-pub(super) struct Groups {
+pub(super) struct GroupBoundaries {
     /// The number of entries of each group.
     counts: VecDeque<usize>,
     /// The sources of the last group.
@@ -25,7 +25,7 @@ pub(super) struct Groups {
     last: u64,
 }
 
-impl Groups {
+impl GroupBoundaries {
     /// Adds an entry of `bytes` bytes; `most` is the number of places of a group.
     pub(super) fn add(&mut self, source: u64, bytes: usize, most: usize) {
         let count = self.counts.back().copied().unwrap_or(0);

@@ -6,11 +6,11 @@ use base::transaction::Observed;
 use base::versions::{Ask, Found};
 use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
 
-use super::{Step, Worker, observed};
+use super::{StagedStep, Worker, observed};
 
 impl Worker {
     /// Returns the ticket of the last lookup; a lost one if the leadership has ended meanwhile.
-    fn looked(&mut self) -> Epoch {
+    fn note_lookup(&mut self) -> Epoch {
         let time_ms = self.inner.observed().time_ms;
         let ticket = self.shared.read_ticket(time_ms, self.leadership);
         let ticket = ticket.unwrap_or_else(|| self.shared.tickets.last_lost());
@@ -47,7 +47,7 @@ impl Participant for Worker {
     ) -> Result<(), Abort> {
         self.begin()?;
         self.inner.read_versions(asks, see);
-        self.looked();
+        self.note_lookup();
         Ok(())
     }
 
@@ -56,28 +56,30 @@ impl Participant for Worker {
     }
 
     fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
-        self.step(prepare.holder.id, Step::Prepare, |worker| {
+        self.step(prepare.holder.id, StagedStep::Prepare, |worker| {
             Ok((worker.stage_prepare(prepare)?, true))
         })
     }
 
     fn commit(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
-        let state = self.step(id, Step::Decision, |worker| worker.stage_commit(id))?;
+        let state = self.step(id, StagedStep::Decision, |worker| worker.stage_commit(id))?;
         Ok((state, self.observed.epoch))
     }
 
     fn abort(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
-        let state = self.step(id, Step::Decision, |worker| worker.stage_abort(id))?;
+        let state = self.step(id, StagedStep::Decision, |worker| worker.stage_abort(id))?;
         Ok((state, self.observed.epoch))
     }
 
     fn refuse(&mut self, id: TransactionId, until_ms: u64) -> Result<(State, Epoch), Abort> {
-        let state = self.step(id, Step::Note, |worker| worker.stage_refuse(id, until_ms))?;
+        let state = self.step(id, StagedStep::Note, |worker| {
+            worker.stage_refuse(id, until_ms)
+        })?;
         Ok((state, self.observed.epoch))
     }
 
     fn forget(&mut self, id: TransactionId) -> Result<(), Abort> {
-        self.step(id, Step::Note, |worker| worker.stage_forget(id))
+        self.step(id, StagedStep::Note, |worker| worker.stage_forget(id))
             .map(|_| ())
     }
 
@@ -85,7 +87,7 @@ impl Participant for Worker {
         // On a member that does not lead, the answer means nothing.
         let _ = self.begin();
         let (state, _) = self.inner.state(id);
-        (state, self.looked())
+        (state, self.note_lookup())
     }
 
     fn undecided(&mut self) -> Vec<(TransactionId, State)> {
@@ -93,7 +95,7 @@ impl Participant for Worker {
             return Vec::new();
         }
         let undecided = self.inner.undecided();
-        self.looked();
+        self.note_lookup();
         undecided
     }
 

@@ -9,7 +9,7 @@ use base::transaction::Observed;
 use base::{Abort, Op};
 
 use super::Worker;
-use crate::sessions::Known;
+use crate::sessions::{SequenceState, not_kept, superseded};
 use crate::wire::Payload;
 
 impl Worker {
@@ -64,10 +64,10 @@ impl Worker {
     }
 
     /// Answers a transaction that was sent before.
-    pub(super) fn repeated(&mut self, known: Known) -> Result<Vec<OwnedReply>, Abort> {
-        match known {
-            Known::Done(result) if result.is_empty() => Err(not_kept()),
-            Known::Done(result) => {
+    pub(super) fn answer_again(&mut self, state: SequenceState) -> Result<Vec<OwnedReply>, Abort> {
+        match state {
+            SequenceState::Done(result) if result.is_empty() => Err(not_kept()),
+            SequenceState::Done(result) => {
                 // The outcome is applied here, so that it is decided and cannot change.
                 self.observed = Observed::default();
                 let replies = read_replies(&mut Reader::new(&result));
@@ -75,34 +75,19 @@ impl Worker {
                     what: format!("the outcome that was kept cannot be read: {error}"),
                 })
             }
-            Known::UnderWay => Err(Abort::Unknown {
+            SequenceState::UnderWay => Err(Abort::Unknown {
                 what: "the session has a transaction under way, maybe this one: ask again"
                     .to_owned(),
             }),
-            Known::Ends => Err(Abort::Unavailable {
+            SequenceState::Ends => Err(Abort::Unavailable {
                 what: "the session is about to end: nothing was heard of it for long".to_owned(),
             }),
-            Known::Old => Err(superseded()),
-            Known::Forgotten | Known::New => {
+            SequenceState::Old => Err(superseded()),
+            SequenceState::Forgotten | SequenceState::New => {
                 // Another leader may know the session.
-                self.has_read(self.shared.engine.time_ms())?;
+                self.note_read(self.shared.engine.time_ms())?;
                 Err(Abort::Forgotten)
             }
         }
-    }
-}
-
-/// Returns the answer to a transaction that was executed and is sent again, if its replies were not
-/// kept.
-pub(crate) fn not_kept() -> Abort {
-    Abort::Unknown {
-        what: "it was executed, and its replies were too long to be kept".to_owned(),
-    }
-}
-
-/// Returns the answer to a transaction if a later one of its session was executed.
-pub(crate) fn superseded() -> Abort {
-    Abort::Unknown {
-        what: "a later transaction of the session was executed".to_owned(),
     }
 }

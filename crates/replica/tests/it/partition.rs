@@ -10,8 +10,8 @@ use base::transaction::Observed;
 use base::{Abort, Epoch, Op, Reply};
 use disk::RealDisk;
 use kumiki_replica::{
-    Change, Grouping, MemberOptions, Now, Options, Partition, Role, Sequenced, SystemTime, Time,
-    Worker,
+    Grouping, MemberOptions, MembershipChange, Now, Options, Partition, Role, Sequenced,
+    SystemTime, Time, Worker,
 };
 
 use crate::support::members::{Members, PATIENCE};
@@ -442,7 +442,7 @@ fn a_node_that_lost_its_disk_comes_back_as_a_new_member() {
     });
     let leader = group.members[group.leader()].clone().unwrap();
     eventually_some("the leader has heard it", || {
-        let added = leader.change(Change::Add(node), PATIENCE);
+        let added = leader.change(MembershipChange::Add(node), PATIENCE);
         added
             .inspect_err(|error| eprintln!("{error}; {:?}", leader.status()))
             .ok()
@@ -464,7 +464,7 @@ fn leadership_is_handed_over_by_command_and_at_the_end() {
     at_the_leader(&group, &[add(b"n")]);
     let first = group.leader();
     let heir = (first + 1) % 3;
-    let change = Change::Transfer(Some(group.nodes[heir]));
+    let change = MembershipChange::Transfer(Some(group.nodes[heir]));
     group.members[first]
         .as_ref()
         .unwrap()

@@ -10,7 +10,7 @@ use base::{Epoch, Tid};
 use disk::{Access, Crash, Disk, Fault, FaultDisk, FaultKind, OpKind};
 use fastrand::Rng;
 use kumiki_replica::snapshot::{
-    Head, SnapshotError, SnapshotFile, SnapshotReader, SnapshotReceiver, SnapshotRecord,
+    SnapshotError, SnapshotFile, SnapshotHead, SnapshotReader, SnapshotReceiver, SnapshotRecord,
     SnapshotSource, SnapshotWriter, newest, remove_old, reserve, tidy,
 };
 use raft::eraftpb::ConfState;
@@ -31,12 +31,12 @@ fn empty() -> FaultDisk {
     disk
 }
 
-fn head(index: u64) -> Head {
-    let mut head = Head {
+fn head(index: u64) -> SnapshotHead {
+    let mut head = SnapshotHead {
         stamp_ms: 1000 + index,
         generation: 3,
         generation_tid: Tid::new(Epoch(2), 0),
-        ..Head::default()
+        ..SnapshotHead::default()
     };
     head.meta.index = index;
     head.meta.term = 2;

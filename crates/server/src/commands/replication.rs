@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::NodeId;
-use replica::{Change, Role, Status};
+use replica::{MembershipChange, Role, Status};
 use resp::Args;
 
 use super::is;
@@ -109,7 +109,8 @@ pub(super) fn replication(context: &mut Context, connection: &mut Connection, ar
         "a change of members",
         move |shared| {
             let own = shared.partition.replicated().ok_or(NOT_REPLICATED)?;
-            own.member().change(change, PATIENCE)
+            let changed = own.member().change(change, PATIENCE);
+            changed.map_err(|error| error.to_string())
         },
     );
     match job {
@@ -119,7 +120,7 @@ pub(super) fn replication(context: &mut Context, connection: &mut Connection, ar
 }
 
 /// Parses the change that a command requests; `None` if it makes no sense.
-fn wanted(args: Args<'_>) -> Option<Change> {
+fn wanted(args: Args<'_>) -> Option<MembershipChange> {
     let node = match args.get(3) {
         None => None,
         Some(text) => {
@@ -130,9 +131,9 @@ fn wanted(args: Args<'_>) -> Option<Change> {
     let word = args.at(2);
     match node {
         _ if args.len() > 4 => None,
-        Some(node) if is(word, "add") => Some(Change::Add(node)),
-        Some(node) if is(word, "remove") => Some(Change::Remove(node)),
-        node if is(word, "transfer") => Some(Change::Transfer(node)),
+        Some(node) if is(word, "add") => Some(MembershipChange::Add(node)),
+        Some(node) if is(word, "remove") => Some(MembershipChange::Remove(node)),
+        node if is(word, "transfer") => Some(MembershipChange::Transfer(node)),
         _ => None,
     }
 }

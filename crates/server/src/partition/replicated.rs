@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use base::epochs::EpochClock;
 use parking_lot::Mutex;
-use replica::{Change, Role, Status};
+use replica::{MembershipChange, Role, Status};
 use store::{CheckpointRefused, CheckpointReport, CheckpointStatus, RecoveryReport, Stats};
 
 use crate::figures::unix_ms;
@@ -58,7 +58,7 @@ impl Replicated {
             return;
         }
         tracing::info!("handing over the leadership before stopping");
-        match self.member.change(Change::Transfer(None), HANDOVER) {
+        match self.member.change(MembershipChange::Transfer(None), HANDOVER) {
             Ok(()) => tracing::info!(leader = ?self.member.leader(), "another node leads now"),
             Err(error) => tracing::warn!(%error, "the leadership was not handed over"),
         }

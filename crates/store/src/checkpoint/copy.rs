@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use engine::{NoLog, Snapshot, SnapshotEntry, Worker};
-use journal::{Head, Part, PartWriter};
+use journal::{CheckpointKey, CheckpointPart, PartWriter};
 use parking_lot::Mutex;
 
 use super::throttle::CheckpointThrottle;
@@ -74,7 +74,7 @@ pub(super) fn copy(
     ranges: &KeyRanges,
     mut writer: PartWriter,
     mut throttle: CheckpointThrottle<'_>,
-) -> Result<Part, CheckpointError> {
+) -> Result<CheckpointPart, CheckpointError> {
     while let Some(KeyRange { from, to }) = ranges.take(worker) {
         let mut next = Some(from);
         while let Some(from) = next {
@@ -120,8 +120,8 @@ fn slice(
     (next, large)
 }
 
-fn head<'a>(entry: &SnapshotEntry<'a>) -> Head<'a> {
-    Head {
+fn head<'a>(entry: &SnapshotEntry<'a>) -> CheckpointKey<'a> {
+    CheckpointKey {
         tid: entry.tid,
         key: entry.key,
         value_len: entry.value.len(),

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use disk::Disk;
 use engine::{Engine, NoLog, Snapshot, Worker};
-use journal::{Draft, Journal, Part, View};
+use journal::{CheckpointDraft, CheckpointPart, CheckpointView, Journal};
 
 use super::copy::{KeyRanges, copy};
 use super::throttle::CheckpointThrottle;
@@ -118,9 +118,9 @@ impl CheckpointWriter {
         })
     }
 
-    fn view(&mut self, snapshot: &Snapshot) -> View {
+    fn view(&mut self, snapshot: &Snapshot) -> CheckpointView {
         let (generation, generation_tid) = self.workers[0].snapshot_generation(snapshot);
-        View {
+        CheckpointView {
             epoch: snapshot.epoch(),
             stamp_ms: snapshot.time_ms(),
             generation,
@@ -133,8 +133,8 @@ impl CheckpointWriter {
         &mut self,
         db: &DbState,
         snapshot: &Snapshot,
-        draft: &mut Draft,
-    ) -> Result<Vec<Part>, CheckpointError> {
+        draft: &mut CheckpointDraft,
+    ) -> Result<Vec<CheckpointPart>, CheckpointError> {
         let writers: Result<Vec<_>, _> = self.workers.iter().map(|_| draft.part()).collect();
         let writers = writers?;
         let ranges = KeyRanges::new(self.workers.len());
@@ -159,10 +159,10 @@ impl CheckpointWriter {
 
 fn publish(
     journal: &Journal,
-    draft: Draft,
-    parts: Vec<Part>,
+    draft: CheckpointDraft,
+    parts: Vec<CheckpointPart>,
     finished_ms: u64,
-) -> Result<journal::Published, CheckpointError> {
+) -> Result<journal::PublishedCheckpoint, CheckpointError> {
     let published = journal.publish_checkpoint(draft, parts, finished_ms)?;
     if let Some(error) = &published.left_over {
         tracing::warn!("{error}; the next checkpoint tries to remove it again");

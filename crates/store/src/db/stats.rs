@@ -50,7 +50,7 @@ pub struct Stats {
     pub log_buffers_waiting: u64,
     /// The parts of the time for which transactions waited for durability; partly estimated unless
     /// [`crate::Options::measure_latency`] is set.
-    pub log_latency: journal::Latency,
+    pub log_latency: journal::DurabilityLatency,
     /// Transactions over several partitions that are prepared and not decided.
     pub prepared: u64,
     /// Versions of read-atomic keys that are kept behind newer ones.

@@ -7,21 +7,22 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::check::facts::{Read, Saw};
-use crate::check::graph::Graph;
+use crate::check::facts::{ReadFact, ReadResult};
+use crate::check::graph::SerializationGraph;
 use crate::verdict::Verdict;
 
-use super::seen::Needs;
-use super::time::Acknowledged;
-use super::{Time, Writers, naming};
+use super::acknowledged::AcknowledgedVersions;
+use super::evidence;
+use super::read_together::AbsencePredecessors;
+use super::writers::{TimeUse, VersionWriters};
 
 /// The judge of reads of nothing.
-pub(super) struct Absences<'a, 'f, 'h> {
-    writers: &'a Writers<'f, 'h>,
-    graph: &'a Graph,
-    needs: &'a Needs,
+pub(super) struct AbsenceJudge<'a, 'f, 'h> {
+    writers: &'a VersionWriters<'f, 'h>,
+    graph: &'a SerializationGraph,
+    needs: &'a AbsencePredecessors,
     /// The acknowledged versions, if keys are linearizable.
-    acknowledged: Option<&'a Acknowledged>,
+    acknowledged: Option<&'a AcknowledgedVersions>,
     /// A place for each node, behind all nodes that come before it.
     places: Vec<u32>,
     /// The search in which each node was visited last.
@@ -29,48 +30,50 @@ pub(super) struct Absences<'a, 'f, 'h> {
     searches: u32,
 }
 
-impl<'a, 'f, 'h> Absences<'a, 'f, 'h> {
+impl<'a, 'f, 'h> AbsenceJudge<'a, 'f, 'h> {
     /// Returns a judge for a graph that has no cycle.
     pub(super) fn new(
-        writers: &'a Writers<'f, 'h>,
-        graph: &'a Graph,
-        needs: &'a Needs,
-        time: Time,
-        acknowledged: Option<&'a Acknowledged>,
-    ) -> Absences<'a, 'f, 'h> {
+        writers: &'a VersionWriters<'f, 'h>,
+        graph: &'a SerializationGraph,
+        needs: &'a AbsencePredecessors,
+        time: TimeUse,
+        acknowledged: Option<&'a AcknowledgedVersions>,
+    ) -> AbsenceJudge<'a, 'f, 'h> {
         let facts = writers.facts;
         let starts = (0..facts.nodes.len() as u32).map(|node| facts.transaction(node).start);
-        let points = acknowledged.into_iter().flat_map(Acknowledged::times);
-        Absences {
+        let points = acknowledged
+            .into_iter()
+            .flat_map(AcknowledgedVersions::times);
+        AbsenceJudge {
             writers,
             graph,
             needs,
-            acknowledged: acknowledged.filter(|_| time == Time::Respected),
+            acknowledged: acknowledged.filter(|_| time == TimeUse::Respected),
             places: places(graph, &starts.chain(points).collect::<Vec<u64>>()),
             visited: vec![0; graph.nodes() as usize],
             searches: 0,
         }
     }
 
-    pub(super) fn judge(mut self, time: Time) -> Result<(), Verdict> {
+    pub(super) fn judge(mut self, time: TimeUse) -> Result<(), Verdict> {
         let facts = self.writers.facts;
         for (at, read) in (0..).zip(&facts.reads) {
-            let Saw::Absence(mark) = read.saw else {
+            let ReadResult::Absence(mark) = read.saw else {
                 continue;
             };
             if !facts.deleted[read.key as usize] || self.is_possible(at, read, mark) {
                 continue;
             }
             let needs = self.needs.of(at);
-            return Err(naming::no_absence(self.writers, read, needs, time));
+            return Err(evidence::no_absence(self.writers, read, needs, time));
         }
         Ok(())
     }
 
-    fn is_possible(&mut self, at: u32, read: &Read, mark: Option<u64>) -> bool {
+    fn is_possible(&mut self, at: u32, read: &ReadFact, mark: Option<u64>) -> bool {
         let facts = self.writers.facts;
         let (start, end) = (facts.transaction(read.node).start, facts.end(read.node));
-        let early = |known: &Acknowledged| known.before(read.key, start) > 0;
+        let early = |known: &AcknowledgedVersions| known.before(read.key, start) > 0;
         let is_first = self.needs.of(at).is_empty()
             && !self.acknowledged.is_some_and(early)
             && mark.is_none_or(|mark| self.is_marked(read.key, None, mark));
@@ -106,7 +109,7 @@ impl<'a, 'f, 'h> Absences<'a, 'f, 'h> {
     }
 
     /// Returns `true` if the read can have seen the absence that the delete left.
-    fn can_be(&mut self, at: u32, read: &Read, delete: u32) -> bool {
+    fn can_be(&mut self, at: u32, read: &ReadFact, delete: u32) -> bool {
         let writer = self.writers.node(delete);
         let needs = self.needs.of(at).iter();
         let mut before: Vec<u32> = needs.copied().filter(|&node| node != writer).collect();
@@ -132,7 +135,7 @@ impl<'a, 'f, 'h> Absences<'a, 'f, 'h> {
 
     /// Returns the nodes that come after `writer` because a reader of one of its writes saw their
     /// writes, of another key. `None`: the reader saw that nothing was ever written.
-    fn after(&self, read: &Read, writer: u32) -> Option<Vec<u32>> {
+    fn after(&self, read: &ReadFact, writer: u32) -> Option<Vec<u32>> {
         let facts = self.writers.facts;
         let mut after = Vec::new();
         for other in &facts.reads[facts.reads_of(read.node)] {
@@ -140,10 +143,10 @@ impl<'a, 'f, 'h> Absences<'a, 'f, 'h> {
                 continue;
             }
             match other.saw {
-                Saw::Version(version) => after.push(self.writers.node(version)),
-                Saw::Absence(_) if !facts.deleted[other.key as usize] => return None,
+                ReadResult::Version(version) => after.push(self.writers.node(version)),
+                ReadResult::Absence(_) if !facts.deleted[other.key as usize] => return None,
                 // It may have been the absence that the same writer left.
-                Saw::Absence(_) => {}
+                ReadResult::Absence(_) => {}
             }
         }
         after.retain(|&node| node != writer);
@@ -176,7 +179,7 @@ impl<'a, 'f, 'h> Absences<'a, 'f, 'h> {
 
 /// Assigns a place to each node of a graph without cycles, behind all nodes from which a path leads
 /// to it, and by time where that leaves a choice: then paths between nodes of one time are short.
-fn places(graph: &Graph, times: &[u64]) -> Vec<u32> {
+fn places(graph: &SerializationGraph, times: &[u64]) -> Vec<u32> {
     let count = graph.nodes();
     let mut incoming = vec![0u32; count as usize];
     for node in 0..count {

@@ -13,8 +13,8 @@ use base::{Epoch, Tid, Timestamp, TransactionId};
 use disk::{Disk, Fault, FaultDisk, FaultKind, OpKind};
 use fastrand::Rng;
 use kumiki_journal::{
-    Change, CheckpointError, Entry, EntryWriter, Head, Journal, LogWriter, Options, PartWriter,
-    RecoverError, Recovered, View,
+    Change, CheckpointError, CheckpointKey, CheckpointView, Entry, EntryWriter, Journal, LogWriter,
+    Options, PartWriter, RecoverError, Recovered,
 };
 
 use super::{DIR, TestClock, shared};
@@ -204,7 +204,7 @@ impl Store {
         let epoch = self.clock.current();
         self.clock.advance(epoch);
         let state = state_at(&self.history, epoch);
-        draft.set_view(View {
+        draft.set_view(CheckpointView {
             epoch,
             stamp_ms: self.clock.stamp_ms(epoch),
             generation: state.generation.1,
@@ -300,7 +300,7 @@ fn write(
     split: usize,
 ) {
     let bytes = long(value);
-    part.entry(&Head {
+    part.entry(&CheckpointKey {
         tid,
         key: &[key],
         value_len: bytes.len(),
@@ -418,7 +418,7 @@ impl Store {
         let epoch = self.clock.current();
         self.clock.advance(epoch);
         let state = state_at(&self.history, epoch);
-        draft.set_view(View {
+        draft.set_view(CheckpointView {
             epoch,
             stamp_ms: 1,
             generation: state.generation.1,

@@ -1,7 +1,7 @@
 //! A node that is being added when the leader is lost.
 
 use base::NodeId;
-use kumiki_replica::{Change, Role};
+use kumiki_replica::{MembershipChange, Role};
 
 use crate::support::members::PATIENCE;
 use crate::trouble::disk::Snapshots;
@@ -23,7 +23,7 @@ fn orphan() -> (Group, usize, usize) {
     group.disks[first].snapshots(Snapshots::Fail);
     let leader = group.member(first);
     let pending = eventually_some("the leader has heard of it", || {
-        let pending = leader.begin_change(Change::Add(node));
+        let pending = leader.begin_change(MembershipChange::Add(node));
         eventually_some("it is refused or begins", || {
             let begun = learners(&group, first) == [node];
             (begun || pending.outcome().is_some()).then_some(())
@@ -51,7 +51,7 @@ fn learners(group: &Group, leader: usize) -> Vec<NodeId> {
     learners.map(|member| member.node).collect()
 }
 
-fn change(group: &Group, leader: usize, change: Change) {
+fn change(group: &Group, leader: usize, change: MembershipChange) {
     eventually_some("the leader takes it", || {
         let outcome = group.member(leader).change(change, PATIENCE);
         outcome.ok()
@@ -61,7 +61,7 @@ fn change(group: &Group, leader: usize, change: Change) {
 #[test]
 fn the_same_command_goes_on_with_it() {
     let (group, leader, lost) = orphan();
-    change(&group, leader, Change::Add(group.nodes[lost]));
+    change(&group, leader, MembershipChange::Add(group.nodes[lost]));
     let status = group.member(leader).status();
     assert_eq!(learners(&group, leader), []);
     let ids = status.members.iter().map(|member| member.raft_id >> 16);
@@ -75,13 +75,13 @@ fn the_same_command_goes_on_with_it() {
 fn it_can_be_removed_and_added_again() {
     let (group, leader, lost) = orphan();
     let node = group.nodes[lost];
-    change(&group, leader, Change::Remove(node));
+    change(&group, leader, MembershipChange::Remove(node));
     let members = group.member(leader).status().members;
     assert!(
         members.iter().all(|member| member.node != node),
         "{members:?}"
     );
-    change(&group, leader, Change::Add(node));
+    change(&group, leader, MembershipChange::Add(node));
     assert_eq!(learners(&group, leader), []);
     group.agree();
 }

@@ -12,7 +12,7 @@ use base::codec::put_count;
 use fabric::frame::{PROOF, TransportSet};
 use fabric::handshake::{Handshake, Identity};
 use fabric::{Peer, Secret};
-use kumiki_replica::{Change, Partition, Role};
+use kumiki_replica::{MembershipChange, Partition, Role};
 
 use crate::support::members::PATIENCE;
 use crate::trouble::group::Group;
@@ -273,7 +273,7 @@ fn an_old_copy_of_a_member_says_what_to_do() {
     group.restart(old).unwrap();
     eventually("it is added", || {
         let leader = group.member(group.leader());
-        leader.change(Change::Add(node), PATIENCE).is_ok()
+        leader.change(MembershipChange::Add(node), PATIENCE).is_ok()
     });
     group.agree();
 }

@@ -1,0 +1,30 @@
+//! What checkpoints need of the run of the journal in which they are made.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::options::Options;
+use crate::recovery::Recovered;
+
+/// The state at the start of a journal's run that checkpoints need.
+pub(crate) struct RunOrigin {
+    pub(super) run: u32,
+    pub(super) salt: u64,
+    /// The segments of the logs that this run does not write: those with greater numbers than its
+    /// loggers.
+    pub(super) idle: Vec<u32>,
+    /// The reason why the directory of checkpoints cannot be relied on any more.
+    pub(super) broken: Arc<OnceLock<String>>,
+}
+
+impl RunOrigin {
+    /// Returns the origin of the run that begins with these.
+    pub(crate) fn new(options: &Options, recovered: &Recovered) -> RunOrigin {
+        let idle = recovered.next_segments.iter().skip(options.loggers);
+        RunOrigin {
+            run: recovered.run + 1,
+            salt: options.salt,
+            idle: idle.copied().collect(),
+            broken: Arc::default(),
+        }
+    }
+}
