@@ -47,35 +47,31 @@
 
 #![forbid(unsafe_code)]
 
-mod bulk;
 pub mod clock;
 pub mod codec;
-mod coordination;
+mod connections;
+mod context;
+mod coordinator;
 mod counters;
-mod finishing;
 pub mod fuzz;
 pub mod leaders;
 pub mod message;
 pub mod node;
 mod options;
-mod outcomes;
-mod parked;
-mod participation;
-mod pending_answers;
-mod places;
+mod participant;
 pub mod ramp;
-mod reading;
-mod resolution;
+mod requester;
+mod resolver;
+mod router;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 pub mod slot;
 pub mod topology;
-mod two_phase;
-mod wires;
 
+pub use coordinator::Finished;
 pub use counters::Counters;
 pub use leaders::Leaders;
-pub use node::{Finished, Node, Wants};
+pub use node::{Node, WakeConditions};
 pub use options::{NodeOptions, Timeouts};
-pub use parked::Waiting;
+pub use participant::WaitingPrepares;
 pub use topology::Topology;

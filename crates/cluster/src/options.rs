@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::NodeId;
 
 use crate::leaders::Leaders;
-use crate::parked::Waiting;
+use crate::participant::WaitingPrepares;
 use crate::ramp::{Algorithm, Published};
 use crate::topology::Topology;
 
@@ -51,9 +51,9 @@ pub struct NodeOptions {
     /// A number that no other [`Node`](crate::Node) of the cluster has or had: random.
     pub unique: u64,
     /// It resolves attempts that no coordinator decides: one [`Node`](crate::Node) of each process does.
-    pub keeper: bool,
+    pub resolver: bool,
     /// State that the [`Node`](crate::Node)s of one process share.
-    pub waiting: Waiting,
+    pub waiting_prepares: WaitingPrepares,
     /// The leaders of partitions: the same for all [`Node`](crate::Node)s of one process.
     pub leaders: Arc<Leaders>,
     /// Time limits.

@@ -9,7 +9,6 @@
 //! | [`slots`] | published versions that other processes read without the server |
 //! | `want` | the question of each of a read's operations |
 //! | `published` | where the slots of a node's keys are |
-//! | `rounds` | reads of a node's callers |
 //!
 //! A write is a two-phase commit that holds nothing: each participant keeps its part beside the newest
 //! versions, and makes it the newest only when all have it. A reader that finds one part as the newest
@@ -19,7 +18,6 @@ mod classify;
 pub mod filter;
 pub(crate) mod published;
 pub mod reading;
-mod rounds;
 pub mod slots;
 mod want;
 

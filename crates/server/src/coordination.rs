@@ -14,7 +14,7 @@ use std::time::Duration;
 use base::partition::OwnedReply;
 use base::{Abort, Epoch, NodeId, Op};
 use cluster::ramp::{Algorithm, Published};
-use cluster::{Finished, Node, NodeOptions, Wants};
+use cluster::{Finished, Node, NodeOptions, WakeConditions};
 use fabric::tcp::Tcp;
 use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
 use resp::Args;
@@ -68,8 +68,8 @@ impl Coordination {
             topology: Arc::clone(&membership.topology),
             me: membership.node,
             unique: RandomState::new().hash_one(runtime),
-            keeper: runtime == 0,
-            waiting: routes.waiting.clone(),
+            resolver: runtime == 0,
+            waiting_prepares: routes.waiting.clone(),
             leaders: Arc::clone(&routes.leaders),
             timeouts: membership.timeouts,
             ramp,
@@ -160,8 +160,8 @@ impl Coordination {
     }
 
     /// Returns the epochs that the node waits for.
-    pub(crate) fn wants(&self) -> Wants {
-        self.node.wants()
+    pub(crate) fn wants(&self) -> WakeConditions {
+        self.node.wake_conditions()
     }
 
     /// Returns the time until the node or its links must be looked at.

@@ -8,13 +8,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use base::participant::Participant;
-use base::versions::{Ask, OwnedFound, OwnedVersion, Versioned, Watcher};
+use base::versions::{OwnedFound, OwnedVersion, Versioned, Watcher};
 
 use super::slots::{Address, Slots, Ticket};
-use crate::message::{Answer, RegionInfo};
-use crate::node::{Asker, Node};
-use crate::pending_answers::Haste;
 
 /// The ways by which peers reach the memory that slots are in.
 pub trait Door: Send + Sync {
@@ -40,9 +36,10 @@ impl fmt::Debug for Published {
 
 /// Versions that were found, and are published when they are durable.
 #[derive(Debug)]
-pub(crate) struct Located {
+pub(crate) struct LocatedVersions {
     pub(crate) founds: Vec<OwnedFound>,
-    keys: Vec<(Vec<u8>, Option<Ticket>)>,
+    /// The keys, and the state of each key's slot before the key was read.
+    pub(crate) keys: Vec<(Vec<u8>, Option<Ticket>)>,
 }
 
 impl Published {
@@ -56,6 +53,23 @@ impl Published {
     #[must_use]
     pub fn slots(&self) -> &Slots {
         &self.slots
+    }
+
+    /// Returns what a peer needs in order to read the slots, given its offer, and the slots' clock in
+    /// nanoseconds; `None` if the peer cannot reach the memory.
+    pub(crate) fn grant(&self, offer: &[u8]) -> Option<(Vec<u8>, u64)> {
+        Some((self.door.open(offer)?, self.slots.now()))
+    }
+
+    /// Publishes versions that have become durable. Returns the addresses of the keys' slots.
+    pub(crate) fn publish_located(&self, located: &LocatedVersions) -> Vec<Option<Address>> {
+        let pairs = located.founds.iter().zip(&located.keys);
+        let address =
+            |(found, (key, ticket)): (&OwnedFound, &(Vec<u8>, Option<Ticket>))| match found {
+                OwnedFound::Version(version) => self.publish(key, *ticket, version),
+                _ => None,
+            };
+        pairs.map(address).collect()
     }
 
     /// Publishes a version. Returns the address of the key's slot.
@@ -101,57 +115,5 @@ impl Watcher for Published {
 
     fn written_all(&self) {
         self.slots.written_all();
-    }
-}
-
-impl<C> Node<C> {
-    /// Returns what a peer needs in order to read this node's slots, given its offer.
-    pub(crate) fn region(&self, offer: &[u8]) -> Answer {
-        Answer::Region(self.published.as_ref().and_then(|published| {
-            let grant = published.door.open(offer)?;
-            let clock = published.slots.now();
-            Some(RegionInfo { grant, clock })
-        }))
-    }
-
-    /// Reads the newest versions of read-atomic keys, and publishes them.
-    pub(crate) fn locate(
-        &mut self,
-        partition: &mut impl Participant,
-        asker: Asker,
-        keys: &[&[u8]],
-    ) {
-        let asks: Vec<Ask<'_>> = keys.iter().map(|key| Ask::Newest { key }).collect();
-        // Taken before the versions are read; otherwise a version might be published that is not the
-        // newest one.
-        let published = self.published.clone();
-        let ticket = |key: &&[u8]| {
-            let slots = published.as_ref().map(|published| &published.slots)?;
-            slots.ticket(key)
-        };
-        let tickets: Vec<Option<Ticket>> = keys.iter().map(ticket).collect();
-        let (answer, epoch) = self.look_at_versions(partition, &asks);
-        let Answer::Versions(founds) = answer else {
-            return self.answer(partition, asker, answer, (epoch, Haste::Soon));
-        };
-        let keys = keys.iter().map(|key| key.to_vec()).zip(tickets).collect();
-        self.answer_located(partition, asker, Located { founds, keys }, epoch);
-    }
-
-    /// Publishes versions that have become durable.
-    pub(crate) fn located(&self, located: Located) -> Answer {
-        let address = |(found, (key, ticket)): (&OwnedFound, (Vec<u8>, Option<Ticket>))| {
-            let published = self.published.as_ref()?;
-            match found {
-                OwnedFound::Version(version) => published.publish(&key, ticket, version),
-                _ => None,
-            }
-        };
-        let pairs = located.founds.iter().zip(located.keys);
-        let addresses = pairs.map(address).collect();
-        Answer::Located {
-            founds: located.founds,
-            addresses,
-        }
     }
 }

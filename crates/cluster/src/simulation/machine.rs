@@ -137,8 +137,8 @@ impl World {
             topology: Arc::clone(&self.topology),
             me: machine.id,
             unique,
-            keeper: true,
-            waiting: crate::Waiting::default(),
+            resolver: true,
+            waiting_prepares: crate::WaitingPrepares::default(),
             leaders: Arc::new(crate::Leaders::new(&self.topology)),
             timeouts: self.plan.timeouts,
             ramp: Algorithm::ALL[self.random.usize(..3)],
@@ -404,7 +404,7 @@ impl World {
         let Some(running) = &mut machine.running else {
             return;
         };
-        let wants = running.node.wants();
+        let wants = running.node.wake_conditions();
         let durable = running.partition.durable();
         if let Some(wake_at) = wants.wake_at {
             let wake_at = wake_at.max(now + Duration::from_micros(1));

@@ -16,50 +16,38 @@ use fabric::{Link, Messages, SendError};
 use crate::codec;
 use crate::leaders::Leaders;
 use crate::message::{Answer, Message, Notice, Request};
-use crate::node::Purpose;
-
-/// A map by numbers that this node chose, so that no other machine can choose them.
-pub(crate) type Numbered<V> = HashMap<u64, V, foldhash::fast::RandomState>;
-
-/// Why a request has no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lost {
-    /// The request may have arrived.
-    pub(crate) sent: bool,
-    /// The reason, for people.
-    pub(crate) why: String,
-}
+use crate::requester::{LostRequest, Numbered, RequestPurpose};
 
 /// A request without an answer.
-struct Asked {
+struct SentRequest {
     to: NodeId,
     /// The partition that it is for.
     of: PartitionId,
-    purpose: Purpose,
+    purpose: RequestPurpose,
     /// The link on which it was sent.
     on: Option<Link>,
 }
 
 /// The link to one node.
 #[derive(Default)]
-struct Wire {
+struct PeerConnection {
     link: Option<Link>,
     up: bool,
     /// Messages that wait for the link: the number, for a request, and the bytes.
     waiting: VecDeque<(Option<u64>, Vec<u8>)>,
     /// After a failure: no attempt to connect before this time.
-    dial_at: Duration,
+    connect_at: Duration,
     failures: u32,
 }
 
 /// Messages for which a link had no room.
 #[derive(Default)]
-struct Backlog {
+struct LinkBacklog {
     messages: Vec<Vec<u8>>,
     bytes: usize,
 }
 
-impl Backlog {
+impl LinkBacklog {
     /// Adds a message. Returns how many bytes wait.
     fn push(&mut self, message: &[u8]) -> usize {
         self.messages.push(message.to_vec());
@@ -69,105 +57,105 @@ impl Backlog {
 }
 
 /// The links to other nodes, and their messages.
-pub(crate) struct Wires {
+pub(crate) struct PeerConnections {
     /// Learns from answers, and from requests that are lost.
     leaders: Arc<Leaders>,
     /// In order, so that one schedule gives one outcome.
-    nodes: BTreeMap<NodeId, Wire>,
-    asked: Numbered<Asked>,
+    nodes: BTreeMap<NodeId, PeerConnection>,
+    unanswered: Numbered<SentRequest>,
     next: u64,
     /// Messages to be sent: the link, and the place in `bytes`.
     outbox: Vec<(Link, Range<usize>)>,
     bytes: Vec<u8>,
     /// Messages for which links had no room.
-    backlog: HashMap<Link, Backlog>,
+    backlog: HashMap<Link, LinkBacklog>,
     /// Notices that can wait, and the time until which they can.
-    leisurely: Vec<(NodeId, Notice)>,
-    leisure_until: Option<Duration>,
+    lazy_notices: Vec<(NodeId, Notice)>,
+    lazy_notices_due: Option<Duration>,
     closing: Vec<Link>,
     /// For each node an epoch that has finished there, as the node has said on the link that is up.
     finished: BTreeMap<NodeId, Epoch>,
 }
 
 /// A link on which more bytes wait is closed.
-const BACKLOG: usize = 256 << 20;
+const MOST_BACKLOG_BYTES: usize = 256 << 20;
 /// Notices that can wait are sent after this time.
-const LEISURE: Duration = Duration::from_millis(2);
+const LAZY_NOTICE_DELAY: Duration = Duration::from_millis(2);
 /// Pauses between attempts to reach a node.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+const FIRST_CONNECT_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_CONNECT_PAUSE: Duration = Duration::from_millis(500);
 
-impl Wires {
-    pub(crate) fn new(leaders: Arc<Leaders>) -> Wires {
-        Wires {
+impl PeerConnections {
+    pub(crate) fn new(leaders: Arc<Leaders>) -> PeerConnections {
+        PeerConnections {
             leaders,
             nodes: BTreeMap::new(),
-            asked: Numbered::default(),
+            unanswered: Numbered::default(),
             next: 0,
             outbox: Vec::new(),
             bytes: Vec::new(),
             backlog: HashMap::new(),
-            leisurely: Vec::new(),
-            leisure_until: None,
+            lazy_notices: Vec::new(),
+            lazy_notices_due: None,
             closing: Vec::new(),
             finished: BTreeMap::new(),
         }
     }
 
     /// Sends a node a request for a partition.
-    pub(crate) fn ask(
+    pub(crate) fn request(
         &mut self,
         (to, of): (NodeId, PartitionId),
         request: Request<'_>,
-        purpose: Purpose,
+        purpose: RequestPurpose,
     ) {
         self.next += 1;
         let number = self.next;
         let on = self.put(to, Some(number), &Message::Request { number, request });
-        let asked = Asked {
+        let asked = SentRequest {
             to,
             of,
             purpose,
             on,
         };
-        self.asked.insert(number, asked);
+        self.unanswered.insert(number, asked);
     }
 
     /// Sends a node a notice, which is lost if the node cannot be reached.
-    pub(crate) fn tell(&mut self, to: NodeId, notice: Notice) {
+    pub(crate) fn notify(&mut self, to: NodeId, notice: Notice) {
         self.put(to, None, &Message::Notice(notice));
     }
 
-    /// As [`Wires::tell`], but together with another message to that node, if there is one soon.
-    pub(crate) fn tell_at_leisure(&mut self, to: NodeId, notice: Notice, now: Duration) {
-        self.leisurely.push((to, notice));
-        self.leisure_until.get_or_insert(now + LEISURE);
+    /// As [`PeerConnections::notify`], but together with another message to that node, if there is one soon.
+    pub(crate) fn notify_lazily(&mut self, to: NodeId, notice: Notice, now: Duration) {
+        self.lazy_notices.push((to, notice));
+        self.lazy_notices_due.get_or_insert(now + LAZY_NOTICE_DELAY);
     }
 
     /// Returns when a notice must be sent, if nothing happens before.
     pub(crate) fn due(&self) -> Option<Duration> {
-        self.leisure_until
+        self.lazy_notices_due
     }
 
     /// Sends the notices that can wait to nodes that get other messages anyway, or all of them when it
     /// is time.
-    fn put_leisurely(&mut self, now: Duration) {
-        let Some(until) = self.leisure_until else {
+    fn put_lazy_notices(&mut self, now: Duration) {
+        let Some(until) = self.lazy_notices_due else {
             return;
         };
         let is_time = until <= now;
-        let mut open = std::mem::take(&mut self.leisurely);
+        let mut open = std::mem::take(&mut self.lazy_notices);
         open.retain(|(to, notice)| {
-            let link = self.nodes.get(to).and_then(|wire| wire.link);
+            let link = self.nodes.get(to).and_then(|connection| connection.link);
             let is_sent_to = self.outbox.iter().any(|(on, _)| Some(*on) == link);
             if is_time || is_sent_to {
-                self.tell(*to, *notice);
+                self.notify(*to, *notice);
             }
             !is_time && !is_sent_to
         });
-        self.leisurely = open;
-        if self.leisurely.is_empty() {
-            self.leisure_until = None;
+        self.lazy_notices = open;
+        if self.lazy_notices.is_empty() {
+            self.lazy_notices_due = None;
         }
     }
 
@@ -179,8 +167,8 @@ impl Wires {
     }
 
     fn put(&mut self, to: NodeId, number: Option<u64>, message: &Message<'_>) -> Option<Link> {
-        let wire = self.nodes.entry(to).or_default();
-        if let (Some(link), true) = (wire.link, wire.up) {
+        let connection = self.nodes.entry(to).or_default();
+        if let (Some(link), true) = (connection.link, connection.up) {
             let from = self.bytes.len();
             codec::encode(message, &mut self.bytes);
             self.outbox.push((link, from..self.bytes.len()));
@@ -188,19 +176,23 @@ impl Wires {
         }
         let mut bytes = Vec::new();
         codec::encode(message, &mut bytes);
-        wire.waiting.push_back((number, bytes));
+        connection.waiting.push_back((number, bytes));
         None
     }
 
     /// Notes that a link is up, and sends the messages that wait for it.
-    pub(crate) fn up(&mut self, link: Link) {
-        let Some(wire) = self.nodes.values_mut().find(|wire| wire.link == Some(link)) else {
+    pub(crate) fn link_up(&mut self, link: Link) {
+        let Some(connection) = self
+            .nodes
+            .values_mut()
+            .find(|connection| connection.link == Some(link))
+        else {
             return;
         };
-        wire.up = true;
-        wire.failures = 0;
-        for (number, bytes) in wire.waiting.drain(..) {
-            if let Some(asked) = number.and_then(|number| self.asked.get_mut(&number)) {
+        connection.up = true;
+        connection.failures = 0;
+        for (number, bytes) in connection.waiting.drain(..) {
+            if let Some(asked) = number.and_then(|number| self.unanswered.get_mut(&number)) {
                 asked.on = Some(link);
             }
             let from = self.bytes.len();
@@ -210,7 +202,7 @@ impl Wires {
     }
 
     /// Notes that a link has room again.
-    pub(crate) fn drained(&mut self, link: Link) {
+    pub(crate) fn link_drained(&mut self, link: Link) {
         let mut first = Vec::new();
         for bytes in self.backlog.remove(&link).unwrap_or_default().messages {
             let from = self.bytes.len();
@@ -222,57 +214,71 @@ impl Wires {
     }
 
     /// Notes that a link is down. Returns the requests that are lost with it.
-    pub(crate) fn down(&mut self, link: Link, why: &str, now: Duration) -> Vec<(Purpose, Lost)> {
+    pub(crate) fn link_down(
+        &mut self,
+        link: Link,
+        why: &str,
+        now: Duration,
+    ) -> Vec<(RequestPurpose, LostRequest)> {
         self.backlog.remove(&link);
         self.outbox.retain(|(on, _)| *on != link);
-        let wire = self
+        let connection = self
             .nodes
             .iter_mut()
-            .find(|(_, wire)| wire.link == Some(link));
-        let Some((&node, wire)) = wire else {
+            .find(|(_, connection)| connection.link == Some(link));
+        let Some((&node, connection)) = connection else {
             return Vec::new();
         };
         // After a restart epochs may have lower numbers.
         self.finished.remove(&node);
-        let was_up = wire.up;
-        wire.link = None;
-        wire.up = false;
-        wire.waiting.clear();
-        let pause = FIRST_PAUSE * (1 << wire.failures.min(5));
-        wire.failures += 1;
-        wire.dial_at = now
+        let was_up = connection.up;
+        connection.link = None;
+        connection.up = false;
+        connection.waiting.clear();
+        let pause = FIRST_CONNECT_PAUSE * (1 << connection.failures.min(5));
+        connection.failures += 1;
+        connection.connect_at = now
             + if was_up {
                 Duration::ZERO
             } else {
-                pause.min(LONGEST_PAUSE)
+                pause.min(LONGEST_CONNECT_PAUSE)
             };
         let gone: Vec<u64> = self
-            .asked
+            .unanswered
             .iter()
             .filter(|(_, asked)| asked.to == node)
             .map(|(number, _)| *number)
             .collect();
-        self.lose(gone, &format!("node {node} cannot be reached: {why}"))
+        self.fail_requests(gone, &format!("node {node} cannot be reached: {why}"))
     }
 
     /// Takes requests off the list, in the order in which they were sent.
-    fn lose(&mut self, mut numbers: Vec<u64>, why: &str) -> Vec<(Purpose, Lost)> {
+    fn fail_requests(
+        &mut self,
+        mut numbers: Vec<u64>,
+        why: &str,
+    ) -> Vec<(RequestPurpose, LostRequest)> {
         numbers.sort_unstable();
         let lost = numbers
             .iter()
-            .filter_map(|number| self.asked.remove(number));
+            .filter_map(|number| self.unanswered.remove(number));
         lost.map(|asked| {
             self.leaders.doubt(asked.of, asked.to);
             let sent = asked.on.is_some();
             let why = why.to_owned();
-            (asked.purpose, Lost { sent, why })
+            (asked.purpose, LostRequest { sent, why })
         })
         .collect()
     }
 
     /// Returns the purpose of a request that is answered. `None` if the answer is not awaited any more.
-    pub(crate) fn answered(&mut self, link: Link, number: u64, answer: &Answer) -> Option<Purpose> {
-        let Entry::Occupied(asked) = self.asked.entry(number) else {
+    pub(crate) fn answered(
+        &mut self,
+        link: Link,
+        number: u64,
+        answer: &Answer,
+    ) -> Option<RequestPurpose> {
+        let Entry::Occupied(asked) = self.unanswered.entry(number) else {
             return None;
         };
         if asked.get().on != Some(link) {
@@ -299,7 +305,7 @@ impl Wires {
     }
 
     /// Gives up a link whose peer sends malformed messages.
-    pub(crate) fn hang_up(&mut self, link: Link) {
+    pub(crate) fn close(&mut self, link: Link) {
         self.closing.push(link);
     }
 
@@ -308,11 +314,14 @@ impl Wires {
         &mut self,
         fabric: &mut impl Messages,
         now: Duration,
-    ) -> Vec<(Purpose, Lost)> {
-        self.put_leisurely(now);
-        for (node, wire) in &mut self.nodes {
-            if wire.link.is_none() && !wire.waiting.is_empty() && wire.dial_at <= now {
-                wire.link = Some(fabric.connect(*node));
+    ) -> Vec<(RequestPurpose, LostRequest)> {
+        self.put_lazy_notices(now);
+        for (node, connection) in &mut self.nodes {
+            if connection.link.is_none()
+                && !connection.waiting.is_empty()
+                && connection.connect_at <= now
+            {
+                connection.link = Some(fabric.connect(*node));
             }
         }
         let mut lost = Vec::new();
@@ -334,7 +343,7 @@ impl Wires {
         for (link, range) in self.outbox.drain(..) {
             let bytes = &self.bytes[range];
             if let Some(backlog) = self.backlog.get_mut(&link) {
-                if backlog.push(bytes) > BACKLOG {
+                if backlog.push(bytes) > MOST_BACKLOG_BYTES {
                     tracing::warn!("a peer takes no messages; its link is closed");
                     self.closing.push(link);
                 }
@@ -355,12 +364,12 @@ impl Wires {
     }
 
     /// Answers in place of a message that cannot be sent.
-    fn answer_for(&mut self, link: Link, bytes: &[u8]) -> Option<(Purpose, Lost)> {
+    fn answer_for(&mut self, link: Link, bytes: &[u8]) -> Option<(RequestPurpose, LostRequest)> {
         match codec::decode(bytes) {
             Ok(Message::Request { number, .. }) => {
-                let asked = self.asked.remove(&number)?;
+                let asked = self.unanswered.remove(&number)?;
                 let why = "a part of the transaction is longer than messages may be".to_owned();
-                Some((asked.purpose, Lost { sent: false, why }))
+                Some((asked.purpose, LostRequest { sent: false, why }))
             }
             Ok(Message::Reply { number, .. }) => {
                 let what = "the replies are longer than messages may be".to_owned();
@@ -377,13 +386,16 @@ impl Wires {
     }
 
     /// Returns `true` if a node must be connected.
-    pub(crate) fn is_dialling(&self) -> bool {
+    pub(crate) fn is_connecting(&self) -> bool {
         self.nodes
             .values()
-            .any(|wire| wire.link.is_none() && !wire.waiting.is_empty())
+            .any(|connection| connection.link.is_none() && !connection.waiting.is_empty())
     }
 
     pub(crate) fn links_up(&self) -> usize {
-        self.nodes.values().filter(|wire| wire.up).count()
+        self.nodes
+            .values()
+            .filter(|connection| connection.up)
+            .count()
     }
 }
