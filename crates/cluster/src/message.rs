@@ -172,7 +172,7 @@ pub enum Answer {
     /// The result of a read.
     Read {
         /// An epoch that had finished before this was answered; see
-        /// [`base::participant::Participant::finished`].
+        /// [`base::participant::TransactionExecutor::finished`].
         finished: Epoch,
         /// The replies in the order of the operations; then, for each operation that has a key, the
         /// key's version.

@@ -50,7 +50,7 @@ const LONGEST_NUMBERED_WAIT: Duration = Duration::from_secs(2);
 pub(crate) struct ParticipantService {
     pending_answers: PendingAnswers,
     attempts: Attempts,
-    /// The value of [`Participant::releases`] when the blocked requests were last tried.
+    /// The value of `TransactionExecutor::releases` when the blocked requests were last tried.
     releases: u64,
     published: Option<Arc<Published>>,
 }

@@ -34,17 +34,20 @@ mod book;
 mod chronicle;
 mod client;
 mod doubt;
+mod environment;
 mod faults;
 mod finale;
 mod group;
 mod job;
 mod keys;
 mod machine;
+mod machines;
 mod member;
 mod partition;
 mod plan;
 mod reached;
 mod scatter;
+mod scenario;
 mod tap;
 mod world;
 
@@ -52,26 +55,7 @@ use ::simulation::catch;
 
 pub use chronicle::Counts;
 pub use reached::Point;
-
-/// The transactions of clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scenario {
-    /// Transactions of ordinary keys.
-    TwoPhaseCommit,
-    /// Transactions of read-atomic keys, too.
-    Ramp,
-}
-
-impl Scenario {
-    /// Returns the name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Scenario::TwoPhaseCommit => "2pc",
-            Scenario::Ramp => "ramp",
-        }
-    }
-}
+pub use scenario::Scenario;
 
 /// How a run ended.
 pub type Run = ::simulation::Run<Point, Counts>;
@@ -81,16 +65,16 @@ pub type Run = ::simulation::Run<Point, Counts>;
 pub fn run(scenario: Scenario, seed: u64, keep_trace: bool) -> Run {
     let mut world = world::World::new(scenario, seed, keep_trace);
     if let Err(panic) = catch(|| world.run()) {
-        world.fail(panic);
+        world.env.fail(panic);
     }
-    let history = keep_trace.then(|| world.chronicle.text().to_owned());
+    let history = keep_trace.then(|| world.env.chronicle.text().to_owned());
     Run {
         seed,
-        failure: world.failure,
-        hash: world.trace.hash(),
-        reached: world.reached,
-        counts: world.chronicle.counts,
-        trace: world.trace.take_lines(),
+        failure: world.env.failure,
+        hash: world.env.trace.hash(),
+        reached: world.env.reached,
+        counts: world.env.chronicle.counts,
+        trace: world.env.trace.take_lines(),
         history: history.unwrap_or_default(),
     }
 }

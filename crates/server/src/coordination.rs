@@ -99,7 +99,7 @@ impl Coordination {
         let something = !self.inbox.is_empty();
         for (link, event) in self.inbox.iter() {
             self.links.note(&self.routes, link, &event);
-            self.node.event(worker, link, event, now);
+            self.node.event(worker.participant(), link, event, now);
         }
         self.inbox.clear();
         Heard { something, more }
@@ -108,7 +108,8 @@ impl Coordination {
     fn begin(&mut self, worker: &mut Worker, ops: &[Op<'_>], key: usize, now: Duration) -> u64 {
         self.last_number += 1;
         let number = self.last_number;
-        self.node.begin(worker, ops, Caller { key, number }, now);
+        let caller = Caller { key, number };
+        self.node.begin(worker.participant(), ops, caller, now);
         number
     }
 
@@ -125,8 +126,8 @@ impl Coordination {
                 key: usize::MAX,
                 number,
             };
-            self.node
-                .begin(worker, &[Op::Exists { key }], no_caller, now);
+            let ops = [Op::Exists { key }];
+            self.node.begin(worker.participant(), &ops, no_caller, now);
         }
     }
 
@@ -137,7 +138,7 @@ impl Coordination {
         now: Duration,
         finished: &mut Vec<Finished<Caller>>,
     ) {
-        self.node.turn(worker, now);
+        self.node.turn(worker.participant(), now);
         finished.extend(self.node.finished());
     }
 

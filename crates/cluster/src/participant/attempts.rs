@@ -1,6 +1,8 @@
 //! The states of attempts at this node's own partition: prepared, committed, aborted, refused.
 
-use base::participant::{Isolation, Participant, Prepare, State};
+use base::participant::{
+    Isolation, Leadership, Prepare, State, TransactionExecutor, TwoPhaseCommit,
+};
 use base::planted::{self, Bug};
 use base::transaction::Holder;
 use base::{Abort, Epoch, Timestamp, TransactionId};
@@ -39,7 +41,7 @@ impl Attempts {
     }
 
     /// Prepares an attempt. It has to wait if younger ones hold what it needs.
-    pub(super) fn prepare<P: Participant + ?Sized>(
+    pub(super) fn prepare<P: TransactionExecutor + TwoPhaseCommit + ?Sized>(
         &self,
         context: &mut NodeContext,
         partition: &mut P,
@@ -83,7 +85,7 @@ impl Attempts {
     }
 
     /// Commits a prepared attempt. `awaited`: a caller waits for it.
-    pub(super) fn commit<P: Participant + ?Sized>(
+    pub(super) fn commit<P: TwoPhaseCommit + ?Sized>(
         context: &mut NodeContext,
         partition: &mut P,
         id: TransactionId,
@@ -111,7 +113,7 @@ impl Attempts {
     }
 
     /// Aborts an attempt, as the coordinator or the home says.
-    pub(super) fn abort<P: Participant + ?Sized>(
+    pub(super) fn abort<P: TwoPhaseCommit + ?Sized>(
         &mut self,
         context: &mut NodeContext,
         partition: &mut P,
@@ -130,7 +132,7 @@ impl Attempts {
     }
 
     /// Aborts the attempts that were on their way into the log, when holds have been released.
-    pub(super) fn retry_aborts<P: Participant + ?Sized>(
+    pub(super) fn retry_aborts<P: TwoPhaseCommit + ?Sized>(
         &mut self,
         context: &mut NodeContext,
         partition: &mut P,
@@ -151,7 +153,7 @@ impl Attempts {
     }
 
     /// Answers the state of an attempt, which is refused if it is unknown.
-    pub(super) fn vote<P: Participant + ?Sized>(
+    pub(super) fn vote<P: TransactionExecutor + TwoPhaseCommit + ?Sized>(
         &mut self,
         context: &mut NodeContext,
         partition: &mut P,
@@ -174,7 +176,7 @@ impl Attempts {
     }
 
     /// Answers the outcome of an attempt whose home this is.
-    pub(super) fn outcome<P: Participant + ?Sized>(
+    pub(super) fn outcome<P: TransactionExecutor + TwoPhaseCommit + ?Sized>(
         &mut self,
         context: &mut NodeContext,
         partition: &mut P,
@@ -205,7 +207,7 @@ impl Attempts {
     }
 
     /// Aborts an attempt whose home this is, unless it has committed, and answers the outcome.
-    pub(super) fn abandon<P: Participant + ?Sized>(
+    pub(super) fn abandon<P: TransactionExecutor + TwoPhaseCommit + ?Sized>(
         &mut self,
         context: &mut NodeContext,
         partition: &mut P,
@@ -220,7 +222,7 @@ impl Attempts {
     }
 
     /// Answers the state of an attempt, and changes nothing. The partition is led here.
-    pub(super) fn inquire<P: Participant + ?Sized>(
+    pub(super) fn inquire<P: TwoPhaseCommit + Leadership + ?Sized>(
         context: &mut NodeContext,
         partition: &mut P,
         id: TransactionId,
@@ -249,7 +251,7 @@ impl Attempts {
 }
 
 /// Forgets an attempt: no node will ask for it any more.
-pub(crate) fn forget<P: Participant + ?Sized>(partition: &mut P, id: TransactionId) {
+pub(crate) fn forget<P: TwoPhaseCommit + ?Sized>(partition: &mut P, id: TransactionId) {
     match partition.forget(id) {
         // The resolver asks when it finds the attempt again.
         Ok(()) | Err(Abort::Elsewhere { .. } | Abort::Held { .. }) => {}
@@ -261,7 +263,7 @@ pub(crate) fn forget<P: Participant + ?Sized>(partition: &mut P, id: Transaction
 
 /// Takes over the time of an attempt. Returns the abort if it is too far from this partition's time, or
 /// one of its keys is of another partition.
-fn unfit_prepare<P: Participant + ?Sized>(
+fn unfit_prepare<P: TransactionExecutor + ?Sized>(
     context: &mut NodeContext,
     partition: &P,
     prepare: &Prepare<'_>,
@@ -280,7 +282,7 @@ fn unfit_prepare<P: Participant + ?Sized>(
     execution::misplaced_ops(context, prepare.ops)
 }
 
-fn abort_unless_committed<P: Participant + ?Sized>(
+fn abort_unless_committed<P: TransactionExecutor + TwoPhaseCommit + ?Sized>(
     partition: &mut P,
     id: TransactionId,
 ) -> Result<(Fate, Epoch), Abort> {

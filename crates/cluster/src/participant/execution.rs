@@ -1,7 +1,7 @@
 //! Executes requests at this node's own partition: the checks of what is asked for, and the answers. It
 //! keeps no state.
 
-use base::participant::{Participant, Sequenced, State};
+use base::participant::{Sequenced, State, TransactionExecutor, TwoPhaseCommit};
 use base::partition::OwnedReply;
 use base::transaction::check_guards;
 use base::versions::{Ask, Found, OwnedFound};
@@ -20,7 +20,7 @@ const MOST_ASKED: usize = 1 << 20;
 const MOST_READ: usize = 1 << 29;
 
 /// Executes a transaction of this partition alone.
-pub(super) fn execute<P: Participant + ?Sized>(
+pub(super) fn execute<P: TransactionExecutor + ?Sized>(
     context: &NodeContext,
     partition: &mut P,
     ops: &[Op<'_>],
@@ -40,7 +40,7 @@ pub(super) fn execute<P: Participant + ?Sized>(
 }
 
 /// Executes a transaction that its client numbered.
-pub(super) fn execute_once<P: Participant + ?Sized>(
+pub(super) fn execute_once<P: TransactionExecutor + ?Sized>(
     context: &NodeContext,
     partition: &mut P,
     ops: &[Op<'_>],
@@ -58,7 +58,7 @@ pub(super) fn execute_once<P: Participant + ?Sized>(
 }
 
 /// Reads, and returns the versions of the keys.
-pub(super) fn read<P: Participant + ?Sized>(
+pub(super) fn read<P: TransactionExecutor + ?Sized>(
     context: &NodeContext,
     partition: &mut P,
     ops: &[Op<'_>],
@@ -85,7 +85,7 @@ pub(super) fn read<P: Participant + ?Sized>(
 }
 
 /// Executes one transaction of a batch, which does not wait for holds.
-pub(super) fn execute_of_batch<P: Participant + ?Sized>(
+pub(super) fn execute_of_batch<P: TransactionExecutor + ?Sized>(
     context: &NodeContext,
     partition: &mut P,
     ops: &[Op<'_>],
@@ -105,7 +105,7 @@ pub(super) fn execute_of_batch<P: Participant + ?Sized>(
 }
 
 /// Reads versions of read-atomic keys. Returns the answer, and the epoch for which it waits.
-pub(super) fn read_versions<P: Participant + ?Sized>(
+pub(super) fn read_versions<P: TransactionExecutor + TwoPhaseCommit + ?Sized>(
     context: &NodeContext,
     partition: &mut P,
     asks: &[Ask<'_>],
@@ -171,7 +171,7 @@ fn misplaced_key<'k>(
     Some(Abort::Unavailable { what })
 }
 
-fn served<P: Participant + ?Sized>(
+fn served<P: TransactionExecutor + ?Sized>(
     partition: &P,
     kind: BlockedKind,
     outcome: Result<Answer, Abort>,
@@ -187,7 +187,10 @@ fn served<P: Participant + ?Sized>(
 
 /// Returns the epoch that an answer promises or shows. An answer that a request was blocked shows
 /// nothing.
-pub(super) fn shown_epoch<P: Participant + ?Sized>(answer: &Answer, partition: &P) -> Epoch {
+pub(super) fn shown_epoch<P: TransactionExecutor + ?Sized>(
+    answer: &Answer,
+    partition: &P,
+) -> Epoch {
     match answer {
         Answer::Aborted(abort) if abort.shows() || *abort == Abort::Forgotten => {
             partition.observed().epoch
@@ -210,7 +213,7 @@ fn value_bytes(found: &Found<'_>) -> usize {
 /// than this one. Returns the epoch that must be durable before the answer is sent.
 ///
 /// A commit that another transaction blocks is left to the coordinator.
-fn commit_what_others_show<P: Participant + ?Sized>(
+fn commit_what_others_show<P: TwoPhaseCommit + ?Sized>(
     partition: &mut P,
     asks: &[Ask<'_>],
     founds: &[OwnedFound],

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use base::participant::Participant;
+use base::participant::{DurableEpochs, Leadership, Participant, TransactionExecutor};
 use base::partition::OwnedReply;
 use base::{Abort, Epoch};
 
@@ -113,7 +113,7 @@ impl PendingAnswers {
     }
 
     /// Answers once `epoch` is durable.
-    pub(super) fn answer<P: Participant + ?Sized>(
+    pub(super) fn answer<P: DurableEpochs + ?Sized>(
         &mut self,
         context: &mut NodeContext,
         partition: &P,
@@ -174,7 +174,7 @@ fn lost_outcome() -> Abort {
 }
 
 /// Returns the answer in place of one whose epoch was lost, so that its content may not hold.
-fn lost_answer<P: Participant + ?Sized>(
+fn lost_answer<P: DurableEpochs + Leadership + ?Sized>(
     context: &mut NodeContext,
     partition: &P,
     pending: &PendingAnswer,
@@ -198,7 +198,7 @@ fn lost_answer<P: Participant + ?Sized>(
 
 /// Returns the answer for a batch all of whose epochs are durable or lost. They may be of several
 /// leaderships: each is looked up.
-fn batch_answer<P: Participant + ?Sized>(outcomes: Vec<BatchOutcome>, partition: &P) -> Answer {
+fn batch_answer<P: DurableEpochs + ?Sized>(outcomes: Vec<BatchOutcome>, partition: &P) -> Answer {
     let known = |(epoch, outcome): BatchOutcome| match outcome {
         Ok(_) if partition.is_lost(epoch) => Err(lost_outcome()),
         // What the abort shows may be lost; the transaction can be tried again.
@@ -208,7 +208,7 @@ fn batch_answer<P: Participant + ?Sized>(outcomes: Vec<BatchOutcome>, partition:
     Answer::Each(outcomes.into_iter().map(known).collect())
 }
 
-fn session_answer<P: Participant + ?Sized>(partition: &P, number: u64) -> Answer {
+fn session_answer<P: TransactionExecutor + ?Sized>(partition: &P, number: u64) -> Answer {
     match partition.opened(number) {
         Some(Ok(session)) => Answer::Session(session),
         Some(Err(abort)) => Answer::Aborted(abort),

@@ -12,15 +12,12 @@ use fabric::{Event as LinkEvent, Inbox, Link, Messages};
 use history::Outcome;
 
 use super::doubt::Doubt;
+use super::environment::{Answered, Environment, Event, Life, Ticket};
 use super::job::{Draw, Job, Watched};
-use super::machine::Ticket;
+use super::machines::Machines;
 use super::reached::Point;
-use super::world::{Event, Life, World};
 use crate::codec;
 use crate::message::{Answer, Message, Request};
-
-/// An answer to a client.
-pub(super) struct Answered(pub(super) Result<Vec<OwnedReply>, Abort>);
 
 /// A client of the simulation.
 pub(super) struct Client {
@@ -64,25 +61,32 @@ impl Client {
     }
 }
 
-impl World {
-    pub(super) fn new_client(&mut self) {
-        let remote = self.random.bool().then(|| self.connect_client());
+/// The clients, and the transactions about which they do not know everything.
+#[derive(Default)]
+pub(super) struct Clients {
+    pub(super) clients: Vec<Client>,
+    pub(super) doubts: Vec<Doubt>,
+}
+
+impl Clients {
+    pub(super) fn new_client(&mut self, env: &mut Environment) {
+        let remote = env.random.bool().then(|| Self::connect_client(env));
         let client = Client {
-            process: self.processes,
+            process: env.processes,
             life: 0,
-            left: self.plan.transactions,
+            left: env.plan.transactions,
             watched: Watched::new(),
             current: None,
             remote,
         };
-        self.processes += 1;
+        env.processes += 1;
         self.clients.push(client);
-        self.pause(self.clients.len() - 1);
+        self.pause(env, self.clients.len() - 1);
     }
 
-    fn connect_client(&self) -> Remote {
+    fn connect_client(env: &Environment) -> Remote {
         Remote {
-            endpoint: self.network.client(),
+            endpoint: env.network.client(),
             inbox: Inbox::default(),
             link: None,
             up: false,
@@ -90,52 +94,57 @@ impl World {
     }
 
     /// Lets a client think before its next transaction.
-    fn pause(&mut self, at: usize) {
+    fn pause(&mut self, env: &mut Environment, at: usize) {
         let client = &mut self.clients[at];
         client.life += 1;
         if client.left > 0 {
             let life = client.life;
-            let pause = self.while_up_to(self.plan.think);
-            self.after(pause, Event::Think(at, life));
+            let pause = env.while_up_to(env.plan.think);
+            env.after(pause, Event::Think(at, life));
         }
     }
 
     /// Lets a client begin a transaction.
-    pub(super) fn think(&mut self, at: usize, life: Life) {
+    pub(super) fn think(
+        &mut self,
+        (env, machines): (&mut Environment, &mut Machines),
+        at: usize,
+        life: Life,
+    ) {
         if self.clients[at].life != life {
             return;
         }
-        let node = self.random.usize(..self.machines.len());
-        let own = self.topology.partition_at(self.machines[node].id);
+        let node = env.random.usize(..machines.machines.len());
+        let own = env.topology.partition_at(machines.machines[node].id);
         let client = &mut self.clients[at];
         let mut draw = Draw {
-            random: &mut self.random,
-            keys: &self.keys,
-            value: &mut self.value,
-            flushes: self.plan.flushes,
+            random: &mut env.random,
+            keys: &env.keys,
+            value: &mut env.value,
+            flushes: env.plan.flushes,
             own,
         };
         let job = draw.job(&mut client.watched);
-        let (node, own) = self.choose_node(&job, node, own);
-        self.trace.note(
-            self.now,
+        let (node, own) = self.choose_node(env, machines, &job, node, own);
+        env.trace.note(
+            env.now,
             format_args!("client {at} wants from node {}: {:?}", node + 1, job.steps),
         );
         let client = &mut self.clients[at];
         client.left -= 1;
         client.current = Some(Current {
             job,
-            start: self.now,
+            start: env.now,
             node,
             own,
             begun: false,
             heard: false,
         });
         if client.remote.is_some() {
-            self.send(at);
+            self.send(env, machines, at);
         } else {
-            let delay = self.while_up_to(self.plan.delay);
-            self.after(delay, Event::Submit(at, life));
+            let delay = env.while_up_to(env.plan.delay);
+            env.after(delay, Event::Submit(at, life));
         }
     }
 
@@ -143,14 +152,18 @@ impl World {
     /// know the cluster.
     fn choose_node(
         &mut self,
+        env: &mut Environment,
+        machines: &Machines,
         job: &Job,
         node: usize,
         own: Option<PartitionId>,
     ) -> (usize, Option<PartitionId>) {
-        match job.partitions(&self.keys, own)[..] {
-            [Some(only)] if self.random.u8(..4) > 0 => {
-                let owner = usize::from(self.topology.node_of(only).0) - 1;
-                let leader = self.group_at(owner).map(|group| self.groups[group].leader);
+        match job.partitions(&env.keys, own)[..] {
+            [Some(only)] if env.random.u8(..4) > 0 => {
+                let owner = usize::from(env.topology.node_of(only).0) - 1;
+                let leader = machines
+                    .group_at(owner)
+                    .map(|group| machines.groups[group].leader);
                 (leader.flatten().unwrap_or(owner), Some(only))
             }
             _ => (node, own),
@@ -158,7 +171,12 @@ impl World {
     }
 
     /// Delivers the transaction of an attached client to its node.
-    pub(super) fn submit(&mut self, at: usize, life: Life) {
+    pub(super) fn submit(
+        &mut self,
+        (env, machines): (&mut Environment, &mut Machines),
+        at: usize,
+        life: Life,
+    ) {
         let client = &mut self.clients[at];
         if client.life != life {
             return;
@@ -168,61 +186,72 @@ impl World {
         };
         let (node, job) = (current.node, current.job.clone());
         current.begun = true;
-        let keys = self.keys.clone();
-        if !self.begin(node, &job.ops(&keys), Ticket::Client(at, life)) {
-            self.end(at, Outcome::Aborted, None);
+        let keys = env.keys.clone();
+        if !machines.begin(env, node, &job.ops(&keys), Ticket::Client(at, life)) {
+            self.end(env, at, Outcome::Aborted, None);
         }
     }
 
-    /// Handles a node's answer to a transaction.
-    pub(super) fn hear(&mut self, node: usize, ticket: Ticket, answered: Answered) {
-        match ticket {
-            Ticket::Finale(number) => self.finale_answered(node, number, answered),
-            Ticket::Client(at, life) => {
-                let client = &mut self.clients[at];
-                if let (true, Some(current)) = (client.life == life, &mut client.current) {
-                    current.heard = true;
-                    let delay = self.while_up_to(self.plan.delay);
-                    self.after(delay, Event::Answer(at, life, answered));
-                }
-            }
+    /// Notes that a node has answered a transaction of a client that is attached to it.
+    pub(super) fn hear(
+        &mut self,
+        env: &mut Environment,
+        (at, life): (usize, Life),
+        answered: Answered,
+    ) {
+        let client = &mut self.clients[at];
+        if let (true, Some(current)) = (client.life == life, &mut client.current) {
+            current.heard = true;
+            let delay = env.while_up_to(env.plan.delay);
+            env.after(delay, Event::Answer(at, life, answered));
         }
     }
 
     /// Handles the answer to a client's transaction.
-    pub(super) fn answered(&mut self, at: usize, life: Life, answered: Answered) {
+    pub(super) fn answered(
+        &mut self,
+        env: &mut Environment,
+        at: usize,
+        life: Life,
+        answered: Answered,
+    ) {
         if self.clients[at].life != life || self.clients[at].current.is_none() {
             return;
         }
         match answered.0 {
-            Ok(replies) => self.end(at, Outcome::Committed, Some(&replies)),
+            Ok(replies) => self.end(env, at, Outcome::Committed, Some(&replies)),
             Err(Abort::Unknown { what }) => {
-                self.trace
-                    .note(self.now, format_args!("client {at}: {what}"));
-                self.end(at, Outcome::Unknown, None);
+                env.trace.note(env.now, format_args!("client {at}: {what}"));
+                self.end(env, at, Outcome::Unknown, None);
             }
             Err(abort) => {
-                self.trace
-                    .note(self.now, format_args!("client {at}: {abort}"));
+                env.trace
+                    .note(env.now, format_args!("client {at}: {abort}"));
                 if matches!(abort, Abort::Precondition { .. }) {
-                    self.chronicle.counts.declined += 1;
+                    env.chronicle.counts.declined += 1;
                 } else {
-                    self.chronicle.counts.aborted += 1;
+                    env.chronicle.counts.aborted += 1;
                 }
-                self.end(at, Outcome::Aborted, None);
+                self.end(env, at, Outcome::Aborted, None);
             }
         }
     }
 
     /// Ends a client's transaction: the client records it and goes on.
-    fn end(&mut self, at: usize, outcome: Outcome, replies: Option<&[OwnedReply]>) {
+    fn end(
+        &mut self,
+        env: &mut Environment,
+        at: usize,
+        outcome: Outcome,
+        replies: Option<&[OwnedReply]>,
+    ) {
         let client = &mut self.clients[at];
         let process = client.process;
         let current = client.current.take().expect("a transaction is under way");
         let Current {
             job, start, own, ..
         } = current;
-        let time = (start, self.now);
+        let time = (start, env.now);
         let doubt = |job, told| Doubt {
             process,
             start,
@@ -230,92 +259,83 @@ impl World {
             own,
             job,
         };
-        let counts = &mut self.chronicle.counts;
+        let counts = &mut env.chronicle.counts;
         match (outcome, replies) {
             (_, Some(replies)) => {
                 counts.committed += 1;
-                self.reached.add(Point::Flushed, u64::from(job.flushes()));
-                match job.seen(&self.keys, own, replies) {
+                env.reached.add(Point::Flushed, u64::from(job.flushes()));
+                match job.seen(&env.keys, own, replies) {
                     // Its replies do not tell what it replaced, and it need not have replaced anything.
-                    Ok(_) if job.is_blind_and_read_atomic(&self.keys) => {
-                        let ops = job.attempted(&self.keys, own);
-                        self.chronicle.record(process, time, outcome, &ops);
+                    Ok(_) if job.is_blind_and_read_atomic(&env.keys) => {
+                        let ops = job.attempted(&env.keys, own);
+                        env.chronicle.record(process, time, outcome, &ops);
                     }
                     Ok(_) if job.is_blind() => {
-                        self.finale.doubts.push(doubt(job, Some(self.now)));
+                        self.doubts.push(doubt(job, Some(env.now)));
                     }
                     Ok(seen) => {
-                        self.chronicle.record(process, time, outcome, &seen.ops);
+                        env.chronicle.record(process, time, outcome, &seen.ops);
                         self.clients[at].watched = seen.watched;
-                        self.check_sum(seen.sum);
+                        env.check_sum(seen.sum);
                     }
-                    Err(why) => self.fail(why),
+                    Err(why) => env.fail(why),
                 }
             }
             (Outcome::Unknown, None) => {
                 counts.unknown += 1;
-                self.reached.add(Point::UnknownOutcome, 1);
-                if job.is_read_atomic(&self.keys) {
-                    let ops = job.attempted(&self.keys, own);
-                    self.chronicle.record(process, time, outcome, &ops);
+                env.reached.add(Point::UnknownOutcome, 1);
+                if job.is_read_atomic(&env.keys) {
+                    let ops = job.attempted(&env.keys, own);
+                    env.chronicle.record(process, time, outcome, &ops);
                 } else {
-                    self.finale.doubts.push(doubt(job, None));
+                    self.doubts.push(doubt(job, None));
                 }
             }
             (_, None) => {
-                let ops = job.attempted(&self.keys, own);
-                self.chronicle.record(process, time, outcome, &ops);
+                let ops = job.attempted(&env.keys, own);
+                env.chronicle.record(process, time, outcome, &ops);
             }
         }
-        self.trace.note(
-            self.now,
+        env.trace.note(
+            env.now,
             format_args!("client {at}: {outcome:?}, {replies:?}"),
         );
-        self.pause(at);
-    }
-
-    pub(super) fn check_sum(&mut self, sum: Option<i64>) {
-        let expected = self.keys.sum();
-        if let Some(sum) = sum.filter(|sum| *sum != expected) {
-            self.fail(format!(
-                "all accounts together have {sum}, and had {expected}"
-            ));
-        }
+        self.pause(env, at);
     }
 
     /// Ends the transactions of clients that were attached to a crashed node: they get no answer.
-    pub(super) fn lose_clients_of(&mut self, node: usize) {
+    pub(super) fn lose_clients_of(&mut self, env: &mut Environment, node: usize) {
         for at in 0..self.clients.len() {
             let client = &self.clients[at];
             let waits = |current: &Current| current.node == node && current.begun && !current.heard;
             if client.remote.is_none() && client.current.as_ref().is_some_and(waits) {
-                self.end(at, Outcome::Unknown, None);
+                self.end(env, at, Outcome::Unknown, None);
             }
         }
     }
 
     /// Replaces a client that goes away by another one.
-    pub(super) fn replace_client(&mut self, at: usize) {
-        self.trace
-            .note(self.now, format_args!("client {at} goes away"));
+    pub(super) fn replace_client(&mut self, env: &mut Environment, at: usize) {
+        env.trace
+            .note(env.now, format_args!("client {at} goes away"));
         if self.clients[at].is_busy() {
-            self.end(at, Outcome::Unknown, None);
+            self.end(env, at, Outcome::Unknown, None);
         }
         self.clients[at].watched.clear();
-        self.clients[at].process = self.processes;
-        self.processes += 1;
+        self.clients[at].process = env.processes;
+        env.processes += 1;
         if let Some(remote) = &self.clients[at].remote {
-            self.network.crash(remote.endpoint.place());
-            let remote = self.connect_client();
+            env.network.crash(remote.endpoint.place());
+            let remote = Self::connect_client(env);
             self.clients[at].remote = Some(remote);
         }
     }
 
     /// Sends the transaction of a client in the network.
-    fn send(&mut self, at: usize) {
+    fn send(&mut self, env: &mut Environment, machines: &Machines, at: usize) {
         let client = &self.clients[at];
         let node = client.current.as_ref().expect("it has just begun").node;
-        let is_leader = self.is_leader(node);
+        let is_leader = machines.is_leader(node);
         let client = &mut self.clients[at];
         let number = client.life.into();
         let current = client.current.as_mut().expect("it has just begun");
@@ -332,16 +352,16 @@ impl World {
                 link
             }
         };
-        let ops = current.job.ops(&self.keys);
-        let places = current.job.partitions(&self.keys, current.own);
+        let ops = current.job.ops(&env.keys);
+        let places = current.job.partitions(&env.keys, current.own);
         let is_owners = is_leader && current.own.is_some() && places == [current.own];
         let request = if is_owners {
             Request::Execute { ops }
-        } else if current.job.is_scattered_write(&self.keys) {
+        } else if current.job.is_scattered_write(&env.keys) {
             let algorithm = current.job.algorithm;
             Request::Ramp { algorithm, ops }
         } else {
-            let holds = current.job.holds && !current.job.is_scattered(&self.keys);
+            let holds = current.job.holds && !current.job.is_scattered(&env.keys);
             Request::Coordinate { holds, ops }
         };
         let mut bytes = Vec::new();
@@ -351,12 +371,12 @@ impl World {
         remote.endpoint.flush();
         if sent.is_err() {
             remote.link = None;
-            self.end(at, Outcome::Aborted, None);
+            self.end(env, at, Outcome::Aborted, None);
         }
     }
 
     /// Hands a client in the network the messages that have arrived.
-    pub(super) fn receive_client(&mut self, at: usize) {
+    pub(super) fn receive_client(&mut self, env: &mut Environment, at: usize) {
         let client = &mut self.clients[at];
         let Some(remote) = &mut client.remote else {
             return;
@@ -367,11 +387,17 @@ impl World {
         }
         let inbox = std::mem::take(&mut remote.inbox);
         for (link, event) in inbox.iter() {
-            self.client_event(at, link, &event);
+            self.client_event(env, at, link, &event);
         }
     }
 
-    fn client_event(&mut self, at: usize, link: Link, event: &LinkEvent<'_>) {
+    fn client_event(
+        &mut self,
+        env: &mut Environment,
+        at: usize,
+        link: Link,
+        event: &LinkEvent<'_>,
+    ) {
         let client = &mut self.clients[at];
         let life = client.life;
         let Some(remote) = &mut client.remote else {
@@ -391,20 +417,19 @@ impl World {
                     return;
                 };
                 let nothing = !was_up || reads(current);
-                self.trace
-                    .note(self.now, format_args!("client {at}: {why}"));
+                env.trace.note(env.now, format_args!("client {at}: {why}"));
                 let outcome = if nothing {
                     Outcome::Aborted
                 } else {
                     Outcome::Unknown
                 };
-                self.end(at, outcome, None);
+                self.end(env, at, outcome, None);
             }
             LinkEvent::Message(bytes) => {
                 let answered = match codec::decode(bytes) {
                     Ok(Message::Reply { number, reply }) if number == u64::from(life) => reply,
                     Ok(_) => return,
-                    Err(error) => return self.fail(format!("a client was told nonsense: {error}")),
+                    Err(error) => return env.fail(format!("a client was told nonsense: {error}")),
                 };
                 let answered = match answered {
                     Answer::Replies(replies) => Ok(replies),
@@ -414,7 +439,7 @@ impl World {
                         Err(Abort::Unknown { what })
                     }
                 };
-                self.answered(at, life, Answered(answered));
+                self.answered(env, at, life, Answered(answered));
             }
         }
     }

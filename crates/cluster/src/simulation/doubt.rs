@@ -12,9 +12,12 @@ use std::time::Duration;
 use base::PartitionId;
 use history::Outcome;
 
-use super::book::{Book, Place};
+use super::book::Place;
+use super::environment::Environment;
 use super::job::{Job, Lines, Step, text_of};
-use super::world::World;
+use super::keys::Keys;
+use super::machines::Machines;
+use crate::topology::Topology;
 
 /// A transaction about which its client does not know everything.
 pub(super) struct Doubt {
@@ -34,34 +37,50 @@ struct Found {
     place: Place,
 }
 
-impl World {
-    /// Records the transactions in doubt.
-    pub(super) fn settle_doubts(&mut self) {
-        for doubt in std::mem::take(&mut self.finale.doubts) {
-            let found = self.find(&doubt.job);
-            let (outcome, end, ops) = match found {
-                Some(found) => {
-                    let ops = self.retell(&doubt, &found);
-                    (
-                        Outcome::Committed,
-                        doubt.told.unwrap_or(found.place.at),
-                        ops,
-                    )
-                }
-                None if doubt.told.is_some() => {
-                    let steps = &doubt.job.steps;
-                    return self.fail(format!("{steps:?} was acknowledged and is not there"));
-                }
-                None => {
-                    let ops = doubt.job.attempted(&self.keys, doubt.own);
-                    (Outcome::Aborted, self.now, ops)
-                }
-            };
-            let time = (doubt.start, end.max(doubt.start));
-            self.chronicle.record(doubt.process, time, outcome, &ops);
+impl Doubt {
+    /// Records transactions in doubt.
+    pub(super) fn settle_all(env: &mut Environment, machines: &Machines, doubts: Vec<Doubt>) {
+        for doubt in doubts {
+            doubt.settle(env, machines);
+            if env.failure.is_some() {
+                return;
+            }
         }
     }
 
+    fn settle(self, env: &mut Environment, machines: &Machines) {
+        let logs = Logs {
+            keys: &env.keys,
+            topology: &env.topology,
+            machines,
+        };
+        let (outcome, end, ops) = match (logs.find(&self.job), self.told) {
+            (Some(found), told) => {
+                let end = told.unwrap_or(found.place.at);
+                (Outcome::Committed, end, logs.retell(&self, &found))
+            }
+            (None, Some(_)) => {
+                let steps = &self.job.steps;
+                return env.fail(format!("{steps:?} was acknowledged and is not there"));
+            }
+            (None, None) => {
+                let ops = self.job.attempted(&env.keys, self.own);
+                (Outcome::Aborted, env.now, ops)
+            }
+        };
+        let time = (self.start, end.max(self.start));
+        env.chronicle.record(self.process, time, outcome, &ops);
+    }
+}
+
+/// What the logs of all partitions tell.
+struct Logs<'w> {
+    keys: &'w Keys,
+    topology: &'w Topology,
+    machines: &'w Machines,
+}
+
+impl Logs<'_> {
     /// Finds a transaction in the logs, by its mark or the first value that it puts.
     fn find(&self, job: &Job) -> Option<Found> {
         let mark = job.steps.iter().find_map(|step| match step {
@@ -79,7 +98,9 @@ impl World {
         };
         // A transaction that removes a key leaves a mark, which no other transaction writes.
         let (name, value, partition) = mark.or_else(put)?;
-        let place = self.with_book(partition, |book| book.find_put(&name, value))?;
+        let place = self
+            .machines
+            .with_log(self.topology, partition, |book| book.find_put(&name, value))?;
         Some(Found {
             name,
             partition,
@@ -87,16 +108,9 @@ impl World {
         })
     }
 
-    fn with_book<T>(&self, of: PartitionId, ask: impl FnOnce(&Book) -> T) -> T {
-        let node = usize::from(self.topology.node_of(of).0) - 1;
-        let group = self.group_at(node);
-        let book = group.map_or(&self.machines[node].book, |group| &self.groups[group].book);
-        ask(&book.borrow())
-    }
-
     /// Returns the history's operations of a transaction that took effect.
     fn retell(&self, doubt: &Doubt, found: &Found) -> String {
-        let mut lines = Lines::new(&self.keys);
+        let mut lines = Lines::new(self.keys);
         let mut touched = BTreeSet::new();
         for step in &doubt.job.steps {
             match step {
@@ -139,13 +153,14 @@ impl World {
     fn before(&self, key: usize, found: &Found, put: Option<&[u8]>) -> Option<Option<i64>> {
         let key = &self.keys.recorded[key];
         let name = key.name.as_bytes();
-        self.with_book(key.partition, |book| {
-            let tid = match put {
-                Some(value) => book.find_put(name, value)?.tid,
-                None if key.partition == found.partition => found.place.tid,
-                None => book.find_sibling(name, &found.name)?.tid,
-            };
-            Some(book.value_before(name, tid).and_then(text_of))
-        })
+        self.machines
+            .with_log(self.topology, key.partition, |book| {
+                let tid = match put {
+                    Some(value) => book.find_put(name, value)?.tid,
+                    None if key.partition == found.partition => found.place.tid,
+                    None => book.find_sibling(name, &found.name)?.tid,
+                };
+                Some(book.value_before(name, tid).and_then(text_of))
+            })
     }
 }

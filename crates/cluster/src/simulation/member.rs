@@ -13,7 +13,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::clock::{Clock, ManualClock};
-use base::participant::{Participant, Prepare, State};
+use base::participant::{
+    DurableEpochs, Leadership, Prepare, State, TransactionExecutor, TwoPhaseCommit,
+};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::versions::{Ask, Found};
@@ -163,7 +165,7 @@ impl Member {
     }
 }
 
-impl Participant for Member {
+impl TransactionExecutor for Member {
     fn execute(
         &mut self,
         ops: &[Op<'_>],
@@ -184,13 +186,30 @@ impl Participant for Member {
 
     fn observed(&self) -> Observed {
         let led = self.led.as_ref();
-        let observed = led.map_or(Observed::default(), Participant::observed);
+        let observed = led.map_or(Observed::default(), TransactionExecutor::observed);
         Observed {
             epoch: self.ticket(observed.epoch),
             ..observed
         }
     }
 
+    fn time_ms(&self) -> u64 {
+        let led = self.led.as_ref();
+        led.map_or_else(|| self.clock.now_ms(), TransactionExecutor::time_ms)
+    }
+
+    fn releases(&self) -> u64 {
+        self.arrived + self.led.as_ref().map_or(0, TransactionExecutor::releases)
+    }
+
+    fn finished(&self) -> Epoch {
+        self.led
+            .as_ref()
+            .map_or(Epoch::ZERO, TransactionExecutor::finished)
+    }
+}
+
+impl TwoPhaseCommit for Member {
     fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
         let prepared = self.step(prepare.holder.id, |led| led.prepare(prepare))?;
         Ok(prepared.0)
@@ -219,35 +238,30 @@ impl Participant for Member {
     }
 
     fn undecided(&mut self) -> Vec<(TransactionId, State)> {
-        self.led.as_mut().map_or(Vec::new(), Participant::undecided)
+        self.led
+            .as_mut()
+            .map_or(Vec::new(), TwoPhaseCommit::undecided)
     }
+}
 
-    fn time_ms(&self) -> u64 {
-        let led = self.led.as_ref();
-        led.map_or_else(|| self.clock.now_ms(), Participant::time_ms)
-    }
-
-    fn releases(&self) -> u64 {
-        self.arrived + self.led.as_ref().map_or(0, Participant::releases)
-    }
-
-    fn finished(&self) -> Epoch {
-        self.led.as_ref().map_or(Epoch::ZERO, Participant::finished)
-    }
-
+impl DurableEpochs for Member {
     fn failed(&self) -> Option<String> {
         None
     }
 
     fn durable(&self) -> Epoch {
-        self.led.as_ref().map_or(self.durable, Participant::durable)
+        self.led
+            .as_ref()
+            .map_or(self.durable, DurableEpochs::durable)
     }
 
     fn is_lost(&self, epoch: Epoch) -> bool {
         let mut lost = self.lost.iter();
         lost.any(|(from, to)| *from < epoch && epoch <= *to)
     }
+}
 
+impl Leadership for Member {
     fn leads(&self) -> Result<(), Option<NodeId>> {
         match self.led {
             Some(_) => Ok(()),

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use base::clock::{Clock, ManualClock};
 use base::epochs::EpochClock;
 use base::limits::Limits;
-use base::participant::{Participant, Prepare, State};
+use base::participant::{
+    DurableEpochs, Leadership, Prepare, State, TransactionExecutor, TwoPhaseCommit,
+};
 use base::partition::OwnedReply;
 use base::transaction::Observed;
 use base::versions::{Ask, Found, ReadAtomic};
@@ -108,7 +110,7 @@ impl Partition {
     }
 }
 
-impl Participant for Partition {
+impl TransactionExecutor for Partition {
     fn execute(
         &mut self,
         ops: &[Op<'_>],
@@ -138,6 +140,20 @@ impl Participant for Partition {
         self.worker.observed()
     }
 
+    fn time_ms(&self) -> u64 {
+        self.worker.time_ms()
+    }
+
+    fn releases(&self) -> u64 {
+        self.worker.releases()
+    }
+
+    fn finished(&self) -> Epoch {
+        self.worker.engine().epochs().finished()
+    }
+}
+
+impl TwoPhaseCommit for Partition {
     fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
         let outcome = self.worker.prepare(prepare);
         self.overtaken += u64::from(matches!(outcome, Err(Abort::Overtaken { .. })));
@@ -167,19 +183,9 @@ impl Participant for Partition {
     fn undecided(&mut self) -> Vec<(TransactionId, State)> {
         self.worker.undecided()
     }
+}
 
-    fn time_ms(&self) -> u64 {
-        self.worker.time_ms()
-    }
-
-    fn releases(&self) -> u64 {
-        self.worker.releases()
-    }
-
-    fn finished(&self) -> Epoch {
-        self.worker.engine().epochs().finished()
-    }
-
+impl DurableEpochs for Partition {
     fn failed(&self) -> Option<String> {
         None
     }
@@ -188,3 +194,5 @@ impl Participant for Partition {
         self.book.borrow().durable
     }
 }
+
+impl Leadership for Partition {}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ::simulation::draw;
 use fastrand::Rng;
 
-use super::Scenario;
+use super::scenario::Scenario;
 use crate::options::Timeouts;
 
 /// A run's plan. Shares are out of 1000.

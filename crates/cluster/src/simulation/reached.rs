@@ -1,6 +1,6 @@
 //! Points that runs reach, so that a run in which nothing happens does not pass for a correct one.
 
-use super::Scenario;
+use super::scenario::Scenario;
 
 ::simulation::points! {
     /// A point that runs should reach.

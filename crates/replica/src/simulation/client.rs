@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::participant::{Participant, Prepare, Sequenced, State};
+use base::participant::{
+    Leadership, Prepare, Sequenced, State, TransactionExecutor, TwoPhaseCommit,
+};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
@@ -90,20 +92,20 @@ impl Call {
                 .map(|replies| Value::Stale(replies, now)),
             Call::Prepare(id, job) => prepare(worker, *id, job).map(Value::Replies),
             Call::Commit(id) => {
-                Participant::commit(worker, *id).map(|(state, _)| Value::State(state))
+                TwoPhaseCommit::commit(worker, *id).map(|(state, _)| Value::State(state))
             }
             Call::Abort(id) => {
-                Participant::abort(worker, *id).map(|(state, _)| Value::State(state))
+                TwoPhaseCommit::abort(worker, *id).map(|(state, _)| Value::State(state))
             }
             Call::Refuse(id) => {
-                let until = Participant::time_ms(worker) + REFUSED_FOR_MS;
+                let until = TransactionExecutor::time_ms(worker) + REFUSED_FOR_MS;
                 worker
                     .refuse(*id, until)
                     .map(|(state, _)| Value::State(state))
             }
             Call::Forget(id) => worker.forget(*id).map(|()| Value::State(State::Unknown)),
-            Call::State(id) => match Participant::leads(worker) {
-                Ok(()) => Ok(Value::State(Participant::state(worker, *id).0)),
+            Call::State(id) => match Leadership::leads(worker) {
+                Ok(()) => Ok(Value::State(TwoPhaseCommit::state(worker, *id).0)),
                 Err(leader) => Err(Abort::Elsewhere { leader }),
             },
         };
@@ -140,7 +142,7 @@ fn prepare(worker: &mut Worker, id: TransactionId, job: &Job) -> Result<Vec<Owne
         id,
         age: id.timestamp,
     };
-    Participant::prepare(
+    TwoPhaseCommit::prepare(
         worker,
         &Prepare {
             holder,
