@@ -11,7 +11,7 @@ use crate::clock::HybridClock;
 use crate::connections::PeerConnections;
 use crate::counters::Counters;
 use crate::leaders::Leaders;
-use crate::message::{Answer, Roll};
+use crate::message::{Answer, ParticipantList};
 use crate::options::Timeouts;
 use crate::requester::{LostRequest, RequestPurpose, Requester};
 use crate::topology::Topology;
@@ -101,9 +101,9 @@ impl NodeContext {
 
     /// Returns what is wrong with a list of participants: a partition that the cluster's file does not
     /// have.
-    pub(crate) fn unknown_participant(&self, roll: &Roll) -> Option<String> {
+    pub(crate) fn unknown_participant(&self, participant_list: &ParticipantList) -> Option<String> {
         let unknown = |of: &&PartitionId| self.topology.partition(**of).is_none();
-        let unknown = roll.participants.iter().find(unknown)?;
+        let unknown = participant_list.participants.iter().find(unknown)?;
         Some(format!(
             "partition {unknown} takes part, which the cluster's file does not have"
         ))

@@ -39,7 +39,7 @@ use base::{Abort, Op, PartitionId, Timestamp, TransactionId};
 use crate::codec;
 use crate::context::NodeContext;
 use crate::message::{Answer, Request};
-use crate::ramp::{self, Algorithm, Reading, Refusal, Way, classify};
+use crate::ramp::{self, Algorithm, ReadAtomicRead, ReadAtomicRefusal, TransactionClass, classify};
 use crate::requester::{AttemptKey, AttemptStep, LostRequest, Numbered};
 use crate::router::PartitionRouter;
 
@@ -177,26 +177,30 @@ impl<C> Coordinator<C> {
         context: &NodeContext,
         ops: &[Op<'_>],
         requested: RequestedMode,
-    ) -> Result<ExecutionMode, Refusal> {
+    ) -> Result<ExecutionMode, ReadAtomicRefusal> {
         let declared = context.topology.read_atomic();
         let reading = |algorithm| {
-            let reading = Reading::of_ops(algorithm, ops, context.now);
+            let reading = ReadAtomicRead::of_ops(algorithm, ops, context.now);
             ExecutionMode::ReadAtomicRead(Box::new(reading))
         };
         let way = classify(declared, ops)?;
         Ok(match (way, requested) {
-            (Way::Read | Way::Write, RequestedMode::HoldReads) => return Err(Refusal::Holds),
-            (Way::Ordinary, RequestedMode::Default) => ExecutionMode::Serializable,
-            (Way::Ordinary, RequestedMode::HoldReads) => ExecutionMode::HoldingReads,
-            (Way::Read, RequestedMode::Default) => reading(self.algorithm),
-            (Way::Write, RequestedMode::Default) => ExecutionMode::ReadAtomicWrite(self.algorithm),
+            (TransactionClass::Read | TransactionClass::Write, RequestedMode::HoldReads) => {
+                return Err(ReadAtomicRefusal::Holds);
+            }
+            (TransactionClass::Ordinary, RequestedMode::Default) => ExecutionMode::Serializable,
+            (TransactionClass::Ordinary, RequestedMode::HoldReads) => ExecutionMode::HoldingReads,
+            (TransactionClass::Read, RequestedMode::Default) => reading(self.algorithm),
+            (TransactionClass::Write, RequestedMode::Default) => {
+                ExecutionMode::ReadAtomicWrite(self.algorithm)
+            }
             (way, RequestedMode::ReadAtomic(algorithm)) => {
-                ramp::one_way(declared, ops)?;
+                ramp::check_one_kind(declared, ops)?;
                 match way {
-                    Way::Read => reading(algorithm),
-                    Way::Write => ExecutionMode::ReadAtomicWrite(algorithm),
+                    TransactionClass::Read => reading(algorithm),
+                    TransactionClass::Write => ExecutionMode::ReadAtomicWrite(algorithm),
                     // A single key.
-                    Way::Ordinary => ExecutionMode::Serializable,
+                    TransactionClass::Ordinary => ExecutionMode::Serializable,
                 }
             }
         })
@@ -498,7 +502,7 @@ fn give_up<P: Participant + ?Sized>(
         }
         TransactionStage::Executing if !transaction.read_only => AttemptProgress::unknown(what),
         TransactionStage::Executing
-        | TransactionStage::Reading
+        | TransactionStage::ReadingParts
         | TransactionStage::Validating
         | TransactionStage::ReadingVersions => AttemptProgress::Failed(Abort::Unavailable { what }),
         TransactionStage::Abandoning { .. } | TransactionStage::Paused => AttemptProgress::Pending,

@@ -7,7 +7,7 @@ use base::NodeId;
 
 use crate::leaders::Leaders;
 use crate::participant::WaitingPrepares;
-use crate::ramp::{Algorithm, Published};
+use crate::ramp::{Algorithm, PublishedSlots};
 use crate::topology::Topology;
 
 /// Time limits of a node.
@@ -62,5 +62,5 @@ pub struct NodeOptions {
     pub ramp: Algorithm,
     /// Where the newest versions of read-atomic keys are published, if they are; only for a partition
     /// that this node holds alone.
-    pub published: Option<Arc<Published>>,
+    pub published: Option<Arc<PublishedSlots>>,
 }

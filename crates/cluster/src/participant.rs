@@ -29,9 +29,9 @@ use fabric::Link;
 
 use crate::codec;
 use crate::context::{NodeContext, REPEAT_AFTER};
-use crate::message::{Answer, Notice, RegionInfo, Request, Roll};
-use crate::ramp::Published;
-use crate::ramp::published::LocatedVersions;
+use crate::message::{Answer, Notice, ParticipantList, RegionInfo, Request};
+use crate::ramp::PublishedSlots;
+use crate::ramp::published_slots::LocatedVersions;
 use crate::requester::Requester;
 
 use attempts::Attempts;
@@ -52,13 +52,13 @@ pub(crate) struct ParticipantService {
     attempts: Attempts,
     /// The value of `TransactionExecutor::releases` when the blocked requests were last tried.
     releases: u64,
-    published: Option<Arc<Published>>,
+    published: Option<Arc<PublishedSlots>>,
 }
 
 impl ParticipantService {
     pub(crate) fn new(
         prepares: WaitingPrepares,
-        published: Option<Arc<Published>>,
+        published: Option<Arc<PublishedSlots>>,
     ) -> ParticipantService {
         ParticipantService {
             pending_answers: PendingAnswers::default(),
@@ -102,17 +102,17 @@ impl ParticipantService {
             Request::Prepare {
                 id,
                 age,
-                roll,
+                participant_list,
                 siblings,
                 isolation,
                 ops,
             } => {
-                if let Some(what) = malformed_prepare(context, &roll, siblings) {
+                if let Some(what) = malformed_prepare(context, &participant_list, siblings) {
                     let abort = Abort::Unavailable { what };
                     return context.deliver(requester, Answer::Aborted(abort));
                 }
                 let mut note = Vec::new();
-                codec::encode_roll(&roll, &mut note);
+                codec::encode_participant_list(&participant_list, &mut note);
                 let prepare = Prepare {
                     holder: Holder { id, age },
                     ops: &ops,
@@ -427,13 +427,17 @@ fn redirect(context: &mut NodeContext, requester: Requester, leader: Option<Node
 }
 
 /// Returns why an attempt cannot be prepared, for reasons that do not depend on its operations.
-fn malformed_prepare(context: &NodeContext, roll: &Roll, siblings: &[u8]) -> Option<String> {
-    let takes_part = |own| roll.participants.contains(&own);
+fn malformed_prepare(
+    context: &NodeContext,
+    participant_list: &ParticipantList,
+    siblings: &[u8],
+) -> Option<String> {
+    let takes_part = |own| participant_list.participants.contains(&own);
     if !context.local_partition.is_some_and(takes_part) {
         return Some("the node that was asked does not take part".to_owned());
     }
     if siblings::read(siblings).is_none() {
         return Some("the list of keys is malformed".to_owned());
     }
-    context.unknown_participant(roll)
+    context.unknown_participant(participant_list)
 }

@@ -16,7 +16,7 @@ use base::{Abort, Epoch, PartitionId, TransactionId};
 use crate::codec;
 use crate::context::NodeContext;
 use crate::coordinator::CommitPhase;
-use crate::message::{Answer, Fate, Notice, Request, Roll};
+use crate::message::{Answer, AttemptOutcome, Notice, ParticipantList, Request};
 use crate::participant;
 use crate::requester::{LostRequest, RequestPurpose, Requester, ResolutionStep};
 use crate::router::PartitionRouter;
@@ -107,23 +107,29 @@ impl Resolver {
         let (State::Prepared(note) | State::Committed(note)) = state else {
             return;
         };
-        let Some(roll) = decode_note(router.context, id, note) else {
+        let Some(participant_list) = decode_note(router.context, id, note) else {
             return;
         };
-        let is_home = Some(roll.home) == router.context.local_partition;
+        let is_home = Some(participant_list.home) == router.context.local_partition;
         match state {
-            State::Prepared(_) if is_home => self.collect_votes(router, id, roll),
-            State::Prepared(_) => ask_home(router, &roll, id, ResolutionStep::Outcome),
+            State::Prepared(_) if is_home => self.collect_votes(router, id, participant_list),
+            State::Prepared(_) => ask_home(router, &participant_list, id, ResolutionStep::Outcome),
             _ if commit_phase.contains(id) => {}
             _ if is_home => match router.partition.commit(id) {
                 Ok((State::Committed(_), epoch)) => {
-                    finish(router, commit_phase, id, roll.participants, epoch);
+                    finish(
+                        router,
+                        commit_phase,
+                        id,
+                        participant_list.participants,
+                        epoch,
+                    );
                 }
                 // The next scan sees its present state.
                 Ok(_) => {}
                 Err(error) => log_undecided(id, &error),
             },
-            _ => ask_home(router, &roll, id, ResolutionStep::Inquire),
+            _ => ask_home(router, &participant_list, id, ResolutionStep::Inquire),
         }
     }
 
@@ -134,8 +140,8 @@ impl Resolver {
         id: TransactionId,
         note: &[u8],
     ) {
-        if let Some(roll) = decode_note(router.context, id, note) {
-            self.collect_votes(router, id, roll);
+        if let Some(participant_list) = decode_note(router.context, id, note) {
+            self.collect_votes(router, id, participant_list);
         }
     }
 
@@ -143,16 +149,16 @@ impl Resolver {
         &mut self,
         router: &mut PartitionRouter<'_, P>,
         id: TransactionId,
-        roll: Roll,
+        participant_list: ParticipantList,
     ) {
         if self.votes.contains_key(&id) {
             return;
         }
         // This partition's own vote, too, counts only once it is durable.
-        let asked = roll.participants.clone();
+        let asked = participant_list.participants.clone();
         let round = VoteRound {
             missing: asked.clone(),
-            participants: roll.participants,
+            participants: participant_list.participants,
             until: router.context.now + router.context.timeouts.answer,
         };
         self.votes.insert(id, round);
@@ -217,7 +223,7 @@ impl Resolver {
 /// Asks the home about an attempt.
 fn ask_home<P: Participant + ?Sized>(
     router: &mut PartitionRouter<'_, P>,
-    roll: &Roll,
+    participant_list: &ParticipantList,
     id: TransactionId,
     step: ResolutionStep,
 ) {
@@ -226,7 +232,7 @@ fn ask_home<P: Participant + ?Sized>(
         _ => Request::Outcome { id },
     };
     let purpose = RequestPurpose::Resolve { id, step };
-    router.request(roll.home, request, purpose);
+    router.request(participant_list.home, request, purpose);
 }
 
 /// Commits an attempt that all have prepared, unless the coordinator has had it aborted meanwhile.
@@ -297,8 +303,10 @@ fn on_outcome<P: Participant + ?Sized>(
     answer: &Result<Answer, LostRequest>,
 ) {
     let done = match answer {
-        Ok(Answer::Fate(Fate::Committed)) => router.partition.commit(id).map(drop),
-        Ok(Answer::Fate(Fate::Aborted)) => router.partition.abort(id).map(drop),
+        Ok(Answer::AttemptOutcome(AttemptOutcome::Committed)) => {
+            router.partition.commit(id).map(drop)
+        }
+        Ok(Answer::AttemptOutcome(AttemptOutcome::Aborted)) => router.partition.abort(id).map(drop),
         // The next scan asks again.
         _ => Ok(()),
     };
@@ -308,19 +316,21 @@ fn on_outcome<P: Participant + ?Sized>(
 }
 
 /// Returns the participants of a prepared or committed attempt.
-fn decode_note(context: &NodeContext, id: TransactionId, note: &[u8]) -> Option<Roll> {
-    let roll = codec::decode_roll(note).map_err(|error| error.to_string());
-    let roll = roll.and_then(|roll| match context.unknown_participant(&roll) {
-        Some(unknown) => Err(unknown),
-        None => Ok(roll),
+fn decode_note(context: &NodeContext, id: TransactionId, note: &[u8]) -> Option<ParticipantList> {
+    let participant_list = codec::decode_participant_list(note).map_err(|error| error.to_string());
+    let participant_list = participant_list.and_then(|participant_list| {
+        match context.unknown_participant(&participant_list) {
+            Some(unknown) => Err(unknown),
+            None => Ok(participant_list),
+        }
     });
-    if let Err(error) = &roll {
+    if let Err(error) = &participant_list {
         tracing::error!(
             %id, %error,
             "a transaction cannot be decided: start the cluster with the file that it began with"
         );
     }
-    roll.ok()
+    participant_list.ok()
 }
 
 /// Logs that a decision cannot be recorded now; the next scan tries again.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use base::partition::OwnedReply;
 use base::{Abort, Epoch, NodeId, Op};
-use cluster::ramp::{Algorithm, Published};
+use cluster::ramp::{Algorithm, PublishedSlots};
 use cluster::{Finished, Node, NodeOptions, WakeConditions};
 use fabric::tcp::Tcp;
 use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
@@ -58,7 +58,7 @@ pub(crate) struct Coordination {
 impl Coordination {
     pub(crate) fn new(
         membership: &Membership,
-        (ramp, published): (Algorithm, Option<Arc<Published>>),
+        (ramp, published): (Algorithm, Option<Arc<PublishedSlots>>),
         routes: Arc<Routes>,
         runtime: usize,
         fabric: Tcp,

@@ -1,4 +1,4 @@
-//! Reads of read-atomic keys by a node's callers: each round of a [`Reading`] is sent to the partitions
+//! Reads of read-atomic keys by a node's callers: each round of a [`ReadAtomicRead`] is sent to the partitions
 //! of its keys.
 
 use base::Abort;
@@ -9,7 +9,7 @@ use super::transaction::{
 };
 use crate::counters::Counters;
 use crate::message::{Answer, Request};
-use crate::ramp::{Reading, Step};
+use crate::ramp::{ReadAtomicRead, ReadStep};
 use crate::requester::{AttemptStep, LostRequest};
 use crate::router::PartitionRouter;
 
@@ -69,12 +69,12 @@ pub(super) fn on_versions<P: Participant + ?Sized>(
     asked.replies = Some(Vec::new());
     let answers = asked.ops.iter().copied().zip(founds);
     match reading.answered(round, answers, router.context.now) {
-        Step::Wait => AttemptProgress::Pending,
-        Step::Ask => {
+        ReadStep::Wait => AttemptProgress::Pending,
+        ReadStep::Ask => {
             send_round(router, transaction);
             AttemptProgress::Pending
         }
-        Step::Done | Step::GaveUp => {
+        ReadStep::Done | ReadStep::GaveUp => {
             count(&mut router.context.counters, reading);
             AttemptProgress::Finished(take_outcome(transaction))
         }
@@ -92,21 +92,21 @@ fn take_outcome(
     if reading.is_done() {
         Ok(reading.replies())
     } else {
-        let attempts = reading.tally().restarts + 1;
+        let attempts = reading.costs().restarts + 1;
         Err(Abort::Conflict { attempts })
     }
 }
 
-fn count(counters: &mut Counters, reading: &Reading) {
-    let tally = reading.tally();
-    if tally.lost > 0 && counters.ramp_lost == 0 {
+fn count(counters: &mut Counters, reading: &ReadAtomicRead) {
+    let costs = reading.costs();
+    if costs.lost > 0 && counters.ramp_lost == 0 {
         tracing::warn!(
             "a partition does not have what was written together with what another one has: it has \
              lost what it had acknowledged, as can happen without durability; what is left is read. \
              This warning is logged once"
         );
     }
-    counters.ramp_second_rounds += u64::from(tally.second_asks > 0);
-    counters.ramp_restarts += u64::from(tally.restarts);
-    counters.ramp_lost += u64::from(tally.lost);
+    counters.ramp_second_rounds += u64::from(costs.second_asks > 0);
+    counters.ramp_restarts += u64::from(costs.restarts);
+    counters.ramp_lost += u64::from(costs.lost);
 }

@@ -7,7 +7,7 @@ use base::{Abort, Epoch, PartitionId, Timestamp, TransactionId};
 
 use crate::context::NodeContext;
 use crate::message::Answer;
-use crate::ramp::{Algorithm, Reading};
+use crate::ramp::{Algorithm, ReadAtomicRead};
 use crate::requester::{AttemptKey, AttemptStep, LostRequest, RequestPurpose};
 
 /// See the module's description.
@@ -42,7 +42,7 @@ pub(crate) enum ExecutionMode {
     /// It writes read-atomic keys.
     ReadAtomicWrite(Algorithm),
     /// It reads read-atomic keys.
-    ReadAtomicRead(Box<Reading>),
+    ReadAtomicRead(Box<ReadAtomicRead>),
 }
 
 /// Progress of a transaction.
@@ -53,7 +53,7 @@ pub(crate) enum TransactionStage {
     /// One partition executes all of it.
     Executing,
     /// A validated read, first and second round.
-    Reading,
+    ReadingParts,
     Validating,
     /// A round of a read-atomic read.
     ReadingVersions,

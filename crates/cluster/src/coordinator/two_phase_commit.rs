@@ -10,7 +10,7 @@ use super::transaction::{
     AttemptProgress, CoordinatedTransaction, ExecutionMode, TransactionPart, TransactionStage,
 };
 use crate::context::REPEAT_AFTER;
-use crate::message::{Answer, Fate, Notice, Request, Roll};
+use crate::message::{Answer, AttemptOutcome, Notice, ParticipantList, Request};
 use crate::ramp::{self, Algorithm};
 use crate::requester::{AttemptStep, LostRequest, RequestPurpose};
 use crate::router::PartitionRouter;
@@ -38,7 +38,7 @@ pub(super) fn begin<P: Participant + ?Sized>(
     // The own part is prepared first: if it fails, the other partitions have no work.
     let local = router.context.local_partition;
     transaction.parts.sort_by_key(|part| Some(part.of) != local);
-    let roll = Roll {
+    let participant_list = ParticipantList {
         home: home(local, &transaction.parts),
         participants: transaction.parts.iter().map(|part| part.of).collect(),
     };
@@ -47,7 +47,7 @@ pub(super) fn begin<P: Participant + ?Sized>(
         let request = Request::Prepare {
             id,
             age: transaction.age,
-            roll: roll.clone(),
+            participant_list: participant_list.clone(),
             siblings: &siblings,
             isolation,
             ops: part.ops.iter().map(|&op| ops[op].clone()).collect(),
@@ -176,11 +176,11 @@ pub(super) fn on_abandoned<P: Participant + ?Sized>(
         return AttemptProgress::unknown(reason(why));
     }
     match answer {
-        Ok(Answer::Fate(Fate::Aborted)) => {
+        Ok(Answer::AttemptOutcome(AttemptOutcome::Aborted)) => {
             let (id, why) = (*id, why.clone());
             abort_participants(router, transaction, None, id, why)
         }
-        Ok(Answer::Fate(Fate::Committed)) => {
+        Ok(Answer::AttemptOutcome(AttemptOutcome::Committed)) => {
             let what = format!("{}: the replies of the transaction are lost", reason(why));
             AttemptProgress::unknown(what)
         }

@@ -35,7 +35,7 @@ pub(super) fn begin<P: Participant + ?Sized>(
     transaction: &mut CoordinatedTransaction,
     ops: &[Op<'_>],
 ) {
-    transaction.stage = TransactionStage::Reading;
+    transaction.stage = TransactionStage::ReadingParts;
     for part in &mut transaction.parts {
         part.finished = if Some(part.of) == router.context.local_partition {
             router.partition.finished()
@@ -66,7 +66,7 @@ pub(super) fn on_read<P: Participant + ?Sized>(
     part: usize,
     answer: Result<Answer, LostRequest>,
 ) -> AttemptProgress {
-    if !matches!(transaction.stage, TransactionStage::Reading) {
+    if !matches!(transaction.stage, TransactionStage::ReadingParts) {
         return AttemptProgress::Pending;
     }
     match answer {

@@ -12,7 +12,7 @@ use super::pending_answers::SyncUrgency;
 use super::served::Served;
 use super::wait_queue::{BlockedKind, BlockedPrepare, WaitQueue};
 use crate::context::NodeContext;
-use crate::message::{Answer, Fate};
+use crate::message::{Answer, AttemptOutcome};
 
 /// A prepare whose timestamp is this far behind the partition's time is refused. So refusals need not be
 /// remembered for ever.
@@ -184,7 +184,7 @@ impl Attempts {
     ) -> Served {
         // It is undecided, but not because its coordinator is gone.
         if self.wait_queue.has_prepare(id) {
-            return Served::at_once(Answer::Fate(Fate::Open));
+            return Served::at_once(Answer::AttemptOutcome(AttemptOutcome::Open));
         }
         let (state, epoch) = match partition.refuse(id, partition.time_ms() + REFUSAL_MS) {
             Ok(known) => known,
@@ -192,18 +192,18 @@ impl Attempts {
         };
         self.drop_waiting_prepare(context, id);
         let fate = match state {
-            State::Committed(_) => Fate::Committed,
-            State::Refused => Fate::Aborted,
+            State::Committed(_) => AttemptOutcome::Committed,
+            State::Refused => AttemptOutcome::Aborted,
             State::Unknown => {
                 context.counters.refused += 1;
-                Fate::Aborted
+                AttemptOutcome::Aborted
             }
             State::Prepared(note) => {
                 self.in_doubt.push((id, note));
-                Fate::Open
+                AttemptOutcome::Open
             }
         };
-        Served::after(Answer::Fate(fate), epoch)
+        Served::after(Answer::AttemptOutcome(fate), epoch)
     }
 
     /// Aborts an attempt whose home this is, unless it has committed, and answers the outcome.
@@ -216,7 +216,7 @@ impl Attempts {
         self.drop_waiting_prepare(context, id);
         context.counters.abandoned += 1;
         match abort_unless_committed(partition, id) {
-            Ok((fate, epoch)) => Served::after(Answer::Fate(fate), epoch),
+            Ok((fate, epoch)) => Served::after(Answer::AttemptOutcome(fate), epoch),
             Err(abort) => undone(abort),
         }
     }
@@ -285,18 +285,18 @@ fn unfit_prepare<P: TransactionExecutor + ?Sized>(
 fn abort_unless_committed<P: TransactionExecutor + TwoPhaseCommit + ?Sized>(
     partition: &mut P,
     id: TransactionId,
-) -> Result<(Fate, Epoch), Abort> {
+) -> Result<(AttemptOutcome, Epoch), Abort> {
     loop {
         let (state, epoch) = partition.abort(id)?;
         match state {
-            State::Committed(_) => return Ok((Fate::Committed, epoch)),
-            State::Prepared(_) => return Ok((Fate::Aborted, epoch)),
+            State::Committed(_) => return Ok((AttemptOutcome::Committed, epoch)),
+            State::Prepared(_) => return Ok((AttemptOutcome::Aborted, epoch)),
             State::Unknown | State::Refused => {}
         }
         let until = partition.time_ms() + REFUSAL_MS;
         let (state, epoch) = partition.refuse(id, until)?;
         if let State::Unknown | State::Refused = state {
-            return Ok((Fate::Aborted, epoch));
+            return Ok((AttemptOutcome::Aborted, epoch));
         }
         // Another thread of this node has prepared it in between.
     }

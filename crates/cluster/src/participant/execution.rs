@@ -117,7 +117,7 @@ pub(super) fn read_versions<P: TransactionExecutor + TwoPhaseCommit + ?Sized>(
         return aborted(abort);
     }
     if !keys().all(|key| declared.covers(key)) {
-        return aborted(ramp::Refusal::NotCovered.into());
+        return aborted(ramp::ReadAtomicRefusal::NotCovered.into());
     }
     let ids = |ask: &Ask<'_>| match ask {
         Ask::OneOf { ids, .. } => ids.len(),

@@ -9,7 +9,7 @@ use base::{Abort, Epoch};
 
 use crate::context::NodeContext;
 use crate::message::Answer;
-use crate::ramp::published::{LocatedVersions, Published};
+use crate::ramp::published_slots::{LocatedVersions, PublishedSlots};
 use crate::requester::Requester;
 
 /// The outcome of one transaction of a batch, and the epoch for which its answer waits.
@@ -135,7 +135,7 @@ impl PendingAnswers {
         &mut self,
         context: &mut NodeContext,
         partition: &P,
-        published: Option<&Published>,
+        published: Option<&PublishedSlots>,
     ) {
         if self.is_empty() {
             return;
@@ -157,7 +157,10 @@ impl PendingAnswers {
 }
 
 /// Publishes versions that have become durable, and returns the answer.
-pub(super) fn located_answer(published: Option<&Published>, located: LocatedVersions) -> Answer {
+pub(super) fn located_answer(
+    published: Option<&PublishedSlots>,
+    located: LocatedVersions,
+) -> Answer {
     let addresses = match published {
         Some(published) => published.publish_located(&located),
         None => vec![None; located.founds.len()],

@@ -10,10 +10,10 @@ use base::{Abort, Epoch};
 use fabric::sim::{Network, Options};
 use fastrand::Rng;
 
-use super::chronicle::Chronicle;
+use super::coverage::Point;
 use super::keys::{Keys, READ_ATOMIC};
-use super::plan::Plan;
-use super::reached::Point;
+use super::plan::RunPlan;
+use super::recorded_history::RecordedHistory;
 use super::scenario::Scenario;
 use crate::slot::SLOTS;
 use crate::topology::Topology;
@@ -22,30 +22,30 @@ use crate::topology::Topology;
 pub(super) const BEGIN_MS: u64 = 1_700_000_000_000;
 
 /// Number of a life: an event that was scheduled in another life does not count.
-pub(super) type Life = u32;
+pub(super) type Incarnation = u32;
 
 /// An event, besides those of the network.
 pub(super) enum Event {
     /// A node is woken, as it has asked.
-    Wake(usize, Life),
+    Wake(usize, Incarnation),
     /// A sync of a node's log has ended.
-    Synced(usize, Life, Epoch, u64),
+    Synced(usize, Incarnation, Epoch, u64),
     /// A replicated partition gets a leader; the term in which it has none.
     Elect(usize, u64),
     /// The members of a replicated partition hear of the leader of a term.
     Heard(usize, u64),
     /// A node notices that this leadership of its own has ended.
-    Notice(usize, Life, u64),
+    Notice(usize, Incarnation, u64),
     /// A node tidies up, and may sync although no answer waits for it.
-    Idle(usize, Life),
+    Idle(usize, Incarnation),
     /// A node that crashed starts again.
-    Restart(usize, Life),
+    Restart(usize, Incarnation),
     /// A client begins its next transaction.
-    Think(usize, Life),
+    Think(usize, Incarnation),
     /// A client's transaction arrives at the node to which it is attached.
-    Submit(usize, Life),
+    Submit(usize, Incarnation),
     /// An attached client hears of its transaction.
-    Answer(usize, Life, Answered),
+    Answer(usize, Incarnation, ClientAnswer),
     /// Faults are drawn.
     Tick,
     /// The separation of two nodes ends.
@@ -55,24 +55,24 @@ pub(super) enum Event {
     /// A slow link is as fast as before.
     FastLink(usize, usize),
     /// Faults stop.
-    Calm,
+    FaultsStop,
     /// Checks if everything has come to rest.
-    Rest,
+    FinalCheck,
 }
 
-/// The origin of a transaction at a node: a client and its life, or the finale.
+/// The origin of a transaction at a node: a client and its life, or the final check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ticket {
-    Client(usize, Life),
-    Finale(u32),
+pub(super) enum CallerId {
+    Attached(usize, Incarnation),
+    FinalCheck(u32),
 }
 
 /// An answer to a client.
-pub(super) struct Answered(pub(super) Result<Vec<OwnedReply>, Abort>);
+pub(super) struct ClientAnswer(pub(super) Result<Vec<OwnedReply>, Abort>);
 
 /// See the module's description.
 pub(super) struct Environment {
-    pub(super) plan: Plan,
+    pub(super) plan: RunPlan,
     pub(super) random: Rng,
     pub(super) now: Duration,
     pub(super) network: Network,
@@ -82,7 +82,7 @@ pub(super) struct Environment {
     pub(super) processes: u32,
     /// The last value that a client has drawn.
     pub(super) value: i64,
-    pub(super) chronicle: Chronicle,
+    pub(super) recorded_history: RecordedHistory,
     pub(super) trace: Trace,
     pub(super) reached: Coverage<Point>,
     /// Why the run has failed.
@@ -93,7 +93,7 @@ pub(super) struct Environment {
 impl Environment {
     pub(super) fn new(scenario: Scenario, seed: u64, keep_trace: bool) -> Environment {
         let mut random = Rng::with_seed(seed);
-        let plan = Plan::draw(scenario, &mut random);
+        let plan = RunPlan::draw(scenario, &mut random);
         let topology = Arc::new(topology(&plan));
         let options = Options {
             delay: Duration::from_micros(20)..plan.delay.max(Duration::from_micros(40)),
@@ -113,7 +113,7 @@ impl Environment {
             keys,
             processes: 0,
             value: 0,
-            chronicle: Chronicle::default(),
+            recorded_history: RecordedHistory::default(),
             trace: Trace::new(keep_trace),
             reached: Coverage::default(),
             failure: None,
@@ -142,8 +142,8 @@ impl Environment {
     }
 
     /// Returns `true` if faults have stopped.
-    pub(super) fn is_calm(&self) -> bool {
-        self.now >= self.plan.calm
+    pub(super) fn have_faults_stopped(&self) -> bool {
+        self.now >= self.plan.faults_stop
     }
 
     /// Checks the sum of all accounts, if it was read.
@@ -159,7 +159,7 @@ impl Environment {
 
 /// Returns the cluster's file: the partitions share the slots evenly, and nodes are numbered in their
 /// order; perhaps there is one more that holds none.
-fn topology(plan: &Plan) -> Topology {
+fn topology(plan: &RunPlan) -> Topology {
     let count = plan.holders.len() as u32;
     let begin = |index: u32| index * u32::from(SLOTS) / count;
     let mut text = format!("read_atomic = [{READ_ATOMIC:?}]\n");

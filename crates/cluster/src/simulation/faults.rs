@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use fabric::sim::Place;
 
-use super::client::Clients;
+use super::clients::Clients;
+use super::coverage::Point;
 use super::environment::{Environment, Event};
 use super::machines::Machines;
 use super::plan::TICK;
-use super::reached::Point;
 
 /// Draws the faults of this moment.
 pub(super) fn draw_faults(env: &mut Environment, machines: &mut Machines, clients: &mut Clients) {
-    if env.is_calm() {
+    if env.have_faults_stopped() {
         return;
     }
     let faults = env.plan.faults;
@@ -100,7 +100,7 @@ pub(super) fn fast_link(env: &mut Environment, machines: &Machines, node: usize,
 }
 
 /// Stops the faults: all nodes and links work again, and clocks are set right.
-pub(super) fn calm(env: &mut Environment, machines: &mut Machines) {
+pub(super) fn faults_stop(env: &mut Environment, machines: &mut Machines) {
     env.trace.note(env.now, format_args!("faults stop"));
     env.network.heal();
     for node in 0..machines.machines.len() {
@@ -109,5 +109,5 @@ pub(super) fn calm(env: &mut Environment, machines: &mut Machines) {
         machine.ahead_ms = 0;
         (0..machines.machines.len()).for_each(|other| fast_link(env, machines, node, other));
     }
-    env.after(Duration::ZERO, Event::Rest);
+    env.after(Duration::ZERO, Event::FinalCheck);
 }

@@ -12,29 +12,29 @@ use fabric::Inbox;
 use fabric::sim::Endpoint;
 use fastrand::Rng;
 
-use super::book::Book;
-use super::environment::{BEGIN_MS, Life, Ticket};
-use super::member::Member;
+use super::environment::{BEGIN_MS, CallerId, Incarnation};
+use super::memory_log::MemoryLog;
+use super::partition_replica::PartitionReplica;
 use crate::node::Node;
 
 /// A machine: the part of it that survives a crash, and the part that does not.
-pub(super) struct Machine {
+pub(super) struct SimulatedMachine {
     pub(super) id: NodeId,
-    pub(super) life: Life,
+    pub(super) life: Incarnation,
     /// How far its clock is ahead.
     pub(super) ahead_ms: i64,
     pub(super) clock: Arc<ManualClock>,
-    pub(super) book: Rc<RefCell<Book>>,
+    pub(super) log: Rc<RefCell<MemoryLog>>,
     /// The newest epoch that the log knows when it is read again.
     pub(super) newest: Epoch,
     pub(super) slow_disk: bool,
-    pub(super) running: Option<Running>,
+    pub(super) running: Option<MachineProcess>,
 }
 
 /// A process.
-pub(super) struct Running {
-    pub(super) node: Node<Ticket>,
-    pub(super) partition: Member,
+pub(super) struct MachineProcess {
+    pub(super) node: Node<CallerId>,
+    pub(super) partition: PartitionReplica,
     pub(super) endpoint: Endpoint,
     pub(super) inbox: Inbox,
     pub(super) is_syncing: bool,
@@ -43,14 +43,14 @@ pub(super) struct Running {
     pub(super) voting: BTreeSet<TransactionId>,
 }
 
-impl Machine {
-    pub(super) fn new(id: NodeId, random: &mut Rng) -> Machine {
-        Machine {
+impl SimulatedMachine {
+    pub(super) fn new(id: NodeId, random: &mut Rng) -> SimulatedMachine {
+        SimulatedMachine {
             id,
             life: 0,
             ahead_ms: random.i64(-30..=30),
             clock: Arc::new(ManualClock::new(BEGIN_MS)),
-            book: Rc::default(),
+            log: Rc::default(),
             newest: Epoch::ZERO,
             slow_disk: false,
             running: None,
@@ -58,7 +58,7 @@ impl Machine {
     }
 
     pub(super) fn set_clock(&self, now: Duration) {
-        self.book.borrow_mut().now = now;
+        self.log.borrow_mut().now = now;
         let time = BEGIN_MS + now.as_millis() as u64;
         self.clock.set(time.saturating_add_signed(self.ahead_ms));
     }

@@ -8,20 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::simulation::{Trace, draw};
-use base::participant::{DurableEpochs, Leadership, State, TransactionExecutor, TwoPhaseCommit};
+use base::participant::{DurableEpochs, Leadership, State, TwoPhaseCommit};
 use base::{Epoch, NodeId, Op, PartitionId};
 use fabric::{Event as LinkEvent, Inbox, Link, Messages};
 
-use super::book::Book;
-use super::environment::{Answered, Environment, Event, Life, Ticket};
-use super::group::Group;
+use super::coverage::Point;
+use super::engine_partition::EnginePartition;
+use super::environment::{CallerId, ClientAnswer, Environment, Event, Incarnation};
 use super::keys::DEPOSIT;
-use super::machine::{Machine, Running};
-use super::member::Member;
-use super::partition::Partition;
-use super::plan::Faults;
-use super::reached::Point;
-use super::tap::{Said, Tap};
+use super::machine::{MachineProcess, SimulatedMachine};
+use super::memory_log::MemoryLog;
+use super::outgoing_messages::{MessageText, OutgoingMessages};
+use super::partition_replica::PartitionReplica;
+use super::plan::FaultPlan;
+use super::replica_group::ReplicaGroup;
 use crate::codec;
 use crate::node::Node;
 use crate::options::NodeOptions;
@@ -29,35 +29,35 @@ use crate::ramp::Algorithm;
 use crate::topology::Topology;
 
 /// An event at a machine that concerns clients.
-pub(super) enum Output {
+pub(super) enum MachineOutput {
     /// A node has answered one of its callers.
-    Answered(usize, Ticket, Answered),
+    Replied(usize, CallerId, ClientAnswer),
     /// A machine has crashed.
     Crashed(usize),
 }
 
 /// The machines, and the groups of them that hold a partition together.
 pub(super) struct Machines {
-    pub(super) machines: Vec<Machine>,
-    pub(super) groups: Vec<Group>,
-    pub(super) outputs: Vec<Output>,
+    pub(super) machines: Vec<SimulatedMachine>,
+    pub(super) groups: Vec<ReplicaGroup>,
+    pub(super) outputs: Vec<MachineOutput>,
 }
 
 /// The next work of a node.
 enum Task<'a> {
     Turn,
     Receive,
-    Begin(&'a [Op<'a>], Ticket),
+    Begin(&'a [Op<'a>], CallerId),
 }
 
 impl Machines {
     /// Creates the machines of a topology; none of them runs.
     pub(super) fn new(env: &mut Environment) -> Machines {
         let nodes = env.topology.nodes().to_vec().into_iter();
-        let machines = nodes.map(|info| Machine::new(info.id, &mut env.random));
+        let machines = nodes.map(|info| SimulatedMachine::new(info.id, &mut env.random));
         Machines {
             machines: machines.collect(),
-            groups: Group::of_topology(&env.topology),
+            groups: ReplicaGroup::of_topology(&env.topology),
             outputs: Vec::new(),
         }
     }
@@ -85,10 +85,10 @@ impl Machines {
         };
         machine.life += 1;
         let mut partition = if group.is_some() {
-            Member::of_several(&machine.clock)
+            PartitionReplica::of_several(&machine.clock)
         } else {
-            match Partition::open(&machine.book, &machine.clock, machine.newest) {
-                Ok(partition) => Member::alone(partition, &machine.clock),
+            match EnginePartition::open(&machine.log, &machine.clock, machine.newest) {
+                Ok(partition) => PartitionReplica::alone(partition, &machine.clock),
                 Err(error) => {
                     let id = machine.id;
                     return env.fail(format!("node {id} does not start: {error}"));
@@ -113,7 +113,7 @@ impl Machines {
             ramp: Algorithm::ALL[env.random.usize(..3)],
             published: None,
         };
-        machine.running = Some(Running {
+        machine.running = Some(MachineProcess {
             node: Node::new(options, env.now),
             partition,
             endpoint,
@@ -189,12 +189,12 @@ impl Machines {
             Point::CoordinatorCrash,
             u64::from(!running.voting.is_empty()),
         );
-        self.outputs.push(Output::Crashed(at));
+        self.outputs.push(MachineOutput::Crashed(at));
         let pause = env.while_up_to(Duration::from_millis(150));
         env.after(pause, Event::Restart(at, life));
     }
 
-    pub(super) fn restart(&mut self, env: &mut Environment, at: usize, life: Life) {
+    pub(super) fn restart(&mut self, env: &mut Environment, at: usize, life: Incarnation) {
         let machine = &self.machines[at];
         if machine.life == life && machine.running.is_none() {
             self.start(env, at);
@@ -202,7 +202,7 @@ impl Machines {
     }
 
     /// Counts the points that a process has reached.
-    pub(super) fn count(&mut self, env: &mut Environment, running: &Running) {
+    pub(super) fn count(&mut self, env: &mut Environment, running: &MachineProcess) {
         let counters = running.node.counters();
         let (held, overtaken) = running.partition.met();
         for (point, times) in [
@@ -225,7 +225,7 @@ impl Machines {
         }
     }
 
-    pub(super) fn wake(&mut self, env: &mut Environment, at: usize, life: Life) {
+    pub(super) fn wake(&mut self, env: &mut Environment, at: usize, life: Incarnation) {
         let now = env.now;
         let machine = &mut self.machines[at];
         if let (true, Some(running)) = (machine.life == life, &mut machine.running)
@@ -240,7 +240,7 @@ impl Machines {
         &mut self,
         env: &mut Environment,
         at: usize,
-        life: Life,
+        life: Incarnation,
         epoch: Epoch,
         leadership: u64,
     ) {
@@ -261,7 +261,7 @@ impl Machines {
         }
     }
 
-    pub(super) fn idle(&mut self, env: &mut Environment, at: usize, life: Life) {
+    pub(super) fn idle(&mut self, env: &mut Environment, at: usize, life: Incarnation) {
         let machine = &mut self.machines[at];
         if let (true, Some(running)) = (machine.life == life, &mut machine.running) {
             if let Some(led) = running.partition.led() {
@@ -290,7 +290,7 @@ impl Machines {
         env: &mut Environment,
         at: usize,
         ops: &[Op<'_>],
-        ticket: Ticket,
+        ticket: CallerId,
     ) -> bool {
         let is_up = self.machines[at].running.is_some();
         if is_up {
@@ -304,22 +304,22 @@ impl Machines {
     fn do_task(&mut self, env: &mut Environment, at: usize, task: &Task<'_>) {
         let now = env.now;
         // There are no faults before the accounts are there, either.
-        let is_safe = env.is_calm() || now.is_zero();
+        let is_safe = env.have_faults_stopped() || now.is_zero();
         let faults = if is_safe {
-            Faults::default()
+            FaultPlan::default()
         } else {
             env.plan.faults
         };
         let is_leader = self.is_leader(at);
         for group in &self.groups {
-            group.book.borrow_mut().now = now;
+            group.log.borrow_mut().now = now;
         }
         let machine = &mut self.machines[at];
         machine.set_clock(now);
         let Some(running) = &mut machine.running else {
             return;
         };
-        let Running {
+        let MachineProcess {
             node,
             partition,
             endpoint,
@@ -347,7 +347,7 @@ impl Machines {
         }
         node.turn(partition, now);
         let crashes = draw::chance(&mut env.random, faults.crash_at_step);
-        let mut tap = Tap {
+        let mut outgoing = OutgoingMessages {
             node: machine.id,
             now,
             endpoint,
@@ -357,22 +357,22 @@ impl Machines {
             crash_share: faults.crash_at_protocol,
             voting,
         };
-        node.pump(&mut tap);
-        tap.flush();
-        let crashes = tap.left.is_some();
+        node.pump(&mut outgoing);
+        outgoing.flush();
+        let crashes = outgoing.left.is_some();
         let finished: Vec<_> = node.finished().collect();
         for finished in finished {
             // A message that a node sends in the moment of its crash may still arrive.
             if !crashes || env.random.bool() {
-                let answered = Answered(finished.outcome);
+                let answered = ClientAnswer(finished.outcome);
                 self.outputs
-                    .push(Output::Answered(at, finished.caller, answered));
+                    .push(MachineOutput::Replied(at, finished.caller, answered));
             }
         }
         if crashes {
             return self.crash(env, at);
         }
-        self.obey(env, at);
+        self.schedule_wake(env, at);
         if let (Some(group), true) = (self.group_at(at), is_leader && is_asked)
             && draw::chance(&mut env.random, faults.depose_at_step)
         {
@@ -381,7 +381,7 @@ impl Machines {
     }
 
     /// Schedules the events that a node waits for.
-    fn obey(&mut self, env: &mut Environment, at: usize) {
+    fn schedule_wake(&mut self, env: &mut Environment, at: usize) {
         let now = env.now;
         let machine = &mut self.machines[at];
         let life = machine.life;
@@ -453,8 +453,8 @@ impl Machines {
         if let Some(running) = &self.machines[at].running {
             group.newest = group.newest.max(running.partition.newest());
         }
-        let (branch, kept, lost) = group.book.borrow().branch(&mut env.random);
-        group.book = Rc::new(RefCell::new(branch));
+        let (branch, kept, lost) = group.log.borrow().branch(&mut env.random);
+        group.log = Rc::new(RefCell::new(branch));
         let (of, term) = (group.of, group.term);
         let machine = &mut self.machines[at];
         let (id, life) = (machine.id, machine.life);
@@ -490,9 +490,15 @@ impl Machines {
         }
     }
 
-    pub(super) fn notice(&mut self, env: &mut Environment, at: usize, life: Life, leadership: u64) {
+    pub(super) fn notice(
+        &mut self,
+        env: &mut Environment,
+        at: usize,
+        life: Incarnation,
+        leadership: u64,
+    ) {
         let machine = &self.machines[at];
-        let is_it = |running: &super::machine::Running| {
+        let is_it = |running: &super::machine::MachineProcess| {
             running.partition.leads().is_ok() && running.partition.leadership() == leadership
         };
         if machine.life == life && machine.running.as_ref().is_some_and(is_it) {
@@ -520,10 +526,10 @@ impl Machines {
         if group.leader.is_some() || self.machines[at].running.is_none() {
             return env.after(Duration::from_millis(1), Event::Elect(number, term));
         }
-        group.book.borrow_mut().durable = group.newest;
+        group.log.borrow_mut().durable = group.newest;
         let machine = &mut self.machines[at];
         machine.set_clock(env.now);
-        let mut partition = match Partition::open(&group.book, &machine.clock, group.newest) {
+        let mut partition = match EnginePartition::open(&group.log, &machine.clock, group.newest) {
             Ok(partition) => partition,
             Err(error) => return env.fail(format!("node {} cannot lead: {error}", at + 1)),
         };
@@ -567,11 +573,11 @@ impl Machines {
         &self,
         topology: &Topology,
         of: PartitionId,
-        ask: impl FnOnce(&Book) -> T,
+        ask: impl FnOnce(&MemoryLog) -> T,
     ) -> T {
         let node = usize::from(topology.node_of(of).0) - 1;
         let group = self.group_at(node);
-        let log = group.map_or(&self.machines[node].book, |group| &self.groups[group].book);
+        let log = group.map_or(&self.machines[node].log, |group| &self.groups[group].log);
         ask(&log.borrow())
     }
 }
@@ -581,8 +587,8 @@ fn note_event(trace: &mut Trace, now: Duration, node: NodeId, link: Link, event:
     match event {
         LinkEvent::Message(bytes) => match codec::decode(bytes) {
             Ok(message) => {
-                let said = Said(&message);
-                trace.note(now, format_args!("node {node} receives on {link}: {said}"));
+                let text = MessageText(&message);
+                trace.note(now, format_args!("node {node} receives on {link}: {text}"));
             }
             Err(error) => trace.note(now, format_args!("node {node} receives {error}")),
         },

@@ -1,10 +1,10 @@
 //! A cluster, its clients and the network in virtual time: the events in their order.
 
-use super::client::Clients;
-use super::environment::{Environment, Event, Ticket};
+use super::clients::Clients;
+use super::environment::{CallerId, Environment, Event};
 use super::faults;
-use super::finale::Finale;
-use super::machines::{Machines, Output};
+use super::final_check::FinalCheck;
+use super::machines::{MachineOutput, Machines};
 use super::plan::TICK;
 use super::scenario::Scenario;
 
@@ -13,7 +13,7 @@ pub(super) struct World {
     pub(super) env: Environment,
     machines: Machines,
     clients: Clients,
-    finale: Finale,
+    final_check: FinalCheck,
 }
 
 /// More events than any run has: a run that exceeds this is stuck.
@@ -25,16 +25,16 @@ impl World {
         World {
             machines: Machines::new(&mut env),
             clients: Clients::default(),
-            finale: Finale::default(),
+            final_check: FinalCheck::default(),
             env,
         }
     }
 
     /// Runs until everything has come to rest after the faults, or the run has failed.
     pub(super) fn run(&mut self) {
-        self.settle();
+        self.start();
         let mut events = 0;
-        while self.env.failure.is_none() && !self.finale.is_over() {
+        while self.env.failure.is_none() && !self.final_check.is_over() {
             events += 1;
             if events > MOST_EVENTS {
                 return self
@@ -45,14 +45,14 @@ impl World {
             self.handle_outputs();
         }
         if self.env.failure.is_none()
-            && let Err(why) = self.env.chronicle.judge()
+            && let Err(why) = self.env.recorded_history.judge()
         {
             self.env.fail(why);
         }
     }
 
     /// Starts the machines, and schedules the events that come by themselves.
-    fn settle(&mut self) {
+    fn start(&mut self) {
         let env = &mut self.env;
         self.machines.start_all(env);
         for _ in 0..env.plan.clients {
@@ -61,7 +61,7 @@ impl World {
         if !env.plan.faults.is_none() {
             env.after(TICK, Event::Tick);
         }
-        env.after(env.plan.calm, Event::Calm);
+        env.after(env.plan.faults_stop, Event::FaultsStop);
     }
 
     fn step(&mut self) {
@@ -89,7 +89,7 @@ impl World {
             env,
             machines,
             clients,
-            finale,
+            final_check,
         } = self;
         match event {
             Event::Wake(node, life) => machines.wake(env, node, life),
@@ -108,8 +108,8 @@ impl World {
             Event::Heal(a, b) => faults::heal(env, machines, a, b),
             Event::FastDisk(node) => machines.machines[node].slow_disk = false,
             Event::FastLink(a, b) => faults::fast_link(env, machines, a, b),
-            Event::Calm => faults::calm(env, machines),
-            Event::Rest => finale.rest((env, machines, clients)),
+            Event::FaultsStop => faults::faults_stop(env, machines),
+            Event::FinalCheck => final_check.advance((env, machines, clients)),
         }
     }
 
@@ -130,17 +130,17 @@ impl World {
             env,
             machines,
             clients,
-            finale,
+            final_check,
         } = self;
         for output in std::mem::take(&mut machines.outputs) {
             match output {
-                Output::Answered(node, Ticket::Finale(number), answered) => {
-                    finale.finale_answered((env, machines, clients), node, number, answered);
+                MachineOutput::Replied(node, CallerId::FinalCheck(number), answered) => {
+                    final_check.answered((env, machines, clients), node, number, answered);
                 }
-                Output::Answered(_, Ticket::Client(at, life), answered) => {
-                    clients.hear(env, (at, life), answered);
+                MachineOutput::Replied(_, CallerId::Attached(at, life), answered) => {
+                    clients.note_answer(env, (at, life), answered);
                 }
-                Output::Crashed(node) => clients.lose_clients_of(env, node),
+                MachineOutput::Crashed(node) => clients.lose_clients_of(env, node),
             }
         }
     }

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | resting | every client's transaction has ended; no attempt, hold or waiting request is left |
 //! | reading | all ordinary keys are read in one transaction, which ends their history; the accounts' sum |
-//! | gathering | all read-atomic keys are read at once |
-//! | looking | each of them by itself has what was read at once: all partitions agree |
+//! | reading together | all read-atomic keys are read at once |
+//! | reading each | each of them by itself has what was read at once: all partitions agree |
 //! | writing | every key, and a new one of each partition, can be written: no hold is left |
 //! | flushing | each partition can be flushed: no range and no reader is left |
 
@@ -15,11 +15,11 @@ use base::Op;
 use base::participant::TwoPhaseCommit;
 use base::partition::OwnedReply;
 
-use super::client::{Client, Clients};
-use super::doubt::Doubt;
-use super::environment::{Answered, Environment, Event, Ticket};
-use super::job::{Job, Step};
+use super::client_transaction::{ClientStep, ClientTransaction};
+use super::clients::{Clients, SimulatedClient};
+use super::environment::{CallerId, ClientAnswer, Environment, Event};
 use super::machines::Machines;
+use super::uncertain_transaction::UncertainTransaction;
 
 /// Everything must have ended within this time after the faults.
 const WITHIN: Duration = Duration::from_secs(90);
@@ -27,64 +27,64 @@ const WITHIN: Duration = Duration::from_secs(90);
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
+enum FinalStage {
     #[default]
     Reading,
-    Gathering,
+    ReadingTogether,
     /// The next read-atomic key to be read.
-    Looking(usize),
+    ReadingEach(usize),
     Writing,
     /// Writes read-atomic keys.
-    Scattering,
+    WritingReadAtomic,
     /// The next machine to be flushed.
     Flushing(usize),
     Over,
 }
 
-/// Progress of the finale.
+/// Progress of the final check.
 #[derive(Default)]
-pub(super) struct Finale {
-    stage: Stage,
+pub(super) struct FinalCheck {
+    stage: FinalStage,
     /// Since when a transaction is under way, if one is. `number` counts the transactions.
     asked: Option<Duration>,
     number: u32,
     /// The last values of the read-atomic keys.
-    gathered: Vec<OwnedReply>,
+    read_together: Vec<OwnedReply>,
 }
 
-impl Finale {
+impl FinalCheck {
     pub(super) fn is_over(&self) -> bool {
-        self.stage == Stage::Over
+        self.stage == FinalStage::Over
     }
 
     /// Goes on to the next stage if everything has come to rest.
-    pub(super) fn rest(
+    pub(super) fn advance(
         &mut self,
         (env, machines, clients): (&mut Environment, &mut Machines, &mut Clients),
     ) {
-        if env.now > env.plan.calm + WITHIN {
+        if env.now > env.plan.faults_stop + WITHIN {
             let left = what_is_left(machines, clients);
             return env.fail(format!("{WITHIN:?} after the faults there is still {left}"));
         }
-        env.after(PAUSE, Event::Rest);
+        env.after(PAUSE, Event::FinalCheck);
         if self.asked.is_some() || !what_is_left(machines, clients).is_empty() {
             return;
         }
         let node = env.random.usize(..machines.machines.len());
         let keys = env.keys.clone();
         match self.stage {
-            Stage::Reading | Stage::Gathering | Stage::Looking(_) => {
-                let job = self.last_read(env);
-                self.ask(env, machines, node, &job.ops(&keys));
+            FinalStage::Reading | FinalStage::ReadingTogether | FinalStage::ReadingEach(_) => {
+                let transaction = self.last_read(env);
+                self.ask(env, machines, node, &transaction.ops(&keys));
             }
-            Stage::Scattering => {
+            FinalStage::WritingReadAtomic => {
                 let names = keys.recorded[..keys.read_atomic].iter();
                 let ops: Vec<Op<'_>> = names
                     .map(|key| Op::put(key.name.as_bytes(), b"0"))
                     .collect();
                 self.ask(env, machines, node, &ops);
             }
-            Stage::Writing => {
+            FinalStage::Writing => {
                 let ordinary = &keys.recorded[keys.read_atomic..];
                 let fresh: Vec<String> = ordinary
                     .iter()
@@ -95,7 +95,7 @@ impl Finale {
                 let ops: Vec<Op<'_>> = names.map(|name| Op::put(name.as_bytes(), b"0")).collect();
                 self.ask(env, machines, node, &ops);
             }
-            Stage::Flushing(node) => {
+            FinalStage::Flushing(node) => {
                 let id = machines.machines[node].id;
                 if env.topology.partition_at(id).is_some() {
                     self.ask(env, machines, node, &[Op::Flush]);
@@ -103,17 +103,17 @@ impl Finale {
                     self.next_flush(env, machines, node);
                 }
             }
-            Stage::Over => {}
+            FinalStage::Over => {}
         }
     }
 
     fn next_flush(&mut self, env: &mut Environment, machines: &mut Machines, node: usize) {
         self.stage = if node + 1 < machines.machines.len() {
-            Stage::Flushing(node + 1)
+            FinalStage::Flushing(node + 1)
         } else {
             Self::check_progress(env);
             Self::count_machines(env, machines);
-            Stage::Over
+            FinalStage::Over
         };
     }
 
@@ -121,34 +121,34 @@ impl Finale {
         self.asked = Some(env.now);
         self.number += 1;
         let number = self.number;
-        if !machines.begin(env, node, ops, Ticket::Finale(number)) {
+        if !machines.begin(env, node, ops, CallerId::FinalCheck(number)) {
             self.asked = None;
         }
     }
 
-    fn last_read(&self, env: &Environment) -> Job {
+    fn last_read(&self, env: &Environment) -> ClientTransaction {
         let covered = env.keys.read_atomic;
         let steps = match self.stage {
-            Stage::Looking(key) => vec![Step::Get(key)],
-            Stage::Gathering => (0..covered).map(Step::Get).collect(),
+            FinalStage::ReadingEach(key) => vec![ClientStep::Get(key)],
+            FinalStage::ReadingTogether => (0..covered).map(ClientStep::Get).collect(),
             _ => {
-                let ordinary = (covered..env.keys.recorded.len()).map(Step::Get);
-                let accounts = (0..env.keys.accounts.len()).map(Step::Balance);
+                let ordinary = (covered..env.keys.recorded.len()).map(ClientStep::Get);
+                let accounts = (0..env.keys.accounts.len()).map(ClientStep::Balance);
                 ordinary.chain(accounts).collect()
             }
         };
-        Job {
+        ClientTransaction {
             steps,
-            ..Job::default()
+            ..ClientTransaction::default()
         }
     }
 
-    pub(super) fn finale_answered(
+    pub(super) fn answered(
         &mut self,
         (env, machines, clients): (&mut Environment, &mut Machines, &mut Clients),
         node: usize,
         number: u32,
-        answered: Answered,
+        answered: ClientAnswer,
     ) {
         let Some(asked) = self.asked.take().filter(|_| number == self.number) else {
             return;
@@ -157,30 +157,37 @@ impl Finale {
             Ok(replies) => replies,
             Err(abort) => {
                 // Clocks may still be apart: the transaction is tried again.
-                return env.trace.note(env.now, format_args!("finale: {abort}"));
+                return env
+                    .trace
+                    .note(env.now, format_args!("final check: {abort}"));
             }
         };
-        env.trace.note(env.now, format_args!("finale: {replies:?}"));
+        env.trace
+            .note(env.now, format_args!("final check: {replies:?}"));
         match self.stage {
-            Stage::Reading | Stage::Gathering | Stage::Looking(_) => {
+            FinalStage::Reading | FinalStage::ReadingTogether | FinalStage::ReadingEach(_) => {
                 let own = env.topology.partition_at(machines.machines[node].id);
-                match self.last_read(env).seen(&env.keys, own, &replies) {
-                    Ok(seen) => {
+                match self.last_read(env).observed_by(&env.keys, own, &replies) {
+                    Ok(observed_by) => {
                         let time = (asked, env.now);
                         let outcome = history::Outcome::Committed;
-                        env.chronicle
-                            .record(env.processes, time, outcome, &seen.ops);
+                        env.recorded_history
+                            .record(env.processes, time, outcome, &observed_by.ops);
                         env.processes += 1;
-                        env.check_sum(seen.sum);
+                        env.check_sum(observed_by.sum);
                         self.next_read((env, machines, clients), replies);
                     }
                     Err(why) => env.fail(why),
                 }
             }
-            Stage::Writing if env.keys.read_atomic > 0 => self.stage = Stage::Scattering,
-            Stage::Writing | Stage::Scattering => self.stage = Stage::Flushing(0),
-            Stage::Flushing(node) => self.next_flush(env, machines, node),
-            Stage::Over => {}
+            FinalStage::Writing if env.keys.read_atomic > 0 => {
+                self.stage = FinalStage::WritingReadAtomic
+            }
+            FinalStage::Writing | FinalStage::WritingReadAtomic => {
+                self.stage = FinalStage::Flushing(0)
+            }
+            FinalStage::Flushing(node) => self.next_flush(env, machines, node),
+            FinalStage::Over => {}
         }
     }
 
@@ -192,36 +199,44 @@ impl Finale {
     ) {
         let covered = env.keys.read_atomic;
         let looked = match self.stage {
-            Stage::Looking(key) if self.gathered[key] != replies[0] => {
-                let (name, all) = (&env.keys.recorded[key].name, &self.gathered[key]);
+            FinalStage::ReadingEach(key) if self.read_together[key] != replies[0] => {
+                let (name, all) = (&env.keys.recorded[key].name, &self.read_together[key]);
                 let why =
                     format!("{name} was read as {all:?} with others, and as {replies:?} alone");
                 return env.fail(why);
             }
-            Stage::Looking(key) => key + 1,
-            Stage::Gathering => {
-                self.gathered = replies;
+            FinalStage::ReadingEach(key) => key + 1,
+            FinalStage::ReadingTogether => {
+                self.read_together = replies;
                 0
             }
             _ if covered > 0 => {
-                Doubt::settle_all(env, machines, std::mem::take(&mut clients.doubts));
-                return self.stage = Stage::Gathering;
+                UncertainTransaction::record_all(
+                    env,
+                    machines,
+                    std::mem::take(&mut clients.uncertain),
+                );
+                return self.stage = FinalStage::ReadingTogether;
             }
             _ => {
-                Doubt::settle_all(env, machines, std::mem::take(&mut clients.doubts));
+                UncertainTransaction::record_all(
+                    env,
+                    machines,
+                    std::mem::take(&mut clients.uncertain),
+                );
                 0
             }
         };
         self.stage = if looked < covered {
-            Stage::Looking(looked)
+            FinalStage::ReadingEach(looked)
         } else {
-            Stage::Writing
+            FinalStage::Writing
         };
     }
 
     /// Checks that most transactions take effect in a run without faults.
     fn check_progress(env: &mut Environment) {
-        let counts = env.chronicle.counts;
+        let counts = env.recorded_history.counts;
         let all = counts.committed + counts.aborted + counts.unknown;
         if env.plan.faults.is_none() && (counts.aborted + counts.unknown) * 5 > all {
             env.fail(format!(
@@ -244,7 +259,7 @@ fn what_is_left(machines: &mut Machines, clients: &Clients) -> String {
     let busy = clients
         .clients
         .iter()
-        .filter(|client| !Client::is_done(client))
+        .filter(|client| !SimulatedClient::is_done(client))
         .count();
     let mut left = Vec::new();
     if busy > 0 {

@@ -14,7 +14,7 @@ use crate::codec;
 use crate::message::{Answer, Message, Notice, Request};
 
 /// Stands between a node and its endpoint while it sends.
-pub(super) struct Tap<'w> {
+pub(super) struct OutgoingMessages<'w> {
     pub(super) node: NodeId,
     pub(super) now: Duration,
     pub(super) endpoint: &'w mut Endpoint,
@@ -28,8 +28,8 @@ pub(super) struct Tap<'w> {
     pub(super) voting: &'w mut BTreeSet<TransactionId>,
 }
 
-impl Tap<'_> {
-    fn listen(&mut self, link: Link, bytes: &[u8]) {
+impl OutgoingMessages<'_> {
+    fn observe(&mut self, link: Link, bytes: &[u8]) {
         let message = codec::decode(bytes).expect("nodes send what they can read");
         match &message {
             Message::Request {
@@ -44,10 +44,10 @@ impl Tap<'_> {
             _ => {}
         }
         let node = self.node;
-        let said = Said(&message);
+        let text = MessageText(&message);
         self.trace.note(
             self.now,
-            format_args!("node {node} sends on {}: {said}", link.0),
+            format_args!("node {node} sends on {}: {text}", link.0),
         );
         if self.left.is_none()
             && is_protocol(&message)
@@ -60,34 +60,38 @@ impl Tap<'_> {
 }
 
 /// Formats a message as one line for people: keys as texts, without what repeats.
-pub(super) struct Said<'a, 'm>(pub(super) &'a Message<'m>);
+pub(super) struct MessageText<'a, 'm>(pub(super) &'a Message<'m>);
 
-impl fmt::Display for Said<'_, '_> {
+impl fmt::Display for MessageText<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Message::Request { number, request } => match request {
-                Request::Execute { ops } => write!(f, "{number}: execute {}", SaidOps(ops)),
+                Request::Execute { ops } => write!(f, "{number}: execute {}", OpsText(ops)),
                 Request::Once { of, ops } => {
-                    write!(f, "{number}: execute once {of:?} {}", SaidOps(ops))
+                    write!(f, "{number}: execute once {of:?} {}", OpsText(ops))
                 }
                 Request::OpenSession => write!(f, "{number}: open session"),
                 Request::Each { transactions } => {
                     write!(f, "{number}: execute each of {}", transactions.len())
                 }
-                Request::Read { ops } => write!(f, "{number}: read {}", SaidOps(ops)),
+                Request::Read { ops } => write!(f, "{number}: read {}", OpsText(ops)),
                 Request::Coordinate { holds, ops } => {
                     let holding = if *holds { ", holding" } else { "" };
-                    write!(f, "{number}: coordinate{holding} {}", SaidOps(ops))
+                    write!(f, "{number}: coordinate{holding} {}", OpsText(ops))
                 }
                 Request::Ramp { algorithm, ops } => {
-                    write!(f, "{number}: put by {algorithm} {}", SaidOps(ops))
+                    write!(f, "{number}: put by {algorithm} {}", OpsText(ops))
                 }
                 Request::Versions { asks } => write!(f, "{number}: versions {asks:?}"),
                 Request::Prepare {
-                    id, age, roll, ops, ..
+                    id,
+                    age,
+                    participant_list,
+                    ops,
+                    ..
                 } => {
-                    let (age, home) = (age.0, roll.home);
-                    let ops = SaidOps(ops);
+                    let (age, home) = (age.0, participant_list.home);
+                    let ops = OpsText(ops);
                     write!(
                         f,
                         "{number}: prepare {id} of age {age:x}, home {home}: {ops}"
@@ -110,9 +114,9 @@ impl fmt::Display for Said<'_, '_> {
 }
 
 /// Formats operations: their names and keys.
-pub(super) struct SaidOps<'a, 'o>(pub(super) &'a [Op<'o>]);
+pub(super) struct OpsText<'a, 'o>(pub(super) &'a [Op<'o>]);
 
-impl fmt::Display for SaidOps<'_, '_> {
+impl fmt::Display for OpsText<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, op) in self.0.iter().enumerate() {
             let space = if index == 0 { "" } else { ", " };
@@ -146,7 +150,7 @@ fn is_protocol(message: &Message<'_>) -> bool {
     }
 }
 
-impl Messages for Tap<'_> {
+impl Messages for OutgoingMessages<'_> {
     fn connect(&mut self, to: NodeId) -> Link {
         let link = self.endpoint.connect(to);
         let node = self.node;
@@ -158,7 +162,7 @@ impl Messages for Tap<'_> {
     }
 
     fn send(&mut self, on: Link, message: &[u8]) -> Result<(), SendError> {
-        self.listen(on, message);
+        self.observe(on, message);
         match &mut self.left {
             // The node is gone, though it does not know it yet.
             Some(0) => Ok(()),

@@ -36,8 +36,8 @@ fn found(n: u64, algorithm: Algorithm, keys: &[&[u8]]) -> OwnedFound {
 const A: &[u8] = b"a";
 const B: &[u8] = b"b";
 
-fn read(algorithm: Algorithm) -> Reading {
-    Reading::new(algorithm, [A, B, A], NOW)
+fn read(algorithm: Algorithm) -> ReadAtomicRead {
+    ReadAtomicRead::new(algorithm, [A, B, A], NOW)
 }
 
 fn one_of(key: &[u8], ids: impl IntoIterator<Item = u64>) -> Ask<'_> {
@@ -54,12 +54,12 @@ fn what_agrees_needs_one_round() {
         [(0, Ask::Newest { key: A }), (1, Ask::Newest { key: B })]
     );
     let answers = |n| [(n, found(7, Algorithm::Fast, &[A, B]))];
-    assert_eq!(reading.answered(1, answers(0), NOW), Step::Wait);
-    assert_eq!(reading.answered(1, answers(0), NOW), Step::Wait);
-    assert_eq!(reading.answered(1, answers(1), NOW), Step::Done);
+    assert_eq!(reading.answered(1, answers(0), NOW), ReadStep::Wait);
+    assert_eq!(reading.answered(1, answers(0), NOW), ReadStep::Wait);
+    assert_eq!(reading.answered(1, answers(1), NOW), ReadStep::Done);
     assert_eq!(reading.content(B).unwrap().value, b"7");
     assert_eq!(
-        (reading.tally().rounds, reading.tally().second_asks),
+        (reading.costs().rounds, reading.costs().second_asks),
         (1, 0)
     );
 }
@@ -71,17 +71,17 @@ fn a_newer_sibling_is_asked_for_by_its_id() {
         (1, found(3, Algorithm::Fast, &[A, B])),
     ];
     let mut reading = read(Algorithm::Fast);
-    assert_eq!(reading.answered(1, newer, NOW), Step::Ask);
+    assert_eq!(reading.answered(1, newer, NOW), ReadStep::Ask);
     let asks: Vec<_> = reading.asks().collect();
     assert_eq!(asks, [(1, one_of(B, [7]))]);
     let late = [(1, OwnedFound::Nothing)];
     assert_eq!(
         reading.answered(1, late, NOW),
-        Step::Wait,
+        ReadStep::Wait,
         "of the round before"
     );
     let answer = [(1, found(7, Algorithm::Fast, &[A, B]))];
-    assert_eq!(reading.answered(2, answer, NOW), Step::Done);
+    assert_eq!(reading.answered(2, answer, NOW), ReadStep::Done);
     assert_eq!(reading.version(B).unwrap().id, id(7));
 }
 
@@ -93,10 +93,13 @@ fn of_what_may_be_there_the_first_round_stays_if_it_is_not() {
             (0, found(7, algorithm, &[A, B])),
             (1, found(3, Algorithm::Fast, &[B])),
         ];
-        assert_eq!(reading.answered(1, answers, NOW), Step::Ask);
+        assert_eq!(reading.answered(1, answers, NOW), ReadStep::Ask);
         let step = reading.answered(2, [(1, OwnedFound::NotThere)], NOW);
-        assert_eq!((step, reading.version(B).unwrap().id), (Step::Done, id(3)));
-        assert_eq!(reading.tally().lost, 0);
+        assert_eq!(
+            (step, reading.version(B).unwrap().id),
+            (ReadStep::Done, id(3))
+        );
+        assert_eq!(reading.costs().lost, 0);
     }
 }
 
@@ -109,21 +112,24 @@ fn what_must_be_there_and_is_not_was_lost() {
     ];
     reading.answered(1, answers, NOW);
     let step = reading.answered(2, [(1, OwnedFound::NotThere)], NOW);
-    assert_eq!((step, reading.version(B).unwrap().id), (Step::Done, id(3)));
-    assert_eq!(reading.tally().lost, 1);
+    assert_eq!(
+        (step, reading.version(B).unwrap().id),
+        (ReadStep::Done, id(3))
+    );
+    assert_eq!(reading.costs().lost, 1);
 }
 
 #[test]
 fn older_ids_than_one_that_is_there_are_not_asked_for() {
     let keys: [&[u8]; 4] = [A, B, b"c", b"d"];
-    let mut reading = Reading::new(Algorithm::Fast, keys, NOW);
+    let mut reading = ReadAtomicRead::new(Algorithm::Fast, keys, NOW);
     let answers = [
         (0, found(5, Algorithm::Small, &keys)),
         (1, found(7, Algorithm::Fast, &keys)),
         (2, found(9, Algorithm::Hybrid, &keys)),
         (3, OwnedFound::Nothing),
     ];
-    assert_eq!(reading.answered(1, answers, NOW), Step::Ask);
+    assert_eq!(reading.answered(1, answers, NOW), ReadStep::Ask);
     let asks: Vec<_> = reading.asks().map(|(_, ask)| ask).collect();
     let expected = [one_of(A, [7, 9]), one_of(B, [9]), one_of(b"d", [7, 9])];
     assert_eq!(asks, expected);
@@ -143,22 +149,22 @@ fn a_small_read_asks_for_all_ids_and_for_versions_without_any_begins_anew() {
     };
     let mut absent = reading.clone();
     let nothing = [(0, OwnedFound::Nothing), (1, OwnedFound::Nothing)];
-    assert_eq!(absent.answered(1, nothing, NOW), Step::Done);
+    assert_eq!(absent.answered(1, nothing, NOW), ReadStep::Done);
     let mut with_none = reading.clone();
     let answers = [(0, bare(0)), (1, bare(4))];
-    assert_eq!(with_none.answered(1, answers, NOW), Step::Ask);
+    assert_eq!(with_none.answered(1, answers, NOW), ReadStep::Ask);
     let asks: Vec<_> = with_none.asks().map(|(_, ask)| ask).collect();
     assert_eq!(asks, [Ask::Newest { key: A }, Ask::Newest { key: B }]);
 
     let answers = [(0, OwnedFound::Nothing), (1, bare(4))];
-    assert_eq!(reading.answered(1, answers, NOW), Step::Ask);
+    assert_eq!(reading.answered(1, answers, NOW), ReadStep::Ask);
     let asks: Vec<_> = reading.asks().map(|(_, ask)| ask).collect();
     assert_eq!(asks, [one_of(A, [4]), one_of(B, [4])]);
     let answers = [
         (0, OwnedFound::NotThere),
         (1, found(4, Algorithm::Small, &[])),
     ];
-    assert_eq!(reading.answered(2, answers, NOW), Step::Done);
+    assert_eq!(reading.answered(2, answers, NOW), ReadStep::Done);
     assert_eq!(reading.content(A), None);
     assert_eq!(reading.content(B).unwrap().value, b"4");
 }
@@ -179,19 +185,19 @@ fn what_is_gone_or_late_begins_again_and_at_last_gives_up() {
         reading.begin(NOW);
         round += 1;
         let step = reading.answered(round, both(7), now);
-        assert_eq!(step, Step::Ask);
+        assert_eq!(step, ReadStep::Ask);
         round += 1;
         if !late {
             let step = reading.answered(round, [(1, OwnedFound::Gone)], NOW);
-            assert_eq!(step, Step::Ask);
+            assert_eq!(step, ReadStep::Ask);
             round += 1;
         }
-        assert_eq!(reading.tally().restarts, restart);
+        assert_eq!(reading.costs().restarts, restart);
         assert_eq!(reading.asks().count(), 2, "everything is asked again");
     }
     reading.answered(round, both(7), NOW + LONGEST);
     let step = reading.answered(round + 1, [(1, OwnedFound::Gone)], NOW);
-    assert_eq!(step, Step::GaveUp);
+    assert_eq!(step, ReadStep::GaveUp);
 }
 
 /// A partition for each key: its committed versions, oldest first, and its prepared ones.
@@ -241,7 +247,7 @@ impl Cell {
 struct World {
     cells: BTreeMap<&'static [u8], Cell>,
     writers: Vec<Writer>,
-    reading: Reading,
+    reading: ReadAtomicRead,
     /// The versions that were committed when the read began.
     before: Option<BTreeMap<&'static [u8], TransactionId>>,
 }
@@ -283,7 +289,7 @@ impl World {
         let read = keys
             .into_iter()
             .filter(|key| writers.iter().any(|(_, of)| of.contains(key)));
-        let mut reading = Reading::new(reader, read, NOW);
+        let mut reading = ReadAtomicRead::new(reader, read, NOW);
         reading.has_second_round = rounds;
         World {
             cells: keys.map(|key| (key, Cell::default())).into(),
@@ -339,7 +345,7 @@ impl World {
         let (_, ask) = self.reading.asks().find(|(key, _)| *key == at).unwrap();
         let answer = self.cells[ask.key()].answer(&ask);
         let round = self.reading.round();
-        self.reading.answered(round, [(at, answer)], NOW) == Step::Done
+        self.reading.answered(round, [(at, answer)], NOW) == ReadStep::Done
     }
 
     /// Returns `true` if the read has seen a transaction in part.

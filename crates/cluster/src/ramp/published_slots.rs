@@ -13,7 +13,7 @@ use base::versions::{OwnedFound, OwnedVersion, Versioned, Watcher};
 use super::slots::{Address, Slots, Ticket};
 
 /// The ways by which peers reach the memory that slots are in.
-pub trait Door: Send + Sync {
+pub trait RegionAccess: Send + Sync {
     /// Returns what a peer needs in order to read the memory, given its offer (see [`Request::Region`]);
     /// `None` if the peer cannot reach it.
     ///
@@ -22,12 +22,12 @@ pub trait Door: Send + Sync {
 }
 
 /// The slots of a partition, and how peers reach them.
-pub struct Published {
+pub struct PublishedSlots {
     slots: Slots,
-    door: Box<dyn Door>,
+    access: Box<dyn RegionAccess>,
 }
 
-impl fmt::Debug for Published {
+impl fmt::Debug for PublishedSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let figures = self.slots.figures();
         f.debug_tuple("Published").field(&figures).finish()
@@ -42,11 +42,11 @@ pub(crate) struct LocatedVersions {
     pub(crate) keys: Vec<(Vec<u8>, Option<Ticket>)>,
 }
 
-impl Published {
+impl PublishedSlots {
     /// Creates slots in memory that peers reach through this door.
     #[must_use]
-    pub fn new(slots: Slots, door: Box<dyn Door>) -> Arc<Published> {
-        Arc::new(Published { slots, door })
+    pub fn new(slots: Slots, access: Box<dyn RegionAccess>) -> Arc<PublishedSlots> {
+        Arc::new(PublishedSlots { slots, access })
     }
 
     /// Returns the slots.
@@ -58,7 +58,7 @@ impl Published {
     /// Returns what a peer needs in order to read the slots, given its offer, and the slots' clock in
     /// nanoseconds; `None` if the peer cannot reach the memory.
     pub(crate) fn grant(&self, offer: &[u8]) -> Option<(Vec<u8>, u64)> {
-        Some((self.door.open(offer)?, self.slots.now()))
+        Some((self.access.open(offer)?, self.slots.now()))
     }
 
     /// Publishes versions that have become durable. Returns the addresses of the keys' slots.
@@ -100,7 +100,7 @@ impl Published {
     }
 }
 
-impl Watcher for Published {
+impl Watcher for PublishedSlots {
     fn writing(&self, key: &[u8]) {
         self.slots.writing(key);
     }

@@ -36,15 +36,15 @@ use base::planted::{self, Bug};
 use base::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion, ReadAtomic};
 use base::{Op, TransactionId};
 
-use super::want::Want;
+use super::key_query::KeyQuery;
 use super::{Algorithm, filter};
 
 /// The next step of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ReadStep {
     /// Answers are missing.
     Wait,
-    /// A round has begun: [`Reading::asks`] returns its questions.
+    /// A round has begun: [`ReadAtomicRead::asks`] returns its questions.
     Ask,
     /// Everything is read.
     Done,
@@ -54,7 +54,7 @@ pub enum Step {
 
 /// Costs of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ReadCosts {
     /// Rounds, including those before it began again.
     pub rounds: u32,
     /// Keys that were asked for in second rounds.
@@ -76,10 +76,10 @@ const LONGEST: Duration = Duration::from_millis(ReadAtomic::KEPT.as_millis() as 
 
 /// A read-atomic read; see the module's description.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct ReadAtomicRead {
     algorithm: Algorithm,
     /// The question of each operation, in the caller's order, and the place of its key.
-    wants: Vec<(Want, usize)>,
+    wants: Vec<(KeyQuery, usize)>,
     keys: Vec<KeyRead>,
     /// The keys' bytes.
     text: Vec<u8>,
@@ -90,7 +90,7 @@ pub struct Reading {
     /// When the first round began, since the read last began again.
     begun: Duration,
     has_second_round: bool,
-    tally: Tally,
+    costs: ReadCosts,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl KeyRead {
     }
 }
 
-impl Reading {
+impl ReadAtomicRead {
     /// Creates a read of these keys, which begins `now`; times count from any fixed moment. A key that
     /// occurs repeatedly is read once.
     #[must_use]
@@ -141,35 +141,37 @@ impl Reading {
         algorithm: Algorithm,
         keys: impl IntoIterator<Item = &'k [u8]>,
         now: Duration,
-    ) -> Reading {
-        let wants = keys.into_iter().map(|key| (key, Want::IfString));
-        Reading::of_wants(algorithm, wants, now)
+    ) -> ReadAtomicRead {
+        let wants = keys.into_iter().map(|key| (key, KeyQuery::IfString));
+        ReadAtomicRead::of_wants(algorithm, wants, now)
     }
 
-    /// As [`Reading::new`], for a caller that needs the answers of operations.
+    /// As [`ReadAtomicRead::new`], for a caller that needs the answers of operations.
     ///
     /// # Panics
-    /// If an operation is none of those of [`Way::Read`](super::Way::Read).
+    /// If an operation is none of those of [`TransactionClass::Read`](super::TransactionClass::Read).
     #[must_use]
-    pub fn of_ops(algorithm: Algorithm, ops: &[Op<'_>], now: Duration) -> Reading {
-        let wants = ops.iter().map(|op| (Want::key_of(op), Want::of(op)));
-        Reading::of_wants(algorithm, wants, now)
+    pub fn of_ops(algorithm: Algorithm, ops: &[Op<'_>], now: Duration) -> ReadAtomicRead {
+        let wants = ops
+            .iter()
+            .map(|op| (KeyQuery::key_of(op), KeyQuery::of(op)));
+        ReadAtomicRead::of_wants(algorithm, wants, now)
     }
 
     fn of_wants<'k>(
         algorithm: Algorithm,
-        asked: impl Iterator<Item = (&'k [u8], Want)>,
+        asked: impl Iterator<Item = (&'k [u8], KeyQuery)>,
         now: Duration,
-    ) -> Reading {
-        let mut asked: Vec<(&[u8], usize, Want)> = asked
+    ) -> ReadAtomicRead {
+        let mut asked: Vec<(&[u8], usize, KeyQuery)> = asked
             .enumerate()
-            .map(|(at, (key, want))| (key, at, want))
+            .map(|(at, (key, key_query))| (key, at, key_query))
             .collect();
         asked.sort_unstable_by_key(|(key, ..)| *key);
-        let mut wants = vec![(Want::IfString, 0); asked.len()];
+        let mut wants = vec![(KeyQuery::IfString, 0); asked.len()];
         let mut keys: Vec<KeyRead> = Vec::with_capacity(asked.len());
         let mut text: Vec<u8> = Vec::with_capacity(asked.iter().map(|(key, ..)| key.len()).sum());
-        for (key, at, want) in asked {
+        for (key, at, key_query) in asked {
             if keys
                 .last()
                 .is_none_or(|last| text[last.key.clone()] != *key)
@@ -177,13 +179,13 @@ impl Reading {
                 keys.push(KeyRead::fresh(text.len()..text.len() + key.len()));
                 text.extend_from_slice(key);
             }
-            wants[at] = (want, keys.len() - 1);
+            wants[at] = (key_query, keys.len() - 1);
         }
         let algorithm = match algorithm {
             Algorithm::Small if keys.len() > MOST_SMALL => Algorithm::Fast,
             other => other,
         };
-        let mut reading = Reading {
+        let mut reading = ReadAtomicRead {
             algorithm,
             wants,
             keys,
@@ -193,7 +195,7 @@ impl Reading {
             missing: 0,
             begun: now,
             has_second_round: !planted::is(Bug::OneRound),
-            tally: Tally::default(),
+            costs: ReadCosts::default(),
         };
         reading.begin(now);
         reading
@@ -207,8 +209,8 @@ impl Reading {
 
     /// Returns the costs so far.
     #[must_use]
-    pub fn tally(&self) -> Tally {
-        self.tally
+    pub fn costs(&self) -> ReadCosts {
+        self.costs
     }
 
     /// Returns `true` if everything is read.
@@ -226,7 +228,7 @@ impl Reading {
         self.keys.iter().map(|one| self.key(one))
     }
 
-    /// Returns the key at a place that [`Reading::asks`] returned.
+    /// Returns the key at a place that [`ReadAtomicRead::asks`] returned.
     ///
     /// # Panics
     /// If there is none.
@@ -264,9 +266,9 @@ impl Reading {
         round: u32,
         answers: impl IntoIterator<Item = (usize, OwnedFound)>,
         now: Duration,
-    ) -> Step {
+    ) -> ReadStep {
         if round != self.number || self.is_over() {
-            return Step::Wait;
+            return ReadStep::Wait;
         }
         for (at, found) in answers {
             let Some(one) = self.keys.get_mut(at).filter(|one| !one.is_answered) else {
@@ -279,7 +281,7 @@ impl Reading {
             }
         }
         if self.missing > 0 {
-            return Step::Wait;
+            return ReadStep::Wait;
         }
         if now.saturating_sub(self.begun) > LONGEST {
             return self.again(now);
@@ -288,7 +290,7 @@ impl Reading {
             return self.second(now);
         }
         self.stage = Stage::Done;
-        Step::Done
+        ReadStep::Done
     }
 
     /// Returns what a key holds, once everything is read; `None` if it is absent.
@@ -309,13 +311,13 @@ impl Reading {
     pub fn replies(mut self) -> Vec<OwnedReply> {
         // Values are moved, unless a key occurs repeatedly.
         let each_once = self.wants.len() == self.keys.len();
-        let reply = |(want, at): (Want, usize)| {
+        let reply = |(key_query, at): (KeyQuery, usize)| {
             let version = self.keys[at].version.as_mut();
             let content = version.and_then(|version| match each_once {
                 true => version.content.take(),
                 false => version.content.clone(),
             });
-            want.reply(content)
+            key_query.reply(content)
         };
         self.wants.into_iter().map(reply).collect()
     }
@@ -345,17 +347,17 @@ impl Reading {
     fn next(&mut self, stage: Stage) {
         self.stage = stage;
         self.number += 1;
-        self.tally.rounds += 1;
+        self.costs.rounds += 1;
     }
 
-    fn again(&mut self, now: Duration) -> Step {
-        if self.tally.restarts == RESTARTS {
+    fn again(&mut self, now: Duration) -> ReadStep {
+        if self.costs.restarts == RESTARTS {
             self.stage = Stage::GaveUp;
-            return Step::GaveUp;
+            return ReadStep::GaveUp;
         }
-        self.tally.restarts += 1;
+        self.costs.restarts += 1;
         self.begin(now);
-        Step::Ask
+        ReadStep::Ask
     }
 
     /// Notes an answer. Returns `true` if the read can go on.
@@ -369,13 +371,13 @@ impl Reading {
             (Stage::First, _) | (_, OwnedFound::Gone) => return false,
             // The first round has only said that there is a version.
             (_, OwnedFound::NotThere) if is_small => return one.version.is_none(),
-            (_, OwnedFound::NotThere) => self.tally.lost += u32::from(one.is_sure),
+            (_, OwnedFound::NotThere) => self.costs.lost += u32::from(one.is_sure),
         }
         true
     }
 
     /// Begins the second round, if there is a question for it.
-    fn second(&mut self, now: Duration) -> Step {
+    fn second(&mut self, now: Duration) -> ReadStep {
         let was_written = |one: &KeyRead| one.version.is_some();
         if self.algorithm == Algorithm::Small {
             // A version without an id cannot be asked for: it is read with the first round instead.
@@ -394,11 +396,11 @@ impl Reading {
         self.missing = self.keys.iter().filter(|one| !one.is_answered).count();
         if self.missing == 0 {
             self.stage = Stage::Done;
-            return Step::Done;
+            return ReadStep::Done;
         }
-        self.tally.second_asks += self.missing as u32;
+        self.costs.second_asks += self.missing as u32;
         self.next(Stage::Second);
-        Step::Ask
+        ReadStep::Ask
     }
 
     /// Asks every key for the newest of the versions that the first round has found.
@@ -465,5 +467,5 @@ impl Reading {
 }
 
 #[cfg(test)]
-#[path = "reading_tests.rs"]
+#[path = "read_tests.rs"]
 mod tests;

@@ -11,28 +11,28 @@ use fabric::sim::Endpoint;
 use fabric::{Event as LinkEvent, Inbox, Link, Messages};
 use history::Outcome;
 
-use super::doubt::Doubt;
-use super::environment::{Answered, Environment, Event, Life, Ticket};
-use super::job::{Draw, Job, Watched};
+use super::client_transaction::{ClientTransaction, TransactionGenerator, Watched};
+use super::coverage::Point;
+use super::environment::{CallerId, ClientAnswer, Environment, Event, Incarnation};
 use super::machines::Machines;
-use super::reached::Point;
+use super::uncertain_transaction::UncertainTransaction;
 use crate::codec;
 use crate::message::{Answer, Message, Request};
 
 /// A client of the simulation.
-pub(super) struct Client {
+pub(super) struct SimulatedClient {
     process: u32,
     /// Grows with each transaction, and when the client goes away.
-    life: Life,
+    life: Incarnation,
     left: u32,
     watched: Watched,
-    current: Option<Current>,
-    remote: Option<Remote>,
+    current: Option<CurrentTransaction>,
+    remote: Option<RemoteClient>,
 }
 
 /// A transaction under way.
-struct Current {
-    job: Job,
+struct CurrentTransaction {
+    transaction: ClientTransaction,
     start: Duration,
     node: usize,
     /// The partition of that node.
@@ -43,14 +43,14 @@ struct Current {
 }
 
 /// A client in the network.
-struct Remote {
+struct RemoteClient {
     endpoint: Endpoint,
     inbox: Inbox,
     link: Option<(usize, Link)>,
     up: bool,
 }
 
-impl Client {
+impl SimulatedClient {
     /// Returns `true` if the client has nothing more to do.
     pub(super) fn is_done(&self) -> bool {
         self.left == 0 && self.current.is_none()
@@ -64,14 +64,14 @@ impl Client {
 /// The clients, and the transactions about which they do not know everything.
 #[derive(Default)]
 pub(super) struct Clients {
-    pub(super) clients: Vec<Client>,
-    pub(super) doubts: Vec<Doubt>,
+    pub(super) clients: Vec<SimulatedClient>,
+    pub(super) uncertain: Vec<UncertainTransaction>,
 }
 
 impl Clients {
     pub(super) fn new_client(&mut self, env: &mut Environment) {
         let remote = env.random.bool().then(|| Self::connect_client(env));
-        let client = Client {
+        let client = SimulatedClient {
             process: env.processes,
             life: 0,
             left: env.plan.transactions,
@@ -84,8 +84,8 @@ impl Clients {
         self.pause(env, self.clients.len() - 1);
     }
 
-    fn connect_client(env: &Environment) -> Remote {
-        Remote {
+    fn connect_client(env: &Environment) -> RemoteClient {
+        RemoteClient {
             endpoint: env.network.client(),
             inbox: Inbox::default(),
             link: None,
@@ -109,7 +109,7 @@ impl Clients {
         &mut self,
         (env, machines): (&mut Environment, &mut Machines),
         at: usize,
-        life: Life,
+        life: Incarnation,
     ) {
         if self.clients[at].life != life {
             return;
@@ -117,23 +117,27 @@ impl Clients {
         let node = env.random.usize(..machines.machines.len());
         let own = env.topology.partition_at(machines.machines[node].id);
         let client = &mut self.clients[at];
-        let mut draw = Draw {
+        let mut draw = TransactionGenerator {
             random: &mut env.random,
             keys: &env.keys,
             value: &mut env.value,
             flushes: env.plan.flushes,
             own,
         };
-        let job = draw.job(&mut client.watched);
-        let (node, own) = self.choose_node(env, machines, &job, node, own);
+        let transaction = draw.transaction(&mut client.watched);
+        let (node, own) = self.choose_node(env, machines, &transaction, node, own);
         env.trace.note(
             env.now,
-            format_args!("client {at} wants from node {}: {:?}", node + 1, job.steps),
+            format_args!(
+                "client {at} wants from node {}: {:?}",
+                node + 1,
+                transaction.steps
+            ),
         );
         let client = &mut self.clients[at];
         client.left -= 1;
-        client.current = Some(Current {
-            job,
+        client.current = Some(CurrentTransaction {
+            transaction,
             start: env.now,
             node,
             own,
@@ -154,11 +158,11 @@ impl Clients {
         &mut self,
         env: &mut Environment,
         machines: &Machines,
-        job: &Job,
+        transaction: &ClientTransaction,
         node: usize,
         own: Option<PartitionId>,
     ) -> (usize, Option<PartitionId>) {
-        match job.partitions(&env.keys, own)[..] {
+        match transaction.partitions(&env.keys, own)[..] {
             [Some(only)] if env.random.u8(..4) > 0 => {
                 let owner = usize::from(env.topology.node_of(only).0) - 1;
                 let leader = machines
@@ -175,7 +179,7 @@ impl Clients {
         &mut self,
         (env, machines): (&mut Environment, &mut Machines),
         at: usize,
-        life: Life,
+        life: Incarnation,
     ) {
         let client = &mut self.clients[at];
         if client.life != life {
@@ -184,20 +188,25 @@ impl Clients {
         let Some(current) = &mut client.current else {
             return;
         };
-        let (node, job) = (current.node, current.job.clone());
+        let (node, transaction) = (current.node, current.transaction.clone());
         current.begun = true;
         let keys = env.keys.clone();
-        if !machines.begin(env, node, &job.ops(&keys), Ticket::Client(at, life)) {
+        if !machines.begin(
+            env,
+            node,
+            &transaction.ops(&keys),
+            CallerId::Attached(at, life),
+        ) {
             self.end(env, at, Outcome::Aborted, None);
         }
     }
 
     /// Notes that a node has answered a transaction of a client that is attached to it.
-    pub(super) fn hear(
+    pub(super) fn note_answer(
         &mut self,
         env: &mut Environment,
-        (at, life): (usize, Life),
-        answered: Answered,
+        (at, life): (usize, Incarnation),
+        answered: ClientAnswer,
     ) {
         let client = &mut self.clients[at];
         if let (true, Some(current)) = (client.life == life, &mut client.current) {
@@ -212,8 +221,8 @@ impl Clients {
         &mut self,
         env: &mut Environment,
         at: usize,
-        life: Life,
-        answered: Answered,
+        life: Incarnation,
+        answered: ClientAnswer,
     ) {
         if self.clients[at].life != life || self.clients[at].current.is_none() {
             return;
@@ -228,9 +237,9 @@ impl Clients {
                 env.trace
                     .note(env.now, format_args!("client {at}: {abort}"));
                 if matches!(abort, Abort::Precondition { .. }) {
-                    env.chronicle.counts.declined += 1;
+                    env.recorded_history.counts.declined += 1;
                 } else {
-                    env.chronicle.counts.aborted += 1;
+                    env.recorded_history.counts.aborted += 1;
                 }
                 self.end(env, at, Outcome::Aborted, None);
             }
@@ -248,35 +257,41 @@ impl Clients {
         let client = &mut self.clients[at];
         let process = client.process;
         let current = client.current.take().expect("a transaction is under way");
-        let Current {
-            job, start, own, ..
+        let CurrentTransaction {
+            transaction,
+            start,
+            own,
+            ..
         } = current;
         let time = (start, env.now);
-        let doubt = |job, told| Doubt {
+        let uncertain_transaction = |transaction, acknowledged| UncertainTransaction {
             process,
             start,
-            told,
+            acknowledged,
             own,
-            job,
+            transaction,
         };
-        let counts = &mut env.chronicle.counts;
+        let counts = &mut env.recorded_history.counts;
         match (outcome, replies) {
             (_, Some(replies)) => {
                 counts.committed += 1;
-                env.reached.add(Point::Flushed, u64::from(job.flushes()));
-                match job.seen(&env.keys, own, replies) {
+                env.reached
+                    .add(Point::Flushed, u64::from(transaction.flushes()));
+                match transaction.observed_by(&env.keys, own, replies) {
                     // Its replies do not tell what it replaced, and it need not have replaced anything.
-                    Ok(_) if job.is_blind_and_read_atomic(&env.keys) => {
-                        let ops = job.attempted(&env.keys, own);
-                        env.chronicle.record(process, time, outcome, &ops);
+                    Ok(_) if transaction.is_blind_and_read_atomic(&env.keys) => {
+                        let ops = transaction.attempted(&env.keys, own);
+                        env.recorded_history.record(process, time, outcome, &ops);
                     }
-                    Ok(_) if job.is_blind() => {
-                        self.doubts.push(doubt(job, Some(env.now)));
+                    Ok(_) if transaction.is_blind() => {
+                        self.uncertain
+                            .push(uncertain_transaction(transaction, Some(env.now)));
                     }
-                    Ok(seen) => {
-                        env.chronicle.record(process, time, outcome, &seen.ops);
-                        self.clients[at].watched = seen.watched;
-                        env.check_sum(seen.sum);
+                    Ok(observed_by) => {
+                        env.recorded_history
+                            .record(process, time, outcome, &observed_by.ops);
+                        self.clients[at].watched = observed_by.watched;
+                        env.check_sum(observed_by.sum);
                     }
                     Err(why) => env.fail(why),
                 }
@@ -284,16 +299,17 @@ impl Clients {
             (Outcome::Unknown, None) => {
                 counts.unknown += 1;
                 env.reached.add(Point::UnknownOutcome, 1);
-                if job.is_read_atomic(&env.keys) {
-                    let ops = job.attempted(&env.keys, own);
-                    env.chronicle.record(process, time, outcome, &ops);
+                if transaction.is_read_atomic(&env.keys) {
+                    let ops = transaction.attempted(&env.keys, own);
+                    env.recorded_history.record(process, time, outcome, &ops);
                 } else {
-                    self.doubts.push(doubt(job, None));
+                    self.uncertain
+                        .push(uncertain_transaction(transaction, None));
                 }
             }
             (_, None) => {
-                let ops = job.attempted(&env.keys, own);
-                env.chronicle.record(process, time, outcome, &ops);
+                let ops = transaction.attempted(&env.keys, own);
+                env.recorded_history.record(process, time, outcome, &ops);
             }
         }
         env.trace.note(
@@ -307,7 +323,9 @@ impl Clients {
     pub(super) fn lose_clients_of(&mut self, env: &mut Environment, node: usize) {
         for at in 0..self.clients.len() {
             let client = &self.clients[at];
-            let waits = |current: &Current| current.node == node && current.begun && !current.heard;
+            let waits = |current: &CurrentTransaction| {
+                current.node == node && current.begun && !current.heard
+            };
             if client.remote.is_none() && client.current.as_ref().is_some_and(waits) {
                 self.end(env, at, Outcome::Unknown, None);
             }
@@ -352,16 +370,20 @@ impl Clients {
                 link
             }
         };
-        let ops = current.job.ops(&env.keys);
-        let places = current.job.partitions(&env.keys, current.own);
+        let ops = current.transaction.ops(&env.keys);
+        let places = current.transaction.partitions(&env.keys, current.own);
         let is_owners = is_leader && current.own.is_some() && places == [current.own];
         let request = if is_owners {
             Request::Execute { ops }
-        } else if current.job.is_scattered_write(&env.keys) {
-            let algorithm = current.job.algorithm;
+        } else if current
+            .transaction
+            .writes_several_read_atomic_keys(&env.keys)
+        {
+            let algorithm = current.transaction.algorithm;
             Request::Ramp { algorithm, ops }
         } else {
-            let holds = current.job.holds && !current.job.is_scattered(&env.keys);
+            let holds = current.transaction.holds
+                && !current.transaction.has_several_read_atomic_keys(&env.keys);
             Request::Coordinate { holds, ops }
         };
         let mut bytes = Vec::new();
@@ -412,7 +434,7 @@ impl Clients {
             LinkEvent::Down(why) => {
                 remote.link = None;
                 let was_up = std::mem::replace(&mut remote.up, false);
-                let reads = |current: &Current| current.job.is_read_only();
+                let reads = |current: &CurrentTransaction| current.transaction.is_read_only();
                 let Some(current) = &client.current else {
                     return;
                 };
@@ -429,7 +451,9 @@ impl Clients {
                 let answered = match codec::decode(bytes) {
                     Ok(Message::Reply { number, reply }) if number == u64::from(life) => reply,
                     Ok(_) => return,
-                    Err(error) => return env.fail(format!("a client was told nonsense: {error}")),
+                    Err(error) => {
+                        return env.fail(format!("a client received a malformed message: {error}"));
+                    }
                 };
                 let answered = match answered {
                     Answer::Replies(replies) => Ok(replies),
@@ -439,7 +463,7 @@ impl Clients {
                         Err(Abort::Unknown { what })
                     }
                 };
-                self.answered(env, at, life, Answered(answered));
+                self.answered(env, at, life, ClientAnswer(answered));
             }
         }
     }

@@ -5,9 +5,9 @@ use base::transaction::Kind;
 use base::versions::OwnedContent;
 use base::{Op, OpError};
 
-/// The question of one of the operations of [`Way::Read`](super::Way::Read).
+/// The question of one of the operations of [`TransactionClass::Read`](super::TransactionClass::Read).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Want {
+pub(crate) enum KeyQuery {
     String,
     IfString,
     Len,
@@ -16,19 +16,19 @@ pub(crate) enum Want {
     Expiry,
 }
 
-impl Want {
+impl KeyQuery {
     /// Returns the question of an operation.
     ///
     /// # Panics
-    /// If it is not one of those of [`Way::Read`](super::Way::Read).
-    pub(crate) fn of(op: &Op<'_>) -> Want {
+    /// If it is not one of those of [`TransactionClass::Read`](super::TransactionClass::Read).
+    pub(crate) fn of(op: &Op<'_>) -> KeyQuery {
         match op {
-            Op::Get { .. } => Want::String,
-            Op::GetIfString { .. } => Want::IfString,
-            Op::Len { .. } => Want::Len,
-            Op::Exists { .. } => Want::Exists,
-            Op::KindOf { .. } => Want::Kind,
-            Op::ExpiryOf { .. } => Want::Expiry,
+            Op::Get { .. } => KeyQuery::String,
+            Op::GetIfString { .. } => KeyQuery::IfString,
+            Op::Len { .. } => KeyQuery::Len,
+            Op::Exists { .. } => KeyQuery::Exists,
+            Op::KindOf { .. } => KeyQuery::Kind,
+            Op::ExpiryOf { .. } => KeyQuery::Expiry,
             other => unreachable!("{other:?} is not read atomically"),
         }
     }
@@ -42,19 +42,19 @@ impl Want {
     pub(crate) fn reply(self, content: Option<OwnedContent>) -> OwnedReply {
         let Some(content) = content else {
             return match self {
-                Want::Len | Want::Exists => OwnedReply::Int(0),
+                KeyQuery::Len | KeyQuery::Exists => OwnedReply::Int(0),
                 _ => OwnedReply::Nil,
             };
         };
         let is_string = content.kind == Kind::String;
         match self {
-            Want::String | Want::IfString if is_string => OwnedReply::Bytes(content.value),
-            Want::Len if is_string => OwnedReply::Int(content.value.len() as i64),
-            Want::String | Want::Len => OwnedReply::Error(OpError::WrongType),
-            Want::IfString => OwnedReply::Nil,
-            Want::Exists => OwnedReply::Int(1),
-            Want::Kind => OwnedReply::Kind(content.kind),
-            Want::Expiry => OwnedReply::Deadline(content.deadline),
+            KeyQuery::String | KeyQuery::IfString if is_string => OwnedReply::Bytes(content.value),
+            KeyQuery::Len if is_string => OwnedReply::Int(content.value.len() as i64),
+            KeyQuery::String | KeyQuery::Len => OwnedReply::Error(OpError::WrongType),
+            KeyQuery::IfString => OwnedReply::Nil,
+            KeyQuery::Exists => OwnedReply::Int(1),
+            KeyQuery::Kind => OwnedReply::Kind(content.kind),
+            KeyQuery::Expiry => OwnedReply::Deadline(content.deadline),
         }
     }
 }
@@ -112,13 +112,17 @@ mod tests {
                 OwnedReply::Deadline(Some(9)),
             ),
         ] {
-            assert_eq!(Want::of(&op).reply(None), absent, "{op:?}");
+            assert_eq!(KeyQuery::of(&op).reply(None), absent, "{op:?}");
             assert_eq!(
-                Want::of(&op).reply(Some(string.clone())),
+                KeyQuery::of(&op).reply(Some(string.clone())),
                 of_string,
                 "{op:?}"
             );
-            assert_eq!(Want::of(&op).reply(Some(list.clone())), of_list, "{op:?}");
+            assert_eq!(
+                KeyQuery::of(&op).reply(Some(list.clone())),
+                of_list,
+                "{op:?}"
+            );
         }
     }
 }

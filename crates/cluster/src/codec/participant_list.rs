@@ -1,4 +1,4 @@
-//! A roll as bytes. It lies on disk with each prepared attempt, so that every release must read
+//! A participant list as bytes. It lies on disk with each prepared attempt, so that every release must read
 //! what earlier ones wrote.
 //!
 //! | bytes | field | meaning |
@@ -12,32 +12,32 @@
 use base::PartitionId;
 use base::codec::{Malformed, MalformedKind, Reader, put_count};
 
-use crate::message::Roll;
+use crate::message::ParticipantList;
 
 const VERSION: u8 = 1;
 
-/// Appends a roll.
-pub fn encode_roll(roll: &Roll, to: &mut Vec<u8>) {
+/// Appends a participant list.
+pub fn encode_participant_list(participant_list: &ParticipantList, to: &mut Vec<u8>) {
     to.push(VERSION);
-    to.extend_from_slice(&roll.home.0.to_le_bytes());
-    put_count(to, roll.participants.len() as u64);
-    for participant in &roll.participants {
+    to.extend_from_slice(&participant_list.home.0.to_le_bytes());
+    put_count(to, participant_list.participants.len() as u64);
+    for participant in &participant_list.participants {
         to.extend_from_slice(&participant.0.to_le_bytes());
     }
 }
 
-/// Decodes a roll, which is all of `bytes`.
+/// Decodes a participant list, which is all of `bytes`.
 ///
 /// # Errors
 /// [`Malformed`] says what is wrong with the bytes.
-pub fn decode_roll(bytes: &[u8]) -> Result<Roll, Malformed> {
+pub fn decode_participant_list(bytes: &[u8]) -> Result<ParticipantList, Malformed> {
     let mut from = Reader::new(bytes);
-    let roll = read(&mut from)?;
+    let participant_list = read(&mut from)?;
     from.end()?;
-    Ok(roll)
+    Ok(participant_list)
 }
 
-pub(super) fn read(from: &mut Reader<'_>) -> Result<Roll, Malformed> {
+pub(super) fn read(from: &mut Reader<'_>) -> Result<ParticipantList, Malformed> {
     let version = from.u8()?;
     if version != VERSION {
         return Err(from.malformed(MalformedKind::Version(version)));
@@ -47,5 +47,5 @@ pub(super) fn read(from: &mut Reader<'_>) -> Result<Roll, Malformed> {
     if !participants.contains(&home) {
         return Err(from.malformed(MalformedKind::NoHome));
     }
-    Ok(Roll { home, participants })
+    Ok(ParticipantList { home, participants })
 }

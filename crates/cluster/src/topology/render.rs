@@ -2,7 +2,7 @@
 
 use base::PartitionId;
 
-use super::{NodeInfo, PartitionInfo, Topology};
+use super::cluster_map::{NodeInfo, PartitionInfo, Topology};
 use crate::slot::SLOTS;
 
 /// Returns the text of a cluster's file in which every `replicas` nodes hold a partition, in the order

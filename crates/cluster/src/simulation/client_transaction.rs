@@ -29,7 +29,7 @@ pub(super) const MARK: &str = "mark";
 
 /// One step of a transaction. Keys are indexes.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(super) enum ClientStep {
     Get(usize),
     Watch(usize),
     Put(usize, i64, Vec<u8>),
@@ -37,8 +37,8 @@ pub(super) enum Step {
     /// The key must be absent.
     Absent(usize),
     /// The key must have this version, which had this value.
-    Same(usize, Version, Option<i64>),
-    Sweep,
+    Unchanged(usize, Version, Option<i64>),
+    Scan,
     Flush,
     Add(usize, i64),
     Balance(usize),
@@ -49,8 +49,8 @@ pub(super) enum Step {
 
 /// A transaction that a client wants to run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Job {
-    pub(super) steps: Vec<Step>,
+pub(super) struct ClientTransaction {
+    pub(super) steps: Vec<ClientStep>,
     /// Keys that are only read are held, too, if a client asks for it.
     pub(super) holds: bool,
     /// For a write of several read-atomic keys, if a client asks for it.
@@ -62,7 +62,7 @@ pub(super) type Watched = Vec<(usize, Version, Option<i64>)>;
 
 /// What replies have shown.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ObservedReplies {
     /// The operations as JSON, without brackets.
     pub(super) ops: String,
     pub(super) watched: Watched,
@@ -70,8 +70,8 @@ pub(super) struct Seen {
     pub(super) sum: Option<i64>,
 }
 
-/// Draws jobs, and values that were never used.
-pub(super) struct Draw<'a> {
+/// Draws transactions, and values that were never used.
+pub(super) struct TransactionGenerator<'a> {
     pub(super) random: &'a mut Rng,
     pub(super) keys: &'a Keys,
     pub(super) value: &'a mut i64,
@@ -80,30 +80,30 @@ pub(super) struct Draw<'a> {
     pub(super) own: Option<PartitionId>,
 }
 
-/// Draws the steps of one kind of job.
-type Kind<'a> = fn(&mut Draw<'a>) -> Vec<Step>;
+/// Draws the steps of one kind of transaction.
+type StepsOfKind<'a> = fn(&mut TransactionGenerator<'a>) -> Vec<ClientStep>;
 
-impl<'a> Draw<'a> {
-    /// Draws the next job of a client that has watched keys, or has not.
-    pub(super) fn job(&mut self, watched: &mut Watched) -> Job {
+impl<'a> TransactionGenerator<'a> {
+    /// Draws the next transaction of a client that has watched keys, or has not.
+    pub(super) fn transaction(&mut self, watched: &mut Watched) -> ClientTransaction {
         let steps = self.steps(watched);
-        Job {
+        ClientTransaction {
             steps,
             holds: self.random.u8(..4) == 0,
             algorithm: Algorithm::ALL[self.random.usize(..3)],
         }
     }
 
-    fn steps(&mut self, watched: &mut Watched) -> Vec<Step> {
+    fn steps(&mut self, watched: &mut Watched) -> Vec<ClientStep> {
         if !watched.is_empty() && self.random.u8(..4) > 0 {
             return self.optimistic(&std::mem::take(watched));
         }
         watched.clear();
         if self.keys.read_atomic > 0 && self.random.u8(..10) < 7 {
-            return self.scatter();
+            return self.read_atomic_steps();
         }
         let has_accounts = self.keys.accounts.len() > 1;
-        let kinds: [(u32, Kind<'a>); 10] = [
+        let kinds: [(u32, StepsOfKind<'a>); 10] = [
             (4, Self::observe),
             (5, Self::modify),
             (3, Self::cross),
@@ -111,7 +111,7 @@ impl<'a> Draw<'a> {
             (2, Self::create),
             (2, Self::remove),
             (2, Self::watch),
-            (if self.flushes { 2 } else { 1 }, Self::sweep),
+            (if self.flushes { 2 } else { 1 }, Self::scan_partition),
             (if has_accounts { 5 } else { 0 }, Self::transfer),
             (if has_accounts { 2 } else { 0 }, Self::audit),
         ];
@@ -134,127 +134,129 @@ impl<'a> Draw<'a> {
         picked
     }
 
-    pub(super) fn put(&mut self, key: usize) -> Step {
+    pub(super) fn put(&mut self, key: usize) -> ClientStep {
         *self.value += 1;
-        Step::Put(key, *self.value, self.value.to_string().into_bytes())
+        ClientStep::Put(key, *self.value, self.value.to_string().into_bytes())
     }
 
-    fn observe(&mut self) -> Vec<Step> {
-        self.pick(2, 4).into_iter().map(Step::Get).collect()
+    fn observe(&mut self) -> Vec<ClientStep> {
+        self.pick(2, 4).into_iter().map(ClientStep::Get).collect()
     }
 
-    fn modify(&mut self) -> Vec<Step> {
+    fn modify(&mut self) -> Vec<ClientStep> {
         let keys = self.pick(1, 3).into_iter();
-        keys.flat_map(|key| [Step::Get(key), self.put(key)])
+        keys.flat_map(|key| [ClientStep::Get(key), self.put(key)])
             .collect()
     }
 
-    fn cross(&mut self) -> Vec<Step> {
+    fn cross(&mut self) -> Vec<ClientStep> {
         let keys = self.pick(2, 2);
         let target = keys[0];
-        let gets = keys.into_iter().map(Step::Get);
+        let gets = keys.into_iter().map(ClientStep::Get);
         gets.chain([self.put(target)]).collect()
     }
 
-    fn overwrite(&mut self) -> Vec<Step> {
+    fn overwrite(&mut self) -> Vec<ClientStep> {
         self.pick(1, 3)
             .into_iter()
             .map(|key| self.put(key))
             .collect()
     }
 
-    fn create(&mut self) -> Vec<Step> {
+    fn create(&mut self) -> Vec<ClientStep> {
         let keys = self.pick(1, 2);
         let required = keys
             .iter()
-            .map(|key| Step::Absent(*key))
+            .map(|key| ClientStep::Absent(*key))
             .collect::<Vec<_>>();
         let puts = keys.into_iter().map(|key| self.put(key));
         required.into_iter().chain(puts).collect()
     }
 
-    fn remove(&mut self) -> Vec<Step> {
+    fn remove(&mut self) -> Vec<ClientStep> {
         let keys = self.pick(1, 2);
         let mark = self.mark(keys[0]);
         let deletes = keys.into_iter();
-        let deletes = deletes.flat_map(|key| [Step::Get(key), Step::Delete(key)]);
+        let deletes = deletes.flat_map(|key| [ClientStep::Get(key), ClientStep::Delete(key)]);
         deletes.chain([mark]).collect()
     }
 
     /// Returns a mark beside a key: the tag gives both one slot.
-    fn mark(&mut self, beside: usize) -> Step {
+    fn mark(&mut self, beside: usize) -> ClientStep {
         *self.value += 1;
         let Key { name, partition } = &self.keys.recorded[beside];
-        Step::Mark(
+        ClientStep::Mark(
             format!("{{{name}}}{MARK}{}", self.value).into_bytes(),
             *partition,
         )
     }
 
-    fn watch(&mut self) -> Vec<Step> {
+    fn watch(&mut self) -> Vec<ClientStep> {
         let keys = self.pick(1, 2).into_iter();
-        keys.flat_map(|key| [Step::Get(key), Step::Watch(key)])
+        keys.flat_map(|key| [ClientStep::Get(key), ClientStep::Watch(key)])
             .collect()
     }
 
-    fn optimistic(&mut self, watched: &Watched) -> Vec<Step> {
-        let mut steps: Vec<Step> = watched
+    fn optimistic(&mut self, watched: &Watched) -> Vec<ClientStep> {
+        let mut steps: Vec<ClientStep> = watched
             .iter()
-            .map(|(key, version, value)| Step::Same(*key, *version, *value))
+            .map(|(key, version, value)| ClientStep::Unchanged(*key, *version, *value))
             .collect();
         steps.extend(watched.iter().map(|(key, ..)| self.put(*key)));
         steps
     }
 
-    fn sweep(&mut self) -> Vec<Step> {
-        let mut steps = vec![Step::Sweep];
+    fn scan_partition(&mut self) -> Vec<ClientStep> {
+        let mut steps = vec![ClientStep::Scan];
         let there = |key: &Key| Some(key.partition) == self.own;
         let beside = self.keys.recorded.iter().position(there);
         if let (true, Some(beside)) = (self.flushes && self.random.bool(), beside) {
-            steps.extend([Step::Flush, self.mark(beside)]);
+            steps.extend([ClientStep::Flush, self.mark(beside)]);
         }
         if self.random.bool() {
             let key = self.pick(1, 1)[0];
-            steps.extend([Step::Get(key), self.put(key)]);
+            steps.extend([ClientStep::Get(key), self.put(key)]);
         }
         steps
     }
 
-    fn transfer(&mut self) -> Vec<Step> {
+    fn transfer(&mut self) -> Vec<ClientStep> {
         let accounts = self.keys.accounts.len();
         let from = self.random.usize(..accounts);
         let to = (from + self.random.usize(1..accounts)) % accounts;
         let amount = self.random.i64(1..=DEPOSIT_SHARE);
-        vec![Step::Add(from, -amount), Step::Add(to, amount)]
+        vec![ClientStep::Add(from, -amount), ClientStep::Add(to, amount)]
     }
 
-    fn audit(&mut self) -> Vec<Step> {
-        (0..self.keys.accounts.len()).map(Step::Balance).collect()
+    fn audit(&mut self) -> Vec<ClientStep> {
+        (0..self.keys.accounts.len())
+            .map(ClientStep::Balance)
+            .collect()
     }
 }
 
 /// The largest amount that is transferred at once.
 const DEPOSIT_SHARE: i64 = 30;
 
-impl Job {
+impl ClientTransaction {
     /// Returns the partitions that it needs, if the node that coordinates holds `own`.
     pub(super) fn partitions(
         &self,
         keys: &Keys,
         own: Option<PartitionId>,
     ) -> Vec<Option<PartitionId>> {
-        let place = |step: &Step| match step {
-            Step::Get(key)
-            | Step::Watch(key)
-            | Step::Put(key, ..)
-            | Step::Delete(key)
-            | Step::Absent(key)
-            | Step::Same(key, ..) => Some(keys.recorded[*key].partition),
-            Step::Add(account, _) | Step::Balance(account) => {
+        let place = |step: &ClientStep| match step {
+            ClientStep::Get(key)
+            | ClientStep::Watch(key)
+            | ClientStep::Put(key, ..)
+            | ClientStep::Delete(key)
+            | ClientStep::Absent(key)
+            | ClientStep::Unchanged(key, ..) => Some(keys.recorded[*key].partition),
+            ClientStep::Add(account, _) | ClientStep::Balance(account) => {
                 Some(keys.accounts[*account].partition)
             }
-            Step::Mark(_, partition) => Some(*partition),
-            Step::Sweep | Step::Flush => own,
+            ClientStep::Mark(_, partition) => Some(*partition),
+            ClientStep::Scan | ClientStep::Flush => own,
         };
         let mut places: Vec<_> = self.steps.iter().map(place).collect();
         places.sort_unstable();
@@ -267,55 +269,62 @@ impl Job {
         self.steps.iter().all(|step| {
             matches!(
                 step,
-                Step::Get(_) | Step::Watch(_) | Step::Sweep | Step::Balance(_)
+                ClientStep::Get(_)
+                    | ClientStep::Watch(_)
+                    | ClientStep::Scan
+                    | ClientStep::Balance(_)
             )
         })
     }
 
     /// Returns `true` if it writes without reading, so that its replies do not tell what it replaced.
     pub(super) fn is_blind(&self) -> bool {
-        self.steps.iter().all(|step| matches!(step, Step::Put(..)))
+        self.steps
+            .iter()
+            .all(|step| matches!(step, ClientStep::Put(..)))
     }
 
     pub(super) fn flushes(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::Flush))
+        self.steps
+            .iter()
+            .any(|step| matches!(step, ClientStep::Flush))
     }
 
     pub(super) fn ops<'a>(&'a self, keys: &'a Keys) -> Vec<Op<'a>> {
         let recorded = |key: usize| keys.recorded[key].name.as_bytes();
         let account = |key: usize| keys.accounts[key].name.as_bytes();
-        let op = |step: &'a Step| match step {
-            Step::Get(key) => Op::Get {
+        let op = |step: &'a ClientStep| match step {
+            ClientStep::Get(key) => Op::Get {
                 key: recorded(*key),
             },
-            Step::Watch(key) => Op::Watch {
+            ClientStep::Watch(key) => Op::Watch {
                 key: recorded(*key),
             },
-            Step::Put(key, _, value) => Op::put(recorded(*key), value),
-            Step::Delete(key) => Op::Delete {
+            ClientStep::Put(key, _, value) => Op::put(recorded(*key), value),
+            ClientStep::Delete(key) => Op::Delete {
                 key: recorded(*key),
             },
-            Step::Absent(key) => Op::Require {
+            ClientStep::Absent(key) => Op::Require {
                 key: recorded(*key),
                 present: false,
             },
-            Step::Same(key, version, _) => Op::Check {
+            ClientStep::Unchanged(key, version, _) => Op::Check {
                 key: recorded(*key),
                 version: *version,
             },
-            Step::Sweep => Op::Scan {
+            ClientStep::Scan => Op::Scan {
                 from: b"",
                 to: None,
                 limit: usize::MAX,
                 values: true,
             },
-            Step::Flush => Op::Flush,
-            Step::Add(key, delta) => Op::Add {
+            ClientStep::Flush => Op::Flush,
+            ClientStep::Add(key, delta) => Op::Add {
                 key: account(*key),
                 delta: *delta,
             },
-            Step::Balance(key) => Op::Get { key: account(*key) },
-            Step::Mark(name, _) => Op::put(name, b"1"),
+            ClientStep::Balance(key) => Op::Get { key: account(*key) },
+            ClientStep::Mark(name, _) => Op::put(name, b"1"),
         };
         self.steps.iter().map(op).collect()
     }
@@ -323,12 +332,12 @@ impl Job {
     /// Returns the history's operations of a transaction that did not take effect, or whose outcome is
     /// unknown: other transactions may see its writes.
     pub(super) fn attempted(&self, keys: &Keys, own: Option<PartitionId>) -> String {
-        let mut lines = Lines::new(keys);
+        let mut lines = HistoryOps::new(keys);
         for step in &self.steps {
             match step {
-                Step::Put(key, value, _) => lines.write(*key, *value),
-                Step::Delete(key) => lines.delete(*key),
-                Step::Flush => (0..keys.recorded.len())
+                ClientStep::Put(key, value, _) => lines.write(*key, *value),
+                ClientStep::Delete(key) => lines.delete(*key),
+                ClientStep::Flush => (0..keys.recorded.len())
                     .filter(|key| Some(keys.recorded[*key].partition) == own)
                     .for_each(|key| lines.delete(key)),
                 _ => {}
@@ -342,51 +351,52 @@ impl Job {
     ///
     /// # Errors
     /// Says which reply no store may give.
-    pub(super) fn seen(
+    pub(super) fn observed_by(
         &self,
         keys: &Keys,
         own: Option<PartitionId>,
         replies: &[OwnedReply],
-    ) -> Result<Seen, String> {
+    ) -> Result<ObservedReplies, String> {
         if replies.len() != self.steps.len() {
             return Err(format!("{} replies to {:?}", replies.len(), self.steps));
         }
-        let mut seen = Seen::default();
-        let mut lines = Lines::new(keys);
+        let mut observed_by = ObservedReplies::default();
+        let mut lines = HistoryOps::new(keys);
         let mut read = BTreeMap::new();
         let mut found = BTreeMap::new();
         let mut balances = Vec::new();
         for (step, reply) in self.steps.iter().zip(replies) {
             match (step, reply) {
-                (Step::Get(key), reply) => {
+                (ClientStep::Get(key), reply) => {
                     let value = number(reply)?;
                     read.insert(*key, value);
                     lines.read(*key, value);
                 }
-                (Step::Watch(key), OwnedReply::Version(version)) => {
+                (ClientStep::Watch(key), OwnedReply::Version(version)) => {
                     let value = read.get(key).copied().flatten();
-                    seen.watched.push((*key, *version, value));
+                    observed_by.watched.push((*key, *version, value));
                 }
-                (Step::Put(key, value, _), OwnedReply::Ok) => lines.write(*key, *value),
-                (Step::Delete(key), OwnedReply::Int(1)) => lines.delete(*key),
-                (Step::Delete(key), OwnedReply::Int(0)) => lines.read(*key, None),
-                (Step::Absent(key), OwnedReply::Ok) => lines.read(*key, None),
-                (Step::Same(key, _, value), OwnedReply::Ok) => lines.read(*key, *value),
-                (Step::Sweep, OwnedReply::Pairs(pairs)) => {
-                    found = lines.sweep(own, pairs)?;
+                (ClientStep::Put(key, value, _), OwnedReply::Ok) => lines.write(*key, *value),
+                (ClientStep::Delete(key), OwnedReply::Int(1)) => lines.delete(*key),
+                (ClientStep::Delete(key), OwnedReply::Int(0)) => lines.read(*key, None),
+                (ClientStep::Absent(key), OwnedReply::Ok) => lines.read(*key, None),
+                (ClientStep::Unchanged(key, _, value), OwnedReply::Ok) => lines.read(*key, *value),
+                (ClientStep::Scan, OwnedReply::Pairs(pairs)) => {
+                    found = lines.scan_partition(own, pairs)?;
                 }
-                (Step::Flush, OwnedReply::Ok) => {
+                (ClientStep::Flush, OwnedReply::Ok) => {
                     found.keys().for_each(|key| lines.delete(*key));
                 }
-                (Step::Add(..), OwnedReply::Int(_)) | (Step::Mark(..), OwnedReply::Ok) => {}
-                (Step::Balance(_), reply) => balances.push(number(reply)?.unwrap_or(0)),
+                (ClientStep::Add(..), OwnedReply::Int(_))
+                | (ClientStep::Mark(..), OwnedReply::Ok) => {}
+                (ClientStep::Balance(_), reply) => balances.push(number(reply)?.unwrap_or(0)),
                 _ => return Err(format!("{reply:?} is no answer to {step:?}")),
             }
         }
-        seen.ops = lines.text;
+        observed_by.ops = lines.text;
         let is_audit = !balances.is_empty() && balances.len() == keys.accounts.len();
-        seen.sum = is_audit.then(|| balances.iter().sum());
-        Ok(seen)
+        observed_by.sum = is_audit.then(|| balances.iter().sum());
+        Ok(observed_by)
     }
 }
 
@@ -411,15 +421,15 @@ fn number(reply: &OwnedReply) -> Result<Option<i64>, String> {
 }
 
 /// Operations in the form of [`history::json`].
-pub(super) struct Lines<'k> {
+pub(super) struct HistoryOps<'k> {
     keys: &'k Keys,
     pub(super) text: String,
 }
 
-impl<'k> Lines<'k> {
-    pub(super) fn new(keys: &'k Keys) -> Lines<'k> {
+impl<'k> HistoryOps<'k> {
+    pub(super) fn new(keys: &'k Keys) -> HistoryOps<'k> {
         let text = String::new();
-        Lines { keys, text }
+        HistoryOps { keys, text }
     }
 
     fn push(&mut self, what: &str, key: usize, value: Option<&str>) {
@@ -446,7 +456,7 @@ impl<'k> Lines<'k> {
     }
 
     /// Adds a scan of a whole partition, which is a read of each of its keys: all names are known.
-    fn sweep(
+    fn scan_partition(
         &mut self,
         own: Option<PartitionId>,
         pairs: &[(Vec<u8>, Vec<u8>)],

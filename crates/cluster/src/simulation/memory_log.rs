@@ -15,24 +15,24 @@ use fastrand::Rng;
 
 /// The log of one partition.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Book {
-    entries: Vec<Entry>,
+pub(super) struct MemoryLog {
+    entries: Vec<LogEntry>,
     pub(super) durable: Epoch,
     /// The time of an entry that is logged now.
     pub(super) now: Duration,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct LogEntry {
     tid: Tid,
     stamp_ms: u64,
     at: Duration,
-    change: OwnedChange,
+    change: LoggedChange,
 }
 
 /// A [`Change`] that owns its bytes.
 #[derive(Clone, Debug)]
-enum OwnedChange {
+enum LoggedChange {
     Put {
         key: Box<[u8]>,
         value: Box<[u8]>,
@@ -56,7 +56,7 @@ enum OwnedChange {
     },
 }
 
-impl Book {
+impl MemoryLog {
     /// Forgets entries that were not durable. Returns how many changes were lost.
     pub(super) fn crash(&mut self) -> u64 {
         let (durable, before) = (self.durable, self.entries.len());
@@ -66,8 +66,8 @@ impl Book {
 
     /// Returns a copy with all durable entries, and a random beginning of the rest: whole transactions,
     /// in their order. Also returns how many further changes it has, and how many it lacks.
-    pub(super) fn branch(&self, random: &mut Rng) -> (Book, u64, u64) {
-        let open = |entry: &&Entry| entry.tid.epoch() > self.durable;
+    pub(super) fn branch(&self, random: &mut Rng) -> (MemoryLog, u64, u64) {
+        let open = |entry: &&LogEntry| entry.tid.epoch() > self.durable;
         let open: Vec<Tid> = self.entries.iter().filter(open).map(|e| e.tid).collect();
         let last = random
             .usize(..=open.len())
@@ -82,17 +82,17 @@ impl Book {
     }
 
     /// Finds where a value was put. Each value is put once.
-    pub(super) fn find_put(&self, name: &[u8], wanted: &[u8]) -> Option<Place> {
-        let is_it = |entry: &&Entry| {
-            matches!(&entry.change, OwnedChange::Put { key, value, .. }
+    pub(super) fn find_put(&self, name: &[u8], wanted: &[u8]) -> Option<LogPosition> {
+        let is_it = |entry: &&LogEntry| {
+            matches!(&entry.change, LoggedChange::Put { key, value, .. }
                 if **key == *name && **value == *wanted)
         };
-        self.entries.iter().find(is_it).map(Entry::place)
+        self.entries.iter().find(is_it).map(LogEntry::place)
     }
 
     /// Finds where a transaction over several partitions that also wrote `sibling` changed a key.
-    pub(super) fn find_sibling(&self, name: &[u8], sibling: &[u8]) -> Option<Place> {
-        let is_it = |entry: &&Entry| {
+    pub(super) fn find_sibling(&self, name: &[u8], sibling: &[u8]) -> Option<LogPosition> {
+        let is_it = |entry: &&LogEntry| {
             let mut siblings = entry
                 .siblings()
                 .into_iter()
@@ -100,12 +100,12 @@ impl Book {
                 .flatten();
             entry.change.key() == Some(name) && siblings.any(|key| key == sibling)
         };
-        self.entries.iter().find(is_it).map(Entry::place)
+        self.entries.iter().find(is_it).map(LogEntry::place)
     }
 
     /// Returns the value of a key before a transaction.
     pub(super) fn value_before(&self, name: &[u8], tid: Tid) -> Option<&[u8]> {
-        let touches = |entry: &&Entry| {
+        let touches = |entry: &&LogEntry| {
             let key = entry.change.key();
             entry.tid < tid && key.is_none_or(|key| key == name)
         };
@@ -117,7 +117,7 @@ impl Book {
         // A transaction that flushes and then puts has one TID.
         let same = self.entries.iter().filter(|entry| entry.tid == last.tid);
         same.filter(touches).find_map(|entry| match &entry.change {
-            OwnedChange::Put { value, .. } => Some(&**value),
+            LoggedChange::Put { value, .. } => Some(&**value),
             _ => None,
         })
     }
@@ -138,41 +138,41 @@ impl Book {
 
 /// The place of an entry in the log.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct LogPosition {
     pub(super) tid: Tid,
     /// The time of the entry.
     pub(super) at: Duration,
 }
 
-impl Entry {
-    fn place(&self) -> Place {
+impl LogEntry {
+    fn place(&self) -> LogPosition {
         let (tid, at) = (self.tid, self.at);
-        Place { tid, at }
+        LogPosition { tid, at }
     }
 
     /// Returns the keys that its transaction wrote, if that was one over several partitions.
     fn siblings(&self) -> Option<&[u8]> {
         match &self.change {
-            OwnedChange::Put { origin, .. } | OwnedChange::Delete { origin, .. } => {
+            LoggedChange::Put { origin, .. } | LoggedChange::Delete { origin, .. } => {
                 origin.as_ref().map(|(_, siblings)| &**siblings)
             }
-            OwnedChange::Edit { .. } | OwnedChange::Flush { .. } => None,
+            LoggedChange::Edit { .. } | LoggedChange::Flush { .. } => None,
         }
     }
 }
 
-impl OwnedChange {
+impl LoggedChange {
     /// Returns the key; a flush has none.
     fn key(&self) -> Option<&[u8]> {
         match self {
-            OwnedChange::Put { key, .. }
-            | OwnedChange::Edit { key, .. }
-            | OwnedChange::Delete { key, .. } => Some(key),
-            OwnedChange::Flush { .. } => None,
+            LoggedChange::Put { key, .. }
+            | LoggedChange::Edit { key, .. }
+            | LoggedChange::Delete { key, .. } => Some(key),
+            LoggedChange::Flush { .. } => None,
         }
     }
 
-    fn new(change: &Change<'_>) -> OwnedChange {
+    fn new(change: &Change<'_>) -> LoggedChange {
         let own = |origin: &Origin<'_>| (origin.id, origin.siblings.into());
         match *change {
             Change::Put {
@@ -182,7 +182,7 @@ impl OwnedChange {
                 generation,
                 deadline,
                 origin,
-            } => OwnedChange::Put {
+            } => LoggedChange::Put {
                 key: key.into(),
                 value: value.into(),
                 kind,
@@ -195,17 +195,17 @@ impl OwnedChange {
                 base,
                 offset,
                 bytes,
-            } => OwnedChange::Edit {
+            } => LoggedChange::Edit {
                 key: key.into(),
                 base,
                 offset,
                 bytes: bytes.into(),
             },
-            Change::Delete { key, origin } => OwnedChange::Delete {
+            Change::Delete { key, origin } => LoggedChange::Delete {
                 key: key.into(),
                 origin: origin.as_ref().map(own),
             },
-            Change::Flush { generation } => OwnedChange::Flush { generation },
+            Change::Flush { generation } => LoggedChange::Flush { generation },
         }
     }
 
@@ -215,7 +215,7 @@ impl OwnedChange {
             Some(Origin { id: *id, siblings })
         }
         match self {
-            OwnedChange::Put {
+            LoggedChange::Put {
                 key,
                 value,
                 kind,
@@ -230,7 +230,7 @@ impl OwnedChange {
                 deadline: *deadline,
                 origin: lend(origin),
             },
-            OwnedChange::Edit {
+            LoggedChange::Edit {
                 key,
                 base,
                 offset,
@@ -241,36 +241,36 @@ impl OwnedChange {
                 offset: *offset,
                 bytes,
             },
-            OwnedChange::Delete { key, origin } => Change::Delete {
+            LoggedChange::Delete { key, origin } => Change::Delete {
                 key,
                 origin: lend(origin),
             },
-            OwnedChange::Flush { generation } => Change::Flush {
+            LoggedChange::Flush { generation } => Change::Flush {
                 generation: *generation,
             },
         }
     }
 }
 
-/// An engine's access to a [`Book`].
+/// An engine's access to a [`MemoryLog`].
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pen(pub(super) Rc<RefCell<Book>>);
+pub(super) struct MemoryLogWriter(pub(super) Rc<RefCell<MemoryLog>>);
 
-impl RedoLog for Pen {
+impl RedoLog for MemoryLogWriter {
     fn ready(&mut self) -> Result<(), String> {
         Ok(())
     }
 
     fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String> {
-        let mut book = self.0.borrow_mut();
-        let at = book.now;
-        let entries = changes.iter().map(|change| Entry {
+        let mut log = self.0.borrow_mut();
+        let at = log.now;
+        let entries = changes.iter().map(|change| LogEntry {
             tid,
             stamp_ms,
             at,
-            change: OwnedChange::new(&change),
+            change: LoggedChange::new(&change),
         });
-        book.entries.extend(entries);
+        log.entries.extend(entries);
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Mistake;
+use super::errors::Mistake;
 use crate::slot::SLOTS;
 
 /// A value and the line on which it stands.
@@ -61,7 +61,7 @@ pub(super) struct PartitionDraft {
 }
 
 /// Reads `text`. Returns `None` if it is not TOML, so that its values cannot be relied on.
-pub(super) fn read(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
+pub(super) fn parse(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader { text, found };
     if !errors.is_empty() {

@@ -1,4 +1,4 @@
-//! A partition over a real engine, whose log is a [`Book`].
+//! A partition over a real engine, whose log is a [`MemoryLog`].
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,28 +17,28 @@ use base::{Abort, Epoch, Op, Reply, TransactionId};
 use engine::{Engine, Janitor, Worker};
 use fastrand::Rng;
 
-use super::book::{Book, Pen};
 use super::keys::READ_ATOMIC;
+use super::memory_log::{MemoryLog, MemoryLogWriter};
 
 /// A partition of the simulation.
-pub(super) struct Partition {
+pub(super) struct EnginePartition {
     engine: Arc<Engine>,
-    worker: Worker<Pen>,
+    worker: Worker<MemoryLogWriter>,
     janitor: Janitor,
-    book: Rc<RefCell<Book>>,
+    log: Rc<RefCell<MemoryLog>>,
     /// Transactions of this partition alone that met a hold.
     pub(super) held: u64,
     /// Prepares whose timestamp was overtaken.
     pub(super) overtaken: u64,
 }
 
-impl Partition {
-    /// Opens a partition with the content of its book.
+impl EnginePartition {
+    /// Opens a partition with the content of its log.
     pub(super) fn open(
-        book: &Rc<RefCell<Book>>,
+        log: &Rc<RefCell<MemoryLog>>,
         clock: &Arc<ManualClock>,
         newest: Epoch,
-    ) -> Result<Partition, String> {
+    ) -> Result<EnginePartition, String> {
         let engine = Engine::new(&engine::Options {
             workers: 1,
             clock: Arc::clone(clock) as Arc<dyn Clock>,
@@ -46,17 +46,17 @@ impl Partition {
         });
         engine.declare_read_atomic(ReadAtomic::new([READ_ATOMIC.as_bytes()]));
         let mut restorer = engine.restorer().expect("a place is free");
-        book.borrow()
+        log.borrow()
             .replay(|tid, change| restorer.apply(tid, change));
-        let stamp_ms = book.borrow().stamp_ms();
+        let stamp_ms = log.borrow().stamp_ms();
         engine.finish_restore(vec![restorer], newest, stamp_ms)?;
         engine.restore_prepared()?;
         let worker = engine
-            .worker(|_| Pen(Rc::clone(book)))
+            .worker(|_| MemoryLogWriter(Rc::clone(log)))
             .expect("a place is free");
-        Ok(Partition {
+        Ok(EnginePartition {
             janitor: engine.janitor(),
-            book: Rc::clone(book),
+            log: Rc::clone(log),
             worker,
             engine,
             held: 0,
@@ -89,13 +89,13 @@ impl Partition {
 
     /// Handles the end of a sync.
     pub(super) fn synced(&self, epoch: Epoch) {
-        let mut book = self.book.borrow_mut();
-        book.durable = book.durable.max(epoch);
+        let mut log = self.log.borrow_mut();
+        log.durable = log.durable.max(epoch);
     }
 
     /// Removes what is not needed any more.
     pub(super) fn tidy(&mut self) {
-        let durable = self.book.borrow().durable;
+        let durable = self.log.borrow().durable;
         self.janitor.tidy(durable, 100);
     }
 
@@ -103,14 +103,14 @@ impl Partition {
     /// on: the journal knows at least the durable one, and perhaps later ones that were begun.
     pub(super) fn crash(self, random: &mut Rng) -> (u64, Epoch) {
         let current = self.engine.epochs().current();
-        let mut book = self.book.borrow_mut();
-        let lost = book.crash();
-        let newest = random.u64(book.durable.0..=current.0);
+        let mut log = self.log.borrow_mut();
+        let lost = log.crash();
+        let newest = random.u64(log.durable.0..=current.0);
         (lost, Epoch(newest))
     }
 }
 
-impl TransactionExecutor for Partition {
+impl TransactionExecutor for EnginePartition {
     fn execute(
         &mut self,
         ops: &[Op<'_>],
@@ -153,7 +153,7 @@ impl TransactionExecutor for Partition {
     }
 }
 
-impl TwoPhaseCommit for Partition {
+impl TwoPhaseCommit for EnginePartition {
     fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
         let outcome = self.worker.prepare(prepare);
         self.overtaken += u64::from(matches!(outcome, Err(Abort::Overtaken { .. })));
@@ -185,14 +185,14 @@ impl TwoPhaseCommit for Partition {
     }
 }
 
-impl DurableEpochs for Partition {
+impl DurableEpochs for EnginePartition {
     fn failed(&self) -> Option<String> {
         None
     }
 
     fn durable(&self) -> Epoch {
-        self.book.borrow().durable
+        self.log.borrow().durable
     }
 }
 
-impl Leadership for Partition {}
+impl Leadership for EnginePartition {}

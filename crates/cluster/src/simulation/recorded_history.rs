@@ -44,13 +44,13 @@ impl ::simulation::Counts for Counts {
 
 /// Transactions as lines of [`history::json`].
 #[derive(Default)]
-pub(super) struct Chronicle {
+pub(super) struct RecordedHistory {
     text: String,
     next: u64,
     pub(super) counts: Counts,
 }
 
-impl Chronicle {
+impl RecordedHistory {
     /// Records a transaction; `ops` are its operations as JSON.
     pub(super) fn record(
         &mut self,

@@ -21,12 +21,12 @@ use base::transaction::{Holder, Observed};
 use base::versions::{Ask, Found};
 use base::{Abort, Epoch, NodeId, Op, Reply, Timestamp, TransactionId};
 
-use super::partition::Partition;
+use super::engine_partition::EnginePartition;
 
 /// A machine's part in a partition.
-pub(super) struct Member {
+pub(super) struct PartitionReplica {
     /// `None` if another node leads the partition.
-    led: Option<Partition>,
+    led: Option<EnginePartition>,
     is_alone: bool,
     clock: Arc<ManualClock>,
     /// The node that leads instead, as far as it is known.
@@ -45,19 +45,19 @@ pub(super) struct Member {
     overtaken: u64,
 }
 
-impl Member {
+impl PartitionReplica {
     /// Creates the only node that holds a partition.
-    pub(super) fn alone(partition: Partition, clock: &Arc<ManualClock>) -> Member {
-        Member {
+    pub(super) fn alone(partition: EnginePartition, clock: &Arc<ManualClock>) -> PartitionReplica {
+        PartitionReplica {
             led: Some(partition),
             is_alone: true,
-            ..Member::of_several(clock)
+            ..PartitionReplica::of_several(clock)
         }
     }
 
     /// Creates one of several nodes, which does not lead.
-    pub(super) fn of_several(clock: &Arc<ManualClock>) -> Member {
-        Member {
+    pub(super) fn of_several(clock: &Arc<ManualClock>) -> PartitionReplica {
+        PartitionReplica {
             led: None,
             is_alone: false,
             clock: Arc::clone(clock),
@@ -73,14 +73,16 @@ impl Member {
     }
 
     /// Makes it the leader.
-    pub(super) fn lead(&mut self, partition: Partition) {
+    pub(super) fn lead(&mut self, partition: EnginePartition) {
         self.leadership += 1;
         self.led = Some(partition);
     }
 
     /// Returns its newest ticket, if it leads.
     pub(super) fn newest(&self) -> Epoch {
-        self.led.as_ref().map_or(Epoch::ZERO, Partition::current)
+        self.led
+            .as_ref()
+            .map_or(Epoch::ZERO, EnginePartition::current)
     }
 
     /// Tells it that it does not lead any more.
@@ -96,12 +98,12 @@ impl Member {
     }
 
     /// Returns the engine, if it leads or believes so.
-    pub(super) fn led(&mut self) -> Option<&mut Partition> {
+    pub(super) fn led(&mut self) -> Option<&mut EnginePartition> {
         self.led.as_mut()
     }
 
     /// Returns the engine, as the process ends.
-    pub(super) fn into_led(self) -> Option<Partition> {
+    pub(super) fn into_led(self) -> Option<EnginePartition> {
         self.led
     }
 
@@ -130,15 +132,15 @@ impl Member {
 
     /// Returns the epoch that must be durable before an answer that depends on `epoch` is given.
     fn ticket(&self, epoch: Epoch) -> Epoch {
-        let current = self.led.as_ref().map(Partition::current);
+        let current = self.led.as_ref().map(EnginePartition::current);
         current.filter(|_| !self.is_alone).unwrap_or(epoch)
     }
 
     /// Runs a step of an attempt, which must not overtake another one on its way into the log.
-    fn step<T>(
+    fn run_step<T>(
         &mut self,
         id: TransactionId,
-        step: impl FnOnce(&mut Partition) -> Result<T, Abort>,
+        run_step: impl FnOnce(&mut EnginePartition) -> Result<T, Abort>,
     ) -> Result<(T, Epoch), Abort> {
         let elsewhere = self.elsewhere();
         let partition = self.led.as_mut().ok_or(elsewhere)?;
@@ -147,7 +149,7 @@ impl Member {
             let by = Holder { id, age };
             return Err(Abort::Held { by });
         }
-        let done = step(partition)?;
+        let done = run_step(partition)?;
         let ticket = partition.current();
         if !self.is_alone {
             self.staged.insert(id, ticket);
@@ -158,14 +160,14 @@ impl Member {
     fn decide(
         &mut self,
         id: TransactionId,
-        step: impl FnOnce(&mut Partition) -> Result<(State, Epoch), Abort>,
+        run_step: impl FnOnce(&mut EnginePartition) -> Result<(State, Epoch), Abort>,
     ) -> Result<(State, Epoch), Abort> {
-        let ((state, epoch), _) = self.step(id, step)?;
+        let ((state, epoch), _) = self.run_step(id, run_step)?;
         Ok((state, self.ticket(epoch)))
     }
 }
 
-impl TransactionExecutor for Member {
+impl TransactionExecutor for PartitionReplica {
     fn execute(
         &mut self,
         ops: &[Op<'_>],
@@ -209,9 +211,9 @@ impl TransactionExecutor for Member {
     }
 }
 
-impl TwoPhaseCommit for Member {
+impl TwoPhaseCommit for PartitionReplica {
     fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
-        let prepared = self.step(prepare.holder.id, |led| led.prepare(prepare))?;
+        let prepared = self.run_step(prepare.holder.id, |led| led.prepare(prepare))?;
         Ok(prepared.0)
     }
 
@@ -228,7 +230,7 @@ impl TwoPhaseCommit for Member {
     }
 
     fn forget(&mut self, id: TransactionId) -> Result<(), Abort> {
-        self.step(id, |led| led.forget(id)).map(drop)
+        self.run_step(id, |led| led.forget(id)).map(drop)
     }
 
     fn state(&mut self, id: TransactionId) -> (State, Epoch) {
@@ -244,7 +246,7 @@ impl TwoPhaseCommit for Member {
     }
 }
 
-impl DurableEpochs for Member {
+impl DurableEpochs for PartitionReplica {
     fn failed(&self) -> Option<String> {
         None
     }
@@ -261,7 +263,7 @@ impl DurableEpochs for Member {
     }
 }
 
-impl Leadership for Member {
+impl Leadership for PartitionReplica {
     fn leads(&self) -> Result<(), Option<NodeId>> {
         match self.led {
             Some(_) => Ok(()),

@@ -7,12 +7,13 @@ use std::ops::RangeInclusive;
 use base::versions::ReadAtomic;
 use base::{NodeId, PartitionId};
 
-use super::read::{At, Draft, NodeDraft, PartitionDraft, SecretDraft};
-use super::{Mistake, NodeInfo, PartitionInfo, SHORTEST_SECRET, SecretPlace, Topology};
+use super::cluster_map::{NodeInfo, PartitionInfo, SHORTEST_SECRET, SecretPlace, Topology};
+use super::errors::Mistake;
+use super::parse::{At, Draft, NodeDraft, PartitionDraft, SecretDraft};
 use crate::slot::SLOTS;
 
 /// Notes all mistakes of `draft`. Returns the topology if there are none.
-pub(super) fn check(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Option<Topology> {
+pub(super) fn validate(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Option<Topology> {
     let is_read_whole = found.is_empty();
     let mut checker = Checker { found };
     let counts = [

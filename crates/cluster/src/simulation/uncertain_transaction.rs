@@ -12,84 +12,89 @@ use std::time::Duration;
 use base::PartitionId;
 use history::Outcome;
 
-use super::book::Place;
+use super::client_transaction::{ClientStep, ClientTransaction, HistoryOps, text_of};
 use super::environment::Environment;
-use super::job::{Job, Lines, Step, text_of};
 use super::keys::Keys;
 use super::machines::Machines;
+use super::memory_log::LogPosition;
 use crate::topology::Topology;
 
 /// A transaction about which its client does not know everything.
-pub(super) struct Doubt {
+pub(super) struct UncertainTransaction {
     pub(super) process: u32,
     pub(super) start: Duration,
     /// When its client got the answer that it took effect, if it got one.
-    pub(super) told: Option<Duration>,
+    pub(super) acknowledged: Option<Duration>,
     /// The partition of the node that coordinated it.
     pub(super) own: Option<PartitionId>,
-    pub(super) job: Job,
+    pub(super) transaction: ClientTransaction,
 }
 
 /// A key that a transaction wrote, and where.
-struct Found {
+struct FoundTransaction {
     name: Vec<u8>,
     partition: PartitionId,
-    place: Place,
+    place: LogPosition,
 }
 
-impl Doubt {
+impl UncertainTransaction {
     /// Records transactions in doubt.
-    pub(super) fn settle_all(env: &mut Environment, machines: &Machines, doubts: Vec<Doubt>) {
-        for doubt in doubts {
-            doubt.settle(env, machines);
+    pub(super) fn record_all(
+        env: &mut Environment,
+        machines: &Machines,
+        uncertain: Vec<UncertainTransaction>,
+    ) {
+        for uncertain_transaction in uncertain {
+            uncertain_transaction.record(env, machines);
             if env.failure.is_some() {
                 return;
             }
         }
     }
 
-    fn settle(self, env: &mut Environment, machines: &Machines) {
-        let logs = Logs {
+    fn record(self, env: &mut Environment, machines: &Machines) {
+        let logs = PartitionLogs {
             keys: &env.keys,
             topology: &env.topology,
             machines,
         };
-        let (outcome, end, ops) = match (logs.find(&self.job), self.told) {
-            (Some(found), told) => {
-                let end = told.unwrap_or(found.place.at);
-                (Outcome::Committed, end, logs.retell(&self, &found))
+        let (outcome, end, ops) = match (logs.find(&self.transaction), self.acknowledged) {
+            (Some(found), acknowledged) => {
+                let end = acknowledged.unwrap_or(found.place.at);
+                (Outcome::Committed, end, logs.history_ops(&self, &found))
             }
             (None, Some(_)) => {
-                let steps = &self.job.steps;
+                let steps = &self.transaction.steps;
                 return env.fail(format!("{steps:?} was acknowledged and is not there"));
             }
             (None, None) => {
-                let ops = self.job.attempted(&env.keys, self.own);
+                let ops = self.transaction.attempted(&env.keys, self.own);
                 (Outcome::Aborted, env.now, ops)
             }
         };
         let time = (self.start, end.max(self.start));
-        env.chronicle.record(self.process, time, outcome, &ops);
+        env.recorded_history
+            .record(self.process, time, outcome, &ops);
     }
 }
 
 /// What the logs of all partitions tell.
-struct Logs<'w> {
+struct PartitionLogs<'w> {
     keys: &'w Keys,
     topology: &'w Topology,
     machines: &'w Machines,
 }
 
-impl Logs<'_> {
+impl PartitionLogs<'_> {
     /// Finds a transaction in the logs, by its mark or the first value that it puts.
-    fn find(&self, job: &Job) -> Option<Found> {
-        let mark = job.steps.iter().find_map(|step| match step {
-            Step::Mark(name, partition) => Some((name.clone(), &b"1"[..], *partition)),
+    fn find(&self, transaction: &ClientTransaction) -> Option<FoundTransaction> {
+        let mark = transaction.steps.iter().find_map(|step| match step {
+            ClientStep::Mark(name, partition) => Some((name.clone(), &b"1"[..], *partition)),
             _ => None,
         });
         let put = || {
-            job.steps.iter().find_map(|step| match step {
-                Step::Put(at, _, text) => {
+            transaction.steps.iter().find_map(|step| match step {
+                ClientStep::Put(at, _, text) => {
                     let key = &self.keys.recorded[*at];
                     Some((key.name.clone().into_bytes(), &text[..], key.partition))
                 }
@@ -100,8 +105,8 @@ impl Logs<'_> {
         let (name, value, partition) = mark.or_else(put)?;
         let place = self
             .machines
-            .with_log(self.topology, partition, |book| book.find_put(&name, value))?;
-        Some(Found {
+            .with_log(self.topology, partition, |log| log.find_put(&name, value))?;
+        Some(FoundTransaction {
             name,
             partition,
             place,
@@ -109,12 +114,16 @@ impl Logs<'_> {
     }
 
     /// Returns the history's operations of a transaction that took effect.
-    fn retell(&self, doubt: &Doubt, found: &Found) -> String {
-        let mut lines = Lines::new(self.keys);
+    fn history_ops(
+        &self,
+        uncertain_transaction: &UncertainTransaction,
+        found: &FoundTransaction,
+    ) -> String {
+        let mut lines = HistoryOps::new(self.keys);
         let mut touched = BTreeSet::new();
-        for step in &doubt.job.steps {
+        for step in &uncertain_transaction.transaction.steps {
             match step {
-                Step::Put(key, value, text) => {
+                ClientStep::Put(key, value, text) => {
                     if touched.insert(*key)
                         && let Some(before) = self.before(*key, found, Some(text))
                     {
@@ -122,14 +131,15 @@ impl Logs<'_> {
                     }
                     lines.write(*key, *value);
                 }
-                Step::Delete(key) if touched.insert(*key) => {
-                    self.retell_removal(&mut lines, *key, found);
+                ClientStep::Delete(key) if touched.insert(*key) => {
+                    self.history_removal(&mut lines, *key, found);
                 }
-                Step::Flush => {
+                ClientStep::Flush => {
                     for key in 0..self.keys.recorded.len() {
-                        let is_there = Some(self.keys.recorded[key].partition) == doubt.own;
+                        let is_there =
+                            Some(self.keys.recorded[key].partition) == uncertain_transaction.own;
                         if is_there && touched.insert(key) {
-                            self.retell_removal(&mut lines, key, found);
+                            self.history_removal(&mut lines, key, found);
                         }
                     }
                 }
@@ -139,7 +149,7 @@ impl Logs<'_> {
         lines.text
     }
 
-    fn retell_removal(&self, lines: &mut Lines<'_>, key: usize, found: &Found) {
+    fn history_removal(&self, lines: &mut HistoryOps<'_>, key: usize, found: &FoundTransaction) {
         if let Some(before) = self.before(key, found, None) {
             lines.read(key, before);
             if before.is_some() {
@@ -150,17 +160,21 @@ impl Logs<'_> {
 
     /// Returns the value of a key before a transaction that put `put` there or removed it. Returns
     /// `None` if the transaction has left nothing there.
-    fn before(&self, key: usize, found: &Found, put: Option<&[u8]>) -> Option<Option<i64>> {
+    fn before(
+        &self,
+        key: usize,
+        found: &FoundTransaction,
+        put: Option<&[u8]>,
+    ) -> Option<Option<i64>> {
         let key = &self.keys.recorded[key];
         let name = key.name.as_bytes();
-        self.machines
-            .with_log(self.topology, key.partition, |book| {
-                let tid = match put {
-                    Some(value) => book.find_put(name, value)?.tid,
-                    None if key.partition == found.partition => found.place.tid,
-                    None => book.find_sibling(name, &found.name)?.tid,
-                };
-                Some(book.value_before(name, tid).and_then(text_of))
-            })
+        self.machines.with_log(self.topology, key.partition, |log| {
+            let tid = match put {
+                Some(value) => log.find_put(name, value)?.tid,
+                None if key.partition == found.partition => found.place.tid,
+                None => log.find_sibling(name, &found.name)?.tid,
+            };
+            Some(log.value_before(name, tid).and_then(text_of))
+        })
     }
 }
