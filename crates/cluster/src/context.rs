@@ -12,8 +12,8 @@ use crate::connections::PeerConnections;
 use crate::counters::Counters;
 use crate::leaders::Leaders;
 use crate::message::{Answer, ParticipantList};
-use crate::options::Timeouts;
 use crate::requester::{LostRequest, RequestPurpose, Requester};
+use crate::timeouts::Timeouts;
 use crate::topology::Topology;
 
 /// Acknowledgements of commits, and the home's consent to another attempt, are requested again after

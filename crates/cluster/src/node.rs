@@ -45,12 +45,12 @@
 //! keys alone sees it.
 //!
 //! A partition is where its leader is: its participant's state is the same at each of its nodes. A
-//! request to another node is answered [`Abort::Elsewhere`], and sent again to the leader. A node that
+//! request to another node is answered [`Elsewhere`](base::Abort::Elsewhere), and sent again to the leader. A node that
 //! loses the leadership does not know what becomes of writes that were not durable yet: then a missing
 //! vote counts as one that did not come, and anything else is asked again. A new leader goes on with
 //! what its predecessor has prepared, as a restarted node does.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ impl<C> Node<C> {
                 clock: HybridClock::default(),
                 now,
                 connections: PeerConnections::new(Arc::clone(&options.leaders)),
-                answers: std::collections::VecDeque::new(),
+                answers: VecDeque::new(),
                 counters: Counters::default(),
                 leaders: options.leaders,
                 topology: options.topology,

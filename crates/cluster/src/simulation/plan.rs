@@ -6,7 +6,7 @@ use ::simulation::draw;
 use fastrand::Rng;
 
 use super::scenario::Scenario;
-use crate::options::Timeouts;
+use crate::timeouts::Timeouts;
 
 /// A run's plan. Shares are out of 1000.
 #[derive(Clone, Debug)]
