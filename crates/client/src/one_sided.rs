@@ -22,7 +22,7 @@ use base::NodeId;
 use base::memory::RemoteMemory;
 use base::versions::{Found, OwnedFound};
 use cluster::message::{Answer, RegionInfo, Request};
-use cluster::ramp::Reading;
+use cluster::ramp::ReadAtomicRead;
 use cluster::ramp::slots::{Address, Ask, Fallback, OwnersClock, Reader};
 use fabric::memory::{Grant, Kind, Memory};
 use fabric::shm::Shm;
@@ -144,7 +144,7 @@ impl OneSided {
         &self,
         known: &ClusterMap,
         pool: &ConnectionPool,
-        reading: &Reading,
+        reading: &ReadAtomicRead,
         deadline: Instant,
     ) -> Vec<(usize, OwnedFound)> {
         let mut asks: BTreeMap<NodeId, (Vec<usize>, Vec<Ask<'_>>)> = BTreeMap::new();

@@ -16,7 +16,7 @@ use base::partition::OwnedReply;
 use base::versions::Ask;
 use base::{Abort, NodeId, Op, PartitionId};
 use cluster::message::{Answer, Request};
-use cluster::ramp::{Algorithm, Reading, Step};
+use cluster::ramp::{Algorithm, ReadAtomicRead, ReadStep};
 
 use crate::attempt::{RetryReason, judge_other};
 use crate::backoff::Backoff;
@@ -62,12 +62,12 @@ impl Client {
             return self.get_by_node(keys, algorithm, deadline);
         }
         let mut backoff = Backoff::until(deadline);
-        let start = || Reading::new(algorithm, keys.iter().copied(), begun.elapsed());
+        let start = || ReadAtomicRead::new(algorithm, keys.iter().copied(), begun.elapsed());
         let mut reading = start();
         while reading.asks().next().is_some() {
             let known = self.map.current();
             let again = match self.round(&known, &mut reading, (begun, deadline))? {
-                Ok(Step::GaveUp) => {
+                Ok(ReadStep::GaveUp) => {
                     reading = start();
                     let why = "each time it took longer than old versions are kept".to_owned();
                     RetryReason { why, stale: false }
@@ -83,7 +83,7 @@ impl Client {
                 self.map.refresh(&known, &self.pool, deadline);
             }
         }
-        self.reads.note(reading.tally());
+        self.reads.note(reading.costs());
         Ok(strings(reading.replies()))
     }
 
@@ -166,9 +166,9 @@ impl Client {
     fn round(
         &self,
         known: &Arc<ClusterMap>,
-        reading: &mut Reading,
+        reading: &mut ReadAtomicRead,
         (begun, deadline): (Instant, Instant),
-    ) -> Result<Result<Step, RetryReason>, Error> {
+    ) -> Result<Result<ReadStep, RetryReason>, Error> {
         let patience = deadline.min(Instant::now() + self.options.answer_within);
         let round = reading.round();
         let newest = reading
@@ -178,12 +178,12 @@ impl Client {
         if let Some(one_sided) = one_sided {
             let found = one_sided.read(known, &self.pool, reading, patience);
             let step = reading.answered(round, found, begun.elapsed());
-            if step != Step::Wait {
+            if step != ReadStep::Wait {
                 return Ok(Ok(step));
             }
         }
         let parts = self.send_asks(known, reading, one_sided.is_some(), patience);
-        let (mut last, mut failed) = (Step::Wait, None);
+        let (mut last, mut failed) = (ReadStep::Wait, None);
         for part in parts {
             // An answer that arrived while the client waited for others can be read at once.
             let patience = deadline.min(patience.max(Instant::now() + AT_ONCE));
@@ -193,7 +193,7 @@ impl Client {
                 Ok(Answer::Versions(found)) if found.len() == part.places.len() => {
                     let answers = part.places.into_iter().zip(found);
                     let step = reading.answered(round, answers, begun.elapsed());
-                    if step != Step::Wait {
+                    if step != ReadStep::Wait {
                         last = step;
                     }
                 }
@@ -207,7 +207,7 @@ impl Client {
                     }
                     let answers = part.places.into_iter().zip(founds);
                     let step = reading.answered(round, answers, begun.elapsed());
-                    if step != Step::Wait {
+                    if step != ReadStep::Wait {
                         last = step;
                     }
                 }
@@ -216,7 +216,7 @@ impl Client {
         }
         Ok(match failed {
             // If the round is over, the missing answer is not needed any more.
-            Some(again) if last == Step::Wait => Err(again),
+            Some(again) if last == ReadStep::Wait => Err(again),
             _ => Ok(last),
         })
     }
@@ -225,7 +225,7 @@ impl Client {
     fn send_asks<'a>(
         &'a self,
         known: &ClusterMap,
-        reading: &Reading,
+        reading: &ReadAtomicRead,
         located: bool,
         patience: Instant,
     ) -> Vec<RoundPart<'a>> {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cluster::ramp::reading::Tally;
+use cluster::ramp::read::ReadCosts;
 
 /// Costs of a client's [`Client::get_all`] so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl ReadCounters {
     }
 
     /// Adds a call that has ended with values.
-    pub(crate) fn note(&self, tally: Tally) {
+    pub(crate) fn note(&self, tally: ReadCosts) {
         let add = |to: &AtomicU64, count: u64| to.fetch_add(count, Ordering::Relaxed);
         add(&self.reads, 1);
         add(&self.several_rounds, u64::from(tally.rounds > 1));

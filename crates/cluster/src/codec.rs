@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | 1 | request: execute | ops |
 //! | 2 | request: coordinate | flag: what is only read is held; ops |
-//! | 3 | request: prepare | id, age (8 bytes), roll, siblings (bytes), 1 byte: 0 serializable, 1 read atomic; ops |
+//! | 3 | request: prepare | id, age (8 bytes), participant list, siblings (bytes), 1 byte: 0 serializable, 1 read atomic; ops |
 //! | 4 | request: commit | id, flag: the sender waits for the answer |
 //! | 5 | request: vote | id |
 //! | 6 | request: outcome | id |
@@ -32,7 +32,7 @@
 //! | 33 | reply: aborted | abort |
 //! | 34 | reply: done | nothing |
 //! | 35 | reply: state | 1 byte: 0 unknown, 1 prepared, 2 committed, 3 refused; of 1 and 2 the note (bytes) |
-//! | 36 | reply: fate | 1 byte: 0 committed, 1 aborted, 2 open |
+//! | 36 | reply: attempt outcome | 1 byte: 0 committed, 1 aborted, 2 open |
 //! | 37 | reply: topology | text |
 //! | 38 | reply: failed | text |
 //! | 39 | reply: read | finished epoch (8 bytes), replies |
@@ -56,7 +56,7 @@
 //! | id | 16 bytes: the attempt's timestamp and its unique number, big-endian, as in keys |
 //! | ops, replies | count, then so many; see the modules `ops` and `replies` |
 //! | asks, founds | count, then so many; see the module `versions` |
-//! | roll | see `roll` |
+//! | participant list | see `participant_list` |
 //!
 //! Invariants:
 //! 1. One message has one encoding: decoding and encoding it again gives the same bytes.
@@ -64,13 +64,13 @@
 //!    more things than bytes follow is refused.
 //! 3. Operations borrow their keys and values from the input.
 
-mod roll;
+mod participant_list;
 
 use base::Abort;
 use base::participant::{Isolation, Sequenced, State};
 use base::partition::OwnedReply;
 
-use crate::message::{Answer, Fate, Message, Notice, RegionInfo, Request};
+use crate::message::{Answer, AttemptOutcome, Message, Notice, RegionInfo, Request};
 use crate::ramp::Algorithm;
 use crate::ramp::slots::Address;
 use base::codec::{
@@ -79,7 +79,7 @@ use base::codec::{
 };
 
 pub use base::codec::{Malformed, MalformedKind, VERSION, decode_ops, encode_ops};
-pub use roll::{decode_roll, encode_roll};
+pub use participant_list::{decode_participant_list, encode_participant_list};
 
 mod kind {
     pub(super) const EXECUTE: u8 = 1;
@@ -103,7 +103,7 @@ mod kind {
     pub(super) const ABORTED: u8 = 33;
     pub(super) const DONE: u8 = 34;
     pub(super) const STATE: u8 = 35;
-    pub(super) const FATE: u8 = 36;
+    pub(super) const ATTEMPT_OUTCOME: u8 = 36;
     pub(super) const FILE: u8 = 37;
     pub(super) const FAILED: u8 = 38;
     pub(super) const WAS_READ: u8 = 39;
@@ -228,14 +228,14 @@ fn encode_request(request: &Request<'_>, to: &mut Vec<u8>) {
         Request::Prepare {
             id,
             age,
-            roll,
+            participant_list,
             siblings,
             isolation,
             ops,
         } => {
             to.extend_from_slice(&id.to_bytes());
             put_u64(to, age.0);
-            encode_roll(roll, to);
+            encode_participant_list(participant_list, to);
             put_bytes(to, siblings);
             to.push(place(&ISOLATIONS, *isolation));
             encode_ops(ops, to);
@@ -274,7 +274,7 @@ fn decode_request<'a>(kind: u8, from: &mut Reader<'a>) -> Result<Request<'a>, Ma
         kind::PREPARE => Request::Prepare {
             id: from.id()?,
             age: base::Timestamp(from.u64()?),
-            roll: roll::read(from)?,
+            participant_list: participant_list::read(from)?,
             siblings: from.bytes()?,
             isolation: one_of(&ISOLATIONS, "isolation", from)?,
             ops: read_ops(from)?,
@@ -325,7 +325,7 @@ fn answer_kind(answer: &Answer) -> u8 {
         Answer::Aborted(_) => kind::ABORTED,
         Answer::Done => kind::DONE,
         Answer::State(_) => kind::STATE,
-        Answer::Fate(_) => kind::FATE,
+        Answer::AttemptOutcome(_) => kind::ATTEMPT_OUTCOME,
         Answer::Topology(_) => kind::FILE,
         Answer::Failed(_) => kind::FAILED,
         Answer::Read { .. } => kind::WAS_READ,
@@ -374,10 +374,10 @@ fn encode_answer(answer: &Answer, to: &mut Vec<u8>) {
             put_bytes(to, note);
         }
         Answer::State(State::Refused) => to.push(3),
-        Answer::Fate(fate) => to.push(match fate {
-            Fate::Committed => 0,
-            Fate::Aborted => 1,
-            Fate::Open => 2,
+        Answer::AttemptOutcome(fate) => to.push(match fate {
+            AttemptOutcome::Committed => 0,
+            AttemptOutcome::Aborted => 1,
+            AttemptOutcome::Open => 2,
         }),
         Answer::Topology(text) | Answer::Failed(text) => put_bytes(to, text.as_bytes()),
         Answer::Read { finished, replies } => {
@@ -427,10 +427,10 @@ fn decode_answer(kind: u8, from: &mut Reader<'_>) -> Result<Answer, Malformed> {
             3 => State::Refused,
             other => return Err(from.malformed(MalformedKind::Kind(other, "state"))),
         }),
-        kind::FATE => Answer::Fate(match from.u8()? {
-            0 => Fate::Committed,
-            1 => Fate::Aborted,
-            2 => Fate::Open,
+        kind::ATTEMPT_OUTCOME => Answer::AttemptOutcome(match from.u8()? {
+            0 => AttemptOutcome::Committed,
+            1 => AttemptOutcome::Aborted,
+            2 => AttemptOutcome::Open,
             other => return Err(from.malformed(MalformedKind::Kind(other, "fate"))),
         }),
         kind::FILE => Answer::Topology(from.text()?.to_owned()),

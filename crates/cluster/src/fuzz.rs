@@ -4,7 +4,7 @@ use crate::codec;
 use crate::slot::SLOTS;
 use crate::topology::Topology;
 
-/// Reads `bytes` as a message, as operations and as a roll.
+/// Reads `bytes` as a message, as operations and as a participant list.
 ///
 /// # Panics
 /// If a decoder panics, or what it accepts has another encoding.
@@ -20,9 +20,9 @@ pub fn fuzz_messages(bytes: &[u8]) {
         assert_eq!(again, bytes, "{ops:?}");
     }
     again.clear();
-    if let Ok(roll) = codec::decode_roll(bytes) {
-        codec::encode_roll(&roll, &mut again);
-        assert_eq!(again, bytes, "{roll:?}");
+    if let Ok(participant_list) = codec::decode_participant_list(bytes) {
+        codec::encode_participant_list(&participant_list, &mut again);
+        assert_eq!(again, bytes, "{participant_list:?}");
     }
 }
 

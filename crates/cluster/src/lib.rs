@@ -1,24 +1,43 @@
 //! Several partitions as one store.
 //!
+//! The modules are layers: each uses only modules of the rows above its own, and of its own row in the
+//! order in which they are named.
+//!
 //! | module | concept |
 //! |---|---|
-//! | [`slot`], [`topology`] | the partition of a key, and the nodes of a partition |
-//! | [`leaders`] | the node that leads a replicated partition, as far as is known |
-//! | [`message`] | messages between nodes and clients |
-//! | [`codec`] | messages as bytes |
-//! | [`clock`] | timestamps |
-//! | [`node`] | a node: the protocol, its invariants, events in and messages out |
-//! | `coordination`, `two_phase`, `reading` | transactions of its callers, over any partitions |
-//! | `finishing` | how what has committed is committed everywhere |
-//! | [`ramp`] | read-atomic transactions: algorithms, readers, what is refused |
-//! | `participation`, `parked`, `outcomes` | a node's work for coordinators: serving requests; those that wait for holds; the end of attempts |
-//! | `bulk` | transactions that come together, each executed by itself |
-//! | `resolution` | attempts that no coordinator decides |
-//! | `places` | requests to partitions, at the nodes that lead them |
-//! | `options`, `counters` | how a node is set up; its counters |
-//! | `pending_answers` | answers that wait until their content is durable |
-//! | `wires` | its links to other nodes |
+//! | [`slot`], [`topology`], [`leaders`] | the slot of a key, the cluster's file, the node that leads a replicated partition as far as is known |
+//! | [`clock`], `counters`, `timeouts` | timestamps; a node's counters and time limits |
+//! | [`ramp`] | read-atomic transactions: algorithms, readers, what is refused, published slots |
+//! | [`message`], [`codec`] | messages between nodes and clients, and their bytes |
+//! | `requester`, `connections` | the origin of each request; connections to other nodes, and the requests that are under way on them |
+//! | `context` | what the parts of a node share: place in the cluster, time, connections, answers to be handled |
+//! | `participant` | the participant's side: serves requests to the node's own partition |
+//! | `router` | sends a request to the partition that it is for, here or at another node |
+//! | `coordinator` | the coordinator's side: transactions of its callers, over any partitions |
+//! | `resolver` | attempts that no coordinator decides |
+//! | `options`, [`node`] | how a node is set up; the protocol and its invariants; a node that has these three parts, and gives each event to the part that it is for |
 //! | `simulation` | whole clusters in virtual time, with faults (a cargo feature) |
+//! | [`fuzz`] | entry points of fuzzers |
+//!
+//! The three parts step: an event goes in, messages and outcomes come out, and nothing waits. Only the
+//! `connections` know which messages wait to be sent; [`Node::pump`] sends them.
+//!
+//! # The way of a transaction
+//!
+//! `MSET a 1 b 2` arrives at node 1, which holds the partition of `a`; node 2 holds that of `b`.
+//!
+//! | at | step | module |
+//! |---|---|---|
+//! | node 1 | [`Node::begin`] gives the operations to the coordinator, which finds two partitions and begins an attempt | `coordinator` |
+//! | node 1 | the attempt draws its timestamp, and sends `Prepare` to both partitions | `coordinator::two_phase_commit` |
+//! | node 1 | the own partition prepares its part at once: it holds `a`; its vote waits until that is durable | `router`, `participant::attempts`, `participant::pending_answers` |
+//! | node 1 | the other `Prepare` waits to be sent, and leaves with [`Node::pump`] | `connections` |
+//! | node 2 | [`Node::event`] decodes it; the participant prepares: it holds `b`, or the request waits for the holder | `participant::attempts`, `participant::wait_queue` |
+//! | node 2 | [`Node::turn`] finds the epoch durable, and the vote leaves | `participant::pending_answers` |
+//! | node 1 | both votes have come: the transaction is committed, and the caller gets its replies from [`Node::finished`] | `coordinator`, `coordinator::callers` |
+//! | node 1 | `Commit` to both partitions, again until they acknowledge; then `Forget` | `coordinator::commit_phase` |
+//! | node 2 | makes `b` visible and gives its hold back; acknowledges when that is durable; forgets the attempt | `participant::attempts` |
+//! | node 1 | if node 1 crashes after the votes: its resolver finds the prepared attempt after the restart, asks both for their vote and commits | `resolver` |
 //!
 //! The crate does not depend on RESP, nor on how a partition keeps its data.
 //!
@@ -47,35 +66,33 @@
 
 #![forbid(unsafe_code)]
 
-mod bulk;
 pub mod clock;
 pub mod codec;
-mod coordination;
+mod connections;
+mod context;
+mod coordinator;
 mod counters;
-mod finishing;
 pub mod fuzz;
 pub mod leaders;
 pub mod message;
 pub mod node;
 mod options;
-mod outcomes;
-mod parked;
-mod participation;
-mod pending_answers;
-mod places;
+mod participant;
 pub mod ramp;
-mod reading;
-mod resolution;
+mod requester;
+mod resolver;
+mod router;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 pub mod slot;
+mod timeouts;
 pub mod topology;
-mod two_phase;
-mod wires;
 
+pub use coordinator::Finished;
 pub use counters::Counters;
 pub use leaders::Leaders;
-pub use node::{Finished, Node, Wants};
-pub use options::{NodeOptions, Timeouts};
-pub use parked::Waiting;
+pub use node::{Node, WakeConditions};
+pub use options::NodeOptions;
+pub use participant::WaitingPrepares;
+pub use timeouts::Timeouts;
 pub use topology::Topology;

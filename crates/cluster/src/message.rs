@@ -97,8 +97,8 @@ pub enum Request<'a> {
         id: TransactionId,
         /// When the transaction began.
         age: Timestamp,
-        /// The participants, and the one that decides; see [`Roll`].
-        roll: Roll,
+        /// The participants, and the one that decides; see [`ParticipantList`].
+        participant_list: ParticipantList,
         /// The keys that the transaction writes; see [`base::change::siblings`].
         siblings: &'a [u8],
         /// How it is isolated from other transactions.
@@ -128,7 +128,7 @@ pub enum Request<'a> {
     /// Asks for the region in which the node publishes versions. Answered by `Region`.
     Region {
         /// What the node needs to give the sender access: nothing, for memory of one machine; otherwise
-        /// it depends on the kind of memory (see [`Door`](crate::ramp::Door)).
+        /// it depends on the kind of memory (see [`RegionAccess`](crate::ramp::RegionAccess)).
         offer: &'a [u8],
     },
     /// As `Coordinate`: the operations only read read-atomic keys, or only write them.
@@ -145,12 +145,12 @@ pub enum Request<'a> {
         id: TransactionId,
     },
     /// Asks the attempt's home for its outcome; an attempt that is unknown there is refused first.
-    /// Answered by `Fate`.
+    /// Answered by `AttemptOutcome`.
     Outcome {
         /// The attempt.
         id: TransactionId,
     },
-    /// Asks the attempt's home to abort it if it has not committed. Answered by `Fate`.
+    /// Asks the attempt's home to abort it if it has not committed. Answered by `AttemptOutcome`.
     Abandon {
         /// The attempt.
         id: TransactionId,
@@ -172,7 +172,7 @@ pub enum Answer {
     /// The result of a read.
     Read {
         /// An epoch that had finished before this was answered; see
-        /// [`base::participant::Participant::finished`].
+        /// [`base::participant::TransactionExecutor::finished`].
         finished: Epoch,
         /// The replies in the order of the operations; then, for each operation that has a key, the
         /// key's version.
@@ -200,7 +200,7 @@ pub enum Answer {
     /// An attempt's state.
     State(State),
     /// An attempt's outcome.
-    Fate(Fate),
+    AttemptOutcome(AttemptOutcome),
     /// The cluster's file.
     Topology(String),
     /// The request could not be served; the text is for people.
@@ -228,7 +228,7 @@ impl std::fmt::Debug for RegionInfo {
 
 /// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum AttemptOutcome {
     /// It has committed, or will.
     Committed,
     /// It has not committed, and will not.
@@ -254,7 +254,7 @@ pub enum Notice {
 
 /// The participants of an attempt. Kept with each prepared part, as the participant's note.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Roll {
+pub struct ParticipantList {
     /// The participant whose state decides; one of `participants`.
     pub home: PartitionId,
     /// All participants.

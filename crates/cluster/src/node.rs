@@ -45,49 +45,35 @@
 //! keys alone sees it.
 //!
 //! A partition is where its leader is: its participant's state is the same at each of its nodes. A
-//! request to another node is answered [`Abort::Elsewhere`], and sent again to the leader. A node that
+//! request to another node is answered [`Elsewhere`](base::Abort::Elsewhere), and sent again to the leader. A node that
 //! loses the leadership does not know what becomes of writes that were not durable yet: then a missing
 //! vote counts as one that did not come, and anything else is asked again. A new leader goes on with
 //! what its predecessor has prepared, as a restarted node does.
 
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::participant::Participant;
-use base::partition::OwnedReply;
-use base::{Abort, Epoch, NodeId, Op, PartitionId, TransactionId};
+use base::{Epoch, NodeId, Op, PartitionId};
 use fabric::{Event, Link, Messages, Peer};
 
 use crate::clock::HybridClock;
 use crate::codec;
-use crate::coordination::{Coordination, Wish};
+use crate::connections::PeerConnections;
+use crate::context::NodeContext;
+use crate::coordinator::{Coordinator, Finished, RequestedMode, TransactionCaller};
 use crate::counters::Counters;
-use crate::finishing::Finishing;
-use crate::leaders::Leaders;
-use crate::message::{Answer, Message, Notice, Request};
-use crate::options::{NodeOptions, Timeouts};
-use crate::parked::{Parked, Waiting};
-use crate::pending_answers::PendingAnswers;
-use crate::ramp::{Algorithm, Published};
-use crate::resolution::Keeper;
-use crate::topology::Topology;
-use crate::wires::{Lost, Numbered, Wires};
-
-/// The outcome of a caller's transaction, which may be shown.
-#[derive(Debug)]
-pub struct Finished<C> {
-    /// The caller.
-    pub caller: C,
-    /// The replies in the order of the operations, or why there are none.
-    pub outcome: Result<Vec<OwnedReply>, Abort>,
-    /// The transaction's time, milliseconds since the Unix epoch.
-    pub time_ms: u64,
-}
+use crate::message::{Message, Request};
+use crate::options::NodeOptions;
+use crate::participant::ParticipantService;
+use crate::requester::{RequestPurpose, Requester};
+use crate::resolver::Resolver;
+use crate::router::PartitionRouter;
 
 /// What a node waits for. [`Node::turn`] is due when any of it has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wants {
+pub struct WakeConditions {
     /// It waits for this epoch to become durable.
     pub epoch: Option<Epoch>,
     /// It waits for this time.
@@ -96,103 +82,18 @@ pub struct Wants {
     pub holds: bool,
 }
 
-/// The receiver of an answer.
-#[derive(Debug)]
-pub(crate) enum Asker {
-    /// This node itself.
-    Own(Purpose),
-    /// A peer.
-    Remote { link: Link, number: u64 },
-}
-
-/// The sender of a transaction.
-pub(crate) enum Caller<C> {
-    Own(C),
-    Remote { link: Link, number: u64 },
-}
-
-/// The reason for a request to a partition: what to do with the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// A transaction of one other partition.
-    Forward { coordination: u64, attempt: u32 },
-    /// The first round of a validated read.
-    Collect {
-        coordination: u64,
-        attempt: u32,
-        part: usize,
-    },
-    /// The second round of a validated read.
-    Confirm {
-        coordination: u64,
-        attempt: u32,
-        part: usize,
-    },
-    /// A vote.
-    Prepare {
-        coordination: u64,
-        attempt: u32,
-        part: usize,
-    },
-    /// The home's consent to try again.
-    Abandon { coordination: u64, attempt: u32 },
-    /// A round of a read-atomic read.
-    Versions {
-        coordination: u64,
-        attempt: u32,
-        round: u32,
-        part: usize,
-    },
-    /// An acknowledgement.
-    Commit { id: TransactionId, of: PartitionId },
-    /// A participant's question to the home.
-    Outcome { id: TransactionId },
-    /// The home's question to a participant.
-    Vote { id: TransactionId, of: PartitionId },
-    /// A participant's question whether it may forget.
-    Inquire { id: TransactionId },
-}
-
 /// A node, or one thread of it; see the module's description.
 pub struct Node<C> {
-    pub(crate) topology: Arc<Topology>,
-    pub(crate) leaders: Arc<Leaders>,
-    pub(crate) me: NodeId,
-    /// The partition that this node holds, alone or with others.
-    pub(crate) own: Option<PartitionId>,
-    /// The number of its leadership, or the node that leads instead, at the last look.
-    pub(crate) led: Option<Result<u64, Option<NodeId>>>,
-    pub(crate) unique: u64,
-    pub(crate) timeouts: Timeouts,
-    pub(crate) ramp: Algorithm,
-    pub(crate) published: Option<Arc<Published>>,
-    pub(crate) clock: HybridClock,
-    pub(crate) random: fastrand::Rng,
-    pub(crate) now: Duration,
-    pub(crate) wires: Wires,
+    context: NodeContext,
+    participant: ParticipantService,
+    coordinator: Coordinator<C>,
+    /// One of the nodes of a process has it.
+    resolver: Option<Resolver>,
     /// Links that lead to clients.
     clients: HashSet<Link>,
-    pub(crate) pending_answers: PendingAnswers,
-    /// Answers that have come and were not handled yet.
-    pub(crate) answers: VecDeque<(Purpose, Result<Answer, Lost>)>,
-    pub(crate) coordinations: Numbered<Coordination<C>>,
-    pub(crate) next_coordination: u64,
-    /// Coordinations that pause before another attempt, by the time at which it begins.
-    pub(crate) paused: BinaryHeap<std::cmp::Reverse<(Duration, u64)>>,
-    /// Committed attempts that wait for acknowledgements.
-    pub(crate) finishing: HashMap<TransactionId, Finishing<C>>,
-    pub(crate) parked: Vec<Parked>,
-    /// Attempts that have aborted while a part of them was on its way into the log.
-    pub(crate) undoing: Vec<TransactionId>,
-    pub(crate) waiting: Waiting,
-    /// The value of [`Participant::releases`] when the parked requests were last tried.
-    pub(crate) releases: u64,
-    pub(crate) keeper: Option<Keeper>,
-    /// It has warned that a version was lost.
-    pub(crate) has_warned: bool,
-    finished: Vec<Finished<C>>,
+    /// The number of its leadership, or the node that leads instead, when it was last checked.
+    leadership: Option<Result<u64, Option<NodeId>>>,
     next_sweep: Duration,
-    pub(crate) counters: Counters,
 }
 
 /// Interval at which time-outs are checked.
@@ -204,298 +105,300 @@ impl<C> Node<C> {
     /// over.
     #[must_use]
     pub fn new(options: NodeOptions, now: Duration) -> Node<C> {
-        let own = options.topology.partition_at(options.me);
+        let local_partition = options.topology.partition_at(options.me);
+        let has_resolver = options.resolver && local_partition.is_some();
         Node {
-            me: options.me,
-            own,
-            led: None,
-            unique: options.unique,
-            timeouts: options.timeouts,
-            ramp: options.ramp,
-            published: options.published,
-            clock: HybridClock::default(),
-            random: fastrand::Rng::with_seed(options.unique),
-            now,
-            wires: Wires::new(Arc::clone(&options.leaders)),
-            leaders: options.leaders,
+            participant: ParticipantService::new(options.waiting_prepares, options.published),
+            coordinator: Coordinator::new(options.ramp, options.unique),
+            resolver: has_resolver.then(|| Resolver::new(now)),
             clients: HashSet::new(),
-            pending_answers: PendingAnswers::default(),
-            answers: VecDeque::new(),
-            coordinations: Numbered::default(),
-            next_coordination: 0,
-            paused: BinaryHeap::new(),
-            finishing: HashMap::new(),
-            parked: Vec::new(),
-            undoing: Vec::new(),
-            waiting: options.waiting,
-            releases: 0,
-            keeper: (options.keeper && own.is_some()).then(|| Keeper::new(now)),
-            has_warned: false,
-            finished: Vec::new(),
+            leadership: None,
             next_sweep: now,
-            counters: Counters::default(),
-            topology: options.topology,
+            context: NodeContext {
+                node: options.me,
+                local_partition,
+                unique: options.unique,
+                timeouts: options.timeouts,
+                clock: HybridClock::default(),
+                now,
+                connections: PeerConnections::new(Arc::clone(&options.leaders)),
+                answers: VecDeque::new(),
+                counters: Counters::default(),
+                leaders: options.leaders,
+                topology: options.topology,
+            },
         }
     }
 
     /// Returns the partition of a key.
     #[must_use]
     pub fn partition_of(&self, key: &[u8]) -> PartitionId {
-        self.topology.partition_of(key)
+        self.context.topology.partition_of(key)
     }
 
     /// Runs a transaction over any partitions; [`Node::finished`] returns its outcome later. Operations
     /// without a key are executed by this node's own partition.
-    pub fn begin(
+    pub fn begin<P: Participant + ?Sized>(
         &mut self,
-        partition: &mut impl Participant,
+        partition: &mut P,
         ops: &[Op<'_>],
         caller: C,
         now: Duration,
     ) {
-        self.now = now;
-        self.start(partition, ops, Wish::None, Caller::Own(caller));
-        self.work(partition);
+        self.context.now = now;
+        let caller = TransactionCaller::Local(caller);
+        self.start(partition, ops, RequestedMode::Default, caller);
+        self.handle_answers(partition);
     }
 
     /// Handles an event of a link.
-    pub fn event(
+    pub fn event<P: Participant + ?Sized>(
         &mut self,
-        partition: &mut impl Participant,
+        partition: &mut P,
         link: Link,
         event: Event<'_>,
         now: Duration,
     ) {
-        self.now = now;
+        self.context.now = now;
+        let connections = &mut self.context.connections;
         match event {
             Event::Up(peer) => {
                 if peer == Peer::Client {
                     self.clients.insert(link);
                 }
-                self.wires.up(link);
+                connections.link_up(link);
             }
-            Event::Drained => self.wires.drained(link),
+            Event::Drained => connections.link_drained(link),
             Event::Down(why) => {
                 self.clients.remove(&link);
-                self.leave(link);
-                let lost = self.wires.down(link, why, now);
-                self.answers
-                    .extend(lost.into_iter().map(|(purpose, lost)| (purpose, Err(lost))));
+                self.participant.link_down(link);
+                let lost = connections.link_down(link, why, now);
+                self.context.deliver_lost(lost);
             }
             Event::Message(bytes) => match codec::decode(bytes) {
                 Ok(message) => self.message(partition, link, message),
                 Err(error) => {
-                    tracing::error!(%error, "a peer's message makes no sense; its link is closed");
-                    self.wires.hang_up(link);
+                    tracing::error!(%error, "a peer sent a malformed message; its link is closed");
+                    connections.close(link);
                 }
             },
         }
-        self.work(partition);
+        self.handle_answers(partition);
     }
 
-    fn message(&mut self, partition: &mut impl Participant, link: Link, message: Message<'_>) {
+    fn message<P: Participant + ?Sized>(
+        &mut self,
+        partition: &mut P,
+        link: Link,
+        message: Message<'_>,
+    ) {
         if self.clients.contains(&link) && !message.may_come_from_a_client() {
             tracing::warn!("a client has sent what only nodes may; its link is closed");
-            return self.wires.hang_up(link);
+            return self.context.connections.close(link);
         }
         match message {
             Message::Request { number, request } => match request {
                 Request::Coordinate { holds, ops } => {
-                    let wish = if holds { Wish::Holds } else { Wish::None };
-                    self.start(partition, &ops, wish, Caller::Remote { link, number });
+                    let mode = if holds {
+                        RequestedMode::HoldReads
+                    } else {
+                        RequestedMode::Default
+                    };
+                    let caller = TransactionCaller::Remote { link, number };
+                    self.start(partition, &ops, mode, caller);
                 }
                 Request::Ramp { algorithm, ops } => {
-                    let wish = Wish::Ramp(algorithm);
-                    self.start(partition, &ops, wish, Caller::Remote { link, number });
+                    let mode = RequestedMode::ReadAtomic(algorithm);
+                    let caller = TransactionCaller::Remote { link, number };
+                    self.start(partition, &ops, mode, caller);
                 }
-                request => self.serve(partition, Asker::Remote { link, number }, request),
+                request => {
+                    let requester = Requester::Remote { link, number };
+                    let context = &mut self.context;
+                    self.participant
+                        .serve(context, partition, requester, request);
+                }
             },
             Message::Reply { number, reply } => {
-                if let Some(purpose) = self.wires.answered(link, number, &reply) {
-                    self.answers.push_back((purpose, Ok(reply)));
+                let purpose = self.context.connections.answered(link, number, &reply);
+                if let Some(purpose) = purpose {
+                    self.context.answers.push_back((purpose, Ok(reply)));
                 }
             }
-            Message::Notice(Notice::Abort { id }) => self.on_abort(partition, id),
-            Message::Notice(Notice::Forget { id }) => self.on_forget(partition, id),
+            Message::Notice(notice) => {
+                self.participant
+                    .notice(&mut self.context, partition, notice);
+            }
         }
+    }
+
+    fn start<P: Participant + ?Sized>(
+        &mut self,
+        partition: &mut P,
+        ops: &[Op<'_>],
+        mode: RequestedMode,
+        caller: TransactionCaller<C>,
+    ) {
+        let mut router = PartitionRouter {
+            context: &mut self.context,
+            service: &mut self.participant,
+            partition,
+        };
+        self.coordinator.start(&mut router, ops, mode, caller);
     }
 
     /// Continues all work that can go on: because epochs have become durable, holds were given back, or
     /// time has passed.
-    pub fn turn(&mut self, partition: &mut impl Participant, now: Duration) {
-        self.now = now;
-        self.deliver_due(partition);
-        self.work(partition);
-        if self.see_who_leads(partition) || partition.releases() != self.releases {
-            self.releases = partition.releases();
-            self.retry_undoing(partition);
-            self.retry_parked(partition);
-            self.work(partition);
+    pub fn turn<P: Participant + ?Sized>(&mut self, partition: &mut P, now: Duration) {
+        self.context.now = now;
+        self.participant.deliver_due(&mut self.context, partition);
+        self.handle_answers(partition);
+        let has_new_leader = self.check_leadership(partition);
+        if self.participant.sees_releases(partition) || has_new_leader {
+            self.participant.retry_blocked(&mut self.context, partition);
+            self.handle_answers(partition);
         }
-        while let Some(&std::cmp::Reverse((at, number))) = self.paused.peek()
-            && at <= now
-        {
-            self.paused.pop();
-            self.attempt(partition, number);
-        }
+        let mut router = PartitionRouter {
+            context: &mut self.context,
+            service: &mut self.participant,
+            partition,
+        };
+        self.coordinator.begin_due_attempts(&mut router);
         if self.next_sweep <= now {
             self.next_sweep = now + SWEEP;
-            self.pending_answers.hurry(now);
-            self.sweep_parked();
-            self.sweep_coordinations(partition);
-            self.sweep_finishing(partition);
-            self.keep(partition);
+            router.service.sweep(router.context);
+            self.coordinator.sweep(&mut router);
+            if let Some(resolver) = &mut self.resolver {
+                resolver.scan(&mut router, self.coordinator.commit_phase());
+            }
         }
-        self.work(partition);
+        self.handle_answers(partition);
     }
 
-    /// Handles answers until there are none.
-    fn work(&mut self, partition: &mut impl Participant) {
-        while let Some((purpose, answer)) = self.answers.pop_front() {
+    /// Gives answers to the parts of the node that have asked for them, until there are none.
+    fn handle_answers<P: Participant + ?Sized>(&mut self, partition: &mut P) {
+        let mut router = PartitionRouter {
+            context: &mut self.context,
+            service: &mut self.participant,
+            partition,
+        };
+        let router = &mut router;
+        loop {
+            while let Some((id, note)) = router.service.next_in_doubt() {
+                if let Some(resolver) = &mut self.resolver {
+                    resolver.resolve(router, id, &note);
+                }
+            }
+            let Some((purpose, answer)) = router.context.answers.pop_front() else {
+                return;
+            };
             match purpose {
-                Purpose::Forward {
-                    coordination,
-                    attempt,
-                } => {
-                    self.on_forwarded(partition, (coordination, attempt), answer);
+                RequestPurpose::Attempt { attempt, step } => {
+                    self.coordinator.on_answer(router, attempt, step, answer);
                 }
-                Purpose::Collect {
-                    coordination,
-                    attempt,
-                    part,
-                } => {
-                    self.on_collected(partition, (coordination, attempt), part, answer);
+                RequestPurpose::Commit { id, of } => {
+                    self.coordinator.on_acknowledged(router, (id, of), &answer);
                 }
-                Purpose::Confirm {
-                    coordination,
-                    attempt,
-                    part,
-                } => {
-                    self.on_confirmed(partition, (coordination, attempt), part, answer);
+                RequestPurpose::Resolve { id, step } => {
+                    if let Some(resolver) = &mut self.resolver {
+                        let commit_phase = self.coordinator.commit_phase();
+                        resolver.on_answer(router, commit_phase, (id, step), &answer);
+                    }
                 }
-                Purpose::Prepare {
-                    coordination,
-                    attempt,
-                    part,
-                } => {
-                    self.on_vote(partition, (coordination, attempt), part, answer);
-                }
-                Purpose::Abandon {
-                    coordination,
-                    attempt,
-                } => {
-                    self.on_abandoned(partition, (coordination, attempt), answer);
-                }
-                Purpose::Versions {
-                    coordination,
-                    attempt,
-                    round,
-                    part,
-                } => {
-                    let which = (coordination, attempt);
-                    self.on_versions(partition, which, (round, part), answer);
-                }
-                Purpose::Commit { id, of } => self.on_acknowledged(partition, id, of, &answer),
-                Purpose::Outcome { id } => self.on_outcome(partition, id, &answer),
-                Purpose::Vote { id, of } => self.on_resolver_vote(partition, id, of, answer),
-                Purpose::Inquire { id } => self.on_inquired(partition, id, &answer),
             }
         }
     }
 
+    /// Checks if this node has begun or ceased to lead its partition. Returns `true` if it has.
+    fn check_leadership<P: Participant + ?Sized>(&mut self, partition: &P) -> bool {
+        let Some(own) = self.context.local_partition else {
+            return false;
+        };
+        let leadership = partition.leads().map(|()| partition.leadership());
+        if self.leadership == Some(leadership) {
+            return false;
+        }
+        let is_start = self.leadership.replace(leadership).is_none();
+        let context = &self.context;
+        let leader = leadership.map_or_else(|leader| leader, |_| Some(context.node));
+        context.leaders.redirect(own, context.node, leader);
+        if let Some(resolver) = &mut self.resolver {
+            let grace = if is_start {
+                Duration::ZERO
+            } else {
+                context.timeouts.doubt / 4
+            };
+            *resolver = Resolver::new(context.now + grace);
+        }
+        true
+    }
+
     /// Connects the links that are needed, and sends the messages that wait.
     pub fn pump(&mut self, fabric: &mut impl Messages) {
-        let lost = self.wires.pump(fabric, self.now);
-        self.answers
-            .extend(lost.into_iter().map(|(purpose, lost)| (purpose, Err(lost))));
+        let context = &mut self.context;
+        let lost = context.connections.pump(fabric, context.now);
+        context.deliver_lost(lost);
     }
 
     /// Returns the outcomes since the last call.
     pub fn finished(&mut self) -> impl Iterator<Item = Finished<C>> + '_ {
-        self.finished.drain(..)
+        self.coordinator.finished()
     }
 
     /// Returns what the node waits for.
     #[must_use]
-    pub fn wants(&self) -> Wants {
-        let busy = !self.coordinations.is_empty()
-            || !self.parked.is_empty()
-            || !self.finishing.is_empty()
-            || !self.pending_answers.is_empty()
-            || self.wires.is_dialling();
-        // The keeper looks when time-outs are checked.
-        let keeper = self.keeper.as_ref().map(Keeper::next);
-        let keeper = keeper.map(|at| at.max(self.next_sweep));
-        let paused = self.paused.peek().map(|std::cmp::Reverse((at, _))| *at);
+    pub fn wake_conditions(&self) -> WakeConditions {
+        let has_timeouts = !self.coordinator.is_idle()
+            || self.participant.blocked_requests() > 0
+            || self.participant.has_pending_answers()
+            || self.context.connections.is_connecting();
+        // The resolver scans when time-outs are checked.
+        let scan = self.resolver.as_ref().map(Resolver::next_scan);
         let times = [
-            busy.then_some(self.next_sweep),
-            keeper,
-            paused,
-            self.wires.due(),
+            has_timeouts.then_some(self.next_sweep),
+            scan.map(|at| at.max(self.next_sweep)),
+            self.coordinator.next_attempt_at(),
+            self.context.connections.due(),
         ];
-        let now = !self.answers.is_empty();
-        Wants {
-            epoch: self.pending_answers.wants(),
-            wake_at: if now {
-                Some(self.now)
+        let has_answers = !self.context.answers.is_empty();
+        WakeConditions {
+            epoch: self.participant.requested_epoch(),
+            wake_at: if has_answers {
+                Some(self.context.now)
             } else {
                 times.into_iter().flatten().min()
             },
-            holds: !self.parked.is_empty() || !self.undoing.is_empty(),
+            holds: self.participant.awaits_releases(),
         }
     }
 
     /// Returns the node's counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.counters
+        self.context.counters
     }
 
     /// Returns how many transactions this node coordinates, and how many requests wait for holds.
     #[must_use]
     pub fn under_way(&self) -> (usize, usize) {
-        let awaited = self.finishing.values().filter(|f| f.is_awaited()).count();
-        (self.coordinations.len() + awaited, self.parked.len())
+        (
+            self.coordinator.under_way(),
+            self.participant.blocked_requests(),
+        )
     }
 
     /// Returns `true` if nothing is under way for which others wait.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.coordinations.is_empty()
-            && self.parked.is_empty()
-            && self.pending_answers.wants().is_none()
-            && self.wires.is_empty()
-            && self.finishing.values().all(Finishing::is_in_stead)
+        self.coordinator.is_settled()
+            && self.participant.blocked_requests() == 0
+            && self.participant.requested_epoch().is_none()
+            && self.context.connections.is_empty()
     }
 
     /// Returns how many nodes have a link.
     #[must_use]
     pub fn links_up(&self) -> usize {
-        self.wires.links_up()
-    }
-
-    /// Answers the caller.
-    pub(crate) fn finish(
-        &mut self,
-        partition: &impl Participant,
-        caller: Caller<C>,
-        outcome: Result<Vec<OwnedReply>, Abort>,
-    ) {
-        match &outcome {
-            Ok(_) => self.counters.committed += 1,
-            Err(Abort::Unknown { .. }) => self.counters.unknown += 1,
-            Err(_) => self.counters.aborted += 1,
-        }
-        match caller {
-            Caller::Own(caller) => self.finished.push(Finished {
-                caller,
-                outcome,
-                time_ms: partition.time_ms(),
-            }),
-            Caller::Remote { link, number } => {
-                let answer = outcome.map_or_else(Answer::Aborted, Answer::Replies);
-                self.wires.reply(link, number, answer);
-            }
-        }
+        self.context.connections.links_up()
     }
 }

@@ -5,11 +5,10 @@
 //! |---|---|
 //! | `classify` | which transactions are read atomic, and which are refused |
 //! | [`filter`] | the filter of RAMP-Hybrid |
-//! | [`reading`] | a read, step by step |
+//! | [`read`] | a read, step by step |
 //! | [`slots`] | published versions that other processes read without the server |
-//! | `want` | the question of each of a read's operations |
-//! | `published` | where the slots of a node's keys are |
-//! | `rounds` | reads of a node's callers |
+//! | `key_query` | the question of each of a read's operations |
+//! | `published_slots` | where the slots of a node's keys are |
 //!
 //! A write is a two-phase commit that holds nothing: each participant keeps its part beside the newest
 //! versions, and makes it the newest only when all have it. A reader that finds one part as the newest
@@ -17,20 +16,19 @@
 
 mod classify;
 pub mod filter;
-pub(crate) mod published;
-pub mod reading;
-mod rounds;
+mod key_query;
+pub(crate) mod published_slots;
+pub mod read;
 pub mod slots;
-mod want;
 
 use std::fmt;
 use std::str::FromStr;
 
 use base::change::siblings;
 
-pub use classify::{Refusal, Way, classify, one_way};
-pub use published::{Door, Published};
-pub use reading::{Reading, Step};
+pub use classify::{ReadAtomicRefusal, TransactionClass, check_one_kind, classify};
+pub use published_slots::{PublishedSlots, RegionAccess};
+pub use read::{ReadAtomicRead, ReadStep};
 
 /// What a version tells of the keys that were written with it, and how many rounds a read takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

@@ -19,59 +19,48 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `plan` | the parameters that a seed determines |
-//! | `world` | the events |
-//! | `machine`, `partition`, `book` | nodes, their engines and logs |
-//! | `group`, `member` | partitions that several nodes hold, as a model of consensus |
-//! | `client`, `job`, `keys` | transactions |
-//! | `scatter` | transactions of read-atomic keys |
+//! | `plan`, `scenario` | the parameters that a seed determines |
+//! | `memory_log`, `engine_partition` | the log of a partition, and its engine |
+//! | `partition_replica`, `replica_group` | partitions that several nodes hold, as a model of consensus |
+//! | `keys`, `client_transaction`, `read_atomic_transactions` | what clients ask for, and what the answers say |
+//! | `environment` | time, network, and what is recorded of a run |
+//! | `machine`, `machines` | processes with nodes: they step, crash and start again; leaders change |
+//! | `outgoing_messages` | observes what nodes send, and lets crashes come between messages |
+//! | `clients` | clients |
 //! | `faults` | the faults |
-//! | `tap` | listens to what nodes send |
-//! | `finale`, `doubt`, `chronicle` | the judgement |
-//! | `reached` | the points that runs should reach |
+//! | `recorded_history`, `uncertain_transaction`, `final_check` | the judgement |
+//! | `coverage` | the points that runs should reach |
+//! | `world` | the events in their order |
+//!
+//! The table is in the order of layers. Machines answer and crash by putting a `MachineOutput` into a
+//! list; the world hands it to the clients.
 
-mod book;
-mod chronicle;
-mod client;
-mod doubt;
+mod client_transaction;
+mod clients;
+mod coverage;
+mod engine_partition;
+mod environment;
 mod faults;
-mod finale;
-mod group;
-mod job;
+mod final_check;
 mod keys;
 mod machine;
-mod member;
-mod partition;
+mod machines;
+mod memory_log;
+mod outgoing_messages;
+mod partition_replica;
 mod plan;
-mod reached;
-mod scatter;
-mod tap;
+mod read_atomic_transactions;
+mod recorded_history;
+mod replica_group;
+mod scenario;
+mod uncertain_transaction;
 mod world;
 
 use ::simulation::catch;
 
-pub use chronicle::Counts;
-pub use reached::Point;
-
-/// The transactions of clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scenario {
-    /// Transactions of ordinary keys.
-    TwoPhaseCommit,
-    /// Transactions of read-atomic keys, too.
-    Ramp,
-}
-
-impl Scenario {
-    /// Returns the name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Scenario::TwoPhaseCommit => "2pc",
-            Scenario::Ramp => "ramp",
-        }
-    }
-}
+pub use coverage::Point;
+pub use recorded_history::Counts;
+pub use scenario::Scenario;
 
 /// How a run ended.
 pub type Run = ::simulation::Run<Point, Counts>;
@@ -81,16 +70,16 @@ pub type Run = ::simulation::Run<Point, Counts>;
 pub fn run(scenario: Scenario, seed: u64, keep_trace: bool) -> Run {
     let mut world = world::World::new(scenario, seed, keep_trace);
     if let Err(panic) = catch(|| world.run()) {
-        world.fail(panic.to_string());
+        world.env.fail(panic.to_string());
     }
-    let history = keep_trace.then(|| world.chronicle.text().to_owned());
+    let history = keep_trace.then(|| world.env.recorded_history.text().to_owned());
     Run {
         seed,
-        failure: world.failure,
-        hash: world.trace.hash(),
-        reached: world.reached,
-        counts: world.chronicle.counts,
-        trace: world.trace.take_lines(),
+        failure: world.env.failure,
+        hash: world.env.trace.hash(),
+        reached: world.env.reached,
+        counts: world.env.recorded_history.counts,
+        trace: world.env.trace.take_lines(),
         history: history.unwrap_or_default(),
     }
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use base::partition::OwnedReply;
 use base::{Abort, Epoch, NodeId, Op};
-use cluster::ramp::{Algorithm, Published};
-use cluster::{Finished, Node, NodeOptions, Wants};
+use cluster::ramp::{Algorithm, PublishedSlots};
+use cluster::{Finished, Node, NodeOptions, WakeConditions};
 use fabric::tcp::Tcp;
 use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
 use resp::Args;
@@ -58,7 +58,7 @@ pub(crate) struct Coordination {
 impl Coordination {
     pub(crate) fn new(
         membership: &Membership,
-        (ramp, published): (Algorithm, Option<Arc<Published>>),
+        (ramp, published): (Algorithm, Option<Arc<PublishedSlots>>),
         routes: Arc<Routes>,
         runtime: usize,
         fabric: Tcp,
@@ -68,8 +68,8 @@ impl Coordination {
             topology: Arc::clone(&membership.topology),
             me: membership.node,
             unique: RandomState::new().hash_one(runtime),
-            keeper: runtime == 0,
-            waiting: routes.waiting.clone(),
+            resolver: runtime == 0,
+            waiting_prepares: routes.waiting.clone(),
             leaders: Arc::clone(&routes.leaders),
             timeouts: membership.timeouts,
             ramp,
@@ -99,7 +99,7 @@ impl Coordination {
         let something = !self.inbox.is_empty();
         for (link, event) in self.inbox.iter() {
             self.links.note(&self.routes, link, &event);
-            self.node.event(worker, link, event, now);
+            self.node.event(worker.participant(), link, event, now);
         }
         self.inbox.clear();
         Heard { something, more }
@@ -108,7 +108,8 @@ impl Coordination {
     fn begin(&mut self, worker: &mut Worker, ops: &[Op<'_>], key: usize, now: Duration) -> u64 {
         self.last_number += 1;
         let number = self.last_number;
-        self.node.begin(worker, ops, Caller { key, number }, now);
+        let caller = Caller { key, number };
+        self.node.begin(worker.participant(), ops, caller, now);
         number
     }
 
@@ -125,8 +126,8 @@ impl Coordination {
                 key: usize::MAX,
                 number,
             };
-            self.node
-                .begin(worker, &[Op::Exists { key }], no_caller, now);
+            let ops = [Op::Exists { key }];
+            self.node.begin(worker.participant(), &ops, no_caller, now);
         }
     }
 
@@ -137,7 +138,7 @@ impl Coordination {
         now: Duration,
         finished: &mut Vec<Finished<Caller>>,
     ) {
-        self.node.turn(worker, now);
+        self.node.turn(worker.participant(), now);
         finished.extend(self.node.finished());
     }
 
@@ -160,8 +161,8 @@ impl Coordination {
     }
 
     /// Returns the epochs that the node waits for.
-    pub(crate) fn wants(&self) -> Wants {
-        self.node.wants()
+    pub(crate) fn wants(&self) -> WakeConditions {
+        self.node.wake_conditions()
     }
 
     /// Returns the time until the node or its links must be looked at.

@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use base::memory::{WORD, Words};
-use cluster::ramp::Published;
+use cluster::ramp::PublishedSlots;
 use cluster::ramp::slots::{Options, Slots, waits_until};
 use fabric::memory::{Access, Memory};
 use fabric::shm::Shm;
@@ -46,7 +46,7 @@ const GRACE: Duration = Duration::from_millis(200);
 /// Maintains the lease until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    published: Arc<Published>,
+    published: Arc<PublishedSlots>,
     /// Stops the thread that extends it, if there is one.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -64,7 +64,7 @@ fn now() -> u64 {
 pub(crate) fn publish(
     config: &Config,
     partition: &Partition,
-) -> std::io::Result<Option<(Arc<Published>, Lease)>> {
+) -> std::io::Result<Option<(Arc<PublishedSlots>, Lease)>> {
     let membership = config.cluster.as_ref();
     let Some(membership) = membership.filter(|known| known.transport != Transport::Tcp) else {
         return Ok(None);
@@ -104,7 +104,11 @@ pub(crate) fn publish(
     Ok(Some((published, lease)))
 }
 
-fn region(membership: &Membership, bytes: usize, lease: u64) -> Result<Arc<Published>, String> {
+fn region(
+    membership: &Membership,
+    bytes: usize,
+    lease: u64,
+) -> Result<Arc<PublishedSlots>, String> {
     let (memory, doors) = memory(membership, bytes / WORD)?;
     let options = Options {
         lease,
@@ -113,7 +117,7 @@ fn region(membership: &Membership, bytes: usize, lease: u64) -> Result<Arc<Publi
     };
     let slots = Slots::new(memory, &options, Box::new(now));
     let slots = slots.map_err(|error| error.to_string())?;
-    Ok(Published::new(slots, Box::new(doors)))
+    Ok(PublishedSlots::new(slots, Box::new(doors)))
 }
 
 /// Registers memory of so many words, which peers reach by the transport.
@@ -160,7 +164,7 @@ fn sweep(shm: &Shm) {
 
 impl Lease {
     /// Starts a thread that extends the lease.
-    fn keep(published: &Arc<Published>) -> std::io::Result<Lease> {
+    fn keep(published: &Arc<PublishedSlots>) -> std::io::Result<Lease> {
         let (stop, stopped) = mpsc::channel();
         let lease = Arc::clone(published);
         let published = Arc::clone(published);
@@ -181,7 +185,7 @@ impl Lease {
     }
 
     /// Makes the lease follow the member's.
-    fn follow(published: &Arc<Published>, member: &replica::Partition) -> Lease {
+    fn follow(published: &Arc<PublishedSlots>, member: &replica::Partition) -> Lease {
         let (slots, begun) = (Arc::clone(published), Mutex::new(None));
         member.on_lease(Box::new(move |until| {
             let (slots, mut begun) = (slots.slots(), begun.lock());

@@ -31,7 +31,7 @@ pub(crate) struct Routes {
     /// The state of the way to each node, in the order of the topology.
     ways: Box<[Way]>,
     /// The attempts that wait to be prepared, at any runtime.
-    pub(crate) waiting: cluster::Waiting,
+    pub(crate) waiting: cluster::WaitingPrepares,
     /// The figures of each runtime.
     figures: Box<[Mutex<ClusterFigures>]>,
 }
@@ -79,7 +79,7 @@ impl Routes {
             me: membership.node,
             leaders: Arc::new(Leaders::new(&topology)),
             ways: topology.nodes().iter().map(|_| Way::default()).collect(),
-            waiting: cluster::Waiting::default(),
+            waiting: cluster::WaitingPrepares::default(),
             figures: (0..runtimes).map(|_| Mutex::default()).collect(),
             topology,
         }

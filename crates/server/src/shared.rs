@@ -11,7 +11,7 @@ use base::Epoch;
 use base::log_limit::LogLimit;
 use base::versions::ReadAtomic;
 use budget::Budget;
-use cluster::ramp::Published;
+use cluster::ramp::PublishedSlots;
 use mio::Waker;
 
 use crate::clients::Clients;
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     /// The keys that are read atomic.
     pub(crate) read_atomic: ReadAtomic,
     /// The place where the newest versions of them are published, if they are.
-    pub(crate) published: Option<Arc<Published>>,
+    pub(crate) published: Option<Arc<PublishedSlots>>,
     /// The port that the server listens on.
     pub(crate) port: u16,
     pub(crate) started: Instant,

@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use base::epochs::EpochClock;
-use base::participant::{Participant, Prepare, State};
+use base::participant::{
+    DurableEpochs, Leadership, Prepare, State, TransactionExecutor, TwoPhaseCommit,
+};
 use base::partition::OwnedReply;
 use base::transaction::Observed;
 use base::versions::{Ask, Found};
@@ -20,7 +22,7 @@ impl Worker {
     }
 }
 
-impl Participant for Worker {
+impl TransactionExecutor for Worker {
     fn execute(
         &mut self,
         ops: &[Op<'_>],
@@ -44,6 +46,20 @@ impl Participant for Worker {
         Worker::observed(self)
     }
 
+    fn time_ms(&self) -> u64 {
+        self.inner.time_ms()
+    }
+
+    fn releases(&self) -> u64 {
+        self.db.releases()
+    }
+
+    fn finished(&self) -> Epoch {
+        self.inner.engine().epochs().finished()
+    }
+}
+
+impl TwoPhaseCommit for Worker {
     fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
         let replies = self.inner.prepare(prepare)?;
         self.db.prepared.fetch_add(1, Ordering::Relaxed);
@@ -77,19 +93,9 @@ impl Participant for Worker {
     fn undecided(&mut self) -> Vec<(TransactionId, State)> {
         self.inner.undecided()
     }
+}
 
-    fn time_ms(&self) -> u64 {
-        self.inner.time_ms()
-    }
-
-    fn releases(&self) -> u64 {
-        self.db.releases()
-    }
-
-    fn finished(&self) -> Epoch {
-        self.inner.engine().epochs().finished()
-    }
-
+impl DurableEpochs for Worker {
     fn failed(&self) -> Option<String> {
         let journal = self.db.journal.as_ref();
         journal?.trouble().map(|failed| failed.to_string())
@@ -99,3 +105,5 @@ impl Participant for Worker {
         self.db.durable_epoch()
     }
 }
+
+impl Leadership for Worker {}

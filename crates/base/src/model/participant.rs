@@ -25,7 +25,7 @@
 //!
 //! A partition that several nodes hold is led by one of them at a time. Where it is not led, nothing
 //! of the above happens: every call that returns a [`Result`] returns [`Abort::Elsewhere`]. An epoch
-//! there may be *lost*, see [`Participant::is_lost`]; a prepared attempt is prepared at the next
+//! there may be *lost*, see [`DurableEpochs::is_lost`]; a prepared attempt is prepared at the next
 //! leader, too.
 
 use super::ids::{Epoch, NodeId, TransactionId};
@@ -41,7 +41,7 @@ pub enum Isolation {
     Serializable,
     /// Readers see all or nothing of the transaction's writes (paper 1, section 2.2). Nothing is
     /// held: a prepared write is a version that is not yet the newest, and readers that know of it
-    /// can ask for it ([`Participant::read_versions`]). The operations only write, and their keys
+    /// can ask for it ([`TransactionExecutor::read_versions`]). The operations only write, and their keys
     /// are read atomic.
     ReadAtomic,
 }
@@ -79,38 +79,47 @@ pub enum State {
 /// number in that session, from 1 on. It is executed once, however often it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequenced {
-    /// The session's id, from [`Participant::opened`]; not 0.
+    /// The session's id, from [`TransactionExecutor::opened`]; not 0.
     pub session: u64,
     /// The number; each is greater than the one before.
     pub sequence: u64,
 }
 
-/// See the module's description.
-pub trait Participant {
+/// A partition as coordinators see it: see the module's description. Implemented by every type that
+/// implements the four traits.
+pub trait Participant: TransactionExecutor + TwoPhaseCommit + DurableEpochs + Leadership {}
+
+impl<T> Participant for T where
+    T: TransactionExecutor + TwoPhaseCommit + DurableEpochs + Leadership + ?Sized
+{
+}
+
+/// Executes transactions of this partition alone.
+pub trait TransactionExecutor {
     /// Executes operations as a transaction of this partition alone. `see` gets the replies.
     ///
     /// # Errors
     /// Returns an [`Abort`] that says why nothing has happened; the abort depends on
-    /// [`Participant::observed`].
+    /// [`TransactionExecutor::observed`].
     fn execute(
         &mut self,
         ops: &[Op<'_>],
         see: &mut dyn FnMut(&[Reply<'_>], Observed),
     ) -> Result<(), Abort>;
 
-    /// Executes as [`Participant::execute`], but once for each number: the replies are those of the
+    /// Executes as [`TransactionExecutor::execute`], but once for each number: the replies are those of the
     /// first time. Partitions of one node have no sessions.
     ///
     /// # Errors
-    /// As there; and [`Abort::Forgotten`], which depends on [`Participant::observed`];
+    /// As there; and [`Abort::Forgotten`], which depends on [`TransactionExecutor::observed`];
     /// [`Abort::Unknown`] while a transaction of the session is under way, and if a later one was
     /// executed.
     fn execute_once(&mut self, _: &[Op<'_>], _: Sequenced) -> Result<Vec<OwnedReply>, Abort> {
         Err(no_sessions())
     }
 
-    /// Opens a session. [`Participant::opened`] returns its id for the number that is returned
-    /// here, once [`Participant::observed`] is durable.
+    /// Opens a session. [`TransactionExecutor::opened`] returns its id for the number that is returned
+    /// here, once [`TransactionExecutor::observed`] is durable.
     ///
     /// # Errors
     /// Returns an [`Abort`] that says why nothing has happened.
@@ -128,7 +137,7 @@ pub trait Participant {
     /// partition is led.
     ///
     /// # Errors
-    /// As [`Participant::execute`].
+    /// As [`TransactionExecutor::execute`].
     fn read_versions(
         &mut self,
         asks: &[Ask<'_>],
@@ -138,8 +147,23 @@ pub trait Participant {
     /// Returns what the last call wrote or observed: its answer may be sent once this is durable.
     fn observed(&self) -> Observed;
 
+    /// Returns this partition's time in milliseconds since the Unix epoch. It never decreases, also
+    /// not over a restart.
+    fn time_ms(&self) -> u64;
+
+    /// Returns how often holds have been given back. A transaction that waits for one looks again
+    /// when this number changes.
+    fn releases(&self) -> u64;
+
+    /// Returns the newest epoch in which nothing happens any more: versions with a TID of this
+    /// epoch, or of an earlier one, existed before this call.
+    fn finished(&self) -> Epoch;
+}
+
+/// The states of attempts of transactions over several partitions; see the module's description.
+pub trait TwoPhaseCommit {
     /// Executes the operations, holds their keys, and stores their writes. The attempt counts as
-    /// prepared once [`Participant::observed`] is durable.
+    /// prepared once [`TransactionExecutor::observed`] is durable.
     ///
     /// # Errors
     /// Returns an [`Abort`] that says why it is not prepared: [`Abort::Refused`] if its state is
@@ -154,14 +178,14 @@ pub trait Participant {
     /// Returns [`Abort::ReadOnly`] if the log has failed.
     fn commit(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort>;
 
-    /// Undoes a prepared attempt and gives its holds back; as [`Participant::commit`] otherwise.
+    /// Undoes a prepared attempt and gives its holds back; as [`TwoPhaseCommit::commit`] otherwise.
     ///
     /// # Errors
     /// As above.
     fn abort(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort>;
 
     /// Makes sure that an unknown attempt will not be prepared before this partition's time is
-    /// `until_ms`; as [`Participant::commit`] otherwise.
+    /// `until_ms`; as [`TwoPhaseCommit::commit`] otherwise.
     ///
     /// # Errors
     /// As above.
@@ -180,19 +204,10 @@ pub trait Participant {
     /// Returns the attempts that are prepared or committed, in no particular order; none where the
     /// partition is not led.
     fn undecided(&mut self) -> Vec<(TransactionId, State)>;
+}
 
-    /// Returns this partition's time in milliseconds since the Unix epoch. It never decreases, also
-    /// not over a restart.
-    fn time_ms(&self) -> u64;
-
-    /// Returns how often holds have been given back. A transaction that waits for one looks again
-    /// when this number changes.
-    fn releases(&self) -> u64;
-
-    /// Returns the newest epoch in which nothing happens any more: versions with a TID of this
-    /// epoch, or of an earlier one, existed before this call.
-    fn finished(&self) -> Epoch;
-
+/// Tells which epochs are durable, so that answers that depend on them may be sent.
+pub trait DurableEpochs {
     /// Returns the reason why no later epoch becomes durable, for ever or for now.
     fn failed(&self) -> Option<String>;
 
@@ -201,11 +216,14 @@ pub trait Participant {
 
     /// Returns `true` if it will never be known that `epoch` is durable: what depends on it may
     /// have happened or not, and the client must get an answer that says so. A lost epoch stays
-    /// lost when [`Participant::durable`] passes it, because later epochs become durable.
+    /// lost when [`DurableEpochs::durable`] passes it, because later epochs become durable.
     fn is_lost(&self, epoch: Epoch) -> bool {
         epoch > self.durable() && self.failed().is_some()
     }
+}
 
+/// Tells which node leads the partition. A partition of one node is always led there.
+pub trait Leadership {
     /// Succeeds if this node leads the partition, so that the calls above do what they say.
     ///
     /// # Errors

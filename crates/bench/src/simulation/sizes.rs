@@ -7,7 +7,7 @@ use base::transaction::Kind;
 use base::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion};
 use base::{Op, PartitionId, Timestamp, TransactionId};
 use cluster::codec;
-use cluster::message::{Answer, Message, Notice, Request, Roll};
+use cluster::message::{Answer, Message, Notice, Request, ParticipantList};
 use cluster::ramp::{Algorithm, siblings};
 
 use crate::target::Way;
@@ -100,7 +100,7 @@ impl Sizes {
             request(Request::Prepare {
                 id: ID,
                 age: ID.timestamp,
-                roll: Roll {
+                participant_list: ParticipantList {
                     home: PartitionId(1),
                     participants: (1..=width.min(4) as u16).map(PartitionId).collect(),
                 },

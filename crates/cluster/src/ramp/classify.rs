@@ -5,8 +5,8 @@
 //! |---|---|---|
 //! | one; or none is read atomic | any | ordinary: serializable |
 //! | any | all of them note or compare versions (`WATCH`) | ordinary |
-//! | several, all read atomic | all read | [`Way::Read`] |
-//! | several, all read atomic | all set or delete unconditionally | [`Way::Write`] |
+//! | several, all read atomic | all read | [`TransactionClass::Read`] |
+//! | several, all read atomic | all set or delete unconditionally | [`TransactionClass::Write`] |
 //! | several, all read atomic | others, guards and the time among them | refused |
 //! | some read atomic, some not; or operations on no key beside read-atomic ones | any others | refused |
 //!
@@ -21,7 +21,7 @@ use base::{Abort, Op};
 
 /// How a transaction is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum TransactionClass {
     /// Serializably.
     Ordinary,
     /// It reads several read-atomic keys.
@@ -32,7 +32,7 @@ pub enum Way {
 
 /// Why a transaction is not executed, and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum ReadAtomicRefusal {
     /// Some of its keys are read atomic, and some are not.
     #[error(
         "a transaction cannot have read-atomic keys and others: send one for each, or change \
@@ -73,8 +73,8 @@ pub enum Refusal {
     Holds,
 }
 
-impl From<Refusal> for Abort {
-    fn from(refusal: Refusal) -> Abort {
+impl From<ReadAtomicRefusal> for Abort {
+    fn from(refusal: ReadAtomicRefusal) -> Abort {
         Abort::Unsupported {
             what: refusal.to_string(),
         }
@@ -84,58 +84,64 @@ impl From<Refusal> for Abort {
 /// Returns the way of a transaction.
 ///
 /// # Errors
-/// [`Refusal`] says why it has none.
-pub fn classify(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<Way, Refusal> {
+/// [`ReadAtomicRefusal`] says why it has none.
+pub fn classify(
+    read_atomic: &ReadAtomic,
+    ops: &[Op<'_>],
+) -> Result<TransactionClass, ReadAtomicRefusal> {
     if read_atomic.is_empty() {
-        return Ok(Way::Ordinary);
+        return Ok(TransactionClass::Ordinary);
     }
     let Some(along) = ops.iter().find(|op| op.goes_along()) else {
         return classify_placed(read_atomic, ops);
     };
     let placed: Vec<Op<'_>> = ops.iter().filter(|op| !op.goes_along()).cloned().collect();
     match (classify_placed(read_atomic, &placed)?, along) {
-        (Way::Ordinary, _) => Ok(Way::Ordinary),
-        (_, Op::Guard { .. }) => Err(Refusal::Guarded),
-        _ => Err(Refusal::Conditional),
+        (TransactionClass::Ordinary, _) => Ok(TransactionClass::Ordinary),
+        (_, Op::Guard { .. }) => Err(ReadAtomicRefusal::Guarded),
+        _ => Err(ReadAtomicRefusal::Conditional),
     }
 }
 
 /// As [`classify`], for operations that have a place.
-fn classify_placed(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<Way, Refusal> {
+fn classify_placed(
+    read_atomic: &ReadAtomic,
+    ops: &[Op<'_>],
+) -> Result<TransactionClass, ReadAtomicRefusal> {
     let is_covered = |op: &Op<'_>| op.key().is_some_and(|key| read_atomic.covers(key));
     let covered = ops.iter().filter(|op| is_covered(op)).count();
     let watches = |op: &Op<'_>| matches!(op, Op::Watch { .. } | Op::Check { .. });
     if covered == 0 || ops.iter().all(watches) {
-        return Ok(Way::Ordinary);
+        return Ok(TransactionClass::Ordinary);
     }
     if covered < ops.len() {
-        return Err(Refusal::Mixed);
+        return Err(ReadAtomicRefusal::Mixed);
     }
     if ops.windows(2).all(|two| two[0].key() == two[1].key()) {
-        return Ok(Way::Ordinary);
+        return Ok(TransactionClass::Ordinary);
     }
     let (reads, writes) = (
         ops.iter().filter(|op| reads(op)).count(),
         ops.iter().filter(|op| writes(op)).count(),
     );
     match (reads == ops.len(), writes == ops.len()) {
-        (true, _) => Ok(Way::Read),
-        (_, true) => Ok(Way::Write),
-        _ if reads + writes == ops.len() => Err(Refusal::ReadsAndWrites),
-        _ => Err(Refusal::Conditional),
+        (true, _) => Ok(TransactionClass::Read),
+        (_, true) => Ok(TransactionClass::Write),
+        _ if reads + writes == ops.len() => Err(ReadAtomicRefusal::ReadsAndWrites),
+        _ => Err(ReadAtomicRefusal::Conditional),
     }
 }
 
 /// Checks that operations only read read-atomic keys, or only write them unconditionally.
 ///
 /// # Errors
-/// [`Refusal`] says what else they do.
-pub fn one_way(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<(), Refusal> {
+/// [`ReadAtomicRefusal`] says what else they do.
+pub fn check_one_kind(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<(), ReadAtomicRefusal> {
     let is_covered = |op: &Op<'_>| op.key().is_some_and(|key| read_atomic.covers(key));
     if !ops.iter().all(is_covered) {
-        Err(Refusal::NotCovered)
+        Err(ReadAtomicRefusal::NotCovered)
     } else if !ops.iter().all(writes) && !ops.iter().all(reads) {
-        Err(Refusal::NotOneWay)
+        Err(ReadAtomicRefusal::NotOneWay)
     } else {
         Ok(())
     }
@@ -181,10 +187,13 @@ mod tests {
         Op::put(key, b"v")
     }
 
-    fn way(ops: &[Op<'_>]) -> Result<Way, Refusal> {
+    fn way(ops: &[Op<'_>]) -> Result<TransactionClass, ReadAtomicRefusal> {
         let declared = ReadAtomic::new([&b"feed:"[..], b"ra:"]);
         // Without declared keys nothing is refused; and the order of operations does not matter.
-        assert_eq!(classify(&ReadAtomic::default(), ops), Ok(Way::Ordinary));
+        assert_eq!(
+            classify(&ReadAtomic::default(), ops),
+            Ok(TransactionClass::Ordinary)
+        );
         let turned: Vec<Op<'_>> = ops.iter().rev().cloned().collect();
         let way = classify(&declared, ops);
         assert_eq!(classify(&declared, &turned), way);
@@ -194,19 +203,37 @@ mod tests {
     #[test]
     fn several_keys_are_read_or_written_and_one_is_ordinary() {
         let exists = Op::Exists { key: B };
-        assert_eq!(way(&[get(A), exists]), Ok(Way::Read));
-        assert_eq!(way(&[get(A), Op::Len { key: b"feed:1" }]), Ok(Way::Read));
-        assert_eq!(way(&[put(A), Op::Delete { key: B }]), Ok(Way::Write));
-        assert_eq!(way(&[get(A), put(A), get(A)]), Ok(Way::Ordinary));
-        assert_eq!(way(&[get(OTHER), put(b"r"), Op::Count]), Ok(Way::Ordinary));
-        assert_eq!(way(&[Op::Flush]), Ok(Way::Ordinary));
-        assert_eq!(way(&[]), Ok(Way::Ordinary));
+        assert_eq!(way(&[get(A), exists]), Ok(TransactionClass::Read));
+        assert_eq!(
+            way(&[get(A), Op::Len { key: b"feed:1" }]),
+            Ok(TransactionClass::Read)
+        );
+        assert_eq!(
+            way(&[put(A), Op::Delete { key: B }]),
+            Ok(TransactionClass::Write)
+        );
+        assert_eq!(
+            way(&[get(A), put(A), get(A)]),
+            Ok(TransactionClass::Ordinary)
+        );
+        assert_eq!(
+            way(&[get(OTHER), put(b"r"), Op::Count]),
+            Ok(TransactionClass::Ordinary)
+        );
+        assert_eq!(way(&[Op::Flush]), Ok(TransactionClass::Ordinary));
+        assert_eq!(way(&[]), Ok(TransactionClass::Ordinary));
     }
 
     #[test]
     fn reads_with_writes_and_conditions_are_refused() {
-        assert_eq!(way(&[get(A), put(B)]), Err(Refusal::ReadsAndWrites));
-        assert_eq!(way(&[get(A), put(A), get(B)]), Err(Refusal::ReadsAndWrites));
+        assert_eq!(
+            way(&[get(A), put(B)]),
+            Err(ReadAtomicRefusal::ReadsAndWrites)
+        );
+        assert_eq!(
+            way(&[get(A), put(A), get(B)]),
+            Err(ReadAtomicRefusal::ReadsAndWrites)
+        );
         let version = base::Version::from_bits(0);
         let check = Op::Check { key: A, version };
         let put_if = |when, expiry, get| Op::Put {
@@ -223,12 +250,21 @@ mod tests {
             put_if(When::Always, Expiry::Keep, false),
             put_if(When::Always, Expiry::Never, true),
         ] {
-            assert_eq!(way(&[put(A), op.clone()]), Err(Refusal::Conditional));
-            assert_eq!(way(&[get(A), op.clone()]), Err(Refusal::Conditional));
-            assert_eq!(way(&[check.clone(), op]), Err(Refusal::Conditional));
+            assert_eq!(
+                way(&[put(A), op.clone()]),
+                Err(ReadAtomicRefusal::Conditional)
+            );
+            assert_eq!(
+                way(&[get(A), op.clone()]),
+                Err(ReadAtomicRefusal::Conditional)
+            );
+            assert_eq!(
+                way(&[check.clone(), op]),
+                Err(ReadAtomicRefusal::Conditional)
+            );
         }
         let blind = put_if(When::Always, Expiry::InMs(5), false);
-        assert_eq!(way(&[put(A), blind]), Ok(Way::Write));
+        assert_eq!(way(&[put(A), blind]), Ok(TransactionClass::Write));
     }
 
     #[test]
@@ -240,13 +276,13 @@ mod tests {
             [get(A), Op::Count],
             [get(A), Op::Watch { key: OTHER }],
         ] {
-            assert_eq!(way(&ops), Err(Refusal::Mixed), "{ops:?}");
+            assert_eq!(way(&ops), Err(ReadAtomicRefusal::Mixed), "{ops:?}");
         }
         let version = base::Version::from_bits(0);
         let watches = [Op::Watch { key: A }, Op::Watch { key: OTHER }];
         let compares = [Op::Check { key: A, version }, Op::Watch { key: B }];
-        assert_eq!(way(&watches), Ok(Way::Ordinary));
-        assert_eq!(way(&compares), Ok(Way::Ordinary));
+        assert_eq!(way(&watches), Ok(TransactionClass::Ordinary));
+        assert_eq!(way(&compares), Ok(TransactionClass::Ordinary));
     }
 
     #[test]
@@ -255,23 +291,47 @@ mod tests {
             lock: b"ra:lock",
             token: 1,
         };
-        assert_eq!(way(&[guard(), get(A), put(A)]), Ok(Way::Ordinary));
-        assert_eq!(way(&[guard(), Op::Now, put(OTHER)]), Ok(Way::Ordinary));
-        assert_eq!(way(&[Op::Now, put(A)]), Ok(Way::Ordinary));
-        assert_eq!(way(&[guard(), put(A), put(B)]), Err(Refusal::Guarded));
-        assert_eq!(way(&[guard(), get(A), get(B)]), Err(Refusal::Guarded));
-        assert_eq!(way(&[Op::Now, get(A), get(B)]), Err(Refusal::Conditional));
-        assert_eq!(way(&[guard(), put(A), put(OTHER)]), Err(Refusal::Mixed));
+        assert_eq!(
+            way(&[guard(), get(A), put(A)]),
+            Ok(TransactionClass::Ordinary)
+        );
+        assert_eq!(
+            way(&[guard(), Op::Now, put(OTHER)]),
+            Ok(TransactionClass::Ordinary)
+        );
+        assert_eq!(way(&[Op::Now, put(A)]), Ok(TransactionClass::Ordinary));
+        assert_eq!(
+            way(&[guard(), put(A), put(B)]),
+            Err(ReadAtomicRefusal::Guarded)
+        );
+        assert_eq!(
+            way(&[guard(), get(A), get(B)]),
+            Err(ReadAtomicRefusal::Guarded)
+        );
+        assert_eq!(
+            way(&[Op::Now, get(A), get(B)]),
+            Err(ReadAtomicRefusal::Conditional)
+        );
+        assert_eq!(
+            way(&[guard(), put(A), put(OTHER)]),
+            Err(ReadAtomicRefusal::Mixed)
+        );
     }
 
     #[test]
     fn what_is_to_be_written_is_checked() {
         let declared = ReadAtomic::new([&b"ra:"[..]]);
-        let check = |ops: &[Op<'_>]| one_way(&declared, ops);
+        let check = |ops: &[Op<'_>]| check_one_kind(&declared, ops);
         assert_eq!(check(&[put(A), Op::Delete { key: B }]), Ok(()));
         assert_eq!(check(&[put(A)]), Ok(()));
-        assert_eq!(check(&[put(A), put(OTHER)]), Err(Refusal::NotCovered));
-        assert_eq!(check(&[put(A), Op::Flush]), Err(Refusal::NotCovered));
-        assert_eq!(check(&[put(A), get(B)]), Err(Refusal::NotOneWay));
+        assert_eq!(
+            check(&[put(A), put(OTHER)]),
+            Err(ReadAtomicRefusal::NotCovered)
+        );
+        assert_eq!(
+            check(&[put(A), Op::Flush]),
+            Err(ReadAtomicRefusal::NotCovered)
+        );
+        assert_eq!(check(&[put(A), get(B)]), Err(ReadAtomicRefusal::NotOneWay));
     }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use ::simulation::draw;
 use fastrand::Rng;
 
-use super::Scenario;
-use crate::options::Timeouts;
+use super::scenario::Scenario;
+use crate::timeouts::Timeouts;
 
 /// A run's plan. Shares are out of 1000.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct RunPlan {
     /// How many nodes hold each partition.
     pub(super) holders: Vec<u16>,
     /// The last node holds no partition and only coordinates.
@@ -32,14 +32,14 @@ pub(super) struct Plan {
     /// The longest time for a message.
     pub(super) delay: Duration,
     /// When faults stop.
-    pub(super) calm: Duration,
-    pub(super) faults: Faults,
+    pub(super) faults_stop: Duration,
+    pub(super) faults: FaultPlan,
     pub(super) timeouts: Timeouts,
 }
 
 /// Faults and their frequency: shares of 1000, per step of a node or per tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Faults {
+pub(super) struct FaultPlan {
     /// A node crashes when it has handled an event: before it has sent the messages that follow, after
     /// that, or in the middle.
     pub(super) crash_at_step: u32,
@@ -68,8 +68,8 @@ pub(super) struct Faults {
 /// Interval at which faults that come by themselves are drawn.
 pub(super) const TICK: Duration = Duration::from_millis(5);
 
-impl Plan {
-    pub(super) fn draw(scenario: Scenario, random: &mut Rng) -> Plan {
+impl RunPlan {
+    pub(super) fn draw(scenario: Scenario, random: &mut Rng) -> RunPlan {
         let mut holders = match random.u8(..6) {
             0 => vec![3, 1],
             1 => vec![3, 1, 1],
@@ -82,10 +82,10 @@ impl Plan {
         let flushes = random.u8(..4) == 0 && !is_ramp;
         let ms = Duration::from_millis;
         let scale = random.u64(1..=3);
-        let faults = Faults::draw(random);
-        let calm = ms(random.u64(150..=600));
+        let faults = FaultPlan::draw(random);
+        let faults_stop = ms(random.u64(150..=600));
         let transactions = random.u32(12..=30);
-        Plan {
+        RunPlan {
             has_idle_node: random.u8(..8) == 0,
             holders,
             clients: random.u32(2..=6),
@@ -95,10 +95,10 @@ impl Plan {
             accounts: if flushes { 0 } else { random.usize(2..=5) },
             flushes,
             // So there are transactions for as long as there are faults.
-            think: calm * 3 / transactions,
+            think: faults_stop * 3 / transactions,
             sync: draw::one_of(random, &[Duration::from_micros(300), ms(2), ms(10)]),
             delay: draw::one_of(random, &[Duration::from_micros(100), ms(1), ms(5)]),
-            calm,
+            faults_stop,
             faults,
             timeouts: Timeouts {
                 answer: ms(60 * scale),
@@ -116,14 +116,14 @@ impl Plan {
     }
 }
 
-impl Faults {
-    fn draw(random: &mut Rng) -> Faults {
+impl FaultPlan {
+    fn draw(random: &mut Rng) -> FaultPlan {
         // One run in eight has no faults: it shows that transactions get through.
         if random.u8(..8) == 0 {
-            return Faults::default();
+            return FaultPlan::default();
         }
         let mut some = |most| draw::share(random, most);
-        Faults {
+        FaultPlan {
             crash_at_step: some(4),
             crash_at_protocol: some(25),
             crash: some(15),
@@ -141,9 +141,9 @@ impl Faults {
 
     /// Returns `true` if there are no faults.
     pub(super) fn is_none(&self) -> bool {
-        let none = Faults {
+        let none = FaultPlan {
             clock_step_ms: self.clock_step_ms,
-            ..Faults::default()
+            ..FaultPlan::default()
         };
         *self == none
     }

@@ -5,7 +5,8 @@ use std::path::Path;
 use base::Op;
 use fastrand::Rng;
 use kumiki_cluster::codec::{
-    self, MalformedKind, decode, decode_ops, decode_roll, encode, encode_ops, encode_roll,
+    self, MalformedKind, decode, decode_ops, decode_participant_list, encode, encode_ops,
+    encode_participant_list,
 };
 use kumiki_cluster::fuzz::fuzz_messages;
 use kumiki_cluster::message::{Answer, Message, Request};
@@ -89,15 +90,18 @@ fn every_operation_comes_back_and_borrows() {
 fn rolls_come_back() {
     let mut random = Rng::with_seed(6);
     for _ in 0..1000 {
-        let roll = crate::support::roll(&mut random);
+        let participant_list = crate::support::participant_list(&mut random);
         let mut bytes = Vec::new();
-        encode_roll(&roll, &mut bytes);
-        assert_eq!(decode_roll(&bytes).as_ref(), Ok(&roll));
-        assert!((0..bytes.len()).all(|len| decode_roll(&bytes[..len]).is_err()));
+        encode_participant_list(&participant_list, &mut bytes);
+        assert_eq!(
+            decode_participant_list(&bytes).as_ref(),
+            Ok(&participant_list)
+        );
+        assert!((0..bytes.len()).all(|len| decode_participant_list(&bytes[..len]).is_err()));
     }
     let homeless = [1, 9, 0, 1, 8, 0];
     assert_eq!(
-        decode_roll(&homeless).unwrap_err().kind,
+        decode_participant_list(&homeless).unwrap_err().kind,
         MalformedKind::NoHome
     );
 }

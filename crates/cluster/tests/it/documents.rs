@@ -6,7 +6,7 @@ use testkit::files::tables_are_in;
 fn messages_are_documented() {
     let modules = [
         "codec.rs",
-        "codec/roll.rs",
+        "codec/participant_list.rs",
         "../../base/src/codec.rs",
         "../../base/src/codec/ops.rs",
         "../../base/src/codec/replies.rs",

@@ -14,7 +14,7 @@ use base::participant::State;
 use base::partition::OwnedReply;
 use base::{Abort, Op};
 use fabric::Peer;
-use kumiki_cluster::message::{Message, Notice, Request, Roll};
+use kumiki_cluster::message::{Message, Notice, ParticipantList, Request};
 
 use bottle::Bottle;
 
@@ -383,7 +383,7 @@ fn what_no_node_of_this_cluster_says_does_no_harm() {
                 unique: 7,
             },
             age: base::Timestamp::ZERO,
-            roll: Roll {
+            participant_list: ParticipantList {
                 home: base::PartitionId(participants[0]),
                 participants: participants
                     .iter()

@@ -6,7 +6,9 @@ use base::transaction::{ExpireWhen, Expiry, Holder, Kind, OpError, When};
 use base::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion};
 use base::{Abort, NodeId, Op, PartitionId, Timestamp, TransactionId, Version};
 use fastrand::Rng;
-use kumiki_cluster::message::{Answer, Fate, Message, Notice, RegionInfo, Request, Roll};
+use kumiki_cluster::message::{
+    Answer, AttemptOutcome, Message, Notice, ParticipantList, RegionInfo, Request,
+};
 use kumiki_cluster::ramp::Algorithm;
 use kumiki_cluster::ramp::slots::Address;
 
@@ -42,11 +44,11 @@ fn id(random: &mut Rng) -> TransactionId {
     }
 }
 
-pub(crate) fn roll(random: &mut Rng) -> Roll {
+pub(crate) fn participant_list(random: &mut Rng) -> ParticipantList {
     let participants = (0..random.usize(1..6)).map(|_| PartitionId(random.u16(..)));
     let participants: Vec<_> = participants.collect();
     let home = participants[random.usize(..participants.len())];
-    Roll { home, participants }
+    ParticipantList { home, participants }
 }
 
 /// Number of kinds of operations.
@@ -304,7 +306,13 @@ fn answer(random: &mut Rng, pool: &Bytes) -> Answer {
             2 => State::Committed(note),
             _ => State::Refused,
         }),
-        4 => Answer::Fate([Fate::Committed, Fate::Aborted, Fate::Open][random.usize(..3)]),
+        4 => Answer::AttemptOutcome(
+            [
+                AttemptOutcome::Committed,
+                AttemptOutcome::Aborted,
+                AttemptOutcome::Open,
+            ][random.usize(..3)],
+        ),
         5 => Answer::Topology(text(random)),
         _ => Answer::Failed(text(random)),
     }
@@ -358,7 +366,7 @@ fn request<'a>(random: &mut Rng, pool: &'a Bytes) -> Request<'a> {
         2 => Request::Prepare {
             id,
             age: Timestamp(number(random)),
-            roll: roll(random),
+            participant_list: participant_list(random),
             siblings: &pool[0],
             isolation: [Isolation::Serializable, Isolation::ReadAtomic][random.usize(..2)],
             ops: ops(random, pool),

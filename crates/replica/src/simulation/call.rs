@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::participant::{Participant, Prepare, Sequenced, State};
+use base::participant::{
+    Leadership, Prepare, Sequenced, State, TransactionExecutor, TwoPhaseCommit,
+};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::{Abort, Epoch, Op, Reply, TransactionId};
@@ -121,13 +123,13 @@ impl Call {
                 .map(|replies| CallValue::Stale(replies, now)),
             Call::Prepare(id, job) => prepare(worker, *id, job).map(CallValue::Replies),
             Call::Commit(id) => {
-                Participant::commit(worker, *id).map(|(state, _)| CallValue::State(state))
+                TwoPhaseCommit::commit(worker, *id).map(|(state, _)| CallValue::State(state))
             }
             Call::Abort(id) => {
-                Participant::abort(worker, *id).map(|(state, _)| CallValue::State(state))
+                TwoPhaseCommit::abort(worker, *id).map(|(state, _)| CallValue::State(state))
             }
             Call::Refuse(id) => {
-                let until = Participant::time_ms(worker) + REFUSED_FOR_MS;
+                let until = TransactionExecutor::time_ms(worker) + REFUSED_FOR_MS;
                 worker
                     .refuse(*id, until)
                     .map(|(state, _)| CallValue::State(state))
@@ -135,8 +137,8 @@ impl Call {
             Call::Forget(id) => worker
                 .forget(*id)
                 .map(|()| CallValue::State(State::Unknown)),
-            Call::State(id) => match Participant::leads(worker) {
-                Ok(()) => Ok(CallValue::State(Participant::state(worker, *id).0)),
+            Call::State(id) => match Leadership::leads(worker) {
+                Ok(()) => Ok(CallValue::State(TwoPhaseCommit::state(worker, *id).0)),
                 Err(leader) => Err(Abort::Elsewhere { leader }),
             },
         };
@@ -177,7 +179,7 @@ fn prepare(
         id,
         age: id.timestamp,
     };
-    Participant::prepare(
+    TwoPhaseCommit::prepare(
         worker,
         &Prepare {
             holder,

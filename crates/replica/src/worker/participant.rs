@@ -1,6 +1,8 @@
 //! A worker as the participant of transactions over several partitions: each step is an entry.
 
-use base::participant::{Participant, Prepare, Sequenced, State};
+use base::participant::{
+    DurableEpochs, Leadership, Prepare, Sequenced, State, TransactionExecutor, TwoPhaseCommit,
+};
 use base::partition::OwnedReply;
 use base::transaction::Observed;
 use base::versions::{Ask, Found};
@@ -19,7 +21,7 @@ impl Worker {
     }
 }
 
-impl Participant for Worker {
+impl TransactionExecutor for Worker {
     fn execute(
         &mut self,
         ops: &[Op<'_>],
@@ -55,6 +57,28 @@ impl Participant for Worker {
         self.observed
     }
 
+    /// Returns the partition's time, or the wall clock on a member that does not lead: there the
+    /// time stands still between entries, and transactions that are coordinated here should have
+    /// the current time.
+    fn time_ms(&self) -> u64 {
+        let time_ms = self.shared.engine.time_ms();
+        if self.shared.tickets.is_serving() {
+            time_ms
+        } else {
+            time_ms.max(self.shared.time.now().wall_ms)
+        }
+    }
+
+    fn releases(&self) -> u64 {
+        self.shared.engine.releases()
+    }
+
+    fn finished(&self) -> Epoch {
+        self.shared.engine.applied()
+    }
+}
+
+impl TwoPhaseCommit for Worker {
     fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
         self.step(prepare.holder.id, StagedStep::Prepare, |worker| {
             Ok((worker.stage_prepare(prepare)?, true))
@@ -98,27 +122,9 @@ impl Participant for Worker {
         self.note_lookup();
         undecided
     }
+}
 
-    /// Returns the partition's time, or the wall clock on a member that does not lead: there the
-    /// time stands still between entries, and transactions that are coordinated here should have
-    /// the current time.
-    fn time_ms(&self) -> u64 {
-        let time_ms = self.shared.engine.time_ms();
-        if self.shared.tickets.is_serving() {
-            time_ms
-        } else {
-            time_ms.max(self.shared.time.now().wall_ms)
-        }
-    }
-
-    fn releases(&self) -> u64 {
-        self.shared.engine.releases()
-    }
-
-    fn finished(&self) -> Epoch {
-        self.shared.engine.applied()
-    }
-
+impl DurableEpochs for Worker {
     fn failed(&self) -> Option<String> {
         self.shared.failed()
     }
@@ -127,6 +133,12 @@ impl Participant for Worker {
         self.shared.tickets.resolved()
     }
 
+    fn is_lost(&self, epoch: Epoch) -> bool {
+        self.shared.tickets.is_lost(epoch) || epoch > self.durable() && self.failed().is_some()
+    }
+}
+
+impl Leadership for Worker {
     fn leads(&self) -> Result<(), Option<NodeId>> {
         match Worker::leads(self) {
             Err(Abort::Elsewhere { leader }) => Err(leader),
@@ -136,9 +148,5 @@ impl Participant for Worker {
 
     fn leadership(&self) -> u64 {
         self.shared.tickets.leaderships()
-    }
-
-    fn is_lost(&self, epoch: Epoch) -> bool {
-        self.shared.tickets.is_lost(epoch) || epoch > self.durable() && self.failed().is_some()
     }
 }

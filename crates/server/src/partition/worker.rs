@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use base::participant::{Participant, Prepare, Sequenced, State};
+use base::participant::{Participant, Sequenced};
 use base::partition::OwnedReply;
 use base::transaction::Observed;
-use base::versions::{Ask, Found};
-use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
+use base::{Abort, Epoch, Op, Reply};
 use store::{Snapshot, SnapshotEntry};
 
 /// Clients of Redis do not number their requests: a repeated one is executed again.
@@ -162,111 +161,11 @@ impl Worker {
         }
     }
 
-    fn participant(&self) -> &dyn Participant {
+    /// Returns the worker as a participant of transactions over several partitions.
+    pub(crate) fn participant(&mut self) -> &mut dyn Participant {
         match self {
             Worker::Local(worker) => worker,
             Worker::Replicated(worker) => worker,
         }
-    }
-
-    fn participant_mut(&mut self) -> &mut dyn Participant {
-        match self {
-            Worker::Local(worker) => worker,
-            Worker::Replicated(worker) => worker,
-        }
-    }
-}
-
-impl Participant for Worker {
-    fn execute(
-        &mut self,
-        ops: &[Op<'_>],
-        see: &mut dyn FnMut(&[Reply<'_>], Observed),
-    ) -> Result<(), Abort> {
-        self.participant_mut().execute(ops, see)
-    }
-
-    fn execute_once(&mut self, ops: &[Op<'_>], of: Sequenced) -> Result<Vec<OwnedReply>, Abort> {
-        self.participant_mut().execute_once(ops, of)
-    }
-
-    fn open_session(&mut self) -> Result<u64, Abort> {
-        self.participant_mut().open_session()
-    }
-
-    fn opened(&self, number: u64) -> Option<Result<u64, Abort>> {
-        self.participant().opened(number)
-    }
-
-    fn read_versions(
-        &mut self,
-        asks: &[Ask<'_>],
-        see: &mut dyn FnMut(Found<'_>),
-    ) -> Result<(), Abort> {
-        self.participant_mut().read_versions(asks, see)
-    }
-
-    fn observed(&self) -> Observed {
-        self.participant().observed()
-    }
-
-    fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
-        self.participant_mut().prepare(prepare)
-    }
-
-    fn commit(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
-        self.participant_mut().commit(id)
-    }
-
-    fn abort(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
-        self.participant_mut().abort(id)
-    }
-
-    fn refuse(&mut self, id: TransactionId, until_ms: u64) -> Result<(State, Epoch), Abort> {
-        self.participant_mut().refuse(id, until_ms)
-    }
-
-    fn forget(&mut self, id: TransactionId) -> Result<(), Abort> {
-        self.participant_mut().forget(id)
-    }
-
-    fn state(&mut self, id: TransactionId) -> (State, Epoch) {
-        self.participant_mut().state(id)
-    }
-
-    fn undecided(&mut self) -> Vec<(TransactionId, State)> {
-        self.participant_mut().undecided()
-    }
-
-    fn time_ms(&self) -> u64 {
-        self.participant().time_ms()
-    }
-
-    fn releases(&self) -> u64 {
-        self.participant().releases()
-    }
-
-    fn finished(&self) -> Epoch {
-        self.participant().finished()
-    }
-
-    fn failed(&self) -> Option<String> {
-        self.participant().failed()
-    }
-
-    fn durable(&self) -> Epoch {
-        self.participant().durable()
-    }
-
-    fn is_lost(&self, epoch: Epoch) -> bool {
-        self.participant().is_lost(epoch)
-    }
-
-    fn leads(&self) -> Result<(), Option<NodeId>> {
-        self.participant().leads()
-    }
-
-    fn leadership(&self) -> u64 {
-        self.participant().leadership()
     }
 }

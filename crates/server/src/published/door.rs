@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use cluster::ramp::Door;
+use cluster::ramp::RegionAccess;
 use fabric::memory::{Grant, Region};
 use fabric::shm::ShmRegion;
 use fabric::verbs;
@@ -44,7 +44,7 @@ impl Doors {
     }
 }
 
-impl Door for Doors {
+impl RegionAccess for Doors {
     fn open(&self, offer: &[u8]) -> Option<Vec<u8>> {
         match offer {
             [] => self.shm.clone(),

@@ -1,6 +1,6 @@
 //! Tokens of locks, and times that clients got, over crashes, checkpoints and flushes.
 
-use base::participant::Participant;
+use base::participant::DurableEpochs;
 use base::partition::{OwnedReply, Partition};
 use base::{Abort, Op, Transaction};
 use disk::FaultDisk;

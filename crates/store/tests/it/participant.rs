@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use base::change::{Origin, siblings};
 use base::clock::ManualClock;
-use base::participant::{Participant, Prepare, State};
+use base::participant::{DurableEpochs, Prepare, State, TwoPhaseCommit};
 use base::partition::{OwnedReply, Partition};
 use base::transaction::Holder;
 use base::{Abort, Op, Timestamp, Transaction, TransactionId};

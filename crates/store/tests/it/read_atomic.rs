@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use base::change::siblings;
-use base::participant::{Isolation, Participant, Prepare, State};
+use base::participant::{Isolation, Prepare, State, TransactionExecutor, TwoPhaseCommit};
 use base::transaction::Holder;
 use base::versions::{Ask, OwnedFound, ReadAtomic};
 use base::{Op, Timestamp, TransactionId};
@@ -39,14 +39,14 @@ fn prepare(worker: &mut Worker, n: u64, ops: &[Op<'_>]) {
         note: b"note",
         isolation: Isolation::ReadAtomic,
     };
-    Participant::prepare(worker, &prepare).unwrap();
+    TwoPhaseCommit::prepare(worker, &prepare).unwrap();
 }
 
 /// Returns the transaction that wrote the version found, and the value.
 fn found(worker: &mut Worker, ask: Ask<'_>) -> Option<(TransactionId, Option<Vec<u8>>)> {
     let mut seen = None;
     let mut see = |found: base::versions::Found<'_>| seen = Some(OwnedFound::from(found));
-    Participant::read_versions(worker, &[ask], &mut see).unwrap();
+    TransactionExecutor::read_versions(worker, &[ask], &mut see).unwrap();
     match seen.expect("it was asked") {
         OwnedFound::Version(version) => {
             let content = version.content.map(|content| content.value);

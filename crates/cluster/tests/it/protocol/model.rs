@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::participant::{Isolation, Participant, Prepare, State};
+use base::participant::{
+    DurableEpochs, Isolation, Leadership, Prepare, State, TransactionExecutor, TwoPhaseCommit,
+};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::versions::{Ask, Found};
@@ -218,7 +220,7 @@ impl Model {
     }
 }
 
-impl Participant for Model {
+impl TransactionExecutor for Model {
     fn execute(
         &mut self,
         ops: &[Op<'_>],
@@ -252,6 +254,21 @@ impl Participant for Model {
         }
     }
 
+    fn time_ms(&self) -> u64 {
+        self.time_ms
+    }
+
+    fn releases(&self) -> u64 {
+        self.releases
+    }
+
+    fn finished(&self) -> Epoch {
+        // Every change is over when its call has returned.
+        self.now()
+    }
+}
+
+impl TwoPhaseCommit for Model {
     fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
         self.led()?;
         let id = prepare.holder.id;
@@ -333,20 +350,9 @@ impl Participant for Model {
         let states = self.states.iter().filter(|(_, state)| open(state));
         states.map(|(id, state)| (*id, state.clone())).collect()
     }
+}
 
-    fn time_ms(&self) -> u64 {
-        self.time_ms
-    }
-
-    fn releases(&self) -> u64 {
-        self.releases
-    }
-
-    fn finished(&self) -> Epoch {
-        // Every change is over when its call has returned.
-        self.now()
-    }
-
+impl DurableEpochs for Model {
     fn failed(&self) -> Option<String> {
         self.broken.then(|| "the disk is broken".to_owned())
     }
@@ -360,7 +366,9 @@ impl Participant for Model {
         self.broken && epoch > self.durable()
             || lost.any(|(from, to)| (from + 1..=*to).contains(&epoch.0))
     }
+}
 
+impl Leadership for Model {
     fn leads(&self) -> Result<(), Option<NodeId>> {
         self.elsewhere.map_or(Ok(()), Err)
     }

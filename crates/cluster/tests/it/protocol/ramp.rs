@@ -91,7 +91,7 @@ fn a_commit_is_acknowledged_when_it_is_durable() {
     bottle.pass_all();
     assert_eq!(bottle.models[2].value(&keys[2]), Some("1"));
     assert_eq!(bottle.outcome(1), None, "node 3 has not synced");
-    let wants = bottle.nodes[2].as_ref().unwrap().wants();
+    let wants = bottle.nodes[2].as_ref().unwrap().wake_conditions();
     assert!(wants.epoch.is_some(), "but is to, at once: {wants:?}");
     bottle.models[2].durable = u64::MAX;
     bottle.settle(2);

@@ -1,6 +1,6 @@
 //! Prepared transactions are counted on all members.
 
-use base::participant::{Participant, Prepare};
+use base::participant::{Prepare, TransactionExecutor, TwoPhaseCommit};
 use base::transaction::Holder;
 use base::{Op, Timestamp, TransactionId};
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use base::participant::{Participant, Prepare};
+use base::participant::{Prepare, TransactionExecutor, TwoPhaseCommit};
 use base::transaction::Holder;
 use base::{Op, Timestamp, TransactionId};
 use store::{Db, Worker};
