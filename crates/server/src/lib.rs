@@ -52,44 +52,52 @@
 
 #![forbid(unsafe_code)]
 
-mod block;
+mod background_job;
+mod block_transaction;
+mod client_pause;
 mod clients;
 mod command;
+mod command_block;
+mod command_call;
+mod command_statistics;
+mod command_table;
 mod commands;
 pub mod config;
 mod connection;
 mod coordination;
 mod cursors;
 mod execution;
-mod executor;
 mod failures;
-mod figures;
 mod glob;
 mod info;
 mod input;
-mod keys;
+mod key_walk;
 pub mod limits;
+mod lookup_counts;
+mod memory_watch;
 mod metrics;
 mod output;
-mod parking;
 mod partition;
-mod pause;
+mod pending_command;
 mod published;
 mod read_atomic;
-mod redirect;
 mod refusal;
 mod render;
 pub mod replication;
 mod routing;
 mod runtime;
-mod shared;
+mod runtime_context;
+mod runtime_signal;
+mod server_state;
+mod server_status;
+mod session;
+mod snapshot_permits;
 mod snapshots;
-mod statistics;
-mod task;
+mod unix_time;
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -103,16 +111,18 @@ pub use config::{Config, Durability, Membership, StartError};
 pub use limits::Limits;
 pub use partition::{Partition, Replicated};
 
+use crate::memory_watch::MemoryWatch;
 use crate::partition::Worker;
 use crate::published::Lease;
 use crate::routing::Routes;
 use crate::runtime::{Runtime, WAKER};
-use crate::shared::{Counters, MemoryWatch, Shared, Signal};
+use crate::runtime_signal::RuntimeSignal;
+use crate::server_state::{ServerCounters, ServerState};
 
 /// A running server.
 pub struct Running {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     threads: Vec<JoinHandle<()>>,
     /// The lease of the data that is published for clients to read by themselves.
     _lease: Option<Lease>,
@@ -124,7 +134,7 @@ pub struct Running {
 /// waits for a signal has it for ever, and memory that other processes read must go with the
 /// server.
 #[derive(Clone)]
-pub struct Stopper(Weak<Shared>);
+pub struct Stopper(Weak<ServerState>);
 
 impl Stopper {
     /// Makes the server stop: it accepts nothing more, answers the requests that it has received
@@ -222,7 +232,7 @@ pub fn serve_with(
         .collect::<Result<_, _>>()?;
     let signals = polls
         .iter()
-        .map(|poll| Waker::new(poll.registry(), WAKER).map(Signal::new))
+        .map(|poll| Waker::new(poll.registry(), WAKER).map(RuntimeSignal::new))
         .collect::<Result<Vec<_>, _>>()?;
     let partition = partition.into();
     let published = published::publish(&config, &partition)?;
@@ -288,7 +298,7 @@ impl Running {
 /// Pins this thread, which is that of runtime `index`, to its processor, if it has one, and returns
 /// its worker. This comes before anything else: memory belongs to the processor that touches it
 /// first.
-fn settle_in(shared: &Shared, index: usize) -> Result<Worker, StartError> {
+fn settle_in(shared: &ServerState, index: usize) -> Result<Worker, StartError> {
     let partition = &shared.partition;
     let worker = match shared.config.cpus.get(index) {
         Some(&cpu) => {
@@ -305,8 +315,8 @@ fn settle_in(shared: &Shared, index: usize) -> Result<Worker, StartError> {
 
 /// Makes the store notify the runtimes of the events that they wait for. This does not keep the
 /// server alive.
-fn listen_to_store(shared: &Arc<Shared>) {
-    let tell = |what: fn(&Shared)| {
+fn listen_to_store(shared: &Arc<ServerState>) {
+    let tell = |what: fn(&ServerState)| {
         let shared = Arc::downgrade(shared);
         Box::new(move || {
             if let Some(shared) = shared.upgrade() {
@@ -314,22 +324,28 @@ fn listen_to_store(shared: &Arc<Shared>) {
             }
         })
     };
-    shared.partition.on_change(tell(Shared::durable_changed));
-    shared.partition.on_release(tell(Shared::holds_released));
+    shared
+        .partition
+        .on_change(tell(ServerState::durable_changed));
+    shared
+        .partition
+        .on_release(tell(ServerState::holds_released));
 }
 
 fn share(
     partition: Partition,
     config: Config,
     address: SocketAddr,
-    signals: Vec<Signal>,
-) -> Shared {
+    signals: Vec<RuntimeSignal>,
+) -> ServerState {
+    let names = commands::table().every().map(|command| command.name);
+    let names = names.collect();
     let random = RandomState::new();
     let run_id = (0..3u8)
         .map(|part| format!("{:016x}", random.hash_one(part)))
         .collect::<String>();
-    Shared {
-        snapshots: snapshots::Places::default(),
+    ServerState {
+        snapshots: snapshot_permits::SnapshotPermits::default(),
         cursors: cursors::Cursors::new(config.limits.cursors, config.limits.cursor_bytes),
         memory: MemoryWatch::new(config.maxmemory),
         in_flight: budget::Budget::new(config.limits.in_flight),
@@ -342,11 +358,11 @@ fn share(
         started_at: SystemTime::now(),
         run_id: run_id[..40].to_owned(),
         clients: clients::Clients::default(),
-        counters: Counters::default(),
-        statistics: statistics::Statistics::new(signals.len()),
+        counters: ServerCounters::default(),
+        statistics: command_statistics::CommandStatistics::new(signals.len(), names),
         signals,
         stopping: AtomicBool::new(false),
-        pause: pause::Pause::default(),
+        pause: client_pause::ClientPause::default(),
         failures: failures::SharedFailures::new(config.failure_summary),
         handing_over: AtomicBool::new(false),
         failed: AtomicBool::new(false),
@@ -435,10 +451,4 @@ fn unbound_socket(address: SocketAddr) -> std::io::Result<Socket> {
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
-}
-
-impl Shared {
-    fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
-    }
 }

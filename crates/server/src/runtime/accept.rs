@@ -1,6 +1,6 @@
 //! Accepting connections.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
@@ -13,9 +13,9 @@ use socket2::{SockRef, TcpKeepalive};
 
 use super::Runtime;
 use crate::clients::{Client, Names};
-use crate::commands;
 use crate::connection::Connection;
 use crate::limits::KEEPALIVE;
+use crate::refusal;
 
 /// Connections accepted in one turn.
 const ACCEPTS: usize = 128;
@@ -73,7 +73,8 @@ impl Runtime {
             });
         let Some(client) = client else {
             shared.counters.rejected.fetch_add(1, Ordering::Relaxed);
-            commands::refuse_client(&mut stream);
+            // The client may be gone already; either way the connection is closed.
+            drop(stream.write(refusal::MAX_CLIENTS));
             return;
         };
         let entry = self.connections.vacant_entry();

@@ -13,7 +13,7 @@ use mio::{Events, Poll, Token};
 
 use super::{EVENTS, Runtime};
 use crate::coordination::Coordination;
-use crate::shared::Shared;
+use crate::server_state::ServerState;
 
 /// How long links may take to be closed.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ pub(super) const FIRST_TOKEN: usize = 1 << 40;
 
 /// Creates the part of the cluster that runtime `index` is, if the server is a node of one.
 pub(super) fn join(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     index: usize,
     poll: &Poll,
     listener: Option<TcpListener>,
@@ -70,9 +70,9 @@ impl Runtime {
         };
         let (worker, now) = (&mut self.executor.worker, self.executor.context.now);
         worker.refresh();
-        let heard = cluster.receive(worker, now);
-        self.more_from_nodes = heard.more;
-        heard.something
+        let received = cluster.receive(worker, now);
+        self.more_from_nodes = received.more;
+        received.any
     }
 
     /// Closes the links to other nodes and clients, and sends what waited on them, for a limited
@@ -87,7 +87,7 @@ impl Runtime {
         cluster.close();
         loop {
             let now = clock.elapsed();
-            let Some(pause) = cluster.go_on_closing(now) else {
+            let Some(pause) = cluster.continue_closing(now) else {
                 return;
             };
             let left = until.saturating_sub(now);
@@ -119,14 +119,14 @@ impl Runtime {
         if std::mem::take(&mut self.executor.context.wants_leaders) {
             cluster.look_for_leaders(worker, now);
         }
-        cluster.go_on(worker, now, &mut finished);
+        cluster.progress(worker, now, &mut finished);
         let told = !finished.is_empty();
         for finished in finished.drain(..) {
             let key = finished.caller.key;
             let Some(connection) = self.connections.get_mut(key) else {
                 continue;
             };
-            self.executor.tell_finished(connection, finished);
+            self.executor.answer_finished(connection, finished);
             self.lists.touched(key, connection);
         }
         self.finished = finished;
