@@ -106,11 +106,11 @@ mod tests {
         }
     }
 
-    /// Returns the rows of the table of status in `docs/metrics.md`: metric and name in `INFO`.
+    /// Returns the rows of the table of figures in `docs/metrics.md`: metric and name in `INFO`.
     fn documented() -> Vec<(String, String)> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
         let page = std::fs::read_to_string(path).expect("the page");
-        let (_, table) = page.split_once("\n## The status\n").expect("the table");
+        let (_, table) = page.split_once("\n## The figures\n").expect("the table");
         let (table, _) = table.split_once("\n## ").expect("the next section");
         let mut rows = Vec::new();
         for line in table.lines() {
