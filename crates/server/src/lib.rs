@@ -73,6 +73,7 @@ mod info;
 mod input;
 mod key_walk;
 pub mod limits;
+mod listeners;
 mod lookup_counts;
 mod memory_watch;
 mod metrics;
@@ -95,29 +96,23 @@ mod snapshot_permits;
 mod snapshots;
 mod unix_time;
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime};
 
 use mio::{Poll, Waker};
-use socket2::{Domain, Protocol, Socket, Type};
 
 pub use admin::{Admin, Build, Starting};
 pub use config::{Config, Durability, Membership, StartError};
 pub use limits::Limits;
 pub use partition::{Partition, Replicated};
 
-use crate::memory_watch::MemoryWatch;
 use crate::partition::Worker;
 use crate::published::Lease;
-use crate::routing::Routes;
 use crate::runtime::{Runtime, WAKER};
 use crate::runtime_signal::RuntimeSignal;
-use crate::server_state::{ServerCounters, ServerState};
+use crate::server_state::ServerState;
 
 /// A running server.
 pub struct Running {
@@ -128,6 +123,15 @@ pub struct Running {
     _lease: Option<Lease>,
     /// Runs until everything else has ended, so that it can say that the server is stopping.
     admin: Option<Admin>,
+}
+
+/// Threads of a server have panicked: its last requests may not be answered, and a new process must
+/// be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} panicked", .threads.join(", "))]
+pub struct ThreadsPanicked {
+    /// The names of the threads.
+    pub threads: Vec<String>,
 }
 
 /// Stops a server; clones stop the same one. It keeps nothing of the server alive: a thread that
@@ -168,8 +172,8 @@ impl Running {
     /// Waits until the server has stopped.
     ///
     /// # Errors
-    /// A thread of the server has panicked; the text says which.
-    pub fn wait(mut self) -> Result<(), String> {
+    /// Threads of the server have panicked.
+    pub fn wait(mut self) -> Result<(), ThreadsPanicked> {
         let mut failed = Vec::new();
         for thread in std::mem::take(&mut self.threads) {
             let name = thread.thread().name().unwrap_or("a runtime").to_owned();
@@ -180,7 +184,7 @@ impl Running {
         if failed.is_empty() {
             Ok(())
         } else {
-            Err(format!("{} panicked", failed.join(", ")))
+            Err(ThreadsPanicked { threads: failed })
         }
     }
 }
@@ -221,12 +225,13 @@ pub fn serve_with(
 ) -> Result<Running, StartError> {
     config.check()?;
     let threads = config.threads.max(1);
-    let listeners = listen(config.listen, threads).map_err(|error| StartError::Listen {
-        listen: config.listen,
-        error,
-    })?;
+    let listeners =
+        listeners::listen(config.listen, threads).map_err(|error| StartError::Listen {
+            listen: config.listen,
+            error,
+        })?;
     let address = listeners[0].local_addr()?;
-    let fabric = listen_for_nodes(&config, threads)?;
+    let fabric = listeners::listen_for_nodes(&config, threads)?;
     let polls: Vec<Poll> = (0..threads)
         .map(|_| Poll::new())
         .collect::<Result<_, _>>()?;
@@ -237,7 +242,8 @@ pub fn serve_with(
     let partition = partition.into();
     let published = published::publish(&config, &partition)?;
     let (published, lease) = published.unzip();
-    let mut shared = share(partition, config, address, signals);
+    let commands = commands::table().every().map(|command| command.name);
+    let mut shared = ServerState::new(partition, config, address, signals, commands.collect());
     shared.published = published;
     let shared = Arc::new(shared);
     listen_to_store(&shared);
@@ -330,125 +336,4 @@ fn listen_to_store(shared: &Arc<ServerState>) {
     shared
         .partition
         .on_release(tell(ServerState::holds_released));
-}
-
-fn share(
-    partition: Partition,
-    config: Config,
-    address: SocketAddr,
-    signals: Vec<RuntimeSignal>,
-) -> ServerState {
-    let names = commands::table().every().map(|command| command.name);
-    let names = names.collect();
-    let random = RandomState::new();
-    let run_id = (0..3u8)
-        .map(|part| format!("{:016x}", random.hash_one(part)))
-        .collect::<String>();
-    ServerState {
-        snapshots: snapshot_permits::SnapshotPermits::default(),
-        cursors: cursors::Cursors::new(config.limits.cursors, config.limits.cursor_bytes),
-        memory: MemoryWatch::new(config.maxmemory),
-        in_flight: budget::Budget::new(config.limits.in_flight),
-        routes: config
-            .cluster
-            .as_ref()
-            .map(|membership| Arc::new(Routes::new(membership, signals.len()))),
-        port: address.port(),
-        started: Instant::now(),
-        started_at: SystemTime::now(),
-        run_id: run_id[..40].to_owned(),
-        clients: clients::Clients::default(),
-        counters: ServerCounters::default(),
-        statistics: command_statistics::CommandStatistics::new(signals.len(), names),
-        signals,
-        stopping: AtomicBool::new(false),
-        pause: client_pause::ClientPause::default(),
-        failures: failures::SharedFailures::new(config.failure_summary),
-        handing_over: AtomicBool::new(false),
-        failed: AtomicBool::new(false),
-        changes: AtomicU64::new(0),
-        read_atomic: config.read_atomic().clone(),
-        published: None,
-        partition,
-        config,
-    }
-}
-
-/// Returns listeners for other nodes, one for each runtime; none for a server that is in no
-/// cluster.
-fn listen_for_nodes(config: &Config, count: usize) -> Result<Vec<Option<TcpListener>>, StartError> {
-    let Some(membership) = &config.cluster else {
-        return Ok((0..count).map(|_| None).collect());
-    };
-    let node = membership.node;
-    let fabric = membership.info()?.fabric;
-    fabric::tcp::listen(fabric, count)
-        .map(|listeners| listeners.into_iter().map(Some).collect())
-        .map_err(|error| StartError::ListenFabric {
-            fabric,
-            node,
-            error,
-        })
-}
-
-/// Returns as many listeners on one address: the system spreads connections over them.
-fn listen(address: SocketAddr, count: usize) -> std::io::Result<Vec<mio::net::TcpListener>> {
-    refuse_shared(address)?;
-    if count > 1 && address.port() != 0 {
-        // Sockets that share an address share it with those of another server, too, and would take
-        // turns with it. A socket that does not share detects that.
-        socket(address)?;
-    }
-    let mut address = address;
-    let mut listeners = Vec::with_capacity(count);
-    for _ in 0..count {
-        let socket = if count > 1 {
-            shared_socket(address)?
-        } else {
-            socket(address)?
-        };
-        socket.listen(limits::BACKLOG)?;
-        let listener = mio::net::TcpListener::from_std(socket.into());
-        // With port 0 the first listener has chosen; the others share its port.
-        address = listener.local_addr()?;
-        listeners.push(listener);
-    }
-    Ok(listeners)
-}
-
-/// Returns an error if another process listens on the address. Listeners that share a port would do
-/// so with those of another server of the same user, too, which would then get a part of the
-/// connections.
-fn refuse_shared(address: SocketAddr) -> std::io::Result<()> {
-    let domain = Domain::for_address(address);
-    let probe = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-    // Connections of an earlier server that linger are no obstacle.
-    probe.set_reuse_address(true)?;
-    probe.bind(&address.into())
-}
-
-/// Returns a socket bound to `address`, for itself alone.
-fn socket(address: SocketAddr) -> std::io::Result<Socket> {
-    let socket = unbound_socket(address)?;
-    socket.bind(&address.into())?;
-    Ok(socket)
-}
-
-/// Returns a socket bound to `address`, which others may be bound to as well.
-fn shared_socket(address: SocketAddr) -> std::io::Result<Socket> {
-    let socket = unbound_socket(address)?;
-    socket.set_reuse_port(true)?;
-    socket.bind(&address.into())?;
-    Ok(socket)
-}
-
-fn unbound_socket(address: SocketAddr) -> std::io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
 }

@@ -17,6 +17,12 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
+    /// Creates a refusal whose text ends with the refused argument, in quotes.
+    pub(crate) fn with_argument(text: &str, arg: &[u8]) -> Refusal {
+        Refusal::Owned([text.as_bytes(), b" '", shown(arg), b"'"].concat())
+    }
+
+    /// Writes the error to the client of `command`, the command's name.
     pub(crate) fn write(&self, command: &str, writer: &mut Writer<'_>) {
         match self {
             Refusal::Syntax => writer.error("ERR syntax error"),

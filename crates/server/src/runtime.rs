@@ -20,6 +20,7 @@ mod idle;
 mod newcomers;
 mod nodes;
 mod settle;
+mod setup;
 mod snapshots;
 mod stop;
 mod tasks;
@@ -51,6 +52,8 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
 /// The most events taken at a time.
 const EVENTS: usize = 1024;
+/// The interval at which a stopping runtime checks if its time is over.
+const STOP_TICK: Duration = Duration::from_millis(20);
 /// After this time accepting is tried again when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -150,9 +153,9 @@ impl Runtime {
     ) -> std::io::Result<Runtime> {
         poll.registry()
             .register(&mut listener, LISTENER, Interest::READABLE)?;
-        let cluster = nodes::join(&shared, index, &poll, fabric)?;
-        let newcomers = newcomers::places(&shared);
+        let cluster = setup::join(&shared, index, &poll, fabric)?;
         Ok(Runtime {
+            newcomers: setup::newcomer_places(&shared),
             index,
             poll,
             listener: Some(listener),
@@ -168,7 +171,6 @@ impl Runtime {
             lists: Lists::default(),
             pool: Vec::new(),
             accepting: false,
-            newcomers,
             requested: Epoch::ZERO,
             deferred_until: None,
             sync_here_from: Duration::ZERO,
@@ -204,7 +206,7 @@ impl Runtime {
                 match event.token() {
                     WAKER => woken = true,
                     LISTENER => self.accepting = true,
-                    Token(nodes::FIRST_TOKEN..) => self.note_fabric_event(event),
+                    Token(setup::FIRST_TOKEN..) => self.note_fabric_event(event),
                     Token(key) => self.note_event(key, event),
                 }
             }
@@ -248,7 +250,7 @@ impl Runtime {
             return Some(Duration::ZERO);
         }
         let pause = if self.stopping.is_some() {
-            Some(stop::TICK)
+            Some(STOP_TICK)
         } else if self.accepting {
             Some(ACCEPT_PAUSE)
         } else {

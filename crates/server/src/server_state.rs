@@ -1,5 +1,7 @@
 //! The state that the runtimes of one server share.
 
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
@@ -85,6 +87,49 @@ pub(crate) struct ServerCounters {
 }
 
 impl ServerState {
+    /// Creates the state of a server at this address. `commands` are the names of the commands, by
+    /// number; `signals` are those of the runtimes.
+    pub(crate) fn new(
+        partition: Partition,
+        config: Config,
+        address: SocketAddr,
+        signals: Vec<RuntimeSignal>,
+        commands: Vec<&'static str>,
+    ) -> ServerState {
+        let random = RandomState::new();
+        let run_id = (0..3u8)
+            .map(|part| format!("{:016x}", random.hash_one(part)))
+            .collect::<String>();
+        ServerState {
+            snapshots: SnapshotPermits::default(),
+            cursors: Cursors::new(config.limits.cursors, config.limits.cursor_bytes),
+            memory: MemoryWatch::new(config.maxmemory),
+            in_flight: Budget::new(config.limits.in_flight),
+            routes: config
+                .cluster
+                .as_ref()
+                .map(|membership| Arc::new(Routes::new(membership, signals.len()))),
+            port: address.port(),
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+            run_id: run_id[..40].to_owned(),
+            clients: Clients::default(),
+            counters: ServerCounters::default(),
+            statistics: CommandStatistics::new(signals.len(), commands),
+            signals,
+            stopping: AtomicBool::new(false),
+            pause: ClientPause::default(),
+            failures: SharedFailures::new(config.failure_summary),
+            handing_over: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
+            read_atomic: config.read_atomic().clone(),
+            published: None,
+            partition,
+            config,
+        }
+    }
+
     /// Returns the server's mode, in Redis's words.
     pub(crate) fn mode(&self) -> &'static str {
         match self.routes {

@@ -9,7 +9,7 @@ use super::arguments::{int, is};
 use super::client_name::{BAD_NAME, check_name};
 use crate::command::Run::Deferred;
 use crate::command::{Command, DeferredAnswer, commands};
-use crate::refusal::{self, WRONG_PASSWORD};
+use crate::refusal::{self, Refusal, WRONG_PASSWORD};
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
@@ -105,12 +105,13 @@ fn hello(
     session: &mut ClientSession,
     args: Args<'_>,
 ) -> Option<DeferredAnswer> {
-    if let Err(text) = apply_hello(context, session, args) {
-        if text == WRONG_PASSWORD.as_bytes() {
-            return refuse_password(context, session);
+    match apply_hello(context, session, args) {
+        Ok(()) => {}
+        Err(Refusal::Text(WRONG_PASSWORD)) => return refuse_password(context, session),
+        Err(refusal) => {
+            refusal.write("hello", &mut session.writer());
+            return None;
         }
-        session.writer().error_bytes(&text);
-        return None;
     }
     let id = session.client.id as i64;
     let mode = context.shared.mode();
@@ -147,14 +148,15 @@ fn apply_hello(
     context: &RuntimeContext,
     session: &mut ClientSession,
     args: Args<'_>,
-) -> Result<(), Vec<u8>> {
+) -> Result<(), Refusal> {
     let protocol = match args.get(1).map(int) {
         None => session.protocol,
         Some(Ok(2)) => Protocol::Resp2,
         Some(Ok(3)) => Protocol::Resp3,
-        Some(Ok(_)) => return Err(b"NOPROTO unsupported protocol version".to_vec()),
+        Some(Ok(_)) => return Err(Refusal::Text("NOPROTO unsupported protocol version")),
         Some(Err(_)) => {
-            return Err(b"ERR Protocol version is not an integer or out of range".to_vec());
+            let text = "ERR Protocol version is not an integer or out of range";
+            return Err(Refusal::Text(text));
         }
     };
     let mut at = 2;
@@ -162,7 +164,7 @@ fn apply_hello(
         let rest = args.len() - at - 1;
         if is(option, "auth") && rest >= 2 {
             if !is_user(context, args.at(at + 1), args.at(at + 2)) {
-                return Err(WRONG_PASSWORD.as_bytes().to_vec());
+                return Err(Refusal::Text(WRONG_PASSWORD));
             }
             session.authenticated = true;
             at += 3;
@@ -172,21 +174,20 @@ fn apply_hello(
             session.client.names.lock().name = name.to_vec();
             at += 2;
         } else {
-            return Err([
+            let text = [
                 b"ERR Syntax error in HELLO option '",
                 refusal::shown(option),
                 b"'",
-            ]
-            .concat());
+            ];
+            return Err(Refusal::Owned(text.concat()));
         }
     }
     if !session.authenticated {
-        return Err(
-            b"NOAUTH HELLO must be called with the client already authenticated, \
-            otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and \
-            select the RESP protocol version at the same time"
-                .to_vec(),
-        );
+        return Err(Refusal::Text(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
+             AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
+             protocol version at the same time",
+        ));
     }
     session.set_protocol(protocol);
     Ok(())

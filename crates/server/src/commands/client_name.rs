@@ -1,5 +1,7 @@
 //! The names that clients give themselves.
 
+use crate::refusal::Refusal;
+
 /// The error for a name with other characters.
 pub(super) const BAD_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
@@ -8,11 +10,11 @@ pub(super) const BAD_NAME: &str =
 ///
 /// # Errors
 /// Returns `bad` if it does not.
-pub(super) fn check_name(name: &[u8], bad: &str) -> Result<(), Vec<u8>> {
+pub(super) fn check_name(name: &[u8], bad: &'static str) -> Result<(), Refusal> {
     let fine = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
     if fine {
         Ok(())
     } else {
-        Err(bad.as_bytes().to_vec())
+        Err(Refusal::Text(bad))
     }
 }

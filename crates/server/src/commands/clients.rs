@@ -11,7 +11,7 @@ use super::help::help;
 use crate::clients::Client;
 use crate::command::Run::{Container, Local};
 use crate::command::{Command, commands};
-use crate::refusal;
+use crate::refusal::Refusal;
 use crate::runtime_context::RuntimeContext;
 use crate::runtime_signal::RuntimeSignal;
 use crate::session::{ClientSession, ReplyMode};
@@ -80,34 +80,32 @@ fn client_info(context: &mut RuntimeContext, session: &mut ClientSession, _: Arg
     session.writer().verbatim(b"txt", &text);
 }
 
+const BAD_LIBRARY: &str = "ERR lib-name cannot contain spaces, newlines or special characters.";
+const BAD_LIBRARY_VERSION: &str =
+    "ERR lib-ver cannot contain spaces, newlines or special characters.";
+
 /// Returns `true` if a type of clients is the one that all clients have. Returns an error if there
 /// is no such type.
-fn is_normal(kind: &[u8]) -> Result<bool, String> {
+fn is_normal(kind: &[u8]) -> Result<bool, Refusal> {
     match kind.to_ascii_lowercase().as_slice() {
         b"normal" => Ok(true),
         b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
-        _ => Err(format!(
-            "ERR Unknown client type '{}'",
-            String::from_utf8_lossy(refusal::shown(kind))
-        )),
+        _ => Err(Refusal::with_argument("ERR Unknown client type", kind)),
     }
 }
 
 /// Returns an error for every user but the only one.
-fn check_user(user: &[u8]) -> Result<(), String> {
+fn check_user(user: &[u8]) -> Result<(), Refusal> {
     match user {
         b"default" => Ok(()),
-        _ => Err(format!(
-            "ERR No such user '{}'",
-            String::from_utf8_lossy(refusal::shown(user))
-        )),
+        _ => Err(Refusal::with_argument("ERR No such user", user)),
     }
 }
 
 fn client_list(context: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
     session.publish_activity(context);
     let clients = context.shared.clients.list();
-    let chosen: Result<Vec<_>, String> = match (args.get(2), args.get(3)) {
+    let chosen: Result<Vec<_>, Refusal> = match (args.get(2), args.get(3)) {
         (None, _) => Ok(clients),
         (Some(option), Some(kind)) if is(option, "type") && args.len() == 4 => {
             is_normal(kind).map(|normal| if normal { clients } else { Vec::new() })
@@ -117,7 +115,7 @@ fn client_list(context: &mut RuntimeContext, session: &mut ClientSession, args: 
         }
         (Some(option), Some(_)) if is(option, "id") => {
             let ids: Result<Vec<i64>, _> = args.from(3).iter().map(int).collect();
-            ids.map_err(|_| "ERR Invalid client ID".to_owned())
+            ids.map_err(|_| Refusal::Text("ERR Invalid client ID"))
                 .map(|ids| {
                     clients
                         .into_iter()
@@ -125,7 +123,7 @@ fn client_list(context: &mut RuntimeContext, session: &mut ClientSession, args: 
                         .collect()
                 })
         }
-        _ => Err("ERR syntax error".to_owned()),
+        _ => Err(Refusal::Syntax),
     };
     match chosen {
         Ok(clients) => {
@@ -136,7 +134,7 @@ fn client_list(context: &mut RuntimeContext, session: &mut ClientSession, args: 
             }
             session.writer().verbatim(b"txt", &text);
         }
-        Err(error) => session.writer().error(&error),
+        Err(refusal) => refusal.write("client|list", &mut session.writer()),
     }
 }
 
@@ -146,7 +144,7 @@ fn client_setname(_: &mut RuntimeContext, session: &mut ClientSession, args: Arg
             session.client.names.lock().name = args.at(2).to_vec();
             session.writer().ok();
         }
-        Err(text) => session.writer().error_bytes(&text),
+        Err(refusal) => refusal.write("client|setname", &mut session.writer()),
     }
 }
 
@@ -162,27 +160,25 @@ fn client_getname(_: &mut RuntimeContext, session: &mut ClientSession, _: Args<'
 
 fn client_setinfo(_: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
     let (option, value) = (args.at(2), args.at(3));
-    let field = if is(option, "lib-name") {
-        "lib-name"
-    } else if is(option, "lib-ver") {
-        "lib-ver"
-    } else {
-        let text = [b"ERR Unrecognized option '", refusal::shown(option), b"'"].concat();
-        return session.writer().error_bytes(&text);
-    };
-    let bad = format!("ERR {field} cannot contain spaces, newlines or special characters.");
-    if let Err(text) = check_name(value, &bad) {
-        return session.writer().error_bytes(&text);
-    }
     let mut names = session.client.names.lock();
-    let place = if field == "lib-name" {
-        &mut names.library
+    let (bad, field) = if is(option, "lib-name") {
+        (BAD_LIBRARY, &mut names.library)
+    } else if is(option, "lib-ver") {
+        (BAD_LIBRARY_VERSION, &mut names.library_version)
     } else {
-        &mut names.library_version
+        drop(names);
+        let refusal = Refusal::with_argument("ERR Unrecognized option", option);
+        return refusal.write("client|setinfo", &mut session.writer());
     };
-    *place = value.to_vec();
+    let checked = check_name(value, bad);
+    if checked.is_ok() {
+        *field = value.to_vec();
+    }
     drop(names);
-    session.writer().ok();
+    match checked {
+        Ok(()) => session.writer().ok(),
+        Err(refusal) => refusal.write("client|setinfo", &mut session.writer()),
+    }
 }
 
 fn client_switch(_: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
@@ -284,7 +280,7 @@ struct ClientFilter<'a> {
 }
 
 impl<'a> ClientFilter<'a> {
-    fn parse(args: Args<'a>) -> Result<ClientFilter<'a>, String> {
+    fn parse(args: Args<'a>) -> Result<ClientFilter<'a>, Refusal> {
         let mut filter = ClientFilter {
             id: None,
             address: None,
@@ -294,10 +290,11 @@ impl<'a> ClientFilter<'a> {
         };
         let mut at = 0;
         while let Some(option) = args.get(at) {
-            let value = args.get(at + 1).ok_or("ERR syntax error")?;
+            let value = args.get(at + 1).ok_or(Refusal::Syntax)?;
             if is(option, "id") {
                 let id = int(value).ok().filter(|id| *id > 0);
-                filter.id = Some(id.ok_or("ERR client-id should be greater than 0")?);
+                filter.id =
+                    Some(id.ok_or(Refusal::Text("ERR client-id should be greater than 0"))?);
             } else if is(option, "addr") {
                 filter.address = Some(value);
             } else if is(option, "laddr") {
@@ -309,7 +306,7 @@ impl<'a> ClientFilter<'a> {
             } else if is(option, "skipme") && (is(value, "yes") || is(value, "no")) {
                 filter.skip_me = is(value, "yes");
             } else {
-                return Err("ERR syntax error".to_owned());
+                return Err(Refusal::Syntax);
             }
             at += 2;
         }
@@ -343,7 +340,7 @@ fn client_kill(context: &mut RuntimeContext, session: &mut ClientSession, args: 
     };
     let filter = match filter {
         Ok(filter) => filter,
-        Err(text) => return session.writer().error(&text),
+        Err(refusal) => return refusal.write("client|kill", &mut session.writer()),
     };
     let me = session.client.id;
     let mut killed = 0;

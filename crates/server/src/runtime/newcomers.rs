@@ -1,18 +1,7 @@
 //! Clients that have not given the password yet: they have few places and little time, so that they
 //! take neither from authenticated clients.
 
-use budget::newcomers::{Newcomers, places_of_thread};
-
 use super::Runtime;
-use crate::server_state::ServerState;
-
-/// Returns the places of one of the server's threads.
-pub(super) fn places(shared: &ServerState) -> Newcomers<usize> {
-    let limits = &shared.config.limits;
-    let threads = shared.config.threads;
-    let places = places_of_thread(limits.clients, limits.unauthenticated, threads);
-    Newcomers::new(places, limits.authentication)
-}
 
 impl Runtime {
     /// Gives a place to a client that has connected and must give the password first.

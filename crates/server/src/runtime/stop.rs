@@ -1,13 +1,11 @@
 //! Stopping: nothing more is accepted, received requests are answered once their answers are
 //! durable.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::Runtime;
 use crate::pending_command::PendingCommand;
 
-/// The interval at which a stopping runtime checks if its time is over.
-pub(super) const TICK: Duration = Duration::from_millis(20);
 /// Turns in which a stopping runtime still reads from one connection.
 const READS: u32 = 1024;
 
