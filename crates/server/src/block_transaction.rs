@@ -21,7 +21,7 @@ use std::sync::Arc;
 use base::{Abort, Op, Reply, Version};
 use resp::Writer;
 
-use crate::command::{Command, Ops, Run};
+use crate::command::{CommandDefinition, CommandKind, Ops};
 use crate::command_call::CommandCall;
 use crate::cursors::Cursors;
 use crate::lookup_counts::count_lookups;
@@ -84,8 +84,10 @@ impl BlockTransaction {
     ) -> BlockTransaction {
         let keys = calls
             .iter()
-            .map(|call| match call.command.run {
-                Run::Scan(from_key) | Run::Keys(from_key) => (from_key.key)(call.args(), cursors),
+            .map(|call| match call.command.kind {
+                CommandKind::Scan(from_key) | CommandKind::Keys(from_key) => {
+                    (from_key.key)(call.args(), cursors)
+                }
                 _ => Ok([].into()),
             })
             .collect();
@@ -126,7 +128,8 @@ impl BlockTransaction {
         if op < self.watches.len() {
             return BlockDecision::Answer(abort);
         }
-        let conditional = |call: &&CommandCall| matches!(call.command.run, Run::AllOrNothing(_));
+        let conditional =
+            |call: &&CommandCall| matches!(call.command.kind, CommandKind::AllOrNothing(_));
         let most = REVISIONS * self.calls.iter().filter(conditional).count();
         self.revisions += 1;
         let firsts = self
@@ -155,7 +158,7 @@ impl BlockTransaction {
         plan: &BlockPlan<'_>,
         replies: &[Reply<'_>],
         time_ms: u64,
-        commands: &'static [Command],
+        commands: &'static [CommandDefinition],
         context: &mut RuntimeContext,
         session: &mut ClientSession,
     ) {
@@ -181,21 +184,23 @@ impl BlockTransaction {
                 }
                 PlannedCommand::NotDone { .. } => writer.int(0),
                 PlannedCommand::Refused(refusal) => refusal.write(command.name, &mut writer),
-                PlannedCommand::Local => match command.run {
-                    Run::Local(local) => {
+                PlannedCommand::Local => match command.kind {
+                    CommandKind::Local(local) => {
                         context.in_block = true;
                         local(context, session, call.args());
                         context.in_block = false;
                     }
-                    Run::Deferred(local) => {
+                    CommandKind::Deferred(local) => {
                         context.in_block = true;
                         let deferred = local(context, session, call.args());
                         context.in_block = false;
                         debug_assert!(deferred.is_none(), "{} answers later", command.name);
                     }
-                    Run::Introspection(answer) => answer(commands, call.args(), &mut writer),
+                    CommandKind::Introspection(answer) => {
+                        answer(commands, call.args(), &mut writer)
+                    }
                     // EXEC has ended the watches.
-                    Run::Unwatch => writer.ok(),
+                    CommandKind::Unwatch => writer.ok(),
                     _ => refusal::write_arity(command.name, &mut writer),
                 },
             }
@@ -223,9 +228,11 @@ fn plan<'a>(
 ) -> PlannedCommand<'a> {
     let args = call.args();
     let first = ops.len();
-    let planned = match call.command.run {
-        Run::Store(plan) | Run::AllOrNothing(plan) | Run::Guard(plan) => plan(args, ops),
-        Run::Scan(from_key) | Run::Keys(from_key) => match key {
+    let planned = match call.command.kind {
+        CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) | CommandKind::Guard(plan) => {
+            plan(args, ops)
+        }
+        CommandKind::Scan(from_key) | CommandKind::Keys(from_key) => match key {
             Ok(key) => (from_key.plan)(args, key, ops),
             Err(refusal) => Err(refusal.clone()),
         },

@@ -11,7 +11,7 @@
 //! | tips | what clients of a cluster should know; see below |
 //! | since | the release of Redis that brought it; of Kumiki for its own |
 //! | complexity | in the size of its arguments or of what it works on |
-//! | run | how it runs; of a command of two words also the second words |
+//! | kind | how it runs; of a command of two words also the second words |
 //! | summary | what it does or answers |
 //!
 //! A command that touches the store is written once, as a *plan*: its arguments become operations
@@ -56,11 +56,11 @@ pub(crate) type Local = fn(&mut RuntimeContext, &mut ClientSession, Args<'_>);
 pub(crate) type DeferredLocal =
     fn(&mut RuntimeContext, &mut ClientSession, Args<'_>) -> Option<DeferredAnswer>;
 /// Answers from the table of commands.
-pub(crate) type Introspection = fn(&'static [Command], Args<'_>, &mut Writer<'_>);
+pub(crate) type Introspection = fn(&'static [CommandDefinition], Args<'_>, &mut Writer<'_>);
 
 /// How a command runs.
 #[derive(Clone, Copy)]
-pub(crate) enum Run {
+pub(crate) enum CommandKind {
     /// By operations of the store.
     Store(Plan),
     /// By operations whose first ones are preconditions, each on one key: if one is not met, the
@@ -121,7 +121,7 @@ pub(crate) enum DeferredAnswer {
 
 /// A command: a row of the table.
 #[derive(Clone, Copy)]
-pub(crate) struct Command {
+pub(crate) struct CommandDefinition {
     /// Among all commands, second words included; given when the table is made.
     pub(crate) number: usize,
     /// In lower case; the words of a two-word command are joined by `|`.
@@ -136,16 +136,16 @@ pub(crate) struct Command {
     pub(crate) own_categories: &'static str,
     /// The tips for clients of a cluster, in words.
     pub(crate) tips: &'static str,
-    pub(crate) run: Run,
+    pub(crate) kind: CommandKind,
     pub(crate) group: &'static str,
     /// The release that brought it.
     pub(crate) since: &'static str,
     pub(crate) complexity: &'static str,
     pub(crate) summary: &'static str,
-    pub(crate) subcommands: &'static [Command],
+    pub(crate) subcommands: &'static [CommandDefinition],
 }
 
-impl Command {
+impl CommandDefinition {
     #[inline]
     pub(crate) fn takes(&self, args: usize) -> bool {
         if self.arity >= 0 {
@@ -173,7 +173,7 @@ impl Command {
     }
 
     /// Returns the subcommand with this name, in any case.
-    pub(crate) fn subcommand(&'static self, name: &[u8]) -> Option<&'static Command> {
+    pub(crate) fn subcommand(&'static self, name: &[u8]) -> Option<&'static CommandDefinition> {
         let word = self.name.len() + 1;
         self.subcommands
             .iter()
@@ -187,9 +187,9 @@ macro_rules! commands {
         $name:literal $arity:literal $flags:literal $keys:ident($access:literal)
         $categories:literal $tips:literal
         $since:literal $complexity:literal,
-        $run:expr $(, $subcommands:ident)?, $summary:literal;
+        $kind:expr $(, $subcommands:ident)?, $summary:literal;
     )*) => {
-        &[$($crate::command::Command {
+        &[$($crate::command::CommandDefinition {
             number: 0,
             name: $name,
             arity: $arity,
@@ -198,7 +198,7 @@ macro_rules! commands {
             access: $access,
             own_categories: $categories,
             tips: $tips,
-            run: $run,
+            kind: $kind,
             group: $group,
             since: $since,
             complexity: $complexity,
@@ -210,7 +210,9 @@ macro_rules! commands {
 pub(crate) use commands;
 
 /// Returns the only list of second words, or an empty one.
-pub(crate) const fn only_list(lists: &[&'static [Command]]) -> &'static [Command] {
+pub(crate) const fn only_list(
+    lists: &[&'static [CommandDefinition]],
+) -> &'static [CommandDefinition] {
     match lists {
         [list, ..] => list,
         [] => &[],

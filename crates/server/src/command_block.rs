@@ -5,7 +5,7 @@
 
 use resp::Args;
 
-use crate::command::{Command, CommandFlags, Ops, Run};
+use crate::command::{CommandDefinition, CommandFlags, CommandKind, Ops};
 use crate::command_call::CommandCall;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
@@ -35,7 +35,7 @@ impl CommandBlock {
     /// This command, or an earlier one, goes beyond the limits.
     pub(crate) fn queue(
         &mut self,
-        command: &'static Command,
+        command: &'static CommandDefinition,
         args: Args<'_>,
         limits: &Limits,
     ) -> Result<(), BlockTooLarge> {
@@ -55,11 +55,15 @@ impl CommandBlock {
     ///
     /// # Errors
     /// Returns the reason why it is refused.
-    pub(crate) fn check_guard(&self, command: &Command, args: Args<'_>) -> Result<(), Refusal> {
-        let Run::Guard(plan) = command.run else {
+    pub(crate) fn check_guard(
+        &self,
+        command: &CommandDefinition,
+        args: Args<'_>,
+    ) -> Result<(), Refusal> {
+        let CommandKind::Guard(plan) = command.kind else {
             return Ok(());
         };
-        let is_guard = |call: &CommandCall| matches!(call.command.run, Run::Guard(_));
+        let is_guard = |call: &CommandCall| matches!(call.command.kind, CommandKind::Guard(_));
         if !self.commands.iter().all(is_guard) {
             return Err(Refusal::Text(
                 "ERR LOCK.GUARD must come first in a block, before what it guards",

@@ -2,18 +2,18 @@
 
 use resp::{Args, Span};
 
-use crate::command::Command;
+use crate::command::CommandDefinition;
 
 /// See the module's description.
 pub(crate) struct CommandCall {
-    pub(crate) command: &'static Command,
+    pub(crate) command: &'static CommandDefinition,
     bytes: Box<[u8]>,
     spans: Box<[Span]>,
 }
 
 impl CommandCall {
     /// Copies the arguments.
-    pub(crate) fn new(command: &'static Command, args: Args<'_>) -> CommandCall {
+    pub(crate) fn new(command: &'static CommandDefinition, args: Args<'_>) -> CommandCall {
         let mut bytes = Vec::with_capacity(args.total_bytes());
         let mut spans = Vec::with_capacity(args.len());
         for arg in args.iter() {

@@ -1,11 +1,11 @@
 //! The table that finds commands by name.
 
-use crate::command::Command;
+use crate::command::CommandDefinition;
 
 /// See the module's description.
 pub(crate) struct CommandTable {
-    commands: &'static [Command],
-    slots: Vec<Option<&'static Command>>,
+    commands: &'static [CommandDefinition],
+    slots: Vec<Option<&'static CommandDefinition>>,
 }
 
 /// Slots of the table: a power of two, several times the number of commands.
@@ -13,7 +13,7 @@ const SLOTS: usize = 1024;
 
 impl CommandTable {
     /// Creates the table of these rows, which are all but those of second words.
-    pub(crate) fn new(rows: impl IntoIterator<Item = &'static Command>) -> CommandTable {
+    pub(crate) fn new(rows: impl IntoIterator<Item = &'static CommandDefinition>) -> CommandTable {
         let mut count = 0;
         let commands = numbered(rows, &mut count);
         let mut slots = vec![None; SLOTS];
@@ -28,12 +28,12 @@ impl CommandTable {
     }
 
     /// Returns all commands.
-    pub(crate) fn all(&self) -> &'static [Command] {
+    pub(crate) fn all(&self) -> &'static [CommandDefinition] {
         self.commands
     }
 
     /// Returns all commands and their second words, by number.
-    pub(crate) fn every(&self) -> impl Iterator<Item = &'static Command> {
+    pub(crate) fn every(&self) -> impl Iterator<Item = &'static CommandDefinition> {
         self.commands
             .iter()
             .flat_map(|command| std::iter::once(command).chain(command.subcommands))
@@ -41,7 +41,7 @@ impl CommandTable {
 
     /// Returns the command with this name, in any case.
     #[inline]
-    pub(crate) fn find(&self, name: &[u8]) -> Option<&'static Command> {
+    pub(crate) fn find(&self, name: &[u8]) -> Option<&'static CommandDefinition> {
         let mut slot = hash(name);
         while let Some(command) = self.slots[slot] {
             if command.name.as_bytes().eq_ignore_ascii_case(name) {
@@ -53,7 +53,7 @@ impl CommandTable {
     }
 
     /// Returns the command with this name, which may have two words joined by `|`.
-    pub(crate) fn named(&self, name: &[u8]) -> Option<&'static Command> {
+    pub(crate) fn named(&self, name: &[u8]) -> Option<&'static CommandDefinition> {
         match name.iter().position(|&byte| byte == b'|') {
             Some(at) => self.find(&name[..at])?.subcommand(&name[at + 1..]),
             None => self.find(name),
@@ -63,19 +63,19 @@ impl CommandTable {
 
 /// Returns the rows with their numbers, from `next` on. They live as long as the process.
 fn numbered<'r>(
-    rows: impl IntoIterator<Item = &'r Command>,
+    rows: impl IntoIterator<Item = &'r CommandDefinition>,
     next: &mut usize,
-) -> &'static [Command] {
-    let number = |row: &Command| {
+) -> &'static [CommandDefinition] {
+    let number = |row: &CommandDefinition| {
         let number = *next;
         *next += 1;
-        Command {
+        CommandDefinition {
             number,
             subcommands: numbered(row.subcommands, next),
             ..*row
         }
     };
-    let commands: Vec<Command> = rows.into_iter().map(number).collect();
+    let commands: Vec<CommandDefinition> = rows.into_iter().map(number).collect();
     commands.leak()
 }
 

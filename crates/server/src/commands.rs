@@ -24,11 +24,11 @@ mod transactions;
 
 use std::sync::LazyLock;
 
-use crate::command::Command;
+use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[Command]; 13] = [
+const FAMILIES: [&[CommandDefinition]; 13] = [
     strings::COMMANDS,
     keys::COMMANDS,
     transactions::COMMANDS,

@@ -14,7 +14,7 @@ use budget::{Budget, Share, newcomers};
 use mio::net::TcpStream;
 use resp::{Parser, Writer};
 
-use crate::clients::Client;
+use crate::clients::ConnectedClient;
 use crate::command_block::CommandBlock;
 use crate::pending_command::PendingCommand;
 use crate::session::ClientSession;
@@ -40,14 +40,14 @@ pub(crate) struct Connection {
     pub(crate) snapshot: Option<ClientSnapshot>,
     /// A command that is not answered yet.
     pub(crate) pending: Option<PendingCommand>,
-    pub(crate) state: State,
+    pub(crate) state: ConnectionState,
     /// Its share of the memory that all connections have together.
     pub(crate) share: Share,
 }
 
 /// A connection's state in the runtime's loop.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct ConnectionState {
     /// The socket may have input.
     pub(crate) readable: bool,
     /// An event has said that the client will send nothing more, behind what is still to be read.
@@ -76,7 +76,7 @@ impl Connection {
     pub(crate) fn new(
         key: usize,
         stream: TcpStream,
-        client: Arc<Client>,
+        client: Arc<ConnectedClient>,
         authenticated: bool,
         budget: &Arc<Budget>,
     ) -> Connection {
@@ -92,9 +92,9 @@ impl Connection {
             snapshot: None,
             pending: None,
             // The first request may have come with the connection.
-            state: State {
+            state: ConnectionState {
                 readable: true,
-                ..State::default()
+                ..ConnectionState::default()
             },
             share: Share::new(budget),
         }

@@ -33,7 +33,7 @@ pub(crate) struct CoordinationCaller {
 }
 
 /// See the module's description.
-pub(crate) struct Coordination {
+pub(crate) struct RuntimeNode {
     routes: Arc<Routes>,
     runtime: usize,
     node: Node<CoordinationCaller>,
@@ -45,7 +45,7 @@ pub(crate) struct Coordination {
     statistics: ClusterStatistics,
 }
 
-impl Coordination {
+impl RuntimeNode {
     pub(crate) fn new(
         membership: &Membership,
         (ramp, published): (Algorithm, Option<Arc<Published>>),
@@ -53,7 +53,7 @@ impl Coordination {
         runtime: usize,
         fabric: Tcp,
         now: Duration,
-    ) -> Coordination {
+    ) -> RuntimeNode {
         let options = NodeOptions {
             topology: Arc::clone(&membership.topology),
             me: membership.node,
@@ -65,7 +65,7 @@ impl Coordination {
             ramp,
             published,
         };
-        Coordination {
+        RuntimeNode {
             routes,
             runtime,
             node: Node::new(options, now),

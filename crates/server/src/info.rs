@@ -6,13 +6,13 @@
 use resp::Args;
 
 use crate::command_statistics::{self, CommandStatistics};
-use crate::metrics::{Section, write_section};
+use crate::metrics::{InfoSection, write_section};
 use crate::server_state::ServerState;
 use crate::server_status::ServerStatus;
 
 /// How the contents of a section are written.
 enum SectionContent {
-    Rows(Section),
+    Rows(InfoSection),
     Written(fn(&CommandStatistics, &mut String)),
 }
 
@@ -27,21 +27,24 @@ enum Selection {
     Everything,
 }
 
-const fn rows(name: &'static str, section: Section) -> (&'static str, Selection, SectionContent) {
+const fn rows(
+    name: &'static str,
+    section: InfoSection,
+) -> (&'static str, Selection, SectionContent) {
     (name, Selection::Default, SectionContent::Rows(section))
 }
 
 const SECTIONS: [(&str, Selection, SectionContent); 16] = [
-    rows("Server", Section::Server),
-    rows("Clients", Section::Clients),
-    rows("Memory", Section::Memory),
-    rows("Persistence", Section::Persistence),
-    rows("Log", Section::Log),
-    rows("Checkpoints", Section::Checkpoints),
-    rows("Recovery", Section::Recovery),
-    rows("Stats", Section::Stats),
-    rows("Replication", Section::Replication),
-    rows("CPU", Section::Cpu),
+    rows("Server", InfoSection::Server),
+    rows("Clients", InfoSection::Clients),
+    rows("Memory", InfoSection::Memory),
+    rows("Persistence", InfoSection::Persistence),
+    rows("Log", InfoSection::Log),
+    rows("Checkpoints", InfoSection::Checkpoints),
+    rows("Recovery", InfoSection::Recovery),
+    rows("Stats", InfoSection::Stats),
+    rows("Replication", InfoSection::Replication),
+    rows("CPU", InfoSection::Cpu),
     // There are none.
     (
         "Modules",
@@ -63,8 +66,8 @@ const SECTIONS: [(&str, Selection, SectionContent); 16] = [
         Selection::All,
         SectionContent::Written(command_statistics::write_latencies),
     ),
-    rows("Cluster", Section::Cluster),
-    rows("Keyspace", Section::Keyspace),
+    rows("Cluster", InfoSection::Cluster),
+    rows("Keyspace", InfoSection::Keyspace),
 ];
 
 /// Returns the sections that these words select. Words that select none are ignored, as by Redis.

@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Read};
 
 use resp::{Args, ProtocolError, Span};
 
-use crate::command::Command;
+use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 use crate::connection::Connection;
 use crate::execution::Executor;
@@ -26,7 +26,7 @@ pub(crate) struct CommandBatch {
 
 struct ParsedCommand {
     /// `None`: unknown.
-    command: Option<&'static Command>,
+    command: Option<&'static CommandDefinition>,
     /// Where its arguments are among the batch's spans.
     first: usize,
     count: usize,

@@ -16,7 +16,7 @@ pub(crate) struct KeyWalk {
     /// The key at which the next slice begins.
     from: Vec<u8>,
     /// The key before `from`, if its comparison with the pattern was interrupted.
-    interrupted: Option<(Vec<u8>, glob::Match)>,
+    interrupted: Option<(Vec<u8>, glob::PatternMatch)>,
     /// No keys follow the interrupted one.
     at_end: bool,
     /// The upper bound of keys that can match.
@@ -125,7 +125,7 @@ impl KeyWalk {
         let next = worker.walk_snapshot(snapshot, from, to.as_deref(), &mut |entry| {
             seen += 1;
             if let Some(entry) = entry.filter(|entry| !entry.is_system()) {
-                let mut search = glob::Match::default();
+                let mut search = glob::PatternMatch::default();
                 match selection.has(entry.key, *found, &mut search, &mut steps) {
                     None => *interrupted = Some((entry.key.to_vec(), search)),
                     Some(true) => add(selection, found, body, entry.key),
@@ -175,7 +175,7 @@ impl KeySelection {
         &self,
         key: &[u8],
         found: usize,
-        search: &mut glob::Match,
+        search: &mut glob::PatternMatch,
         steps: &mut usize,
     ) -> Option<bool> {
         match self {

@@ -1,31 +1,45 @@
 //! The RESP server: any Redis client can use the store through it.
 //!
-//! The path of a command: the socket wakes a runtime → it reads the input → parses a batch and
-//! makes the store prefetch its keys → executes each command as a transaction of its worker →
-//! encodes the replies into the connection's output → at the end of the turn writes the replies
-//! that may leave, and asks the store to make durable what the others wait for.
+//! Each module uses those above it in this table, and none below:
 //!
 //! | module | concept |
 //! |---|---|
-//! | [`config`] | how a server is set up |
-//! | [`limits`] | sizes that clients control |
-//! | `runtime` `input` | the loop of one thread; reading, parsing and executing what a connection sends |
-//! | `connection` `output` | one client's state; its replies and the epochs they wait for |
-//! | `command` `commands` | the table of commands; the commands |
-//! | `executor` `block` `execution` | running a command alone, in a `MULTI` block |
-//! | `task` `keys` `parking` | commands that last: checkpoints on request, `KEYS` in slices, those that wait for others |
-//! | `snapshots` | consistent copies of all keys that clients take in pieces |
-//! | `routing` `coordination` | in a cluster: where keys lead; transactions with other nodes |
-//! | `read_atomic` | what is refused of commands and blocks with read-atomic keys |
+//! | [`config`] [`limits`] | how a server is set up; sizes that clients control |
+//! | `glob` `cursors` `unix_time` | patterns of `KEYS`, `SCAN` and `CONFIG GET`; positions of scans; times as numbers |
+//! | `refusal` `render` | errors and replies as RESP |
+//! | [`replication`] `partition` | what a node says of its replicas; what is served: the partition behind all this |
+//! | `output` `clients` | a connection's replies, and the epochs they wait for; the connected clients |
+//! | `routing` `coordination` `read_atomic` | in a cluster: where keys lead; transactions with other nodes; what is refused of commands and blocks with read-atomic keys |
 //! | `published` | newest versions of read-atomic keys, in memory that clients read by themselves |
-//! | [`replication`] | what a node says of its replicas |
-//! | `redirect` | what a node does that does not lead its partition |
-//! | `partition` | what is served: the partition behind all this |
-//! | `glob` | patterns of `KEYS`, `SCAN` and `CONFIG GET` |
-//! | `render` `refusal` | replies and errors as RESP |
-//! | `clients` `cursors` `shared` | what runtimes have in common |
-//! | `figures` | figures of the server |
-//! | `info` `metrics` | the figures as `INFO`; for Prometheus, and what the admin endpoint tells |
+//! | `command_statistics` `failures` | counters of each command; failed commands, summed up for the log |
+//! | `client_pause` `memory_watch` `runtime_signal` `snapshot_permits` | parts of the state that runtimes share |
+//! | `server_state` `runtime_context` | what the runtimes of a server share; what one runtime executes commands with |
+//! | `server_status` `metrics` `info` | the numbers of the server; as metrics for Prometheus; as `INFO` |
+//! | `session` | what a client has set up, and its replies |
+//! | `background_job` `key_walk` | work that lasts: of another thread; a walk through all keys, in slices |
+//! | `command` `command_table` | the definition of a command; the table that finds it by name |
+//! | `commands` | the commands, a module for each family |
+//! | `command_call` `command_block` `block_transaction` | a command kept for later; a `MULTI` block while it is queued, and as a transaction |
+//! | `lookup_counts` `snapshots` | hits and misses; consistent copies of all keys that clients take in pieces |
+//! | `pending_command` `connection` | what a connection waits for; one client's connection |
+//! | `execution` | the execution of requests |
+//! | `input` | reading, parsing and executing what a connection sends |
+//! | `listeners` `runtime` | sockets that listen; the loop of one thread |
+//!
+//! The way of `SET a 1`, function by function:
+//!
+//! | in | function | does |
+//! |---|---|---|
+//! | `runtime` | `Runtime::serve` | gives the connection its turn |
+//! | `input` | `read`, `execute` | reads from the socket; parses a batch, finds its commands in the table, has the store prefetch their keys |
+//! | `execution::request` | `Executor::execute`, `admit` | makes the checks that every command must pass |
+//! | `execution::dispatch` | `Executor::run` | goes by the command's kind: `Store(set)` |
+//! | `execution::single` | `Executor::run_plan`, `transact` | calls the plan; executes its operations as one transaction |
+//! | `commands::strings` | `set` | turns the arguments into `Op::Put`, and says how the reply is written |
+//! | `partition` | `Worker::execute` | leads to the store, which calls back with the replies |
+//! | `render` | `Render::write` | encodes the reply at the end of the connection's output |
+//! | `execution::executor` | `Executor::hold_reply` | makes it wait for its epoch |
+//! | `runtime::settle` | `Runtime::settle_one` | writes the replies that may leave; those that wait make the runtime ask for durability |
 //!
 //! Guarantees:
 //! 1. A connection's replies have the order of its commands.

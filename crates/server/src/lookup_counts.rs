@@ -3,14 +3,14 @@
 
 use base::Reply;
 
-use crate::command::{Command, CommandFlags};
+use crate::command::{CommandDefinition, CommandFlags};
 use crate::runtime_context::Lookups;
 
 /// Counts the keys that a command looked up to read, by whether they were there. Commands whose
 /// replies do not distinguish an empty value from an absent one (`STRLEN`, `GETRANGE`) count it as
 /// absent.
 #[inline]
-pub(crate) fn count_lookups(command: &Command, replies: &[Reply<'_>], lookups: &Lookups) {
+pub(crate) fn count_lookups(command: &CommandDefinition, replies: &[Reply<'_>], lookups: &Lookups) {
     if command.keys.first == 0 {
         return;
     }

@@ -23,12 +23,12 @@ use admin::{exposition, process};
 
 use crate::server_state::ServerState;
 use crate::server_status::ServerStatus;
-use row::Row;
-pub(crate) use row::Section;
+pub(crate) use row::InfoSection;
+use row::MetricRow;
 use table::TABLE;
 
 /// Writes the lines of a section of `INFO`.
-pub(crate) fn write_section(section: Section, status: &ServerStatus<'_>, out: &mut String) {
+pub(crate) fn write_section(section: InfoSection, status: &ServerStatus<'_>, out: &mut String) {
     let rows = TABLE.iter().filter(|row| row.section == section);
     for row in rows.filter(|row| !row.info.is_empty()) {
         if let Some(text) = row.text(status) {
@@ -38,12 +38,12 @@ pub(crate) fn write_section(section: Section, status: &ServerStatus<'_>, out: &m
 }
 
 /// Rows of one metric.
-type Family = exposition::Family<&'static [Row]>;
+type Family = exposition::Family<&'static [MetricRow]>;
 
 static FAMILIES: LazyLock<Vec<Family>> = LazyLock::new(|| {
-    let name = |row: &Row| row.metric.as_ref().map(|metric| metric.name);
+    let name = |row: &MetricRow| row.metric.as_ref().map(|metric| metric.name);
     let rows = TABLE.chunk_by(|a, b| name(a).is_some() && name(a) == name(b));
-    let family = |rows: &'static [Row]| {
+    let family = |rows: &'static [MetricRow]| {
         let metric = rows[0].metric.as_ref()?;
         Some(Family {
             name: metric.name,
@@ -94,7 +94,7 @@ impl admin::Subject for ServerState {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::row::Show;
+    use super::row::MetricValue;
     use super::*;
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
                 ("", _) => metric.name.to_owned(),
                 (label, value) => format!("{}{{{label}=\"{value}\"}}", metric.name),
             };
-            if let Show::Samples(_) = row.show {
+            if let MetricValue::Samples(_) = row.show {
                 let found = documented.iter().any(|(own, _)| own.starts_with(&name));
                 assert!(found, "{name} is not documented");
                 continue;

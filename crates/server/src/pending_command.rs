@@ -90,7 +90,7 @@ impl From<DeferredAnswer> for PendingCommand {
 /// A transaction of a connection, kept until it can execute or has.
 pub(crate) enum PendingTransaction {
     /// A command alone.
-    Command(CommandCall),
+    Call(CommandCall),
     /// An `EXEC`.
     Block(Box<BlockTransaction>),
 }

@@ -33,7 +33,7 @@ pub(crate) enum Render<'a> {
     /// The keys that match.
     Keys { pattern: &'a [u8] },
     /// A page of a scan: one key more than asked for, where the next page begins.
-    Page(Page<'a>),
+    ScanPage(ScanPage<'a>),
 }
 
 /// The form in which a deadline is shown.
@@ -47,7 +47,7 @@ pub(crate) struct Deadline {
 
 /// The contents of a page of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Page<'a> {
+pub(crate) struct ScanPage<'a> {
     pub(crate) pattern: Option<&'a [u8]>,
     /// Keys to visit.
     pub(crate) count: usize,
@@ -101,7 +101,7 @@ impl Render<'_> {
             Render::RefusedIfThere(_) if replies == [Reply::Nil] => writer.null(),
             Render::RefusedIfThere(refusal) => refusal.write(context.command, writer),
             Render::Keys { pattern } => write_keys(pairs_of(replies), pattern, writer),
-            Render::Page(page) => page.write(pairs_of(replies), context, writer),
+            Render::ScanPage(page) => page.write(pairs_of(replies), context, writer),
         }
     }
 }
@@ -201,7 +201,7 @@ fn write_keys(pairs: Pairs<'_, '_>, pattern: &[u8], writer: &mut Writer<'_>) {
     matching.into_iter().for_each(|key| writer.bulk(key));
 }
 
-impl Page<'_> {
+impl ScanPage<'_> {
     fn write(&self, pairs: Pairs<'_, '_>, context: &RenderContext<'_>, writer: &mut Writer<'_>) {
         // A page ends early when comparing its keys with the pattern takes long.
         let (mut shown, mut seen, mut steps) = (Vec::new(), 0, SLICE_STEPS);
@@ -284,7 +284,7 @@ mod tests {
         let key = "a".repeat(8 << 10);
         let pattern = "*".to_owned() + &"a".repeat(4 << 10) + "b*";
         let pairs: Vec<(&[u8], &[u8])> = vec![(key.as_bytes(), b""); 10];
-        let page = Render::Page(Page {
+        let page = Render::ScanPage(ScanPage {
             pattern: Some(pattern.as_bytes()),
             count: 10,
             strings: true,
@@ -297,7 +297,7 @@ mod tests {
     fn a_page_ends_before_the_key_that_begins_the_next() {
         let pairs: Vec<(&[u8], &[u8])> = vec![(b"a", b""), (b"b", b""), (b"c", b"")];
         let page = |count| {
-            Render::Page(Page {
+            Render::ScanPage(ScanPage {
                 pattern: Some(b"[^a]"),
                 count,
                 strings: true,

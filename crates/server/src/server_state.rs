@@ -13,7 +13,7 @@ use replica::{Role, Status};
 use store::CheckpointStatus;
 
 use crate::client_pause::ClientPause;
-use crate::clients::Clients;
+use crate::clients::ClientRegistry;
 use crate::command_statistics::CommandStatistics;
 use crate::config::Config;
 use crate::cursors::Cursors;
@@ -39,7 +39,7 @@ pub(crate) struct ServerState {
     pub(crate) started_at: SystemTime,
     /// A name of this process of the server.
     pub(crate) run_id: String,
-    pub(crate) clients: Clients,
+    pub(crate) clients: ClientRegistry,
     pub(crate) cursors: Cursors,
     /// The number of snapshots that clients have open.
     pub(crate) snapshots: SnapshotPermits,
@@ -113,7 +113,7 @@ impl ServerState {
             started: Instant::now(),
             started_at: SystemTime::now(),
             run_id: run_id[..40].to_owned(),
-            clients: Clients::default(),
+            clients: ClientRegistry::default(),
             counters: ServerCounters::default(),
             statistics: CommandStatistics::new(signals.len(), commands),
             signals,

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use resp::{Protocol, Writer};
 
-use crate::clients::Client;
-use crate::output::Output;
+use crate::clients::ConnectedClient;
+use crate::output::OutputQueue;
 use crate::runtime_context::RuntimeContext;
 
 /// See the module's description.
 pub(crate) struct ClientSession {
-    pub(crate) client: Arc<Client>,
-    pub(crate) output: Output,
+    pub(crate) client: Arc<ConnectedClient>,
+    pub(crate) output: OutputQueue,
     pub(crate) protocol: Protocol,
     pub(crate) authenticated: bool,
     /// `true` if it may read the data of a replica (`READONLY`).
@@ -41,10 +41,10 @@ pub(crate) enum ReplyMode {
 }
 
 impl ClientSession {
-    pub(crate) fn new(client: Arc<Client>, authenticated: bool) -> ClientSession {
+    pub(crate) fn new(client: Arc<ConnectedClient>, authenticated: bool) -> ClientSession {
         ClientSession {
             client,
-            output: Output::default(),
+            output: OutputQueue::default(),
             protocol: Protocol::Resp2,
             authenticated,
             reads_stale: false,

@@ -7,13 +7,13 @@ use resp::{Args, Protocol};
 
 use super::arguments::{int, is};
 use super::client_name::{BAD_NAME, check_name};
-use crate::command::Run::Deferred;
-use crate::command::{Command, DeferredAnswer, commands};
+use crate::command::CommandKind::Deferred;
+use crate::command::{CommandDefinition, DeferredAnswer, commands};
 use crate::refusal::{self, Refusal, WRONG_PASSWORD};
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
-pub(super) const COMMANDS: &[Command] = commands! { "connection";
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "connection";
     "hello" -1 "noscript loading stale fast no_auth allow_busy" NONE("") "connection" ""
         "6.0.0" "O(1)",
         Deferred(hello), "Chooses the protocol; may authenticate too.";

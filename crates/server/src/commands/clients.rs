@@ -8,21 +8,21 @@ use resp::Args;
 use super::arguments::{int, is};
 use super::client_name::{BAD_NAME, check_name};
 use super::help::help;
-use crate::clients::Client;
-use crate::command::Run::{Container, Local};
-use crate::command::{Command, commands};
+use crate::clients::ConnectedClient;
+use crate::command::CommandKind::{Container, Local};
+use crate::command::{CommandDefinition, commands};
 use crate::refusal::Refusal;
 use crate::runtime_context::RuntimeContext;
 use crate::runtime_signal::RuntimeSignal;
 use crate::session::{ClientSession, ReplyMode};
 
-pub(super) const COMMANDS: &[Command] = commands! { "connection";
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "connection";
     "client" -2 "" NONE("") "" ""
         "2.4.0" "Depends on subcommand.",
         Container, CLIENT, "About clients.";
 };
 
-const CLIENT: &[Command] = commands! { "connection";
+const CLIENT: &[CommandDefinition] = commands! { "connection";
     "client|id" 2 "noscript loading stale" NONE("") "connection" ""
         "5.0.0" "O(1)",
         Local(client_id), "The number of this client.";
@@ -313,7 +313,7 @@ impl<'a> ClientFilter<'a> {
         Ok(filter)
     }
 
-    fn has(&self, client: &Client, me: u64) -> bool {
+    fn has(&self, client: &ConnectedClient, me: u64) -> bool {
         let at =
             |address: std::net::SocketAddr, given: &[u8]| address.to_string().as_bytes() == given;
         self.normal

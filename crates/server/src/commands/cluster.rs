@@ -14,14 +14,14 @@ use resp::{Args, Writer};
 
 use super::arguments::int;
 use super::help::help;
-use crate::command::Run::{Container, Deferred, Local};
-use crate::command::{Command, DeferredAnswer, commands};
+use crate::command::CommandKind::{Container, Deferred, Local};
+use crate::command::{CommandDefinition, DeferredAnswer, commands};
 use crate::key_walk::KeyWalk;
 use crate::routing::Routes;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
-pub(super) const COMMANDS: &[Command] = commands! { "cluster";
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "cluster";
     "cluster" -2 "" NONE("") "" ""
         "3.0.0" "Depends on subcommand.",
         Container, CLUSTER, "About the cluster.";
@@ -36,7 +36,7 @@ pub(super) const COMMANDS: &[Command] = commands! { "cluster";
         Local(asking), "Accepted; slots do not move between nodes yet.";
 };
 
-const CLUSTER: &[Command] = commands! { "cluster";
+const CLUSTER: &[CommandDefinition] = commands! { "cluster";
     "cluster|slots" 2 "stale" NONE("") "" "nondeterministic_output"
         "3.0.0" "O(N) where N is the total number of Cluster nodes",
         Local(slots), "Ranges of slots and the node of each.";

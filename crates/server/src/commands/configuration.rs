@@ -7,21 +7,21 @@ use resp::Args;
 
 use super::arguments::is;
 use super::help::help;
-use crate::command::Run::{Container, Local};
-use crate::command::{Command, commands};
+use crate::command::CommandKind::{Container, Local};
+use crate::command::{CommandDefinition, commands};
 use crate::glob;
 use crate::limits::{BACKLOG, KEEPALIVE};
 use crate::runtime_context::RuntimeContext;
 use crate::server_state::ServerState;
 use crate::session::ClientSession;
 
-pub(super) const COMMANDS: &[Command] = commands! { "server";
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
     "config" -2 "" NONE("") "" ""
         "2.0.0" "Depends on subcommand.",
         Container, CONFIG, "About the configuration.";
 };
 
-const CONFIG: &[Command] = commands! { "server";
+const CONFIG: &[CommandDefinition] = commands! { "server";
     "config|get" -3 "admin noscript loading stale" NONE("") "" ""
         "2.0.0" "O(N) where N is the number of parameters.",
         Local(config_get), "Values of the configuration.";

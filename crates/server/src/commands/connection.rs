@@ -3,12 +3,12 @@
 use resp::Args;
 
 use super::arguments::int;
-use crate::command::Run::{Local, Reset};
-use crate::command::{Command, commands};
+use crate::command::CommandKind::{Local, Reset};
+use crate::command::{CommandDefinition, commands};
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
-pub(super) const COMMANDS: &[Command] = commands! { "connection";
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "connection";
     "ping" -1 "fast" NONE("") "connection" "request_policy:all_shards response_policy:all_succeeded"
         "1.0.0" "O(1)",
         Local(ping), "Answers PONG, or its argument.";

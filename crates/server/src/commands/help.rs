@@ -1,10 +1,10 @@
 //! The answers to `HELP` of commands with second words.
 
-use crate::command::Command;
+use crate::command::CommandDefinition;
 use crate::session::ClientSession;
 
 /// Writes the lines of a `HELP`.
-pub(super) fn help(container: &str, commands: &[Command], session: &mut ClientSession) {
+pub(super) fn help(container: &str, commands: &[CommandDefinition], session: &mut ClientSession) {
     let mut writer = session.writer();
     writer.array(1 + 2 * commands.len());
     writer.status(&format!(

@@ -4,19 +4,19 @@ use resp::{Args, Writer};
 
 use super::arguments::is;
 use super::help::help;
-use crate::command::Run::{Introspection, Local};
-use crate::command::{Command, commands};
+use crate::command::CommandKind::{Introspection, Local};
+use crate::command::{CommandDefinition, commands};
 use crate::glob;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
-pub(super) const COMMANDS: &[Command] = commands! { "server";
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
     "command" -1 "loading stale" NONE("") "connection" "nondeterministic_output_order"
         "2.8.13" "O(N) where N is the number of commands.",
         Introspection(command_all), COMMAND, "About commands.";
 };
 
-const COMMAND: &[Command] = commands! { "server";
+const COMMAND: &[CommandDefinition] = commands! { "server";
     "command|count" 2 "loading stale" NONE("") "connection" ""
         "2.8.13" "O(1)",
         Introspection(command_count), "How many commands there are.";
@@ -45,31 +45,34 @@ fn command_help(_: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>
 }
 
 /// Returns the command with this name, in any case.
-fn find(commands: &'static [Command], name: &[u8]) -> Option<&'static Command> {
+fn find(commands: &'static [CommandDefinition], name: &[u8]) -> Option<&'static CommandDefinition> {
     let mut commands = commands.iter();
     commands.find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
 /// Returns the command with this name, which may have two words joined by `|`.
-fn named(commands: &'static [Command], name: &[u8]) -> Option<&'static Command> {
+fn named(
+    commands: &'static [CommandDefinition],
+    name: &[u8],
+) -> Option<&'static CommandDefinition> {
     match name.iter().position(|&byte| byte == b'|') {
         Some(at) => find(commands, &name[..at])?.subcommand(&name[at + 1..]),
         None => find(commands, name),
     }
 }
 
-fn command_count(commands: &'static [Command], _: Args<'_>, writer: &mut Writer<'_>) {
+fn command_count(commands: &'static [CommandDefinition], _: Args<'_>, writer: &mut Writer<'_>) {
     writer.int(commands.len() as i64);
 }
 
-fn command_all(commands: &'static [Command], _: Args<'_>, writer: &mut Writer<'_>) {
+fn command_all(commands: &'static [CommandDefinition], _: Args<'_>, writer: &mut Writer<'_>) {
     writer.array(commands.len());
     commands
         .iter()
         .for_each(|command| write_info(command, writer));
 }
 
-fn command_info(commands: &'static [Command], args: Args<'_>, writer: &mut Writer<'_>) {
+fn command_info(commands: &'static [CommandDefinition], args: Args<'_>, writer: &mut Writer<'_>) {
     if args.len() == 2 {
         return command_all(commands, args, writer);
     }
@@ -82,7 +85,7 @@ fn command_info(commands: &'static [Command], args: Args<'_>, writer: &mut Write
     }
 }
 
-fn write_info(command: &Command, writer: &mut Writer<'_>) {
+fn write_info(command: &CommandDefinition, writer: &mut Writer<'_>) {
     writer.array(10);
     writer.bulk(command.name.as_bytes());
     writer.int(command.arity.into());
@@ -109,7 +112,7 @@ fn write_info(command: &Command, writer: &mut Writer<'_>) {
 
 /// Writes where the keys are and what the command does with them: a range that begins at an index,
 /// if there are keys.
-fn write_key_specification(command: &Command, writer: &mut Writer<'_>) {
+fn write_key_specification(command: &CommandDefinition, writer: &mut Writer<'_>) {
     let keys = command.keys;
     if keys.first == 0 {
         return writer.set(0);
@@ -155,8 +158,8 @@ fn write_access(access: &str, writer: &mut Writer<'_>) {
     }
 }
 
-fn command_docs(commands: &'static [Command], args: Args<'_>, writer: &mut Writer<'_>) {
-    let shown: Vec<&Command> = match args.len() {
+fn command_docs(commands: &'static [CommandDefinition], args: Args<'_>, writer: &mut Writer<'_>) {
+    let shown: Vec<&CommandDefinition> = match args.len() {
         2 => commands.iter().collect(),
         _ => args
             .from(2)
@@ -168,7 +171,7 @@ fn command_docs(commands: &'static [Command], args: Args<'_>, writer: &mut Write
     shown.iter().for_each(|command| write_docs(command, writer));
 }
 
-fn write_docs(command: &Command, writer: &mut Writer<'_>) {
+fn write_docs(command: &CommandDefinition, writer: &mut Writer<'_>) {
     writer.bulk(command.name.as_bytes());
     writer.map(if command.subcommands.is_empty() { 4 } else { 5 });
     for (name, text) in [
@@ -215,7 +218,7 @@ impl<'a> CommandFilter<'a> {
         }
     }
 
-    fn takes(&self, command: &Command) -> bool {
+    fn takes(&self, command: &CommandDefinition) -> bool {
         match self {
             CommandFilter::All => true,
             CommandFilter::Pattern(pattern) => {
@@ -229,7 +232,7 @@ impl<'a> CommandFilter<'a> {
     }
 }
 
-fn command_list(commands: &'static [Command], args: Args<'_>, writer: &mut Writer<'_>) {
+fn command_list(commands: &'static [CommandDefinition], args: Args<'_>, writer: &mut Writer<'_>) {
     let Some(filter) = CommandFilter::parse(args.from(2)) else {
         return writer.error("ERR syntax error");
     };
@@ -246,10 +249,10 @@ fn command_list(commands: &'static [Command], args: Args<'_>, writer: &mut Write
 /// Returns the command that these arguments call, if it has keys among them. Otherwise answers with
 /// the reason why not.
 fn called(
-    commands: &'static [Command],
+    commands: &'static [CommandDefinition],
     args: Args<'_>,
     writer: &mut Writer<'_>,
-) -> Option<&'static Command> {
+) -> Option<&'static CommandDefinition> {
     let command = find(commands, args.at(0));
     let command = match (command, args.get(1)) {
         (Some(command), Some(word)) if !command.subcommands.is_empty() => command.subcommand(word),
@@ -270,7 +273,11 @@ fn called(
     Some(command)
 }
 
-fn command_getkeys(commands: &'static [Command], args: Args<'_>, writer: &mut Writer<'_>) {
+fn command_getkeys(
+    commands: &'static [CommandDefinition],
+    args: Args<'_>,
+    writer: &mut Writer<'_>,
+) {
     let args = args.from(2);
     let Some(command) = called(commands, args, writer) else {
         return;
@@ -282,7 +289,11 @@ fn command_getkeys(commands: &'static [Command], args: Args<'_>, writer: &mut Wr
     }
 }
 
-fn command_getkeysandflags(commands: &'static [Command], args: Args<'_>, writer: &mut Writer<'_>) {
+fn command_getkeysandflags(
+    commands: &'static [CommandDefinition],
+    args: Args<'_>,
+    writer: &mut Writer<'_>,
+) {
     let args = args.from(2);
     let Some(command) = called(commands, args, writer) else {
         return;
@@ -298,7 +309,7 @@ fn command_getkeysandflags(commands: &'static [Command], args: Args<'_>, writer:
 
 /// Returns what a call does with its keys. `SET` reads the old value only if the client asks for
 /// it.
-fn access_of(command: &Command, args: Args<'_>) -> &'static str {
+fn access_of(command: &CommandDefinition, args: Args<'_>) -> &'static str {
     if !command.access.ends_with("variable_flags") {
         return command.access;
     }

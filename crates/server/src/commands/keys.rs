@@ -7,14 +7,14 @@ use base::transaction::{ExpireWhen, Expiry};
 use resp::Args;
 
 use super::arguments::{in_ms, in_ms_from_now, int, is};
-use crate::command::Run::{Scan, Store};
-use crate::command::{Command, Ops, PlanFromKey, Planned, Run, commands};
+use crate::command::CommandKind::{Scan, Store};
+use crate::command::{CommandDefinition, CommandKind, Ops, PlanFromKey, Planned, commands};
 use crate::cursors::Cursors;
 use crate::glob;
 use crate::refusal::{Refusal, shown};
-use crate::render::{Deadline, Page, Render};
+use crate::render::{Deadline, Render, ScanPage};
 
-pub(super) const COMMANDS: &[Command] = commands! { "generic";
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "generic";
     "del" -2 "write" ALL("RM delete") "keyspace" ""
         "1.0.0" "O(N) where N is the number of keys.",
         Store(delete), "Deletes keys; answers how many there were.";
@@ -59,7 +59,7 @@ pub(super) const COMMANDS: &[Command] = commands! { "generic";
         Store(kind), "The type of a key's value.";
     "keys" 2 "readonly" NONE("") "keyspace dangerous" "request_policy:all_shards nondeterministic_output_order"
         "1.0.0" "O(N) where N is the number of keys in the database.",
-        Run::Keys(KEYS), "All keys that match a pattern.";
+        CommandKind::Keys(KEYS), "All keys that match a pattern.";
     "scan" -2 "readonly" NONE("") "keyspace" "nondeterministic_output request_policy:special"
         "2.8.0" "O(1) for every call, O(N) for a complete iteration.",
         Scan(SCAN), "KEYS, a page at a time.";
@@ -240,7 +240,7 @@ fn cursor(text: &[u8]) -> Option<u64> {
 /// Plans `SCAN` from a position: reads one key more than requested, which says where the next page
 /// begins.
 fn plan_scan<'a>(args: Args<'a>, from: &'a [u8], ops: &mut Ops<'a>) -> Planned<'a> {
-    let mut page = Page {
+    let mut page = ScanPage {
         pattern: None,
         count: 10,
         strings: true,
@@ -269,7 +269,7 @@ fn plan_scan<'a>(args: Args<'a>, from: &'a [u8], ops: &mut Ops<'a>) -> Planned<'
         limit,
         values: false,
     });
-    Ok(Render::Page(page))
+    Ok(Render::ScanPage(page))
 }
 
 #[cfg(test)]
@@ -312,7 +312,7 @@ mod tests {
             with_args(words, |args| {
                 let mut ops = Ops::new();
                 plan_scan(args, b"", &mut ops).map(|render| match render {
-                    Render::Page(page) => {
+                    Render::ScanPage(page) => {
                         (page.count, page.strings, page.pattern.map(<[u8]>::to_vec))
                     }
                     other => unreachable!("{other:?}"),

@@ -8,12 +8,12 @@ use store::CheckpointRefused;
 
 use super::arguments::is;
 use crate::background_job::{AfterJob, BackgroundJob, stop_server};
-use crate::command::Run::{Deferred, Local};
-use crate::command::{Command, DeferredAnswer, commands};
+use crate::command::CommandKind::{Deferred, Local};
+use crate::command::{CommandDefinition, DeferredAnswer, commands};
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
-pub(super) const COMMANDS: &[Command] = commands! { "server";
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
     "bgsave" -1 "admin noscript no_async_loading" NONE("") "" ""
         "1.0.0" "O(1)",
         Local(bgsave), "Begins a checkpoint in the background.";

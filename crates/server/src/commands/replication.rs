@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use replica::Role;
 use resp::Args;
 
-use crate::command::Run::Local;
-use crate::command::{Command, commands};
+use crate::command::CommandKind::Local;
+use crate::command::{CommandDefinition, commands};
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
-pub(super) const COMMANDS: &[Command] = commands! { "server";
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
     "role" 1 "noscript loading stale fast" NONE("") "admin dangerous" ""
         "2.8.12" "O(1)",
         Local(role), "Whether this node leads its partition, and who else has it.";

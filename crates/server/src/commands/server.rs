@@ -6,15 +6,15 @@ use base::Op;
 use resp::Args;
 
 use super::arguments::is;
-use crate::command::Run::{Local, Store};
-use crate::command::{Command, Ops, Planned, commands};
+use crate::command::CommandKind::{Local, Store};
+use crate::command::{CommandDefinition, Ops, Planned, commands};
 use crate::info;
 use crate::refusal::Refusal;
 use crate::render::Render;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
-pub(super) const COMMANDS: &[Command] = commands! { "server";
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
     "dbsize" 1 "readonly fast" NONE("") "keyspace" "request_policy:all_shards response_policy:agg_sum"
         "1.0.0" "O(1)",
         Store(dbsize), "How many keys there are.";

@@ -4,18 +4,18 @@
 use resp::Args;
 
 use super::help::help;
-use crate::command::Run::{Container, Local, SnapshotBegin, SnapshotEnd, SnapshotNext};
-use crate::command::{Command, commands};
+use crate::command::CommandKind::{Container, Local, SnapshotBegin, SnapshotEnd, SnapshotNext};
+use crate::command::{CommandDefinition, commands};
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
-pub(super) const COMMANDS: &[Command] = commands! { "server";
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
     "kumiki.snapshot" -2 "readonly admin no_multi" NONE("") "" ""
         "0.1.0" "Depends on subcommand.",
         Container, SNAPSHOT, "A consistent copy of all keys, in pieces.";
 };
 
-const SNAPSHOT: &[Command] = commands! { "server";
+const SNAPSHOT: &[CommandDefinition] = commands! { "server";
     "kumiki.snapshot|begin" -2 "readonly admin no_multi" NONE("") "" ""
         "0.1.0" "O(1)",
         SnapshotBegin, "Begins one for this connection; MATCH pattern: of such keys.";

@@ -7,12 +7,12 @@ use base::transaction::{Expiry, When};
 use resp::Args;
 
 use super::arguments::{in_ms, in_ms_from_now, int, is};
-use crate::command::Run::{AllOrNothing, Store};
-use crate::command::{Command, Ops, Planned, commands};
+use crate::command::CommandKind::{AllOrNothing, Store};
+use crate::command::{CommandDefinition, Ops, Planned, commands};
 use crate::refusal::Refusal;
 use crate::render::Render;
 
-pub(super) const COMMANDS: &[Command] = commands! { "string";
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "string";
     "get" 2 "readonly fast" ONE("RO access") "string" ""
         "1.0.0" "O(1)",
         Store(get), "The value of a key.";
@@ -398,7 +398,7 @@ fn same_option(a: ExpiryOption<'_>, b: ExpiryOption<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Run;
+    use crate::command::CommandKind;
     use resp::Span;
 
     fn planned(line: &str) -> Result<Vec<String>, Refusal> {
@@ -412,7 +412,7 @@ mod tests {
         let args = Args::new(line.as_bytes(), &spans);
         let command = crate::commands::table().find(words[0].as_bytes()).unwrap();
         let mut ops = Ops::new();
-        let (Run::Store(plan) | Run::AllOrNothing(plan)) = command.run else {
+        let (CommandKind::Store(plan) | CommandKind::AllOrNothing(plan)) = command.kind else {
             unreachable!()
         };
         plan(args, &mut ops)?;

@@ -3,12 +3,14 @@
 use base::Op;
 use resp::Args;
 
-use crate::command::Run::{Discard, Exec, Guard, Multi, Unwatch, Watch, WatchAt, WatchVersion};
-use crate::command::{Command, Ops, Planned, commands};
+use crate::command::CommandKind::{
+    Discard, Exec, Guard, Multi, Unwatch, Watch, WatchAt, WatchVersion,
+};
+use crate::command::{CommandDefinition, Ops, Planned, commands};
 use crate::refusal::Refusal;
 use crate::render::Render;
 
-pub(super) const COMMANDS: &[Command] = commands! { "transactions";
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "transactions";
     "multi" 1 "noscript loading stale fast allow_busy immediate" NONE("") "transaction" ""
         "1.2.0" "O(1)",
         Multi, "Begins a block of commands that execute as one transaction.";

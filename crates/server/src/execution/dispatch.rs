@@ -4,7 +4,7 @@ use resp::Args;
 
 use super::executor::Executor;
 use super::{block, snapshot, watch};
-use crate::command::{Command, Run};
+use crate::command::{CommandDefinition, CommandKind};
 use crate::connection::Connection;
 use crate::refusal;
 use crate::session::ReplyMode;
@@ -16,40 +16,40 @@ impl Executor {
     pub(super) fn run(
         &mut self,
         connection: &mut Connection,
-        command: &'static Command,
+        command: &'static CommandDefinition,
         args: Args<'_>,
     ) {
-        match command.run {
-            Run::Store(plan) | Run::AllOrNothing(plan) => {
+        match command.kind {
+            CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => {
                 self.run_plan(connection, command, args, plan);
             }
-            Run::Local(local) => local(&mut self.context, &mut connection.session, args),
-            Run::Deferred(local) => {
+            CommandKind::Local(local) => local(&mut self.context, &mut connection.session, args),
+            CommandKind::Deferred(local) => {
                 let deferred = local(&mut self.context, &mut connection.session, args);
                 connection.pending = deferred.map(Into::into);
             }
-            Run::Introspection(answer) => {
+            CommandKind::Introspection(answer) => {
                 answer(self.table.all(), args, &mut connection.writer());
             }
-            Run::Scan(from_key) => self.scan(connection, command, args, from_key),
-            Run::Keys(_) => self.begin_keys(connection, command, args),
-            Run::Multi => block::multi(connection),
-            Run::Exec => self.exec(connection),
-            Run::Discard => block::discard(connection),
-            Run::Watch | Run::WatchVersion => self.watch(connection, command, args),
-            Run::WatchAt => watch::watch_at(connection, args),
-            Run::Guard(_) => connection
+            CommandKind::Scan(from_key) => self.scan(connection, command, args, from_key),
+            CommandKind::Keys(_) => self.begin_keys(connection, command, args),
+            CommandKind::Multi => block::multi(connection),
+            CommandKind::Exec => self.exec(connection),
+            CommandKind::Discard => block::discard(connection),
+            CommandKind::Watch | CommandKind::WatchVersion => self.watch(connection, command, args),
+            CommandKind::WatchAt => watch::watch_at(connection, args),
+            CommandKind::Guard(_) => connection
                 .writer()
                 .error("ERR LOCK.GUARD without MULTI: it guards the block that it begins"),
-            Run::Unwatch => {
+            CommandKind::Unwatch => {
                 connection.watches.clear();
                 connection.writer().ok();
             }
-            Run::Reset => self.reset(connection),
-            Run::SnapshotBegin => self.begin_snapshot(connection, command, args),
-            Run::SnapshotNext => self.next_snapshot_page(connection, args),
-            Run::SnapshotEnd => snapshot::end_snapshot(connection),
-            Run::Container => refusal::write_arity(command.name, &mut connection.writer()),
+            CommandKind::Reset => self.reset(connection),
+            CommandKind::SnapshotBegin => self.begin_snapshot(connection, command, args),
+            CommandKind::SnapshotNext => self.next_snapshot_page(connection, args),
+            CommandKind::SnapshotEnd => snapshot::end_snapshot(connection),
+            CommandKind::Container => refusal::write_arity(command.name, &mut connection.writer()),
         }
     }
 

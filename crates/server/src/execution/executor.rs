@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use base::Epoch;
 
-use crate::command::{Command, CommandFlags};
+use crate::command::{CommandDefinition, CommandFlags};
 use crate::command_table::CommandTable;
 use crate::connection::Connection;
-use crate::coordination::Coordination;
+use crate::coordination::RuntimeNode;
 use crate::partition::Worker;
 use crate::refusal;
 use crate::runtime_context::RuntimeContext;
@@ -18,7 +18,7 @@ pub(crate) struct Executor {
     pub(crate) worker: Worker,
     pub(crate) context: RuntimeContext,
     /// This runtime's part of the cluster, if the server is a node of one.
-    pub(crate) cluster: Option<Box<Coordination>>,
+    pub(crate) cluster: Option<Box<RuntimeNode>>,
 }
 
 impl Executor {
@@ -53,7 +53,11 @@ impl Executor {
     /// Returns the greatest age of the data that a command of the connection may read here, if it
     /// may read old data.
     #[inline]
-    pub(super) fn staleness(&self, connection: &Connection, command: &Command) -> Option<Duration> {
+    pub(super) fn staleness(
+        &self,
+        connection: &Connection,
+        command: &CommandDefinition,
+    ) -> Option<Duration> {
         let may = connection.session.reads_stale || reads_node(command);
         self.staleness_of_node().filter(|_| may)
     }
@@ -66,7 +70,7 @@ impl Executor {
 
 /// Returns `true` if a command reads the keys of the node on which it runs, whichever these are.
 #[inline]
-fn reads_node(command: &Command) -> bool {
+fn reads_node(command: &CommandDefinition) -> bool {
     let flags = command.flags;
     command.keys.first == 0 && flags.has(CommandFlags::READ) && !flags.has(CommandFlags::ADMIN)
 }

@@ -3,7 +3,7 @@
 use resp::Args;
 
 use super::executor::Executor;
-use crate::command::Command;
+use crate::command::CommandDefinition;
 use crate::connection::Connection;
 use crate::key_walk::{KeyWalk, WalkProgress};
 use crate::pending_command::PendingCommand;
@@ -13,7 +13,7 @@ impl Executor {
     pub(super) fn begin_keys(
         &mut self,
         connection: &mut Connection,
-        command: &Command,
+        command: &CommandDefinition,
         args: Args<'_>,
     ) {
         let stale = self.staleness(connection, command);

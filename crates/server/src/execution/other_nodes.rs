@@ -18,7 +18,7 @@ use base::{Abort, NodeId, Op};
 use resp::Args;
 
 use super::executor::Executor;
-use crate::command::{Command, Run};
+use crate::command::{CommandDefinition, CommandKind};
 use crate::command_call::CommandCall;
 use crate::connection::Connection;
 use crate::pending_command::{
@@ -40,7 +40,7 @@ impl Executor {
     pub(super) fn route_elsewhere(
         &mut self,
         connection: &mut Connection,
-        command: &'static Command,
+        command: &'static CommandDefinition,
         args: Args<'_>,
         ops: &[Op<'_>],
     ) -> bool {
@@ -55,7 +55,7 @@ impl Executor {
             Route::Slot(_) | Route::Slots => {
                 let call = CommandCall::new(command, args);
                 let number = self.coordinate(connection, ops);
-                wait_for_coordinated(connection, PendingTransaction::Command(call), number);
+                wait_for_coordinated(connection, PendingTransaction::Call(call), number);
             }
         }
         true
@@ -82,7 +82,7 @@ impl Executor {
         // There will be a leader within a moment: this node waits for it, and asks it.
         let waits = leader.is_none() && partition.is_some_and(|own| own.member().hands_over());
         if !waits
-            && let PendingTransaction::Command(call) = &transaction
+            && let PendingTransaction::Call(call) = &transaction
             && may_be_redirected(connection, call.command)
         {
             return self.answer_elsewhere(connection, ops, &Abort::Elsewhere { leader });
@@ -178,10 +178,10 @@ pub(super) fn wait_for_coordinated(
 /// node's address. A client that watches keys here would lose its watches there; and `WATCH` itself
 /// should work for clients that do not know about clusters. `SCAN` continues on the node on which
 /// it began.
-fn may_be_redirected(connection: &Connection, command: &Command) -> bool {
-    match command.run {
-        Run::Scan(_) => true,
-        Run::Watch | Run::WatchVersion => false,
+fn may_be_redirected(connection: &Connection, command: &CommandDefinition) -> bool {
+    match command.kind {
+        CommandKind::Scan(_) => true,
+        CommandKind::Watch | CommandKind::WatchVersion => false,
         _ => connection.watches.is_empty(),
     }
 }

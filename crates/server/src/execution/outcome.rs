@@ -7,7 +7,7 @@ use cluster::Finished;
 use super::executor::Executor;
 use super::watch::answer_watch;
 use crate::block_transaction::{BlockDecision, BlockTransaction};
-use crate::command::{Ops, Run};
+use crate::command::{CommandKind, Ops};
 use crate::command_call::CommandCall;
 use crate::connection::Connection;
 use crate::coordination::CoordinationCaller;
@@ -73,7 +73,7 @@ impl Executor {
         time_ms: u64,
     ) {
         match transaction {
-            PendingTransaction::Command(call) => {
+            PendingTransaction::Call(call) => {
                 self.answer_command(connection, &call, outcome, time_ms);
             }
             PendingTransaction::Block(transaction) => {
@@ -123,7 +123,7 @@ impl Executor {
             }
         };
         let (command, args) = (call.command, call.args());
-        let (Run::Store(plan) | Run::AllOrNothing(plan)) = command.run else {
+        let (CommandKind::Store(plan) | CommandKind::AllOrNothing(plan)) = command.kind else {
             return answer_watch(connection, command, args, &replies);
         };
         let around = RenderContext {

@@ -5,7 +5,7 @@ use resp::Args;
 
 use super::block::write_discarded;
 use super::executor::Executor;
-use crate::command::{Command, CommandFlags, Run};
+use crate::command::{CommandDefinition, CommandFlags, CommandKind};
 use crate::command_block::BlockTooLarge;
 use crate::command_call::CommandCall;
 use crate::connection::Connection;
@@ -22,7 +22,7 @@ impl Executor {
     pub(crate) fn execute(
         &mut self,
         connection: &mut Connection,
-        command: Option<&'static Command>,
+        command: Option<&'static CommandDefinition>,
         args: Args<'_>,
     ) {
         self.context.commands += 1;
@@ -34,7 +34,7 @@ impl Executor {
     pub(super) fn execute_counted(
         &mut self,
         connection: &mut Connection,
-        command: Option<&'static Command>,
+        command: Option<&'static CommandDefinition>,
         args: Args<'_>,
     ) {
         let session = &mut connection.session;
@@ -56,9 +56,9 @@ impl Executor {
     fn answer(
         &mut self,
         connection: &mut Connection,
-        called: Option<&'static Command>,
+        called: Option<&'static CommandDefinition>,
         args: Args<'_>,
-    ) -> Option<&'static Command> {
+    ) -> Option<&'static CommandDefinition> {
         let admitted = self.admit(connection, called, args);
         let (Some(called), Some(command)) = (called, admitted) else {
             if let Some(block) = &mut connection.block {
@@ -93,9 +93,9 @@ impl Executor {
     fn admit(
         &mut self,
         connection: &mut Connection,
-        called: Option<&'static Command>,
+        called: Option<&'static CommandDefinition>,
         args: Args<'_>,
-    ) -> Option<&'static Command> {
+    ) -> Option<&'static CommandDefinition> {
         let Some(mut command) = called else {
             self.refuse_unknown(connection, args);
             return None;
@@ -110,7 +110,7 @@ impl Executor {
             command = found;
         }
         if !command.takes(args.len()) {
-            if matches!(command.run, Run::Exec) {
+            if matches!(command.kind, CommandKind::Exec) {
                 let reason = "wrong number of arguments for 'exec' command";
                 connection.end_block();
                 write_discarded(connection, reason);
@@ -120,7 +120,7 @@ impl Executor {
             return None;
         }
         if !connection.session.authenticated && !command.flags.has(CommandFlags::NO_AUTH) {
-            if matches!(command.run, Run::Exec) {
+            if matches!(command.kind, CommandKind::Exec) {
                 connection.end_block();
                 write_discarded(connection, refusal::NO_AUTH);
             } else {
@@ -160,13 +160,18 @@ impl Executor {
 
     /// Returns `true` if a command must wait for the end of a pause.
     #[inline]
-    fn is_paused(&self, connection: &Connection, command: &Command) -> bool {
+    fn is_paused(&self, connection: &Connection, command: &CommandDefinition) -> bool {
         let (pause, now) = (&self.context.shared.pause, self.context.now);
         pause.ends(now).is_some() && (!pause.is_of_writes() || writes(connection, command))
     }
 
     /// Adds a command to the block.
-    fn queue(&self, connection: &mut Connection, command: &'static Command, args: Args<'_>) {
+    fn queue(
+        &self,
+        connection: &mut Connection,
+        command: &'static CommandDefinition,
+        args: Args<'_>,
+    ) {
         let Some(block) = &mut connection.block else {
             return;
         };
@@ -190,7 +195,10 @@ impl Executor {
     fn count_error(
         &mut self,
         connection: &Connection,
-        found: (Option<&'static Command>, Option<&'static Command>),
+        found: (
+            Option<&'static CommandDefinition>,
+            Option<&'static CommandDefinition>,
+        ),
         args: Args<'_>,
         from: usize,
     ) {
@@ -238,9 +246,10 @@ impl Executor {
 }
 
 /// Returns `true` if a command writes, or executes a block that writes.
-fn writes(connection: &Connection, command: &Command) -> bool {
+fn writes(connection: &Connection, command: &CommandDefinition) -> bool {
     let block = connection.block.as_ref();
-    let executes = matches!(command.run, Run::Exec) && block.is_some_and(|block| block.writes());
+    let executes =
+        matches!(command.kind, CommandKind::Exec) && block.is_some_and(|block| block.writes());
     executes || command.flags.has(CommandFlags::WRITE)
 }
 

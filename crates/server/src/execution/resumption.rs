@@ -52,7 +52,7 @@ impl Executor {
         }
         let releases = self.context.shared.partition.releases();
         match transaction {
-            PendingTransaction::Command(call) => self.run(connection, call.command, call.args()),
+            PendingTransaction::Call(call) => self.run(connection, call.command, call.args()),
             PendingTransaction::Block(block) => self.execute_block(connection, block),
         }
         if let Some(PendingCommand::LockWait(again)) = &mut connection.pending {

@@ -4,7 +4,7 @@ use base::{Abort, Epoch};
 use resp::{Args, Writer};
 
 use super::executor::Executor;
-use crate::command::{Command, Ops, PlanFromKey, Planned};
+use crate::command::{CommandDefinition, Ops, PlanFromKey, Planned};
 use crate::command_call::CommandCall;
 use crate::connection::Connection;
 use crate::lookup_counts::count_lookups;
@@ -19,7 +19,7 @@ impl Executor {
     pub(super) fn run_plan<'a>(
         &mut self,
         connection: &mut Connection,
-        command: &'static Command,
+        command: &'static CommandDefinition,
         args: Args<'a>,
         plan: impl FnOnce(Args<'a>, &mut Ops<'a>) -> Planned<'a>,
     ) {
@@ -34,7 +34,7 @@ impl Executor {
     pub(super) fn scan(
         &mut self,
         connection: &mut Connection,
-        command: &'static Command,
+        command: &'static CommandDefinition,
         args: Args<'_>,
         from_key: PlanFromKey,
     ) {
@@ -54,7 +54,7 @@ impl Executor {
     fn transact(
         &mut self,
         connection: &mut Connection,
-        command: &'static Command,
+        command: &'static CommandDefinition,
         args: Args<'_>,
         (ops, render): (&Ops<'_>, &Render<'_>),
     ) {
@@ -64,7 +64,7 @@ impl Executor {
         if self.cluster.is_some() && self.route_elsewhere(connection, command, args, ops) {
             return;
         }
-        let pending = || PendingTransaction::Command(CommandCall::new(command, args));
+        let pending = || PendingTransaction::Call(CommandCall::new(command, args));
         if self.worker.executes_later(ops) {
             return self.propose(connection, ops, pending());
         }

@@ -4,7 +4,7 @@
 use resp::Args;
 
 use super::executor::Executor;
-use crate::command::Command;
+use crate::command::CommandDefinition;
 use crate::connection::Connection;
 use crate::limits::SLICE_KEYS;
 use crate::pending_command::PendingCommand;
@@ -20,7 +20,7 @@ impl Executor {
     pub(super) fn begin_snapshot(
         &mut self,
         connection: &mut Connection,
-        command: &Command,
+        command: &CommandDefinition,
         args: Args<'_>,
     ) {
         let pattern = match (args.len(), args.get(2), args.get(3)) {

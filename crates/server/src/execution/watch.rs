@@ -7,7 +7,7 @@ use base::{Abort, Op, Reply, Version};
 use resp::Args;
 
 use super::executor::Executor;
-use crate::command::{Command, Ops, Run};
+use crate::command::{CommandDefinition, CommandKind, Ops};
 use crate::command_call::CommandCall;
 use crate::connection::Connection;
 use crate::pending_command::PendingTransaction;
@@ -19,7 +19,7 @@ impl Executor {
     pub(super) fn watch(
         &mut self,
         connection: &mut Connection,
-        command: &'static Command,
+        command: &'static CommandDefinition,
         args: Args<'_>,
     ) {
         if is_in_block(connection, command.name) {
@@ -30,12 +30,12 @@ impl Executor {
             return;
         }
         let from = connection.session.output.position();
-        let pending = || PendingTransaction::Command(CommandCall::new(command, args));
+        let pending = || PendingTransaction::Call(CommandCall::new(command, args));
         let outcome = self.worker.execute(&ops, None, |replies, _| {
             answer_watch(connection, command, args, replies);
         });
         match outcome {
-            Ok(epoch) if matches!(command.run, Run::WatchVersion) => {
+            Ok(epoch) if matches!(command.kind, CommandKind::WatchVersion) => {
                 self.hold_reply(connection, from, epoch);
             }
             // No observed value is shown, so there is nothing to wait for.
@@ -103,7 +103,7 @@ fn version_of(text: &[u8]) -> Option<Version> {
 /// Answers `WATCH` or `WATCH.VERSION`.
 pub(super) fn answer_watch(
     connection: &mut Connection,
-    command: &'static Command,
+    command: &'static CommandDefinition,
     args: Args<'_>,
     replies: &[Reply<'_>],
 ) {
@@ -111,7 +111,7 @@ pub(super) fn answer_watch(
         Reply::Version(version) => Some(*version),
         _ => None,
     });
-    if matches!(command.run, Run::WatchVersion) {
+    if matches!(command.kind, CommandKind::WatchVersion) {
         let mut writer = connection.writer();
         writer.array(replies.len());
         return versions.for_each(|version| writer.bulk(text_of(version).as_bytes()));

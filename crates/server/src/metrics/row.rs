@@ -5,18 +5,18 @@ use admin::exposition::{Kind, Samples};
 use crate::server_status::ServerStatus;
 
 /// A row of the table: one metric.
-pub(crate) struct Row {
+pub(crate) struct MetricRow {
     /// The section of `INFO` that shows it.
-    pub(crate) section: Section,
+    pub(crate) section: InfoSection,
     /// Its name in `INFO`; empty if `INFO` does not show it.
     pub(crate) info: &'static str,
     /// Its metric, if it has one.
-    pub(super) metric: Option<Metric>,
-    pub(super) show: Show,
+    pub(super) metric: Option<MetricDefinition>,
+    pub(super) show: MetricValue,
 }
 
 /// A metric as Prometheus shows it. Rows of one name stand together.
-pub(super) struct Metric {
+pub(super) struct MetricDefinition {
     pub(super) kind: Kind,
     pub(super) name: &'static str,
     /// The label that distinguishes it from others of the name: its name and value; empty if there
@@ -27,7 +27,7 @@ pub(super) struct Metric {
 
 /// Sections of `INFO`, in the order in which it shows them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Section {
+pub(crate) enum InfoSection {
     Server,
     Clients,
     Memory,
@@ -44,7 +44,7 @@ pub(crate) enum Section {
 
 /// The function that returns the value of a metric.
 #[derive(Clone, Copy)]
-pub(super) enum Show {
+pub(super) enum MetricValue {
     Whole(fn(&ServerStatus<'_>) -> u64),
     /// Shown if it has a value.
     Maybe(fn(&ServerStatus<'_>) -> Option<u64>),
@@ -61,17 +61,19 @@ pub(super) enum Show {
     Samples(fn(&ServerStatus<'_>, &mut Samples<'_>)),
 }
 
-impl Row {
+impl MetricRow {
     /// Returns the value as `INFO` shows it.
     pub(super) fn text(&self, status: &ServerStatus<'_>) -> Option<String> {
         match self.show {
-            Show::Whole(value) | Show::Saves(value) => Some(value(status).to_string()),
-            Show::Maybe(value) => value(status).map(|value| value.to_string()),
-            Show::Durable(value) => status.is_durable().then(|| value(status).to_string()),
-            Show::Seconds(value) => value(status).map(|value| format!("{value:.6}")),
-            Show::WholeSeconds(value) => Some((value(status) as u64).to_string()),
-            Show::Text(value) => value(status).map(|text| one_line(&text)),
-            Show::Samples(_) => None,
+            MetricValue::Whole(value) | MetricValue::Saves(value) => {
+                Some(value(status).to_string())
+            }
+            MetricValue::Maybe(value) => value(status).map(|value| value.to_string()),
+            MetricValue::Durable(value) => status.is_durable().then(|| value(status).to_string()),
+            MetricValue::Seconds(value) => value(status).map(|value| format!("{value:.6}")),
+            MetricValue::WholeSeconds(value) => Some((value(status) as u64).to_string()),
+            MetricValue::Text(value) => value(status).map(|text| one_line(&text)),
+            MetricValue::Samples(_) => None,
         }
     }
 
@@ -85,25 +87,25 @@ impl Row {
         let labels = [label];
         let labels = if label.0.is_empty() { &[] } else { &labels[..] };
         match self.show {
-            Show::Whole(value) => samples.labelled(labels, value(status)),
-            Show::Maybe(value) => {
+            MetricValue::Whole(value) => samples.labelled(labels, value(status)),
+            MetricValue::Maybe(value) => {
                 if let Some(value) = value(status) {
                     samples.labelled(labels, value);
                 }
             }
-            Show::Durable(value) | Show::Saves(value) => {
+            MetricValue::Durable(value) | MetricValue::Saves(value) => {
                 if status.is_durable() {
                     samples.labelled(labels, value(status));
                 }
             }
-            Show::Seconds(value) => {
+            MetricValue::Seconds(value) => {
                 if let Some(value) = value(status) {
                     samples.labelled_seconds(labels, value);
                 }
             }
-            Show::WholeSeconds(value) => samples.labelled_seconds(labels, value(status)),
-            Show::Text(_) => {}
-            Show::Samples(fill) => fill(status, samples),
+            MetricValue::WholeSeconds(value) => samples.labelled_seconds(labels, value(status)),
+            MetricValue::Text(_) => {}
+            MetricValue::Samples(fill) => fill(status, samples),
         }
     }
 }

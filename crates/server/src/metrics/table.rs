@@ -9,12 +9,12 @@ use base::size::Size;
 use cluster::ramp::slots;
 use replica::{Role, Status};
 
-use super::row::Section::{
+use super::row::InfoSection::{
     Checkpoints, Clients, Cluster, Cpu, Keyspace, Log, Memory, Persistence, Recovery, Replication,
     Server, Stats,
 };
-use super::row::Show::{Durable, Maybe, Samples, Saves, Seconds, Text, Whole, WholeSeconds};
-use super::row::{Metric, Row};
+use super::row::MetricValue::{Durable, Maybe, Samples, Saves, Seconds, Text, Whole, WholeSeconds};
+use super::row::{MetricDefinition, MetricRow};
 use crate::routing::ClusterStatistics;
 use crate::server_status::{ReplicaStatus, ServerStatus};
 use crate::unix_time::unix_ms;
@@ -26,10 +26,10 @@ macro_rules! rows {
     ($($section:ident $info:literal
         $(, $kind:ident $name:literal $([$label:literal = $value:literal])? $help:literal)?
         => $show:expr;)*) => {
-        &[$(Row {
+        &[$(MetricRow {
             section: $section,
             info: $info,
-            metric: first(&[$(Metric {
+            metric: first(&[$(MetricDefinition {
                 kind: Kind::$kind,
                 name: $name,
                 label: first_label(&[$(($label, $value))?]),
@@ -41,9 +41,9 @@ macro_rules! rows {
 }
 
 /// Returns the only metric, or none.
-const fn first(of: &[Metric]) -> Option<Metric> {
+const fn first(of: &[MetricDefinition]) -> Option<MetricDefinition> {
     match of {
-        [metric, ..] => Some(Metric {
+        [metric, ..] => Some(MetricDefinition {
             kind: metric.kind,
             name: metric.name,
             label: metric.label,
@@ -158,7 +158,7 @@ fn keyspace(status: &ServerStatus<'_>) -> Option<String> {
     (keys > 0).then(|| format!("keys={keys},expires={expires},avg_ttl={ttl}"))
 }
 
-pub(super) const TABLE: &[Row] = rows! {
+pub(super) const TABLE: &[MetricRow] = rows! {
     Server "redis_version" => Text(|_| text(about::REDIS_VERSION));
     Server "redis_mode" => Text(|f| text(f.server.mode()));
     Server "os" => Text(|_| text(about::PLATFORM.join(" ")));

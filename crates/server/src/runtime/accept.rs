@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use socket2::{SockRef, TcpKeepalive};
 
 use super::Runtime;
-use crate::clients::{Client, Names};
+use crate::clients::{ClientNames, ConnectedClient};
 use crate::connection::Connection;
 use crate::limits::KEEPALIVE;
 use crate::refusal;
@@ -55,16 +55,16 @@ impl Runtime {
         let runtime = self.index;
         let client = shared
             .clients
-            .add(shared.config.limits.clients, |id| Client {
+            .add(shared.config.limits.clients, |id| ConnectedClient {
                 id,
                 address,
                 local,
                 descriptor,
                 runtime,
                 since: Instant::now(),
-                names: Mutex::new(Names {
+                names: Mutex::new(ClientNames {
                     last_command: "NULL",
-                    ..Names::default()
+                    ..ClientNames::default()
                 }),
                 last_ms: AtomicU64::new(0),
                 queued: AtomicI64::new(-1),

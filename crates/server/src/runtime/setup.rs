@@ -10,7 +10,7 @@ use fabric::tcp::{Tcp, TcpOptions};
 use fabric::{Peer, Secret};
 use mio::{Poll, Token};
 
-use crate::coordination::Coordination;
+use crate::coordination::RuntimeNode;
 use crate::server_state::ServerState;
 
 /// The events of links begin here; those of clients' connections begin at 0.
@@ -22,7 +22,7 @@ pub(super) fn join(
     index: usize,
     poll: &Poll,
     listener: Option<TcpListener>,
-) -> std::io::Result<Option<Box<Coordination>>> {
+) -> std::io::Result<Option<Box<RuntimeNode>>> {
     let (Some(membership), Some(routes)) = (&shared.config.cluster, &shared.routes) else {
         return Ok(None);
     };
@@ -48,7 +48,7 @@ pub(super) fn join(
     let now = shared.started.elapsed();
     let routes = Arc::clone(routes);
     let ramp = (shared.config.ramp, shared.published.clone());
-    let coordination = Coordination::new(membership, ramp, routes, index, fabric, now);
+    let coordination = RuntimeNode::new(membership, ramp, routes, index, fabric, now);
     Ok(Some(Box::new(coordination)))
 }
 
