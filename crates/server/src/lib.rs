@@ -17,10 +17,10 @@
 //! | `server_status` `metrics` `info` | the numbers of the server; as metrics for Prometheus; as `INFO` |
 //! | `session` | what a client has set up, and its replies |
 //! | `background_job` `key_walk` | work that lasts: of another thread; a walk through all keys, in slices |
-//! | `command` `command_table` | the definition of a command; the table that finds it by name |
+//! | `command` `command_table` `lookup_counts` | the definition of a command; the table that finds it by name; hits and misses of its reads |
 //! | `commands` | the commands, a module for each family |
 //! | `command_call` `command_block` `block_transaction` | a command kept for later; a `MULTI` block while it is queued, and as a transaction |
-//! | `lookup_counts` `snapshots` | hits and misses; consistent copies of all keys that clients take in pieces |
+//! | `snapshots` | consistent copies of all keys that clients take in pieces |
 //! | `pending_command` `connection` | what a connection waits for; one client's connection |
 //! | `execution` | the execution of requests |
 //! | `input` | reading, parsing and executing what a connection sends |
