@@ -50,6 +50,8 @@ pub(crate) type Ops<'a> = SmallVec<[Op<'a>; 4]>;
 pub(crate) type Planned<'a> = Result<Render<'a>, Refusal>;
 /// Turns arguments into operations.
 pub(crate) type Plan = for<'a> fn(Args<'a>, &mut Ops<'a>) -> Planned<'a>;
+/// Finds the key that a [`PlanFromKey`] needs.
+pub(crate) type FindKey = fn(Args<'_>, &Cursors) -> Result<Arc<[u8]>, Refusal>;
 /// Answers without the store, at the end of the session's output.
 pub(crate) type Local = fn(&mut RuntimeContext, &mut ClientSession, Args<'_>);
 /// As [`Local`], of a command whose answer may come later.
@@ -104,7 +106,7 @@ pub(crate) enum CommandKind {
 #[derive(Clone, Copy)]
 pub(crate) struct PlanFromKey {
     /// Finds the key.
-    pub(crate) key: fn(Args<'_>, &Cursors) -> Result<Arc<[u8]>, Refusal>,
+    pub(crate) key: FindKey,
     /// Turns the arguments and the key into operations.
     pub(crate) plan: for<'a> fn(Args<'a>, &'a [u8], &mut Ops<'a>) -> Planned<'a>,
 }
