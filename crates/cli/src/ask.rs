@@ -55,7 +55,8 @@ impl Asked {
     /// # Errors
     /// The text says why there is no report.
     pub(crate) fn report(&mut self) -> Result<Report, String> {
-        Report::parse(&self.ask(&["CLUSTER", "REPLICATION", "STATUS"], PATIENCE)?)
+        let text = self.ask(&["CLUSTER", "REPLICATION", "STATUS"], PATIENCE)?;
+        Report::parse(&text).map_err(|error| error.to_string())
     }
 
     /// Sends a command and waits up to `patience` for its reply, which is a text.

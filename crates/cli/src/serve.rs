@@ -62,7 +62,7 @@ pub(crate) fn serve(options: Serve, log: &Arc<Log>) -> Result<(), String> {
     stop_on(signals, Reread::new(file, log), move || stopper.stop());
     announce(&running, &options, threads)
         .map_err(|error| format!("cannot announce {listen}: {error}"))?;
-    let served = running.wait();
+    let served = running.wait().map_err(|error| error.to_string());
     let closed = opened.close();
     tracing::info!("stopped");
     served.and(closed)

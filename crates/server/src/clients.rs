@@ -12,7 +12,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 /// The state of one client.
-pub(crate) struct Client {
+pub(crate) struct ConnectedClient {
     /// Its number, never given again.
     pub(crate) id: u64,
     pub(crate) address: SocketAddr,
@@ -22,7 +22,7 @@ pub(crate) struct Client {
     /// The runtime that serves it.
     pub(crate) runtime: usize,
     pub(crate) since: Instant,
-    pub(crate) names: Mutex<Names>,
+    pub(crate) names: Mutex<ClientNames>,
     /// Milliseconds after `since` at which its last input came.
     pub(crate) last_ms: AtomicU64,
     /// Commands queued in its `MULTI` block; -1 without one.
@@ -35,7 +35,7 @@ pub(crate) struct Client {
 
 /// The names that a client gives itself.
 #[derive(Default, Clone)]
-pub(crate) struct Names {
+pub(crate) struct ClientNames {
     pub(crate) name: Vec<u8>,
     pub(crate) library: Vec<u8>,
     pub(crate) library_version: Vec<u8>,
@@ -43,7 +43,7 @@ pub(crate) struct Names {
     pub(crate) last_command: &'static str,
 }
 
-impl Client {
+impl ConnectedClient {
     /// Writes the line of `CLIENT LIST`, without its end.
     pub(crate) fn describe(&self, out: &mut Vec<u8>) {
         let names = self.names.lock().clone();
@@ -73,18 +73,18 @@ impl Client {
 
 /// All clients by number.
 #[derive(Default)]
-pub(crate) struct Clients {
-    table: Mutex<BTreeMap<u64, Arc<Client>>>,
+pub(crate) struct ClientRegistry {
+    table: Mutex<BTreeMap<u64, Arc<ConnectedClient>>>,
     last_id: AtomicU64,
 }
 
-impl Clients {
+impl ClientRegistry {
     /// Adds a client unless there are `most` already.
     pub(crate) fn add(
         &self,
         most: usize,
-        client: impl FnOnce(u64) -> Client,
-    ) -> Option<Arc<Client>> {
+        client: impl FnOnce(u64) -> ConnectedClient,
+    ) -> Option<Arc<ConnectedClient>> {
         let mut table = self.table.lock();
         if table.len() >= most {
             return None;
@@ -104,7 +104,7 @@ impl Clients {
     }
 
     /// Returns all clients, by age.
-    pub(crate) fn list(&self) -> Vec<Arc<Client>> {
+    pub(crate) fn list(&self) -> Vec<Arc<ConnectedClient>> {
         self.table.lock().values().cloned().collect()
     }
 }

@@ -1,50 +1,162 @@
-//! The commands, grouped by subject.
+//! The commands, a module for each family: its rows of the table, and what they do. A family uses
+//! only what the families share: `arguments`, `client_name`, `help`.
+//!
+//! To add a command: give it a row in its family's `COMMANDS`, and the function that the row names.
+//! `COMMAND`, the proxy (which asks nodes for the table) and the list in `docs/server.md` go by the
+//! rows.
 
-mod admin;
+mod arguments;
+mod authentication;
+mod client_name;
+mod clients;
 mod cluster;
+mod configuration;
 mod connection;
+mod help;
 mod introspection;
-pub(crate) mod key;
+mod keys;
+mod persistence;
 mod replication;
-mod saving;
-mod snapshot;
-mod string;
-mod table;
+mod server;
+mod snapshots;
+mod strings;
+mod transactions;
 
-pub(crate) use connection::{note_client, refuse_client};
-pub(crate) use saving::finish_job;
-pub(crate) use table::rows;
+use std::sync::LazyLock;
 
-use base::number::parse_int;
+use crate::command::CommandDefinition;
+use crate::command_table::CommandTable;
 
-use crate::refusal::Refusal;
+/// The commands of each family, but those of second words.
+const FAMILIES: [&[CommandDefinition]; 13] = [
+    strings::COMMANDS,
+    keys::COMMANDS,
+    transactions::COMMANDS,
+    connection::COMMANDS,
+    authentication::COMMANDS,
+    clients::COMMANDS,
+    server::COMMANDS,
+    introspection::COMMANDS,
+    configuration::COMMANDS,
+    replication::COMMANDS,
+    persistence::COMMANDS,
+    snapshots::COMMANDS,
+    cluster::COMMANDS,
+];
 
-/// Parses an argument as a 64-bit integer.
-#[inline]
-fn int(arg: &[u8]) -> Result<i64, Refusal> {
-    parse_int(arg).ok_or(Refusal::NotInteger)
+static TABLE: LazyLock<CommandTable> =
+    LazyLock::new(|| CommandTable::new(FAMILIES.into_iter().flatten()));
+
+/// Returns the table of commands, which the first call builds.
+pub(crate) fn table() -> &'static CommandTable {
+    &TABLE
 }
 
-/// Returns `true` if an argument is this word, in any case.
-#[inline]
-fn is(arg: &[u8], word: &str) -> bool {
-    arg.eq_ignore_ascii_case(word.as_bytes())
-}
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
 
-/// The latest time that certainly is in the past: in milliseconds, of 2023. Relative times that
-/// would overflow when counted from it are refused without asking the clock.
-const PAST_MS: i64 = 1_700_000_000_000;
+    use super::*;
+    use crate::command::CATEGORIES;
 
-/// Returns in milliseconds a time that is given in seconds or in milliseconds, unless it overflows.
-fn in_ms(given: i64, seconds: bool) -> Option<i64> {
-    if seconds {
-        given.checked_mul(1000)
-    } else {
-        Some(given)
+    #[test]
+    fn every_command_is_found_in_any_case() {
+        for command in table().all() {
+            let upper = command.name.to_ascii_uppercase();
+            for name in [command.name, upper.as_str()] {
+                assert_eq!(
+                    table().find(name.as_bytes()).map(|c| c.name),
+                    Some(command.name)
+                );
+            }
+            for sub in command.subcommands {
+                assert!(sub.name.starts_with(&format!("{}|", command.name)));
+                let word = &sub.name[command.name.len() + 1..];
+                assert!(command.subcommand(word.as_bytes()).is_some());
+            }
+        }
+        for name in ["", "ge", "gett", "nosuchcommand", "\u{0}\u{0}\u{0}"] {
+            assert!(table().find(name.as_bytes()).is_none(), "{name:?}");
+        }
     }
-}
 
-/// As [`in_ms`], for a time relative to now; `None` if it would overflow.
-fn in_ms_from_now(given: i64, seconds: bool) -> Option<i64> {
-    in_ms(given, seconds).filter(|ms| *ms <= i64::MAX - PAST_MS)
+    #[test]
+    fn commands_are_numbered_in_order() {
+        let numbers: Vec<usize> = table().every().map(|command| command.number).collect();
+        assert!(numbers.iter().copied().eq(0..numbers.len()));
+    }
+
+    #[test]
+    fn words_of_the_table_are_known() {
+        const ACCESS: [&str; 9] = [
+            "RO",
+            "RW",
+            "OW",
+            "RM",
+            "access",
+            "update",
+            "insert",
+            "delete",
+            "variable_flags",
+        ];
+        let every = table().every();
+        for command in every {
+            let name = command.name;
+            assert_eq!(command.keys.first == 0, command.access.is_empty(), "{name}");
+            assert!(
+                command
+                    .access
+                    .split_whitespace()
+                    .all(|word| ACCESS.contains(&word)),
+                "{name}"
+            );
+            let mut categories = command.own_categories.split_whitespace();
+            assert!(categories.all(|word| CATEGORIES.contains(&word)), "{name}");
+            for text in [command.complexity, command.summary] {
+                assert!(!text.is_empty() && !text.contains('\n'), "{name}");
+            }
+            assert_eq!(command.since.split('.').count(), 3, "{name}");
+        }
+    }
+
+    /// Returns the names in the list of `docs/server.md`. Second words stand in brackets behind the
+    /// first.
+    fn documented() -> BTreeSet<String> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/server.md");
+        let page = std::fs::read_to_string(path).expect("the page");
+        let (_, list) = page.split_once("\n## Commands\n").expect("the list");
+        let (list, _) = list.split_once("\n## ").expect("the next section");
+        let mut names = BTreeSet::new();
+        for row in list.lines().filter(|line| line.starts_with('|')) {
+            let (mut first, mut inside) = (String::new(), false);
+            for (at, part) in row.split('`').enumerate() {
+                if at % 2 == 0 {
+                    inside = (inside || part.contains('(')) && !part.contains(')');
+                    continue;
+                }
+                let name = part
+                    .to_ascii_lowercase()
+                    .replace("select 0", "select")
+                    .replace(' ', "|");
+                if inside {
+                    names.insert(format!("{first}|{name}"));
+                } else {
+                    first.clone_from(&name);
+                    names.insert(name);
+                }
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn the_documentation_lists_every_command() {
+        let every = table().every();
+        // The list leaves out the HELP of commands with several words.
+        let names = every
+            .map(|command| command.name)
+            .filter(|name| !name.ends_with("|help"));
+        let own: BTreeSet<String> = names.map(str::to_owned).collect();
+        assert_eq!(documented(), own);
+    }
 }

@@ -1,5 +1,5 @@
-//! One client's connection: its socket, its input that is not executed yet, its replies that are
-//! not sent yet, and the settings that the client has made.
+//! One client's connection: its socket, its input that is not executed yet, the client's session, its
+//! transaction, and what it waits for.
 //!
 //! An idle connection holds no buffers: requests are read into the runtime's buffer, and only the
 //! beginning of an unfinished one is kept here; output buffers go back to the runtime's pool.
@@ -12,64 +12,42 @@ use std::time::Duration;
 use base::{Epoch, Version};
 use budget::{Budget, Share, newcomers};
 use mio::net::TcpStream;
-use resp::{Parser, Protocol, Writer};
+use resp::{Parser, Writer};
 
-use crate::block::Block;
-use crate::clients::Client;
-use crate::output::Output;
-use crate::snapshots::Taken;
-use crate::task::Task;
+use crate::clients::ConnectedClient;
+use crate::command_block::CommandBlock;
+use crate::pending_command::PendingCommand;
+use crate::session::ClientSession;
+use crate::snapshots::ClientSnapshot;
 
 /// See the module's description.
 pub(crate) struct Connection {
     /// Its number in its runtime.
     pub(crate) key: usize,
     pub(crate) stream: TcpStream,
-    pub(crate) client: Arc<Client>,
+    pub(crate) session: ClientSession,
     pub(crate) parser: Parser,
     /// Input that could not be executed yet: the beginning of a command, or commands that wait
     /// (`stalled`).
     pub(crate) input: Vec<u8>,
-    pub(crate) output: Output,
-    pub(crate) protocol: Protocol,
-    pub(crate) authenticated: bool,
     /// Its place among those that have not given the password.
     pub(crate) newcomer: Option<newcomers::Place>,
-    /// `true` if it may read the data of a replica (`READONLY`).
-    pub(crate) reads_stale: bool,
     /// The `MULTI` block that is being queued.
-    pub(crate) block: Option<Box<Block>>,
+    pub(crate) block: Option<Box<CommandBlock>>,
     /// Keys under `WATCH`, with the versions seen.
     pub(crate) watches: BTreeMap<Vec<u8>, Version>,
     /// Its snapshot.
-    pub(crate) snapshot: Option<Taken>,
-    /// A long command that is under way.
-    pub(crate) task: Option<Task>,
-    pub(crate) state: State,
-    pub(crate) last_command: &'static str,
-    /// How long the answer to its next wrong password is put off.
-    pub(crate) password_delay: Duration,
-    /// Which replies it gets (`CLIENT REPLY`).
-    pub(crate) replies: Replies,
+    pub(crate) snapshot: Option<ClientSnapshot>,
+    /// A command that is not answered yet.
+    pub(crate) pending: Option<PendingCommand>,
+    pub(crate) state: ConnectionState,
     /// Its share of the memory that all connections have together.
     pub(crate) share: Share,
 }
 
-/// The commands whose replies are sent to the client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Replies {
-    #[default]
-    On,
-    Off,
-    /// To all but the next one.
-    SkipNext,
-    /// To all but the one that is executed now, or is its task.
-    Skip,
-}
-
 /// A connection's state in the runtime's loop.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct ConnectionState {
     /// The socket may have input.
     pub(crate) readable: bool,
     /// An event has said that the client will send nothing more, behind what is still to be read.
@@ -80,8 +58,6 @@ pub(crate) struct State {
     pub(crate) full: bool,
     /// `input` begins with whole commands that wait.
     pub(crate) stalled: bool,
-    /// Nothing more is read or executed; closes once the output is taken.
-    pub(crate) closing: bool,
     /// Closes at once.
     pub(crate) dead: bool,
     /// In the runtime's list of connections to serve.
@@ -92,7 +68,7 @@ pub(crate) struct State {
     pub(crate) in_waiting: bool,
     /// In the runtime's list of connections that have a snapshot.
     pub(crate) in_snapshots: bool,
-    /// In the runtime's list of connections whose task waits for others.
+    /// In the runtime's list of connections whose pending command waits for others.
     pub(crate) in_tasks: bool,
 }
 
@@ -100,33 +76,26 @@ impl Connection {
     pub(crate) fn new(
         key: usize,
         stream: TcpStream,
-        client: Arc<Client>,
+        client: Arc<ConnectedClient>,
         authenticated: bool,
         budget: &Arc<Budget>,
     ) -> Connection {
         Connection {
             key,
             stream,
-            client,
+            session: ClientSession::new(client, authenticated),
             parser: Parser::new(),
             input: Vec::new(),
-            output: Output::default(),
-            protocol: Protocol::Resp2,
-            authenticated,
             newcomer: None,
-            reads_stale: false,
             block: None,
             watches: BTreeMap::new(),
             snapshot: None,
-            task: None,
+            pending: None,
             // The first request may have come with the connection.
-            state: State {
+            state: ConnectionState {
                 readable: true,
-                ..State::default()
+                ..ConnectionState::default()
             },
-            last_command: "NULL",
-            password_delay: Duration::ZERO,
-            replies: Replies::default(),
             share: Share::new(budget),
         }
     }
@@ -134,28 +103,44 @@ impl Connection {
     /// Returns the epoch that it waits for: that of its last reply, or of what it has proposed.
     #[inline]
     pub(crate) fn waits_for(&self) -> Option<Epoch> {
-        match &self.task {
-            Some(Task::Proposed(proposed)) => Some(proposed.epoch),
-            _ => self.output.waits_for(),
+        match &self.pending {
+            Some(PendingCommand::Proposed(proposed)) => Some(proposed.epoch),
+            _ => self.session.output.waits_for(),
         }
     }
 
     /// Returns a writer at the end of the output.
     #[inline]
     pub(crate) fn writer(&mut self) -> Writer<'_> {
-        Writer::new(self.output.buffer(), self.protocol)
+        self.session.writer()
     }
 
     /// Records the length of the block, for `CLIENT LIST`.
     pub(crate) fn note_block(&self) {
         let queued = self.block.as_ref().map_or(-1, |block| block.len() as i64);
-        self.client.queued.store(queued, Ordering::Relaxed);
+        self.session.client.queued.store(queued, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_protocol(&mut self, protocol: Protocol) {
-        self.protocol = protocol;
-        self.client
-            .protocol
-            .store(protocol.number() as u8, Ordering::Relaxed);
+    /// Ends the block, and the watches, which are its precondition.
+    pub(crate) fn end_block(&mut self) {
+        self.block = None;
+        self.watches.clear();
+        self.note_block();
+    }
+
+    /// Returns the memory that its requests and replies take, in bytes.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        let block = self.block.as_ref().map_or(0, |block| block.bytes());
+        self.input.len() + self.session.output.pending() + block
+    }
+
+    /// Returns the time at which its snapshot is given up, if it is not used before; `idle` is the
+    /// time that it may be unused.
+    pub(crate) fn snapshot_due(&self, idle: Duration) -> Option<Duration> {
+        match &self.snapshot {
+            Some(ClientSnapshot::Open(snapshot)) => Some(snapshot.last_used + idle),
+            _ => None,
+        }
     }
 }

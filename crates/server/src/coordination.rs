@@ -1,5 +1,4 @@
-//! A runtime's part of the cluster: its [`Node`], the links to other nodes, and the connections
-//! whose transactions run on several nodes.
+//! A runtime's part of the cluster: its [`Node`], and the links to other nodes.
 //!
 //! In each turn of the loop, messages that came on links go to the node; then connections are
 //! served, which may begin transactions; then the node makes progress, its messages are sent, and
@@ -11,51 +10,42 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::partition::OwnedReply;
-use base::{Abort, Epoch, NodeId, Op};
+use base::{NodeId, Op};
 use cluster::ramp::{Algorithm, PublishedSlots};
 use cluster::{Finished, Node, NodeOptions, WakeConditions};
 use fabric::tcp::Tcp;
 use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
-use resp::Args;
 
-use crate::block::Call;
-use crate::command::{Command, Ops, Run};
 use crate::config::Membership;
-use crate::connection::Connection;
-use crate::execution::{Execution, Verdict};
-use crate::executor::{Executor, tell_abort};
 use crate::partition::Worker;
-use crate::render::Surroundings;
-use crate::routing::{ClusterFigures, Route, Routes};
-use crate::task::{Coordinated, Task, Work};
+use crate::routing::{ClusterStatistics, Routes};
 
 /// The shortest interval at which leaders are looked for.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const SEARCH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The connection that a transaction belongs to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Caller {
+pub(crate) struct CoordinationCaller {
     /// The connection's number in its runtime; another connection may have the number by now.
     pub(crate) key: usize,
-    /// As [`Coordinated::number`].
+    /// The number of the transaction.
     pub(crate) number: u64,
 }
 
 /// See the module's description.
-pub(crate) struct Coordination {
+pub(crate) struct RuntimeNode {
     routes: Arc<Routes>,
     runtime: usize,
-    node: Node<Caller>,
-    links: Links,
+    node: Node<CoordinationCaller>,
+    links: NodeLinks,
     inbox: Inbox,
     last_number: u64,
     /// When the leaders of other partitions were last looked for.
-    looked: Option<Duration>,
-    figures: ClusterFigures,
+    searched: Option<Duration>,
+    statistics: ClusterStatistics,
 }
 
-impl Coordination {
+impl RuntimeNode {
     pub(crate) fn new(
         membership: &Membership,
         (ramp, published): (Algorithm, Option<Arc<PublishedSlots>>),
@@ -63,7 +53,7 @@ impl Coordination {
         runtime: usize,
         fabric: Tcp,
         now: Duration,
-    ) -> Coordination {
+    ) -> RuntimeNode {
         let options = NodeOptions {
             topology: Arc::clone(&membership.topology),
             me: membership.node,
@@ -75,15 +65,15 @@ impl Coordination {
             ramp,
             published,
         };
-        Coordination {
+        RuntimeNode {
             routes,
             runtime,
             node: Node::new(options, now),
-            links: Links::new(fabric),
+            links: NodeLinks::new(fabric),
             inbox: Inbox::default(),
             last_number: 0,
-            looked: None,
-            figures: ClusterFigures::default(),
+            searched: None,
+            statistics: ClusterStatistics::default(),
         }
     }
 
@@ -93,36 +83,46 @@ impl Coordination {
     }
 
     /// Gives the node the messages that came on links.
-    pub(crate) fn receive(&mut self, worker: &mut Worker, now: Duration) -> Heard {
+    pub(crate) fn receive(&mut self, worker: &mut Worker, now: Duration) -> ReceivedMessages {
         self.links.fabric.tick(now);
         let more = self.links.receive(&mut self.inbox);
-        let something = !self.inbox.is_empty();
+        let any = !self.inbox.is_empty();
         for (link, event) in self.inbox.iter() {
             self.links.note(&self.routes, link, &event);
             self.node.event(worker.participant(), link, event, now);
         }
         self.inbox.clear();
-        Heard { something, more }
+        ReceivedMessages { any, more }
     }
 
-    fn begin(&mut self, worker: &mut Worker, ops: &[Op<'_>], key: usize, now: Duration) -> u64 {
+    /// Begins a transaction for the connection with number `key`. Returns the transaction's number.
+    pub(crate) fn begin(
+        &mut self,
+        worker: &mut Worker,
+        ops: &[Op<'_>],
+        key: usize,
+        now: Duration,
+    ) -> u64 {
         self.last_number += 1;
         let number = self.last_number;
-        let caller = Caller { key, number };
-        self.node.begin(worker.participant(), ops, caller, now);
+        self.node
+            .begin(worker.participant(), ops, CoordinationCaller { key, number }, now);
         number
     }
 
     /// Reads a key of each replicated partition of other nodes, so that this node learns its
     /// leader.
     pub(crate) fn look_for_leaders(&mut self, worker: &mut Worker, now: Duration) {
-        if self.looked.is_some_and(|looked| now < looked + LOOK_AGAIN) {
+        if self
+            .searched
+            .is_some_and(|searched| now < searched + SEARCH_INTERVAL)
+        {
             return;
         }
-        self.looked = Some(now);
+        self.searched = Some(now);
         for key in self.routes.keys_of_others() {
             let (key, number) = (key.as_bytes(), 0);
-            let no_caller = Caller {
+            let no_caller = CoordinationCaller {
                 key: usize::MAX,
                 number,
             };
@@ -132,11 +132,11 @@ impl Coordination {
     }
 
     /// Lets the node make progress. Outcomes are added to `finished`.
-    pub(crate) fn go_on(
+    pub(crate) fn progress(
         &mut self,
         worker: &mut Worker,
         now: Duration,
-        finished: &mut Vec<Finished<Caller>>,
+        finished: &mut Vec<Finished<CoordinationCaller>>,
     ) {
         self.node.turn(worker.participant(), now);
         finished.extend(self.node.finished());
@@ -147,16 +147,16 @@ impl Coordination {
         self.node.pump(&mut self.links);
         self.links.flush();
         let (coordinating, waiting) = self.node.under_way();
-        let figures = ClusterFigures {
+        let statistics = ClusterStatistics {
             counters: self.node.counters(),
             coordinating,
             waiting,
             links: self.node.links_up(),
             through_memory: self.links.fabric.links_through_memory(),
         };
-        if self.figures != figures {
-            self.figures = figures;
-            self.routes.note_figures(self.runtime, figures);
+        if self.statistics != statistics {
+            self.statistics = statistics;
+            self.routes.note_statistics(self.runtime, statistics);
         }
     }
 
@@ -178,7 +178,7 @@ impl Coordination {
 
     /// Continues to send what waited on links when they were closed. Returns the time until they
     /// must be looked at again; `None`: all have ended.
-    pub(crate) fn go_on_closing(&mut self, now: Duration) -> Option<Duration> {
+    pub(crate) fn continue_closing(&mut self, now: Duration) -> Option<Duration> {
         let fabric = &mut self.links.fabric;
         fabric.tick(now);
         fabric.receive(&mut self.inbox);
@@ -195,21 +195,21 @@ impl Coordination {
 }
 
 /// The outcome of receiving messages of other nodes.
-pub(crate) struct Heard {
+pub(crate) struct ReceivedMessages {
     /// At least one message came.
-    pub(crate) something: bool,
+    pub(crate) any: bool,
     /// More messages have come than were taken.
     pub(crate) more: bool,
 }
 
 /// The links, and to which node each of them leads.
-struct Links {
+struct NodeLinks {
     fabric: Tcp,
     /// The node at the other end, and `true` if the link is up.
     nodes: HashMap<Link, (NodeId, bool)>,
 }
 
-impl Messages for Links {
+impl Messages for NodeLinks {
     fn connect(&mut self, to: NodeId) -> Link {
         let link = self.fabric.connect(to);
         self.nodes.insert(link, (to, false));
@@ -233,9 +233,9 @@ impl Messages for Links {
     }
 }
 
-impl Links {
-    fn new(fabric: Tcp) -> Links {
-        Links {
+impl NodeLinks {
+    fn new(fabric: Tcp) -> NodeLinks {
+        NodeLinks {
             fabric,
             nodes: HashMap::new(),
         }
@@ -255,151 +255,5 @@ impl Links {
             }
             _ => {}
         }
-    }
-}
-
-impl Executor {
-    /// Returns `true` if all of these operations are of this node's own partition.
-    pub(crate) fn is_here(&self, ops: &[Op<'_>]) -> bool {
-        let cluster = self.cluster.as_ref();
-        cluster.is_none_or(|cluster| cluster.routes.route(ops) == Route::Here)
-    }
-
-    /// Sends a command's client to another node, or begins the command together with other nodes,
-    /// if its operations need them.
-    #[inline(never)]
-    pub(crate) fn leads_elsewhere(
-        &mut self,
-        connection: &mut Connection,
-        command: &'static Command,
-        args: Args<'_>,
-        ops: &[Op<'_>],
-    ) -> bool {
-        let Some(cluster) = &mut self.cluster else {
-            return false;
-        };
-        match cluster.routes.route(ops) {
-            Route::Here => return false,
-            Route::Slot(slot) if can_be_sent_away(connection, command) => {
-                let to = cluster.routes.client_address(slot);
-                let text = format!("MOVED {slot} {}:{}", to.ip(), to.port());
-                connection.writer().error(&text);
-            }
-            Route::Slot(_) | Route::Slots => {
-                let number = self.begin(connection, ops);
-                connection.wait_for(number, Work::Call(Call::new(command, args)));
-            }
-        }
-        true
-    }
-
-    /// Begins operations that other nodes take part in. Returns the transaction's number.
-    pub(crate) fn begin(&mut self, connection: &Connection, ops: &[Op<'_>]) -> u64 {
-        let (worker, now) = (&mut self.worker, self.context.now);
-        let cluster = self.cluster.as_mut().expect("this is a node of a cluster");
-        cluster.begin(worker, ops, connection.key, now)
-    }
-
-    /// Answers a connection whose transaction has ended, unless the connection is another one by
-    /// now.
-    pub(crate) fn tell_finished(
-        &mut self,
-        connection: &mut Connection,
-        finished: Finished<Caller>,
-    ) {
-        let Finished {
-            caller,
-            outcome,
-            time_ms,
-        } = finished;
-        let task = connection.task.take_if(
-            |task| matches!(task, Task::Coordinated(task) if task.number == caller.number),
-        );
-        let Some(Task::Coordinated(Coordinated { work, .. })) = task else {
-            return;
-        };
-        let from = connection.output.position();
-        self.tell_outcome(connection, work, outcome, time_ms);
-        self.end_task(connection, from);
-    }
-
-    /// Answers a command or block that was executed on other nodes, or later.
-    pub(crate) fn tell_outcome(
-        &mut self,
-        connection: &mut Connection,
-        work: Work,
-        outcome: Result<Vec<OwnedReply>, Abort>,
-        time_ms: u64,
-    ) {
-        match work {
-            Work::Call(call) => self.tell_call(connection, &call, outcome, time_ms),
-            Work::Block(execution) => match outcome {
-                Ok(replies) => {
-                    let replies: Vec<_> = replies.iter().map(OwnedReply::as_reply).collect();
-                    let plan = execution.plan();
-                    execution.answer(&plan, &replies, time_ms, &mut self.context, connection);
-                }
-                Err(abort) => self.go_on(connection, execution, abort),
-            },
-        }
-    }
-
-    fn go_on(&mut self, connection: &mut Connection, mut execution: Box<Execution>, abort: Abort) {
-        match execution.revise(abort) {
-            Verdict::Again => self.execute_block(connection, execution),
-            // The outcome was returned when everything that it shows was durable.
-            Verdict::Tell(abort) => self.tell_block(connection, &abort, Epoch::ZERO),
-        }
-    }
-
-    /// Answers a command that was executed together with other nodes.
-    fn tell_call(
-        &mut self,
-        connection: &mut Connection,
-        call: &Call,
-        outcome: Result<Vec<OwnedReply>, Abort>,
-        time_ms: u64,
-    ) {
-        let replies = match &outcome {
-            Ok(replies) => replies.iter().map(OwnedReply::as_reply).collect::<Vec<_>>(),
-            Err(abort) => {
-                tell_abort(abort, &mut connection.writer());
-                return;
-            }
-        };
-        let (command, args) = (call.command, call.args());
-        let (Run::Store(plan) | Run::AllOrNothing(plan)) = command.run else {
-            return connection.answer_watch(command, args, &replies);
-        };
-        let around = Surroundings {
-            command,
-            cursors: &self.context.shared.cursors,
-            time_ms,
-            lookups: &self.context.lookups,
-        };
-        // It was planned before, from the same arguments.
-        match plan(args, &mut Ops::new()) {
-            Ok(render) => render.write(&replies, &around, &mut connection.writer()),
-            Err(refusal) => refusal.write(command, &mut connection.writer()),
-        }
-    }
-}
-
-/// Returns `true` if a command whose keys are in one slot of another node may be answered with that
-/// node's address. A client that watches keys here would lose its watches there; and `WATCH` itself
-/// should work for clients that do not know about clusters. `SCAN` continues on the node on which
-/// it began.
-pub(crate) fn can_be_sent_away(connection: &Connection, command: &Command) -> bool {
-    match command.run {
-        Run::Scan => true,
-        Run::Watch | Run::WatchVersion => false,
-        _ => connection.watches.is_empty(),
-    }
-}
-
-impl Connection {
-    /// Makes the connection wait for the transaction with this number.
-    pub(crate) fn wait_for(&mut self, number: u64, work: Work) {
-        self.task = Some(Task::Coordinated(Coordinated { work, number }));
     }
 }

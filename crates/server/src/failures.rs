@@ -24,66 +24,66 @@ const SHOWN: usize = 32;
 
 /// The kind of a failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum What {
+pub(crate) enum FailureKind {
     Unknown(Box<[u8]>),
     /// A command, and the first word of its error.
     Known(&'static str, Box<str>),
 }
 
-/// Failures of one kind.
+/// CommandFailures of one kind.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    what: What,
+pub(crate) struct CommandFailure {
+    kind: FailureKind,
     count: u64,
     from: Vec<IpAddr>,
     /// There were others.
     more: bool,
 }
 
-/// Failures since the last summary.
+/// CommandFailures since the last summary.
 #[derive(Debug, Default)]
-pub(crate) struct Failures(Vec<Failure>);
+pub(crate) struct CommandFailures(Vec<CommandFailure>);
 
-/// Failures that all runtimes have counted.
+/// CommandFailures that all runtimes have counted.
 #[derive(Debug)]
 pub(crate) struct SharedFailures {
     /// How often they are summed up.
     interval: Duration,
     /// The time since when they were counted, if there are some.
-    counted: Mutex<(Option<Duration>, Failures)>,
+    counted: Mutex<(Option<Duration>, CommandFailures)>,
 }
 
-impl What {
+impl FailureKind {
     /// Returns the kind of an unknown command with this name.
-    pub(crate) fn unknown(name: &[u8]) -> What {
+    pub(crate) fn unknown(name: &[u8]) -> FailureKind {
         let name = &name[..name.len().min(SHOWN)];
-        What::Unknown(name.to_ascii_uppercase().into())
+        FailureKind::Unknown(name.to_ascii_uppercase().into())
     }
 
     /// Returns the failure of a command. `None`: the error is a redirection, which clients of a cluster
     /// get in normal operation.
-    pub(crate) fn of(command: &'static str, error: &str) -> Option<What> {
+    pub(crate) fn of(command: &'static str, error: &str) -> Option<FailureKind> {
         let usual = ["MOVED", "ASK", "TRYAGAIN"].contains(&error);
-        (!usual).then(|| What::Known(command, error.into()))
+        (!usual).then(|| FailureKind::Known(command, error.into()))
     }
 }
 
-impl Failures {
+impl CommandFailures {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(crate) fn add(&mut self, what: What, from: IpAddr) {
-        self.merge(Failure {
-            what,
+    pub(crate) fn add(&mut self, kind: FailureKind, from: IpAddr) {
+        self.merge(CommandFailure {
+            kind,
             count: 1,
             from: vec![from],
             more: false,
         });
     }
 
-    fn merge(&mut self, new: Failure) {
-        if let Some(old) = self.0.iter_mut().find(|old| old.what == new.what) {
+    fn merge(&mut self, new: CommandFailure) {
+        if let Some(old) = self.0.iter_mut().find(|old| old.kind == new.kind) {
             old.count += new.count;
             old.more |= new.more;
             for address in new.from {
@@ -103,22 +103,22 @@ impl Failures {
 
     /// Returns the lines of the log; `within` is the time in which the failures were counted.
     fn lines(&self, within: Duration) -> impl Iterator<Item = String> {
-        let told = |failure: &&Failure| match failure.what {
-            What::Unknown(_) => true,
-            What::Known(..) => failure.count >= MANY,
+        let logged = |failure: &&CommandFailure| match failure.kind {
+            FailureKind::Unknown(_) => true,
+            FailureKind::Known(..) => failure.count >= MANY,
         };
         self.0
             .iter()
-            .filter(told)
+            .filter(logged)
             .map(move |failure| format!("{failure} within {within:?}, {}", failure.sources()))
     }
 }
 
-impl Display for Failure {
+impl Display for CommandFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.what {
-            What::Unknown(name) => write!(f, "unknown command {}", name.escape_ascii())?,
-            What::Known(command, error) => {
+        match &self.kind {
+            FailureKind::Unknown(name) => write!(f, "unknown command {}", name.escape_ascii())?,
+            FailureKind::Known(command, error) => {
                 let command = command.replace('|', " ").to_ascii_uppercase();
                 write!(f, "{command} failed with {error}")?;
             }
@@ -128,7 +128,7 @@ impl Display for Failure {
     }
 }
 
-impl Failure {
+impl CommandFailure {
     /// Returns the addresses that they came from.
     fn sources(&self) -> String {
         let from: Vec<String> = self.from.iter().map(ToString::to_string).collect();
@@ -147,7 +147,7 @@ impl SharedFailures {
 
     /// Adds what one runtime has counted by `now`. Returns the time at which everything must be
     /// summed up.
-    pub(crate) fn add(&self, failures: &mut Failures, now: Duration) -> Duration {
+    pub(crate) fn add(&self, failures: &mut CommandFailures, now: Duration) -> Duration {
         let mut shared = self.counted.lock();
         for failure in failures.0.drain(..) {
             shared.1.merge(failure);
@@ -182,15 +182,15 @@ mod tests {
         let shared = SharedFailures::new(INTERVAL);
         let (start, second) = (Duration::from_secs(5), Duration::from_secs(1));
         for runtime in 1..=2 {
-            let mut failures = Failures::default();
+            let mut failures = CommandFailures::default();
             for _ in 0..600 {
-                failures.add(What::unknown(b"evalsha"), address(runtime));
+                failures.add(FailureKind::unknown(b"evalsha"), address(runtime));
             }
-            failures.add(What::unknown(b"\r\n"), address(1));
+            failures.add(FailureKind::unknown(b"\r\n"), address(1));
             for _ in 0..MANY {
-                failures.add(What::of("client|kill", "ERR").unwrap(), address(1));
+                failures.add(FailureKind::of("client|kill", "ERR").unwrap(), address(1));
             }
-            failures.add(What::of("get", "ERR").unwrap(), address(1));
+            failures.add(FailureKind::of("get", "ERR").unwrap(), address(1));
             let due = shared.add(&mut failures, start + u32::from(runtime) * second);
             assert_eq!(due, start + second + INTERVAL);
             assert!(failures.is_empty());
@@ -206,16 +206,16 @@ mod tests {
             ]
         );
         assert!(shared.sum_up(start + 3 * INTERVAL).is_empty());
-        assert_eq!(What::of("get", "MOVED"), None);
+        assert_eq!(FailureKind::of("get", "MOVED"), None);
     }
 
     #[test]
     fn what_clients_choose_is_bounded() {
-        let mut failures = Failures::default();
+        let mut failures = CommandFailures::default();
         for number in 0..1000_u32 {
             let name = format!("{number}{}", "x".repeat(1000));
-            failures.add(What::unknown(name.as_bytes()), address(number as u8));
-            failures.add(What::unknown(b"same"), address(number as u8));
+            failures.add(FailureKind::unknown(name.as_bytes()), address(number as u8));
+            failures.add(FailureKind::unknown(b"same"), address(number as u8));
         }
         assert_eq!(failures.0.len(), KINDS);
         let lines: Vec<String> = failures.lines(Duration::from_secs(60)).collect();

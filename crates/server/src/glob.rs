@@ -10,20 +10,20 @@
 //! The empty text is matched by the empty pattern and by `*` alone, not by `**`: so it is in Redis.
 //!
 //! Time is at most the product of both lengths: only the last `*` is ever tried again. With long
-//! texts and patterns that can be seconds, so that a [`Match`] counts its steps and can be
+//! texts and patterns that can be seconds, so that a [`PatternMatch`] counts its steps and can be
 //! interrupted.
 
 /// Returns `true` if `text` matches `pattern`.
 pub(crate) fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let mut steps = usize::MAX;
-    let result = Match::default().resume(pattern, text, ignore_case, &mut steps);
+    let result = PatternMatch::default().resume(pattern, text, ignore_case, &mut steps);
     result.unwrap_or(false)
 }
 
 /// Returns `true` if `text` matches `pattern`. Subtracts the steps of the comparison from `steps`,
 /// as far as there are that many.
 pub(crate) fn matches_counted(pattern: &[u8], text: &[u8], steps: &mut usize) -> bool {
-    let (mut search, mut rest) = (Match::default(), usize::MAX);
+    let (mut search, mut rest) = (PatternMatch::default(), usize::MAX);
     search
         .resume(pattern, text, false, steps)
         .or_else(|| search.resume(pattern, text, false, &mut rest))
@@ -32,7 +32,7 @@ pub(crate) fn matches_counted(pattern: &[u8], text: &[u8], steps: &mut usize) ->
 
 /// The state of a comparison of one text with one pattern.
 #[derive(Default)]
-pub(crate) struct Match {
+pub(crate) struct PatternMatch {
     /// The position in the pattern.
     p: usize,
     /// The position in the text.
@@ -41,7 +41,7 @@ pub(crate) struct Match {
     star: Option<(usize, usize)>,
 }
 
-impl Match {
+impl PatternMatch {
     /// Continues for at most `steps` steps, and subtracts those that it needed. Returns `true` if
     /// the text matches, or `None` if the steps did not suffice.
     pub(crate) fn resume(
@@ -213,7 +213,7 @@ mod tests {
             ("a".repeat(2000) + "b", false),
             ("a".repeat(2000) + "bc", true),
         ] {
-            let (mut search, mut turns) = (Match::default(), 0);
+            let (mut search, mut turns) = (PatternMatch::default(), 0);
             let result = loop {
                 turns += 1;
                 let mut steps = 1000;

@@ -1,24 +1,24 @@
-//! `INFO`: figures about the server, in Redis's sections and under its names where it has them.
+//! `INFO`: the status of the server, in Redis's sections and under its names where it has them.
 //!
 //! Most are rows of the table in [`crate::metrics`]; those for each command and each kind of error are in
-//! [`crate::statistics`].
+//! [`crate::command_statistics`].
 
 use resp::Args;
 
-use crate::figures::Figures;
-use crate::metrics::{Section, write_section};
-use crate::shared::Shared;
-use crate::statistics;
+use crate::command_statistics::{self, CommandStatistics};
+use crate::metrics::{InfoSection, write_section};
+use crate::server_state::ServerState;
+use crate::server_status::ServerStatus;
 
 /// How the contents of a section are written.
-enum Content {
-    Rows(Section),
-    Written(fn(&Shared, &mut String)),
+enum SectionContent {
+    Rows(InfoSection),
+    Written(fn(&CommandStatistics, &mut String)),
 }
 
 /// The words for which a section is shown, besides its own name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Group {
+enum Selection {
     /// No word at all, `default`, and what shows more.
     Default,
     /// `all`, and what shows more.
@@ -27,60 +27,67 @@ enum Group {
     Everything,
 }
 
-const fn rows(name: &'static str, section: Section) -> (&'static str, Group, Content) {
-    (name, Group::Default, Content::Rows(section))
+const fn rows(
+    name: &'static str,
+    section: InfoSection,
+) -> (&'static str, Selection, SectionContent) {
+    (name, Selection::Default, SectionContent::Rows(section))
 }
 
-const SECTIONS: [(&str, Group, Content); 16] = [
-    rows("Server", Section::Server),
-    rows("Clients", Section::Clients),
-    rows("Memory", Section::Memory),
-    rows("Persistence", Section::Persistence),
-    rows("Log", Section::Log),
-    rows("Checkpoints", Section::Checkpoints),
-    rows("Recovery", Section::Recovery),
-    rows("Stats", Section::Stats),
-    rows("Replication", Section::Replication),
-    rows("CPU", Section::Cpu),
+const SECTIONS: [(&str, Selection, SectionContent); 16] = [
+    rows("Server", InfoSection::Server),
+    rows("Clients", InfoSection::Clients),
+    rows("Memory", InfoSection::Memory),
+    rows("Persistence", InfoSection::Persistence),
+    rows("Log", InfoSection::Log),
+    rows("Checkpoints", InfoSection::Checkpoints),
+    rows("Recovery", InfoSection::Recovery),
+    rows("Stats", InfoSection::Stats),
+    rows("Replication", InfoSection::Replication),
+    rows("CPU", InfoSection::Cpu),
     // There are none.
-    ("Modules", Group::Everything, Content::Written(|_, _| {})),
+    (
+        "Modules",
+        Selection::Everything,
+        SectionContent::Written(|_, _| {}),
+    ),
     (
         "Commandstats",
-        Group::All,
-        Content::Written(statistics::write_commands),
+        Selection::All,
+        SectionContent::Written(command_statistics::write_commands),
     ),
     (
         "Errorstats",
-        Group::Default,
-        Content::Written(statistics::write_errors),
+        Selection::Default,
+        SectionContent::Written(command_statistics::write_errors),
     ),
     (
         "Latencystats",
-        Group::All,
-        Content::Written(statistics::write_latencies),
+        Selection::All,
+        SectionContent::Written(command_statistics::write_latencies),
     ),
-    rows("Cluster", Section::Cluster),
-    rows("Keyspace", Section::Keyspace),
+    rows("Cluster", InfoSection::Cluster),
+    rows("Keyspace", InfoSection::Keyspace),
 ];
 
 /// Returns the sections that these words select. Words that select none are ignored, as by Redis.
-pub(crate) fn report(shared: &Shared, asked: Args<'_>) -> String {
-    let figures = Figures::now(shared);
+pub(crate) fn report(server: &ServerState, asked: Args<'_>) -> String {
+    let status = ServerStatus::now(server);
     let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-    let group = |word: &[u8]| match () {
-        () if is(word, "default") => Some(Group::Default),
-        () if is(word, "all") => Some(Group::All),
-        () if is(word, "everything") => Some(Group::Everything),
+    let selection = |word: &[u8]| match () {
+        () if is(word, "default") => Some(Selection::Default),
+        () if is(word, "all") => Some(Selection::All),
+        () if is(word, "everything") => Some(Selection::Everything),
         () => None,
     };
     let most = match asked.is_empty() {
-        true => Some(Group::Default),
-        false => asked.iter().filter_map(group).max(),
+        true => Some(Selection::Default),
+        false => asked.iter().filter_map(selection).max(),
     };
     let mut text = String::new();
     for (name, least, content) in &SECTIONS {
-        let in_group = most.is_some_and(|most| *least <= most);
-        if !in_group && !asked.iter().any(|word| is(word, name)) {
+        let selected = most.is_some_and(|most| *least <= most);
+        if !selected && !asked.iter().any(|word| is(word, name)) {
             continue;
         }
         if !text.is_empty() {
@@ -88,8 +95,8 @@ pub(crate) fn report(shared: &Shared, asked: Args<'_>) -> String {
         }
         text.push_str(&format!("# {name}\r\n"));
         match content {
-            Content::Rows(section) => write_section(*section, &figures, &mut text),
-            Content::Written(write) => write(shared, &mut text),
+            SectionContent::Rows(section) => write_section(*section, &status, &mut text),
+            SectionContent::Written(write) => write(&server.statistics, &mut text),
         }
     }
     text

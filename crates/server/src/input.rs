@@ -11,21 +11,22 @@ use std::io::{ErrorKind, Read};
 
 use resp::{Args, ProtocolError, Span};
 
-use crate::command::{Command, table};
+use crate::command::CommandDefinition;
+use crate::command_table::CommandTable;
 use crate::connection::Connection;
-use crate::executor::Executor;
+use crate::execution::Executor;
 use crate::limits::{BATCH, LARGE_READ, READ_BUFFER, TURN_REPLIES};
 
 /// Commands that were parsed together.
 #[derive(Default)]
-pub(crate) struct Batch {
-    entries: Vec<Entry>,
+pub(crate) struct CommandBatch {
+    entries: Vec<ParsedCommand>,
     spans: Vec<Span>,
 }
 
-struct Entry {
+struct ParsedCommand {
     /// `None`: unknown.
-    command: Option<&'static Command>,
+    command: Option<&'static CommandDefinition>,
     /// Where its arguments are among the batch's spans.
     first: usize,
     count: usize,
@@ -34,7 +35,7 @@ struct Entry {
 }
 
 /// Why a batch ended.
-enum Parsed {
+enum BatchEnd {
     /// It is full, or the next request is one that must stand alone.
     Whole,
     /// The input has no further whole command.
@@ -42,27 +43,32 @@ enum Parsed {
     Failed(ProtocolError),
 }
 
-impl Batch {
+impl CommandBatch {
     /// Parses commands of `input` from `start` on.
     fn parse(
         &mut self,
         connection: &mut Connection,
+        table: &CommandTable,
         input: &mut [u8],
         start: usize,
         limits: &resp::Limits,
-    ) -> Parsed {
+    ) -> BatchEnd {
         self.entries.clear();
         self.spans.clear();
-        let most = if connection.authenticated { BATCH } else { 1 };
+        let most = if connection.session.authenticated {
+            BATCH
+        } else {
+            1
+        };
         let limits = resp::Limits {
-            unauthenticated: !connection.authenticated,
+            unauthenticated: !connection.session.authenticated,
             ..*limits
         };
         let mut at = start;
         while self.entries.len() < most {
             let inline = input.get(at).is_some_and(|&byte| byte != b'*');
             if inline && !self.entries.is_empty() {
-                return Parsed::Whole;
+                return BatchEnd::Whole;
             }
             match connection.parser.parse(&mut input[at..], &limits) {
                 Ok(Some(end)) => {
@@ -71,22 +77,22 @@ impl Batch {
                     self.spans.extend(spans.iter().map(|span| span.shifted(at)));
                     at += end;
                     let name = self.spans.get(first).map(|span| &input[span.range()]);
-                    let command = name.and_then(|name| table().find(name));
-                    self.entries.push(Entry {
+                    let command = name.and_then(|name| table.find(name));
+                    self.entries.push(ParsedCommand {
                         command,
                         first,
                         count: self.spans.len() - first,
                         end: at,
                     });
                     if inline {
-                        return Parsed::Whole;
+                        return BatchEnd::Whole;
                     }
                 }
-                Ok(None) => return Parsed::Exhausted,
-                Err(error) => return Parsed::Failed(error),
+                Ok(None) => return BatchEnd::Exhausted,
+                Err(error) => return BatchEnd::Failed(error),
             }
         }
-        Parsed::Whole
+        BatchEnd::Whole
     }
 
     /// Makes the store prefetch the first key of each command.
@@ -116,15 +122,15 @@ pub(crate) fn execute(
     executor: &mut Executor,
     connection: &mut Connection,
     input: &mut [u8],
-    batch: &mut Batch,
+    batch: &mut CommandBatch,
 ) -> usize {
     let limits = executor.context.shared.config.limits;
     connection.state.stalled = false;
-    let most = connection.output.pending() + TURN_REPLIES;
-    executor.worker.serve(connection.client.id);
+    let most = connection.session.output.pending() + TURN_REPLIES;
+    executor.worker.serve(connection.session.client.id);
     let mut done = 0;
     loop {
-        let parsed = batch.parse(connection, input, done, &limits.request);
+        let parsed = batch.parse(connection, executor.table, input, done, &limits.request);
         batch.prefetch(executor, input);
         for entry in &batch.entries {
             if entry.count > 0 {
@@ -132,7 +138,7 @@ pub(crate) fn execute(
                 executor.execute(connection, entry.command, Args::new(input, spans));
             }
             done = entry.end;
-            if connection.must_wait(most) {
+            if must_wait(connection, most) {
                 if done < input.len() {
                     connection.parser.reset();
                     connection.state.stalled = true;
@@ -141,35 +147,27 @@ pub(crate) fn execute(
             }
         }
         match parsed {
-            Parsed::Whole => {}
-            Parsed::Exhausted => return done,
-            Parsed::Failed(error) => {
+            BatchEnd::Whole => {}
+            BatchEnd::Exhausted => return done,
+            BatchEnd::Failed(error) => {
                 let mut text = b"ERR ".to_vec();
                 error.write_text(&mut text);
                 connection.writer().error_bytes(&text);
                 executor.context.note_error(b"-ERR");
-                connection.state.closing = true;
-                tracing::debug!(client = %connection.client.address, ?error, "not RESP");
+                connection.session.closing = true;
+                tracing::debug!(client = %connection.session.client.address, ?error, "not RESP");
                 return done;
             }
         }
     }
 }
 
-impl Connection {
-    /// Returns `true` if no further command may be executed in this turn, in which replies may grow
-    /// to `most` bytes.
-    #[inline]
-    fn must_wait(&self, most: usize) -> bool {
-        self.state.closing || self.task.is_some() || self.output.pending() > most
-    }
-
-    /// Returns the memory that its requests and replies take, in bytes.
-    #[inline]
-    pub(crate) fn held_bytes(&self) -> usize {
-        let block = self.block.as_ref().map_or(0, |block| block.bytes());
-        self.input.len() + self.output.pending() + block
-    }
+/// Returns `true` if no further command may be executed in this turn, in which replies may grow to
+/// `most` bytes.
+#[inline]
+fn must_wait(connection: &Connection, most: usize) -> bool {
+    let session = &connection.session;
+    session.closing || connection.pending.is_some() || session.output.pending() > most
 }
 
 /// Reads once and executes the input. The buffer is the runtime's.
@@ -177,7 +175,7 @@ pub(crate) fn read(
     executor: &mut Executor,
     connection: &mut Connection,
     buffer: &mut [u8],
-    batch: &mut Batch,
+    batch: &mut CommandBatch,
 ) -> usize {
     if !connection.input.is_empty() {
         return read_more(executor, connection, batch);
@@ -187,14 +185,18 @@ pub(crate) fn read(
     };
     let input = &mut buffer[..count];
     let done = execute(executor, connection, input, batch);
-    if done < count && !connection.state.closing {
+    if done < count && !connection.session.closing {
         connection.input.extend_from_slice(&input[done..]);
     }
     count
 }
 
 /// Reads behind the beginning of a command.
-fn read_more(executor: &mut Executor, connection: &mut Connection, batch: &mut Batch) -> usize {
+fn read_more(
+    executor: &mut Executor,
+    connection: &mut Connection,
+    batch: &mut CommandBatch,
+) -> usize {
     let mut input = std::mem::take(&mut connection.input);
     let missing = connection.parser.wanted().saturating_sub(input.len());
     let room = missing.clamp(READ_BUFFER, LARGE_READ);
@@ -219,7 +221,7 @@ fn read_more(executor: &mut Executor, connection: &mut Connection, batch: &mut B
     }
     if input.len() > executor.context.shared.config.limits.query_buffer {
         let text = "closed: its input exceeds the limit";
-        let client = connection.client.address;
+        let client = connection.session.client.address;
         executor.context.warn(client, text, text);
         connection.state.dead = true;
     }
@@ -228,7 +230,11 @@ fn read_more(executor: &mut Executor, connection: &mut Connection, batch: &mut B
 }
 
 /// Executes commands that had to wait.
-pub(crate) fn resume(executor: &mut Executor, connection: &mut Connection, batch: &mut Batch) {
+pub(crate) fn resume(
+    executor: &mut Executor,
+    connection: &mut Connection,
+    batch: &mut CommandBatch,
+) {
     let mut input = std::mem::take(&mut connection.input);
     let done = execute(executor, connection, &mut input, batch);
     input.drain(..done);

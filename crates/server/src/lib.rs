@@ -1,31 +1,45 @@
 //! The RESP server: any Redis client can use the store through it.
 //!
-//! The path of a command: the socket wakes a runtime → it reads the input → parses a batch and
-//! makes the store prefetch its keys → executes each command as a transaction of its worker →
-//! encodes the replies into the connection's output → at the end of the turn writes the replies
-//! that may leave, and asks the store to make durable what the others wait for.
+//! Each module uses those above it in this table, and none below:
 //!
 //! | module | concept |
 //! |---|---|
-//! | [`config`] | how a server is set up |
-//! | [`limits`] | sizes that clients control |
-//! | `runtime` `input` | the loop of one thread; reading, parsing and executing what a connection sends |
-//! | `connection` `output` | one client's state; its replies and the epochs they wait for |
-//! | `command` `commands` | the table of commands; the commands |
-//! | `executor` `block` `execution` | running a command alone, in a `MULTI` block |
-//! | `task` `keys` `parking` | commands that last: checkpoints on request, `KEYS` in slices, those that wait for others |
-//! | `snapshots` | consistent copies of all keys that clients take in pieces |
-//! | `routing` `coordination` | in a cluster: where keys lead; transactions with other nodes |
-//! | `read_atomic` | what is refused of commands and blocks with read-atomic keys |
+//! | [`config`] [`limits`] | how a server is set up; sizes that clients control |
+//! | `glob` `cursors` `unix_time` | patterns of `KEYS`, `SCAN` and `CONFIG GET`; positions of scans; times as numbers |
+//! | `refusal` `render` | errors and replies as RESP |
+//! | [`replication`] `partition` | what a node says of its replicas; what is served: the partition behind all this |
+//! | `output` `clients` | a connection's replies, and the epochs they wait for; the connected clients |
+//! | `routing` `coordination` `read_atomic` | in a cluster: where keys lead; transactions with other nodes; what is refused of commands and blocks with read-atomic keys |
 //! | `published` | newest versions of read-atomic keys, in memory that clients read by themselves |
-//! | [`replication`] | what a node says of its replicas |
-//! | `redirect` | what a node does that does not lead its partition |
-//! | `partition` | what is served: the partition behind all this |
-//! | `glob` | patterns of `KEYS`, `SCAN` and `CONFIG GET` |
-//! | `render` `refusal` | replies and errors as RESP |
-//! | `clients` `cursors` `shared` | what runtimes have in common |
-//! | `figures` | figures of the server |
-//! | `info` `metrics` | the figures as `INFO`; for Prometheus, and what the admin endpoint tells |
+//! | `command_statistics` `failures` | counters of each command; failed commands, summed up for the log |
+//! | `client_pause` `memory_watch` `runtime_signal` `snapshot_permits` | parts of the state that runtimes share |
+//! | `server_state` `runtime_context` | what the runtimes of a server share; what one runtime executes commands with |
+//! | `server_status` `metrics` `info` | the numbers of the server; as metrics for Prometheus; as `INFO` |
+//! | `session` | what a client has set up, and its replies |
+//! | `background_job` `key_walk` | work that lasts: of another thread; a walk through all keys, in slices |
+//! | `command` `command_table` `lookup_counts` | the definition of a command; the table that finds it by name; hits and misses of its reads |
+//! | `commands` | the commands, a module for each family |
+//! | `command_call` `command_block` `block_transaction` | a command kept for later; a `MULTI` block while it is queued, and as a transaction |
+//! | `snapshots` | consistent copies of all keys that clients take in pieces |
+//! | `pending_command` `connection` | what a connection waits for; one client's connection |
+//! | `execution` | the execution of requests |
+//! | `input` | reading, parsing and executing what a connection sends |
+//! | `listeners` `runtime` | sockets that listen; the loop of one thread |
+//!
+//! The way of `SET a 1`, function by function:
+//!
+//! | in | function | does |
+//! |---|---|---|
+//! | `runtime` | `Runtime::serve` | gives the connection its turn |
+//! | `input` | `read`, `execute` | reads from the socket; parses a batch, finds its commands in the table, has the store prefetch their keys |
+//! | `execution::request` | `Executor::execute`, `admit` | makes the checks that every command must pass |
+//! | `execution::dispatch` | `Executor::run` | goes by the command's kind: `Store(set)` |
+//! | `execution::single` | `Executor::run_plan`, `transact` | calls the plan; executes its operations as one transaction |
+//! | `commands::strings` | `set` | turns the arguments into `Op::Put`, and says how the reply is written |
+//! | `partition` | `Worker::execute` | leads to the store, which calls back with the replies |
+//! | `render` | `Render::write` | encodes the reply at the end of the connection's output |
+//! | `execution::executor` | `Executor::hold_reply` | makes it wait for its epoch |
+//! | `runtime::settle` | `Runtime::settle_one` | writes the replies that may leave; those that wait make the runtime ask for durability |
 //!
 //! Guarantees:
 //! 1. A connection's replies have the order of its commands.
@@ -52,51 +66,56 @@
 
 #![forbid(unsafe_code)]
 
-mod block;
+mod background_job;
+mod block_transaction;
+mod client_pause;
 mod clients;
 mod command;
+mod command_block;
+mod command_call;
+mod command_statistics;
+mod command_table;
 mod commands;
 pub mod config;
 mod connection;
 mod coordination;
 mod cursors;
 mod execution;
-mod executor;
 mod failures;
-mod figures;
 mod glob;
 mod info;
 mod input;
-mod keys;
+mod key_walk;
 pub mod limits;
+mod listeners;
+mod lookup_counts;
+mod memory_watch;
 mod metrics;
 mod output;
-mod parking;
 mod partition;
-mod pause;
+mod pending_command;
 mod published;
 mod read_atomic;
-mod redirect;
 mod refusal;
 mod render;
 pub mod replication;
 mod routing;
 mod runtime;
-mod shared;
+mod runtime_context;
+mod runtime_signal;
+mod server_state;
+mod server_status;
+mod session;
+mod snapshot_permits;
 mod snapshots;
-mod statistics;
-mod task;
+mod unix_time;
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime};
 
 use mio::{Poll, Waker};
-use socket2::{Domain, Protocol, Socket, Type};
 
 pub use admin::{Admin, Build, Starting};
 pub use config::{Config, Durability, Membership, StartError};
@@ -105,14 +124,14 @@ pub use partition::{Partition, Replicated};
 
 use crate::partition::Worker;
 use crate::published::Lease;
-use crate::routing::Routes;
 use crate::runtime::{Runtime, WAKER};
-use crate::shared::{Counters, MemoryWatch, Shared, Signal};
+use crate::runtime_signal::RuntimeSignal;
+use crate::server_state::ServerState;
 
 /// A running server.
 pub struct Running {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     threads: Vec<JoinHandle<()>>,
     /// The lease of the data that is published for clients to read by themselves.
     _lease: Option<Lease>,
@@ -120,11 +139,20 @@ pub struct Running {
     admin: Option<Admin>,
 }
 
+/// Threads of a server have panicked: its last requests may not be answered, and a new process must
+/// be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} panicked", .threads.join(", "))]
+pub struct ThreadsPanicked {
+    /// The names of the threads.
+    pub threads: Vec<String>,
+}
+
 /// Stops a server; clones stop the same one. It keeps nothing of the server alive: a thread that
 /// waits for a signal has it for ever, and memory that other processes read must go with the
 /// server.
 #[derive(Clone)]
-pub struct Stopper(Weak<Shared>);
+pub struct Stopper(Weak<ServerState>);
 
 impl Stopper {
     /// Makes the server stop: it accepts nothing more, answers the requests that it has received
@@ -158,8 +186,8 @@ impl Running {
     /// Waits until the server has stopped.
     ///
     /// # Errors
-    /// A thread of the server has panicked; the text says which.
-    pub fn wait(mut self) -> Result<(), String> {
+    /// Threads of the server have panicked.
+    pub fn wait(mut self) -> Result<(), ThreadsPanicked> {
         let mut failed = Vec::new();
         for thread in std::mem::take(&mut self.threads) {
             let name = thread.thread().name().unwrap_or("a runtime").to_owned();
@@ -170,7 +198,7 @@ impl Running {
         if failed.is_empty() {
             Ok(())
         } else {
-            Err(format!("{} panicked", failed.join(", ")))
+            Err(ThreadsPanicked { threads: failed })
         }
     }
 }
@@ -211,23 +239,25 @@ pub fn serve_with(
 ) -> Result<Running, StartError> {
     config.check()?;
     let threads = config.threads.max(1);
-    let listeners = listen(config.listen, threads).map_err(|error| StartError::Listen {
-        listen: config.listen,
-        error,
-    })?;
+    let listeners =
+        listeners::listen(config.listen, threads).map_err(|error| StartError::Listen {
+            listen: config.listen,
+            error,
+        })?;
     let address = listeners[0].local_addr()?;
-    let fabric = listen_for_nodes(&config, threads)?;
+    let fabric = listeners::listen_for_nodes(&config, threads)?;
     let polls: Vec<Poll> = (0..threads)
         .map(|_| Poll::new())
         .collect::<Result<_, _>>()?;
     let signals = polls
         .iter()
-        .map(|poll| Waker::new(poll.registry(), WAKER).map(Signal::new))
+        .map(|poll| Waker::new(poll.registry(), WAKER).map(RuntimeSignal::new))
         .collect::<Result<Vec<_>, _>>()?;
     let partition = partition.into();
     let published = published::publish(&config, &partition)?;
     let (published, lease) = published.unzip();
-    let mut shared = share(partition, config, address, signals);
+    let commands = commands::table().every().map(|command| command.name);
+    let mut shared = ServerState::new(partition, config, address, signals, commands.collect());
     shared.published = published;
     let shared = Arc::new(shared);
     listen_to_store(&shared);
@@ -288,7 +318,7 @@ impl Running {
 /// Pins this thread, which is that of runtime `index`, to its processor, if it has one, and returns
 /// its worker. This comes before anything else: memory belongs to the processor that touches it
 /// first.
-fn settle_in(shared: &Shared, index: usize) -> Result<Worker, StartError> {
+fn settle_in(shared: &ServerState, index: usize) -> Result<Worker, StartError> {
     let partition = &shared.partition;
     let worker = match shared.config.cpus.get(index) {
         Some(&cpu) => {
@@ -305,8 +335,8 @@ fn settle_in(shared: &Shared, index: usize) -> Result<Worker, StartError> {
 
 /// Makes the store notify the runtimes of the events that they wait for. This does not keep the
 /// server alive.
-fn listen_to_store(shared: &Arc<Shared>) {
-    let tell = |what: fn(&Shared)| {
+fn listen_to_store(shared: &Arc<ServerState>) {
+    let tell = |what: fn(&ServerState)| {
         let shared = Arc::downgrade(shared);
         Box::new(move || {
             if let Some(shared) = shared.upgrade() {
@@ -314,131 +344,10 @@ fn listen_to_store(shared: &Arc<Shared>) {
             }
         })
     };
-    shared.partition.on_change(tell(Shared::durable_changed));
-    shared.partition.on_release(tell(Shared::holds_released));
-}
-
-fn share(
-    partition: Partition,
-    config: Config,
-    address: SocketAddr,
-    signals: Vec<Signal>,
-) -> Shared {
-    let random = RandomState::new();
-    let run_id = (0..3u8)
-        .map(|part| format!("{:016x}", random.hash_one(part)))
-        .collect::<String>();
-    Shared {
-        snapshots: snapshots::Places::default(),
-        cursors: cursors::Cursors::new(config.limits.cursors, config.limits.cursor_bytes),
-        memory: MemoryWatch::new(config.maxmemory),
-        in_flight: budget::Budget::new(config.limits.in_flight),
-        routes: config
-            .cluster
-            .as_ref()
-            .map(|membership| Arc::new(Routes::new(membership, signals.len()))),
-        port: address.port(),
-        started: Instant::now(),
-        started_at: SystemTime::now(),
-        run_id: run_id[..40].to_owned(),
-        clients: clients::Clients::default(),
-        counters: Counters::default(),
-        statistics: statistics::Statistics::new(signals.len()),
-        signals,
-        stopping: AtomicBool::new(false),
-        pause: pause::Pause::default(),
-        failures: failures::SharedFailures::new(config.failure_summary),
-        handing_over: AtomicBool::new(false),
-        failed: AtomicBool::new(false),
-        changes: AtomicU64::new(0),
-        read_atomic: config.read_atomic().clone(),
-        published: None,
-        partition,
-        config,
-    }
-}
-
-/// Returns listeners for other nodes, one for each runtime; none for a server that is in no
-/// cluster.
-fn listen_for_nodes(config: &Config, count: usize) -> Result<Vec<Option<TcpListener>>, StartError> {
-    let Some(membership) = &config.cluster else {
-        return Ok((0..count).map(|_| None).collect());
-    };
-    let node = membership.node;
-    let fabric = membership.info()?.fabric;
-    fabric::tcp::listen(fabric, count)
-        .map(|listeners| listeners.into_iter().map(Some).collect())
-        .map_err(|error| StartError::ListenFabric {
-            fabric,
-            node,
-            error,
-        })
-}
-
-/// Returns as many listeners on one address: the system spreads connections over them.
-fn listen(address: SocketAddr, count: usize) -> std::io::Result<Vec<mio::net::TcpListener>> {
-    refuse_shared(address)?;
-    if count > 1 && address.port() != 0 {
-        // Sockets that share an address share it with those of another server, too, and would take
-        // turns with it. A socket that does not share detects that.
-        socket(address)?;
-    }
-    let mut address = address;
-    let mut listeners = Vec::with_capacity(count);
-    for _ in 0..count {
-        let socket = if count > 1 {
-            shared_socket(address)?
-        } else {
-            socket(address)?
-        };
-        socket.listen(limits::BACKLOG)?;
-        let listener = mio::net::TcpListener::from_std(socket.into());
-        // With port 0 the first listener has chosen; the others share its port.
-        address = listener.local_addr()?;
-        listeners.push(listener);
-    }
-    Ok(listeners)
-}
-
-/// Returns an error if another process listens on the address. Listeners that share a port would do
-/// so with those of another server of the same user, too, which would then get a part of the
-/// connections.
-fn refuse_shared(address: SocketAddr) -> std::io::Result<()> {
-    let domain = Domain::for_address(address);
-    let probe = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-    // Connections of an earlier server that linger are no obstacle.
-    probe.set_reuse_address(true)?;
-    probe.bind(&address.into())
-}
-
-/// Returns a socket bound to `address`, for itself alone.
-fn socket(address: SocketAddr) -> std::io::Result<Socket> {
-    let socket = unbound_socket(address)?;
-    socket.bind(&address.into())?;
-    Ok(socket)
-}
-
-/// Returns a socket bound to `address`, which others may be bound to as well.
-fn shared_socket(address: SocketAddr) -> std::io::Result<Socket> {
-    let socket = unbound_socket(address)?;
-    socket.set_reuse_port(true)?;
-    socket.bind(&address.into())?;
-    Ok(socket)
-}
-
-fn unbound_socket(address: SocketAddr) -> std::io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
-}
-
-impl Shared {
-    fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
-    }
+    shared
+        .partition
+        .on_change(tell(ServerState::durable_changed));
+    shared
+        .partition
+        .on_release(tell(ServerState::holds_released));
 }

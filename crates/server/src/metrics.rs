@@ -1,4 +1,4 @@
-//! The figures that `INFO` and the admin endpoint show, from one table: module [`table`].
+//! The metrics that `INFO` and the admin endpoint show, from one table: module [`table`].
 //!
 //! The admin endpoint has Prometheus's text format (version 0.0.4):
 //!
@@ -13,139 +13,37 @@
 //! the metrics of a running server with its `INFO`. Families without a sample, such as those of the
 //! log where there is none, are left out.
 
+mod row;
 mod table;
 
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-use admin::exposition::{self, Kind, Samples};
-use admin::process;
+use admin::{exposition, process};
 
-use crate::figures::Figures;
-use crate::shared::Shared;
+use crate::server_state::ServerState;
+use crate::server_status::ServerStatus;
+pub(crate) use row::InfoSection;
+use row::MetricRow;
 use table::TABLE;
 
-/// A row of the table: one figure.
-pub(crate) struct Row {
-    /// The section of `INFO` that shows it.
-    pub(crate) section: Section,
-    /// Its name in `INFO`; empty if `INFO` does not show it.
-    pub(crate) info: &'static str,
-    /// Its metric, if it has one.
-    metric: Option<Metric>,
-    show: Show,
-}
-
-/// A figure as Prometheus shows it. Rows of one name stand together.
-struct Metric {
-    kind: Kind,
-    name: &'static str,
-    /// The label that distinguishes it from others of the name: its name and value; empty if there
-    /// are none.
-    label: (&'static str, &'static str),
-    help: &'static str,
-}
-
-/// Sections of `INFO`, in the order in which it shows them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Section {
-    Server,
-    Clients,
-    Memory,
-    Persistence,
-    Log,
-    Checkpoints,
-    Recovery,
-    Stats,
-    Replication,
-    Cpu,
-    Cluster,
-    Keyspace,
-}
-
-/// The function that returns the value of a figure.
-#[derive(Clone, Copy)]
-enum Show {
-    Whole(fn(&Figures<'_>) -> u64),
-    /// Shown if it has a value.
-    Maybe(fn(&Figures<'_>) -> Option<u64>),
-    /// Shown where there is a log.
-    Durable(fn(&Figures<'_>) -> u64),
-    /// `INFO` shows it always, since Redis does, and Prometheus where there is a log.
-    Saves(fn(&Figures<'_>) -> u64),
-    Seconds(fn(&Figures<'_>) -> Option<f64>),
-    /// `INFO` shows whole seconds.
-    WholeSeconds(fn(&Figures<'_>) -> f64),
-    /// For `INFO` alone.
-    Text(fn(&Figures<'_>) -> Option<String>),
-    /// For Prometheus alone: samples of another form.
-    Samples(fn(&Figures<'_>, &mut Samples<'_>)),
-}
-
-impl Row {
-    /// Returns the value as `INFO` shows it.
-    fn text(&self, figures: &Figures<'_>) -> Option<String> {
-        match self.show {
-            Show::Whole(value) | Show::Saves(value) => Some(value(figures).to_string()),
-            Show::Maybe(value) => value(figures).map(|value| value.to_string()),
-            Show::Durable(value) => figures.is_durable().then(|| value(figures).to_string()),
-            Show::Seconds(value) => value(figures).map(|value| format!("{value:.6}")),
-            Show::WholeSeconds(value) => Some((value(figures) as u64).to_string()),
-            Show::Text(value) => value(figures).map(|text| one_line(&text)),
-            Show::Samples(_) => None,
-        }
-    }
-
-    /// Adds the metric's samples.
-    fn sample(&self, label: (&str, &str), figures: &Figures<'_>, samples: &mut Samples<'_>) {
-        let labels = [label];
-        let labels = if label.0.is_empty() { &[] } else { &labels[..] };
-        match self.show {
-            Show::Whole(value) => samples.labelled(labels, value(figures)),
-            Show::Maybe(value) => {
-                if let Some(value) = value(figures) {
-                    samples.labelled(labels, value);
-                }
-            }
-            Show::Durable(value) | Show::Saves(value) => {
-                if figures.is_durable() {
-                    samples.labelled(labels, value(figures));
-                }
-            }
-            Show::Seconds(value) => {
-                if let Some(value) = value(figures) {
-                    samples.labelled_seconds(labels, value);
-                }
-            }
-            Show::WholeSeconds(value) => samples.labelled_seconds(labels, value(figures)),
-            Show::Text(_) => {}
-            Show::Samples(fill) => fill(figures, samples),
-        }
-    }
-}
-
-/// Joins the lines of a text into one.
-fn one_line(text: &str) -> String {
-    text.replace(['\r', '\n'], " ")
-}
-
 /// Writes the lines of a section of `INFO`.
-pub(crate) fn write_section(section: Section, figures: &Figures<'_>, out: &mut String) {
+pub(crate) fn write_section(section: InfoSection, status: &ServerStatus<'_>, out: &mut String) {
     let rows = TABLE.iter().filter(|row| row.section == section);
     for row in rows.filter(|row| !row.info.is_empty()) {
-        if let Some(text) = row.text(figures) {
+        if let Some(text) = row.text(status) {
             write!(out, "{}:{text}\r\n", row.info).expect("a String takes any text");
         }
     }
 }
 
 /// Rows of one metric.
-type Family = exposition::Family<&'static [Row]>;
+type Family = exposition::Family<&'static [MetricRow]>;
 
 static FAMILIES: LazyLock<Vec<Family>> = LazyLock::new(|| {
-    let name = |row: &Row| row.metric.as_ref().map(|metric| metric.name);
+    let name = |row: &MetricRow| row.metric.as_ref().map(|metric| metric.name);
     let rows = TABLE.chunk_by(|a, b| name(a).is_some() && name(a) == name(b));
-    let family = |rows: &'static [Row]| {
+    let family = |rows: &'static [MetricRow]| {
         let metric = rows[0].metric.as_ref()?;
         Some(Family {
             name: metric.name,
@@ -158,19 +56,19 @@ static FAMILIES: LazyLock<Vec<Family>> = LazyLock::new(|| {
 });
 
 /// Returns all metrics, as the admin endpoint serves them.
-fn report(figures: &Figures<'_>) -> String {
+fn report(status: &ServerStatus<'_>) -> String {
     let own = exposition::text(FAMILIES.iter(), |family, samples| {
         for row in family.fill {
             let label = row.metric.as_ref().map_or(("", ""), |metric| metric.label);
-            row.sample(label, figures, samples);
+            row.sample(label, status, samples);
         }
     });
-    own + &process::text(&figures.process, figures.shared.started_at)
+    own + &process::text(&status.process, status.server.started_at)
 }
 
-impl admin::Subject for Shared {
+impl admin::Subject for ServerState {
     fn metrics(&self) -> String {
-        report(&Figures::now(self))
+        report(&ServerStatus::now(self))
     }
 
     fn trouble(&self) -> Option<String> {
@@ -196,6 +94,7 @@ impl admin::Subject for Shared {
 mod tests {
     use std::collections::BTreeSet;
 
+    use super::row::MetricValue;
     use super::*;
 
     #[test]
@@ -235,7 +134,7 @@ mod tests {
                 ("", _) => metric.name.to_owned(),
                 (label, value) => format!("{}{{{label}=\"{value}\"}}", metric.name),
             };
-            if let Show::Samples(_) = row.show {
+            if let MetricValue::Samples(_) = row.show {
                 let found = documented.iter().any(|(own, _)| own.starts_with(&name));
                 assert!(found, "{name} is not documented");
                 continue;

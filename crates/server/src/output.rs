@@ -18,7 +18,7 @@ use resp::ReplyParser;
 
 /// See the module's description.
 #[derive(Debug, Default)]
-pub(crate) struct Output {
+pub(crate) struct OutputQueue {
     bytes: Vec<u8>,
     /// The number of bytes that the socket has taken.
     sent: usize,
@@ -33,7 +33,7 @@ struct Mark {
     epoch: Epoch,
 }
 
-impl Output {
+impl OutputQueue {
     /// Returns the buffer, to encode a reply at its end.
     #[inline]
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
@@ -55,7 +55,7 @@ impl Output {
         }
     }
 
-    /// As [`Output::hold`], where epochs can be lost: the reply takes all bytes from `from` on.
+    /// As [`OutputQueue::hold`], where epochs can be lost: the reply takes all bytes from `from` on.
     #[inline]
     pub(crate) fn hold_alone(&mut self, from: usize, epoch: Epoch, durable: Epoch) {
         if epoch > durable {
@@ -100,7 +100,7 @@ impl Output {
         }
     }
 
-    /// As [`Output::release`], where epochs can be lost: this is checked before an epoch counts as
+    /// As [`OutputQueue::release`], where epochs can be lost: this is checked before an epoch counts as
     /// durable. Replaces each reply that is lost with `instead`. Returns their number.
     #[inline]
     pub(crate) fn release_or_lose(
@@ -234,13 +234,13 @@ impl Output {
 mod tests {
     use super::*;
 
-    fn reply(output: &mut Output, text: &str, epoch: u64, durable: u64) {
+    fn reply(output: &mut OutputQueue, text: &str, epoch: u64, durable: u64) {
         let from = output.position();
         output.buffer().extend_from_slice(text.as_bytes());
         output.hold(from, Epoch(epoch), Epoch(durable));
     }
 
-    fn take(output: &mut Output) -> String {
+    fn take(output: &mut OutputQueue) -> String {
         let text = String::from_utf8(output.sendable().to_vec()).unwrap();
         output.sent(text.len());
         text
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn replies_leave_in_order_as_epochs_become_durable() {
-        let mut output = Output::default();
+        let mut output = OutputQueue::default();
         reply(&mut output, "a", 3, 3);
         assert_eq!(take(&mut output), "a");
         reply(&mut output, "b", 4, 3);
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_durable_reply_before_a_held_one_leaves() {
-        let mut output = Output::default();
+        let mut output = OutputQueue::default();
         reply(&mut output, "a", 3, 3);
         reply(&mut output, "b", 4, 3);
         assert_eq!(take(&mut output), "a");
@@ -279,7 +279,7 @@ mod tests {
     /// The replies behind it are of commands that were executed after it.
     #[test]
     fn replies_that_are_given_up_are_counted_with_those_behind_them() {
-        let mut output = Output::default();
+        let mut output = OutputQueue::default();
         reply(&mut output, "+a\r\n", 3, 3);
         assert_eq!(output.give_up(), 0);
         reply(&mut output, "*2\r\n+b\r\n$1\r\nb\r\n", 4, 3);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     /// Adds a reply with a mark of its own.
-    fn alone(output: &mut Output, text: &str, epoch: u64) {
+    fn alone(output: &mut OutputQueue, text: &str, epoch: u64) {
         let from = output.position();
         output.buffer().extend_from_slice(text.as_bytes());
         output.hold_alone(from, Epoch(epoch), Epoch(3));
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_told_in_its_place() {
-        let mut output = Output::default();
+        let mut output = OutputQueue::default();
         for (text, epoch) in [
             ("a", 3),
             ("bbbb", 4),
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn losses_are_found_behind_what_was_sent() {
-        let mut output = Output::default();
+        let mut output = OutputQueue::default();
         let long = "x".repeat(100 * 1024);
         alone(&mut output, &long, 0);
         alone(&mut output, "lost", 5);
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn marks_stay_right_when_the_buffer_is_compacted() {
-        let mut output = Output::default();
+        let mut output = OutputQueue::default();
         let long = "x".repeat(100 * 1024);
         reply(&mut output, &long, 1, 3);
         reply(&mut output, "held", 4, 3);
@@ -366,7 +366,7 @@ mod tests {
             seed ^= seed << 17;
             seed % bound
         };
-        let (mut output, mut all, mut got) = (Output::default(), Vec::new(), String::new());
+        let (mut output, mut all, mut got) = (OutputQueue::default(), Vec::new(), String::new());
         let mut durable = 0;
         for number in 0..5000 {
             let text = format!("{number},");

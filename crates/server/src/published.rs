@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use base::memory::{WORD, Words};
 use cluster::ramp::PublishedSlots;
-use cluster::ramp::slots::{Options, Slots, waits_until};
+use cluster::ramp::slots::{Options, Slots, Unsuited, waits_until};
 use fabric::memory::{Access, Memory};
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
@@ -82,7 +82,7 @@ pub(crate) fn publish(
         Ok(published) => published,
         Err(error) => {
             tracing::warn!(
-                error,
+                %error,
                 "there is no memory to publish versions in; clients ask for all of them: make room \
                  in /dev/shm (for --transport verbs raise the limit on locked memory), or give a \
                  smaller --published"
@@ -104,41 +104,48 @@ pub(crate) fn publish(
     Ok(Some((published, lease)))
 }
 
+/// Why there is no memory to publish versions in.
+#[derive(Debug, thiserror::Error)]
+enum PublishError {
+    /// The system, or the device, does not give it.
+    #[error(transparent)]
+    Memory(#[from] std::io::Error),
+    /// It cannot hold slots.
+    #[error(transparent)]
+    Slots(#[from] Unsuited),
+}
+
 fn region(
     membership: &Membership,
     bytes: usize,
     lease: u64,
-) -> Result<Arc<PublishedSlots>, String> {
+) -> Result<Arc<PublishedSlots>, PublishError> {
     let (memory, doors) = memory(membership, bytes / WORD)?;
     let options = Options {
         lease,
         grace: GRACE,
         ..Options::new(RandomState::new().hash_one(0) | 1)
     };
-    let slots = Slots::new(memory, &options, Box::new(now));
-    let slots = slots.map_err(|error| error.to_string())?;
+    let slots = Slots::new(memory, &options, Box::new(now))?;
     Ok(PublishedSlots::new(slots, Box::new(doors)))
 }
 
 /// Registers memory of so many words, which peers reach by the transport.
-fn memory(membership: &Membership, words: usize) -> Result<(Box<dyn Words>, Doors), String> {
+fn memory(membership: &Membership, words: usize) -> Result<(Box<dyn Words>, Doors), PublishError> {
     // A peer that may read what is published cannot reach another process's mailbox.
-    let device = membership.verbs.as_ref().map(Domain::apart).transpose();
-    let device = device.map_err(|error| error.to_string())?;
+    let device = membership.verbs.as_ref().map(Domain::apart).transpose()?;
     let device = device.as_ref();
     if let (Transport::Verbs, Some(domain)) = (membership.transport, device) {
         // The system may free the registrations of the server's former process a little later than
         // its ports.
         std::thread::sleep(REST);
-        let region = domain.register(words, Access::Read);
-        let region = Arc::new(region.map_err(|error| error.to_string())?);
+        let region = Arc::new(domain.register(words, Access::Read)?);
         let doors = Doors::new(None, Some((domain, Arc::clone(&region))));
         return Ok((Box::new(region), doors));
     }
     let shm = Shm::default();
     sweep(&shm);
-    let region = shm.register(words, Access::Read);
-    let region = Arc::new(region.map_err(|error| error.to_string())?);
+    let region = Arc::new(shm.register(words, Access::Read)?);
     let registered = device.and_then(|domain| match domain.register_shared(&region) {
         Ok(registered) => Some((domain, Arc::new(registered))),
         Err(error) => {

@@ -6,23 +6,19 @@
 //! | reads several read-atomic keys, or writes several regardless of their values | as usual if this node has all of them: one transaction of one partition is read atomic by itself. Otherwise this node coordinates it as such, see [`cluster::ramp`] |
 //! | anything else | refused, wherever its keys lie |
 
+use base::versions::ReadAtomic;
 use base::{Abort, Op};
 use cluster::ramp;
 
-use crate::executor::Executor;
-
-impl Executor {
-    /// Checks that operations may be executed as one transaction.
-    ///
-    /// # Errors
-    /// [`Abort::Unsupported`] says what to do instead.
-    #[inline]
-    pub(crate) fn check_read_atomic(&self, ops: &[Op<'_>]) -> Result<(), Abort> {
-        let declared = &self.context.shared.read_atomic;
-        if declared.is_empty() || ops.len() < 2 {
-            return Ok(());
-        }
-        ramp::classify(declared, ops)?;
-        Ok(())
+/// Checks that operations may be executed as one transaction, given the keys that are read atomic.
+///
+/// # Errors
+/// [`Abort::Unsupported`] says what to do instead.
+#[inline]
+pub(crate) fn check(declared: &ReadAtomic, ops: &[Op<'_>]) -> Result<(), Abort> {
+    if declared.is_empty() || ops.len() < 2 {
+        return Ok(());
     }
+    ramp::classify(declared, ops)?;
+    Ok(())
 }

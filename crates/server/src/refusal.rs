@@ -3,8 +3,6 @@
 use base::{Abort, OpError};
 use resp::{Args, Writer};
 
-use crate::command::Command;
-
 /// Why a command's arguments are refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -19,25 +17,34 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn write(&self, command: &Command, writer: &mut Writer<'_>) {
+    /// Creates a refusal whose text ends with the refused argument, in quotes.
+    pub(crate) fn with_argument(text: &str, arg: &[u8]) -> Refusal {
+        Refusal::Owned([text.as_bytes(), b" '", shown(arg), b"'"].concat())
+    }
+
+    /// Writes the error to the client of `command`, the command's name.
+    pub(crate) fn write(&self, command: &str, writer: &mut Writer<'_>) {
         match self {
             Refusal::Syntax => writer.error("ERR syntax error"),
             Refusal::NotInteger => writer.error("ERR value is not an integer or out of range"),
             Refusal::NotFloat => writer.error("ERR value is not a valid float"),
-            Refusal::BadExpiry => bad_expiry(command, writer),
-            Refusal::Arity => arity(command, writer),
-            Refusal::TooLong => op_error(OpError::TooLong, command, writer),
+            Refusal::BadExpiry => write_bad_expiry(command, writer),
+            Refusal::Arity => write_arity(command, writer),
+            Refusal::TooLong => write_op_error(OpError::TooLong, command, writer),
             Refusal::Text(text) => writer.error(text),
             Refusal::Owned(text) => writer.error_bytes(text),
         }
     }
 }
 
-/// Texts that are used in several places.
+/// For a command of a client that must authenticate first.
 pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
+/// For an attempt to authenticate that failed.
 pub(crate) const WRONG_PASSWORD: &str =
     "WRONGPASS invalid username-password pair or user is disabled.";
+/// For a command that needs memory when there is none left.
 pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+/// For a client that is one too many.
 pub(crate) const MAX_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
 /// For replies whose epoch is not durable, and perhaps never will be: the client must not rely on
 /// them.
@@ -51,22 +58,19 @@ pub(crate) const LEADERSHIP_LOST: &[u8] = b"-UNKNOWN the partition's leader chan
 pub(crate) const NEVER_DURABLE: &str = "MISCONF Errors writing to the log: what this command reads \
     is not written to it; see INFO persistence and the server's log";
 
-pub(crate) fn arity(command: &Command, writer: &mut Writer<'_>) {
+/// Writes the error for a wrong number of arguments.
+pub(crate) fn write_arity(command: &str, writer: &mut Writer<'_>) {
     writer.error(&format!(
-        "ERR wrong number of arguments for '{}' command",
-        command.name
+        "ERR wrong number of arguments for '{command}' command"
     ));
 }
 
-fn bad_expiry(command: &Command, writer: &mut Writer<'_>) {
-    writer.error(&format!(
-        "ERR invalid expire time in '{}' command",
-        command.name
-    ));
+fn write_bad_expiry(command: &str, writer: &mut Writer<'_>) {
+    writer.error(&format!("ERR invalid expire time in '{command}' command"));
 }
 
 /// Writes the error of an operation that failed by itself.
-pub(crate) fn op_error(error: OpError, command: &Command, writer: &mut Writer<'_>) {
+pub(crate) fn write_op_error(error: OpError, command: &str, writer: &mut Writer<'_>) {
     writer.error(match error {
         OpError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
         OpError::NotInteger => "ERR value is not an integer or out of range",
@@ -74,13 +78,13 @@ pub(crate) fn op_error(error: OpError, command: &Command, writer: &mut Writer<'_
         OpError::NotNumber => "ERR value is not a valid float",
         OpError::NotFinite => "ERR increment would produce NaN or Infinity",
         OpError::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
-        OpError::BadExpiry => return bad_expiry(command, writer),
+        OpError::BadExpiry => return write_bad_expiry(command, writer),
         OpError::Reserved => "ERR no key may begin with sixteen bytes of 0xff",
     });
 }
 
 /// Writes the error of a transaction that did not take effect.
-pub(crate) fn abort(abort: &Abort, writer: &mut Writer<'_>) {
+pub(crate) fn write_abort(abort: &Abort, writer: &mut Writer<'_>) {
     match abort {
         Abort::ReadOnly { reason } => {
             writer.error(&format!("MISCONF Errors writing to the log: {reason}"))
@@ -101,13 +105,13 @@ pub(crate) fn abort(abort: &Abort, writer: &mut Writer<'_>) {
 }
 
 /// Writes the error for an unknown command, or an unknown second word.
-pub(crate) fn unknown(container: Option<&Command>, args: Args<'_>, writer: &mut Writer<'_>) {
+pub(crate) fn write_unknown(container: Option<&str>, args: Args<'_>, writer: &mut Writer<'_>) {
     let mut text = Vec::with_capacity(192);
     if let Some(container) = container {
         text.extend_from_slice(b"ERR unknown subcommand '");
         text.extend_from_slice(cut(args.at(1), 128));
         text.extend_from_slice(b"'. Try ");
-        text.extend_from_slice(container.name.to_ascii_uppercase().as_bytes());
+        text.extend_from_slice(container.to_ascii_uppercase().as_bytes());
         text.extend_from_slice(b" HELP.");
         return writer.error_bytes(&text);
     }
@@ -126,6 +130,25 @@ pub(crate) fn unknown(container: Option<&Command>, args: Args<'_>, writer: &mut 
         shown += arg.len() + 3;
     }
     writer.error_bytes(&text);
+}
+
+/// Returns the code of an error, its first word. These are the bytes of the error, which begin with a dash.
+pub(crate) fn error_code(error: &[u8]) -> &str {
+    let word = error.get(1..).unwrap_or_default();
+    let end = word.iter().position(|byte| !byte.is_ascii_alphanumeric());
+    std::str::from_utf8(&word[..end.unwrap_or(word.len())]).unwrap_or_default()
+}
+
+/// Writes the answer of a command, alone in its transaction, that did not take effect. Returns `true`
+/// if the answer shows no data of the store.
+pub(crate) fn write_command_abort(abort: &Abort, writer: &mut Writer<'_>) -> bool {
+    if let Abort::Precondition { .. } = abort {
+        // Only commands that are all or nothing have preconditions.
+        writer.int(0);
+        return false;
+    }
+    write_abort(abort, writer);
+    true
 }
 
 /// Returns `true` if a line of HTTP was taken for a command. A web page can make its reader's
@@ -155,15 +178,15 @@ mod tests {
     use base::{Timestamp, TransactionId};
     use resp::Protocol;
 
-    fn told(reason: Abort) -> String {
+    fn written(reason: Abort) -> String {
         let mut out = Vec::new();
-        abort(&reason, &mut Writer::new(&mut out, Protocol::Resp2));
+        write_abort(&reason, &mut Writer::new(&mut out, Protocol::Resp2));
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn a_stale_token_has_a_code_of_its_own() {
-        let text = told(Abort::Stale {
+        let text = written(Abort::Stale {
             lock: b"key\r\n".to_vec(),
             token: 5,
             highest: 8,
@@ -189,12 +212,19 @@ mod tests {
             (Abort::Conflict { attempts: 3 }, "-TRYAGAIN "),
             (Abort::Unavailable { what: what.clone() }, "-CLUSTERDOWN "),
         ] {
-            assert!(told(reason.clone()).starts_with(word), "{reason:?}");
+            assert!(written(reason.clone()).starts_with(word), "{reason:?}");
         }
         // No client may repeat this automatically.
-        let unknown = told(Abort::Unknown { what });
+        let unknown = written(Abort::Unknown { what });
         assert!(unknown.starts_with("-UNKNOWN node 2"), "{unknown}");
         assert!(unknown.contains("not known") && unknown.ends_with("\r\n"));
         assert_eq!(unknown.matches("\r\n").count(), 1);
+    }
+
+    #[test]
+    fn the_code_of_an_error_is_its_first_word() {
+        assert_eq!(error_code(b"-ERR unknown\r\n"), "ERR");
+        assert_eq!(error_code(b"-OOM\r\n"), "OOM");
+        assert_eq!(error_code(b"-"), "");
     }
 }

@@ -4,12 +4,10 @@ use base::transaction::Kind;
 use base::{OpError, Reply};
 use resp::Writer;
 
-use crate::command::{Command, Flags};
 use crate::cursors::Cursors;
 use crate::glob;
 use crate::limits::SLICE_STEPS;
-use crate::refusal::{Refusal, op_error};
-use crate::shared::Lookups;
+use crate::refusal::{Refusal, write_op_error};
 
 /// How replies become RESP.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,21 +33,21 @@ pub(crate) enum Render<'a> {
     /// The keys that match.
     Keys { pattern: &'a [u8] },
     /// A page of a scan: one key more than asked for, where the next page begins.
-    Page(Page<'a>),
+    ScanPage(ScanPage<'a>),
 }
 
 /// The form in which a deadline is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Deadline {
-    /// As the remaining time, or as a date.
+    /// `true`: the remaining time; `false`: a date.
     pub(crate) left: bool,
-    /// In seconds, or in milliseconds.
+    /// `true`: in seconds; `false`: in milliseconds.
     pub(crate) seconds: bool,
 }
 
 /// The contents of a page of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Page<'a> {
+pub(crate) struct ScanPage<'a> {
     pub(crate) pattern: Option<&'a [u8]>,
     /// Keys to visit.
     pub(crate) count: usize,
@@ -58,12 +56,13 @@ pub(crate) struct Page<'a> {
 }
 
 /// The values that rendering needs besides the replies.
-pub(crate) struct Surroundings<'a> {
-    pub(crate) command: &'static Command,
+pub(crate) struct RenderContext<'a> {
+    /// The name of the command.
+    pub(crate) command: &'static str,
+    /// The positions of scans.
     pub(crate) cursors: &'a Cursors,
     /// The transaction's own time.
     pub(crate) time_ms: u64,
-    pub(crate) lookups: &'a Lookups,
 }
 
 impl Render<'_> {
@@ -72,20 +71,19 @@ impl Render<'_> {
     pub(crate) fn write(
         &self,
         replies: &[Reply<'_>],
-        around: &Surroundings<'_>,
+        context: &RenderContext<'_>,
         writer: &mut Writer<'_>,
     ) {
-        around.count_lookups(replies);
         if let (Render::Plain, [reply]) = (self, replies) {
-            return plain(reply, around, writer);
+            return plain(reply, context, writer);
         }
         if let Some(error) = replies.iter().find_map(error_of) {
-            return op_error(error, around.command, writer);
+            return write_op_error(error, context.command, writer);
         }
         match self {
             Render::Plain => replies
                 .iter()
-                .for_each(|reply| plain(reply, around, writer)),
+                .for_each(|reply| plain(reply, context, writer)),
             Render::Ok => writer.ok(),
             Render::OneIfDone => writer.int(i64::from(replies.first() == Some(&Reply::Ok))),
             Render::Sum => writer.int(replies.iter().map(int_of).sum()),
@@ -93,67 +91,34 @@ impl Render<'_> {
                 writer.array(replies.len());
                 replies
                     .iter()
-                    .for_each(|reply| plain(reply, around, writer));
+                    .for_each(|reply| plain(reply, context, writer));
             }
             Render::AllDone => writer.int(1),
-            Render::Kind => writer.status(kind_name(replies.first())),
+            Render::Kind => writer.status(kind_name_of(replies.first())),
             Render::Deadline(deadline) => {
-                writer.int(deadline.tell(replies.first(), around.time_ms))
+                writer.int(deadline.shown(replies.first(), context.time_ms))
             }
             Render::RefusedIfThere(_) if replies == [Reply::Nil] => writer.null(),
-            Render::RefusedIfThere(refusal) => refusal.write(around.command, writer),
+            Render::RefusedIfThere(refusal) => refusal.write(context.command, writer),
             Render::Keys { pattern } => write_keys(pairs_of(replies), pattern, writer),
-            Render::Page(page) => page.write(pairs_of(replies), around, writer),
-        }
-    }
-}
-
-impl Surroundings<'_> {
-    /// Counts the keys that the command looked up to read, by whether they were there. Commands
-    /// whose replies do not distinguish an empty value from an absent one (`STRLEN`, `GETRANGE`)
-    /// count it as absent.
-    #[inline]
-    fn count_lookups(&self, replies: &[Reply<'_>]) {
-        let command = self.command;
-        if command.keys.first == 0 {
-            return;
-        }
-        let reads = command.flags.has(Flags::READ);
-        // Commands that write may answer with the value that was there.
-        if !reads && !command.access.starts_with("RW access") {
-            return;
-        }
-        let tells_absence = || !matches!(command.name, "getrange" | "substr");
-        for reply in replies {
-            match reply {
-                Reply::Bytes(bytes) => {
-                    self.lookups.count(!bytes.is_empty() || tells_absence());
-                }
-                // For a SET it may mean that a condition was not met.
-                Reply::Nil if reads || !command.access.ends_with("variable_flags") => {
-                    self.lookups.count(false);
-                }
-                Reply::Int(number) if reads => self.lookups.count(*number != 0),
-                Reply::Kind(_) | Reply::Deadline(_) => self.lookups.count(true),
-                _ => {}
-            }
+            Render::ScanPage(page) => page.write(pairs_of(replies), context, writer),
         }
     }
 }
 
 #[inline]
-fn plain(reply: &Reply<'_>, around: &Surroundings<'_>, writer: &mut Writer<'_>) {
+fn plain(reply: &Reply<'_>, context: &RenderContext<'_>, writer: &mut Writer<'_>) {
     match reply {
         Reply::Ok => writer.ok(),
         Reply::Nil => writer.null(),
         Reply::Int(number) => writer.int(*number),
         Reply::Bytes(bytes) => writer.bulk(bytes),
-        Reply::Error(error) => op_error(*error, around.command, writer),
+        Reply::Error(error) => write_op_error(*error, context.command, writer),
         other => {
             debug_assert!(
                 false,
                 "{} is not rendered by its own kind: {other:?}",
-                around.command.name
+                context.command
             );
             writer.error("ERR internal error: a reply of an unexpected kind");
         }
@@ -186,15 +151,15 @@ fn pairs_of<'a, 'e>(replies: &'a [Reply<'e>]) -> Pairs<'a, 'e> {
     }
 }
 
-fn kind_name(reply: Option<&Reply<'_>>) -> &'static str {
+fn kind_name_of(reply: Option<&Reply<'_>>) -> &'static str {
     match reply {
-        Some(Reply::Kind(kind)) => name_of(*kind),
+        Some(Reply::Kind(kind)) => kind_name(*kind),
         _ => "none",
     }
 }
 
 /// Returns a type's name in the form of `TYPE`.
-pub(crate) fn name_of(kind: Kind) -> &'static str {
+pub(crate) fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::String => "string",
         Kind::Hash => "hash",
@@ -206,7 +171,7 @@ pub(crate) fn name_of(kind: Kind) -> &'static str {
 
 impl Deadline {
     /// Returns the deadline; -2: no key; -1: it does not expire.
-    fn tell(self, reply: Option<&Reply<'_>>, time_ms: u64) -> i64 {
+    fn shown(self, reply: Option<&Reply<'_>>, time_ms: u64) -> i64 {
         let at_ms = match reply {
             Some(Reply::Deadline(Some(at_ms))) => *at_ms,
             Some(Reply::Deadline(None)) => return -1,
@@ -217,12 +182,12 @@ impl Deadline {
         } else {
             at_ms
         };
-        let told = if self.seconds {
+        let shown = if self.seconds {
             ms.saturating_add(500) / 1000
         } else {
             ms
         };
-        i64::try_from(told).unwrap_or(i64::MAX)
+        i64::try_from(shown).unwrap_or(i64::MAX)
     }
 }
 
@@ -236,8 +201,8 @@ fn write_keys(pairs: Pairs<'_, '_>, pattern: &[u8], writer: &mut Writer<'_>) {
     matching.into_iter().for_each(|key| writer.bulk(key));
 }
 
-impl Page<'_> {
-    fn write(&self, pairs: Pairs<'_, '_>, around: &Surroundings<'_>, writer: &mut Writer<'_>) {
+impl ScanPage<'_> {
+    fn write(&self, pairs: Pairs<'_, '_>, context: &RenderContext<'_>, writer: &mut Writer<'_>) {
         // A page ends early when comparing its keys with the pattern takes long.
         let (mut shown, mut seen, mut steps) = (Vec::new(), 0, SLICE_STEPS);
         for (key, _) in pairs.iter().take(self.count) {
@@ -252,7 +217,7 @@ impl Page<'_> {
             seen += 1;
         }
         let next = match pairs.get(seen) {
-            Some((next, _)) => around.cursors.remember(next),
+            Some((next, _)) => context.cursors.remember(next),
             None => 0,
         };
         writer.array(2);
@@ -265,22 +230,19 @@ impl Page<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::table;
     use resp::Protocol;
 
     fn rendered(render: Render<'_>, replies: &[Reply<'_>]) -> String {
         let cursors = Cursors::new(10, 1000);
-        let command = table().find(b"expire").unwrap();
-        let around = Surroundings {
-            command,
+        let context = RenderContext {
+            command: "expire",
             cursors: &cursors,
             time_ms: 10_000,
-            lookups: &Lookups::default(),
         };
         let mut out = Vec::new();
         render.write(
             replies,
-            &around,
+            &context,
             &mut Writer::new(&mut out, Protocol::Resp2),
         );
         String::from_utf8(out).unwrap()
@@ -305,16 +267,16 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_are_told_in_four_ways() {
-        let told =
+    fn deadlines_are_shown_in_four_ways() {
+        let shown =
             |left, seconds, reply| rendered(Render::Deadline(Deadline { left, seconds }), &[reply]);
         let at = || Reply::Deadline(Some(12_600));
-        assert_eq!(told(true, true, at()), ":3\r\n");
-        assert_eq!(told(true, false, at()), ":2600\r\n");
-        assert_eq!(told(false, true, at()), ":13\r\n");
-        assert_eq!(told(false, false, at()), ":12600\r\n");
-        assert_eq!(told(true, true, Reply::Deadline(None)), ":-1\r\n");
-        assert_eq!(told(true, true, Reply::Nil), ":-2\r\n");
+        assert_eq!(shown(true, true, at()), ":3\r\n");
+        assert_eq!(shown(true, false, at()), ":2600\r\n");
+        assert_eq!(shown(false, true, at()), ":13\r\n");
+        assert_eq!(shown(false, false, at()), ":12600\r\n");
+        assert_eq!(shown(true, true, Reply::Deadline(None)), ":-1\r\n");
+        assert_eq!(shown(true, true, Reply::Nil), ":-2\r\n");
     }
 
     #[test]
@@ -322,7 +284,7 @@ mod tests {
         let key = "a".repeat(8 << 10);
         let pattern = "*".to_owned() + &"a".repeat(4 << 10) + "b*";
         let pairs: Vec<(&[u8], &[u8])> = vec![(key.as_bytes(), b""); 10];
-        let page = Render::Page(Page {
+        let page = Render::ScanPage(ScanPage {
             pattern: Some(pattern.as_bytes()),
             count: 10,
             strings: true,
@@ -335,7 +297,7 @@ mod tests {
     fn a_page_ends_before_the_key_that_begins_the_next() {
         let pairs: Vec<(&[u8], &[u8])> = vec![(b"a", b""), (b"b", b""), (b"c", b"")];
         let page = |count| {
-            Render::Page(Page {
+            Render::ScanPage(ScanPage {
                 pattern: Some(b"[^a]"),
                 count,
                 strings: true,

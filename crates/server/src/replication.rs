@@ -69,27 +69,39 @@ pub const ALONE: &str = "alone";
 /// The role of a node that leads and serves.
 pub const LEADER: &str = "leader";
 
+/// Why a node's answer is not a report. Another request would get the same answer; the node may be of
+/// another version.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReportError {
+    /// A line that cannot be parsed.
+    #[error("the node's report has a malformed line: '{0}'")]
+    Line(String),
+    /// The line with the role is missing.
+    #[error("the node's report lacks its role")]
+    NoRole,
+}
+
 impl Report {
     /// Parses a node's answer.
     ///
     /// # Errors
-    /// The text says which line makes no sense.
-    pub fn parse(text: &str) -> Result<Report, String> {
+    /// Returns a [`ReportError`] if a line is malformed, or the role is missing.
+    pub fn parse(text: &str) -> Result<Report, ReportError> {
         let mut report = Report::default();
         for line in text.lines().filter(|line| !line.is_empty()) {
             let read = line.split_once(':').and_then(|(name, value)| {
                 let known = report.set(name, value);
                 known.is_some().then_some(())
             });
-            read.ok_or_else(|| format!("the line '{line}' makes no sense"))?;
+            read.ok_or_else(|| ReportError::Line(line.to_owned()))?;
         }
         match report.role.is_empty() {
-            true => Err("the node's role is missing".to_owned()),
+            true => Err(ReportError::NoRole),
             false => Ok(report),
         }
     }
 
-    /// Sets a field; `None` if its value makes no sense.
+    /// Sets a field; `None` if its value is malformed.
     fn set(&mut self, name: &str, value: &str) -> Option<()> {
         match name {
             "partition" => self.partition = value.parse().ok()?,

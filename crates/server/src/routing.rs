@@ -28,17 +28,17 @@ pub(crate) struct Routes {
     pub(crate) own: Option<PartitionId>,
     /// The leaders of partitions, as far as this node knows.
     pub(crate) leaders: Arc<Leaders>,
-    /// The state of the way to each node, in the order of the topology.
-    ways: Box<[Way]>,
+    /// The state of the links to each node, in the order of the topology.
+    reachability: Box<[NodeReachability]>,
     /// The attempts that wait to be prepared, at any runtime.
     pub(crate) waiting: cluster::WaitingPrepares,
-    /// The figures of each runtime.
-    figures: Box<[Mutex<ClusterFigures>]>,
+    /// The statistics of each runtime.
+    statistics: Box<[Mutex<ClusterStatistics>]>,
 }
 
 /// The transactions over several nodes of a node, or of a part of it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct ClusterFigures {
+pub(crate) struct ClusterStatistics {
     pub(crate) counters: Counters,
     /// Transactions that are being coordinated.
     pub(crate) coordinating: usize,
@@ -50,9 +50,9 @@ pub(crate) struct ClusterFigures {
     pub(crate) through_memory: usize,
 }
 
-/// The state of the way to a node.
+/// The state of the links to a node, by which it can be reached or not.
 #[derive(Default)]
-struct Way {
+struct NodeReachability {
     /// Links that are up, of all runtimes.
     up: AtomicUsize,
     /// The last link that was made broke, or could not be made.
@@ -63,7 +63,7 @@ struct Way {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Route {
     /// On this node.
-    Here,
+    Local,
     /// On the node of this slot, which is another one.
     Slot(u16),
     /// Over several slots, at least one of which is on another node.
@@ -78,27 +78,31 @@ impl Routes {
             own: topology.partition_at(membership.node),
             me: membership.node,
             leaders: Arc::new(Leaders::new(&topology)),
-            ways: topology.nodes().iter().map(|_| Way::default()).collect(),
+            reachability: topology
+                .nodes()
+                .iter()
+                .map(|_| NodeReachability::default())
+                .collect(),
             waiting: cluster::WaitingPrepares::default(),
-            figures: (0..runtimes).map(|_| Mutex::default()).collect(),
+            statistics: (0..runtimes).map(|_| Mutex::default()).collect(),
             topology,
         }
     }
 
     /// Returns where these operations must run.
     pub(crate) fn route(&self, ops: &[Op<'_>]) -> Route {
-        let (mut here, mut there) = (false, None);
+        let (mut local, mut remote) = (false, None);
         let mut several = false;
         for op in ops.iter().filter(|op| !op.goes_along()) {
             let slot = op.key().map(slot::of);
             match slot.filter(|&slot| !self.is_own(slot)) {
-                None => here = true,
-                Some(slot) => several |= there.replace(slot).is_some_and(|other| other != slot),
+                None => local = true,
+                Some(slot) => several |= remote.replace(slot).is_some_and(|other| other != slot),
             }
         }
-        match there {
-            None => Route::Here,
-            Some(slot) if !here && !several => Route::Slot(slot),
+        match remote {
+            None => Route::Local,
+            Some(slot) if !local && !several => Route::Slot(slot),
             Some(_) => Route::Slots,
         }
     }
@@ -189,51 +193,51 @@ impl Routes {
 
     /// Records that a link to a node is up.
     pub(crate) fn note_up(&self, node: NodeId) {
-        if let Some(way) = self.way_to(node) {
-            way.up.fetch_add(1, Ordering::Relaxed);
-            way.broken.store(false, Ordering::Relaxed);
+        if let Some(state) = self.reachability_of(node) {
+            state.up.fetch_add(1, Ordering::Relaxed);
+            state.broken.store(false, Ordering::Relaxed);
         }
     }
 
     /// Records that a link to a node, which was up or not, is down.
     pub(crate) fn note_down(&self, node: NodeId, was_up: bool) {
-        if let Some(way) = self.way_to(node) {
-            way.up.fetch_sub(usize::from(was_up), Ordering::Relaxed);
-            way.broken.store(true, Ordering::Relaxed);
+        if let Some(state) = self.reachability_of(node) {
+            state.up.fetch_sub(usize::from(was_up), Ordering::Relaxed);
+            state.broken.store(true, Ordering::Relaxed);
         }
     }
 
     /// Returns `true` if a node can be reached, or nothing is known that contradicts it.
     pub(crate) fn is_reachable(&self, node: NodeId) -> bool {
-        let way = self.way_to(node).filter(|_| node != self.me);
-        way.is_none_or(|way| {
-            way.up.load(Ordering::Relaxed) > 0 || !way.broken.load(Ordering::Relaxed)
+        let state = self.reachability_of(node).filter(|_| node != self.me);
+        state.is_none_or(|state| {
+            state.up.load(Ordering::Relaxed) > 0 || !state.broken.load(Ordering::Relaxed)
         })
     }
 
-    fn way_to(&self, node: NodeId) -> Option<&Way> {
+    fn reachability_of(&self, node: NodeId) -> Option<&NodeReachability> {
         let mut nodes = self.topology.nodes().iter();
         let at = nodes.position(|info| info.id == node)?;
-        self.ways.get(at)
+        self.reachability.get(at)
     }
 
     /// Records what a runtime has done so far.
-    pub(crate) fn note_figures(&self, runtime: usize, figures: ClusterFigures) {
-        *self.figures[runtime].lock() = figures;
+    pub(crate) fn note_statistics(&self, runtime: usize, statistics: ClusterStatistics) {
+        *self.statistics[runtime].lock() = statistics;
     }
 
     /// Returns the sum of what all runtimes have done.
-    pub(crate) fn figures(&self) -> ClusterFigures {
-        let mut sum = ClusterFigures::default();
-        for figures in &self.figures {
-            sum.add(&figures.lock());
+    pub(crate) fn statistics(&self) -> ClusterStatistics {
+        let mut sum = ClusterStatistics::default();
+        for statistics in &self.statistics {
+            sum.add(&statistics.lock());
         }
         sum
     }
 }
 
-impl ClusterFigures {
-    fn add(&mut self, other: &ClusterFigures) {
+impl ClusterStatistics {
+    fn add(&mut self, other: &ClusterStatistics) {
         let (sum, more) = (&mut self.counters, &other.counters);
         sum.committed += more.committed;
         sum.aborted += more.aborted;
@@ -306,9 +310,9 @@ mod tests {
         let get = |key| Op::Get { key };
         // Slots: foo 12182, bar 5061, hello 866, {foo}x as foo.
         let route = |ops: &[Op<'_>]| routes.route(ops);
-        assert_eq!(route(&[]), Route::Here);
-        assert_eq!(route(&[Op::Count]), Route::Here);
-        assert_eq!(route(&[get(b"bar"), get(b"hello")]), Route::Here);
+        assert_eq!(route(&[]), Route::Local);
+        assert_eq!(route(&[Op::Count]), Route::Local);
+        assert_eq!(route(&[get(b"bar"), get(b"hello")]), Route::Local);
         assert_eq!(route(&[get(b"foo")]), Route::Slot(12182));
         assert_eq!(route(&[get(b"foo"), get(b"{foo}x")]), Route::Slot(12182));
         assert_eq!(route(&[get(b"foo"), get(b"bar")]), Route::Slots);

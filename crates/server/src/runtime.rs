@@ -12,7 +12,7 @@
 //! 2. A connection whose client takes no replies is closed when these, and its input, have no room
 //!    any more in the memory that all connections share. No connection waits for another.
 //! 3. Before it sleeps with waiting replies, the thread has announced that and checked once more
-//!    what is durable (see [`Signal`](crate::shared::Signal)): no wake-up is lost. The same holds
+//!    what is durable (see [`RuntimeSignal`](crate::runtime_signal::RuntimeSignal)): no wake-up is lost. The same holds
 //!    for transactions that wait for keys.
 
 mod accept;
@@ -20,6 +20,7 @@ mod idle;
 mod newcomers;
 mod nodes;
 mod settle;
+mod setup;
 mod snapshots;
 mod stop;
 mod tasks;
@@ -38,17 +39,21 @@ use slab::Slab;
 
 use crate::commands;
 use crate::connection::Connection;
-use crate::coordination::Caller;
-use crate::executor::Executor;
-use crate::input::{self, Batch};
+use crate::coordination::CoordinationCaller;
+use crate::execution::Executor;
+use crate::input::{self, CommandBatch};
 use crate::limits::READ_BUFFER;
 use crate::partition::Worker;
-use crate::shared::{Context, Shared, Signal};
+use crate::runtime_context::RuntimeContext;
+use crate::runtime_signal::RuntimeSignal;
+use crate::server_state::ServerState;
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
 /// The most events taken at a time.
 const EVENTS: usize = 1024;
+/// The interval at which a stopping runtime checks if its time is over.
+const STOP_TICK: Duration = Duration::from_millis(20);
 /// After this time accepting is tried again when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -60,7 +65,7 @@ pub(crate) struct Runtime {
     executor: Executor,
     connections: Slab<Connection>,
     buffer: Box<[u8]>,
-    batch: Batch,
+    batch: CommandBatch,
     lists: Lists,
     /// Output buffers of connections that are idle.
     pool: Vec<Vec<u8>>,
@@ -90,7 +95,7 @@ pub(crate) struct Runtime {
     /// More has come from other nodes than was taken.
     more_from_nodes: bool,
     /// Outcomes of transactions over several nodes, kept for its memory.
-    finished: Vec<Finished<Caller>>,
+    finished: Vec<Finished<CoordinationCaller>>,
 }
 
 /// Connections that need work, by number.
@@ -143,29 +148,29 @@ impl Runtime {
         poll: Poll,
         mut listener: TcpListener,
         worker: Worker,
-        shared: Arc<Shared>,
+        shared: Arc<ServerState>,
         fabric: Option<std::net::TcpListener>,
     ) -> std::io::Result<Runtime> {
         poll.registry()
             .register(&mut listener, LISTENER, Interest::READABLE)?;
-        let cluster = nodes::join(&shared, index, &poll, fabric)?;
-        let newcomers = newcomers::places(&shared);
+        let cluster = setup::join(&shared, index, &poll, fabric)?;
         Ok(Runtime {
+            newcomers: setup::newcomer_places(&shared),
             index,
             poll,
             listener: Some(listener),
             executor: Executor {
+                table: commands::table(),
                 worker,
-                context: Context::new(shared, index),
+                context: RuntimeContext::new(shared, index),
                 cluster,
             },
             connections: Slab::new(),
             buffer: vec![0; READ_BUFFER].into(),
-            batch: Batch::default(),
+            batch: CommandBatch::default(),
             lists: Lists::default(),
             pool: Vec::new(),
             accepting: false,
-            newcomers,
             requested: Epoch::ZERO,
             deferred_until: None,
             sync_here_from: Duration::ZERO,
@@ -180,7 +185,7 @@ impl Runtime {
         })
     }
 
-    fn signal(&self) -> &Signal {
+    fn signal(&self) -> &RuntimeSignal {
         &self.executor.context.shared.signals[self.index]
     }
 
@@ -201,7 +206,7 @@ impl Runtime {
                 match event.token() {
                     WAKER => woken = true,
                     LISTENER => self.accepting = true,
-                    Token(nodes::FIRST_TOKEN..) => self.note_fabric_event(event),
+                    Token(setup::FIRST_TOKEN..) => self.note_fabric_event(event),
                     Token(key) => self.note_event(key, event),
                 }
             }
@@ -233,7 +238,7 @@ impl Runtime {
                 .context
                 .shared
                 .clients
-                .remove(connection.client.id);
+                .remove(connection.session.client.id);
         }
     }
 
@@ -245,7 +250,7 @@ impl Runtime {
             return Some(Duration::ZERO);
         }
         let pause = if self.stopping.is_some() {
-            Some(stop::TICK)
+            Some(STOP_TICK)
         } else if self.accepting {
             Some(ACCEPT_PAUSE)
         } else {
@@ -283,7 +288,7 @@ impl Runtime {
         self.touch_waiting();
         if self.signal().kills.swap(false, Ordering::SeqCst) {
             for (key, connection) in &mut self.connections {
-                if connection.client.killed.load(Ordering::SeqCst) {
+                if connection.session.client.killed.load(Ordering::SeqCst) {
                     connection.state.dead = true;
                     self.lists.touched(key, connection);
                 }
@@ -320,7 +325,7 @@ impl Runtime {
             context
                 .shared
                 .statistics
-                .add_errors(&mut context.error_kinds);
+                .add_errors(&mut context.error_codes);
         }
         if !context.failures.is_empty() {
             let due = context
@@ -373,12 +378,12 @@ impl Runtime {
             return;
         };
         connection.state.in_ready = false;
-        if connection.state.closing || connection.state.dead {
+        if connection.session.closing || connection.state.dead {
             return self.lists.touched(key, connection);
         }
-        connection.output.borrow_buffer(&mut self.pool);
-        if connection.task.is_some() {
-            self.executor.step_task(connection);
+        connection.session.output.borrow_buffer(&mut self.pool);
+        if connection.pending.is_some() {
+            self.executor.resume(connection);
         } else if connection.state.stalled {
             input::resume(&mut self.executor, connection, &mut self.batch);
         } else if connection.state.readable {
@@ -389,10 +394,10 @@ impl Runtime {
                 &mut self.batch,
             );
             self.executor.context.bytes_in += count as u64;
-            commands::note_client(&self.executor.context, connection);
+            connection.session.publish_activity(&self.executor.context);
         }
-        if connection.state.ended && !connection.state.stalled && connection.task.is_none() {
-            connection.state.closing = true;
+        if connection.state.ended && !connection.state.stalled && connection.pending.is_none() {
+            connection.session.closing = true;
         }
         self.lists.touched(key, connection);
     }
@@ -409,6 +414,6 @@ impl Runtime {
             .context
             .shared
             .clients
-            .remove(connection.client.id);
+            .remove(connection.session.client.id);
     }
 }

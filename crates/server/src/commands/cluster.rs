@@ -3,6 +3,8 @@
 //! The answers name the leaders of other partitions as far as this node knows them. A request also
 //! makes the node look for them: the next answer is right, if the partitions have leaders.
 
+mod replication;
+
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -10,53 +12,102 @@ use cluster::slot::{self, SLOTS};
 use cluster::topology::{NodeInfo, PartitionInfo};
 use resp::{Args, Writer};
 
-use super::admin::help;
-use super::int;
-use crate::connection::Connection;
-use crate::keys::KeysTask;
+use super::arguments::int;
+use super::help::help;
+use crate::command::CommandKind::{Container, Deferred, Local};
+use crate::command::{CommandDefinition, DeferredAnswer, commands};
+use crate::key_walk::KeyWalk;
 use crate::routing::Routes;
-use crate::shared::Context;
-use crate::task::Task;
+use crate::runtime_context::RuntimeContext;
+use crate::session::ClientSession;
+
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "cluster";
+    "cluster" -2 "" NONE("") "" ""
+        "3.0.0" "Depends on subcommand.",
+        Container, CLUSTER, "About the cluster.";
+    "readonly" 1 "loading stale fast" NONE("") "connection" ""
+        "3.0.0" "O(1)",
+        Local(readonly), "Lets this connection read what a replica has, which may be a little old.";
+    "readwrite" 1 "loading stale fast" NONE("") "connection" ""
+        "3.0.0" "O(1)",
+        Local(readwrite), "Ends READONLY.";
+    "asking" 1 "fast" NONE("") "connection" ""
+        "3.0.0" "O(1)",
+        Local(asking), "Accepted; slots do not move between nodes yet.";
+};
+
+const CLUSTER: &[CommandDefinition] = commands! { "cluster";
+    "cluster|slots" 2 "stale" NONE("") "" "nondeterministic_output"
+        "3.0.0" "O(N) where N is the total number of Cluster nodes",
+        Local(slots), "Ranges of slots and the node of each.";
+    "cluster|shards" 2 "stale" NONE("") "" "nondeterministic_output"
+        "7.0.0" "O(N) where N is the total number of cluster nodes",
+        Local(shards), "Nodes and their ranges of slots.";
+    "cluster|nodes" 2 "stale" NONE("") "" "nondeterministic_output"
+        "3.0.0" "O(N) where N is the total number of Cluster nodes",
+        Local(nodes), "The nodes, one a line.";
+    "cluster|info" 2 "stale" NONE("") "" "nondeterministic_output"
+        "3.0.0" "O(1)",
+        Local(info), "Figures about the cluster.";
+    "cluster|myid" 2 "stale" NONE("") "" ""
+        "3.0.0" "O(1)",
+        Local(myid), "The name of this node.";
+    "cluster|keyslot" 3 "stale" NONE("") "" ""
+        "3.0.0" "O(N) where N is the number of bytes in the key",
+        Local(keyslot), "The slot of a key.";
+    "cluster|countkeysinslot" 3 "stale no_multi" NONE("") "" ""
+        "3.0.0" "O(N) where N is the number of keys of the node.",
+        Deferred(countkeysinslot), "How many keys of a slot this node has.";
+    "cluster|getkeysinslot" 4 "stale no_multi" NONE("") "" "nondeterministic_output"
+        "3.0.0" "O(N) where N is the number of keys of the node.",
+        Deferred(getkeysinslot), "Some keys of a slot that this node has.";
+    "cluster|replication" -3 "admin no_multi" NONE("") "" ""
+        "0.1.0" "O(1)",
+        Deferred(replication), "About the replicas of this node's partition: STATUS, ADD, REMOVE, TRANSFER.";
+    "cluster|help" 2 "loading stale" NONE("") "" ""
+        "5.0.0" "O(1)",
+        Local(cluster_help), "What can be asked.";
+};
 
 const DISABLED: &str = "ERR This instance has cluster support disabled";
 
 /// Returns the routes of the cluster. Answers with an error if the server is not a node of one.
-fn routes(context: &Context, connection: &mut Connection) -> Option<Arc<Routes>> {
+fn routes(context: &RuntimeContext, session: &mut ClientSession) -> Option<Arc<Routes>> {
     let routes = context.shared.routes.clone();
     if routes.is_none() {
-        connection.writer().error(DISABLED);
+        session.writer().error(DISABLED);
     }
     routes
 }
 
-pub(super) fn cluster_help(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    if routes(context, connection).is_some() {
-        help("CLUSTER", super::table::CLUSTER, connection);
+fn cluster_help(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
+    if routes(context, session).is_some() {
+        help("CLUSTER", CLUSTER, session);
     }
 }
 
-pub(super) fn readonly(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    if routes(context, connection).is_some() {
-        connection.reads_stale = true;
-        connection.writer().ok();
+fn readonly(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
+    if routes(context, session).is_some() {
+        session.reads_stale = true;
+        session.writer().ok();
     }
 }
 
-pub(super) fn readwrite(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    if routes(context, connection).is_some() {
-        connection.reads_stale = false;
-        connection.writer().ok();
+fn readwrite(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
+    if routes(context, session).is_some() {
+        session.reads_stale = false;
+        session.writer().ok();
     }
 }
 
-pub(super) fn asking(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    if routes(context, connection).is_some() {
-        connection.writer().ok();
+fn asking(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
+    if routes(context, session).is_some() {
+        session.writer().ok();
     }
 }
 
-pub(super) fn slots(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    let Some(routes) = routes(context, connection) else {
+fn slots(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
+    let Some(routes) = routes(context, session) else {
         return;
     };
     context.wants_leaders = true;
@@ -67,7 +118,7 @@ pub(super) fn slots(context: &mut Context, connection: &mut Connection, _: Args<
         .flat_map(|partition| partition.slots.iter().map(move |range| (range, partition)))
         .collect();
     ranges.sort_by_key(|(range, _)| *range.start());
-    let mut writer = connection.writer();
+    let mut writer = session.writer();
     writer.array(ranges.len());
     for (range, partition) in ranges {
         writer.array(2 + partition.nodes.len());
@@ -84,12 +135,12 @@ pub(super) fn slots(context: &mut Context, connection: &mut Connection, _: Args<
     }
 }
 
-pub(super) fn shards(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    let Some(routes) = routes(context, connection) else {
+fn shards(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
+    let Some(routes) = routes(context, session) else {
         return;
     };
     context.wants_leaders = true;
-    let mut writer = connection.writer();
+    let mut writer = session.writer();
     writer.array(routes.topology.partitions().len());
     for partition in routes.topology.partitions() {
         writer.map(2);
@@ -132,8 +183,8 @@ fn write_node(routes: &Routes, node: &NodeInfo, role: &str, writer: &mut Writer<
     writer.int(0);
 }
 
-pub(super) fn nodes(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    let Some(routes) = routes(context, connection) else {
+fn nodes(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
+    let Some(routes) = routes(context, session) else {
         return;
     };
     context.wants_leaders = true;
@@ -141,7 +192,7 @@ pub(super) fn nodes(context: &mut Context, connection: &mut Connection, _: Args<
     for node in routes.topology.nodes() {
         write_line(&routes, node, &mut text).expect("a String takes any text");
     }
-    connection.writer().verbatim(b"txt", text.as_bytes());
+    session.writer().verbatim(b"txt", text.as_bytes());
 }
 
 /// Writes a node as `CLUSTER NODES` shows it: name, addresses, flags, its master, the times of ping
@@ -178,8 +229,8 @@ fn write_line(routes: &Routes, node: &NodeInfo, out: &mut String) -> std::fmt::R
     Ok(())
 }
 
-pub(super) fn info(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    let Some(routes) = routes(context, connection) else {
+fn info(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
+    let Some(routes) = routes(context, session) else {
         return;
     };
     let (nodes, partitions) = (routes.topology.nodes(), routes.topology.partitions());
@@ -209,30 +260,33 @@ pub(super) fn info(context: &mut Context, connection: &mut Connection, _: Args<'
     for (name, value) in fields {
         write!(text, "cluster_{name}:{value}\r\n").expect("a String takes any text");
     }
-    connection.writer().verbatim(b"txt", text.as_bytes());
+    session.writer().verbatim(b"txt", text.as_bytes());
 }
 
-pub(super) fn myid(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    if let Some(routes) = routes(context, connection) {
+fn myid(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
+    if let Some(routes) = routes(context, session) {
         let name = routes.name(routes.me);
-        connection.writer().bulk(name.as_bytes());
+        session.writer().bulk(name.as_bytes());
     }
 }
 
-pub(super) fn replication(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    if routes(context, connection).is_some() {
-        super::replication::replication(context, connection, args);
-    }
+fn replication(
+    context: &mut RuntimeContext,
+    session: &mut ClientSession,
+    args: Args<'_>,
+) -> Option<DeferredAnswer> {
+    routes(context, session)?;
+    replication::replication(context, session, args)
 }
 
-pub(super) fn keyslot(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    if routes(context, connection).is_some() {
-        connection.writer().int(slot::of(args.at(2)).into());
+fn keyslot(context: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
+    if routes(context, session).is_some() {
+        session.writer().int(slot::of(args.at(2)).into());
     }
 }
 
 /// Parses a slot's number. Answers with an error if it is not one.
-fn slot_of(arg: &[u8], connection: &mut Connection) -> Option<u16> {
+fn slot_of(arg: &[u8], session: &mut ClientSession) -> Option<u16> {
     let wrong = match int(arg) {
         Ok(number) => match u16::try_from(number) {
             Ok(slot) if slot < SLOTS => return Some(slot),
@@ -240,33 +294,40 @@ fn slot_of(arg: &[u8], connection: &mut Connection) -> Option<u16> {
         },
         Err(_) => "ERR value is not an integer or out of range",
     };
-    connection.writer().error(wrong);
+    session.writer().error(wrong);
     None
 }
 
-pub(super) fn countkeysinslot(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    if routes(context, connection).is_some()
-        && let Some(slot) = slot_of(args.at(2), connection)
-    {
-        let task = KeysTask::count_of_slot(&context.shared.partition, slot);
-        connection.task = Some(Task::Keys(Box::new(task)));
-    }
+fn countkeysinslot(
+    context: &mut RuntimeContext,
+    session: &mut ClientSession,
+    args: Args<'_>,
+) -> Option<DeferredAnswer> {
+    routes(context, session)?;
+    let slot = slot_of(args.at(2), session)?;
+    let walk = KeyWalk::count_of_slot(&context.shared.partition, slot);
+    Some(DeferredAnswer::KeyWalk(Box::new(walk)))
 }
 
-pub(super) fn getkeysinslot(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    if routes(context, connection).is_none() {
-        return;
-    }
-    let Some(slot) = slot_of(args.at(2), connection) else {
-        return;
+fn getkeysinslot(
+    context: &mut RuntimeContext,
+    session: &mut ClientSession,
+    args: Args<'_>,
+) -> Option<DeferredAnswer> {
+    routes(context, session)?;
+    let slot = slot_of(args.at(2), session)?;
+    let most = match int(args.at(3)).map(usize::try_from) {
+        Ok(Ok(most)) => most,
+        Ok(Err(_)) => {
+            session.writer().error("ERR Invalid number of keys");
+            return None;
+        }
+        Err(_) => {
+            let text = "ERR value is not an integer or out of range";
+            session.writer().error(text);
+            return None;
+        }
     };
-    let Ok(most) = int(args.at(3)) else {
-        let text = "ERR value is not an integer or out of range";
-        return connection.writer().error(text);
-    };
-    let Ok(most) = usize::try_from(most) else {
-        return connection.writer().error("ERR Invalid number of keys");
-    };
-    let task = KeysTask::of_slot(&context.shared.partition, slot, most);
-    connection.task = Some(Task::Keys(Box::new(task)));
+    let walk = KeyWalk::of_slot(&context.shared.partition, slot, most);
+    Some(DeferredAnswer::KeyWalk(Box::new(walk)))
 }

@@ -2,45 +2,90 @@
 
 use resp::{Args, Writer};
 
-use super::admin::help;
-use super::is;
-use super::table::COMMAND;
-use crate::command::{Command, Table, table};
-use crate::connection::Connection;
+use super::arguments::is;
+use super::help::help;
+use crate::command::CommandKind::{Introspection, Local};
+use crate::command::{CommandDefinition, commands};
 use crate::glob;
-use crate::shared::Context;
+use crate::runtime_context::RuntimeContext;
+use crate::session::ClientSession;
 
-pub(super) fn command_help(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    help("COMMAND", COMMAND, connection);
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
+    "command" -1 "loading stale" NONE("") "connection" "nondeterministic_output_order"
+        "2.8.13" "O(N) where N is the number of commands.",
+        Introspection(command_all), COMMAND, "About commands.";
+};
+
+const COMMAND: &[CommandDefinition] = commands! { "server";
+    "command|count" 2 "loading stale" NONE("") "connection" ""
+        "2.8.13" "O(1)",
+        Introspection(command_count), "How many commands there are.";
+    "command|info" -2 "loading stale" NONE("") "connection" "nondeterministic_output_order"
+        "2.8.13" "O(N) where N is the number of commands to look up.",
+        Introspection(command_info), "Properties of commands.";
+    "command|docs" -2 "loading stale" NONE("") "connection" "nondeterministic_output_order"
+        "7.0.0" "O(N) where N is the number of commands to look up.",
+        Introspection(command_docs), "What commands are for.";
+    "command|list" -2 "loading stale" NONE("") "connection" "nondeterministic_output_order"
+        "7.0.0" "O(N) where N is the number of commands.",
+        Introspection(command_list), "The names of commands.";
+    "command|getkeys" -4 "loading stale" NONE("") "connection" ""
+        "2.8.13" "O(N) where N is the number of arguments to the command",
+        Introspection(command_getkeys), "The keys of a command.";
+    "command|getkeysandflags" -4 "loading stale" NONE("") "connection" ""
+        "7.0.0" "O(N) where N is the number of arguments to the command",
+        Introspection(command_getkeysandflags), "The keys of a command, and what it does with them.";
+    "command|help" 2 "loading stale" NONE("") "connection" ""
+        "5.0.0" "O(1)",
+        Local(command_help), "What can be asked.";
+};
+
+fn command_help(_: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
+    help("COMMAND", COMMAND, session);
 }
 
-pub(super) fn command_count(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    connection.writer().int(table().all().count() as i64);
+/// Returns the command with this name, in any case.
+fn find(commands: &'static [CommandDefinition], name: &[u8]) -> Option<&'static CommandDefinition> {
+    let mut commands = commands.iter();
+    commands.find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
-pub(super) fn command_all(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    let mut writer = connection.writer();
-    writer.array(table().all().count());
-    table()
-        .all()
-        .for_each(|command| write_info(command, &mut writer));
-}
-
-pub(super) fn command_info(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    if args.len() == 2 {
-        return command_all(context, connection, args);
+/// Returns the command with this name, which may have two words joined by `|`.
+fn named(
+    commands: &'static [CommandDefinition],
+    name: &[u8],
+) -> Option<&'static CommandDefinition> {
+    match name.iter().position(|&byte| byte == b'|') {
+        Some(at) => find(commands, &name[..at])?.subcommand(&name[at + 1..]),
+        None => find(commands, name),
     }
-    let mut writer = connection.writer();
+}
+
+fn command_count(commands: &'static [CommandDefinition], _: Args<'_>, writer: &mut Writer<'_>) {
+    writer.int(commands.len() as i64);
+}
+
+fn command_all(commands: &'static [CommandDefinition], _: Args<'_>, writer: &mut Writer<'_>) {
+    writer.array(commands.len());
+    commands
+        .iter()
+        .for_each(|command| write_info(command, writer));
+}
+
+fn command_info(commands: &'static [CommandDefinition], args: Args<'_>, writer: &mut Writer<'_>) {
+    if args.len() == 2 {
+        return command_all(commands, args, writer);
+    }
     writer.array(args.len() - 2);
     for name in args.from(2).iter() {
-        match table().named(name) {
-            Some(command) => write_info(command, &mut writer),
+        match named(commands, name) {
+            Some(command) => write_info(command, writer),
             None => writer.null(),
         }
     }
 }
 
-fn write_info(command: &Command, writer: &mut Writer<'_>) {
+fn write_info(command: &CommandDefinition, writer: &mut Writer<'_>) {
     writer.array(10);
     writer.bulk(command.name.as_bytes());
     writer.int(command.arity.into());
@@ -67,7 +112,7 @@ fn write_info(command: &Command, writer: &mut Writer<'_>) {
 
 /// Writes where the keys are and what the command does with them: a range that begins at an index,
 /// if there are keys.
-fn write_key_specification(command: &Command, writer: &mut Writer<'_>) {
+fn write_key_specification(command: &CommandDefinition, writer: &mut Writer<'_>) {
     let keys = command.keys;
     if keys.first == 0 {
         return writer.set(0);
@@ -113,23 +158,20 @@ fn write_access(access: &str, writer: &mut Writer<'_>) {
     }
 }
 
-pub(super) fn command_docs(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    let commands: Vec<&Command> = match args.len() {
-        2 => table().all().collect(),
+fn command_docs(commands: &'static [CommandDefinition], args: Args<'_>, writer: &mut Writer<'_>) {
+    let shown: Vec<&CommandDefinition> = match args.len() {
+        2 => commands.iter().collect(),
         _ => args
             .from(2)
             .iter()
-            .filter_map(|name| table().named(name))
+            .filter_map(|name| named(commands, name))
             .collect(),
     };
-    let mut writer = connection.writer();
-    writer.map(commands.len());
-    commands
-        .iter()
-        .for_each(|command| write_docs(command, &mut writer));
+    writer.map(shown.len());
+    shown.iter().for_each(|command| write_docs(command, writer));
 }
 
-fn write_docs(command: &Command, writer: &mut Writer<'_>) {
+fn write_docs(command: &CommandDefinition, writer: &mut Writer<'_>) {
     writer.bulk(command.name.as_bytes());
     writer.map(if command.subcommands.is_empty() { 4 } else { 5 });
     for (name, text) in [
@@ -152,7 +194,7 @@ fn write_docs(command: &Command, writer: &mut Writer<'_>) {
 }
 
 /// The commands that `COMMAND LIST` shows.
-enum Filter<'a> {
+enum CommandFilter<'a> {
     All,
     Pattern(&'a [u8]),
     Category(&'a [u8]),
@@ -160,15 +202,15 @@ enum Filter<'a> {
     Module,
 }
 
-impl<'a> Filter<'a> {
-    fn parse(args: Args<'a>) -> Option<Filter<'a>> {
+impl<'a> CommandFilter<'a> {
+    fn parse(args: Args<'a>) -> Option<CommandFilter<'a>> {
         match (args.get(0), args.get(1), args.get(2)) {
-            (None, ..) => Some(Filter::All),
+            (None, ..) => Some(CommandFilter::All),
             (Some(by), Some(how), Some(value)) if args.len() == 3 && is(by, "filterby") => {
                 match how.to_ascii_lowercase().as_slice() {
-                    b"pattern" => Some(Filter::Pattern(value)),
-                    b"aclcat" => Some(Filter::Category(value)),
-                    b"module" => Some(Filter::Module),
+                    b"pattern" => Some(CommandFilter::Pattern(value)),
+                    b"aclcat" => Some(CommandFilter::Category(value)),
+                    b"module" => Some(CommandFilter::Module),
                     _ => None,
                 }
             }
@@ -176,23 +218,28 @@ impl<'a> Filter<'a> {
         }
     }
 
-    fn takes(&self, command: &Command) -> bool {
+    fn takes(&self, command: &CommandDefinition) -> bool {
         match self {
-            Filter::All => true,
-            Filter::Pattern(pattern) => glob::matches(pattern, command.name.as_bytes(), true),
-            Filter::Category(name) => command.categories().any(|category| is(name, category)),
-            Filter::Module => false,
+            CommandFilter::All => true,
+            CommandFilter::Pattern(pattern) => {
+                glob::matches(pattern, command.name.as_bytes(), true)
+            }
+            CommandFilter::Category(name) => {
+                command.categories().any(|category| is(name, category))
+            }
+            CommandFilter::Module => false,
         }
     }
 }
 
-pub(super) fn command_list(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    let Some(filter) = Filter::parse(args.from(2)) else {
-        return connection.writer().error("ERR syntax error");
+fn command_list(commands: &'static [CommandDefinition], args: Args<'_>, writer: &mut Writer<'_>) {
+    let Some(filter) = CommandFilter::parse(args.from(2)) else {
+        return writer.error("ERR syntax error");
     };
-    let every = table().every();
+    let every = commands
+        .iter()
+        .flat_map(|command| std::iter::once(command).chain(command.subcommands));
     let shown: Vec<_> = every.filter(|command| filter.takes(command)).collect();
-    let mut writer = connection.writer();
     writer.array(shown.len());
     for command in shown {
         writer.bulk(command.name.as_bytes());
@@ -201,12 +248,14 @@ pub(super) fn command_list(_: &mut Context, connection: &mut Connection, args: A
 
 /// Returns the command that these arguments call, if it has keys among them. Otherwise answers with
 /// the reason why not.
-fn called(args: Args<'_>, writer: &mut Writer<'_>) -> Option<&'static Command> {
-    let command = table().find(args.at(0));
+fn called(
+    commands: &'static [CommandDefinition],
+    args: Args<'_>,
+    writer: &mut Writer<'_>,
+) -> Option<&'static CommandDefinition> {
+    let command = find(commands, args.at(0));
     let command = match (command, args.get(1)) {
-        (Some(command), Some(word)) if !command.subcommands.is_empty() => {
-            Table::find_sub(command, word)
-        }
+        (Some(command), Some(word)) if !command.subcommands.is_empty() => command.subcommand(word),
         (command, _) => command,
     };
     let Some(command) = command else {
@@ -224,10 +273,13 @@ fn called(args: Args<'_>, writer: &mut Writer<'_>) -> Option<&'static Command> {
     Some(command)
 }
 
-pub(super) fn command_getkeys(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+fn command_getkeys(
+    commands: &'static [CommandDefinition],
+    args: Args<'_>,
+    writer: &mut Writer<'_>,
+) {
     let args = args.from(2);
-    let mut writer = connection.writer();
-    let Some(command) = called(args, &mut writer) else {
+    let Some(command) = called(commands, args, writer) else {
         return;
     };
     let indexes = command.keys.indexes(args.len());
@@ -237,14 +289,13 @@ pub(super) fn command_getkeys(_: &mut Context, connection: &mut Connection, args
     }
 }
 
-pub(super) fn command_getkeysandflags(
-    _: &mut Context,
-    connection: &mut Connection,
+fn command_getkeysandflags(
+    commands: &'static [CommandDefinition],
     args: Args<'_>,
+    writer: &mut Writer<'_>,
 ) {
     let args = args.from(2);
-    let mut writer = connection.writer();
-    let Some(command) = called(args, &mut writer) else {
+    let Some(command) = called(commands, args, writer) else {
         return;
     };
     let access = access_of(command, args);
@@ -252,13 +303,13 @@ pub(super) fn command_getkeysandflags(
     for at in command.keys.indexes(args.len()) {
         writer.array(2);
         writer.bulk(args.at(at));
-        write_access(access, &mut writer);
+        write_access(access, writer);
     }
 }
 
 /// Returns what a call does with its keys. `SET` reads the old value only if the client asks for
 /// it.
-fn access_of(command: &Command, args: Args<'_>) -> &'static str {
+fn access_of(command: &CommandDefinition, args: Args<'_>) -> &'static str {
     if !command.access.ends_with("variable_flags") {
         return command.access;
     }

@@ -1,4 +1,4 @@
-//! The table of figures: for each its name and section in `INFO`, its metric and the meaning, and
+//! The table of metrics: for each its name and section in `INFO`, its metric and the meaning, and
 //! its value. Rows of a section are shown in the order of the table.
 
 use std::time::{Duration, UNIX_EPOCH};
@@ -9,14 +9,15 @@ use base::size::Size;
 use cluster::ramp::slots;
 use replica::{Role, Status};
 
-use super::Section::{
+use super::row::InfoSection::{
     Checkpoints, Clients, Cluster, Cpu, Keyspace, Log, Memory, Persistence, Recovery, Replication,
     Server, Stats,
 };
-use super::Show::{Durable, Maybe, Samples, Saves, Seconds, Text, Whole, WholeSeconds};
-use super::{Metric, Row};
-use crate::figures::{Figures, Replication as Replica, unix_ms};
-use crate::routing::ClusterFigures;
+use super::row::MetricValue::{Durable, Maybe, Samples, Saves, Seconds, Text, Whole, WholeSeconds};
+use super::row::{MetricDefinition, MetricRow};
+use crate::routing::ClusterStatistics;
+use crate::server_status::{ReplicaStatus, ServerStatus};
+use crate::unix_time::unix_ms;
 
 /// The first class of a histogram ends here.
 const FIRST_CLASS: Duration = Duration::from_micros(2);
@@ -25,10 +26,10 @@ macro_rules! rows {
     ($($section:ident $info:literal
         $(, $kind:ident $name:literal $([$label:literal = $value:literal])? $help:literal)?
         => $show:expr;)*) => {
-        &[$(Row {
+        &[$(MetricRow {
             section: $section,
             info: $info,
-            metric: first(&[$(Metric {
+            metric: first(&[$(MetricDefinition {
                 kind: Kind::$kind,
                 name: $name,
                 label: first_label(&[$(($label, $value))?]),
@@ -40,9 +41,9 @@ macro_rules! rows {
 }
 
 /// Returns the only metric, or none.
-const fn first(of: &[Metric]) -> Option<Metric> {
+const fn first(of: &[MetricDefinition]) -> Option<MetricDefinition> {
     match of {
-        [metric, ..] => Some(Metric {
+        [metric, ..] => Some(MetricDefinition {
             kind: metric.kind,
             name: metric.name,
             label: metric.label,
@@ -60,44 +61,44 @@ const fn first_label(of: &[(&'static str, &'static str)]) -> (&'static str, &'st
 }
 
 /// Returns a value of this node's replica, if its partition is replicated.
-fn replica(figures: &Figures<'_>, value: fn(&Status) -> u64) -> Option<u64> {
-    let replication = figures.replication.as_ref()?;
+fn replica(status: &ServerStatus<'_>, value: fn(&Status) -> u64) -> Option<u64> {
+    let replication = status.replication.as_ref()?;
     Some(value(&replication.status))
 }
 
 /// As [`replica`], but only if this node leads.
-fn leading(figures: &Figures<'_>, value: fn(&Status) -> u64) -> Option<u64> {
-    let replication = figures.replication.as_ref().filter(|own| own.leads())?;
+fn leading(status: &ServerStatus<'_>, value: fn(&Status) -> u64) -> Option<u64> {
+    let replication = status.replication.as_ref().filter(|own| own.leads())?;
     Some(value(&replication.status))
 }
 
 /// Returns a value of this node's part of the cluster, if the server is a node of one.
-fn cluster(figures: &Figures<'_>, value: fn(&ClusterFigures) -> u64) -> Option<u64> {
-    figures.cluster.as_ref().map(value)
+fn cluster(status: &ServerStatus<'_>, value: fn(&ClusterStatistics) -> u64) -> Option<u64> {
+    status.cluster.as_ref().map(value)
 }
 
 /// Returns a value of the versions that are published for clients to read by themselves.
-fn published(figures: &Figures<'_>, value: fn(&slots::Figures) -> u64) -> Option<u64> {
-    figures.published.as_ref().map(value)
+fn published(status: &ServerStatus<'_>, value: fn(&slots::Figures) -> u64) -> Option<u64> {
+    status.published.as_ref().map(value)
 }
 
 /// Returns a value of the last checkpoint, if there was one.
 fn last_checkpoint(
-    figures: &Figures<'_>,
+    status: &ServerStatus<'_>,
     value: fn(&store::CheckpointReport) -> u64,
 ) -> Option<u64> {
-    figures.checkpoints.last.as_ref().map(value)
+    status.checkpoints.last.as_ref().map(value)
 }
 
 /// Returns a part of the time until transactions were durable.
-fn latency(figures: &Figures<'_>, part: fn(&store::Stats) -> Duration) -> Option<f64> {
-    figures
+fn latency(status: &ServerStatus<'_>, part: fn(&store::Stats) -> Duration) -> Option<f64> {
+    status
         .is_durable()
-        .then(|| part(&figures.store).as_secs_f64())
+        .then(|| part(&status.store).as_secs_f64())
 }
 
 /// Returns `ok`, or the reason of a failure.
-fn status(failure: Option<&str>) -> String {
+fn ok_or_reason(failure: Option<&str>) -> String {
     match failure {
         Some(reason) => format!("err:{reason}"),
         None => "ok".to_owned(),
@@ -114,79 +115,79 @@ fn text(value: impl ToString) -> Option<String> {
 }
 
 /// Returns the whole seconds that the running checkpoint has taken; -1 if there is none.
-fn running_seconds(figures: &Figures<'_>) -> i64 {
-    let now_ms = unix_ms(figures.shared.started_at + figures.uptime);
-    match (figures.checkpoints.running, figures.checkpoints.started_ms) {
+fn running_seconds(status: &ServerStatus<'_>) -> i64 {
+    let now_ms = unix_ms(status.server.started_at + status.uptime);
+    match (status.checkpoints.running, status.checkpoints.started_ms) {
         (true, Some(started_ms)) => (now_ms.saturating_sub(started_ms) / 1000) as i64,
         _ => -1,
     }
 }
 
 /// Returns the whole seconds that the last checkpoint of this process took; -1 if there was none.
-fn last_seconds(figures: &Figures<'_>) -> i64 {
-    let checkpoints = &figures.checkpoints;
+fn last_seconds(status: &ServerStatus<'_>) -> i64 {
+    let checkpoints = &status.checkpoints;
     let last = checkpoints.last.as_ref();
     let own = last.filter(|_| checkpoints.completed > 0);
     own.map_or(-1, |last| last.elapsed.as_secs() as i64)
 }
 
 /// Returns the time as microseconds since the Unix epoch.
-fn now_us(figures: &Figures<'_>) -> u128 {
-    let started = figures.shared.started_at.duration_since(UNIX_EPOCH);
-    (started.unwrap_or_default() + figures.uptime).as_micros()
+fn now_us(status: &ServerStatus<'_>) -> u128 {
+    let started = status.server.started_at.duration_since(UNIX_EPOCH);
+    (started.unwrap_or_default() + status.uptime).as_micros()
 }
 
 /// Returns the state of a follower's link to the leader, in the words of a Redis replica.
-fn link(figures: &Figures<'_>) -> Option<String> {
-    let replication = figures.replication.as_ref().filter(|own| !own.leads())?;
+fn link(status: &ServerStatus<'_>) -> Option<String> {
+    let replication = status.replication.as_ref().filter(|own| !own.leads())?;
     let up = replication.staleness().is_some() && replication.status.leader.is_some();
     text(if up { "up" } else { "down" })
 }
 
-fn is_follower(figures: &Figures<'_>) -> bool {
-    figures.replication.as_ref().is_some_and(|own| !own.leads())
+fn is_follower(status: &ServerStatus<'_>) -> bool {
+    status.replication.as_ref().is_some_and(|own| !own.leads())
 }
 
 /// Returns the number of keys in the form in which Redis shows those of a database; absent without
 /// any.
-fn keyspace(figures: &Figures<'_>) -> Option<String> {
-    let store = &figures.store;
-    let now_ms = (now_us(figures) / 1000) as u64;
+fn keyspace(status: &ServerStatus<'_>) -> Option<String> {
+    let store = &status.store;
+    let now_ms = (now_us(status) / 1000) as u64;
     let ttl = store.mean_deadline_ms.saturating_sub(now_ms);
     let (keys, expires) = (store.keys, store.expiring.min(store.keys));
     (keys > 0).then(|| format!("keys={keys},expires={expires},avg_ttl={ttl}"))
 }
 
-pub(super) const TABLE: &[Row] = rows! {
+pub(super) const TABLE: &[MetricRow] = rows! {
     Server "redis_version" => Text(|_| text(about::REDIS_VERSION));
-    Server "redis_mode" => Text(|f| text(f.shared.mode()));
+    Server "redis_mode" => Text(|f| text(f.server.mode()));
     Server "os" => Text(|_| text(about::PLATFORM.join(" ")));
     Server "arch_bits" => Whole(|_| usize::BITS.into());
     Server "multiplexing_api" => Text(|_| text("epoll"));
     Server "process_id" => Whole(|_| std::process::id().into());
-    Server "run_id" => Text(|f| text(&f.shared.run_id));
-    Server "tcp_port" => Whole(|f| f.shared.port.into());
+    Server "run_id" => Text(|f| text(&f.server.run_id));
+    Server "tcp_port" => Whole(|f| f.server.port.into());
     Server "server_time_usec" => Text(|f| text(now_us(f)));
     Server "uptime_in_seconds", Gauge "kumiki_uptime_seconds"
         "Time since the server began to serve."
         => WholeSeconds(|f| f.uptime.as_secs_f64());
     Server "uptime_in_days" => Whole(|f| f.uptime.as_secs() / 86_400);
-    Server "threads" => Whole(|f| f.shared.config.threads as u64);
+    Server "threads" => Whole(|f| f.server.config.threads as u64);
     Server "kumiki_version" => Text(|_| text(about::VERSION));
-    Server "kumiki_commit" => Text(|f| text(f.shared.config.build.commit));
-    Server "kumiki_profile" => Text(|f| text(f.shared.config.build.profile));
+    Server "kumiki_commit" => Text(|f| text(f.server.config.build.commit));
+    Server "kumiki_profile" => Text(|f| text(f.server.config.build.profile));
     Server "", Gauge "kumiki_build_info" "What runs, in labels; the value is always 1."
-        => Samples(|f, out| about::describe(f.shared.config.build, out));
+        => Samples(|f, out| about::describe(f.server.config.build, out));
 
     Clients "connected_clients", Gauge "kumiki_connections" "Connections of clients."
         => Whole(|f| f.clients as u64);
     Clients "maxclients", Gauge "kumiki_connections_limit"
         "Connections of clients that there may be at once."
-        => Whole(|f| f.shared.config.limits.clients as u64);
-    Clients "blocked_clients" => Whole(|f| f.parked + f.postponed);
+        => Whole(|f| f.server.config.limits.clients as u64);
+    Clients "blocked_clients" => Whole(|f| f.lock_waits + f.paused);
     Clients "snapshots_open", Gauge "kumiki_snapshots_open"
         "Snapshots that clients have open (KUMIKI.SNAPSHOT)."
-        => Whole(|f| f.shared.snapshots.taken());
+        => Whole(|f| f.server.snapshots.taken());
 
     Memory "used_memory", Gauge "kumiki_memory_bytes" "Memory of keys, values and what finds them."
         => Whole(|f| f.store.memory_bytes);
@@ -198,8 +199,8 @@ pub(super) const TABLE: &[Row] = rows! {
         => Whole(|f| f.memory_limit);
     Memory "maxmemory_human" => Text(|f| text(Size(f.memory_limit)));
     Memory "maxmemory_policy" => Text(|_| text("noeviction"));
-    Memory "mem_clients_normal" => Whole(|f| f.shared.in_flight.used());
-    Memory "maxmemory_clients" => Whole(|f| f.shared.in_flight.limit());
+    Memory "mem_clients_normal" => Whole(|f| f.server.in_flight.used());
+    Memory "maxmemory_clients" => Whole(|f| f.server.in_flight.limit());
 
     // Redis's names, for its tools. A checkpoint is what they call `rdb`, and the log `aof`.
     Persistence "loading" => Whole(|_| 0);
@@ -221,7 +222,7 @@ pub(super) const TABLE: &[Row] = rows! {
     Persistence "log_failed", Gauge "kumiki_log_failed"
         "1 while the log cannot be written and writes are refused, else 0."
         => Saves(|f| f.store.journal_failure.is_some().into());
-    Persistence "log_status" => Text(|f| text(status(f.store.journal_failure.as_deref())));
+    Persistence "log_status" => Text(|f| text(ok_or_reason(f.store.journal_failure.as_deref())));
 
     Log "epoch", Gauge "kumiki_epoch" "The current epoch." => Whole(|f| f.store.epoch.0);
     Log "durable_epoch", Gauge "kumiki_durable_epoch"
@@ -278,7 +279,7 @@ pub(super) const TABLE: &[Row] = rows! {
         "1 when the last attempt to make a checkpoint failed, else 0."
         => Durable(|f| f.checkpoints.last_error.is_some().into());
     Checkpoints "checkpoint_last_status"
-        => Text(|f| text(status(f.checkpoints.last_error.as_deref())));
+        => Text(|f| text(ok_or_reason(f.checkpoints.last_error.as_deref())));
     Checkpoints "log_bytes_since_checkpoint", Gauge "kumiki_log_bytes_since_checkpoint"
         "Bytes of log that a recovery would read, about."
         => Durable(|f| f.checkpoints.log_bytes_since);
@@ -380,14 +381,14 @@ pub(super) const TABLE: &[Row] = rows! {
         => Whole(|f| f.store.kept_versions);
     Stats "parked_clients", Gauge "kumiki_connections_parked"
         "Connections that wait for what such a transaction holds."
-        => Whole(|f| f.parked);
+        => Whole(|f| f.lock_waits);
 
     // Redis's names first, for its clients; a node without replicas is a master without slaves.
     Replication "role" => Text(|f| text(if is_follower(f) { "slave" } else { "master" }));
     Replication "master_link_status" => Text(link);
     Replication "slave_read_only" => Maybe(|f| is_follower(f).then_some(1));
     Replication "connected_slaves"
-        => Whole(|f| leading(f, Replica::heard).map_or(0, |heard| heard.saturating_sub(1)));
+        => Whole(|f| leading(f, ReplicaStatus::active_voters).map_or(0, |heard| heard.saturating_sub(1)));
     Replication "replica_role"
         => Text(|f| text(f.replication.as_ref()?.status.role.name()));
     Replication "replica_leader"
@@ -441,13 +442,13 @@ pub(super) const TABLE: &[Row] = rows! {
         => Maybe(|f| replica(f, |status| status.log_bytes));
     Replication "replica_voters", Gauge "kumiki_replica_voters"
         "Members of the partition that have a vote."
-        => Maybe(|f| replica(f, Replica::voters));
+        => Maybe(|f| replica(f, ReplicaStatus::voters));
     Replication "replica_voters_heard", Gauge "kumiki_replica_voters_heard"
         "Those of them that the leader has heard of lately, itself among them; only where it leads."
-        => Maybe(|f| leading(f, Replica::heard));
+        => Maybe(|f| leading(f, ReplicaStatus::active_voters));
     Replication "replica_lag_entries", Gauge "kumiki_replica_lag_entries"
         "Entries that the slowest member lacks, of those heard of lately; only where this node leads."
-        => Maybe(|f| leading(f, Replica::lag));
+        => Maybe(|f| leading(f, ReplicaStatus::lag));
     Replication "replica_receiving_bytes", Gauge "kumiki_replica_receiving_bytes"
         "Bytes of a snapshot that this node has got from its leader; 0 when it gets none."
         => Maybe(|f| replica(f, |status| status.receiving.map_or(0, |(done, _)| done)));

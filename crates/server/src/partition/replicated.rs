@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use replica::{MembershipChange, Role, Status};
 use store::{CheckpointRefused, CheckpointReport, CheckpointStatus, RecoveryReport, Stats};
 
-use crate::figures::unix_ms;
 use crate::replication::{Member, Progress, Report};
+use crate::unix_time::unix_ms;
 
 /// How long a requested snapshot may take.
 const PATIENCE: Duration = Duration::from_secs(600);

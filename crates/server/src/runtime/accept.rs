@@ -1,6 +1,6 @@
 //! Accepting connections.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use socket2::{SockRef, TcpKeepalive};
 
 use super::Runtime;
-use crate::clients::{Client, Names};
-use crate::commands;
+use crate::clients::{ClientNames, ConnectedClient};
 use crate::connection::Connection;
 use crate::limits::KEEPALIVE;
+use crate::refusal;
 
 /// Connections accepted in one turn.
 const ACCEPTS: usize = 128;
@@ -55,16 +55,16 @@ impl Runtime {
         let runtime = self.index;
         let client = shared
             .clients
-            .add(shared.config.limits.clients, |id| Client {
+            .add(shared.config.limits.clients, |id| ConnectedClient {
                 id,
                 address,
                 local,
                 descriptor,
                 runtime,
                 since: Instant::now(),
-                names: Mutex::new(Names {
+                names: Mutex::new(ClientNames {
                     last_command: "NULL",
-                    ..Names::default()
+                    ..ClientNames::default()
                 }),
                 last_ms: AtomicU64::new(0),
                 queued: AtomicI64::new(-1),
@@ -73,7 +73,8 @@ impl Runtime {
             });
         let Some(client) = client else {
             shared.counters.rejected.fetch_add(1, Ordering::Relaxed);
-            commands::refuse_client(&mut stream);
+            // The client may be gone already; either way the connection is closed.
+            drop(stream.write(refusal::MAX_CLIENTS));
             return;
         };
         let entry = self.connections.vacant_entry();

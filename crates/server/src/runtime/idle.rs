@@ -22,10 +22,10 @@ impl Runtime {
         }
         self.idle_due = Some(now + limit.min(LOOK));
         for (key, connection) in &mut self.connections {
-            let age = (started + now).saturating_duration_since(connection.client.since);
+            let age = (started + now).saturating_duration_since(connection.session.client.since);
             if is_idle(connection, age, limit) {
                 connection.state.dead = true;
-                tracing::debug!(client = %connection.client.address, "closed: it is idle");
+                tracing::debug!(client = %connection.session.client.address, "closed: it is idle");
                 self.lists.touched(key, connection);
             }
         }
@@ -35,7 +35,7 @@ impl Runtime {
 /// Returns `true` if a connection of this age waits for its client, and has received nothing from
 /// it for longer than `limit`.
 fn is_idle(connection: &Connection, age: Duration, limit: Duration) -> bool {
-    let heard = Duration::from_millis(connection.client.last_ms.load(Ordering::Relaxed));
-    let waits_here = connection.task.is_some() || connection.waits_for().is_some();
+    let heard = Duration::from_millis(connection.session.client.last_ms.load(Ordering::Relaxed));
+    let waits_here = connection.pending.is_some() || connection.waits_for().is_some();
     !waits_here && !connection.state.in_ready && age.saturating_sub(heard) > limit
 }

@@ -1,18 +1,7 @@
 //! Clients that have not given the password yet: they have few places and little time, so that they
 //! take neither from authenticated clients.
 
-use budget::newcomers::{Newcomers, places_of_thread};
-
 use super::Runtime;
-use crate::shared::Shared;
-
-/// Returns the places of one of the server's threads.
-pub(super) fn places(shared: &Shared) -> Newcomers<usize> {
-    let limits = &shared.config.limits;
-    let threads = shared.config.threads;
-    let places = places_of_thread(limits.clients, limits.unauthenticated, threads);
-    Newcomers::new(places, limits.authentication)
-}
 
 impl Runtime {
     /// Gives a place to a client that has connected and must give the password first.
@@ -38,8 +27,8 @@ impl Runtime {
         connection.state.dead = true;
         // It is closed at the end of the turn; its place among all clients is free for the next one now.
         let clients = &self.executor.context.shared.clients;
-        clients.remove(connection.client.id);
-        tracing::debug!(client = %connection.client.address, why, "closed before it has given the password");
+        clients.remove(connection.session.client.id);
+        tracing::debug!(client = %connection.session.client.address, why, "closed before it has given the password");
         self.lists.touched(key, connection);
     }
 }

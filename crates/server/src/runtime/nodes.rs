@@ -1,60 +1,16 @@
 //! Communication with other nodes.
 
-use std::collections::HashMap;
 use std::io::ErrorKind;
-use std::net::TcpListener;
-use std::sync::Arc;
 use std::time::Duration;
 
 use base::Epoch;
-use fabric::tcp::{Tcp, TcpOptions};
-use fabric::{Peer, Secret};
-use mio::{Events, Poll, Token};
+use mio::Events;
 
+use super::setup::FIRST_TOKEN;
 use super::{EVENTS, Runtime};
-use crate::coordination::Coordination;
-use crate::shared::Shared;
 
 /// How long links may take to be closed.
 const CLOSING: Duration = Duration::from_secs(1);
-/// The events of links begin here; those of clients' connections begin at 0.
-pub(super) const FIRST_TOKEN: usize = 1 << 40;
-
-/// Creates the part of the cluster that runtime `index` is, if the server is a node of one.
-pub(super) fn join(
-    shared: &Arc<Shared>,
-    index: usize,
-    poll: &Poll,
-    listener: Option<TcpListener>,
-) -> std::io::Result<Option<Box<Coordination>>> {
-    let (Some(membership), Some(routes)) = (&shared.config.cluster, &shared.routes) else {
-        return Ok(None);
-    };
-    let topology = &membership.topology;
-    let secret = Secret::new(topology.secret().unwrap_or_default());
-    let me = Peer::Node(membership.node);
-    let peers: HashMap<_, _> = topology
-        .nodes()
-        .iter()
-        .map(|node| (node.id, node.fabric))
-        .collect();
-    let mut identity = TcpOptions::new(me, secret, topology.fingerprint());
-    identity.identity.clients = topology.client_secret().map(Secret::new);
-    let options = TcpOptions {
-        listener,
-        peers,
-        transport: membership.transport,
-        verbs: membership.verbs.clone(),
-        budget: Arc::clone(&shared.in_flight),
-        ..identity
-    };
-    let fabric = Tcp::new(options, poll.registry(), Token(FIRST_TOKEN))?;
-    let now = shared.started.elapsed();
-    let routes = Arc::clone(routes);
-    let ramp = (shared.config.ramp, shared.published.clone());
-    let coordination = Coordination::new(membership, ramp, routes, index, fabric, now);
-    Ok(Some(Box::new(coordination)))
-}
 
 impl Runtime {
     pub(super) fn note_fabric_event(&mut self, event: &mio::event::Event) {
@@ -70,9 +26,9 @@ impl Runtime {
         };
         let (worker, now) = (&mut self.executor.worker, self.executor.context.now);
         worker.refresh();
-        let heard = cluster.receive(worker, now);
-        self.more_from_nodes = heard.more;
-        heard.something
+        let received = cluster.receive(worker, now);
+        self.more_from_nodes = received.more;
+        received.any
     }
 
     /// Closes the links to other nodes and clients, and sends what waited on them, for a limited
@@ -87,7 +43,7 @@ impl Runtime {
         cluster.close();
         loop {
             let now = clock.elapsed();
-            let Some(pause) = cluster.go_on_closing(now) else {
+            let Some(pause) = cluster.continue_closing(now) else {
                 return;
             };
             let left = until.saturating_sub(now);
@@ -119,14 +75,14 @@ impl Runtime {
         if std::mem::take(&mut self.executor.context.wants_leaders) {
             cluster.look_for_leaders(worker, now);
         }
-        cluster.go_on(worker, now, &mut finished);
+        cluster.progress(worker, now, &mut finished);
         let told = !finished.is_empty();
         for finished in finished.drain(..) {
             let key = finished.caller.key;
             let Some(connection) = self.connections.get_mut(key) else {
                 continue;
             };
-            self.executor.tell_finished(connection, finished);
+            self.executor.answer_finished(connection, finished);
             self.lists.touched(key, connection);
         }
         self.finished = finished;

@@ -13,8 +13,8 @@ use base::size::Size;
 use super::Runtime;
 use crate::connection::Connection;
 use crate::limits::{POOLED_BUFFERS, POOLED_CAPACITY};
+use crate::pending_command::Readiness;
 use crate::refusal;
-use crate::task::Next;
 
 /// The time for which a sync is put off while requests keep coming.
 const DEFERRAL: Duration = Duration::from_micros(500);
@@ -28,9 +28,9 @@ impl Runtime {
         self.turn_node();
         self.settle_touched();
         while let Some(wanted) = self.wanted() {
-            self.signal().wait(false);
+            self.signal().announce_waiting_replies(false);
             if !self.sync_here(wanted) {
-                self.signal().wait(true);
+                self.signal().announce_waiting_replies(true);
                 let context = &mut self.executor.context;
                 let before = (context.durable, context.changes);
                 context.refresh_all();
@@ -42,7 +42,7 @@ impl Runtime {
             self.turn_node();
             self.settle_touched();
         }
-        self.signal().wait(false);
+        self.signal().announce_waiting_replies(false);
     }
 
     /// Returns `true` if no more requests can be expected to join those that wait for a sync.
@@ -147,7 +147,7 @@ impl Runtime {
             return;
         };
         connection.state.in_touched = false;
-        if connection.authenticated
+        if connection.session.authenticated
             && let Some(place) = connection.newcomer.take()
         {
             self.newcomers.leave(place);
@@ -156,15 +156,18 @@ impl Runtime {
         if context.can_lose {
             let is_lost = |epoch| context.shared.partition.is_lost(epoch);
             let (durable, instead) = (context.durable, refusal::LEADERSHIP_LOST);
-            let lost = connection.output.release_or_lose(durable, is_lost, instead);
+            let lost = connection
+                .session
+                .output
+                .release_or_lose(durable, is_lost, instead);
             for _ in 0..lost {
                 context.note_error(refusal::LEADERSHIP_LOST);
             }
         } else {
-            connection.output.release(context.durable);
+            connection.session.output.release(context.durable);
         }
         if context.failed.is_some() {
-            let unknown = connection.output.give_up();
+            let unknown = connection.session.output.give_up();
             for _ in 0..unknown {
                 connection.writer().error(refusal::OUTCOME_UNKNOWN);
                 context.note_error(b"-MISCONF");
@@ -177,9 +180,9 @@ impl Runtime {
         context.bytes_out += write(connection) as u64;
         let output = context.shared.config.limits.output;
         let held = connection.held_bytes();
-        if connection.output.pending() > output {
+        if connection.session.output.pending() > output {
             let text = "closed: it takes no replies";
-            context.warn(connection.client.address, text, text);
+            context.warn(connection.session.client.address, text, text);
             connection.state.dead = true;
         } else if connection.share.set(held).is_err() {
             let budget = &context.shared.in_flight;
@@ -189,35 +192,37 @@ impl Runtime {
                  more than {limit} (now {used}; --max-client-memory)",
                 Size(held as u64)
             );
-            context.warn(connection.client.address, "client memory", text);
+            context.warn(connection.session.client.address, "client memory", text);
             connection.state.dead = true;
         }
-        if connection.state.dead || connection.state.closing && connection.output.is_empty() {
+        if connection.state.dead
+            || connection.session.closing && connection.session.output.is_empty()
+        {
             return self.close(key);
         }
         if connection.waits_for().is_some() {
             self.lists.waiting(key, connection);
         }
-        if let Some(buffer) = connection.output.take_buffer()
+        if let Some(buffer) = connection.session.output.take_buffer()
             && self.pool.len() < POOLED_BUFFERS
             && buffer.capacity() <= POOLED_CAPACITY
         {
             self.pool.push(buffer);
         }
         let state = &connection.state;
-        let task = connection.task.as_ref();
-        let next = task.map(|task| task.next(context));
-        let more = match next {
-            Some(Next::Now) => true,
-            Some(Next::Woken(due)) => {
+        let pending = connection.pending.as_ref();
+        let readiness = pending.map(|pending| pending.readiness(context));
+        let more = match readiness {
+            Some(Readiness::Now) => true,
+            Some(Readiness::WhenWoken(due)) => {
                 self.tasks_due = [self.tasks_due, due].into_iter().flatten().min();
                 self.lists.task(key, connection);
                 false
             }
-            Some(Next::Told) => false,
+            Some(Readiness::AtOutcome) => false,
             None => state.stalled || state.readable,
         };
-        if more && !connection.state.closing {
+        if more && !connection.session.closing {
             self.lists.ready(key, connection);
         }
         if connection.snapshot.is_some() {
@@ -230,14 +235,14 @@ impl Runtime {
 fn write(connection: &mut Connection) -> usize {
     let mut taken = 0;
     while !connection.state.full && !connection.state.dead {
-        let bytes = connection.output.sendable();
+        let bytes = connection.session.output.sendable();
         if bytes.is_empty() {
             break;
         }
         let whole = bytes.len();
         match connection.stream.write(bytes) {
             Ok(count) => {
-                connection.output.sent(count);
+                connection.session.output.sent(count);
                 taken += count;
                 // A socket that took only a part is full: an event will come when it is not.
                 connection.state.full = count < whole;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Runtime;
-use crate::snapshots::Taken;
+use crate::snapshots::ClientSnapshot;
 
 impl Runtime {
     /// Gives up snapshots whose time is over.
@@ -28,10 +28,10 @@ impl Runtime {
                 continue;
             }
             if connection.snapshot_due(idle).is_some_and(|due| due <= now) {
-                let client = connection.client.address;
+                let client = connection.session.client.address;
                 let text = "a snapshot was given up: its client has not asked for more of it";
                 self.executor.context.warn(client, text, text);
-                connection.snapshot = Some(Taken::GivenUp(idle));
+                connection.snapshot = Some(ClientSnapshot::Expired(idle));
             }
             self.note_snapshot(key);
         }

@@ -1,13 +1,11 @@
 //! Stopping: nothing more is accepted, received requests are answered once their answers are
 //! durable.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::Runtime;
-use crate::task::Task;
+use crate::pending_command::PendingCommand;
 
-/// The interval at which a stopping runtime checks if its time is over.
-pub(super) const TICK: Duration = Duration::from_millis(20);
 /// Turns in which a stopping runtime still reads from one connection.
 const READS: u32 = 1024;
 
@@ -25,9 +23,9 @@ impl Runtime {
         let until = context.now + context.shared.config.drain / 2;
         for (key, connection) in &mut self.connections {
             connection.state.readable = true;
-            if let Some(Task::Parked(parked)) = &mut connection.task {
+            if let Some(PendingCommand::LockWait(wait)) = &mut connection.pending {
                 // It must be answered before the server's time is over.
-                parked.until = parked.until.min(until);
+                wait.until = wait.until.min(until);
             }
             self.lists.ready(key, connection);
         }
@@ -44,9 +42,9 @@ impl Runtime {
         let out_of_time = since.elapsed() >= self.executor.context.shared.config.drain;
         for (key, connection) in &mut self.connections {
             let state = &mut connection.state;
-            let idle = !state.readable && !state.stalled && connection.task.is_none();
+            let idle = !state.readable && !state.stalled && connection.pending.is_none();
             if idle || stop_reading {
-                state.closing = true;
+                connection.session.closing = true;
                 self.lists.touched(key, connection);
             }
         }

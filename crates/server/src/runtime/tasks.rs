@@ -32,7 +32,7 @@ impl Runtime {
     pub(super) fn misses_a_release(&self) -> bool {
         let cluster = self.executor.cluster.as_ref();
         let held = !self.lists.tasks.is_empty() || cluster.is_some_and(|node| node.wants().holds);
-        self.signal().hold(held);
+        self.signal().announce_lock_waits(held);
         held && self.executor.context.shared.partition.releases() != self.releases
     }
 

@@ -6,14 +6,79 @@ use base::number::parse_decimal;
 use base::transaction::{Expiry, When};
 use resp::Args;
 
-use super::{in_ms, in_ms_from_now, int, is};
-use crate::command::Ops;
+use super::arguments::{in_ms, in_ms_from_now, int, is};
+use crate::command::CommandKind::{AllOrNothing, Store};
+use crate::command::{CommandDefinition, Ops, Planned, commands};
 use crate::refusal::Refusal;
 use crate::render::Render;
 
-type Planned<'a> = Result<Render<'a>, Refusal>;
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "string";
+    "get" 2 "readonly fast" ONE("RO access") "string" ""
+        "1.0.0" "O(1)",
+        Store(get), "The value of a key.";
+    "set" -3 "write denyoom" ONE("RW access update variable_flags") "string" ""
+        "1.0.0" "O(1)",
+        Store(set), "Sets the value of a key, and when it expires.";
+    "setnx" 3 "write denyoom fast" ONE("OW insert") "string" ""
+        "1.0.0" "O(1)",
+        Store(setnx), "Sets the value of a key that is absent.";
+    "setex" 4 "write denyoom" ONE("OW update") "string" ""
+        "2.0.0" "O(1)",
+        Store(setex), "Sets a value that expires after some seconds.";
+    "psetex" 4 "write denyoom" ONE("OW update") "string" ""
+        "2.6.0" "O(1)",
+        Store(psetex), "Sets a value that expires after some milliseconds.";
+    "getset" 3 "write denyoom fast" ONE("RW access update") "string" ""
+        "1.0.0" "O(1)",
+        Store(getset), "Sets the value of a key; answers the old one.";
+    "getdel" 2 "write fast" ONE("RW access delete") "string" ""
+        "6.2.0" "O(1)",
+        Store(getdel), "Deletes a key; answers its value.";
+    "getex" -2 "write fast" ONE("RW access update") "string" ""
+        "6.2.0" "O(1)",
+        Store(getex), "The value of a key; sets when it expires.";
+    "mget" -2 "readonly fast" ALL("RO access") "string" ""
+        "1.0.0" "O(N) where N is the number of keys to retrieve.",
+        Store(mget), "The values of several keys, as of one moment.";
+    "mset" -3 "write denyoom" PAIRS("OW update") "string" ""
+        "1.0.1" "O(N) where N is the number of keys to set.",
+        Store(mset), "Sets the values of several keys at one moment.";
+    "msetnx" -3 "write denyoom" PAIRS("OW insert") "string" ""
+        "1.0.1" "O(N) where N is the number of keys to set.",
+        AllOrNothing(msetnx), "Sets the values of several keys if all are absent.";
+    "append" 3 "write denyoom fast" ONE("RW insert") "string" ""
+        "2.0.0" "O(N) where N is the length of the result.",
+        Store(append), "Appends to a value; answers its length.";
+    "strlen" 2 "readonly fast" ONE("RO") "string" ""
+        "2.2.0" "O(1)",
+        Store(strlen), "The length of a value.";
+    "getrange" 4 "readonly" ONE("RO access") "string" ""
+        "2.4.0" "O(N) where N is the length of the returned string.",
+        Store(getrange), "A part of a value.";
+    "substr" 4 "readonly" ONE("RO access") "string" ""
+        "1.0.0" "O(N) where N is the length of the returned string.",
+        Store(getrange), "A part of a value; the old name of GETRANGE.";
+    "setrange" 4 "write denyoom" ONE("RW update") "string" ""
+        "2.2.0" "O(N) where N is the length of the result.",
+        Store(setrange), "Overwrites a part of a value; answers its length.";
+    "incr" 2 "write denyoom fast" ONE("RW access update") "string" ""
+        "1.0.0" "O(1)",
+        Store(incr), "Adds one to a number.";
+    "incrby" 3 "write denyoom fast" ONE("RW access update") "string" ""
+        "1.0.0" "O(1)",
+        Store(incrby), "Adds to a number.";
+    "decr" 2 "write denyoom fast" ONE("RW access update") "string" ""
+        "1.0.0" "O(1)",
+        Store(decr), "Subtracts one from a number.";
+    "decrby" 3 "write denyoom fast" ONE("RW access update") "string" ""
+        "1.0.0" "O(1)",
+        Store(decrby), "Subtracts from a number.";
+    "incrbyfloat" 3 "write denyoom fast" ONE("RW access update") "string" ""
+        "2.6.0" "O(1)",
+        Store(incrbyfloat), "Adds to a decimal fraction.";
+};
 
-pub(super) fn get<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn get<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::Get { key: args.at(1) });
     Ok(Render::Plain)
 }
@@ -29,13 +94,13 @@ fn put<'a>(key: &'a [u8], value: &'a [u8], expiry: Expiry) -> Op<'a> {
     }
 }
 
-pub(super) fn set<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn set<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let (key, value) = (args.at(1), args.at(2));
     if args.len() == 3 {
         ops.push(put(key, value, Expiry::Never));
         return Ok(Render::Plain);
     }
-    let options = StringOptions::parse(args.from(3), Dialect::Set)?;
+    let options = StringOptions::parse(args.from(3), OptionsOf::Set)?;
     let expiry = options.expiry.unwrap_or_default();
     ops.push(Op::Put {
         key,
@@ -47,7 +112,7 @@ pub(super) fn set<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Plain)
 }
 
-pub(super) fn setnx<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn setnx<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let (key, value) = (args.at(1), args.at(2));
     ops.push(Op::Put {
         key,
@@ -59,7 +124,7 @@ pub(super) fn setnx<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::OneIfDone)
 }
 
-pub(super) fn setex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn setex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let expiry = expiry_of(
         args.at(2),
         Unit {
@@ -71,7 +136,7 @@ pub(super) fn setex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Plain)
 }
 
-pub(super) fn psetex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn psetex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let expiry = expiry_of(
         args.at(2),
         Unit {
@@ -83,7 +148,7 @@ pub(super) fn psetex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Plain)
 }
 
-pub(super) fn getset<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn getset<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let (key, value) = (args.at(1), args.at(2));
     ops.push(Op::Put {
         key,
@@ -95,14 +160,14 @@ pub(super) fn getset<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Plain)
 }
 
-pub(super) fn getdel<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn getdel<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::GetDelete { key: args.at(1) });
     Ok(Render::Plain)
 }
 
-pub(super) fn getex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn getex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let key = args.at(1);
-    match StringOptions::parse(args.from(2), Dialect::GetEx) {
+    match StringOptions::parse(args.from(2), OptionsOf::GetEx) {
         Ok(options) => {
             let expiry = options.expiry.unwrap_or(Expiry::Keep);
             ops.push(Op::GetExpire { key, expiry });
@@ -117,7 +182,7 @@ pub(super) fn getex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     }
 }
 
-pub(super) fn mget<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn mget<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.extend(args.from(1).iter().map(|key| Op::GetIfString { key }));
     Ok(Render::List)
 }
@@ -128,7 +193,7 @@ fn put_pairs<'a>(args: Args<'a>, ops: &mut Ops<'a>) {
     ops.extend(pairs.map(|at| put(args.at(at), args.at(at + 1), Expiry::Never)));
 }
 
-pub(super) fn mset<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn mset<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     if args.len().is_multiple_of(2) {
         return Err(Refusal::Arity);
     }
@@ -136,7 +201,7 @@ pub(super) fn mset<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Ok)
 }
 
-pub(super) fn msetnx<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn msetnx<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     if args.len().is_multiple_of(2) {
         return Err(Refusal::Arity);
     }
@@ -149,7 +214,7 @@ pub(super) fn msetnx<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::AllDone)
 }
 
-pub(super) fn append<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn append<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::Append {
         key: args.at(1),
         value: args.at(2),
@@ -157,12 +222,12 @@ pub(super) fn append<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Plain)
 }
 
-pub(super) fn strlen<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn strlen<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::Len { key: args.at(1) });
     Ok(Render::Plain)
 }
 
-pub(super) fn getrange<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn getrange<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::GetRange {
         key: args.at(1),
         start: int(args.at(2))?,
@@ -171,7 +236,7 @@ pub(super) fn getrange<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Plain)
 }
 
-pub(super) fn setrange<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn setrange<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let value = args.at(3);
     let offset = usize::try_from(int(args.at(2))?)
         .map_err(|_| Refusal::Text("ERR offset is out of range"))?;
@@ -191,19 +256,19 @@ fn add<'a>(key: &'a [u8], delta: i64, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Plain)
 }
 
-pub(super) fn incr<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn incr<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     add(args.at(1), 1, ops)
 }
 
-pub(super) fn incrby<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn incrby<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     add(args.at(1), int(args.at(2))?, ops)
 }
 
-pub(super) fn decr<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn decr<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     add(args.at(1), -1, ops)
 }
 
-pub(super) fn decrby<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn decrby<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let delta = int(args.at(2))?;
     let delta = delta
         .checked_neg()
@@ -211,7 +276,7 @@ pub(super) fn decrby<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     add(args.at(1), delta, ops)
 }
 
-pub(super) fn incrbyfloat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn incrbyfloat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let delta = args.at(2);
     parse_decimal(delta).ok_or(Refusal::NotFloat)?;
     ops.push(Op::AddDecimal {
@@ -241,7 +306,7 @@ fn expiry_of(arg: &[u8], unit: Unit) -> Result<Expiry, Refusal> {
 
 /// The command whose options are parsed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Dialect {
+enum OptionsOf {
     Set,
     GetEx,
 }
@@ -263,17 +328,17 @@ enum ExpiryOption<'a> {
 }
 
 impl StringOptions {
-    fn parse(args: Args<'_>, dialect: Dialect) -> Result<StringOptions, Refusal> {
+    fn parse(args: Args<'_>, dialect: OptionsOf) -> Result<StringOptions, Refusal> {
         let mut options = StringOptions::default();
         let mut expiry: Option<ExpiryOption<'_>> = None;
         let mut at = 0;
         while let Some(arg) = args.get(at) {
             at += 1;
-            if dialect == Dialect::Set && is(arg, "nx") && options.when != When::Present {
+            if dialect == OptionsOf::Set && is(arg, "nx") && options.when != When::Present {
                 options.when = When::Absent;
-            } else if dialect == Dialect::Set && is(arg, "xx") && options.when != When::Absent {
+            } else if dialect == OptionsOf::Set && is(arg, "xx") && options.when != When::Absent {
                 options.when = When::Present;
-            } else if dialect == Dialect::Set && is(arg, "get") {
+            } else if dialect == OptionsOf::Set && is(arg, "get") {
                 options.get = true;
             } else {
                 let (option, used) = expiry_option(arg, args.get(at), dialect)?;
@@ -299,12 +364,12 @@ impl StringOptions {
 fn expiry_option<'a>(
     arg: &[u8],
     next: Option<&'a [u8]>,
-    dialect: Dialect,
+    dialect: OptionsOf,
 ) -> Result<(ExpiryOption<'a>, usize), Refusal> {
-    if dialect == Dialect::Set && is(arg, "keepttl") {
+    if dialect == OptionsOf::Set && is(arg, "keepttl") {
         return Ok((ExpiryOption::Keep, 0));
     }
-    if dialect == Dialect::GetEx && is(arg, "persist") {
+    if dialect == OptionsOf::GetEx && is(arg, "persist") {
         return Ok((ExpiryOption::Persist, 0));
     }
     let units = [
@@ -333,7 +398,7 @@ fn same_option(a: ExpiryOption<'_>, b: ExpiryOption<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Run;
+    use crate::command::CommandKind;
     use resp::Span;
 
     fn planned(line: &str) -> Result<Vec<String>, Refusal> {
@@ -345,9 +410,9 @@ mod tests {
             at += word.len() + 1;
         }
         let args = Args::new(line.as_bytes(), &spans);
-        let command = crate::command::table().find(words[0].as_bytes()).unwrap();
+        let command = crate::commands::table().find(words[0].as_bytes()).unwrap();
         let mut ops = Ops::new();
-        let (Run::Store(plan) | Run::AllOrNothing(plan)) = command.run else {
+        let (CommandKind::Store(plan) | CommandKind::AllOrNothing(plan)) = command.kind else {
             unreachable!()
         };
         plan(args, &mut ops)?;

@@ -6,26 +6,85 @@ use base::Op;
 use base::transaction::{ExpireWhen, Expiry};
 use resp::Args;
 
-use super::{in_ms, in_ms_from_now, int, is};
-use crate::command::Ops;
+use super::arguments::{in_ms, in_ms_from_now, int, is};
+use crate::command::CommandKind::{Scan, Store};
+use crate::command::{CommandDefinition, CommandKind, Ops, PlanFromKey, Planned, commands};
 use crate::cursors::Cursors;
 use crate::glob;
 use crate::refusal::{Refusal, shown};
-use crate::render::{Deadline, Page, Render};
+use crate::render::{Deadline, Render, ScanPage};
 
-type Planned<'a> = Result<Render<'a>, Refusal>;
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "generic";
+    "del" -2 "write" ALL("RM delete") "keyspace" ""
+        "1.0.0" "O(N) where N is the number of keys.",
+        Store(delete), "Deletes keys; answers how many there were.";
+    "unlink" -2 "write fast" ALL("RM delete") "keyspace" ""
+        "4.0.0" "O(N) where N is the number of keys.",
+        Store(delete), "Deletes keys; answers how many there were.";
+    "exists" -2 "readonly fast" ALL("RO") "keyspace" ""
+        "1.0.0" "O(N) where N is the number of keys.",
+        Store(exists), "How many of the keys there are.";
+    "touch" -2 "readonly fast" ALL("RO") "keyspace" ""
+        "3.2.1" "O(N) where N is the number of keys.",
+        Store(exists), "How many of the keys there are.";
+    "expire" -3 "write fast" ONE("RW update") "keyspace" ""
+        "1.0.0" "O(1)",
+        Store(expire), "Has a key expire after some seconds.";
+    "pexpire" -3 "write fast" ONE("RW update") "keyspace" ""
+        "2.6.0" "O(1)",
+        Store(pexpire), "Has a key expire after some milliseconds.";
+    "expireat" -3 "write fast" ONE("RW update") "keyspace" ""
+        "1.2.0" "O(1)",
+        Store(expireat), "Has a key expire at a time in seconds.";
+    "pexpireat" -3 "write fast" ONE("RW update") "keyspace" ""
+        "2.6.0" "O(1)",
+        Store(pexpireat), "Has a key expire at a time in milliseconds.";
+    "ttl" 2 "readonly fast" ONE("RO access") "keyspace" "nondeterministic_output"
+        "1.0.0" "O(1)",
+        Store(ttl), "Seconds until a key expires.";
+    "pttl" 2 "readonly fast" ONE("RO access") "keyspace" "nondeterministic_output"
+        "2.6.0" "O(1)",
+        Store(pttl), "Milliseconds until a key expires.";
+    "expiretime" 2 "readonly fast" ONE("RO access") "keyspace" ""
+        "7.0.0" "O(1)",
+        Store(expiretime), "When a key expires, in seconds.";
+    "pexpiretime" 2 "readonly fast" ONE("RO access") "keyspace" ""
+        "7.0.0" "O(1)",
+        Store(pexpiretime), "When a key expires, in milliseconds.";
+    "persist" 2 "write fast" ONE("RW update") "keyspace" ""
+        "2.2.0" "O(1)",
+        Store(persist), "Has a key never expire.";
+    "type" 2 "readonly fast" ONE("RO") "keyspace" ""
+        "1.0.0" "O(1)",
+        Store(kind), "The type of a key's value.";
+    "keys" 2 "readonly" NONE("") "keyspace dangerous" "request_policy:all_shards nondeterministic_output_order"
+        "1.0.0" "O(N) where N is the number of keys in the database.",
+        CommandKind::Keys(KEYS), "All keys that match a pattern.";
+    "scan" -2 "readonly" NONE("") "keyspace" "nondeterministic_output request_policy:special"
+        "2.8.0" "O(1) for every call, O(N) for a complete iteration.",
+        Scan(SCAN), "KEYS, a page at a time.";
+};
 
-pub(super) fn delete<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+const KEYS: PlanFromKey = PlanFromKey {
+    key: keys_end,
+    plan: plan_keys,
+};
+const SCAN: PlanFromKey = PlanFromKey {
+    key: scan_position,
+    plan: plan_scan,
+};
+
+fn delete<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.extend(args.from(1).iter().map(|key| Op::Delete { key }));
     Ok(Render::Sum)
 }
 
-pub(super) fn exists<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn exists<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.extend(args.from(1).iter().map(|key| Op::Exists { key }));
     Ok(Render::Sum)
 }
 
-pub(super) fn expire<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn expire<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     plan_expire(
         args,
         |given| in_ms_from_now(given, true).map(Expiry::InMs),
@@ -33,7 +92,7 @@ pub(super) fn expire<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     )
 }
 
-pub(super) fn pexpire<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn pexpire<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     plan_expire(
         args,
         |given| in_ms_from_now(given, false).map(Expiry::InMs),
@@ -41,11 +100,11 @@ pub(super) fn pexpire<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     )
 }
 
-pub(super) fn expireat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn expireat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     plan_expire(args, |given| in_ms(given, true).map(Expiry::AtMs), ops)
 }
 
-pub(super) fn pexpireat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn pexpireat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     plan_expire(args, |given| in_ms(given, false).map(Expiry::AtMs), ops)
 }
 
@@ -100,41 +159,40 @@ fn deadline<'a>(args: Args<'a>, left: bool, seconds: bool, ops: &mut Ops<'a>) ->
     Ok(Render::Deadline(Deadline { left, seconds }))
 }
 
-pub(super) fn ttl<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn ttl<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     deadline(args, true, true, ops)
 }
 
-pub(super) fn pttl<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn pttl<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     deadline(args, true, false, ops)
 }
 
-pub(super) fn expiretime<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn expiretime<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     deadline(args, false, true, ops)
 }
 
-pub(super) fn pexpiretime<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn pexpiretime<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     deadline(args, false, false, ops)
 }
 
-pub(super) fn persist<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn persist<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::Persist { key: args.at(1) });
     Ok(Render::Plain)
 }
 
-pub(super) fn kind<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+fn kind<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::KindOf { key: args.at(1) });
     Ok(Render::Kind)
 }
 
 /// Returns the upper bound of the keys that `KEYS` can match; empty: no bound.
-pub(crate) fn keys_end(args: Args<'_>) -> Arc<[u8]> {
-    glob::behind_prefix(glob::prefix(args.at(1)))
-        .unwrap_or_default()
-        .into()
+fn keys_end(args: Args<'_>, _: &Cursors) -> Result<Arc<[u8]>, Refusal> {
+    let end = glob::behind_prefix(glob::prefix(args.at(1)));
+    Ok(end.unwrap_or_default().into())
 }
 
 /// Plans `KEYS` in a block: one scan of the transaction, up to the bound that [`keys_end`] returns.
-pub(crate) fn plan_keys<'a>(args: Args<'a>, end: &'a [u8], ops: &mut Ops<'a>) -> Planned<'a> {
+fn plan_keys<'a>(args: Args<'a>, end: &'a [u8], ops: &mut Ops<'a>) -> Planned<'a> {
     let pattern = args.at(1);
     let to = (!end.is_empty()).then_some(end);
     ops.push(Op::Scan {
@@ -147,7 +205,7 @@ pub(crate) fn plan_keys<'a>(args: Args<'a>, end: &'a [u8], ops: &mut Ops<'a>) ->
 }
 
 /// Returns the position at which a `SCAN` continues.
-pub(crate) fn scan_position(args: Args<'_>, cursors: &Cursors) -> Result<Arc<[u8]>, Refusal> {
+fn scan_position(args: Args<'_>, cursors: &Cursors) -> Result<Arc<[u8]>, Refusal> {
     let cursor = cursor(args.at(1)).ok_or(Refusal::Text("ERR invalid cursor"))?;
     if cursor == 0 {
         return Ok([].into());
@@ -181,8 +239,8 @@ fn cursor(text: &[u8]) -> Option<u64> {
 
 /// Plans `SCAN` from a position: reads one key more than requested, which says where the next page
 /// begins.
-pub(crate) fn plan_scan<'a>(args: Args<'a>, from: &'a [u8], ops: &mut Ops<'a>) -> Planned<'a> {
-    let mut page = Page {
+fn plan_scan<'a>(args: Args<'a>, from: &'a [u8], ops: &mut Ops<'a>) -> Planned<'a> {
+    let mut page = ScanPage {
         pattern: None,
         count: 10,
         strings: true,
@@ -211,7 +269,7 @@ pub(crate) fn plan_scan<'a>(args: Args<'a>, from: &'a [u8], ops: &mut Ops<'a>) -
         limit,
         values: false,
     });
-    Ok(Render::Page(page))
+    Ok(Render::ScanPage(page))
 }
 
 #[cfg(test)]
@@ -254,7 +312,7 @@ mod tests {
             with_args(words, |args| {
                 let mut ops = Ops::new();
                 plan_scan(args, b"", &mut ops).map(|render| match render {
-                    Render::Page(page) => {
+                    Render::ScanPage(page) => {
                         (page.count, page.strings, page.pattern.map(<[u8]>::to_vec))
                     }
                     other => unreachable!("{other:?}"),

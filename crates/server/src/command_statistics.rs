@@ -16,9 +16,6 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::command::{Command, table};
-use crate::shared::Shared;
-
 /// One call out of this number is measured.
 const MEASURED: u64 = 8;
 /// Classes of times: four for each doubling, from 512 ns to half a minute.
@@ -29,7 +26,7 @@ const FIRST_DIGITS: u32 = 10;
 const PERCENTILES: [(&str, f64); 3] = [("50", 0.5), ("99", 0.99), ("99.9", 0.999)];
 
 /// The counts of one command in one runtime, or their sum over all.
-struct Calls<C> {
+struct CallCounters<C> {
     /// Calls that were executed.
     calls: C,
     /// Calls that were refused before execution.
@@ -44,20 +41,22 @@ struct Calls<C> {
 
 /// The counters of one runtime, by number of command.
 #[derive(Clone)]
-pub(crate) struct Recorder(Arc<[Calls<AtomicU64>]>);
+pub(crate) struct CommandRecorder(Arc<[CallCounters<AtomicU64>]>);
 
 /// See the module's description.
-pub(crate) struct Statistics {
-    runtimes: Vec<Recorder>,
+pub(crate) struct CommandStatistics {
+    /// The names of the commands, by number.
+    commands: Vec<&'static str>,
+    runtimes: Vec<CommandRecorder>,
     /// The counts at the last `CONFIG RESETSTAT`.
-    base: Mutex<Vec<Calls<u64>>>,
+    base: Mutex<Vec<CallCounters<u64>>>,
     /// Error replies by their first word.
     errors: Mutex<BTreeMap<Box<str>, u64>>,
 }
 
-impl<C> Calls<C> {
-    fn of(mut counter: impl FnMut() -> C) -> Calls<C> {
-        Calls {
+impl<C> CallCounters<C> {
+    fn of(mut counter: impl FnMut() -> C) -> CallCounters<C> {
+        CallCounters {
             calls: counter(),
             rejected: counter(),
             failed: counter(),
@@ -69,7 +68,7 @@ impl<C> Calls<C> {
 
     /// Returns all counters, in one order.
     fn all(&self) -> impl Iterator<Item = &C> {
-        let Calls {
+        let CallCounters {
             calls,
             rejected,
             failed,
@@ -83,16 +82,16 @@ impl<C> Calls<C> {
     }
 }
 
-impl Calls<u64> {
+impl CallCounters<u64> {
     /// Returns each counter put together with one of `others`, which are in the order of
-    /// [`Calls::all`].
+    /// [`CallCounters::all`].
     fn with(
         &self,
         others: impl Iterator<Item = u64>,
         together: impl Fn(u64, u64) -> u64,
-    ) -> Calls<u64> {
+    ) -> CallCounters<u64> {
         let mut pairs = self.all().zip(others);
-        Calls::of(|| {
+        CallCounters::of(|| {
             let (one, other) = pairs.next().expect("as many counters");
             together(*one, other)
         })
@@ -108,11 +107,11 @@ impl Calls<u64> {
 
     /// Returns the time in microseconds that this part of the measured calls did not exceed.
     fn percentile(&self, part: f64) -> f64 {
-        let wanted = (self.measured as f64 * part).ceil() as u64;
+        let rank = (self.measured as f64 * part).ceil() as u64;
         let mut below = 0;
         let class = self.classes.iter().position(|count| {
             below += count;
-            below >= wanted
+            below >= rank
         });
         end_of(class.unwrap_or(CLASSES - 1)) as f64 / 1e3
     }
@@ -135,10 +134,13 @@ fn end_of(class: usize) -> u64 {
     ((5 + quarter) << (doubling as u32 + FIRST_DIGITS - 3)) - 1
 }
 
-impl Recorder {
-    fn new() -> Recorder {
-        let commands = 0..table().count();
-        Recorder(commands.map(|_| Calls::of(AtomicU64::default)).collect())
+impl CommandRecorder {
+    fn new(commands: usize) -> CommandRecorder {
+        CommandRecorder(
+            (0..commands)
+                .map(|_| CallCounters::of(AtomicU64::default))
+                .collect(),
+        )
     }
 
     /// Adds to a counter that only this runtime writes.
@@ -150,45 +152,50 @@ impl Recorder {
 
     /// Counts a call that is about to be executed. Returns its start time, if it must be measured.
     #[inline]
-    pub(crate) fn begin(&self, command: &Command) -> Option<Instant> {
-        let before = Self::add(&self.0[command.number].calls, 1);
+    pub(crate) fn begin(&self, command: usize) -> Option<Instant> {
+        let before = Self::add(&self.0[command].calls, 1);
         before.is_multiple_of(MEASURED).then(Instant::now)
     }
 
     /// Records the end of a measured call.
-    pub(crate) fn end(&self, command: &Command, began: Instant) {
+    pub(crate) fn end(&self, command: usize, began: Instant) {
         let nanos = began.elapsed().as_nanos() as u64;
-        let calls = &self.0[command.number];
+        let calls = &self.0[command];
         Self::add(&calls.measured, 1);
         Self::add(&calls.nanos, nanos);
         Self::add(&calls.classes[class_of(nanos)], 1);
     }
 
     /// Counts a call of a block.
-    pub(crate) fn count(&self, command: &Command) {
-        Self::add(&self.0[command.number].calls, 1);
+    pub(crate) fn count(&self, command: usize) {
+        Self::add(&self.0[command].calls, 1);
     }
 
-    pub(crate) fn count_failed(&self, command: &Command) {
-        Self::add(&self.0[command.number].failed, 1);
+    pub(crate) fn count_failed(&self, command: usize) {
+        Self::add(&self.0[command].failed, 1);
     }
 
-    pub(crate) fn count_rejected(&self, command: &Command) {
-        Self::add(&self.0[command.number].rejected, 1);
+    pub(crate) fn count_rejected(&self, command: usize) {
+        Self::add(&self.0[command].rejected, 1);
     }
 }
 
-impl Statistics {
-    pub(crate) fn new(runtimes: usize) -> Statistics {
-        Statistics {
-            runtimes: (0..runtimes).map(|_| Recorder::new()).collect(),
-            base: Mutex::new((0..table().count()).map(|_| Calls::of(|| 0)).collect()),
+impl CommandStatistics {
+    /// Creates the counters of so many runtimes for the commands of these names, which are in the order
+    /// of the commands' numbers.
+    pub(crate) fn new(runtimes: usize, commands: Vec<&'static str>) -> CommandStatistics {
+        CommandStatistics {
+            runtimes: (0..runtimes)
+                .map(|_| CommandRecorder::new(commands.len()))
+                .collect(),
+            base: Mutex::new(commands.iter().map(|_| CallCounters::of(|| 0)).collect()),
             errors: Mutex::default(),
+            commands,
         }
     }
 
     /// Returns the counters of a runtime.
-    pub(crate) fn recorder(&self, runtime: usize) -> Recorder {
+    pub(crate) fn recorder(&self, runtime: usize) -> CommandRecorder {
         self.runtimes[runtime].clone()
     }
 
@@ -207,9 +214,9 @@ impl Statistics {
     }
 
     /// Returns the counts of all runtimes since they started, by number of command.
-    fn sums(&self) -> Vec<Calls<u64>> {
+    fn sums(&self) -> Vec<CallCounters<u64>> {
         let of = |number: usize| {
-            let mut sum = Calls::of(|| 0);
+            let mut sum = CallCounters::of(|| 0);
             for runtime in &self.runtimes {
                 let counters = runtime.0[number].all();
                 let counters = counters.map(|counter| counter.load(Ordering::Relaxed));
@@ -217,33 +224,24 @@ impl Statistics {
             }
             sum
         };
-        (0..table().count()).map(of).collect()
+        (0..self.commands.len()).map(of).collect()
     }
 
     /// Returns the counts of each command since the last reset, without those that were not called.
-    fn commands(&self) -> Vec<(&'static Command, Calls<u64>)> {
+    fn called(&self) -> Vec<(&'static str, CallCounters<u64>)> {
         let mut sums = self.sums();
         for (sum, base) in sums.iter_mut().zip(&*self.base.lock()) {
             *sum = sum.with(base.all().copied(), u64::saturating_sub);
         }
-        let every = table().every().map(|command| command.number);
-        debug_assert!(every.eq(0..sums.len()), "commands are numbered in order");
-        let of = table().every().zip(sums);
+        let of = self.commands.iter().copied().zip(sums);
         of.filter(|(_, calls)| calls.calls > 0 || calls.rejected > 0)
             .collect()
     }
 }
 
-/// Returns the first word of an error's bytes, which begin with a dash.
-pub(crate) fn kind_of(error: &[u8]) -> &str {
-    let word = error.get(1..).unwrap_or_default();
-    let end = word.iter().position(|byte| !byte.is_ascii_alphanumeric());
-    std::str::from_utf8(&word[..end.unwrap_or(word.len())]).unwrap_or_default()
-}
-
 /// Writes `commandstats`.
-pub(crate) fn write_commands(shared: &Shared, out: &mut String) {
-    for (command, calls) in shared.statistics.commands() {
+pub(crate) fn write_commands(statistics: &CommandStatistics, out: &mut String) {
+    for (command, calls) in statistics.called() {
         let microseconds = calls.microseconds();
         let each = match calls.calls {
             0 => 0.0,
@@ -253,26 +251,26 @@ pub(crate) fn write_commands(shared: &Shared, out: &mut String) {
             out,
             "cmdstat_{}:calls={},usec={microseconds:.0},usec_per_call={each:.2},rejected_calls={},\
              failed_calls={}\r\n",
-            command.name, calls.calls, calls.rejected, calls.failed
+            command, calls.calls, calls.rejected, calls.failed
         )
         .expect("a String takes any text");
     }
 }
 
 /// Writes `latencystats`.
-pub(crate) fn write_latencies(shared: &Shared, out: &mut String) {
-    let commands = shared.statistics.commands();
+pub(crate) fn write_latencies(statistics: &CommandStatistics, out: &mut String) {
+    let commands = statistics.called();
     for (command, calls) in commands.iter().filter(|(_, calls)| calls.measured > 0) {
         let times =
             PERCENTILES.map(|(name, part)| format!("p{name}={:.3}", calls.percentile(part)));
-        let (name, times) = (command.name, times.join(","));
-        write!(out, "latency_percentiles_usec_{name}:{times}\r\n").expect("as above");
+        let times = times.join(",");
+        write!(out, "latency_percentiles_usec_{command}:{times}\r\n").expect("as above");
     }
 }
 
 /// Writes `errorstats`.
-pub(crate) fn write_errors(shared: &Shared, out: &mut String) {
-    for (word, count) in &*shared.statistics.errors.lock() {
+pub(crate) fn write_errors(statistics: &CommandStatistics, out: &mut String) {
+    for (word, count) in &*statistics.errors.lock() {
         write!(out, "errorstat_{word}:count={count}\r\n").expect("as above");
     }
 }
@@ -293,7 +291,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_ends_of_classes() {
-        let mut calls = Calls::of(|| 0);
+        let mut calls = CallCounters::of(|| 0);
         for nanos in [600, 600, 600, 5_000] {
             calls.measured += 1;
             calls.classes[class_of(nanos)] += 1;
@@ -303,12 +301,5 @@ mod tests {
             calls.percentile(0.999),
             end_of(class_of(5_000)) as f64 / 1e3
         );
-    }
-
-    #[test]
-    fn the_kind_of_an_error_is_its_first_word() {
-        assert_eq!(kind_of(b"-ERR unknown\r\n"), "ERR");
-        assert_eq!(kind_of(b"-OOM\r\n"), "OOM");
-        assert_eq!(kind_of(b"-"), "");
     }
 }

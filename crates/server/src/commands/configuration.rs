@@ -1,74 +1,49 @@
-//! Commands about the server.
+//! `CONFIG`: the configuration, under Redis's names.
 
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use base::Op;
 use base::size::Size;
 use resp::Args;
 
-use super::{is, table};
-use crate::command::{Command, Ops};
-use crate::connection::Connection;
+use super::arguments::is;
+use super::help::help;
+use crate::command::CommandKind::{Container, Local};
+use crate::command::{CommandDefinition, commands};
 use crate::glob;
 use crate::limits::{BACKLOG, KEEPALIVE};
-use crate::refusal::Refusal;
-use crate::render::Render;
-use crate::shared::{Context, Shared};
+use crate::runtime_context::RuntimeContext;
+use crate::server_state::ServerState;
+use crate::session::ClientSession;
 
-pub(super) fn dbsize<'a>(_: Args<'a>, ops: &mut Ops<'a>) -> Result<Render<'a>, Refusal> {
-    ops.push(Op::Count);
-    Ok(Render::Plain)
-}
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
+    "config" -2 "" NONE("") "" ""
+        "2.0.0" "Depends on subcommand.",
+        Container, CONFIG, "About the configuration.";
+};
 
-pub(super) fn flush<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Result<Render<'a>, Refusal> {
-    let option = args
-        .get(1)
-        .is_none_or(|option| is(option, "async") || is(option, "sync"));
-    if args.len() > 2 || !option {
-        return Err(Refusal::Syntax);
-    }
-    ops.push(Op::Flush);
-    Ok(Render::Plain)
-}
+const CONFIG: &[CommandDefinition] = commands! { "server";
+    "config|get" -3 "admin noscript loading stale" NONE("") "" ""
+        "2.0.0" "O(N) where N is the number of parameters.",
+        Local(config_get), "Values of the configuration.";
+    "config|set" -4 "admin noscript loading stale" NONE("") "" "request_policy:all_nodes response_policy:all_succeeded"
+        "2.0.0" "O(N) where N is the number of parameters.",
+        Local(config_set), "Changes the configuration.";
+    "config|resetstat" 2 "admin noscript loading stale" NONE("") "" ""
+        "2.0.0" "O(1)",
+        Local(config_resetstat), "Starts counting anew.";
+    "config|help" 2 "loading stale" NONE("") "" ""
+        "5.0.0" "O(1)",
+        Local(config_help), "What can be asked.";
+};
 
-pub(super) fn time(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let mut writer = connection.writer();
-    writer.array(2);
-    writer.bulk_int(now.as_secs() as i64);
-    writer.bulk_int(i64::from(now.subsec_micros()));
-}
-
-pub(super) fn info(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    let text = crate::info::report(&context.shared, args.from(1));
-    connection.writer().verbatim(b"txt", text.as_bytes());
-}
-
-/// Writes the lines of a `HELP`.
-pub(super) fn help(container: &str, commands: &[Command], connection: &mut Connection) {
-    let mut writer = connection.writer();
-    writer.array(1 + 2 * commands.len());
-    writer.status(&format!(
-        "{container} <subcommand> [<arg> ...]. Subcommands are:"
-    ));
-    for command in commands {
-        let word = &command.name[container.len() + 1..];
-        writer.status(&word.to_ascii_uppercase());
-        writer.status(&format!("    {}", command.summary));
-    }
-}
-
-pub(super) fn config_help(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    help("CONFIG", table::CONFIG, connection);
+fn config_help(_: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
+    help("CONFIG", CONFIG, session);
 }
 
 /// Returns the parameters of `CONFIG GET`, under Redis's names, so that its clients and tools
 /// understand the answer. Each value is the one that holds here; a parameter that does not exist
 /// here has the value by which Redis says so.
-fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
+fn parameters(shared: &ServerState) -> Vec<(&'static str, String)> {
     let config = &shared.config;
     let limits = &config.limits;
     let yes = |flag| if flag { "yes" } else { "no" }.to_owned();
@@ -99,7 +74,7 @@ fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         ("maxclients", limits.clients.to_string()),
         (
             "maxmemory",
-            shared.memory.most.load(Ordering::Relaxed).to_string(),
+            shared.memory.limit.load(Ordering::Relaxed).to_string(),
         ),
         ("maxmemory-clients", limits.in_flight.to_string()),
         ("maxmemory-policy", text("noeviction")),
@@ -124,14 +99,14 @@ fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
     ]
 }
 
-pub(super) fn config_get(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+fn config_get(context: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
     let mut chosen = parameters(&context.shared);
     chosen.retain(|(name, _)| {
         args.from(2)
             .iter()
             .any(|pattern| glob::matches(pattern, name.as_bytes(), true))
     });
-    let mut writer = connection.writer();
+    let mut writer = session.writer();
     writer.map(chosen.len());
     for (name, value) in chosen {
         writer.bulk(name.as_bytes());
@@ -139,12 +114,12 @@ pub(super) fn config_get(context: &mut Context, connection: &mut Connection, arg
     }
 }
 
-pub(super) fn config_set(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    let mut writer = connection.writer();
+fn config_set(context: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
+    let mut writer = session.writer();
     if !args.len().is_multiple_of(2) {
         return writer.error("ERR syntax error");
     }
-    let mut most = None;
+    let mut limit = None;
     for at in (2..args.len()).step_by(2) {
         let (name, value) = (args.at(at), args.at(at + 1));
         let shown = || String::from_utf8_lossy(name).into_owned();
@@ -158,7 +133,7 @@ pub(super) fn config_set(context: &mut Context, connection: &mut Connection, arg
                      must be a memory value",
                 );
             };
-            most = Some(size.0);
+            limit = Some(size.0);
         } else if parameters(&context.shared)
             .iter()
             .any(|(known, _)| is(name, known))
@@ -176,13 +151,13 @@ pub(super) fn config_set(context: &mut Context, connection: &mut Connection, arg
             return writer.error(&text);
         }
     }
-    if let Some(most) = most {
-        context.shared.limit_memory(most);
+    if let Some(limit) = limit {
+        context.shared.limit_memory(limit);
     }
     writer.ok();
 }
 
-pub(super) fn config_resetstat(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+fn config_resetstat(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
     let counters = &context.shared.counters;
     for counter in [
         &counters.connections,
@@ -200,5 +175,5 @@ pub(super) fn config_resetstat(context: &mut Context, connection: &mut Connectio
         counter.store(0, Ordering::Relaxed);
     }
     context.shared.statistics.reset();
-    connection.writer().ok();
+    session.writer().ok();
 }

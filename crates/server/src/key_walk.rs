@@ -1,4 +1,4 @@
-//! Commands that may visit every key (`KEYS`, and those about the keys of a slot): they run on a
+//! The walk of a command that may visit every key (`KEYS`, and those about the keys of a slot): it runs on a
 //! snapshot, in slices between which other connections get their turns. The connection waits in the
 //! meantime.
 
@@ -8,16 +8,15 @@ use store::Snapshot;
 use crate::glob;
 use crate::limits::{SLICE_KEYS, SLICE_STEPS};
 use crate::partition::{Partition, Worker};
-use crate::task::Step;
 
-/// A command of that kind that is under way.
-pub(crate) struct KeysTask {
+/// See the module's description.
+pub(crate) struct KeyWalk {
     snapshot: Snapshot,
-    wanted: Wanted,
+    selection: KeySelection,
     /// The key at which the next slice begins.
     from: Vec<u8>,
     /// The key before `from`, if its comparison with the pattern was interrupted.
-    interrupted: Option<(Vec<u8>, glob::Match)>,
+    interrupted: Option<(Vec<u8>, glob::PatternMatch)>,
     /// No keys follow the interrupted one.
     at_end: bool,
     /// The upper bound of keys that can match.
@@ -27,8 +26,18 @@ pub(crate) struct KeysTask {
     body: Vec<u8>,
 }
 
+/// The progress of a walk.
+pub(crate) enum WalkProgress {
+    /// Keys are left to visit.
+    Unfinished,
+    /// Its reply can be written.
+    Done,
+    /// Given up: its reply exceeds the limit of replies.
+    TooLong,
+}
+
 /// The keys that a command selects.
-enum Wanted {
+enum KeySelection {
     /// Those that match a pattern.
     Matching(Vec<u8>),
     /// Those of a slot, at most `most`.
@@ -37,33 +46,38 @@ enum Wanted {
     CountOf { slot: u16 },
 }
 
-impl KeysTask {
-    /// Creates the task of `KEYS`.
-    pub(crate) fn matching(partition: &Partition, pattern: &[u8]) -> KeysTask {
+impl KeyWalk {
+    /// Creates the walk of `KEYS`.
+    pub(crate) fn matching(partition: &Partition, pattern: &[u8]) -> KeyWalk {
         let prefix = glob::prefix(pattern);
-        let wanted = Wanted::Matching(pattern.to_vec());
-        KeysTask::new(
+        let selection = KeySelection::Matching(pattern.to_vec());
+        KeyWalk::new(
             partition,
-            wanted,
+            selection,
             prefix.to_vec(),
             glob::behind_prefix(prefix),
         )
     }
 
-    /// Creates the task of `CLUSTER GETKEYSINSLOT`.
-    pub(crate) fn of_slot(partition: &Partition, slot: u16, most: usize) -> KeysTask {
-        KeysTask::new(partition, Wanted::Of { slot, most }, Vec::new(), None)
+    /// Creates the walk of `CLUSTER GETKEYSINSLOT`.
+    pub(crate) fn of_slot(partition: &Partition, slot: u16, most: usize) -> KeyWalk {
+        KeyWalk::new(partition, KeySelection::Of { slot, most }, Vec::new(), None)
     }
 
-    /// Creates the task of `CLUSTER COUNTKEYSINSLOT`.
-    pub(crate) fn count_of_slot(partition: &Partition, slot: u16) -> KeysTask {
-        KeysTask::new(partition, Wanted::CountOf { slot }, Vec::new(), None)
+    /// Creates the walk of `CLUSTER COUNTKEYSINSLOT`.
+    pub(crate) fn count_of_slot(partition: &Partition, slot: u16) -> KeyWalk {
+        KeyWalk::new(partition, KeySelection::CountOf { slot }, Vec::new(), None)
     }
 
-    fn new(partition: &Partition, wanted: Wanted, from: Vec<u8>, to: Option<Vec<u8>>) -> KeysTask {
-        KeysTask {
+    fn new(
+        partition: &Partition,
+        selection: KeySelection,
+        from: Vec<u8>,
+        to: Option<Vec<u8>>,
+    ) -> KeyWalk {
+        KeyWalk {
             snapshot: partition.snapshot(),
-            wanted,
+            selection,
             from,
             interrupted: None,
             at_end: false,
@@ -79,24 +93,27 @@ impl KeysTask {
     }
 
     /// Visits the next slice. The reply may have `output_limit` bytes.
-    pub(crate) fn step(&mut self, worker: &mut Worker, output_limit: usize) -> Step {
+    pub(crate) fn step(&mut self, worker: &mut Worker, output_limit: usize) -> WalkProgress {
         let mut steps = SLICE_STEPS;
         if let Some((key, mut search)) = self.interrupted.take() {
-            match self.wanted.has(&key, self.found, &mut search, &mut steps) {
+            match self
+                .selection
+                .has(&key, self.found, &mut search, &mut steps)
+            {
                 None => {
                     self.interrupted = Some((key, search));
-                    return Step::Waits;
+                    return WalkProgress::Unfinished;
                 }
-                Some(true) => add(&self.wanted, &mut self.found, &mut self.body, &key),
+                Some(true) => add(&self.selection, &mut self.found, &mut self.body, &key),
                 Some(false) => {}
             }
             if self.at_end {
-                return Step::Done;
+                return WalkProgress::Done;
             }
         }
-        let KeysTask {
+        let KeyWalk {
             snapshot,
-            wanted,
+            selection,
             from,
             interrupted,
             to,
@@ -108,34 +125,34 @@ impl KeysTask {
         let next = worker.walk_snapshot(snapshot, from, to.as_deref(), &mut |entry| {
             seen += 1;
             if let Some(entry) = entry.filter(|entry| !entry.is_system()) {
-                let mut search = glob::Match::default();
-                match wanted.has(entry.key, *found, &mut search, &mut steps) {
+                let mut search = glob::PatternMatch::default();
+                match selection.has(entry.key, *found, &mut search, &mut steps) {
                     None => *interrupted = Some((entry.key.to_vec(), search)),
-                    Some(true) => add(wanted, found, body, entry.key),
+                    Some(true) => add(selection, found, body, entry.key),
                     Some(false) => {}
                 }
             }
             seen < SLICE_KEYS && steps > 0
         });
         if self.body.len() > output_limit {
-            return Step::TooLong;
+            return WalkProgress::TooLong;
         }
         match next {
-            Some(next) if !self.wanted.has_enough(self.found) => {
+            Some(next) if !self.selection.has_enough(self.found) => {
                 self.from = next;
-                Step::Waits
+                WalkProgress::Unfinished
             }
             _ if self.interrupted.is_some() => {
                 self.at_end = true;
-                Step::Waits
+                WalkProgress::Unfinished
             }
-            _ => Step::Done,
+            _ => WalkProgress::Done,
         }
     }
 
     /// Writes the reply.
     pub(crate) fn write(&self, writer: &mut Writer<'_>) {
-        if self.wanted.is_count() {
+        if self.selection.is_count() {
             return writer.int(self.found as i64);
         }
         writer.array(self.found);
@@ -144,37 +161,37 @@ impl KeysTask {
 }
 
 /// Adds a key if it is selected.
-fn add(wanted: &Wanted, found: &mut usize, body: &mut Vec<u8>, key: &[u8]) {
+fn add(selection: &KeySelection, found: &mut usize, body: &mut Vec<u8>, key: &[u8]) {
     *found += 1;
-    if !wanted.is_count() {
+    if !selection.is_count() {
         Writer::new(body, Protocol::Resp2).bulk(key);
     }
 }
 
-impl Wanted {
+impl KeySelection {
     /// Returns `true` if a key is selected when `found` keys have been found before, or `None` if
     /// `steps` did not suffice to compare it.
     fn has(
         &self,
         key: &[u8],
         found: usize,
-        search: &mut glob::Match,
+        search: &mut glob::PatternMatch,
         steps: &mut usize,
     ) -> Option<bool> {
         match self {
-            Wanted::Matching(pattern) => search.resume(pattern, key, false, steps),
-            Wanted::Of { slot, .. } => {
+            KeySelection::Matching(pattern) => search.resume(pattern, key, false, steps),
+            KeySelection::Of { slot, .. } => {
                 Some(!self.has_enough(found) && cluster::slot::of(key) == *slot)
             }
-            Wanted::CountOf { slot } => Some(cluster::slot::of(key) == *slot),
+            KeySelection::CountOf { slot } => Some(cluster::slot::of(key) == *slot),
         }
     }
 
     fn has_enough(&self, found: usize) -> bool {
-        matches!(self, Wanted::Of { most, .. } if found >= *most)
+        matches!(self, KeySelection::Of { most, .. } if found >= *most)
     }
 
     fn is_count(&self) -> bool {
-        matches!(self, Wanted::CountOf { .. })
+        matches!(self, KeySelection::CountOf { .. })
     }
 }

@@ -1,0 +1,64 @@
+//! Commands about the server.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base::Op;
+use resp::Args;
+
+use super::arguments::is;
+use crate::command::CommandKind::{Local, Store};
+use crate::command::{CommandDefinition, Ops, Planned, commands};
+use crate::info;
+use crate::refusal::Refusal;
+use crate::render::Render;
+use crate::runtime_context::RuntimeContext;
+use crate::session::ClientSession;
+
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
+    "dbsize" 1 "readonly fast" NONE("") "keyspace" "request_policy:all_shards response_policy:agg_sum"
+        "1.0.0" "O(1)",
+        Store(dbsize), "How many keys there are.";
+    "flushdb" -1 "write" NONE("") "keyspace dangerous" "request_policy:all_shards response_policy:all_succeeded"
+        "1.0.0" "O(N) where N is the number of keys.",
+        Store(flush), "Deletes all keys.";
+    "flushall" -1 "write" NONE("") "keyspace dangerous" "request_policy:all_shards response_policy:all_succeeded"
+        "1.0.0" "O(N) where N is the number of keys.",
+        Store(flush), "Deletes all keys.";
+    "time" 1 "loading stale fast" NONE("") "" "nondeterministic_output"
+        "2.6.0" "O(1)",
+        Local(time), "The server's clock: seconds and microseconds.";
+    "info" -1 "loading stale" NONE("") "dangerous" "nondeterministic_output request_policy:all_shards response_policy:special"
+        "1.0.0" "O(1)",
+        Local(server_info), "Figures about the server.";
+};
+
+fn dbsize<'a>(_: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    ops.push(Op::Count);
+    Ok(Render::Plain)
+}
+
+fn flush<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    let option = args
+        .get(1)
+        .is_none_or(|option| is(option, "async") || is(option, "sync"));
+    if args.len() > 2 || !option {
+        return Err(Refusal::Syntax);
+    }
+    ops.push(Op::Flush);
+    Ok(Render::Plain)
+}
+
+fn time(_: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let mut writer = session.writer();
+    writer.array(2);
+    writer.bulk_int(now.as_secs() as i64);
+    writer.bulk_int(i64::from(now.subsec_micros()));
+}
+
+fn server_info(context: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
+    let text = info::report(&context.shared, args.from(1));
+    session.writer().verbatim(b"txt", text.as_bytes());
+}

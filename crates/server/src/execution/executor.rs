@@ -1,0 +1,76 @@
+//! What a runtime executes commands with.
+
+use std::time::Duration;
+
+use base::Epoch;
+
+use crate::command::{CommandDefinition, CommandFlags};
+use crate::command_table::CommandTable;
+use crate::connection::Connection;
+use crate::coordination::RuntimeNode;
+use crate::partition::Worker;
+use crate::refusal;
+use crate::runtime_context::RuntimeContext;
+
+/// Runs commands for the connections of one runtime.
+pub(crate) struct Executor {
+    pub(crate) table: &'static CommandTable,
+    pub(crate) worker: Worker,
+    pub(crate) context: RuntimeContext,
+    /// This runtime's part of the cluster, if the server is a node of one.
+    pub(crate) cluster: Option<Box<RuntimeNode>>,
+}
+
+impl Executor {
+    /// Returns `true` if a command that brings `bytes` must be refused for lack of memory.
+    #[inline]
+    pub(super) fn is_full(&self, bytes: usize) -> bool {
+        let shared = &self.context.shared;
+        shared
+            .memory
+            .is_full(&shared.partition, self.context.now, bytes)
+    }
+
+    /// Makes the reply that starts at `from` wait for `epoch`.
+    #[inline]
+    pub(super) fn hold_reply(&mut self, connection: &mut Connection, from: usize, epoch: Epoch) {
+        if epoch <= self.context.durable {
+            return;
+        }
+        let output = &mut connection.session.output;
+        if self.context.failed.is_some() {
+            output.truncate(from);
+            connection.writer().error(refusal::NEVER_DURABLE);
+            return;
+        }
+        if self.context.can_lose {
+            output.hold_alone(from, epoch, self.context.durable);
+        } else {
+            output.hold(from, epoch, self.context.durable);
+        }
+    }
+
+    /// Returns the greatest age of the data that a command of the connection may read here, if it
+    /// may read old data.
+    #[inline]
+    pub(super) fn staleness(
+        &self,
+        connection: &Connection,
+        command: &CommandDefinition,
+    ) -> Option<Duration> {
+        let may = connection.session.reads_stale || reads_node(command);
+        self.staleness_of_node().filter(|_| may)
+    }
+
+    /// Returns the greatest age of the node's keys when a command shows them.
+    pub(super) fn staleness_of_node(&self) -> Option<Duration> {
+        Some(self.context.shared.config.staleness)
+    }
+}
+
+/// Returns `true` if a command reads the keys of the node on which it runs, whichever these are.
+#[inline]
+fn reads_node(command: &CommandDefinition) -> bool {
+    let flags = command.flags;
+    command.keys.first == 0 && flags.has(CommandFlags::READ) && !flags.has(CommandFlags::ADMIN)
+}

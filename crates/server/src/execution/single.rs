@@ -1,0 +1,97 @@
+//! A command that is executed alone, as one transaction.
+
+use base::{Abort, Epoch};
+use resp::{Args, Writer};
+
+use super::executor::Executor;
+use crate::command::{CommandDefinition, Ops, PlanFromKey, Planned};
+use crate::command_call::CommandCall;
+use crate::connection::Connection;
+use crate::lookup_counts::count_lookups;
+use crate::pending_command::PendingTransaction;
+use crate::read_atomic;
+use crate::refusal::{self, write_command_abort};
+use crate::render::{Render, RenderContext};
+
+impl Executor {
+    /// Runs the operations that `plan` makes of a command's arguments.
+    #[inline]
+    pub(super) fn run_plan<'a>(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static CommandDefinition,
+        args: Args<'a>,
+        plan: impl FnOnce(Args<'a>, &mut Ops<'a>) -> Planned<'a>,
+    ) {
+        let mut ops = Ops::new();
+        match plan(args, &mut ops) {
+            Ok(render) => self.transact(connection, command, args, (&ops, &render)),
+            Err(refusal) => refusal.write(command.name, &mut connection.writer()),
+        }
+    }
+
+    /// Runs `SCAN`.
+    pub(super) fn scan(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static CommandDefinition,
+        args: Args<'_>,
+        from_key: PlanFromKey,
+    ) {
+        match (from_key.key)(args, &self.context.shared.cursors) {
+            Ok(key) => {
+                let mut ops = Ops::new();
+                match (from_key.plan)(args, &key, &mut ops) {
+                    Ok(render) => self.transact(connection, command, args, (&ops, &render)),
+                    Err(refusal) => refusal.write(command.name, &mut connection.writer()),
+                }
+            }
+            Err(refusal) => refusal.write(command.name, &mut connection.writer()),
+        }
+    }
+
+    #[inline]
+    fn transact(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static CommandDefinition,
+        args: Args<'_>,
+        (ops, render): (&Ops<'_>, &Render<'_>),
+    ) {
+        if let Err(abort) = read_atomic::check(&self.context.shared.read_atomic, ops) {
+            return refusal::write_abort(&abort, &mut connection.writer());
+        }
+        if self.cluster.is_some() && self.route_elsewhere(connection, command, args, ops) {
+            return;
+        }
+        let pending = || PendingTransaction::Call(CommandCall::new(command, args));
+        if self.worker.executes_later(ops) {
+            return self.propose(connection, ops, pending());
+        }
+        let cursors = &self.context.shared.cursors;
+        let lookups = &self.context.lookups;
+        let stale = self.staleness(connection, command);
+        let session = &mut connection.session;
+        let from = session.output.position();
+        let mut writer = Writer::new(session.output.buffer(), session.protocol);
+        let outcome = self.worker.execute(ops, stale, |replies, observed| {
+            let around = RenderContext {
+                command: command.name,
+                cursors,
+                time_ms: observed.time_ms,
+            };
+            count_lookups(command, replies, lookups);
+            render.write(replies, &around, &mut writer);
+        });
+        let epoch = match outcome {
+            Ok(epoch) => epoch,
+            Err(Abort::Held { by }) => return self.wait_for_locks(connection, pending(), by),
+            Err(Abort::Elsewhere { leader }) => {
+                return self.redirect(connection, ops, leader, pending());
+            }
+            Err(abort) if write_command_abort(&abort, &mut writer) => Epoch::ZERO,
+            Err(_) => self.worker.observed().epoch,
+        };
+        self.hold_reply(connection, from, epoch);
+    }
+}

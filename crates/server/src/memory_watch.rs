@@ -1,0 +1,51 @@
+//! The check that the store does not use more memory than it should. Asking the store has a cost, so that its answer
+//! is used for a few milliseconds, or until much has been written.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::partition::Partition;
+
+/// See the module's description.
+pub(crate) struct MemoryWatch {
+    /// The limit in bytes; 0: none.
+    pub(crate) limit: AtomicU64,
+    used: AtomicU64,
+    /// Bytes of commands since `used` was read.
+    written: AtomicU64,
+    /// Milliseconds from the server's start to when `used` was read.
+    asked_ms: AtomicU64,
+}
+
+/// The time for which an answer is used, and the bytes after which it is not.
+const MEMORY_AGE: Duration = Duration::from_millis(10);
+const MEMORY_WRITTEN: u64 = 1 << 20;
+
+impl MemoryWatch {
+    pub(crate) fn new(limit: u64) -> MemoryWatch {
+        MemoryWatch {
+            limit: AtomicU64::new(limit),
+            used: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            asked_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns `true` if a command that brings `bytes` must be refused. `now` is the time since the
+    /// server's start.
+    pub(crate) fn is_full(&self, partition: &Partition, now: Duration, bytes: usize) -> bool {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if limit == 0 {
+            return false;
+        }
+        let now = now.as_millis() as u64;
+        let written = self.written.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
+        let age = now.saturating_sub(self.asked_ms.load(Ordering::Relaxed));
+        if age >= MEMORY_AGE.as_millis() as u64 || written >= MEMORY_WRITTEN {
+            self.asked_ms.store(now, Ordering::Relaxed);
+            self.written.store(0, Ordering::Relaxed);
+            self.used.store(partition.memory_bytes(), Ordering::Relaxed);
+        }
+        self.used.load(Ordering::Relaxed) > limit
+    }
+}

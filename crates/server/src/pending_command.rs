@@ -1,0 +1,179 @@
+//! What a connection waits for before its next command is executed: a command that is not answered
+//! yet. No other connection waits with it.
+//!
+//! Invariants of transactions that wait for keys ([`LockWait`]):
+//! 1. Such a transaction waits outside any epoch. It has no effects and holds nothing; it executes
+//!    again from its arguments.
+//! 2. It tries again whenever holds have been given back since its last attempt. The count of
+//!    releases is read before it executes, so that no release is missed.
+//! 3. It is refused when its time is over.
+
+use std::time::Duration;
+
+use base::Epoch;
+use base::transaction::Holder;
+
+use crate::background_job::BackgroundJob;
+use crate::block_transaction::BlockTransaction;
+use crate::command::DeferredAnswer;
+use crate::command_call::CommandCall;
+use crate::key_walk::KeyWalk;
+use crate::runtime_context::RuntimeContext;
+use crate::server_state::CountedWait;
+
+/// See the module's description.
+pub(crate) enum PendingCommand {
+    /// Runs in slices, one in each turn.
+    KeyWalk(Box<KeyWalk>),
+    /// Entries of the connection's snapshot, this many at most, in the next turn.
+    SnapshotPage { most: usize },
+    /// Runs on another thread, which wakes the runtime.
+    Job(BackgroundJob),
+    /// Runs again once another transaction has given back the keys that it needs.
+    LockWait(LockWait),
+    /// Runs on several nodes; the runtime learns its outcome.
+    Coordinated(CoordinatedTransaction),
+    /// Waits until it has gone through consensus.
+    Proposed(ProposedTransaction),
+    /// A password was wrong; the answer comes at this time, since the server's start.
+    WrongPassword { until: Duration },
+    /// Waits until a pause is over.
+    Paused(PausedCommand),
+}
+
+/// When a pending command needs work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Readiness {
+    /// In the next turn.
+    Now,
+    /// When the runtime is woken, or at this time, if there is one.
+    WhenWoken(Option<Duration>),
+    /// When its outcome comes.
+    AtOutcome,
+}
+
+impl PendingCommand {
+    /// Returns when it needs work.
+    pub(crate) fn readiness(&self, context: &RuntimeContext) -> Readiness {
+        let (partition, now) = (&context.shared.partition, context.now);
+        match self {
+            PendingCommand::KeyWalk(_) | PendingCommand::SnapshotPage { .. } => Readiness::Now,
+            PendingCommand::Job(job) if job.is_done() => Readiness::Now,
+            PendingCommand::Job(_) => Readiness::WhenWoken(None),
+            PendingCommand::LockWait(wait) if wait.is_due(partition.releases(), now) => {
+                Readiness::Now
+            }
+            PendingCommand::LockWait(wait) => Readiness::WhenWoken(Some(wait.until)),
+            PendingCommand::Coordinated(_) => Readiness::AtOutcome,
+            PendingCommand::Proposed(proposed) if proposed.is_over(context) => Readiness::Now,
+            PendingCommand::Proposed(_) => Readiness::WhenWoken(None),
+            PendingCommand::WrongPassword { until } if *until <= now => Readiness::Now,
+            PendingCommand::WrongPassword { until } => Readiness::WhenWoken(Some(*until)),
+            PendingCommand::Paused(_) => match context.shared.pause.ends(now) {
+                None => Readiness::Now,
+                until => Readiness::WhenWoken(until),
+            },
+        }
+    }
+}
+
+impl From<DeferredAnswer> for PendingCommand {
+    fn from(deferred: DeferredAnswer) -> PendingCommand {
+        match deferred {
+            DeferredAnswer::Job(job) => PendingCommand::Job(job),
+            DeferredAnswer::KeyWalk(walk) => PendingCommand::KeyWalk(walk),
+            DeferredAnswer::WrongPassword { until } => PendingCommand::WrongPassword { until },
+        }
+    }
+}
+
+/// A transaction of a connection, kept until it can execute or has.
+pub(crate) enum PendingTransaction {
+    /// A command alone.
+    Call(CommandCall),
+    /// An `EXEC`.
+    Block(Box<BlockTransaction>),
+}
+
+/// A transaction that waits for keys that a prepared one holds.
+pub(crate) struct LockWait {
+    pub(crate) transaction: PendingTransaction,
+    /// The transaction that blocked it when it last executed.
+    pub(crate) holder: Holder,
+    /// The count of releases before it last executed; `None`: it is not known, so that the
+    /// transaction tries again at once.
+    releases: Option<u64>,
+    /// When its time is over, since the server's start.
+    pub(crate) until: Duration,
+    _counted: CountedWait,
+}
+
+impl LockWait {
+    /// Creates the wait of a transaction until `holder` has ended, or its time is over.
+    pub(crate) fn new(
+        context: &RuntimeContext,
+        transaction: PendingTransaction,
+        holder: Holder,
+    ) -> LockWait {
+        LockWait {
+            transaction,
+            holder,
+            releases: None,
+            until: context.now + context.shared.config.hold_timeout,
+            _counted: CountedWait::new(&context.shared, |counters| &counters.lock_waits),
+        }
+    }
+
+    /// Returns `true` if it should be tried again.
+    fn is_due(&self, releases: u64, now: Duration) -> bool {
+        self.releases != Some(releases) || now >= self.until
+    }
+
+    /// Records that the transaction has been tried again, and still waits: `releases` is the count
+    /// before the attempt, `until` the end of the wait that went before.
+    pub(crate) fn tried_again(&mut self, releases: u64, until: Duration) {
+        self.releases = Some(releases);
+        self.until = until;
+    }
+}
+
+/// A transaction that runs on several nodes.
+pub(crate) struct CoordinatedTransaction {
+    pub(crate) transaction: PendingTransaction,
+    /// Distinguishes its outcome from those of others.
+    pub(crate) number: u64,
+}
+
+/// A transaction that is executed after consensus.
+pub(crate) struct ProposedTransaction {
+    pub(crate) transaction: PendingTransaction,
+    /// The number under which the partition keeps its outcome.
+    pub(crate) number: u64,
+    /// The epoch at which the outcome is known.
+    pub(crate) epoch: Epoch,
+    /// The transaction's time.
+    pub(crate) time_ms: u64,
+}
+
+impl ProposedTransaction {
+    fn is_over(&self, context: &RuntimeContext) -> bool {
+        context.durable >= self.epoch || context.shared.partition.is_lost(self.epoch)
+    }
+}
+
+/// A command that waits for the end of a pause.
+pub(crate) struct PausedCommand {
+    /// As the client gave it: of a command with two words the first one.
+    pub(crate) call: CommandCall,
+    _counted: CountedWait,
+}
+
+impl PausedCommand {
+    /// Keeps a command until the pause ends.
+    pub(crate) fn new(context: &RuntimeContext, call: CommandCall) -> PausedCommand {
+        PausedCommand {
+            call,
+            _counted: CountedWait::new(&context.shared, |counters| &counters.paused),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What a runtime begins with: its part of the cluster, and the places of clients that have not given
+//! the password.
+
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use budget::newcomers::{Newcomers, places_of_thread};
+use fabric::tcp::{Tcp, TcpOptions};
+use fabric::{Peer, Secret};
+use mio::{Poll, Token};
+
+use crate::coordination::RuntimeNode;
+use crate::server_state::ServerState;
+
+/// The events of links begin here; those of clients' connections begin at 0.
+pub(super) const FIRST_TOKEN: usize = 1 << 40;
+
+/// Creates the part of the cluster that runtime `index` is, if the server is a node of one.
+pub(super) fn join(
+    shared: &Arc<ServerState>,
+    index: usize,
+    poll: &Poll,
+    listener: Option<TcpListener>,
+) -> std::io::Result<Option<Box<RuntimeNode>>> {
+    let (Some(membership), Some(routes)) = (&shared.config.cluster, &shared.routes) else {
+        return Ok(None);
+    };
+    let topology = &membership.topology;
+    let secret = Secret::new(topology.secret().unwrap_or_default());
+    let me = Peer::Node(membership.node);
+    let peers: HashMap<_, _> = topology
+        .nodes()
+        .iter()
+        .map(|node| (node.id, node.fabric))
+        .collect();
+    let mut identity = TcpOptions::new(me, secret, topology.fingerprint());
+    identity.identity.clients = topology.client_secret().map(Secret::new);
+    let options = TcpOptions {
+        listener,
+        peers,
+        transport: membership.transport,
+        verbs: membership.verbs.clone(),
+        budget: Arc::clone(&shared.in_flight),
+        ..identity
+    };
+    let fabric = Tcp::new(options, poll.registry(), Token(FIRST_TOKEN))?;
+    let now = shared.started.elapsed();
+    let routes = Arc::clone(routes);
+    let ramp = (shared.config.ramp, shared.published.clone());
+    let coordination = RuntimeNode::new(membership, ramp, routes, index, fabric, now);
+    Ok(Some(Box::new(coordination)))
+}
+
+/// Returns the places of one of the server's threads.
+pub(super) fn newcomer_places(shared: &ServerState) -> Newcomers<usize> {
+    let limits = &shared.config.limits;
+    let threads = shared.config.threads;
+    let places = places_of_thread(limits.clients, limits.unauthenticated, threads);
+    Newcomers::new(places, limits.authentication)
+}

@@ -1,0 +1,70 @@
+//! How a runtime is woken, and what it announces before it sleeps.
+//!
+//! Invariant: a runtime that sleeps with waiting replies has announced that by [`RuntimeSignal::announce_waiting_replies`] and
+//! afterwards checked once more what is durable; one that sleeps with transactions that wait for
+//! keys has announced that by [`RuntimeSignal::announce_lock_waits`] and checked once more what was given back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mio::Waker;
+
+/// See the module's description.
+pub(crate) struct RuntimeSignal {
+    pub(crate) waker: Waker,
+    /// `true` if it has replies that wait for durability.
+    pub(crate) has_waiting_replies: AtomicBool,
+    /// `true` if it has transactions that wait for keys that others hold.
+    pub(crate) waits_for_keys: AtomicBool,
+    /// `true` if it has been woken and has not handled that yet: one wake-up suffices.
+    woken: AtomicBool,
+    /// `true` if another connection has requested that one of its connections is closed.
+    pub(crate) kills: AtomicBool,
+}
+
+impl RuntimeSignal {
+    pub(crate) fn new(waker: Waker) -> RuntimeSignal {
+        let no = || AtomicBool::new(false);
+        RuntimeSignal {
+            waker,
+            has_waiting_replies: no(),
+            waits_for_keys: no(),
+            woken: no(),
+            kills: no(),
+        }
+    }
+
+    pub(crate) fn wake(&self) {
+        if !self.woken.swap(true, Ordering::SeqCst)
+            && let Err(error) = self.waker.wake()
+        {
+            tracing::error!(%error, "cannot wake a runtime");
+        }
+    }
+
+    /// Announces if the runtime, which is about to sleep, has waiting replies.
+    pub(crate) fn announce_waiting_replies(&self, waiting: bool) {
+        if self.has_waiting_replies.load(Ordering::Relaxed) != waiting {
+            self.has_waiting_replies.store(waiting, Ordering::SeqCst);
+        }
+        if waiting {
+            std::sync::atomic::fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Announces if the runtime, which is about to sleep, has transactions that wait for keys.
+    pub(crate) fn announce_lock_waits(&self, waits: bool) {
+        if self.waits_for_keys.load(Ordering::Relaxed) != waits {
+            self.waits_for_keys.store(waits, Ordering::SeqCst);
+        }
+        if waits {
+            std::sync::atomic::fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Records that the runtime is awake and will check everything.
+    pub(crate) fn awake(&self) {
+        if self.woken.load(Ordering::Relaxed) {
+            self.woken.store(false, Ordering::SeqCst);
+        }
+    }
+}

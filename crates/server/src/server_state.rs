@@ -1,0 +1,272 @@
+//! The state that the runtimes of one server share.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Instant, SystemTime};
+
+use base::versions::ReadAtomic;
+use budget::Budget;
+use cluster::ramp::PublishedSlots;
+use replica::{Role, Status};
+use store::CheckpointStatus;
+
+use crate::client_pause::ClientPause;
+use crate::clients::ClientRegistry;
+use crate::command_statistics::CommandStatistics;
+use crate::config::Config;
+use crate::cursors::Cursors;
+use crate::failures::SharedFailures;
+use crate::memory_watch::MemoryWatch;
+use crate::partition::Partition;
+use crate::routing::Routes;
+use crate::runtime_signal::RuntimeSignal;
+use crate::snapshot_permits::SnapshotPermits;
+use crate::unix_time::unix_ms;
+
+/// See the module's description.
+pub(crate) struct ServerState {
+    pub(crate) partition: Partition,
+    pub(crate) config: Config,
+    /// The keys that are read atomic.
+    pub(crate) read_atomic: ReadAtomic,
+    /// The place where the newest versions of them are published, if they are.
+    pub(crate) published: Option<Arc<PublishedSlots>>,
+    /// The port that the server listens on.
+    pub(crate) port: u16,
+    pub(crate) started: Instant,
+    pub(crate) started_at: SystemTime,
+    /// A name of this process of the server.
+    pub(crate) run_id: String,
+    pub(crate) clients: ClientRegistry,
+    pub(crate) cursors: Cursors,
+    /// The number of snapshots that clients have open.
+    pub(crate) snapshots: SnapshotPermits,
+    pub(crate) memory: MemoryWatch,
+    /// The memory that connections use for requests and replies.
+    pub(crate) in_flight: Arc<Budget>,
+    /// The routes of the cluster, if this is a node of one.
+    pub(crate) routes: Option<Arc<Routes>>,
+    pub(crate) counters: ServerCounters,
+    /// The statistics of each command and each kind of error.
+    pub(crate) statistics: CommandStatistics,
+    /// One for each runtime.
+    pub(crate) signals: Vec<RuntimeSignal>,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) pause: ClientPause,
+    /// Commands that failed since they were last summed up.
+    pub(crate) failures: SharedFailures,
+    /// The server is about to stop, and hands the leadership over before that.
+    pub(crate) handing_over: AtomicBool,
+    /// The journal has failed.
+    pub(crate) failed: AtomicBool,
+    /// The number of times that the tickets of replies may have changed, where epochs can be lost:
+    /// durability does not show a loss.
+    pub(crate) changes: AtomicU64,
+}
+
+/// Counters of events since the start.
+#[derive(Default)]
+pub(crate) struct ServerCounters {
+    pub(crate) connections: AtomicU64,
+    pub(crate) rejected: AtomicU64,
+    pub(crate) commands: AtomicU64,
+    pub(crate) reads: AtomicU64,
+    pub(crate) writes: AtomicU64,
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+    pub(crate) errors: AtomicU64,
+    pub(crate) auth_failures: AtomicU64,
+    pub(crate) hits: AtomicU64,
+    pub(crate) misses: AtomicU64,
+    /// Connections that now wait for keys that a transaction over several nodes holds.
+    pub(crate) lock_waits: AtomicU64,
+    /// Connections whose commands now wait for the end of a pause.
+    pub(crate) paused: AtomicU64,
+}
+
+impl ServerState {
+    /// Creates the state of a server at this address. `commands` are the names of the commands, by
+    /// number; `signals` are those of the runtimes.
+    pub(crate) fn new(
+        partition: Partition,
+        config: Config,
+        address: SocketAddr,
+        signals: Vec<RuntimeSignal>,
+        commands: Vec<&'static str>,
+    ) -> ServerState {
+        let random = RandomState::new();
+        let run_id = (0..3u8)
+            .map(|part| format!("{:016x}", random.hash_one(part)))
+            .collect::<String>();
+        ServerState {
+            snapshots: SnapshotPermits::default(),
+            cursors: Cursors::new(config.limits.cursors, config.limits.cursor_bytes),
+            memory: MemoryWatch::new(config.maxmemory),
+            in_flight: Budget::new(config.limits.in_flight),
+            routes: config
+                .cluster
+                .as_ref()
+                .map(|membership| Arc::new(Routes::new(membership, signals.len()))),
+            port: address.port(),
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+            run_id: run_id[..40].to_owned(),
+            clients: ClientRegistry::default(),
+            counters: ServerCounters::default(),
+            statistics: CommandStatistics::new(signals.len(), commands),
+            signals,
+            stopping: AtomicBool::new(false),
+            pause: ClientPause::default(),
+            failures: SharedFailures::new(config.failure_summary),
+            handing_over: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
+            read_atomic: config.read_atomic().clone(),
+            published: None,
+            partition,
+            config,
+        }
+    }
+
+    /// Returns the server's mode, in Redis's words.
+    pub(crate) fn mode(&self) -> &'static str {
+        match self.routes {
+            Some(_) => "cluster",
+            None => "standalone",
+        }
+    }
+
+    /// Makes every runtime finish the requests that it has received and stop.
+    pub(crate) fn stop(self: &Arc<Self>) {
+        let Some(own) = self.partition.replicated() else {
+            return self.stop_now();
+        };
+        // Clients are better off with the next leader before this one refuses them.
+        if self.handing_over.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let (shared, own) = (Arc::clone(self), Arc::clone(own));
+        let hand_over = move || {
+            own.hand_over();
+            shared.stop_now();
+        };
+        let thread = std::thread::Builder::new().name("hand-over".to_owned());
+        if let Err(error) = thread.spawn(hand_over) {
+            tracing::warn!(%error, "stopping without handing over the leadership");
+            self.stop_now();
+        }
+    }
+
+    fn stop_now(&self) {
+        // Commands that wait for the end of a pause are executed before the server stops.
+        self.pause.end_now();
+        self.stopping.store(true, Ordering::SeqCst);
+        self.signals.iter().for_each(RuntimeSignal::wake);
+    }
+
+    /// Wakes the runtimes that wait: durability has advanced, or never will.
+    pub(crate) fn durable_changed(&self) {
+        let failed = self.partition.failed();
+        let had_failed = self.failed.swap(failed.is_some(), Ordering::SeqCst);
+        match failed {
+            Some(reason) if !had_failed => tracing::error!("{reason}"),
+            None if had_failed => tracing::info!("the log is written again; writes are accepted"),
+            _ => {}
+        }
+        self.note_leader();
+        // Pairs with the fence in `RuntimeSignal::announce_waiting_replies`: either this sees that the runtime waits, or the
+        // runtime sees what became durable before this was called.
+        std::sync::atomic::fence(Ordering::SeqCst);
+        for signal in &self.signals {
+            if signal.has_waiting_replies.load(Ordering::Relaxed) {
+                signal.wake();
+            }
+        }
+    }
+
+    /// Sets the bytes of memory above which commands that need more are refused; 0: no limit.
+    pub(crate) fn limit_memory(&self, bytes: u64) {
+        self.memory.limit.store(bytes, Ordering::Relaxed);
+        self.partition.limit_memory(bytes);
+        let used = self.partition.memory_bytes();
+        if bytes > 0 && used > bytes {
+            tracing::warn!(
+                "the keys use {used} bytes of memory, and maxmemory is {bytes}: commands that need \
+                 memory are refused until keys are deleted or maxmemory is raised"
+            );
+        }
+    }
+
+    /// Records who leads a replicated partition, and that something has changed.
+    pub(crate) fn note_leader(&self) {
+        let Some(own) = self.partition.replicated() else {
+            return;
+        };
+        if let Some(routes) = &self.routes
+            && let Some(partition) = routes.own
+        {
+            routes.leaders.learn(partition, own.member().leader());
+        }
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Wakes the runtimes that wait for keys: some have been given back.
+    pub(crate) fn holds_released(&self) {
+        // As in `durable_changed`.
+        std::sync::atomic::fence(Ordering::SeqCst);
+        for signal in &self.signals {
+            if signal.waits_for_keys.load(Ordering::Relaxed) {
+                signal.wake();
+            }
+        }
+    }
+
+    /// Returns `true` if the server is stopping.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Returns the status of this node's replica, unless it leads or there is none: then the node is
+    /// what Redis calls a master.
+    pub(crate) fn follower(&self) -> Option<Status> {
+        let status = self.partition.replicated()?.member().status();
+        (status.role != Role::Leader).then_some(status)
+    }
+
+    /// Returns when the last checkpoint was finished, in milliseconds since the Unix epoch; without
+    /// one, when the server started, with all that it had recovered.
+    pub(crate) fn last_save_ms(&self, checkpoints: &CheckpointStatus) -> u64 {
+        match &checkpoints.last {
+            Some(last) => last.finished_ms,
+            None => unix_ms(self.started_at),
+        }
+    }
+}
+
+/// Counts a waiting connection for as long as this value lives.
+pub(crate) struct CountedWait {
+    server: Arc<ServerState>,
+    counter: fn(&ServerCounters) -> &AtomicU64,
+}
+
+impl CountedWait {
+    /// Counts one more connection.
+    pub(crate) fn new(
+        server: &Arc<ServerState>,
+        counter: fn(&ServerCounters) -> &AtomicU64,
+    ) -> CountedWait {
+        counter(&server.counters).fetch_add(1, Ordering::Relaxed);
+        CountedWait {
+            server: Arc::clone(server),
+            counter,
+        }
+    }
+}
+
+impl Drop for CountedWait {
+    fn drop(&mut self) {
+        (self.counter)(&self.server.counters).fetch_sub(1, Ordering::Relaxed);
+    }
+}
