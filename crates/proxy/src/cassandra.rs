@@ -79,12 +79,12 @@ use crate::nodes::Nodes;
 use crate::running::Running;
 use crate::seeds::{NodeAddress, Seeds};
 use crate::threads::{Ground, Parts};
-use crate::tls::Setup;
+use reactor::tls::TlsSettings;
 
 /// Starts a proxy in front of Cassandra.
 pub(crate) fn start<P: Parts>(
     config: &Config,
-    tls: Setup,
+    tls: TlsSettings,
     seeds: &[NodeAddress],
 ) -> Result<Running, StartError> {
     let own = match (&config.node_user, &config.node_password) {
@@ -93,7 +93,7 @@ pub(crate) fn start<P: Parts>(
     };
     let options = Arc::new(Options {
         own,
-        tls: tls.nodes.clone(),
+        tls: tls.client.clone(),
         ..Options::default()
     });
     let nodes = Arc::new(Nodes::default());
@@ -107,7 +107,7 @@ pub(crate) fn start<P: Parts>(
         || config
             .tls
             .as_ref()
-            .is_some_and(|tls| tls.client_ca.is_some());
+            .is_some_and(|tls| tls.clients.are_required());
     if !listen.ip().is_loopback() && !asks && !config.insecure {
         return Err(StartError::OpenNodes { listen });
     }

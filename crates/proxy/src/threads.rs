@@ -19,7 +19,6 @@ use crate::config::{Config, Limits, Stack, StartError};
 use crate::figures::BackendFigures;
 use crate::info::About;
 use crate::locks::lock_service::LockService;
-use crate::net::{Network, Sockets, Uring};
 use crate::node_kind::Kind;
 use crate::nodes::{NodeRoles, Nodes};
 use crate::queue::{LockFree, Queues};
@@ -34,7 +33,8 @@ use crate::runtime::thread_waker::ThreadWaker;
 use crate::runtime::token::LISTENER;
 use crate::runtime::wire::Wire;
 use crate::stopper::{Stopper, Stopping, Watch};
-use crate::tls::{Setup, Tls};
+use reactor::tls::{Tls, TlsSettings};
+use reactor::{Network, Sockets, Uring};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -49,7 +49,7 @@ pub(crate) struct Ground {
     pub(crate) kind: Kind,
     pub(crate) about: Arc<About>,
     listeners: Vec<TcpListener>,
-    tls: Setup,
+    tls: TlsSettings,
 }
 
 /// Threads that run, and a handle that stops them.
@@ -101,7 +101,7 @@ impl<N: Network, Q: Queues> Parts for Given<N, Q> {
         match tls.is_plain() {
             true => ground.spawn::<F, W, N, Q>(config, protocol, options, N::open),
             false => ground.spawn::<F, W, _, Q>(config, protocol, options, || {
-                Ok(Tls::around(N::open()?, &tls))
+                Ok(Tls::around(N::open()?, tls.clone()))
             }),
         }
     }
@@ -113,7 +113,7 @@ impl Ground {
         config: &Config,
         kind: Kind,
         nodes: Arc<Nodes>,
-        tls: Setup,
+        tls: TlsSettings,
     ) -> Result<Ground, StartError> {
         let listen = config.listen;
         let failed = |error| StartError::Listen { listen, error };
@@ -445,7 +445,7 @@ mod tests {
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         (config.network_threads, config.aggregation_threads) = (3, 1);
         config.drain = Duration::from_millis(100);
-        let tls = Setup::load(&config).expect("none");
+        let tls = TlsSettings::default();
         let ground = Ground::new(&config, Kind::Cassandra, Arc::default(), tls);
         let (options, duties) = (Arc::default(), Arc::new(Idle));
         let started = ground

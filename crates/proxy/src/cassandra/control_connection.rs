@@ -16,7 +16,7 @@ use cql::{
 use super::credentials::Credential;
 use super::frames;
 use super::node_connection::{Options, plain_query, startup};
-use crate::tls::Blocking;
+use reactor::tls::BlockingStream;
 
 /// How long a node may take to answer, from the first byte of the request to the last byte of the
 /// answer.
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// See the module documentation.
 pub(crate) struct ControlConnection {
-    stream: Blocking,
+    stream: BlockingStream,
     unpacker: Unpacker,
     input: BytesMut,
     envelopes: Bytes,
@@ -67,7 +67,7 @@ impl ControlConnection {
     ) -> Result<ControlConnection, String> {
         let failed = |error: std::io::Error| format!("cannot be reached ({error})");
         let stream =
-            Blocking::connect(address, options.tls.as_deref(), PATIENCE).map_err(failed)?;
+            BlockingStream::connect(address, options.tls.as_deref(), PATIENCE).map_err(failed)?;
         let mut asked = ControlConnection {
             stream,
             unpacker: Unpacker::new(Direction::Response, Limits::default()),

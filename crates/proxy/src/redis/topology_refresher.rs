@@ -26,7 +26,7 @@ use crate::node_kind::Kind;
 use crate::nodes::{Needed, NodeRoles, Nodes};
 use crate::runtime::query::NodeIndex;
 use crate::seeds::Seeds;
-use crate::tls::Blocking;
+use reactor::tls::BlockingStream;
 
 /// Interval at which the nodes are asked without a reason.
 const ROUTINE: Duration = Duration::from_secs(10);
@@ -431,7 +431,7 @@ fn place(host: &str, port: u16, asked: SocketAddr) -> Option<SocketAddr> {
 
 /// A connection for a few requests of the proxy's own.
 struct NodeConnection {
-    stream: Blocking,
+    stream: BlockingStream,
     input: BytesMut,
 }
 
@@ -439,7 +439,7 @@ impl NodeConnection {
     fn connect(address: SocketAddr, options: &Options) -> Result<NodeConnection, String> {
         let failed = |error: std::io::Error| format!("cannot be reached ({error})");
         let stream =
-            Blocking::connect(address, options.tls.as_deref(), PATIENCE).map_err(failed)?;
+            BlockingStream::connect(address, options.tls.as_deref(), PATIENCE).map_err(failed)?;
         let input = BytesMut::new();
         let mut asked = NodeConnection { stream, input };
         if let Some(password) = &options.password {

@@ -8,11 +8,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kumiki_proxy::{Config, Nodes, TlsClients, TlsNodes};
+use kumiki_proxy::{Config, Nodes};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType,
     date_time_ymd,
 };
+use reactor::tls::{AuthorityFiles, CertificateFiles, ClientCertificates};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -66,17 +67,17 @@ impl Authority {
         files
     }
 
-    fn for_clients(&self, client_ca: Option<PathBuf>) -> TlsClients {
+    fn for_clients(&self, client_ca: Option<PathBuf>) -> CertificateFiles {
         let (cert, key) = self.sign("proxy", |_| {});
-        TlsClients {
+        CertificateFiles {
             cert,
             key,
-            client_ca,
+            clients: client_ca.map_or(ClientCertificates::None, ClientCertificates::Required),
         }
     }
 
-    fn for_nodes(&self) -> TlsNodes {
-        TlsNodes {
+    fn for_nodes(&self) -> AuthorityFiles {
+        AuthorityFiles {
             ca: Some(self.ca()),
             name: None,
         }
@@ -451,7 +452,7 @@ fn nodes_that_are_not_to_be_trusted_are_refused() {
     };
     let (authority, other) = (Authority::new("one"), Authority::new("another"));
     let by = |authority: &Authority, name: Option<&str>| {
-        let tls = TlsNodes {
+        let tls = AuthorityFiles {
             ca: Some(authority.ca()),
             name: name.map(str::to_owned),
         };
@@ -494,7 +495,7 @@ fn files_that_are_of_no_use_are_named() {
     let authority = Authority::new("one");
     let whole = authority.for_clients(None);
     let (_, key) = authority.sign("other", |_| {});
-    let with = |change: fn(&mut TlsClients, PathBuf), path: &Path| {
+    let with = |change: fn(&mut CertificateFiles, PathBuf), path: &Path| {
         let mut tls = whole.clone();
         change(&mut tls, path.to_owned());
         refused(&[SocketAddr::from(([127, 0, 0, 1], 1))], |config| {
@@ -516,11 +517,14 @@ fn files_that_are_of_no_use_are_named() {
     let nowhere = authority.path("nowhere.pem");
     for (change, option) in [
         (
-            (|tls, path| tls.cert = path) as fn(&mut TlsClients, PathBuf),
+            (|tls, path| tls.cert = path) as fn(&mut CertificateFiles, PathBuf),
             "--tls-cert",
         ),
         (|tls, path| tls.key = path, "--tls-key"),
-        (|tls, path| tls.client_ca = Some(path), "--tls-client-ca"),
+        (
+            |tls, path| tls.clients = ClientCertificates::Required(path),
+            "--tls-ca",
+        ),
     ] {
         let told = with(change, &nowhere);
         assert!(
@@ -535,7 +539,7 @@ fn files_that_are_of_no_use_are_named() {
         "{told}"
     );
     let told = refused(&[SocketAddr::from(([127, 0, 0, 1], 1))], |config| {
-        config.node_tls = Some(TlsNodes {
+        config.node_tls = Some(AuthorityFiles {
             ca: Some(authority.ca()),
             name: Some("no name".to_owned()),
         });

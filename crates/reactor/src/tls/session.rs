@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 
 use rustls::{AlertDescription, CertificateError, Connection, InvalidMessage};
 
-use super::MOST_WAITING;
-use crate::net::{Network, SocketEvent};
+use crate::network::{Network, SocketEvent};
 
+/// Bytes of ciphertext that wait for a socket.
+pub(super) const MOST_WAITING: usize = 64 * 1024;
 /// Bytes of ciphertext read at a time.
 const READ: usize = 64 * 1024;
 

@@ -1,7 +1,7 @@
 //! TLS around a network: encrypted streams that look like plain ones to their owners.
 //!
-//! Protocols, wires and aggregation know nothing of it. A proxy without TLS does not use this module at
-//! all, so plain connections cost nothing more.
+//! Protocols know nothing of it. An event loop without TLS does not use this module at all, so plain
+//! connections cost nothing more.
 //!
 //! The way of the bytes: input of the inner network goes through a `rustls` session, which returns
 //! plain text; output is encrypted at once, and ciphertext that the socket does not take waits here.
@@ -13,17 +13,17 @@
 //! 1. The owner of a stream gets events of it only when the handshake is over: then as readable and
 //!    writable, or, when it has failed, as ended.
 //! 2. A read that returns less than there is room for has emptied the socket and the session, as
-//!    invariant 1 of [`crate::net`] requires.
+//!    invariant 1 of [`crate::network`] requires.
 //! 3. No more plain text is taken while ciphertext waits for the socket: the bytes that wait for one
-//!    stream are at most [`MOST_WAITING`] and a record.
+//!    stream are at most [`session::MOST_WAITING`] and a record.
 //! 4. A handshake that takes longer than [`LIMIT`] fails. A stream that was closed while ciphertext
 //!    waited is kept as long, and no longer.
 //! 5. Inner streams have numbers of their own, from [`BASE`] on, so that a number which the owner uses
 //!    again is never mistaken for a stream that lingers.
 
 mod blocking;
+mod certificates;
 mod session;
-mod setup;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
@@ -31,27 +31,27 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::{ClientConnection, ServerConfig, ServerConnection};
+use rustls::ServerConnection;
 use slab::Slab;
 
-use crate::net::{Network, SocketEvent};
+use crate::network::{Network, SocketEvent};
 use session::{Around, Phase, Session};
 
-pub(crate) use blocking::Blocking;
-pub(crate) use setup::{Setup, ToNodes};
+pub use blocking::BlockingStream;
+pub use certificates::{
+    AuthorityFiles, CertificateError, CertificateFiles, ClientCertificates, ClientTls, ServerTls,
+};
 
 /// How long a handshake may take, and how long a closed stream may take to send its ciphertext.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Bytes of ciphertext that wait for a socket.
-const MOST_WAITING: usize = 64 * 1024;
 /// Inner streams' numbers begin here; numbers of owners and of listeners are outside
 /// [`BASE`]`..2 * BASE`.
 const BASE: usize = 1 << (usize::BITS - 2);
 /// Each thread logs failed connections of clients at most once in this time.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An encrypted stream, or a plain one.
-pub(crate) enum Stream<S> {
+pub enum Stream<S> {
     /// A stream of the inner network.
     Plain(S),
     /// The place of the stream's session.
@@ -59,10 +59,9 @@ pub(crate) enum Stream<S> {
 }
 
 /// See the module documentation.
-pub(crate) struct Tls<N: Network> {
+pub struct Tls<N: Network> {
     inner: N,
-    clients: Option<Arc<ServerConfig>>,
-    nodes: Option<Arc<ToNodes>>,
+    settings: TlsSettings,
     sessions: Slab<Session<N::Stream>>,
     /// Sessions with a deadline, the earliest first.
     deadlines: VecDeque<(Instant, usize, u64)>,
@@ -70,25 +69,49 @@ pub(crate) struct Tls<N: Network> {
     /// Sessions to be checked without an event.
     fresh: Vec<usize>,
     /// Events that the next wait reports.
-    told: Vec<SocketEvent>,
+    events: Vec<SocketEvent>,
     raw: Vec<SocketEvent>,
     /// Memory for ciphertext, while no session uses it.
     spare: Vec<u8>,
     logged: Option<Instant>,
 }
 
+/// The connections that are encrypted, and by which certificates.
+#[derive(Clone, Default)]
+pub struct TlsSettings {
+    /// For connections that are accepted; `None`: they are not encrypted.
+    pub server: Option<Arc<ServerTls>>,
+    /// The token of a listener whose connections are not encrypted in spite of `server`.
+    pub unencrypted_listener: Option<usize>,
+    /// For connections that are made; `None`: they are not encrypted.
+    pub client: Option<Arc<ClientTls>>,
+}
+
+impl TlsSettings {
+    /// Returns `true` if nothing is encrypted.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.server.is_none() && self.client.is_none()
+    }
+}
+
+/// A socket that accepts connections.
+pub struct TlsListener<L> {
+    inner: L,
+    encrypted: bool,
+}
+
 impl<N: Network> Tls<N> {
-    /// Creates TLS over `inner`, with the settings for clients and nodes in `setup`.
-    pub(crate) fn around(inner: N, setup: &Setup) -> Tls<N> {
+    /// Creates TLS over `inner`.
+    pub fn around(inner: N, settings: TlsSettings) -> Tls<N> {
         Tls {
             inner,
-            clients: setup.clients.clone(),
-            nodes: setup.nodes.clone(),
+            settings,
             sessions: Slab::new(),
             deadlines: VecDeque::new(),
             serial: 0,
             fresh: Vec::new(),
-            told: Vec::new(),
+            events: Vec::new(),
             raw: Vec::new(),
             spare: Vec::new(),
             logged: None,
@@ -138,7 +161,7 @@ impl<N: Network> Tls<N> {
         let was_open = session.phase == Phase::Open;
         let token = session.token;
         let done = self.with(key, |session, around| session.advance(around));
-        let told = match done {
+        let event = match done {
             Ok(open) if open && was_open => {
                 let waits = self.sessions[key].has_ciphertext();
                 SocketEvent {
@@ -165,9 +188,9 @@ impl<N: Network> Tls<N> {
             }
         };
         if let Some(token) = token
-            && (told.readable || told.writable || told.ended)
+            && (event.readable || event.writable || event.ended)
         {
-            self.told.push(SocketEvent { token, ..told });
+            self.events.push(SocketEvent { token, ..event });
         }
     }
 
@@ -178,7 +201,7 @@ impl<N: Network> Tls<N> {
             return;
         };
         let now = Instant::now();
-        let lately = self.logged.is_some_and(|then| now < then + TOLD_EVERY);
+        let lately = self.logged.is_some_and(|then| now < then + LOG_INTERVAL);
         if lately || session.phase == Phase::Open {
             tracing::debug!(%peer, %error, "TLS with a client");
         } else {
@@ -213,7 +236,7 @@ impl<N: Network> Tls<N> {
             self.log_failure(key, &error);
             self.sessions[key].fail(error);
             if let Some(token) = self.sessions[key].token {
-                self.told.push(SocketEvent {
+                self.events.push(SocketEvent {
                     token,
                     readable: true,
                     writable: true,
@@ -230,7 +253,7 @@ impl<N: Network> Tls<N> {
     }
 
     fn timeout(&self, wanted: Option<Duration>) -> Option<Duration> {
-        if !self.told.is_empty() {
+        if !self.events.is_empty() {
             return Some(Duration::ZERO);
         }
         let due = self.deadlines.front().map(|(due, ..)| *due);
@@ -241,28 +264,36 @@ impl<N: Network> Tls<N> {
 
 impl<N: Network> Network for Tls<N> {
     type Stream = Stream<N::Stream>;
-    type Listener = N::Listener;
+    type Listener = TlsListener<N::Listener>;
     type Waker = N::Waker;
 
-    /// Creates a network that encrypts nothing: it has no setup.
+    /// Creates a network that encrypts nothing: it has no certificates.
     fn open() -> io::Result<Tls<N>> {
-        Ok(Tls::around(N::open()?, &Setup::default()))
+        Ok(Tls::around(N::open()?, TlsSettings::default()))
     }
 
     fn waker(&mut self) -> io::Result<N::Waker> {
         self.inner.waker()
     }
 
-    fn listen(&mut self, socket: std::net::TcpListener, token: usize) -> io::Result<N::Listener> {
-        self.inner.listen(socket, token)
+    fn listen(
+        &mut self,
+        socket: std::net::TcpListener,
+        token: usize,
+    ) -> io::Result<Self::Listener> {
+        Ok(TlsListener {
+            inner: self.inner.listen(socket, token)?,
+            encrypted: self.settings.unencrypted_listener != Some(token),
+        })
     }
 
-    fn accept(&mut self, listener: &N::Listener) -> io::Result<(Self::Stream, SocketAddr)> {
-        let (stream, address) = self.inner.accept(listener)?;
-        let Some(config) = &self.clients else {
+    fn accept(&mut self, listener: &Self::Listener) -> io::Result<(Self::Stream, SocketAddr)> {
+        let (stream, address) = self.inner.accept(&listener.inner)?;
+        let server = self.settings.server.as_ref().filter(|_| listener.encrypted);
+        let Some(server) = server else {
             return Ok((Stream::Plain(stream), address));
         };
-        let tls = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+        let tls = ServerConnection::new(server.config()).map_err(io::Error::other)?;
         let key = self.begin(stream, tls.into(), Phase::Handshake);
         self.sessions[key].client = Some(address);
         Ok((Stream::Tls(key), address))
@@ -281,12 +312,10 @@ impl<N: Network> Network for Tls<N> {
     }
 
     fn connect(&mut self, address: SocketAddr, token: usize) -> io::Result<Self::Stream> {
-        let Some(nodes) = self.nodes.clone() else {
+        let Some(client) = self.settings.client.clone() else {
             return self.inner.connect(address, token).map(Stream::Plain);
         };
-        let name = nodes.name_of(address);
-        let tls =
-            ClientConnection::new(Arc::clone(&nodes.config), name).map_err(io::Error::other)?;
+        let tls = client.session(address).map_err(io::Error::other)?;
         let key = self.sessions.vacant_key();
         let stream = self.inner.connect(address, BASE + key)?;
         let made = self.begin(stream, tls.into(), Phase::Connecting);
@@ -312,7 +341,7 @@ impl<N: Network> Network for Tls<N> {
                 if let (Ok(1..), true, Some(token)) = (&result, session.has_ended(), session.token)
                 {
                     // An owner that got less than there was room for does not read again by itself.
-                    self.told.push(SocketEvent {
+                    self.events.push(SocketEvent {
                         token,
                         readable: true,
                         writable: false,
@@ -341,7 +370,7 @@ impl<N: Network> Network for Tls<N> {
                 // Work in progress has no owner any more.
                 let token = session.token.take();
                 (session.phase, session.serial) = (Phase::Closing, self.serial);
-                self.told.retain(|told| Some(told.token) != token);
+                self.events.retain(|event| Some(event.token) != token);
                 match over {
                     Ok(false) => self.let_time_run(key),
                     Ok(true) | Err(_) => self.forget(key),
@@ -376,7 +405,7 @@ impl<N: Network> Network for Tls<N> {
         }
         self.raw = raw;
         self.expire();
-        happened.append(&mut self.told);
+        happened.append(&mut self.events);
         Ok(())
     }
 

@@ -4,39 +4,44 @@
 use std::io;
 use std::time::Instant;
 
+use crate::ring::{Done, Finish};
 use socket2::SockRef;
-use uring::{Done, Finish};
 
-use super::line::{Line, mark};
+use super::connection::{Connection, mark};
 use super::{LISTENERS, Uring, is_passing};
-use crate::net::SocketEvent;
-use crate::net::buffered::{Failure, LINGER, MOST};
+use crate::buffered::{Failure, LINGER, MOST};
+use crate::network::SocketEvent;
 
 impl Uring {
     pub(super) fn receive(&mut self, place: usize) -> io::Result<()> {
-        let line = &mut self.lines[place];
-        line.receiving = true;
-        self.ring.receive(line.socket)
+        let connection = &mut self.connections[place];
+        connection.receiving = true;
+        self.ring.receive(connection.socket)
     }
 
     /// Gives buffers back, and copies the bytes that were not read.
     pub(super) fn clear_buffers(&mut self) -> io::Result<()> {
         for place in std::mem::take(&mut self.holding) {
-            let Some(line) = self.lines.get_mut(place) else {
+            let Some(connection) = self.connections.get_mut(place) else {
                 continue;
             };
-            for (buffer, read) in line.arrived.drain(..) {
-                line.kept
+            for (buffer, read) in connection.arrived.drain(..) {
+                connection
+                    .kept
                     .extend_from_slice(&self.ring.bytes(buffer)[read..]);
                 self.ring.give_back(buffer);
             }
-            if line.kept.len() >= MOST && line.receiving && !line.holding_off {
-                line.holding_off = true;
-                self.ring.hold(line.socket)?;
+            if connection.kept.len() >= MOST && connection.receiving && !connection.holding_off {
+                connection.holding_off = true;
+                self.ring.hold(connection.socket)?;
             }
         }
         for place in std::mem::take(&mut self.resuming) {
-            if self.lines.get(place).is_some_and(Line::may_resume) {
+            if self
+                .connections
+                .get(place)
+                .is_some_and(Connection::may_resume)
+            {
                 self.receive(place)?;
             }
         }
@@ -48,15 +53,16 @@ impl Uring {
         let mut urgent = false;
         std::mem::swap(&mut self.dirty, &mut self.sending);
         for &place in &self.sending {
-            let Some(line) = self.lines.get_mut(place) else {
+            let Some(connection) = self.connections.get_mut(place) else {
                 continue;
             };
-            line.dirty = false;
-            if line.full || line.out.is_empty() || line.failed.is_some() {
+            connection.dirty = false;
+            if connection.full || connection.out.is_empty() || connection.failed.is_some() {
                 continue;
             }
-            urgent |= line.wanted || line.closing.is_some();
-            self.ring.send(line.socket, std::mem::take(&mut line.out))?;
+            urgent |= connection.wanted || connection.closing.is_some();
+            self.ring
+                .send(connection.socket, std::mem::take(&mut connection.out))?;
         }
         Ok(urgent)
     }
@@ -65,16 +71,17 @@ impl Uring {
     pub(super) fn sent_all(&mut self) {
         let mut sending = std::mem::take(&mut self.sending);
         for place in sending.drain(..) {
-            let Some(line) = self.lines.get_mut(place) else {
+            let Some(connection) = self.connections.get_mut(place) else {
                 continue;
             };
-            if line.full || !line.out.is_empty() {
+            if connection.full || !connection.out.is_empty() {
                 continue;
             }
-            if line.closing.is_some() {
+            if connection.closing.is_some() {
                 self.remove(place);
-            } else if std::mem::take(&mut line.wanted) {
-                self.told.push(event(line.token, false, true, false));
+            } else if std::mem::take(&mut connection.wanted) {
+                self.events
+                    .push(event(connection.token, false, true, false));
             }
         }
         self.sending = sending;
@@ -82,13 +89,14 @@ impl Uring {
 
     pub(super) fn note(&mut self, done: Done) -> io::Result<()> {
         match done {
-            Done::Received { key, buffer } => match self.lines.get_mut(key) {
-                Some(line) if line.closing.is_none() => {
-                    if line.arrived.is_empty() {
+            Done::Received { key, buffer } => match self.connections.get_mut(key) {
+                Some(connection) if connection.closing.is_none() => {
+                    if connection.arrived.is_empty() {
                         self.holding.push(key);
-                        self.told.push(event(line.token, true, false, false));
+                        self.events
+                            .push(event(connection.token, true, false, false));
                     }
-                    line.arrived.push_back((buffer, 0));
+                    connection.arrived.push_back((buffer, 0));
                 }
                 _ => self.ring.give_back(buffer),
             },
@@ -97,22 +105,22 @@ impl Uring {
             Done::Room { key } => self.has_room(key)?,
             Done::Coming { key } => {
                 let token = self.listeners[key - LISTENERS];
-                self.told.push(event(token, true, false, false));
+                self.events.push(event(token, true, false, false));
             }
         }
         Ok(())
     }
 
     fn finished(&mut self, place: usize, why: Finish) {
-        let Some(line) = self.lines.get_mut(place) else {
+        let Some(connection) = self.connections.get_mut(place) else {
             return;
         };
-        (line.receiving, line.holding_off) = (false, false);
+        (connection.receiving, connection.holding_off) = (false, false);
         match why {
             Finish::Held => self.resuming.push(place),
             Finish::End => {
-                line.ended = true;
-                self.told.push(event(line.token, true, false, true));
+                connection.ended = true;
+                self.events.push(event(connection.token, true, false, true));
             }
             Finish::Broken(error) => self.fail(place, &error),
         }
@@ -124,7 +132,7 @@ impl Uring {
         bytes: Vec<u8>,
         result: io::Result<usize>,
     ) -> io::Result<()> {
-        let Some(line) = self.lines.get_mut(place) else {
+        let Some(connection) = self.connections.get_mut(place) else {
             return Ok(());
         };
         let sent = match result {
@@ -135,63 +143,68 @@ impl Uring {
                 return Ok(());
             }
         };
-        line.out = bytes;
-        line.out.drain(..sent);
-        line.full = true;
-        if let Some(by) = &mut line.closing
+        connection.out = bytes;
+        connection.out.drain(..sent);
+        connection.full = true;
+        if let Some(by) = &mut connection.closing
             && sent > 0
         {
             *by = Instant::now() + LINGER;
         }
-        self.ring.await_room(line.socket)
+        self.ring.await_room(connection.socket)
     }
 
     /// Handles that a connection has room again, was made, or is broken.
     fn has_room(&mut self, place: usize) -> io::Result<()> {
-        let Some(line) = self.lines.get_mut(place) else {
+        let Some(connection) = self.connections.get_mut(place) else {
             return Ok(());
         };
-        line.full = false;
-        if std::mem::take(&mut line.connecting) {
-            let token = line.token;
-            match made(&SockRef::from(&self.ring.socket(line.socket))) {
+        connection.full = false;
+        if std::mem::take(&mut connection.connecting) {
+            let token = connection.token;
+            match made(&SockRef::from(&self.ring.socket(connection.socket))) {
                 Ok(()) => {
-                    self.told.push(event(token, false, true, false));
+                    self.events.push(event(token, false, true, false));
                     self.receive(place)?;
                 }
                 Err(error) => self.fail(place, &error),
             }
-        } else if !line.out.is_empty() {
-            mark(&mut self.dirty, line, place);
-        } else if std::mem::take(&mut line.wanted) {
-            self.told.push(event(line.token, false, true, false));
+        } else if !connection.out.is_empty() {
+            mark(&mut self.dirty, connection, place);
+        } else if std::mem::take(&mut connection.wanted) {
+            self.events
+                .push(event(connection.token, false, true, false));
         }
         Ok(())
     }
 
     fn fail(&mut self, place: usize, error: &io::Error) {
-        let line = &mut self.lines[place];
-        if line.closing.is_some() {
+        let connection = &mut self.connections[place];
+        if connection.closing.is_some() {
             return self.remove(place);
         }
-        line.failed.get_or_insert_with(|| Failure::new(error));
-        line.out = Vec::new();
-        self.told.push(event(line.token, true, true, true));
+        connection.failed.get_or_insert_with(|| Failure::new(error));
+        connection.out = Vec::new();
+        self.events.push(event(connection.token, true, true, true));
     }
 
     pub(super) fn remove(&mut self, place: usize) {
-        let line = self.lines.remove(place);
-        for (buffer, _) in line.arrived {
+        let connection = self.connections.remove(place);
+        for (buffer, _) in connection.arrived {
             self.ring.give_back(buffer);
         }
-        self.ring.remove(line.socket);
+        self.ring.remove(connection.socket);
     }
 
-    /// Drops lines that have lingered for too long.
+    /// Drops connections that have lingered for too long.
     pub(super) fn look_at_lingering(&mut self) {
         let now = Instant::now();
         for place in std::mem::take(&mut self.lingering) {
-            match self.lines.get(place).and_then(|line| line.closing) {
+            match self
+                .connections
+                .get(place)
+                .and_then(|connection| connection.closing)
+            {
                 None => {}
                 Some(by) if by <= now => self.remove(place),
                 Some(_) => self.lingering.push(place),
@@ -215,6 +228,6 @@ fn made(socket: &SockRef<'_>) -> io::Result<()> {
         return Err(error);
     }
     socket.peer_addr()?;
-    crate::net::keep_node_alive(socket)?;
+    crate::keep_alive::keep_node_alive(socket)?;
     socket.set_tcp_nodelay(true)
 }
