@@ -167,7 +167,7 @@ fn time(text: &str) -> Result<Duration, String> {
 /// Serves until a signal requests the stop.
 pub(crate) fn run(options: &Options, log: &Arc<Log>) -> Result<(), String> {
     let file = options.config.as_deref();
-    let signals = signals::take(file)?;
+    let signals = signals::take(file.is_some() || options.tls.are_given())?;
     let mut config = config(options)?;
     proxy::check(&config).map_err(|error| error.to_string())?;
     let admin = options
@@ -188,7 +188,11 @@ pub(crate) fn run(options: &Options, log: &Arc<Log>) -> Result<(), String> {
     config.locks = locks.as_ref().map(|locks| locks.options.clone());
     let running = proxy::start_with(&config, admin).map_err(|error| error.to_string())?;
     let stopper = running.stopper();
-    stop_on(signals, Reread::new(file, log), move || stopper.stop());
+    stop_on(
+        signals,
+        Reread::new(file, log).with_certificate(running.certificate()),
+        move || stopper.stop(),
+    );
     announce(&running, &config).map_err(|error| format!("cannot announce the address: {error}"))?;
     let ended = running.wait();
     locks.map_or(Ok(()), Locks::close)?;

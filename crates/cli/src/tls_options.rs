@@ -7,6 +7,7 @@ use reactor::tls::{CertificateFiles, ClientCertificates};
 
 /// Options of a listener that speaks TLS.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "TLS")]
 pub(crate) struct TlsOptions {
     /// Have clients speak TLS, and show them this certificate (PEM), with those between it and its
     /// authority.
@@ -38,6 +39,11 @@ enum AuthClients {
 }
 
 impl TlsOptions {
+    /// Returns `true` if the listener speaks TLS.
+    pub(crate) fn are_given(&self) -> bool {
+        self.tls_cert.is_some()
+    }
+
     /// Returns the files of the certificate; `None`: the listener does not speak TLS.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use admin::Admin;
+use reactor::tls::ServerTls;
 
 use crate::config::StartError;
 use crate::info::About;
@@ -19,6 +20,7 @@ pub struct Running {
     pub(crate) kind: Kind,
     pub(crate) stopper: Stopper,
     pub(crate) threads: Vec<JoinHandle<()>>,
+    pub(crate) certificate: Option<Arc<ServerTls>>,
     /// Threads that keep the proxy's knowledge of the nodes up to date; `release` ends them.
     pub(crate) refreshers: Vec<JoinHandle<()>>,
     pub(crate) release: Box<dyn Fn() + Send + Sync>,
@@ -37,6 +39,12 @@ pub struct Running {
 pub struct ThreadLost;
 
 impl Running {
+    /// Returns the certificate that clients are shown, if they speak TLS.
+    #[must_use]
+    pub fn certificate(&self) -> Option<Arc<ServerTls>> {
+        self.certificate.clone()
+    }
+
     /// Returns the address on which the proxy listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {

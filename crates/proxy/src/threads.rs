@@ -148,6 +148,7 @@ impl Ground {
         duties: Arc<dyn NodeRoles>,
     ) -> Result<Running, StartError> {
         let (address, kind, about) = (self.address, self.kind, Arc::clone(&self.about));
+        let certificate = self.tls.server.clone();
         let started = P::spawn::<F, W>(self, config, protocol, options);
         let (threads, stopper) = started.map_err(|error| StartError::Thread { error })?;
         Ok(Running {
@@ -155,6 +156,7 @@ impl Ground {
             kind,
             stopper,
             threads,
+            certificate,
             refreshers: Vec::new(),
             release: Box::new(|| {}),
             about,

@@ -11,6 +11,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// An event of a stream or a listener.
@@ -24,6 +25,18 @@ pub struct SocketEvent {
     pub writable: bool,
     /// The peer will send nothing more, or the connection is broken.
     pub ended: bool,
+}
+
+impl From<&mio::event::Event> for SocketEvent {
+    fn from(event: &mio::event::Event) -> SocketEvent {
+        let ended = event.is_read_closed() || event.is_error();
+        SocketEvent {
+            token: event.token().0,
+            readable: event.is_readable() || ended,
+            writable: event.is_writable() || event.is_error(),
+            ended,
+        }
+    }
 }
 
 /// Wakes a thread that waits in [`Network::wait`].
@@ -93,11 +106,41 @@ pub trait Network: Send + Sized + 'static {
     fn read(&mut self, stream: &mut Self::Stream, into: &mut [u8]) -> io::Result<usize>;
 
     /// Writes the pieces one after another, and returns how many bytes were taken. They leave with the
-    /// next wait at the latest.
+    /// next wait at the latest. A write that takes only a part is no event by itself: the caller writes
+    /// again, until there is no room.
     ///
     /// # Errors
     /// Returns [`io::ErrorKind::WouldBlock`] when there is no room.
     fn write(&mut self, stream: &mut Self::Stream, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Reads behind the content of `into`, at most as many bytes as its capacity leaves; returns 0 when the
+    /// peer has ended.
+    ///
+    /// # Errors
+    /// As [`Network::read`].
+    fn read_behind(&mut self, stream: &mut Self::Stream, into: &mut Vec<u8>) -> io::Result<usize> {
+        let before = into.len();
+        into.resize(into.capacity(), 0);
+        let read = self.read(stream, &mut into[before..]);
+        into.truncate(before + read.as_ref().copied().unwrap_or(0));
+        read
+    }
+
+    /// Returns the address of this side of an accepted connection.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    fn local_address(&self, stream: &Self::Stream) -> io::Result<SocketAddr>;
+
+    /// Returns the descriptor of an accepted connection, as the system numbers it.
+    fn descriptor(&self, stream: &Self::Stream) -> RawFd;
+
+    /// Returns a registry whose descriptors this thread waits for, too: their events are reported as those of
+    /// streams are, with the tokens under which they were registered.
+    ///
+    /// # Errors
+    /// Returns an error if the system lacks a resource.
+    fn registry(&mut self) -> io::Result<&mio::Registry>;
 
     /// Closes a connection. What was written is still sent.
     fn close(&mut self, stream: Self::Stream);

@@ -33,7 +33,7 @@ mod sockets;
 mod waker;
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use io_uring::squeue::Entry;
@@ -139,6 +139,17 @@ impl Ring {
     /// Adds a socket, which must not block.
     pub fn add(&mut self, socket: OwnedFd, key: usize) -> SocketId {
         self.sockets.add(socket, key)
+    }
+
+    /// Adds the descriptor of a poll, to be watched by [`Ring::await_connections`]: it is reported when the poll
+    /// has events.
+    ///
+    /// # Errors
+    /// Returns an error if the process has no descriptor left.
+    pub fn add_poll(&mut self, poll: &mio::Poll, key: usize) -> io::Result<SocketId> {
+        // SAFETY: the poll is open during this call.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(poll.as_raw_fd()) };
+        Ok(self.add(descriptor.try_clone_to_owned()?, key))
     }
 
     /// Returns the socket itself.

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
@@ -92,6 +93,25 @@ impl Network for Sockets {
         }
     }
 
+    fn read_behind(&mut self, stream: &mut TcpStream, into: &mut Vec<u8>) -> io::Result<usize> {
+        Ok(rustix::io::read(
+            &*stream,
+            rustix::buffer::spare_capacity(into),
+        )?)
+    }
+
+    fn local_address(&self, stream: &TcpStream) -> io::Result<SocketAddr> {
+        stream.local_addr()
+    }
+
+    fn descriptor(&self, stream: &TcpStream) -> RawFd {
+        stream.as_raw_fd()
+    }
+
+    fn registry(&mut self) -> io::Result<&mio::Registry> {
+        Ok(self.poll.registry())
+    }
+
     fn close(&mut self, mut stream: TcpStream) {
         if let Err(error) = self.poll.registry().deregister(&mut stream) {
             tracing::debug!(%error, "deregistering a connection");
@@ -108,15 +128,7 @@ impl Network for Sockets {
             _ => {}
         }
         let events = self.events.iter().filter(|event| event.token() != WAKER);
-        happened.extend(events.map(|event| {
-            let ended = event.is_read_closed() || event.is_error();
-            SocketEvent {
-                token: event.token().0,
-                readable: event.is_readable() || ended,
-                writable: event.is_writable() || event.is_error(),
-                ended,
-            }
-        }));
+        happened.extend(events.map(SocketEvent::from));
         Ok(())
     }
 }

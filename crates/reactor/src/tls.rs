@@ -28,6 +28,7 @@ mod session;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -115,6 +116,13 @@ impl<N: Network> Tls<N> {
             raw: Vec::new(),
             spare: Vec::new(),
             logged: None,
+        }
+    }
+
+    fn inner_stream<'a>(&'a self, stream: &'a Stream<N::Stream>) -> &'a N::Stream {
+        match stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(key) => &self.sessions[*key].stream,
         }
     }
 
@@ -358,6 +366,29 @@ impl<N: Network> Network for Tls<N> {
             Stream::Plain(stream) => self.inner.write(stream, pieces),
             Stream::Tls(key) => self.with(*key, |session, around| session.write(around, pieces)),
         }
+    }
+
+    fn read_behind(&mut self, stream: &mut Self::Stream, into: &mut Vec<u8>) -> io::Result<usize> {
+        if let Stream::Plain(stream) = stream {
+            return self.inner.read_behind(stream, into);
+        }
+        let before = into.len();
+        into.resize(into.capacity(), 0);
+        let read = self.read(stream, &mut into[before..]);
+        into.truncate(before + read.as_ref().copied().unwrap_or(0));
+        read
+    }
+
+    fn local_address(&self, stream: &Self::Stream) -> io::Result<SocketAddr> {
+        self.inner.local_address(self.inner_stream(stream))
+    }
+
+    fn descriptor(&self, stream: &Self::Stream) -> RawFd {
+        self.inner.descriptor(self.inner_stream(stream))
+    }
+
+    fn registry(&mut self) -> io::Result<&mio::Registry> {
+        self.inner.registry()
     }
 
     fn close(&mut self, stream: Self::Stream) {

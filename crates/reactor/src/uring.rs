@@ -20,11 +20,12 @@ mod turn;
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use crate::ring::{Done, Ring, Waker};
 use bytes::{Buf, BytesMut};
+use mio::{Events, Poll};
 use slab::Slab;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
@@ -34,6 +35,10 @@ use connection::{Connection, mark};
 
 /// From this length on (in bytes) written pieces are not copied.
 const LARGE: usize = 16 * 1024;
+/// Events of other descriptors taken at a time.
+const EVENTS: usize = 1024;
+/// The key of the descriptors that are watched by a poll of their own.
+const DESCRIPTORS: usize = 1 << 48;
 /// Listeners' keys begin here; connections' keys are below.
 const LISTENERS: usize = 1 << 40;
 
@@ -55,6 +60,8 @@ pub struct Uring {
     /// Events that the next wait reports.
     events: Vec<SocketEvent>,
     done: Vec<Done>,
+    /// The poll of descriptors that are no streams, which the ring watches in turn.
+    descriptors: Option<(Poll, Events)>,
     /// The last wait did not ask the kernel.
     spared: bool,
 }
@@ -115,6 +122,16 @@ impl Uring {
     }
 }
 
+impl Uring {
+    fn socket<'a>(&'a self, stream: &'a UringStream) -> io::Result<BorrowedFd<'a>> {
+        match &stream.0 {
+            State::Accepted(stream) => Ok(stream.as_fd()),
+            State::Watched(place) => Ok(self.ring.socket(self.connections[*place].socket)),
+            State::Gone => Err(ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
 impl Network for Uring {
     type Stream = UringStream;
     type Listener = UringListener;
@@ -132,6 +149,7 @@ impl Network for Uring {
             lingering: Vec::new(),
             events: Vec::new(),
             done: Vec::new(),
+            descriptors: None,
             spared: false,
         })
     }
@@ -266,6 +284,28 @@ impl Network for Uring {
         }
         mark(&mut self.dirty, connection, place);
         Ok(count)
+    }
+
+    fn local_address(&self, stream: &UringStream) -> io::Result<SocketAddr> {
+        SockRef::from(&self.socket(stream)?)
+            .local_addr()?
+            .as_socket()
+            .ok_or_else(|| ErrorKind::Unsupported.into())
+    }
+
+    fn descriptor(&self, stream: &UringStream) -> RawFd {
+        self.socket(stream).map_or(-1, |socket| socket.as_raw_fd())
+    }
+
+    fn registry(&mut self) -> io::Result<&mio::Registry> {
+        if self.descriptors.is_none() {
+            let poll = Poll::new()?;
+            let watched = self.ring.add_poll(&poll, DESCRIPTORS)?;
+            self.ring.await_connections(watched)?;
+            self.descriptors = Some((poll, Events::with_capacity(EVENTS)));
+        }
+        let (poll, _) = self.descriptors.as_ref().expect("set above");
+        Ok(poll.registry())
     }
 
     fn close(&mut self, stream: UringStream) {

@@ -11,7 +11,7 @@ mod snapshot;
 mod string;
 mod table;
 
-pub(crate) use connection::{note_client, refuse_client};
+pub(crate) use connection::note_client;
 pub(crate) use saving::finish_job;
 pub(crate) use table::rows;
 

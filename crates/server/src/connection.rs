@@ -1,4 +1,4 @@
-//! One client's connection: its socket, its input that is not executed yet, its replies that are
+//! One client's connection: its input that is not executed yet, its replies that are
 //! not sent yet, and the settings that the client has made.
 //!
 //! An idle connection holds no buffers: requests are read into the runtime's buffer, and only the
@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use base::{Epoch, Version};
 use budget::{Budget, Share, newcomers};
-use mio::net::TcpStream;
 use resp::{Parser, Protocol, Writer};
 
 use crate::block::Block;
@@ -24,7 +23,6 @@ use crate::task::Task;
 pub(crate) struct Connection {
     /// Its number in its runtime.
     pub(crate) key: usize,
-    pub(crate) stream: TcpStream,
     pub(crate) client: Arc<Client>,
     pub(crate) parser: Parser,
     /// Input that could not be executed yet: the beginning of a command, or commands that wait
@@ -99,14 +97,12 @@ pub(crate) struct State {
 impl Connection {
     pub(crate) fn new(
         key: usize,
-        stream: TcpStream,
         client: Arc<Client>,
         authenticated: bool,
         budget: &Arc<Budget>,
     ) -> Connection {
         Connection {
             key,
-            stream,
             client,
             parser: Parser::new(),
             input: Vec::new(),

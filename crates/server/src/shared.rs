@@ -12,7 +12,7 @@ use base::log_limit::LogLimit;
 use base::versions::ReadAtomic;
 use budget::Budget;
 use cluster::ramp::Published;
-use mio::Waker;
+use reactor::{Io, Wake};
 
 use crate::clients::Clients;
 use crate::config::Config;
@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) read_atomic: ReadAtomic,
     /// The place where the newest versions of them are published, if they are.
     pub(crate) published: Option<Arc<Published>>,
+    /// How the runtimes wait for their connections.
+    pub(crate) io: Io,
     /// The port that the server listens on.
     pub(crate) port: u16,
     pub(crate) started: Instant,
@@ -185,7 +187,7 @@ impl Shared {
 /// afterwards checked once more what is durable; one that sleeps with transactions that wait for
 /// keys has announced that by [`Signal::hold`] and checked once more what was given back.
 pub(crate) struct Signal {
-    pub(crate) waker: Waker,
+    waker: Box<dyn Wake>,
     /// `true` if it has replies that wait for durability.
     waiting: AtomicBool,
     /// `true` if it has transactions that wait for keys that others hold.
@@ -197,10 +199,10 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    pub(crate) fn new(waker: Waker) -> Signal {
+    pub(crate) fn new(waker: impl Wake) -> Signal {
         let no = || AtomicBool::new(false);
         Signal {
-            waker,
+            waker: Box::new(waker),
             waiting: no(),
             held: no(),
             woken: no(),
@@ -209,11 +211,14 @@ impl Signal {
     }
 
     pub(crate) fn wake(&self) {
-        if !self.woken.swap(true, Ordering::SeqCst)
-            && let Err(error) = self.waker.wake()
-        {
-            tracing::error!(%error, "cannot wake a runtime");
+        if !self.woken.swap(true, Ordering::SeqCst) {
+            self.waker.wake();
         }
+    }
+
+    /// Returns `true` if it has been woken and has not handled that yet.
+    pub(crate) fn is_woken(&self) -> bool {
+        self.woken.load(Ordering::SeqCst)
     }
 
     /// Announces if the runtime, which is about to sleep, has waiting replies.

@@ -2,13 +2,13 @@
 //! completions of requests.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::ring::{Done, Finish};
 use socket2::SockRef;
 
 use super::connection::{Connection, mark};
-use super::{LISTENERS, Uring, is_passing};
+use super::{DESCRIPTORS, LISTENERS, Uring, is_passing};
 use crate::buffered::{Failure, LINGER, MOST};
 use crate::network::SocketEvent;
 
@@ -103,12 +103,31 @@ impl Uring {
             Done::Finished { key, why } => self.finished(key, why),
             Done::Unsent { key, bytes, result } => self.unsent(key, bytes, result)?,
             Done::Room { key } => self.has_room(key)?,
+            Done::Coming { key: DESCRIPTORS } => self.poll_descriptors()?,
             Done::Coming { key } => {
                 let token = self.listeners[key - LISTENERS];
                 self.events.push(event(token, true, false, false));
             }
         }
         Ok(())
+    }
+
+    /// Takes the events of descriptors that are no streams.
+    fn poll_descriptors(&mut self) -> io::Result<()> {
+        let Some((poll, found)) = &mut self.descriptors else {
+            return Ok(());
+        };
+        loop {
+            match poll.poll(found, Some(Duration::ZERO)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                polled => polled?,
+            }
+            let count = found.iter().count();
+            self.events.extend(found.iter().map(SocketEvent::from));
+            if count < found.capacity() {
+                return Ok(());
+            }
+        }
     }
 
     fn finished(&mut self, place: usize, why: Finish) {

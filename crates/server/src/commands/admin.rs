@@ -11,7 +11,7 @@ use super::{is, table};
 use crate::command::{Command, Ops};
 use crate::connection::Connection;
 use crate::glob;
-use crate::limits::{BACKLOG, KEEPALIVE};
+use crate::limits::BACKLOG;
 use crate::refusal::Refusal;
 use crate::render::Render;
 use crate::shared::{Context, Shared};
@@ -114,7 +114,10 @@ fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         ("slowlog-log-slower-than", text("-1")),
         ("slowlog-max-len", text("0")),
         ("tcp-backlog", BACKLOG.to_string()),
-        ("tcp-keepalive", KEEPALIVE.as_secs().to_string()),
+        (
+            "tcp-keepalive",
+            reactor::CLIENT_KEEP_ALIVE.as_secs().to_string(),
+        ),
         (
             "timeout",
             limits.idle.map_or(0, |idle| idle.as_secs()).to_string(),

@@ -537,12 +537,6 @@ pub(super) fn client_help(_: &mut Context, connection: &mut Connection, _: Args<
     super::admin::help("CLIENT", super::table::CLIENT, connection);
 }
 
-/// Refuses to serve one more client.
-pub(crate) fn refuse_client(stream: &mut impl std::io::Write) {
-    // The client may be gone already; either way the connection is closed.
-    drop(stream.write(refusal::MAX_CLIENTS));
-}
-
 #[cfg(test)]
 mod tests {
     use super::same;

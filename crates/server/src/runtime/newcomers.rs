@@ -3,6 +3,8 @@
 
 use budget::newcomers::{Newcomers, places_of_thread};
 
+use reactor::Network;
+
 use super::Runtime;
 use crate::shared::Shared;
 
@@ -14,7 +16,7 @@ pub(super) fn places(shared: &Shared) -> Newcomers<usize> {
     Newcomers::new(places, limits.authentication)
 }
 
-impl Runtime {
+impl<N: Network> Runtime<N> {
     /// Gives a place to a client that has connected and must give the password first.
     pub(super) fn admit_newcomer(&mut self, key: usize) {
         let now = self.executor.context.now;

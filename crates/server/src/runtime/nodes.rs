@@ -1,7 +1,6 @@
 //! Communication with other nodes.
 
 use std::collections::HashMap;
-use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +8,10 @@ use std::time::Duration;
 use base::Epoch;
 use fabric::tcp::{Tcp, TcpOptions};
 use fabric::{Peer, Secret};
-use mio::{Events, Poll, Token};
+use mio::Token;
+use reactor::{Network, SocketEvent};
 
-use super::{EVENTS, Runtime};
+use super::Runtime;
 use crate::coordination::Coordination;
 use crate::shared::Shared;
 
@@ -24,7 +24,7 @@ pub(super) const FIRST_TOKEN: usize = 1 << 40;
 pub(super) fn join(
     shared: &Arc<Shared>,
     index: usize,
-    poll: &Poll,
+    network: &mut impl Network,
     listener: Option<TcpListener>,
 ) -> std::io::Result<Option<Box<Coordination>>> {
     let (Some(membership), Some(routes)) = (&shared.config.cluster, &shared.routes) else {
@@ -48,7 +48,7 @@ pub(super) fn join(
         budget: Arc::clone(&shared.in_flight),
         ..identity
     };
-    let fabric = Tcp::new(options, poll.registry(), Token(FIRST_TOKEN))?;
+    let fabric = Tcp::new(options, network.registry()?, Token(FIRST_TOKEN))?;
     let now = shared.started.elapsed();
     let routes = Arc::clone(routes);
     let ramp = (shared.config.ramp, shared.published.clone());
@@ -56,8 +56,8 @@ pub(super) fn join(
     Ok(Some(Box::new(coordination)))
 }
 
-impl Runtime {
-    pub(super) fn note_fabric_event(&mut self, event: &mio::event::Event) {
+impl<N: Network> Runtime<N> {
+    pub(super) fn note_fabric_event(&mut self, event: SocketEvent) {
         if let Some(cluster) = &mut self.executor.cluster {
             cluster.note_event(event);
         }
@@ -83,7 +83,7 @@ impl Runtime {
         };
         let clock = self.executor.context.shared.started;
         let until = clock.elapsed() + CLOSING;
-        let mut events = Events::with_capacity(EVENTS);
+        let mut events = Vec::new();
         cluster.close();
         loop {
             let now = clock.elapsed();
@@ -91,14 +91,13 @@ impl Runtime {
                 return;
             };
             let left = until.saturating_sub(now);
-            let polled = self.poll.poll(&mut events, Some(pause.min(left)));
-            let broken = polled.is_err_and(|error| error.kind() != ErrorKind::Interrupted);
-            if left.is_zero() || broken {
+            let waited = self.network.wait(&mut events, Some(pause.min(left)));
+            if left.is_zero() || waited.is_err() {
                 tracing::debug!("stopped without waiting longer for nodes to take messages");
                 return;
             }
-            for event in &events {
-                if event.token().0 >= FIRST_TOKEN {
+            for event in events.drain(..) {
+                if event.token >= FIRST_TOKEN {
                     cluster.note_event(event);
                 }
             }

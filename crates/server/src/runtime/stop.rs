@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use reactor::Network;
+
 use super::Runtime;
 use crate::task::Task;
 
@@ -11,16 +13,12 @@ pub(super) const TICK: Duration = Duration::from_millis(20);
 /// Turns in which a stopping runtime still reads from one connection.
 const READS: u32 = 1024;
 
-impl Runtime {
+impl<N: Network> Runtime<N> {
     /// Stops accepting, and makes every connection read the input that has come.
     pub(super) fn begin_stop(&mut self) {
         self.stopping = Some((Instant::now(), 0));
         self.accepting = false;
-        if let Some(mut listener) = self.listener.take()
-            && let Err(error) = self.poll.registry().deregister(&mut listener)
-        {
-            tracing::debug!(%error, "deregistering the listener");
-        }
+        self.listeners.clear();
         let context = &self.executor.context;
         let until = context.now + context.shared.config.drain / 2;
         for (key, connection) in &mut self.connections {
