@@ -17,6 +17,7 @@ use crate::logging::{DEFAULT_LOG_LEVEL, Levels};
 use crate::membership::Cluster;
 use crate::ramp::Ramp;
 use crate::replicated::Replication;
+use crate::tls_options::TlsOptions;
 
 /// A distributed transactional key-value store.
 #[derive(Parser, Debug)]
@@ -115,6 +116,14 @@ pub(crate) enum LogDevice {
     Direct,
 }
 
+/// The value of `--io`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum IoChoice {
+    Auto,
+    Epoll,
+    Uring,
+}
+
 /// Options of `kumiki serve`.
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
@@ -134,6 +143,15 @@ pub(crate) struct Serve {
         conflicts_with = "listen"
     )]
     pub(crate) port: Option<u16>,
+    /// Listen on this port, too, for clients that speak TLS; on the address of --listen.
+    #[arg(help_heading = "TLS", long, value_name = "PORT", requires = "tls_cert")]
+    pub(crate) tls_port: Option<u16>,
+    #[command(flatten)]
+    pub(crate) tls: TlsOptions,
+    /// How threads wait for their connections: by io_uring or by epoll. auto takes io_uring if the kernel offers
+    /// it to this process.
+    #[arg(help_heading = "Start", long, value_name = "KIND", value_enum, default_value_t = IoChoice::Auto)]
+    pub(crate) io: IoChoice,
     /// The directory in which data lies; made if it is not there.
     #[arg(
         help_heading = "Start",

@@ -35,6 +35,7 @@ mod serve;
 mod signals;
 #[cfg_attr(not(feature = "sql"), path = "without_sql.rs")]
 mod sql_command;
+mod tls_options;
 
 use std::process::ExitCode;
 

@@ -11,14 +11,16 @@ use base::size::Size;
 use clap::{ArgGroup, Args};
 use cluster::Topology;
 use proxy::{
-    Admin, Config, LockTable, NodeAddress, NodeKind, Nodes, Running, Stack, TlsClients, TlsNodes,
+    Admin, Config, LockTable, NodeAddress, NodeKind, Nodes, Running, Stack,
 };
+use reactor::tls::AuthorityFiles;
 
 use crate::build::BUILD;
 use crate::cli::{parse_address, parse_password, parse_time};
 use crate::locks::{LockOptions, Locks};
 use crate::logging::Log;
 use crate::signals::{self, Reread, stop_on};
+use crate::tls_options::TlsOptions;
 use crate::{descriptors, memory, passwords};
 
 /// Options of `kumiki proxy`.
@@ -124,16 +126,8 @@ pub(crate) struct Options {
     /// A file with the password that nodes want; other users must not be able to read it.
     #[arg(long, value_name = "FILE")]
     node_password_file: Option<PathBuf>,
-    /// Have clients speak TLS, and show them this certificate (PEM), with those between it and its
-    /// authority.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// The private key of --tls-cert (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// Serve only clients with a certificate of one of these authorities (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsOptions,
     /// Speak TLS with the nodes.
     #[arg(long)]
     node_tls: bool,
@@ -175,7 +169,7 @@ fn time(text: &str) -> Result<Duration, String> {
 /// Serves until a signal requests the stop.
 pub(crate) fn run(options: &Options, log: &Arc<Log>) -> Result<(), String> {
     let file = options.config.as_deref();
-    let signals = signals::take(file)?;
+    let signals = signals::take(file.is_some() || options.tls.are_given())?;
     let mut config = config(options)?;
     proxy::check(&config).map_err(|error| error.to_string())?;
     let admin = options
@@ -196,7 +190,11 @@ pub(crate) fn run(options: &Options, log: &Arc<Log>) -> Result<(), String> {
     config.locks = locks.as_ref().map(|locks| locks.options.clone());
     let running = proxy::start_with(&config, admin).map_err(|error| error.to_string())?;
     let stopper = running.stopper();
-    stop_on(signals, Reread::new(file, log), move || stopper.stop());
+    stop_on(
+        signals,
+        Reread::new(file, log).with_certificate(running.certificate()),
+        move || stopper.stop(),
+    );
     announce(&running, &config).map_err(|error| format!("cannot announce the address: {error}"))?;
     let ended = running.wait();
     locks.map_or(Ok(()), Locks::close)?;
@@ -254,8 +252,8 @@ fn config(options: &Options) -> Result<Config, String> {
         patience: options.patience,
         admin: options.admin,
         build: BUILD,
-        tls: tls(options),
-        node_tls: options.node_tls.then(|| TlsNodes {
+        tls: options.tls.files()?,
+        node_tls: options.node_tls.then(|| AuthorityFiles {
             ca: options.node_ca.clone(),
             name: options.node_name.clone(),
         }),
@@ -336,14 +334,6 @@ fn refuse_what_has_no_effect(options: &Options) -> Result<(), String> {
         ));
     }
     Ok(())
-}
-
-fn tls(options: &Options) -> Option<TlsClients> {
-    Some(TlsClients {
-        cert: options.tls_cert.clone()?,
-        key: options.tls_key.clone()?,
-        client_ca: options.tls_client_ca.clone(),
-    })
 }
 
 fn nodes(options: &Options) -> Result<Nodes, String> {

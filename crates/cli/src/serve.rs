@@ -8,11 +8,12 @@ use std::time::Duration;
 use base::limits::Limits;
 use base::size::Size;
 use parking_lot::Mutex;
-use server::{Admin, Config, Membership, Partition, Running, Starting};
+use reactor::Io;
+use server::{Admin, Config, Membership, Partition, Running, Starting, TlsListener};
 use store::{CheckpointOptions, Db, Options, RecoveryProgress, RecoveryReport};
 
 use crate::build::BUILD;
-use crate::cli::{Durability, Serve};
+use crate::cli::{Durability, IoChoice, Serve};
 use crate::logging::Log;
 use crate::signals::{self, Reread, stop_on};
 use crate::{descriptors, device, membership, memory, owner, passwords, ramp, replicated};
@@ -27,7 +28,7 @@ pub(crate) fn serve(options: Serve, log: &Arc<Log>) -> Result<(), String> {
     let file = options.config.as_deref();
     let threads = options.threads();
     // Taken before anything is opened, so that no signal finds the process without a handler.
-    let signals = signals::take(file)?;
+    let signals = signals::take(file.is_some() || options.tls.are_given())?;
     let membership = options.cluster.join()?;
     replicated::check(&options, membership.as_ref())?;
     let read_atomic = ramp::declared(&options, membership.as_ref())?;
@@ -42,6 +43,7 @@ pub(crate) fn serve(options: Serve, log: &Arc<Log>) -> Result<(), String> {
     let config = Config {
         read_atomic,
         password,
+        tls: tls(&options, listen)?,
         ..config(&options, threads, listen, membership)
     };
     config.check().map_err(|error| error.to_string())?;
@@ -59,7 +61,8 @@ pub(crate) fn serve(options: Serve, log: &Arc<Log>) -> Result<(), String> {
     let running = server::serve_with(opened.partition(), config, admin);
     let running = running.map_err(|error| error.to_string())?;
     let stopper = running.stopper();
-    stop_on(signals, Reread::new(file, log), move || stopper.stop());
+    let reread = Reread::new(file, log).with_certificate(running.certificate());
+    stop_on(signals, reread, move || stopper.stop());
     announce(&running, &options, threads)
         .map_err(|error| format!("cannot announce {listen}: {error}"))?;
     let served = running.wait().map_err(|error| error.to_string());
@@ -171,6 +174,20 @@ fn store_options(options: &Serve, progress: Progress) -> Result<Options, String>
     })
 }
 
+/// Returns the listener for clients that speak TLS, if the options name one.
+fn tls(options: &Serve, listen: SocketAddr) -> Result<Option<TlsListener>, String> {
+    let Some(files) = options.tls.files()? else {
+        return Ok(None);
+    };
+    let Some(port) = options.tls_port else {
+        return Err(
+            "--tls-cert needs --tls-port PORT, the port for clients that speak TLS".to_owned(),
+        );
+    };
+    let listen = SocketAddr::new(listen.ip(), port);
+    Ok(Some(TlsListener { listen, files }))
+}
+
 fn config(
     options: &Serve,
     threads: usize,
@@ -190,6 +207,11 @@ fn config(
         listen,
         cluster,
         threads,
+        io: match options.io {
+            IoChoice::Auto => Io::Auto,
+            IoChoice::Epoll => Io::Epoll,
+            IoChoice::Uring => Io::Uring,
+        },
         cpus: options.cpus(),
         staleness: options.replication.election(),
         ramp: options.ramp.algorithm,
@@ -246,6 +268,10 @@ fn announce(running: &Running, options: &Serve, threads: usize) -> std::io::Resu
         (false, Durability::Group) => ", durability: group",
         (false, Durability::Async) => ", durability: async (a crash may lose the last writes)",
     };
+    let tls = running
+        .tls_address()
+        .map_or_else(String::new, |address| format!(", TLS on {address}"));
+    let io = running.io();
     let address = running.address();
     let host = match address.ip() {
         ip if ip.is_loopback() || ip.is_unspecified() => String::new(),
@@ -256,7 +282,7 @@ fn announce(running: &Running, options: &Serve, threads: usize) -> std::io::Resu
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "kumiki: listening on {address}, {data}{durability}, threads: {threads}{node}{admin}, \
+        "kumiki: listening on {address}, {data}{durability}, threads: {threads}, {io}{node}{tls}{admin}, \
          version {version}; try: redis-cli{host} -p {port} set greeting hello"
     )?;
     out.flush()

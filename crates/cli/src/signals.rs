@@ -1,10 +1,11 @@
 //! Signals: the first one stops a process in good order, the second one ends it; SIGHUP makes it
-//! read its configuration file again.
+//! read its configuration file and its certificate again.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use admin::LogLevel;
+use reactor::tls::ServerTls;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -12,17 +13,18 @@ use crate::config_file;
 use crate::logging::Log;
 
 /// Receives signals from now on. Called before anything is opened, so that no signal finds the
-/// process without a handler. Without a configuration file SIGHUP ends the process, as it does by
+/// process without a handler. With nothing to read again, SIGHUP ends the process, as it does by
 /// default.
-pub(crate) fn take(config: Option<&Path>) -> Result<Signals, String> {
+pub(crate) fn take(rereads: bool) -> Result<Signals, String> {
     let stops = [SIGTERM, SIGINT];
-    let all = stops.into_iter().chain(config.map(|_| SIGHUP));
+    let all = stops.into_iter().chain(rereads.then_some(SIGHUP));
     Signals::new(all).map_err(|error| format!("cannot receive signals: {error}"))
 }
 
 /// The settings that SIGHUP reads again.
 pub(crate) struct Reread {
     config: Option<std::path::PathBuf>,
+    certificate: Option<Arc<ServerTls>>,
     log: Arc<Log>,
 }
 
@@ -30,12 +32,34 @@ impl Reread {
     pub(crate) fn new(config: Option<&Path>, log: &Arc<Log>) -> Reread {
         Reread {
             config: config.map(Path::to_owned),
+            certificate: None,
             log: Arc::clone(log),
         }
     }
 
-    /// Takes the log's level from the file. Nothing changes if the level cannot be read.
+    /// Reads a certificate and its key, too.
+    pub(crate) fn with_certificate(self, certificate: Option<Arc<ServerTls>>) -> Reread {
+        Reread {
+            certificate,
+            ..self
+        }
+    }
+
+    /// Reads the settings. What cannot be read stays as it is.
     fn now(&self) {
+        if let Some(certificate) = &self.certificate {
+            match certificate.reload() {
+                Ok(()) => tracing::info!(
+                    "clients that connect from now on get the certificate that was read again"
+                ),
+                Err(error) => tracing::error!("the certificate stays as it was: {error}"),
+            }
+        }
+        self.read_log_level();
+    }
+
+    /// Takes the log's level from the file.
+    fn read_log_level(&self) {
         let Some(config) = &self.config else {
             return;
         };

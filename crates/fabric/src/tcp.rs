@@ -62,9 +62,9 @@ use std::time::Duration;
 use base::NodeId;
 use budget::Budget;
 use budget::newcomers::Newcomers;
-use mio::event::Event as Readiness;
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
+use reactor::SocketEvent;
 use slab::Slab;
 
 pub use caller::{CallError, Caller, CallerOptions};
@@ -216,8 +216,9 @@ impl Tcp {
     }
 
     /// Notes an event.
-    pub fn on_event(&mut self, event: &Readiness) {
-        let place = match event.token().0 - self.first {
+    pub fn on_event(&mut self, event: impl Into<SocketEvent>) {
+        let event = event.into();
+        let place = match event.token - self.first {
             0 => {
                 self.accepting = Some(Duration::ZERO);
                 return;
@@ -228,16 +229,16 @@ impl Tcp {
         let Some(connection) = self.connections.get_mut(place) else {
             return;
         };
-        connection.end_seen |= event.is_read_closed() || event.is_error();
+        connection.end_seen |= event.ended;
         if let Some(through) = &mut connection.rings {
             through.called = true;
         }
-        if event.is_writable() && (connection.full || !connection.is_written()) {
+        if event.writable && (connection.full || !connection.is_written()) {
             connection.full = false;
             note(&mut self.dirty, place, &mut connection.in_dirty);
         }
         let connecting = matches!(connection.phase, Phase::Connecting(_));
-        if (event.is_readable() || connection.end_seen || connecting)
+        if (event.readable || connection.end_seen || connecting)
             && !std::mem::replace(&mut connection.in_ready, true)
         {
             self.ready.push_back(place);

@@ -85,12 +85,12 @@ use crate::nodes::Nodes;
 use crate::running::Running;
 use crate::seeds::{NodeAddress, Seeds};
 use crate::threads::{ListeningProxy, ThreadStack};
-use crate::tls::TlsSetup;
+use reactor::tls::TlsSettings;
 
 /// Starts a proxy in front of Cassandra.
 pub(crate) fn start<P: ThreadStack>(
     config: &Config,
-    tls: TlsSetup,
+    tls: TlsSettings,
     seeds: &[NodeAddress],
 ) -> Result<Running, StartError> {
     let own = match (&config.node_user, &config.node_password) {
@@ -99,7 +99,7 @@ pub(crate) fn start<P: ThreadStack>(
     };
     let options = Arc::new(Options {
         own,
-        tls: tls.nodes.clone(),
+        tls: tls.client.clone(),
         ..Options::default()
     });
     let nodes = Arc::new(Nodes::default());
@@ -113,7 +113,7 @@ pub(crate) fn start<P: ThreadStack>(
         || config
             .tls
             .as_ref()
-            .is_some_and(|tls| tls.client_ca.is_some());
+            .is_some_and(|tls| tls.clients.are_required());
     if !listen.ip().is_loopback() && !asks && !config.insecure {
         return Err(StartError::OpenNodes { listen });
     }

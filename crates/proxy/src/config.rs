@@ -1,10 +1,10 @@
 //! The settings of a proxy.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::error::ProxyError;
+use reactor::tls::{AuthorityFiles, CertificateError, CertificateFiles};
+
 use crate::locks;
 use crate::seeds::NodeAddress;
 
@@ -37,27 +37,6 @@ pub struct LockTable {
     pub keyspace: String,
     /// Its name there.
     pub table: String,
-}
-
-/// How clients' connections are encrypted. Files are in PEM.
-#[derive(Clone, Debug)]
-pub struct TlsClients {
-    /// The proxy's certificate, and the intermediate certificates up to the authority.
-    pub cert: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
-    /// Authorities of the certificates that clients must show; `None`: clients need no certificate.
-    pub client_ca: Option<PathBuf>,
-}
-
-/// How connections to nodes are encrypted.
-#[derive(Clone, Debug, Default)]
-pub struct TlsNodes {
-    /// Authorities of the nodes' certificates, in PEM; `None`: the authorities that the system trusts.
-    pub ca: Option<PathBuf>,
-    /// The name in all nodes' certificates; `None`: each node's certificate must have the node's
-    /// address.
-    pub name: Option<String>,
 }
 
 /// Limits on what clients control. Sizes in bytes unless said otherwise.
@@ -160,9 +139,9 @@ pub struct Config {
     /// The sources that the program was built from, to show in figures.
     pub build: admin::Build,
     /// How clients' connections are encrypted; `None`: they are not.
-    pub tls: Option<TlsClients>,
+    pub tls: Option<CertificateFiles>,
     /// How connections to nodes are encrypted; `None`: they are not.
-    pub node_tls: Option<TlsNodes>,
+    pub node_tls: Option<AuthorityFiles>,
     /// The password that clients must give.
     pub password: Option<String>,
     /// The user as which the proxy authenticates with nodes.
@@ -261,11 +240,8 @@ pub enum StartError {
     #[error(transparent)]
     Admin(#[from] admin::StartError),
     /// Certificates or keys are unusable.
-    #[error("{what}")]
-    Tls {
-        /// The file, the reason, and the remedy.
-        what: ProxyError,
-    },
+    #[error(transparent)]
+    Tls(#[from] CertificateError),
     /// No node answers a request for its kind.
     #[error("no node answers as it should; start the nodes, or correct their addresses:\n{}", .tried.join("\n"))]
     NoNode {

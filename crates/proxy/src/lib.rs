@@ -3,8 +3,6 @@
 //! | module | concept |
 //! |---|---|
 //! | [`config`] | the settings of a proxy |
-//! | [`net`] | the network as threads see it: sockets, or a stack that bypasses the kernel |
-//! | `tls` | encrypted connections on top of any such network |
 //! | `threads` | the threads, and the queues that connect them |
 //! | [`queue`] | the queues between threads |
 //! | `runtime` | carries requests and replies; the same for all protocols |
@@ -28,7 +26,6 @@ mod figures;
 mod info;
 pub mod locks;
 mod metrics;
-pub mod net;
 mod node_kind;
 mod nodes;
 pub mod queue;
@@ -38,22 +35,21 @@ mod runtime;
 mod seeds;
 mod stopper;
 mod threads;
-mod tls;
 
 use std::sync::Arc;
 
 pub use admin::{Admin, Build, LogLevel};
-pub use config::{Config, Limits, LockTable, Nodes, Stack, StartError, TlsClients, TlsNodes};
+pub use config::{Config, Limits, LockTable, Nodes, Stack, StartError};
 pub use error::ProxyError;
 pub use node_kind::NodeKind;
 pub use running::{Running, ThreadLost};
 pub use seeds::{LookUp, NodeAddress};
 pub use stopper::Stopper;
 
-use crate::net::Network;
 use crate::queue::Queues;
 use crate::threads::{ConfiguredStack, FixedStack, ThreadStack};
-use crate::tls::TlsSetup;
+use reactor::Network;
+use reactor::tls::{CertificateFiles, ClientTls, ServerTls, TlsSettings};
 
 /// Starts a proxy.
 ///
@@ -74,7 +70,7 @@ pub fn start(config: &Config) -> Result<Running, StartError> {
 /// Returns [`StartError::Open`] or [`StartError::Admin`] if one can.
 pub fn check(config: &Config) -> Result<(), StartError> {
     let listen = config.listen;
-    let shows_certificate = |tls: &TlsClients| tls.client_ca.is_some();
+    let shows_certificate = |tls: &CertificateFiles| tls.clients.are_required();
     // Before Cassandra, authentication is the nodes' decision; they have yet to be asked.
     let has_password = config
         .password
@@ -110,12 +106,23 @@ pub fn start_on<N: Network, Q: Queues>(config: &Config) -> Result<Running, Start
     start_of::<FixedStack<N, Q>>(config, None)
 }
 
+/// Reads the certificates that `config` names.
+fn tls_settings(config: &Config) -> Result<TlsSettings, StartError> {
+    let server = config.tls.clone().map(ServerTls::load).transpose()?;
+    let client = config.node_tls.as_ref().map(ClientTls::load).transpose()?;
+    Ok(TlsSettings {
+        server: server.map(Arc::new),
+        client: client.map(Arc::new),
+        ..TlsSettings::default()
+    })
+}
+
 fn start_of<P: ThreadStack>(config: &Config, admin: Option<Admin>) -> Result<Running, StartError> {
     check(config)?;
     if let Some(admin) = &admin {
         admin.starting().tell("asking the nodes what they are");
     }
-    let tls = TlsSetup::load(config).map_err(|what| StartError::Tls { what })?;
+    let tls = tls_settings(config)?;
     let mut running = match &config.nodes {
         Nodes::Kumiki(seeds) => redis::start::<P>(config, tls, seeds, true),
         Nodes::Redis(seeds) => redis::start::<P>(config, tls, seeds, false),

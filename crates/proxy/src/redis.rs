@@ -60,19 +60,19 @@ use crate::nodes::Nodes;
 use crate::running::Running;
 use crate::seeds::{NodeAddress, Seeds};
 use crate::threads::{ListeningProxy, ThreadStack};
-use crate::tls::TlsSetup;
+use reactor::tls::TlsSettings;
 
 /// Starts a proxy in front of Kumiki, or Redis.
 pub(crate) fn start<P: ThreadStack>(
     config: &Config,
-    tls: TlsSetup,
+    tls: TlsSettings,
     seeds: &[NodeAddress],
     kumiki: bool,
 ) -> Result<Running, StartError> {
     let options = Arc::new(Options {
         user: config.node_user.clone(),
         password: config.node_password.clone(),
-        tls: tls.nodes.clone(),
+        tls: tls.client.clone(),
     });
     let nodes = Arc::new(Nodes::default());
     let seeds = Seeds::look_up(seeds).map_err(|tried| StartError::NoNode { tried })?;

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use admin::Admin;
+use reactor::tls::ServerTls;
 
 use crate::config::{Config, StartError};
 use crate::info::ProxyInfo;
@@ -23,6 +24,7 @@ pub struct Running {
     pub(crate) kind: NodeKind,
     pub(crate) stopper: Stopper,
     pub(crate) threads: Vec<JoinHandle<()>>,
+    pub(crate) certificate: Option<Arc<ServerTls>>,
     /// Threads that keep the proxy's knowledge of the nodes up to date; `release` ends them.
     pub(crate) refreshers: Vec<JoinHandle<()>>,
     pub(crate) release: Box<dyn Fn() + Send + Sync>,
@@ -54,6 +56,7 @@ impl Running {
         duties: Arc<dyn NodeRoles>,
     ) -> Result<Running, StartError> {
         let address = ground.address;
+        let certificate = ground.certificate();
         let observers = Observers {
             fronts: &about.fronts,
             on_waker: &|thread: usize, waker: &Arc<ThreadWaker>| {
@@ -69,12 +72,19 @@ impl Running {
             kind: about.kind,
             stopper,
             threads,
+            certificate,
             refreshers: Vec::new(),
             release: Box::new(|| {}),
             about,
             duties,
             admin: None,
         })
+    }
+
+    /// Returns the certificate that clients are shown, if they speak TLS.
+    #[must_use]
+    pub fn certificate(&self) -> Option<Arc<ServerTls>> {
+        self.certificate.clone()
     }
 
     /// Returns the address on which the proxy listens.
@@ -164,7 +174,7 @@ mod tests {
     use crate::runtime::protocol::{Progress, RequestContext};
     use crate::runtime::query::{ClientId, NodeIndex, Reply};
     use crate::threads::ConfiguredStack;
-    use crate::tls::TlsSetup;
+    use reactor::tls::TlsSettings;
 
     /// A protocol that panics at the first client's input.
     struct Fragile;
@@ -214,7 +224,7 @@ mod tests {
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         (config.network_threads, config.aggregation_threads) = (3, 1);
         config.drain = Duration::from_millis(100);
-        let tls = TlsSetup::load(&config).expect("none");
+        let tls = TlsSettings::default();
         let ground = ListeningProxy::new(&config, Arc::default(), tls).expect("it listens");
         let about = ProxyInfo::new(&config, NodeKind::Cassandra, &ground, None);
         let (options, duties) = (Arc::default(), Arc::new(Idle));

@@ -17,7 +17,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::config::{Config, Limits, Stack, StartError};
 use crate::figures::{BackendFigures, FrontendFigures};
-use crate::net::{Network, Sockets, Uring};
+use reactor::{Network, Sockets, Uring};
 use crate::nodes::Nodes;
 use crate::queue::{LockFree, Queues};
 use crate::runtime::backend::{Backend, FrontendQueues};
@@ -30,7 +30,7 @@ use crate::runtime::thread_waker::ThreadWaker;
 use crate::runtime::token::LISTENER;
 use crate::runtime::wire::Wire;
 use crate::stopper::{Stopper, Stopping, ThreadWatch};
-use crate::tls::{Tls, TlsSetup};
+use reactor::tls::{ServerTls, Tls, TlsSettings};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -43,7 +43,7 @@ pub(crate) struct ListeningProxy {
     pub(crate) address: SocketAddr,
     pub(crate) started: Instant,
     listeners: Vec<TcpListener>,
-    tls: TlsSetup,
+    tls: TlsSettings,
 }
 
 /// The parts of a proxy that its threads with clients report to.
@@ -106,13 +106,18 @@ impl<N: Network, Q: Queues> ThreadStack for FixedStack<N, Q> {
         match tls.is_plain() {
             true => ground.spawn::<F, W, N, Q>(config, observers, protocol, options, N::open),
             false => ground.spawn::<F, W, _, Q>(config, observers, protocol, options, || {
-                Ok(Tls::around(N::open()?, &tls))
+                Ok(Tls::around(N::open()?, tls.clone()))
             }),
         }
     }
 }
 
 impl ListeningProxy {
+    /// Returns the certificate that clients are shown, if they speak TLS.
+    pub(crate) fn certificate(&self) -> Option<Arc<ServerTls>> {
+        self.tls.server.clone()
+    }
+
     /// Starts to listen.
     ///
     /// # Errors
@@ -120,7 +125,7 @@ impl ListeningProxy {
     pub(crate) fn new(
         config: &Config,
         nodes: Arc<Nodes>,
-        tls: TlsSetup,
+        tls: TlsSettings,
     ) -> Result<ListeningProxy, StartError> {
         let listen = config.listen;
         let failed = |error| StartError::Listen { listen, error };

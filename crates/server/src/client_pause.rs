@@ -21,7 +21,8 @@ impl ClientPause {
         let all = under_way && !self.writes_only.load(Ordering::SeqCst);
         self.writes_only
             .store(writes_only && !all, Ordering::SeqCst);
-        let until_ms = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
+        // Rounded up: a pause is never shorter than it was asked for.
+        let until_ms = u64::try_from(until.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
         self.until_ms.fetch_max(until_ms, Ordering::SeqCst);
     }
 

@@ -13,6 +13,8 @@ use cluster::ramp::Algorithm;
 use cluster::topology::NodeInfo;
 use fabric::tcp::Transport;
 use fabric::verbs::Domain;
+use reactor::Io;
+use reactor::tls::CertificateFiles;
 
 use crate::limits::Limits;
 
@@ -62,11 +64,24 @@ impl std::fmt::Debug for Membership {
     }
 }
 
+/// A listener for clients that speak TLS.
+#[derive(Clone, Debug)]
+pub struct TlsListener {
+    /// The address. Port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The certificate, the key, and which certificates clients show.
+    pub files: CertificateFiles,
+}
+
 /// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The address that it listens on. Port 0 takes a free one.
     pub listen: SocketAddr,
+    /// The address and the certificate for clients that speak TLS; `None`: there is no such address.
+    pub tls: Option<TlsListener>,
+    /// How runtimes wait for their connections.
+    pub io: Io,
     /// Runtimes; each is a thread with a listener and a worker of its own.
     pub threads: usize,
     /// For each runtime the processor that its thread is pinned to; empty: threads are not pinned.
@@ -122,6 +137,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 6380)),
+            tls: None,
+            io: Io::default(),
             threads: 1,
             cpus: Vec::new(),
             admin: None,
@@ -166,6 +183,20 @@ pub enum StartError {
         /// The error of the system.
         error: std::io::Error,
     },
+    /// The server cannot listen on the address for TLS.
+    #[error("cannot listen on {listen}: {error}; choose another port by --tls-port")]
+    ListenTls {
+        /// The address.
+        listen: SocketAddr,
+        /// The error of the system.
+        error: std::io::Error,
+    },
+    /// The certificate or the key cannot be used.
+    #[error(transparent)]
+    Certificate(#[from] reactor::tls::CertificateError),
+    /// io_uring is asked for and cannot be used.
+    #[error("{0}: leave out --io uring")]
+    Uring(#[from] reactor::NoUring),
     /// The admin endpoint cannot start.
     #[error(transparent)]
     Admin(#[from] admin::StartError),
@@ -228,11 +259,13 @@ impl Config {
             .password
             .as_ref()
             .is_some_and(|password| !password.is_empty());
-        let closed = is_loopback(self.listen.ip()) || has_password || self.insecure;
-        if !closed {
-            return Err(StartError::Open {
-                listen: self.listen,
-            });
+        let tls = self.tls.as_ref();
+        let open_tls = tls.filter(|tls| !tls.files.clients.are_required());
+        let addresses = [Some(self.listen), open_tls.map(|tls| tls.listen)];
+        for listen in addresses.into_iter().flatten() {
+            if !is_loopback(listen.ip()) && !has_password && !self.insecure {
+                return Err(StartError::Open { listen });
+            }
         }
         if let Some(address) = self.admin {
             // The password is for clients; the admin endpoint does not ask for it.

@@ -1,4 +1,4 @@
-//! One client's connection: its socket, its input that is not executed yet, the client's session, its
+//! One client's connection: its input that is not executed yet, the client's session, its
 //! transaction, and what it waits for.
 //!
 //! An idle connection holds no buffers: requests are read into the runtime's buffer, and only the
@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use base::{Epoch, Version};
 use budget::{Budget, Share, newcomers};
-use mio::net::TcpStream;
 use resp::{Parser, Writer};
 
 use crate::clients::ConnectedClient;
@@ -24,7 +23,6 @@ use crate::snapshots::ClientSnapshot;
 pub(crate) struct Connection {
     /// Its number in its runtime.
     pub(crate) key: usize,
-    pub(crate) stream: TcpStream,
     pub(crate) session: ClientSession,
     pub(crate) parser: Parser,
     /// Input that could not be executed yet: the beginning of a command, or commands that wait
@@ -75,14 +73,12 @@ pub(crate) struct ConnectionState {
 impl Connection {
     pub(crate) fn new(
         key: usize,
-        stream: TcpStream,
         client: Arc<ConnectedClient>,
         authenticated: bool,
         budget: &Arc<Budget>,
     ) -> Connection {
         Connection {
             key,
-            stream,
             session: ClientSession::new(client, authenticated),
             parser: Parser::new(),
             input: Vec::new(),

@@ -78,7 +78,7 @@ impl RuntimeNode {
     }
 
     /// Notes an event of the loop that is about a link.
-    pub(crate) fn note_event(&mut self, event: &mio::event::Event) {
+    pub(crate) fn note_event(&mut self, event: reactor::SocketEvent) {
         self.links.fabric.on_event(event);
     }
 

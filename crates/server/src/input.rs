@@ -7,8 +7,9 @@
 //!    then are parsed again later; an inline request, whose bytes parsing changes, is therefore
 //!    parsed only when it is executed at once.
 
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 
+use reactor::Network;
 use resp::{Args, ProtocolError, Span};
 
 use crate::command::CommandDefinition;
@@ -170,17 +171,25 @@ fn must_wait(connection: &Connection, most: usize) -> bool {
     session.closing || connection.pending.is_some() || session.output.pending() > most
 }
 
+/// The source of a connection's input.
+pub(crate) struct Source<'a, N: Network> {
+    pub(crate) network: &'a mut N,
+    pub(crate) stream: &'a mut N::Stream,
+}
+
 /// Reads once and executes the input. The buffer is the runtime's.
-pub(crate) fn read(
+pub(crate) fn read<N: Network>(
     executor: &mut Executor,
     connection: &mut Connection,
+    source: &mut Source<'_, N>,
     buffer: &mut [u8],
     batch: &mut CommandBatch,
 ) -> usize {
     if !connection.input.is_empty() {
-        return read_more(executor, connection, batch);
+        return read_more(executor, connection, source, batch);
     }
-    let Some(count) = received(connection, |stream| stream.read(buffer), READ_BUFFER) else {
+    let read = source.network.read(source.stream, buffer);
+    let Some(count) = received(connection, read, READ_BUFFER) else {
         return 0;
     };
     let input = &mut buffer[..count];
@@ -192,9 +201,10 @@ pub(crate) fn read(
 }
 
 /// Reads behind the beginning of a command.
-fn read_more(
+fn read_more<N: Network>(
     executor: &mut Executor,
     connection: &mut Connection,
+    source: &mut Source<'_, N>,
     batch: &mut CommandBatch,
 ) -> usize {
     let mut input = std::mem::take(&mut connection.input);
@@ -207,9 +217,7 @@ fn read_more(
     }
     let before = input.len();
     let spare = input.capacity() - before;
-    let read = |stream: &mut mio::net::TcpStream| {
-        rustix::io::read(&*stream, rustix::buffer::spare_capacity(&mut input)).map_err(Into::into)
-    };
+    let read = source.network.read_behind(source.stream, &mut input);
     let count = received(connection, read, spare).unwrap_or(0);
     if count > 0 {
         let done = execute(executor, connection, &mut input, batch);
@@ -243,13 +251,14 @@ pub(crate) fn resume(
     }
 }
 
-/// Reads, and updates the connection's state. Returns the number of bytes that came; `None`: none.
+/// Updates the connection's state by the result of a read into `room` bytes. Returns the number of bytes that
+/// came; `None`: none.
 fn received(
     connection: &mut Connection,
-    read: impl FnOnce(&mut mio::net::TcpStream) -> std::io::Result<usize>,
+    read: std::io::Result<usize>,
     room: usize,
 ) -> Option<usize> {
-    match read(&mut connection.stream) {
+    match read {
         Ok(0) => {
             connection.state.readable = false;
             connection.state.ended = true;

@@ -115,22 +115,26 @@ use std::sync::mpsc;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-use mio::{Poll, Waker};
+use reactor::tls::{ServerTls, Tls, TlsSettings};
+use reactor::{Io, Network, Sockets, Uring};
 
 pub use admin::{Admin, Build, Starting};
-pub use config::{Config, Durability, Membership, StartError};
+pub use config::{Config, Durability, Membership, StartError, TlsListener};
 pub use limits::Limits;
 pub use partition::{Partition, Replicated};
 
 use crate::partition::Worker;
 use crate::published::Lease;
-use crate::runtime::{Runtime, WAKER};
+use crate::runtime::{Endpoints, Runtime};
 use crate::runtime_signal::RuntimeSignal;
 use crate::server_state::ServerState;
 
 /// A running server.
 pub struct Running {
     address: SocketAddr,
+    tls_address: Option<SocketAddr>,
+    certificate: Option<Arc<ServerTls>>,
+    io: Io,
     shared: Arc<ServerState>,
     threads: Vec<JoinHandle<()>>,
     /// The lease of the data that is published for clients to read by themselves.
@@ -169,6 +173,24 @@ impl Running {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the address that it listens on for clients that speak TLS, if there is one.
+    #[must_use]
+    pub fn tls_address(&self) -> Option<SocketAddr> {
+        self.tls_address
+    }
+
+    /// Returns how its threads wait for their connections: never [`Io::Auto`].
+    #[must_use]
+    pub fn io(&self) -> Io {
+        self.io
+    }
+
+    /// Returns the certificate that clients are shown, if the server speaks TLS.
+    #[must_use]
+    pub fn certificate(&self) -> Option<Arc<ServerTls>> {
+        self.certificate.clone()
     }
 
     /// Returns the address of the admin endpoint, if there is one.
@@ -238,6 +260,53 @@ pub fn serve_with(
     admin: Option<Admin>,
 ) -> Result<Running, StartError> {
     config.check()?;
+    let io = config.io.choose()?;
+    let server = config
+        .tls
+        .as_ref()
+        .map(|tls| ServerTls::load(tls.files.clone()));
+    let tls = TlsSettings {
+        server: server.transpose()?.map(Arc::new),
+        unencrypted_listener: Some(runtime::LISTENER),
+        client: None,
+    };
+    let parts = Parts {
+        partition: partition.into(),
+        config,
+        admin,
+        io,
+        certificate: tls.server.clone(),
+    };
+    // Without TLS the runtimes are compiled without it, too.
+    match (io, tls.is_plain()) {
+        (Io::Uring, true) => start(parts, Uring::open),
+        (Io::Uring, false) => start(parts, || Ok(Tls::around(Uring::open()?, tls.clone()))),
+        (_, true) => start(parts, Sockets::open),
+        (_, false) => start(parts, || Ok(Tls::around(Sockets::open()?, tls.clone()))),
+    }
+}
+
+/// What a server is made of.
+struct Parts {
+    partition: Partition,
+    config: Config,
+    admin: Option<Admin>,
+    io: Io,
+    certificate: Option<Arc<ServerTls>>,
+}
+
+/// Starts a server whose runtimes use the networks that `open` returns.
+fn start<N: Network>(
+    parts: Parts,
+    open: impl Fn() -> std::io::Result<N>,
+) -> Result<Running, StartError> {
+    let Parts {
+        partition,
+        config,
+        admin,
+        io,
+        certificate,
+    } = parts;
     let threads = config.threads.max(1);
     let listeners =
         listeners::listen(config.listen, threads).map_err(|error| StartError::Listen {
@@ -245,19 +314,24 @@ pub fn serve_with(
             error,
         })?;
     let address = listeners[0].local_addr()?;
+    let tls = listeners::listen_for_tls(&config, threads)?;
+    let tls_address = tls[0].as_ref().map(TcpListener::local_addr).transpose()?;
     let fabric = listeners::listen_for_nodes(&config, threads)?;
-    let polls: Vec<Poll> = (0..threads)
-        .map(|_| Poll::new())
-        .collect::<Result<_, _>>()?;
-    let signals = polls
-        .iter()
-        .map(|poll| Waker::new(poll.registry(), WAKER).map(RuntimeSignal::new))
+    let mut networks: Vec<N> = (0..threads).map(|_| open()).collect::<Result<_, _>>()?;
+    let signals = networks
+        .iter_mut()
+        .map(|network| network.waker().map(RuntimeSignal::new))
         .collect::<Result<Vec<_>, _>>()?;
-    let partition = partition.into();
     let published = published::publish(&config, &partition)?;
     let (published, lease) = published.unzip();
     let commands = commands::table().every().map(|command| command.name);
-    let mut shared = ServerState::new(partition, config, address, signals, commands.collect());
+    let mut shared = ServerState::new(
+        partition,
+        config,
+        (address, io),
+        signals,
+        commands.collect(),
+    );
     shared.published = published;
     let shared = Arc::new(shared);
     listen_to_store(&shared);
@@ -265,12 +339,22 @@ pub fn serve_with(
     shared.limit_memory(shared.config.maxmemory);
     let mut running = Running {
         address,
+        tls_address,
+        certificate,
+        io,
         shared,
         threads: Vec::new(),
         _lease: lease,
         admin,
     };
-    running.start(polls.into_iter().zip(listeners).zip(fabric))?;
+    let parts = networks.into_iter().zip(listeners).zip(tls).zip(fabric);
+    let endpoints = parts.map(|(((network, plain), tls), fabric)| Endpoints {
+        network,
+        plain,
+        tls,
+        fabric,
+    });
+    running.start(endpoints)?;
     if let Some(admin) = &running.admin {
         let shared = Arc::clone(&running.shared);
         admin.attach(shared);
@@ -280,17 +364,17 @@ pub fn serve_with(
 
 impl Running {
     /// Starts a runtime for each of these, and waits until all of them serve.
-    fn start(
+    fn start<N: Network>(
         &mut self,
-        parts: impl Iterator<Item = ((Poll, mio::net::TcpListener), Option<TcpListener>)>,
+        endpoints: impl Iterator<Item = Endpoints<N>>,
     ) -> Result<(), StartError> {
         let (started, starts) = mpsc::channel();
-        for (index, ((poll, listener), fabric)) in parts.enumerate() {
+        for (index, endpoints) in endpoints.enumerate() {
             let shared = Arc::clone(&self.shared);
             let started = started.clone();
             let body = move || {
                 let runtime = settle_in(&shared, index).and_then(|worker| {
-                    let runtime = Runtime::new(index, poll, listener, worker, shared, fabric);
+                    let runtime = Runtime::new(index, endpoints, worker, shared);
                     Ok(runtime?)
                 });
                 match runtime {

@@ -70,9 +70,6 @@ impl Default for Limits {
 
 /// Connections that may wait to be accepted.
 pub(crate) const BACKLOG: i32 = 1024;
-/// After so long without input from a client the system checks that its machine is still there, and
-/// repeats this three times, at intervals of a third of that.
-pub(crate) const KEEPALIVE: Duration = Duration::from_secs(300);
 /// Bytes read from a connection at a time. This also limits the commands that one connection can
 /// execute before others get their turn.
 pub(crate) const READ_BUFFER: usize = 64 * 1024;

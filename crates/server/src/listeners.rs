@@ -27,11 +27,26 @@ pub(crate) fn listen_for_nodes(
         })
 }
 
+/// Returns listeners for clients that speak TLS, one for each runtime, if there are any.
+pub(crate) fn listen_for_tls(
+    config: &Config,
+    count: usize,
+) -> Result<Vec<Option<TcpListener>>, StartError> {
+    let Some(tls) = &config.tls else {
+        return Ok((0..count).map(|_| None).collect());
+    };
+    let listeners = listen(tls.listen, count).map_err(|error| StartError::ListenTls {
+        listen: tls.listen,
+        error,
+    })?;
+    Ok(listeners.into_iter().map(Some).collect())
+}
+
 /// Returns as many listeners on one address: the system spreads connections over them.
 pub(crate) fn listen(
     address: SocketAddr,
     count: usize,
-) -> std::io::Result<Vec<mio::net::TcpListener>> {
+) -> std::io::Result<Vec<TcpListener>> {
     refuse_shared(address)?;
     if count > 1 && address.port() != 0 {
         // Sockets that share an address share it with those of another server, too, and would take
@@ -47,7 +62,7 @@ pub(crate) fn listen(
             socket(address)?
         };
         socket.listen(BACKLOG)?;
-        let listener = mio::net::TcpListener::from_std(socket.into());
+        let listener = TcpListener::from(socket);
         // With port 0 the first listener has chosen; the others share its port.
         address = listener.local_addr()?;
         listeners.push(listener);

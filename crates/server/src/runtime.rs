@@ -6,7 +6,7 @@
 //! connection → asks once for the durability that the others wait for.
 //!
 //! Invariants:
-//! 1. A connection is registered once, for both directions, edge-triggered; its state remembers
+//! 1. Events are edge-triggered, in both directions; a connection's state remembers
 //!    whether the socket has input or is full. No system call but the read and the write is made
 //!    for a command.
 //! 2. A connection whose client takes no replies is closed when these, and its input, have no room
@@ -25,7 +25,7 @@ mod snapshots;
 mod stop;
 mod tasks;
 
-use std::io::ErrorKind;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -33,8 +33,7 @@ use std::time::{Duration, Instant};
 use base::Epoch;
 use budget::newcomers::Newcomers;
 use cluster::Finished;
-use mio::net::TcpListener;
-use mio::{Events, Interest, Poll, Token};
+use reactor::{Network, SocketEvent};
 use slab::Slab;
 
 use crate::commands;
@@ -48,22 +47,37 @@ use crate::runtime_context::RuntimeContext;
 use crate::runtime_signal::RuntimeSignal;
 use crate::server_state::ServerState;
 
-pub(crate) const WAKER: Token = Token(usize::MAX);
-const LISTENER: Token = Token(usize::MAX - 1);
-/// The most events taken at a time.
-const EVENTS: usize = 1024;
+/// The tokens of the listeners; those of connections are their numbers.
+pub(crate) const LISTENER: usize = usize::MAX - 1;
+const TLS_LISTENER: usize = usize::MAX - 2;
 /// The interval at which a stopping runtime checks if its time is over.
 const STOP_TICK: Duration = Duration::from_millis(20);
 /// After this time accepting is tried again when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// The network of one runtime, and its sockets that accept connections, which are bound.
+pub(crate) struct Endpoints<N> {
+    pub(crate) network: N,
+    /// Of clients that do not encrypt.
+    pub(crate) plain: TcpListener,
+    /// Of clients that speak TLS.
+    pub(crate) tls: Option<TcpListener>,
+    /// Of other nodes.
+    pub(crate) fabric: Option<TcpListener>,
+}
+
 /// See the module's description.
-pub(crate) struct Runtime {
+pub(crate) struct Runtime<N: Network> {
     index: usize,
-    poll: Poll,
-    listener: Option<TcpListener>,
+    network: N,
+    /// The sockets that accept connections; none while the server stops.
+    listeners: Vec<N::Listener>,
     executor: Executor,
     connections: Slab<Connection>,
+    /// The connections' streams, under the same numbers.
+    streams: Slab<N::Stream>,
+    /// Events of the current turn, kept for its memory.
+    events: Vec<SocketEvent>,
     buffer: Box<[u8]>,
     batch: CommandBatch,
     lists: Lists,
@@ -142,23 +156,26 @@ impl Lists {
     }
 }
 
-impl Runtime {
+impl<N: Network> Runtime<N> {
     pub(crate) fn new(
         index: usize,
-        poll: Poll,
-        mut listener: TcpListener,
+        endpoints: Endpoints<N>,
         worker: Worker,
         shared: Arc<ServerState>,
-        fabric: Option<std::net::TcpListener>,
-    ) -> std::io::Result<Runtime> {
-        poll.registry()
-            .register(&mut listener, LISTENER, Interest::READABLE)?;
-        let cluster = setup::join(&shared, index, &poll, fabric)?;
+    ) -> std::io::Result<Runtime<N>> {
+        let mut network = endpoints.network;
+        let plain = network.listen(endpoints.plain, LISTENER);
+        let tls = endpoints
+            .tls
+            .map(|socket| network.listen(socket, TLS_LISTENER));
+        let listeners = [Some(plain), tls].into_iter().flatten();
+        let listeners = listeners.collect::<std::io::Result<Vec<_>>>()?;
+        let cluster = setup::join(&shared, index, &mut network, endpoints.fabric)?;
         Ok(Runtime {
             newcomers: setup::newcomer_places(&shared),
             index,
-            poll,
-            listener: Some(listener),
+            network,
+            listeners,
             executor: Executor {
                 table: commands::table(),
                 worker,
@@ -166,6 +183,8 @@ impl Runtime {
                 cluster,
             },
             connections: Slab::new(),
+            streams: Slab::new(),
+            events: Vec::new(),
             buffer: vec![0; READ_BUFFER].into(),
             batch: CommandBatch::default(),
             lists: Lists::default(),
@@ -191,25 +210,25 @@ impl Runtime {
 
     /// Runs until the server has stopped.
     pub(crate) fn run(mut self) {
-        let mut events = Events::with_capacity(EVENTS);
         loop {
             let timeout = self.timeout();
-            if let Err(error) = self.poll.poll(&mut events, timeout)
-                && error.kind() != ErrorKind::Interrupted
-            {
+            let mut events = std::mem::take(&mut self.events);
+            if let Err(error) = self.network.wait(&mut events, timeout) {
                 tracing::error!(%error, runtime = self.index, "cannot wait for events");
                 break;
             }
             self.executor.context.now = self.executor.context.shared.started.elapsed();
-            let mut woken = false;
-            for event in &events {
-                match event.token() {
-                    WAKER => woken = true,
-                    LISTENER => self.accepting = true,
-                    Token(setup::FIRST_TOKEN..) => self.note_fabric_event(event),
-                    Token(key) => self.note_event(key, event),
+            let woken = self.signal().is_woken();
+            for &event in &events {
+                match event.token {
+                    LISTENER | TLS_LISTENER => self.accepting = true,
+                    setup::FIRST_TOKEN.. => self.note_fabric_event(event),
+                    _ => self.note_event(event),
                 }
             }
+            let idle = events.is_empty() && !woken;
+            events.clear();
+            self.events = events;
             if woken {
                 self.on_wake();
             }
@@ -220,7 +239,7 @@ impl Runtime {
             self.close_idle();
             self.sum_up_failures();
             let heard = self.hear_nodes();
-            if events.is_empty() && !heard && self.deferred_until.is_some() {
+            if idle && !heard && self.deferred_until.is_some() {
                 // Nothing more has come.
                 self.deferred_until = Some(Duration::ZERO);
             }
@@ -262,19 +281,20 @@ impl Runtime {
         }
     }
 
-    fn note_event(&mut self, key: usize, event: &mio::event::Event) {
+    fn note_event(&mut self, event: SocketEvent) {
+        let key = event.token;
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
         let state = &mut connection.state;
-        if event.is_read_closed() || event.is_error() {
+        if event.ended {
             state.end_seen = true;
         }
-        if event.is_readable() || state.end_seen {
+        if event.readable || state.end_seen {
             state.readable = true;
             self.lists.ready(key, connection);
         }
-        if event.is_writable() && connection.state.full {
+        if event.writable && connection.state.full {
             connection.state.full = false;
             self.lists.touched(key, connection);
         }
@@ -387,9 +407,14 @@ impl Runtime {
         } else if connection.state.stalled {
             input::resume(&mut self.executor, connection, &mut self.batch);
         } else if connection.state.readable {
+            let mut source = input::Source {
+                network: &mut self.network,
+                stream: &mut self.streams[key],
+            };
             let count = input::read(
                 &mut self.executor,
                 connection,
+                &mut source,
                 &mut self.buffer,
                 &mut self.batch,
             );
@@ -403,13 +428,11 @@ impl Runtime {
     }
 
     fn close(&mut self, key: usize) {
-        let mut connection = self.connections.remove(key);
+        let connection = self.connections.remove(key);
         if let Some(place) = connection.newcomer {
             self.newcomers.leave(place);
         }
-        if let Err(error) = self.poll.registry().deregister(&mut connection.stream) {
-            tracing::debug!(%error, "deregistering a connection");
-        }
+        self.network.close(self.streams.remove(key));
         self.executor
             .context
             .shared

@@ -6,11 +6,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mio::Waker;
+use reactor::Wake;
 
 /// See the module's description.
 pub(crate) struct RuntimeSignal {
-    pub(crate) waker: Waker,
+    waker: Box<dyn Wake>,
     /// `true` if it has replies that wait for durability.
     pub(crate) has_waiting_replies: AtomicBool,
     /// `true` if it has transactions that wait for keys that others hold.
@@ -22,10 +22,10 @@ pub(crate) struct RuntimeSignal {
 }
 
 impl RuntimeSignal {
-    pub(crate) fn new(waker: Waker) -> RuntimeSignal {
+    pub(crate) fn new(waker: impl Wake) -> RuntimeSignal {
         let no = || AtomicBool::new(false);
         RuntimeSignal {
-            waker,
+            waker: Box::new(waker),
             has_waiting_replies: no(),
             waits_for_keys: no(),
             woken: no(),
@@ -34,11 +34,14 @@ impl RuntimeSignal {
     }
 
     pub(crate) fn wake(&self) {
-        if !self.woken.swap(true, Ordering::SeqCst)
-            && let Err(error) = self.waker.wake()
-        {
-            tracing::error!(%error, "cannot wake a runtime");
+        if !self.woken.swap(true, Ordering::SeqCst) {
+            self.waker.wake();
         }
+    }
+
+    /// Returns `true` if it has been woken and has not handled that yet.
+    pub(crate) fn is_woken(&self) -> bool {
+        self.woken.load(Ordering::SeqCst)
     }
 
     /// Announces if the runtime, which is about to sleep, has waiting replies.

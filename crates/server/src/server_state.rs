@@ -9,6 +9,7 @@ use std::time::{Instant, SystemTime};
 use base::versions::ReadAtomic;
 use budget::Budget;
 use cluster::ramp::PublishedSlots;
+use reactor::Io;
 use replica::{Role, Status};
 use store::CheckpointStatus;
 
@@ -33,6 +34,8 @@ pub(crate) struct ServerState {
     pub(crate) read_atomic: ReadAtomic,
     /// The place where the newest versions of them are published, if they are.
     pub(crate) published: Option<Arc<PublishedSlots>>,
+    /// How the runtimes wait for their connections.
+    pub(crate) io: Io,
     /// The port that the server listens on.
     pub(crate) port: u16,
     pub(crate) started: Instant,
@@ -92,7 +95,7 @@ impl ServerState {
     pub(crate) fn new(
         partition: Partition,
         config: Config,
-        address: SocketAddr,
+        (address, io): (SocketAddr, Io),
         signals: Vec<RuntimeSignal>,
         commands: Vec<&'static str>,
     ) -> ServerState {
@@ -109,6 +112,7 @@ impl ServerState {
                 .cluster
                 .as_ref()
                 .map(|membership| Arc::new(Routes::new(membership, signals.len()))),
+            io,
             port: address.port(),
             started: Instant::now(),
             started_at: SystemTime::now(),

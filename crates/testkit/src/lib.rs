@@ -32,6 +32,8 @@ pub mod http;
 pub mod own_process;
 pub mod peers;
 pub mod process;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod wait;
 pub mod workload;
 

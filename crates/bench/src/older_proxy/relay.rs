@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use bytes::{Buf, BytesMut};
 use mio::net::{TcpListener, TcpStream};
-use proxy::net::buffered::{Failure, LINGER, LOOK, MOST};
-use proxy::net::{Network, SocketEvent, Sockets};
+use reactor::buffered::{Failure, LINGER, LOOK, MOST};
+use reactor::{Network, SocketEvent, Sockets};
 use slab::Slab;
 
 use super::shared::{Line, Order, Queue, Shared};

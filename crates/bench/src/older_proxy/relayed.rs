@@ -14,7 +14,7 @@
 //! 3. For each connection there is at most one order to send, one to read on, one to watch and one
 //!    to close, and one event: queues are bounded by the number of connections.
 //! 4. Output that was written before a connection was closed is sent, as the kernel does it, unless
-//!    the peer takes nothing for [`LINGER`](proxy::net::buffered::LINGER).
+//!    the peer takes nothing for [`LINGER`](reactor::buffered::LINGER).
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem;
@@ -27,8 +27,8 @@ use bytes::Buf;
 use mio::net::TcpStream;
 use parking_lot::{Condvar, Mutex};
 
-use proxy::net::buffered::MOST;
-use proxy::net::{Network, SocketEvent, Sockets, Wake};
+use reactor::buffered::MOST;
+use reactor::{Network, SocketEvent, Sockets, Wake};
 
 use super::relay::Relay;
 use super::shared::{Line, Order, Queue, Shared, State};

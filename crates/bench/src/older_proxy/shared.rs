@@ -9,8 +9,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
 use parking_lot::{Condvar, Mutex};
-use proxy::net::buffered::Failure;
-use proxy::net::{SocketEvent, Wake};
+use reactor::buffered::Failure;
+use reactor::{SocketEvent, Wake};
 
 /// The state that both threads share.
 pub(super) struct Shared {

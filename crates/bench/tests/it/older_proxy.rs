@@ -7,7 +7,7 @@ use testkit::peers::{self, Group};
 use testkit::process::Redis;
 use testkit::{Client, Reply};
 
-#[path = "../../../proxy/tests/it/network/conformance.rs"]
+#[path = "../../../reactor/tests/it/conformance.rs"]
 mod conformance;
 
 #[test]

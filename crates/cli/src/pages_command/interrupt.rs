@@ -18,7 +18,7 @@ impl Stop {
     pub(super) fn on_signal() -> Result<Stop, String> {
         let stop = Stop(Arc::new(AtomicBool::new(false)));
         let set = Arc::clone(&stop.0);
-        signals::interrupt_on(signals::take(None)?, move || {
+        signals::interrupt_on(signals::take(false)?, move || {
             set.store(true, Ordering::Relaxed)
         });
         Ok(stop)

@@ -108,7 +108,7 @@ const TIDY: Duration = Duration::from_secs(60);
 
 /// Serves until it is asked to stop.
 pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
-    let signals = signals::take(None)?;
+    let signals = signals::take(false)?;
     let has_secret = options.access.secret_file.is_some();
     if !has_secret && !options.insecure {
         let (strangers, trusted) = match options.listen.ip().is_loopback() {

@@ -58,7 +58,7 @@ impl Serve {
 
 /// Serves until a signal requests the stop.
 pub(crate) fn run(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
-    let signals = signals::take(None)?;
+    let signals = signals::take(false)?;
     let shared = options
         .queries
         .shared(Rights::Read, Some(options.queries_at_once))?;

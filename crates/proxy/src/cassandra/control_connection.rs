@@ -17,7 +17,7 @@ use super::credentials::Credential;
 use super::frames;
 use super::node_connection::{Options, plain_query, startup};
 use crate::error::ProxyError;
-use crate::tls::Blocking;
+use reactor::tls::BlockingStream;
 
 /// How long a node may take to answer, from the first byte of the request to the last byte of the
 /// answer.
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// See the module documentation.
 pub(crate) struct ControlConnection {
-    stream: Blocking,
+    stream: BlockingStream,
     unpacker: Unpacker,
     input: BytesMut,
     envelopes: Bytes,
@@ -69,7 +69,7 @@ impl ControlConnection {
         let failed =
             |error: std::io::Error| ProxyError::unavailable(format!("cannot be reached ({error})"));
         let stream =
-            Blocking::connect(address, options.tls.as_deref(), PATIENCE).map_err(failed)?;
+            BlockingStream::connect(address, options.tls.as_deref(), PATIENCE).map_err(failed)?;
         let mut asked = ControlConnection {
             stream,
             unpacker: Unpacker::new(Direction::Response, Limits::default()),

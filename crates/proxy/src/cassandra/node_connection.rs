@@ -8,7 +8,7 @@ use cql::{BoundValues, Consistency, Version};
 
 use super::connection_key::ConnectionKeys;
 use super::credentials::Credential;
-use crate::tls::NodeTls;
+use reactor::tls::ClientTls;
 
 /// The settings of connections to nodes.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct Options {
     /// The credential of the proxy itself, for its own requests to nodes.
     pub(crate) own: Option<Credential>,
     /// The TLS settings; `None`: without TLS.
-    pub(crate) tls: Option<Arc<NodeTls>>,
+    pub(crate) tls: Option<Arc<ClientTls>>,
 }
 
 /// Returns the options with which the proxy begins a connection.

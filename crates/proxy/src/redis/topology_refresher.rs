@@ -27,7 +27,7 @@ use crate::node_kind::NodeKind;
 use crate::nodes::{NeededNodes, NodeRoles, Nodes};
 use crate::runtime::query::NodeIndex;
 use crate::seeds::Seeds;
-use crate::tls::Blocking;
+use reactor::tls::BlockingStream;
 
 /// Interval at which the nodes are asked without a reason.
 const ROUTINE: Duration = Duration::from_secs(10);
@@ -442,7 +442,7 @@ fn place(host: &str, port: u16, asked: SocketAddr) -> Option<SocketAddr> {
 
 /// A connection for a few requests of the proxy's own.
 struct NodeConnection {
-    stream: Blocking,
+    stream: BlockingStream,
     input: BytesMut,
 }
 
@@ -451,7 +451,7 @@ impl NodeConnection {
         let failed =
             |error: std::io::Error| ProxyError::unavailable(format!("cannot be reached ({error})"));
         let stream =
-            Blocking::connect(address, options.tls.as_deref(), PATIENCE).map_err(failed)?;
+            BlockingStream::connect(address, options.tls.as_deref(), PATIENCE).map_err(failed)?;
         let input = BytesMut::new();
         let mut asked = NodeConnection { stream, input };
         if let Some(password) = &options.password {

@@ -11,7 +11,7 @@ use resp::command::write_command;
 use crate::runtime::out_batch::OutBatch;
 use crate::runtime::query::{Answer, ClientId, ConnectionKey, Query};
 use crate::runtime::wire::{Wire, WireError};
-use crate::tls::NodeTls;
+use reactor::tls::ClientTls;
 
 /// The settings of connections to nodes.
 #[derive(Clone, Default)]
@@ -21,7 +21,7 @@ pub(crate) struct Options {
     /// The password that the nodes require.
     pub(crate) password: Option<String>,
     /// The TLS settings, if connections are encrypted.
-    pub(crate) tls: Option<Arc<NodeTls>>,
+    pub(crate) tls: Option<Arc<ClientTls>>,
 }
 
 /// The meaning of the number of a connection key.

@@ -14,9 +14,9 @@ use super::query::{BackendCommand, ConnectionKey, NodeError, NodeIndex, Query, R
 use super::thread_waker::ThreadWaker;
 use super::wire::Wire;
 use crate::figures::{BackendFigures, Now};
-use crate::net::{Network, SocketEvent};
 use crate::nodes::Nodes;
 use crate::queue::{Consumer, Producer};
+use reactor::{Network, SocketEvent};
 
 /// Queries taken from one queue at a time, so that all threads get their turn.
 const TAKEN: usize = 256;

@@ -35,9 +35,9 @@ use super::query::Reply;
 use super::wait_queue::WaitQueue;
 use crate::config::Limits;
 use crate::figures::FrontendFigures;
-use crate::net::{Network, SocketEvent};
 use admission::due;
 use connection::{Connection, list};
+use reactor::{Network, SocketEvent};
 
 /// A piece of a request of at most this many bytes is copied, so that it does not keep its block in
 /// memory.

@@ -25,7 +25,7 @@ use super::batch_window::BatchWindow;
 use super::out_batch::OutBatch;
 use super::query::{Answer, ConnectionKey, Failure, NodeError, NodeIndex, Query, Reply};
 use super::wire::{Wire, WireError};
-use crate::net::{Network, SocketEvent};
+use reactor::{Network, SocketEvent};
 
 /// The first pause before a connection is tried again; it doubles up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(20);

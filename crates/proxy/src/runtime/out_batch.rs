@@ -10,7 +10,7 @@ use std::io::{self, IoSlice};
 
 use bytes::Bytes;
 
-use crate::net::Network;
+use reactor::Network;
 
 /// A piece of at least this length (in bytes) is written from where it lies. Copying a smaller one
 /// costs less than keeping track of it.
@@ -158,7 +158,7 @@ impl OutBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::{SocketEvent, Wake};
+    use reactor::{SocketEvent, Wake};
     use std::net::SocketAddr;
     use std::time::Duration;
 

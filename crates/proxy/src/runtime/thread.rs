@@ -17,8 +17,8 @@ use super::protocol::ClientProtocol;
 use super::thread_waker::ThreadWaker;
 use super::token::LISTENER;
 use super::wire::Wire;
-use crate::net::{Network, SocketEvent};
 use crate::stopper::Stopping;
+use reactor::{Network, SocketEvent};
 
 /// See the module documentation.
 pub(crate) struct Thread<N: Network, F: ClientProtocol, W: Wire> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 use crossbeam_utils::CachePadded;
 
-use crate::net::Wake;
+use reactor::Wake;
 
 /// Wakes a thread that sleeps, and costs little while it does not.
 pub(crate) struct ThreadWaker {

@@ -1,6 +1,4 @@
-//! The proxy in this process: before real Redis servers, before simulated Cassandra nodes, and its
-//! networks.
+//! The proxy in this process: before real Redis servers, and before simulated Cassandra nodes.
 
 mod cassandra;
-mod network;
 mod redis;

@@ -1,33 +1,26 @@
 //! Accepting connections.
 
-use std::io::{ErrorKind, Write};
-use std::os::fd::AsRawFd;
+use std::io::{ErrorKind, IoSlice};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::time::Instant;
 
-use mio::net::TcpStream;
-use mio::{Interest, Token};
 use parking_lot::Mutex;
-use socket2::{SockRef, TcpKeepalive};
+use reactor::Network;
 
 use super::Runtime;
 use crate::clients::{ClientNames, ConnectedClient};
 use crate::connection::Connection;
-use crate::limits::KEEPALIVE;
 use crate::refusal;
 
 /// Connections accepted in one turn.
 const ACCEPTS: usize = 128;
 
-impl Runtime {
+impl<N: Network> Runtime<N> {
     pub(super) fn accept(&mut self) {
         for _ in 0..ACCEPTS {
-            let Some(listener) = &self.listener else {
-                self.accepting = false;
-                return;
-            };
-            match listener.accept() {
+            match self.next_client() {
                 Ok((stream, address)) => self.admit(stream, address),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.accepting = false;
@@ -44,14 +37,26 @@ impl Runtime {
         }
     }
 
+    /// Returns the next connection of any listener.
+    fn next_client(&mut self) -> std::io::Result<(N::Stream, SocketAddr)> {
+        let mut accepted = Err(ErrorKind::WouldBlock.into());
+        for listener in &self.listeners {
+            accepted = self.network.accept(listener);
+            if !matches!(&accepted, Err(error) if error.kind() == ErrorKind::WouldBlock) {
+                break;
+            }
+        }
+        accepted
+    }
+
     /// Makes a connection of an accepted socket.
-    pub(super) fn admit(&mut self, mut stream: TcpStream, address: std::net::SocketAddr) {
+    fn admit(&mut self, mut stream: N::Stream, address: SocketAddr) {
         let shared = Arc::clone(&self.executor.context.shared);
         shared.counters.connections.fetch_add(1, Ordering::Relaxed);
-        let Ok(local) = stream.local_addr() else {
-            return;
+        let Ok(local) = self.network.local_address(&stream) else {
+            return self.network.close(stream);
         };
-        let descriptor = stream.as_raw_fd();
+        let descriptor = self.network.descriptor(&stream);
         let runtime = self.index;
         let client = shared
             .clients
@@ -74,42 +79,34 @@ impl Runtime {
         let Some(client) = client else {
             shared.counters.rejected.fetch_add(1, Ordering::Relaxed);
             // The client may be gone already; either way the connection is closed.
-            drop(stream.write(refusal::MAX_CLIENTS));
-            return;
+            drop(
+                self.network
+                    .write(&mut stream, &[IoSlice::new(refusal::MAX_CLIENTS)]),
+            );
+            return self.network.close(stream);
         };
         let entry = self.connections.vacant_entry();
         let key = entry.key();
-        let both = Interest::READABLE | Interest::WRITABLE;
-        let registered = stream
-            .set_nodelay(true)
-            .and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive()))
-            .and_then(|()| self.poll.registry().register(&mut stream, Token(key), both));
-        if let Err(error) = registered {
+        if let Err(error) = self.network.watch(&mut stream, key) {
             shared.clients.remove(client.id);
+            self.network.close(stream);
             let text = format!("cannot serve a connection: {error}");
             return self.executor.context.warn(address, "serve", text);
         }
         let authenticated = shared.config.password.is_none();
         let connection = entry.insert(Connection::new(
             key,
-            stream,
             client,
             authenticated,
             &shared.in_flight,
         ));
         self.lists.ready(key, connection);
+        let same = self.streams.insert(stream);
+        debug_assert_eq!(same, key, "streams have the numbers of their connections");
         if !authenticated {
             self.admit_newcomer(key);
         }
     }
-}
-
-/// Returns the settings that detect clients that have gone silently.
-fn keepalive() -> TcpKeepalive {
-    TcpKeepalive::new()
-        .with_time(KEEPALIVE)
-        .with_interval(KEEPALIVE / 3)
-        .with_retries(3)
 }
 
 /// Returns `true` if accepting failed because of the connection that was to be accepted.

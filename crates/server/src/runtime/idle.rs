@@ -3,13 +3,15 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use reactor::Network;
+
 use super::Runtime;
 use crate::connection::Connection;
 
 /// The interval at which connections are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
-impl Runtime {
+impl<N: Network> Runtime<N> {
     /// Closes clients that are idle for too long.
     pub(super) fn close_idle(&mut self) {
         let context = &self.executor.context;

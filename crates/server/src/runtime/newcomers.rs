@@ -1,9 +1,11 @@
 //! Clients that have not given the password yet: they have few places and little time, so that they
 //! take neither from authenticated clients.
 
+use reactor::Network;
+
 use super::Runtime;
 
-impl Runtime {
+impl<N: Network> Runtime<N> {
     /// Gives a place to a client that has connected and must give the password first.
     pub(super) fn admit_newcomer(&mut self, key: usize) {
         let now = self.executor.context.now;

@@ -1,19 +1,18 @@
 //! Communication with other nodes.
 
-use std::io::ErrorKind;
 use std::time::Duration;
 
 use base::Epoch;
-use mio::Events;
+use reactor::{Network, SocketEvent};
 
 use super::setup::FIRST_TOKEN;
-use super::{EVENTS, Runtime};
+use super::Runtime;
 
 /// How long links may take to be closed.
 const CLOSING: Duration = Duration::from_secs(1);
 
-impl Runtime {
-    pub(super) fn note_fabric_event(&mut self, event: &mio::event::Event) {
+impl<N: Network> Runtime<N> {
+    pub(super) fn note_fabric_event(&mut self, event: SocketEvent) {
         if let Some(cluster) = &mut self.executor.cluster {
             cluster.note_event(event);
         }
@@ -39,7 +38,7 @@ impl Runtime {
         };
         let clock = self.executor.context.shared.started;
         let until = clock.elapsed() + CLOSING;
-        let mut events = Events::with_capacity(EVENTS);
+        let mut events = Vec::new();
         cluster.close();
         loop {
             let now = clock.elapsed();
@@ -47,14 +46,13 @@ impl Runtime {
                 return;
             };
             let left = until.saturating_sub(now);
-            let polled = self.poll.poll(&mut events, Some(pause.min(left)));
-            let broken = polled.is_err_and(|error| error.kind() != ErrorKind::Interrupted);
-            if left.is_zero() || broken {
+            let waited = self.network.wait(&mut events, Some(pause.min(left)));
+            if left.is_zero() || waited.is_err() {
                 tracing::debug!("stopped without waiting longer for nodes to take messages");
                 return;
             }
-            for event in &events {
-                if event.token().0 >= FIRST_TOKEN {
+            for event in events.drain(..) {
+                if event.token >= FIRST_TOKEN {
                     cluster.note_event(event);
                 }
             }

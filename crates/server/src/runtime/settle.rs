@@ -4,11 +4,12 @@
 //! thread then syncs by itself, if the device is quick: that saves two thread switches. Otherwise
 //! log threads do, and the thread serves meanwhile.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IoSlice};
 use std::time::{Duration, Instant};
 
 use base::Epoch;
 use base::size::Size;
+use reactor::Network;
 
 use super::Runtime;
 use crate::connection::Connection;
@@ -21,7 +22,7 @@ const DEFERRAL: Duration = Duration::from_micros(500);
 /// After a sync that took too long for a serving thread, log threads sync for this time.
 const SYNC_PAUSE: Duration = Duration::from_secs(1);
 
-impl Runtime {
+impl<N: Network> Runtime<N> {
     /// Ends the turn: writes the replies that may leave, requests durability for the others, and
     /// ensures that it will be noticed.
     pub(super) fn settle(&mut self) {
@@ -177,7 +178,7 @@ impl Runtime {
                 connection.snapshot = None;
             }
         }
-        context.bytes_out += write(connection) as u64;
+        context.bytes_out += write(&mut self.network, &mut self.streams[key], connection) as u64;
         let output = context.shared.config.limits.output;
         let held = connection.held_bytes();
         if connection.session.output.pending() > output {
@@ -232,20 +233,21 @@ impl Runtime {
 }
 
 /// Writes the output that may leave. Returns the number of bytes that the socket took.
-fn write(connection: &mut Connection) -> usize {
+fn write<N: Network>(
+    network: &mut N,
+    stream: &mut N::Stream,
+    connection: &mut Connection,
+) -> usize {
     let mut taken = 0;
     while !connection.state.full && !connection.state.dead {
         let bytes = connection.session.output.sendable();
         if bytes.is_empty() {
             break;
         }
-        let whole = bytes.len();
-        match connection.stream.write(bytes) {
+        match network.write(stream, &[IoSlice::new(bytes)]) {
             Ok(count) => {
                 connection.session.output.sent(count);
                 taken += count;
-                // A socket that took only a part is full: an event will come when it is not.
-                connection.state.full = count < whole;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => connection.state.full = true,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}

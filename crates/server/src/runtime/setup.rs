@@ -8,7 +8,8 @@ use std::sync::Arc;
 use budget::newcomers::{Newcomers, places_of_thread};
 use fabric::tcp::{Tcp, TcpOptions};
 use fabric::{Peer, Secret};
-use mio::{Poll, Token};
+use mio::Token;
+use reactor::Network;
 
 use crate::coordination::RuntimeNode;
 use crate::server_state::ServerState;
@@ -20,7 +21,7 @@ pub(super) const FIRST_TOKEN: usize = 1 << 40;
 pub(super) fn join(
     shared: &Arc<ServerState>,
     index: usize,
-    poll: &Poll,
+    network: &mut impl Network,
     listener: Option<TcpListener>,
 ) -> std::io::Result<Option<Box<RuntimeNode>>> {
     let (Some(membership), Some(routes)) = (&shared.config.cluster, &shared.routes) else {
@@ -44,7 +45,7 @@ pub(super) fn join(
         budget: Arc::clone(&shared.in_flight),
         ..identity
     };
-    let fabric = Tcp::new(options, poll.registry(), Token(FIRST_TOKEN))?;
+    let fabric = Tcp::new(options, network.registry()?, Token(FIRST_TOKEN))?;
     let now = shared.started.elapsed();
     let routes = Arc::clone(routes);
     let ramp = (shared.config.ramp, shared.published.clone());

@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
+use reactor::Network;
+
 use super::Runtime;
 use crate::snapshots::ClientSnapshot;
 
-impl Runtime {
+impl<N: Network> Runtime<N> {
     /// Gives up snapshots whose time is over.
     pub(super) fn look_at_snapshots(&mut self) {
         let now = self.executor.context.now;

@@ -3,22 +3,20 @@
 
 use std::time::Instant;
 
+use reactor::Network;
+
 use super::Runtime;
 use crate::pending_command::PendingCommand;
 
 /// Turns in which a stopping runtime still reads from one connection.
 const READS: u32 = 1024;
 
-impl Runtime {
+impl<N: Network> Runtime<N> {
     /// Stops accepting, and makes every connection read the input that has come.
     pub(super) fn begin_stop(&mut self) {
         self.stopping = Some((Instant::now(), 0));
         self.accepting = false;
-        if let Some(mut listener) = self.listener.take()
-            && let Err(error) = self.poll.registry().deregister(&mut listener)
-        {
-            tracing::debug!(%error, "deregistering the listener");
-        }
+        self.listeners.clear();
         let context = &self.executor.context;
         let until = context.now + context.shared.config.drain / 2;
         for (key, connection) in &mut self.connections {

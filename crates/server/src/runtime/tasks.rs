@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
+use reactor::Network;
+
 use super::Runtime;
 
-impl Runtime {
+impl<N: Network> Runtime<N> {
     /// Resumes the tasks that waited for an event that has happened.
     pub(super) fn look_at_tasks(&mut self, woken: bool) {
         if self.lists.tasks.is_empty() && self.executor.cluster.is_none() {

@@ -17,4 +17,5 @@ mod saving;
 mod snapshots;
 mod strangers;
 mod support;
+mod tls;
 mod transactions;

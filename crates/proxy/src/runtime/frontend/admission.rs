@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::Frontend;
 use super::connection::{Connection, list};
 use crate::config::Limits;
-use crate::net::Network;
 use crate::runtime::protocol::ClientProtocol;
 use crate::runtime::query::ClientId;
 use crate::runtime::token::client_token;
+use reactor::Network;
 
 /// Connections accepted in one turn.
 const ACCEPTS: usize = 128;

@@ -2,87 +2,54 @@
 //! clients.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kumiki_proxy::{Config, Nodes, TlsClients, TlsNodes};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType,
-    date_time_ymd,
-};
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use kumiki_proxy::{Config, Nodes};
+use reactor::tls::{AuthorityFiles, CertificateFiles, ClientCertificates};
+use rustls::{ClientConnection, StreamOwned};
 
 use crate::redis::support::{PATIENCE, Proxy, connect, redis_server};
 use testkit::process::Redis;
+use testkit::tls::Authority;
+use testkit::tls::rcgen::{CertificateParams, SanType, date_time_ymd};
 use testkit::{Client, Reply};
 
-/// An authority, and the files that it has signed.
-struct Authority {
-    dir: tempfile::TempDir,
-    issuer: CertifiedIssuer<'static, KeyPair>,
+/// Files and servers with certificates of an authority.
+trait Signs {
+    /// Returns the files by which the proxy identifies itself.
+    fn for_clients(&self, client_ca: Option<PathBuf>) -> CertificateFiles;
+    /// Returns the files by which the proxy recognises nodes.
+    fn for_nodes(&self) -> AuthorityFiles;
+    /// Starts a server that speaks TLS. Returns its address as well.
+    fn redis(
+        &self,
+        program: &Path,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (Redis, SocketAddr);
+    /// Connects a client.
+    fn client(&self, address: SocketAddr) -> Client<Encrypted>;
 }
 
-impl Authority {
-    fn new(name: &str) -> Authority {
-        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        let issuer = CertifiedIssuer::self_signed(params, key).expect("a certificate");
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        std::fs::write(dir.path().join("ca.pem"), issuer.pem()).expect("a file");
-        Authority { dir, issuer }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn ca(&self) -> PathBuf {
-        self.path("ca.pem")
-    }
-
-    /// Signs a certificate for 127.0.0.1, and returns the files of it and its key.
-    fn sign(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> (PathBuf, PathBuf) {
-        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
-        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        params.subject_alt_names = vec![SanType::IpAddress(address)];
-        params.distinguished_name.push(DnType::CommonName, name);
-        change(&mut params);
-        let key = KeyPair::generate().expect("a key");
-        let signed = params.signed_by(&key, &self.issuer).expect("a certificate");
-        let files = (
-            self.path(&format!("{name}.pem")),
-            self.path(&format!("{name}.key")),
-        );
-        std::fs::write(&files.0, signed.pem()).expect("a file");
-        testkit::files::write_private(&files.1, key.serialize_pem());
-        files
-    }
-
-    fn for_clients(&self, client_ca: Option<PathBuf>) -> TlsClients {
+impl Signs for Authority {
+    fn for_clients(&self, client_ca: Option<PathBuf>) -> CertificateFiles {
         let (cert, key) = self.sign("proxy", |_| {});
-        TlsClients {
+        CertificateFiles {
             cert,
             key,
-            client_ca,
+            clients: client_ca.map_or(ClientCertificates::None, ClientCertificates::Required),
         }
     }
 
-    fn for_nodes(&self) -> TlsNodes {
-        TlsNodes {
+    fn for_nodes(&self) -> AuthorityFiles {
+        AuthorityFiles {
             ca: Some(self.ca()),
             name: None,
         }
     }
 
-    /// Starts a server that speaks TLS. Returns its address as well.
     fn redis(
         &self,
         program: &Path,
@@ -105,29 +72,6 @@ impl Authority {
         ];
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         (Redis::start(program, &options), address)
-    }
-
-    /// Returns a client's session with a server that has a certificate of this authority.
-    fn session(&self, own: Option<&(PathBuf, PathBuf)>) -> ClientConnection {
-        let mut roots = RootCertStore::empty();
-        let ca = CertificateDer::from_pem_file(self.ca()).expect("a certificate");
-        roots.add(ca).expect("it is added");
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_root_certificates(roots);
-        let config = match own {
-            None => builder.with_no_client_auth(),
-            Some((cert, key)) => builder
-                .with_client_auth_cert(
-                    vec![CertificateDer::from_pem_file(cert).expect("a certificate")],
-                    PrivateKeyDer::from_pem_file(key).expect("a key"),
-                )
-                .expect("they match"),
-        };
-        let name = ServerName::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST).into());
-        ClientConnection::new(Arc::new(config), name).expect("a session")
     }
 
     fn client(&self, address: SocketAddr) -> Client<Encrypted> {
@@ -451,7 +395,7 @@ fn nodes_that_are_not_to_be_trusted_are_refused() {
     };
     let (authority, other) = (Authority::new("one"), Authority::new("another"));
     let by = |authority: &Authority, name: Option<&str>| {
-        let tls = TlsNodes {
+        let tls = AuthorityFiles {
             ca: Some(authority.ca()),
             name: name.map(str::to_owned),
         };
@@ -494,7 +438,7 @@ fn files_that_are_of_no_use_are_named() {
     let authority = Authority::new("one");
     let whole = authority.for_clients(None);
     let (_, key) = authority.sign("other", |_| {});
-    let with = |change: fn(&mut TlsClients, PathBuf), path: &Path| {
+    let with = |change: fn(&mut CertificateFiles, PathBuf), path: &Path| {
         let mut tls = whole.clone();
         change(&mut tls, path.to_owned());
         refused(&[SocketAddr::from(([127, 0, 0, 1], 1))], |config| {
@@ -516,11 +460,14 @@ fn files_that_are_of_no_use_are_named() {
     let nowhere = authority.path("nowhere.pem");
     for (change, option) in [
         (
-            (|tls, path| tls.cert = path) as fn(&mut TlsClients, PathBuf),
+            (|tls, path| tls.cert = path) as fn(&mut CertificateFiles, PathBuf),
             "--tls-cert",
         ),
         (|tls, path| tls.key = path, "--tls-key"),
-        (|tls, path| tls.client_ca = Some(path), "--tls-client-ca"),
+        (
+            |tls, path| tls.clients = ClientCertificates::Required(path),
+            "--tls-ca",
+        ),
     ] {
         let told = with(change, &nowhere);
         assert!(
@@ -535,7 +482,7 @@ fn files_that_are_of_no_use_are_named() {
         "{told}"
     );
     let told = refused(&[SocketAddr::from(([127, 0, 0, 1], 1))], |config| {
-        config.node_tls = Some(TlsNodes {
+        config.node_tls = Some(AuthorityFiles {
             ca: Some(authority.ca()),
             name: Some("no name".to_owned()),
         });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::NodeId;
-use replica::Change;
+use replica::MembershipChange;
 use resp::Args;
 
 use crate::background_job::{AfterJob, BackgroundJob, JobError};
@@ -74,7 +74,7 @@ pub(super) fn replication(
 fn begin(
     server: &Arc<ServerState>,
     runtime: usize,
-    change: Change,
+    change: MembershipChange,
 ) -> std::io::Result<BackgroundJob> {
     let what = "a change of members";
     BackgroundJob::begin(server, runtime, AfterJob::Reply, what, move |server| {
@@ -86,7 +86,7 @@ fn begin(
 }
 
 /// Parses the change that a command requests; `None` if there is no such change.
-fn change_of(args: Args<'_>) -> Option<Change> {
+fn change_of(args: Args<'_>) -> Option<MembershipChange> {
     let node = match args.get(3) {
         None => None,
         Some(text) => {
@@ -97,9 +97,9 @@ fn change_of(args: Args<'_>) -> Option<Change> {
     let word = args.at(2);
     match node {
         _ if args.len() > 4 => None,
-        Some(node) if is(word, "add") => Some(Change::Add(node)),
-        Some(node) if is(word, "remove") => Some(Change::Remove(node)),
-        node if is(word, "transfer") => Some(Change::Transfer(node)),
+        Some(node) if is(word, "add") => Some(MembershipChange::Add(node)),
+        Some(node) if is(word, "remove") => Some(MembershipChange::Remove(node)),
+        node if is(word, "transfer") => Some(MembershipChange::Transfer(node)),
         _ => None,
     }
 }

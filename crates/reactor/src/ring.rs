@@ -1,4 +1,17 @@
-//! The ring itself: submits requests to the kernel, waits, and records their outcomes.
+//! A ring of io_uring with sockets: receives that go on by themselves, and sends that leave together with the
+//! wait, so that a turn of a thread with any number of sockets is one system call.
+//!
+//! | module | concept |
+//! |---|---|
+//! | this | submits requests to the kernel, waits, and records their outcomes |
+//! | `request` | requests, and how completions name them |
+//! | `done` | outcomes of requests |
+//! | `sockets` | sockets, each open as long as requests name it |
+//! | `buffers` | memory that the kernel receives into |
+//! | `waker` | ends a wait from any thread |
+//!
+//! A [`Ring`] belongs to one thread, which alone may [`Ring::wait`]; its [`Waker`] may be used from any thread.
+//! It needs Linux 6.1 or later.
 //!
 //! Safety contract:
 //! 1. The bytes of a send are owned by `outgoing`, untouched, until the kernel has taken its
@@ -13,19 +26,28 @@
 
 #![allow(unsafe_code)]
 
+mod buffers;
+mod done;
+mod request;
+mod sockets;
+mod waker;
+
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use io_uring::squeue::Entry;
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue};
 
-use crate::buffers::{BufferId, Buffers, COUNT};
-use crate::done::{Done, Finish};
-use crate::request::{self, CANCEL, COMING, GROUP, RECEIVE, ROOM, SEND, WAKE};
-use crate::sockets::{SocketId, Sockets};
-use crate::waker::Waker;
+pub use buffers::BufferId;
+pub use done::{Done, Finish};
+pub use sockets::SocketId;
+pub use waker::Waker;
+
+use buffers::{Buffers, COUNT};
+use request::{CANCEL, COMING, GROUP, RECEIVE, ROOM, SEND, WAKE};
+use sockets::Sockets;
 
 /// Requests that can be queued before the kernel is called.
 const ENTRIES: u32 = 1024;
@@ -117,6 +139,17 @@ impl Ring {
     /// Adds a socket, which must not block.
     pub fn add(&mut self, socket: OwnedFd, key: usize) -> SocketId {
         self.sockets.add(socket, key)
+    }
+
+    /// Adds the descriptor of a poll, to be watched by [`Ring::await_connections`]: it is reported when the poll
+    /// has events.
+    ///
+    /// # Errors
+    /// Returns an error if the process has no descriptor left.
+    pub fn add_poll(&mut self, poll: &mio::Poll, key: usize) -> io::Result<SocketId> {
+        // SAFETY: the poll is open during this call.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(poll.as_raw_fd()) };
+        Ok(self.add(descriptor.try_clone_to_owned()?, key))
     }
 
     /// Returns the socket itself.

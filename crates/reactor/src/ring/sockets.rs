@@ -9,7 +9,7 @@ use slab::Slab;
 
 /// A socket of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SocketId(pub(crate) usize);
+pub struct SocketId(pub(super) usize);
 
 struct Socket {
     socket: OwnedFd,
@@ -23,10 +23,10 @@ struct Socket {
 
 /// See the module's page.
 #[derive(Default)]
-pub(crate) struct Sockets(Slab<Socket>);
+pub(super) struct Sockets(Slab<Socket>);
 
 impl Sockets {
-    pub(crate) fn add(&mut self, socket: OwnedFd, key: usize) -> SocketId {
+    pub(super) fn add(&mut self, socket: OwnedFd, key: usize) -> SocketId {
         SocketId(self.0.insert(Socket {
             socket,
             key,
@@ -36,22 +36,22 @@ impl Sockets {
         }))
     }
 
-    pub(crate) fn socket(&self, id: SocketId) -> BorrowedFd<'_> {
+    pub(super) fn socket(&self, id: SocketId) -> BorrowedFd<'_> {
         self.0[id.0].socket.as_fd()
     }
 
     /// Returns the descriptor by which requests name the socket.
-    pub(crate) fn fd(&self, id: SocketId) -> Fd {
+    pub(super) fn fd(&self, id: SocketId) -> Fd {
         Fd(self.0[id.0].socket.as_raw_fd())
     }
 
     /// Returns the key with which the socket at a place was added, unless the socket was removed.
-    pub(crate) fn key(&self, place: usize) -> Option<usize> {
+    pub(super) fn key(&self, place: usize) -> Option<usize> {
         let socket = self.0.get(place)?;
         (!socket.removed).then_some(socket.key)
     }
 
-    pub(crate) fn remove(&mut self, id: SocketId) {
+    pub(super) fn remove(&mut self, id: SocketId) {
         let socket = &mut self.0[id.0];
         assert!(!socket.removed, "a socket is removed once");
         socket.removed = true;
@@ -66,20 +66,20 @@ impl Sockets {
     }
 
     /// Removes all sockets: no outcome of them is reported any more.
-    pub(crate) fn remove_all(&mut self) {
+    pub(super) fn remove_all(&mut self) {
         for (_, socket) in &mut self.0 {
             socket.removed = true;
         }
     }
 
     /// Counts a request that names the socket.
-    pub(crate) fn asked(&mut self, id: SocketId) {
+    pub(super) fn asked(&mut self, id: SocketId) {
         self.0[id.0].under_way += 1;
     }
 
     /// Counts the end of a request of the socket at this place, if it is `over`, and frees the
     /// socket with the last one.
-    pub(crate) fn release(&mut self, place: usize, over: bool) {
+    pub(super) fn release(&mut self, place: usize, over: bool) {
         let socket = &mut self.0[place];
         socket.under_way -= u32::from(over);
         if socket.under_way == 0 && socket.removed {
@@ -88,13 +88,13 @@ impl Sockets {
     }
 
     /// Notes the one send of a wait.
-    pub(crate) fn begin_send(&mut self, id: SocketId) {
+    pub(super) fn begin_send(&mut self, id: SocketId) {
         let sending = &mut self.0[id.0].sending;
         assert!(!std::mem::replace(sending, true), "two sends");
     }
 
     /// Notes that the send is over.
-    pub(crate) fn end_send(&mut self, place: usize) {
+    pub(super) fn end_send(&mut self, place: usize) {
         self.0[place].sending = false;
         self.release(place, true);
     }

@@ -25,9 +25,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::types::BufRingEntry;
 
 /// The number of buffers; a power of two.
-pub(crate) const COUNT: u16 = 128;
+pub(super) const COUNT: u16 = 128;
 /// Bytes of a buffer.
-pub(crate) const SIZE: usize = 16 * 1024;
+pub(super) const SIZE: usize = 16 * 1024;
 /// The offset of the first buffer.
 const TABLE: usize = 4096;
 const PAGE: usize = 4096;
@@ -40,7 +40,7 @@ const _: () = assert!(COUNT as usize * size_of::<BufRingEntry>() <= TABLE);
 pub struct BufferId(u16);
 
 /// See the module's page.
-pub(crate) struct Buffers {
+pub(super) struct Buffers {
     memory: NonNull<u8>,
     tail: u16,
     /// The number of bytes that are filled of each buffer that is ours.
@@ -57,7 +57,7 @@ fn layout() -> Layout {
 
 impl Buffers {
     /// Returns buffers that are all in the table.
-    pub(crate) fn new() -> Buffers {
+    pub(super) fn new() -> Buffers {
         // SAFETY: the layout's size is not zero.
         let Some(memory) = NonNull::new(unsafe { alloc_zeroed(layout()) }) else {
             handle_alloc_error(layout())
@@ -74,7 +74,7 @@ impl Buffers {
     }
 
     /// Returns the table's address, for the kernel.
-    pub(crate) fn table(&self) -> u64 {
+    pub(super) fn table(&self) -> u64 {
         self.memory.as_ptr() as u64
     }
 
@@ -87,7 +87,7 @@ impl Buffers {
     ///
     /// # Panics
     /// Panics if the buffer is not the kernel's, or is shorter than `len`.
-    pub(crate) fn take(&mut self, id: u16, len: usize) -> BufferId {
+    pub(super) fn take(&mut self, id: u16, len: usize) -> BufferId {
         let filled = &mut self.filled[id as usize];
         assert!(
             filled.is_none() && len <= SIZE,
@@ -101,7 +101,7 @@ impl Buffers {
     ///
     /// # Panics
     /// Panics if the buffer has been given back.
-    pub(crate) fn bytes(&self, id: BufferId) -> &[u8] {
+    pub(super) fn bytes(&self, id: BufferId) -> &[u8] {
         let len = self.filled[id.0 as usize].expect("the buffer is the kernel's");
         // SAFETY: the buffer is ours (rule 1) as long as `self` is borrowed; it was zeroed once, so
         // that all of it has a value.
@@ -112,7 +112,7 @@ impl Buffers {
     ///
     /// # Panics
     /// Panics if the buffer is there already.
-    pub(crate) fn give_back(&mut self, id: BufferId) {
+    pub(super) fn give_back(&mut self, id: BufferId) {
         let filled = self.filled[id.0 as usize].take();
         assert!(filled.is_some(), "buffer {} is the kernel's", id.0);
         let table = self.memory.as_ptr().cast::<BufRingEntry>();

@@ -1,7 +1,7 @@
 //! TLS around a network: encrypted streams that look like plain ones to their owners.
 //!
-//! Protocols, wires and aggregation know nothing of it. A proxy without TLS does not use this module at
-//! all, so plain connections cost nothing more.
+//! Protocols know nothing of it. An event loop without TLS does not use this module at all, so plain
+//! connections cost nothing more.
 //!
 //! The way of the bytes: input of the inner network goes through a `rustls` session, which returns
 //! plain text; output is encrypted at once, and ciphertext that the socket does not take waits here.
@@ -13,7 +13,7 @@
 //! 1. The owner of a stream gets events of it only when the handshake is over: then as readable and
 //!    writable, or, when it has failed, as ended.
 //! 2. A read that returns less than there is room for has emptied the socket and the session, as
-//!    invariant 1 of [`crate::net`] requires.
+//!    invariant 1 of [`crate::network`] requires.
 //! 3. No more plain text is taken while ciphertext waits for the socket: the bytes that wait for one
 //!    stream are at most [`session::MOST_WAITING`] and a record.
 //! 4. A handshake that takes longer than [`LIMIT`] fails. A stream that was closed while ciphertext
@@ -22,23 +22,26 @@
 //!    again is never mistaken for a stream that lingers.
 
 mod blocking;
+mod certificates;
 mod session;
-mod setup;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::{ClientConnection, ServerConfig, ServerConnection};
+use rustls::ServerConnection;
 use slab::Slab;
 
-use crate::net::{Network, SocketEvent};
-use session::{Phase, Session, SessionNetwork};
+use crate::network::{Network, SocketEvent};
+use session::{SessionNetwork, Phase, Session};
 
-pub(crate) use blocking::Blocking;
-pub(crate) use setup::{NodeTls, TlsSetup};
+pub use blocking::BlockingStream;
+pub use certificates::{
+    AuthorityFiles, CertificateError, CertificateFiles, ClientCertificates, ClientTls, ServerTls,
+};
 
 /// How long a handshake may take, and how long a closed stream may take to send its ciphertext.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -46,10 +49,10 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// [`BASE`]`..2 * BASE`.
 const BASE: usize = 1 << (usize::BITS - 2);
 /// Each thread logs failed connections of clients at most once in this time.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An encrypted stream, or a plain one.
-pub(crate) enum Stream<S> {
+pub enum Stream<S> {
     /// A stream of the inner network.
     Plain(S),
     /// The place of the stream's session.
@@ -57,10 +60,9 @@ pub(crate) enum Stream<S> {
 }
 
 /// See the module documentation.
-pub(crate) struct Tls<N: Network> {
+pub struct Tls<N: Network> {
     inner: N,
-    clients: Option<Arc<ServerConfig>>,
-    nodes: Option<Arc<NodeTls>>,
+    settings: TlsSettings,
     sessions: Slab<Session<N::Stream>>,
     /// Sessions with a deadline, the earliest first.
     deadlines: VecDeque<(Instant, usize, u64)>,
@@ -68,28 +70,59 @@ pub(crate) struct Tls<N: Network> {
     /// Sessions to be checked without an event.
     fresh: Vec<usize>,
     /// Events that the next wait reports.
-    told: Vec<SocketEvent>,
+    events: Vec<SocketEvent>,
     raw: Vec<SocketEvent>,
     /// Memory for ciphertext, while no session uses it.
     spare: Vec<u8>,
     logged: Option<Instant>,
 }
 
+/// The connections that are encrypted, and by which certificates.
+#[derive(Clone, Default)]
+pub struct TlsSettings {
+    /// For connections that are accepted; `None`: they are not encrypted.
+    pub server: Option<Arc<ServerTls>>,
+    /// The token of a listener whose connections are not encrypted in spite of `server`.
+    pub unencrypted_listener: Option<usize>,
+    /// For connections that are made; `None`: they are not encrypted.
+    pub client: Option<Arc<ClientTls>>,
+}
+
+impl TlsSettings {
+    /// Returns `true` if nothing is encrypted.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.server.is_none() && self.client.is_none()
+    }
+}
+
+/// A socket that accepts connections.
+pub struct TlsListener<L> {
+    inner: L,
+    encrypted: bool,
+}
+
 impl<N: Network> Tls<N> {
-    /// Creates TLS over `inner`, with the settings for clients and nodes in `setup`.
-    pub(crate) fn around(inner: N, setup: &TlsSetup) -> Tls<N> {
+    /// Creates TLS over `inner`.
+    pub fn around(inner: N, settings: TlsSettings) -> Tls<N> {
         Tls {
             inner,
-            clients: setup.clients.clone(),
-            nodes: setup.nodes.clone(),
+            settings,
             sessions: Slab::new(),
             deadlines: VecDeque::new(),
             serial: 0,
             fresh: Vec::new(),
-            told: Vec::new(),
+            events: Vec::new(),
             raw: Vec::new(),
             spare: Vec::new(),
             logged: None,
+        }
+    }
+
+    fn inner_stream<'a>(&'a self, stream: &'a Stream<N::Stream>) -> &'a N::Stream {
+        match stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(key) => &self.sessions[*key].stream,
         }
     }
 
@@ -136,7 +169,7 @@ impl<N: Network> Tls<N> {
         let was_open = session.phase == Phase::Open;
         let token = session.token;
         let done = self.with(key, |session, around| session.advance(around));
-        let told = match done {
+        let event = match done {
             Ok(open) if open && was_open => {
                 let waits = self.sessions[key].has_ciphertext();
                 SocketEvent {
@@ -163,9 +196,9 @@ impl<N: Network> Tls<N> {
             }
         };
         if let Some(token) = token
-            && (told.readable || told.writable || told.ended)
+            && (event.readable || event.writable || event.ended)
         {
-            self.told.push(SocketEvent { token, ..told });
+            self.events.push(SocketEvent { token, ..event });
         }
     }
 
@@ -176,7 +209,7 @@ impl<N: Network> Tls<N> {
             return;
         };
         let now = Instant::now();
-        let lately = self.logged.is_some_and(|then| now < then + TOLD_EVERY);
+        let lately = self.logged.is_some_and(|then| now < then + LOG_INTERVAL);
         if lately || session.phase == Phase::Open {
             tracing::debug!(%peer, %error, "TLS with a client");
         } else {
@@ -211,7 +244,7 @@ impl<N: Network> Tls<N> {
             self.log_failure(key, &error);
             self.sessions[key].fail(error);
             if let Some(token) = self.sessions[key].token {
-                self.told.push(SocketEvent {
+                self.events.push(SocketEvent {
                     token,
                     readable: true,
                     writable: true,
@@ -228,7 +261,7 @@ impl<N: Network> Tls<N> {
     }
 
     fn timeout(&self, wanted: Option<Duration>) -> Option<Duration> {
-        if !self.told.is_empty() {
+        if !self.events.is_empty() {
             return Some(Duration::ZERO);
         }
         let due = self.deadlines.front().map(|(due, ..)| *due);
@@ -239,28 +272,36 @@ impl<N: Network> Tls<N> {
 
 impl<N: Network> Network for Tls<N> {
     type Stream = Stream<N::Stream>;
-    type Listener = N::Listener;
+    type Listener = TlsListener<N::Listener>;
     type Waker = N::Waker;
 
-    /// Creates a network that encrypts nothing: it has no setup.
+    /// Creates a network that encrypts nothing: it has no certificates.
     fn open() -> io::Result<Tls<N>> {
-        Ok(Tls::around(N::open()?, &TlsSetup::default()))
+        Ok(Tls::around(N::open()?, TlsSettings::default()))
     }
 
     fn waker(&mut self) -> io::Result<N::Waker> {
         self.inner.waker()
     }
 
-    fn listen(&mut self, socket: std::net::TcpListener, token: usize) -> io::Result<N::Listener> {
-        self.inner.listen(socket, token)
+    fn listen(
+        &mut self,
+        socket: std::net::TcpListener,
+        token: usize,
+    ) -> io::Result<Self::Listener> {
+        Ok(TlsListener {
+            inner: self.inner.listen(socket, token)?,
+            encrypted: self.settings.unencrypted_listener != Some(token),
+        })
     }
 
-    fn accept(&mut self, listener: &N::Listener) -> io::Result<(Self::Stream, SocketAddr)> {
-        let (stream, address) = self.inner.accept(listener)?;
-        let Some(config) = &self.clients else {
+    fn accept(&mut self, listener: &Self::Listener) -> io::Result<(Self::Stream, SocketAddr)> {
+        let (stream, address) = self.inner.accept(&listener.inner)?;
+        let server = self.settings.server.as_ref().filter(|_| listener.encrypted);
+        let Some(server) = server else {
             return Ok((Stream::Plain(stream), address));
         };
-        let tls = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+        let tls = ServerConnection::new(server.config()).map_err(io::Error::other)?;
         let key = self.begin(stream, tls.into(), Phase::Handshake);
         self.sessions[key].client = Some(address);
         Ok((Stream::Tls(key), address))
@@ -279,12 +320,10 @@ impl<N: Network> Network for Tls<N> {
     }
 
     fn connect(&mut self, address: SocketAddr, token: usize) -> io::Result<Self::Stream> {
-        let Some(nodes) = self.nodes.clone() else {
+        let Some(client) = self.settings.client.clone() else {
             return self.inner.connect(address, token).map(Stream::Plain);
         };
-        let name = nodes.name_of(address);
-        let tls =
-            ClientConnection::new(Arc::clone(&nodes.config), name).map_err(io::Error::other)?;
+        let tls = client.session(address).map_err(io::Error::other)?;
         let key = self.sessions.vacant_key();
         let stream = self.inner.connect(address, BASE + key)?;
         let made = self.begin(stream, tls.into(), Phase::Connecting);
@@ -310,7 +349,7 @@ impl<N: Network> Network for Tls<N> {
                 if let (Ok(1..), true, Some(token)) = (&result, session.has_ended(), session.token)
                 {
                     // An owner that got less than there was room for does not read again by itself.
-                    self.told.push(SocketEvent {
+                    self.events.push(SocketEvent {
                         token,
                         readable: true,
                         writable: false,
@@ -329,6 +368,29 @@ impl<N: Network> Network for Tls<N> {
         }
     }
 
+    fn read_behind(&mut self, stream: &mut Self::Stream, into: &mut Vec<u8>) -> io::Result<usize> {
+        if let Stream::Plain(stream) = stream {
+            return self.inner.read_behind(stream, into);
+        }
+        let before = into.len();
+        into.resize(into.capacity(), 0);
+        let read = self.read(stream, &mut into[before..]);
+        into.truncate(before + read.as_ref().copied().unwrap_or(0));
+        read
+    }
+
+    fn local_address(&self, stream: &Self::Stream) -> io::Result<SocketAddr> {
+        self.inner.local_address(self.inner_stream(stream))
+    }
+
+    fn descriptor(&self, stream: &Self::Stream) -> RawFd {
+        self.inner.descriptor(self.inner_stream(stream))
+    }
+
+    fn registry(&mut self) -> io::Result<&mio::Registry> {
+        self.inner.registry()
+    }
+
     fn close(&mut self, stream: Self::Stream) {
         match stream {
             Stream::Plain(stream) => self.inner.close(stream),
@@ -339,7 +401,7 @@ impl<N: Network> Network for Tls<N> {
                 // Work in progress has no owner any more.
                 let token = session.token.take();
                 (session.phase, session.serial) = (Phase::Closing, self.serial);
-                self.told.retain(|told| Some(told.token) != token);
+                self.events.retain(|event| Some(event.token) != token);
                 match over {
                     Ok(false) => self.let_time_run(key),
                     Ok(true) | Err(_) => self.forget(key),
@@ -374,7 +436,7 @@ impl<N: Network> Network for Tls<N> {
         }
         self.raw = raw;
         self.expire();
-        happened.append(&mut self.told);
+        happened.append(&mut self.events);
         Ok(())
     }
 

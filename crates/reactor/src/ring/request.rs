@@ -10,7 +10,7 @@
 //! | [`COMING`] | report each peer that connects to a listener | the same |
 //! | [`CANCEL`] | cancel what is received | the same |
 //! | [`SEND`] | send at once, as much as there is room for | place among what is sent |
-//! | [`WAKE`] | report whenever the eventfd of [`Waker`](crate::Waker)s is written to | – |
+//! | [`WAKE`] | report whenever the eventfd of [`Waker`](super::Waker)s is written to | – |
 //! | [`ENDED`] | cancel everything | – |
 //!
 //! Sends never wait in the kernel (`MSG_DONTWAIT`), and report only if they could not send
@@ -22,43 +22,43 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{CancelBuilder, Fd};
 
 /// The name of the group of buffers.
-pub(crate) const GROUP: u16 = 0;
+pub(super) const GROUP: u16 = 0;
 
 const KIND: u32 = 56;
-pub(crate) const RECEIVE: u64 = 1 << KIND;
-pub(crate) const ROOM: u64 = 2 << KIND;
-pub(crate) const COMING: u64 = 3 << KIND;
-pub(crate) const CANCEL: u64 = 4 << KIND;
-pub(crate) const SEND: u64 = 5 << KIND;
-pub(crate) const WAKE: u64 = 6 << KIND;
-pub(crate) const ENDED: u64 = 7 << KIND;
+pub(super) const RECEIVE: u64 = 1 << KIND;
+pub(super) const ROOM: u64 = 2 << KIND;
+pub(super) const COMING: u64 = 3 << KIND;
+pub(super) const CANCEL: u64 = 4 << KIND;
+pub(super) const SEND: u64 = 5 << KIND;
+pub(super) const WAKE: u64 = 6 << KIND;
+pub(super) const ENDED: u64 = 7 << KIND;
 
 /// Returns the kind and the number of the request that a completion names.
-pub(crate) fn named(user_data: u64) -> (u64, usize) {
+pub(super) fn named(user_data: u64) -> (u64, usize) {
     let kind = user_data >> KIND << KIND;
     (kind, (user_data & !(u64::MAX << KIND)) as usize)
 }
 
-pub(crate) fn receive(socket: Fd, place: usize) -> Entry {
+pub(super) fn receive(socket: Fd, place: usize) -> Entry {
     let entry = opcode::RecvMulti::new(socket, GROUP).build();
     entry.user_data(RECEIVE | place as u64)
 }
 
-pub(crate) fn cancel_receive(place: usize) -> Entry {
+pub(super) fn cancel_receive(place: usize) -> Entry {
     let entry = opcode::AsyncCancel::new(RECEIVE | place as u64).build();
     entry.user_data(CANCEL | place as u64)
 }
 
-pub(crate) fn room(socket: Fd, place: usize) -> Entry {
+pub(super) fn room(socket: Fd, place: usize) -> Entry {
     let entry = opcode::PollAdd::new(socket, libc::POLLOUT as u32).build();
     entry.user_data(ROOM | place as u64)
 }
 
-pub(crate) fn coming(listener: Fd, place: usize) -> Entry {
+pub(super) fn coming(listener: Fd, place: usize) -> Entry {
     poll_for_ever(listener).user_data(COMING | place as u64)
 }
 
-pub(crate) fn wake(event: Fd) -> Entry {
+pub(super) fn wake(event: Fd) -> Entry {
     poll_for_ever(event).user_data(WAKE)
 }
 
@@ -69,7 +69,7 @@ fn poll_for_ever(of: Fd) -> Entry {
 }
 
 /// Returns a request to send; the kernel reads the bytes until the request is over.
-pub(crate) fn send(socket: Fd, bytes: &[u8], place: usize) -> Entry {
+pub(super) fn send(socket: Fd, bytes: &[u8], place: usize) -> Entry {
     let flags = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
     opcode::Send::new(socket, bytes.as_ptr(), bytes.len() as u32)
         .flags(flags)
@@ -78,7 +78,7 @@ pub(crate) fn send(socket: Fd, bytes: &[u8], place: usize) -> Entry {
         .user_data(SEND | place as u64)
 }
 
-pub(crate) fn cancel_all() -> Entry {
+pub(super) fn cancel_all() -> Entry {
     let all = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
     all.user_data(ENDED)
 }

@@ -12,13 +12,13 @@ use rustix::event::{EventfdFlags, eventfd};
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    pub(crate) fn new() -> io::Result<Waker> {
+    pub(super) fn new() -> io::Result<Waker> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Waker(Arc::new(event)))
     }
 
     /// Returns the descriptor that the ring watches.
-    pub(crate) fn event(&self) -> Fd {
+    pub(super) fn event(&self) -> Fd {
         Fd(self.0.as_raw_fd())
     }
 

@@ -2,15 +2,15 @@
 
 use std::io;
 
-use crate::buffers::BufferId;
+use super::buffers::BufferId;
 
 /// The reason why nothing more is received.
 #[derive(Debug)]
 pub enum Finish {
     /// The peer has closed its side.
     End,
-    /// [`Ring::hold`](crate::Ring::hold) asked for it, or the kernel had no buffer left:
-    /// [`Ring::receive`](crate::Ring::receive) continues.
+    /// [`Ring::hold`](super::Ring::hold) asked for it, or the kernel had no buffer left:
+    /// [`Ring::receive`](super::Ring::receive) continues.
     Held,
     /// The connection is broken.
     Broken(io::Error),

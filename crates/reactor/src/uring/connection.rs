@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use crate::ring::{BufferId, SocketId};
 use bytes::BytesMut;
-use uring::{BufferId, SocketId};
 
-use crate::net::buffered::{Failure, MOST};
+use crate::buffered::{Failure, MOST};
 
 /// A connection that is watched.
 pub(super) struct WatchedConnection {
@@ -54,16 +54,16 @@ impl WatchedConnection {
         }
     }
 
-    /// Returns `true` if the line should receive again.
+    /// Returns `true` if the connection should receive again.
     pub(super) fn may_resume(&self) -> bool {
         let over = self.ended || self.failed.is_some() || self.closing.is_some();
         !over && !self.connecting && !self.receiving && self.kept.len() < MOST
     }
 }
 
-/// Puts a line on the list of lines with bytes to send, unless it is on it already.
-pub(super) fn mark(dirty: &mut Vec<usize>, line: &mut WatchedConnection, place: usize) {
-    if !std::mem::replace(&mut line.dirty, true) {
+/// Puts a connection on the list of connections with bytes to send, unless it is on it already.
+pub(super) fn mark(dirty: &mut Vec<usize>, connection: &mut WatchedConnection, place: usize) {
+    if !std::mem::replace(&mut connection.dirty, true) {
         dirty.push(place);
     }
 }

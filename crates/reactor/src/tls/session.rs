@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use rustls::{AlertDescription, CertificateError, Connection, InvalidMessage};
 
-use crate::net::{Network, SocketEvent};
+use crate::network::{Network, SocketEvent};
 
 /// Bytes of ciphertext that wait for a socket.
 pub(super) const MOST_WAITING: usize = 64 * 1024;
@@ -156,10 +156,7 @@ impl<S: Send> Session<S> {
 
     /// Decrypts some of the input, reading from the socket if none is buffered, and sends the session's
     /// answer to it. Returns the number of bytes of ciphertext; 0: the end.
-    fn pull<N: Network<Stream = S>>(
-        &mut self,
-        around: &mut SessionNetwork<'_, N>,
-    ) -> io::Result<usize> {
+    fn pull<N: Network<Stream = S>>(&mut self, around: &mut SessionNetwork<'_, N>) -> io::Result<usize> {
         let mut input = match self.input.take() {
             Some(input) => input,
             None => self.receive(around)?,
@@ -183,10 +180,7 @@ impl<S: Send> Session<S> {
         Ok(read)
     }
 
-    fn receive<N: Network<Stream = S>>(
-        &mut self,
-        around: &mut SessionNetwork<'_, N>,
-    ) -> io::Result<Input> {
+    fn receive<N: Network<Stream = S>>(&mut self, around: &mut SessionNetwork<'_, N>) -> io::Result<Input> {
         if self.drained {
             return Err(ErrorKind::WouldBlock.into());
         }

@@ -4,7 +4,7 @@
 //!
 //! Received bytes stay in buffers of the ring until they are read, or until the next wait, which copies
 //! the rest and gives the buffers back. Written bytes are copied, and sent with the next wait; large
-//! pieces are not copied but written at once, as with [`Sockets`](super::Sockets).
+//! pieces are not copied but written at once, as with [`Sockets`](crate::Sockets).
 //!
 //! Invariants:
 //! 1. A connection that is not read from holds at most [`MOST`] bytes plus the input of one wait, which
@@ -15,46 +15,53 @@
 //! 4. Bytes that were written before a connection was closed are sent, as the kernel does it, unless
 //!    the peer takes nothing for [`LINGER`].
 
+mod connection;
 mod turn;
-mod watched_connection;
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
+use crate::ring::{Done, Ring, Waker};
 use bytes::{Buf, BytesMut};
+use mio::{Events, Poll};
 use slab::Slab;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use uring::{Done, Ring, Waker};
 
-use super::buffered::{LINGER, LOOK, MOST};
-use super::{Network, SocketEvent, Wake};
-use watched_connection::{WatchedConnection, mark};
+use crate::buffered::{LINGER, LOOK, MOST};
+use crate::network::{Network, SocketEvent, Wake};
+use connection::{WatchedConnection, mark};
 
 /// From this length on (in bytes) written pieces are not copied.
 const LARGE: usize = 16 * 1024;
+/// Events of other descriptors taken at a time.
+const EVENTS: usize = 1024;
+/// The key of the descriptors that are watched by a poll of their own.
+const DESCRIPTORS: usize = 1 << 48;
 /// Listeners' keys begin here; connections' keys are below.
 const LISTENERS: usize = 1 << 40;
 
 /// See the module documentation.
 pub struct Uring {
     ring: Ring,
-    lines: Slab<WatchedConnection>,
+    connections: Slab<WatchedConnection>,
     listeners: Vec<usize>,
-    /// Lines with bytes to be sent by the next wait.
+    /// Connections with bytes to be sent by the next wait.
     dirty: Vec<usize>,
-    /// Lines whose bytes this wait sends.
+    /// Connections whose bytes this wait sends.
     sending: Vec<usize>,
-    /// Lines with buffers of the ring.
+    /// Connections with buffers of the ring.
     holding: Vec<usize>,
-    /// Lines that may receive again.
+    /// Connections that may receive again.
     resuming: Vec<usize>,
-    /// Lines that are closed and not sent yet.
+    /// Connections that are closed and not sent yet.
     lingering: Vec<usize>,
     /// Events that the next wait reports.
-    told: Vec<SocketEvent>,
+    events: Vec<SocketEvent>,
     done: Vec<Done>,
+    /// The poll of descriptors that are no streams, which the ring watches in turn.
+    descriptors: Option<(Poll, Events)>,
     /// The last wait did not ask the kernel.
     spared: bool,
 }
@@ -65,7 +72,7 @@ pub struct UringStream(State);
 enum State {
     /// Accepted, and not watched yet.
     Accepted(TcpStream),
-    /// The place of its line.
+    /// The place of its connection.
     Watched(usize),
     /// It could not be watched.
     Gone,
@@ -94,11 +101,11 @@ impl Wake for Waker {
 }
 
 impl Uring {
-    /// Watches a socket, which may not be connected yet. Returns the place of its line.
+    /// Watches a socket, which may not be connected yet. Returns the place of its connection.
     fn begin(&mut self, socket: OwnedFd, token: usize, connecting: bool) -> io::Result<usize> {
-        let place = self.lines.vacant_key();
+        let place = self.connections.vacant_key();
         let socket = self.ring.add(socket, place);
-        self.lines
+        self.connections
             .insert(WatchedConnection::new(token, socket, connecting));
         let asked = if connecting {
             self.ring.await_room(socket)
@@ -115,6 +122,16 @@ impl Uring {
     }
 }
 
+impl Uring {
+    fn socket<'a>(&'a self, stream: &'a UringStream) -> io::Result<BorrowedFd<'a>> {
+        match &stream.0 {
+            State::Accepted(stream) => Ok(stream.as_fd()),
+            State::Watched(place) => Ok(self.ring.socket(self.connections[*place].socket)),
+            State::Gone => Err(ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
 impl Network for Uring {
     type Stream = UringStream;
     type Listener = UringListener;
@@ -123,15 +140,16 @@ impl Network for Uring {
     fn open() -> io::Result<Uring> {
         Ok(Uring {
             ring: Ring::new()?,
-            lines: Slab::new(),
+            connections: Slab::new(),
             listeners: Vec::new(),
             dirty: Vec::new(),
             sending: Vec::new(),
             holding: Vec::new(),
             resuming: Vec::new(),
             lingering: Vec::new(),
-            told: Vec::new(),
+            events: Vec::new(),
             done: Vec::new(),
+            descriptors: None,
             spared: false,
         })
     }
@@ -153,7 +171,7 @@ impl Network for Uring {
         let (stream, address) = listener.socket.accept()?;
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        super::keep_client_alive(&SockRef::from(&stream))?;
+        crate::keep_alive::keep_client_alive(&SockRef::from(&stream))?;
         Ok((UringStream(State::Accepted(stream)), address))
     }
 
@@ -184,10 +202,10 @@ impl Network for Uring {
         let State::Watched(place) = stream.0 else {
             return Err(ErrorKind::NotConnected.into());
         };
-        let line = &self.lines[place];
-        match &line.failed {
+        let connection = &self.connections[place];
+        match &connection.failed {
             Some(failure) => Err(failure.error()),
-            None if line.connecting => Err(ErrorKind::NotConnected.into()),
+            None if connection.connecting => Err(ErrorKind::NotConnected.into()),
             None => Ok(()),
         }
     }
@@ -198,12 +216,12 @@ impl Network for Uring {
             State::Accepted(stream) => return stream.read(into),
             State::Gone => return Err(ErrorKind::NotConnected.into()),
         };
-        let line = &mut self.lines[place];
-        let mut count = line.kept.len().min(into.len());
-        into[..count].copy_from_slice(&line.kept[..count]);
-        line.kept.advance(count);
+        let connection = &mut self.connections[place];
+        let mut count = connection.kept.len().min(into.len());
+        into[..count].copy_from_slice(&connection.kept[..count]);
+        connection.kept.advance(count);
         while count < into.len()
-            && let Some((buffer, read)) = line.arrived.front_mut()
+            && let Some((buffer, read)) = connection.arrived.front_mut()
         {
             let bytes = &self.ring.bytes(*buffer)[*read..];
             let some = bytes.len().min(into.len() - count);
@@ -212,19 +230,19 @@ impl Network for Uring {
             *read += some;
             if some == bytes.len() {
                 self.ring.give_back(*buffer);
-                line.arrived.pop_front();
+                connection.arrived.pop_front();
             }
         }
-        if line.kept.is_empty() && line.kept.capacity() > 0 {
-            line.kept = BytesMut::new();
+        if connection.kept.is_empty() && connection.kept.capacity() > 0 {
+            connection.kept = BytesMut::new();
         }
-        if line.may_resume() {
+        if connection.may_resume() {
             self.resuming.push(place);
         }
-        match (count, &line.failed) {
+        match (count, &connection.failed) {
             (1.., _) => Ok(count),
             (0, Some(failure)) => Err(failure.error()),
-            (0, None) if line.ended || into.is_empty() => Ok(0),
+            (0, None) if connection.ended || into.is_empty() => Ok(0),
             (0, None) => Err(ErrorKind::WouldBlock.into()),
         }
     }
@@ -235,67 +253,89 @@ impl Network for Uring {
             State::Accepted(stream) => return stream.write_vectored(pieces),
             State::Gone => return Err(ErrorKind::NotConnected.into()),
         };
-        let line = &mut self.lines[place];
-        if let Some(failure) = &line.failed {
+        let connection = &mut self.connections[place];
+        if let Some(failure) = &connection.failed {
             return Err(failure.error());
         }
         let len: usize = pieces.iter().map(|piece| piece.len()).sum();
-        if line.full || line.out.len() >= MOST {
-            line.wanted = true;
+        if connection.full || connection.out.len() >= MOST {
+            connection.wanted = true;
             return Err(ErrorKind::WouldBlock.into());
         }
-        if len >= LARGE && line.out.is_empty() {
-            let socket = self.ring.socket(line.socket);
+        if len >= LARGE && connection.out.is_empty() {
+            let socket = self.ring.socket(connection.socket);
             let result = SockRef::from(&socket).send_vectored(pieces);
             if let Err(error) = &result
                 && error.kind() == ErrorKind::WouldBlock
             {
-                (line.full, line.wanted) = (true, true);
-                self.ring.await_room(line.socket)?;
+                (connection.full, connection.wanted) = (true, true);
+                self.ring.await_room(connection.socket)?;
             }
             return result;
         }
-        if line.out.capacity() == 0 {
-            line.out = self.ring.memory();
+        if connection.out.capacity() == 0 {
+            connection.out = self.ring.memory();
         }
         let mut count = 0;
         for piece in pieces {
-            let some = piece.len().min(MOST - line.out.len());
-            line.out.extend_from_slice(&piece[..some]);
+            let some = piece.len().min(MOST - connection.out.len());
+            connection.out.extend_from_slice(&piece[..some]);
             count += some;
         }
-        mark(&mut self.dirty, line, place);
+        mark(&mut self.dirty, connection, place);
         Ok(count)
+    }
+
+    fn local_address(&self, stream: &UringStream) -> io::Result<SocketAddr> {
+        SockRef::from(&self.socket(stream)?)
+            .local_addr()?
+            .as_socket()
+            .ok_or_else(|| ErrorKind::Unsupported.into())
+    }
+
+    fn descriptor(&self, stream: &UringStream) -> RawFd {
+        self.socket(stream).map_or(-1, |socket| socket.as_raw_fd())
+    }
+
+    fn registry(&mut self) -> io::Result<&mio::Registry> {
+        if self.descriptors.is_none() {
+            let poll = Poll::new()?;
+            let watched = self.ring.add_poll(&poll, DESCRIPTORS)?;
+            self.ring.await_connections(watched)?;
+            self.descriptors = Some((poll, Events::with_capacity(EVENTS)));
+        }
+        let (poll, _) = self.descriptors.as_ref().expect("set above");
+        Ok(poll.registry())
     }
 
     fn close(&mut self, stream: UringStream) {
         let State::Watched(place) = stream.0 else {
             return;
         };
-        let line = &mut self.lines[place];
+        let connection = &mut self.connections[place];
         // The next owner of the number must not get events of this connection.
-        let token = line.token;
-        self.told.retain(|told| told.token != token);
-        if !line.full && !line.out.is_empty() && line.failed.is_none() {
-            let socket = self.ring.socket(line.socket);
-            match SockRef::from(&socket).send(&line.out) {
-                Ok(sent) => drop(line.out.drain(..sent)),
+        let token = connection.token;
+        self.events.retain(|event| event.token != token);
+        if !connection.full && !connection.out.is_empty() && connection.failed.is_none() {
+            let socket = self.ring.socket(connection.socket);
+            match SockRef::from(&socket).send(&connection.out) {
+                Ok(sent) => drop(connection.out.drain(..sent)),
                 Err(error) if is_passing(&error) => {}
-                Err(_) => line.out.clear(),
+                Err(_) => connection.out.clear(),
             }
         }
-        if line.out.is_empty() || line.failed.is_some() {
+        if connection.out.is_empty() || connection.failed.is_some() {
             return self.remove(place);
         }
-        line.closing = Some(Instant::now() + LINGER);
+        connection.closing = Some(Instant::now() + LINGER);
         self.lingering.push(place);
-        mark(&mut self.dirty, line, place);
+        mark(&mut self.dirty, connection, place);
     }
 
     fn is_settled(&self) -> bool {
         self.lingering.iter().all(|&place| {
-            let line = self.lines.get(place);
-            line.is_none_or(|line| line.closing.is_none())
+            let connection = self.connections.get(place);
+            connection.is_none_or(|connection| connection.closing.is_none())
         })
     }
 
@@ -307,12 +347,12 @@ impl Network for Uring {
         // A caller that does not want to wait has work to do: every other time that work goes first,
         // and its output leaves together with what is written already.
         if timeout == Some(Duration::ZERO) && !std::mem::replace(&mut self.spared, true) {
-            happened.append(&mut self.told);
+            happened.append(&mut self.events);
             return Ok(());
         }
         self.spared = false;
         self.clear_buffers()?;
-        let urgent = self.send_all()? || !self.told.is_empty();
+        let urgent = self.send_all()? || !self.events.is_empty();
         let look = (!self.lingering.is_empty()).then_some(LOOK);
         let timeout = match urgent {
             true => Some(Duration::ZERO),
@@ -326,7 +366,7 @@ impl Network for Uring {
         if !self.lingering.is_empty() {
             self.look_at_lingering();
         }
-        happened.append(&mut self.told);
+        happened.append(&mut self.events);
         waited.and(noted)
     }
 }

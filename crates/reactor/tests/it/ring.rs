@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use kumiki_uring::{Done, Finish, Ring, SocketId};
+use kumiki_reactor::ring::{Done, Finish, Ring, SocketId};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const KEY: usize = 5;

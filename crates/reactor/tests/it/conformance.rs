@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use kumiki_proxy::net::{Network, SocketEvent, Wake};
+use reactor::{Network, SocketEvent, Wake};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const LISTENER: usize = 7;

@@ -1,0 +1,66 @@
+//! The options by which a listener speaks TLS, the same for all commands that serve.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use reactor::tls::{CertificateFiles, ClientCertificates};
+
+/// Options of a listener that speaks TLS.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "TLS")]
+pub(crate) struct TlsOptions {
+    /// Have clients speak TLS, and show them this certificate (PEM), with those between it and its
+    /// authority.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// The authorities of clients' certificates (PEM). Clients without a certificate of one of them are
+    /// refused, but see --tls-auth-clients.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_cert",
+        alias = "tls-client-ca"
+    )]
+    tls_ca: Option<PathBuf>,
+    /// Ask clients for a certificate of --tls-ca: refuse those without one (yes, the default with --tls-ca),
+    /// serve them as well (optional), or do not ask (no, the default without).
+    #[arg(long, value_name = "WHEN", requires = "tls_cert")]
+    tls_auth_clients: Option<AuthClients>,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum AuthClients {
+    Yes,
+    Optional,
+    No,
+}
+
+impl TlsOptions {
+    /// Returns `true` if the listener speaks TLS.
+    pub(crate) fn are_given(&self) -> bool {
+        self.tls_cert.is_some()
+    }
+
+    /// Returns the files of the certificate; `None`: the listener does not speak TLS.
+    ///
+    /// # Errors
+    /// Returns an error if clients are to show certificates and their authorities are not known.
+    pub(crate) fn files(&self) -> Result<Option<CertificateFiles>, String> {
+        let (Some(cert), Some(key)) = (self.tls_cert.clone(), self.tls_key.clone()) else {
+            return Ok(None);
+        };
+        let clients = match (self.tls_auth_clients, self.tls_ca.clone()) {
+            (Some(AuthClients::No), _) | (None, None) => ClientCertificates::None,
+            (Some(AuthClients::Optional), Some(ca)) => ClientCertificates::Optional(ca),
+            (Some(AuthClients::Yes) | None, Some(ca)) => ClientCertificates::Required(ca),
+            (Some(_), None) => {
+                let needs = "--tls-auth-clients needs --tls-ca FILE, the authorities of clients' certificates";
+                return Err(needs.to_owned());
+            }
+        };
+        Ok(Some(CertificateFiles { cert, key, clients }))
+    }
+}

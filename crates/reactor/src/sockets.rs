@@ -1,0 +1,134 @@
+//! The kernel's sockets, with epoll.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use socket2::SockRef;
+
+use crate::keep_alive::{keep_client_alive, keep_node_alive};
+use crate::network::{Network, SocketEvent, Wake};
+
+/// Events taken at a time.
+const EVENTS: usize = 1024;
+const WAKER: Token = Token(usize::MAX);
+
+/// The kernel's sockets.
+pub struct Sockets {
+    poll: Poll,
+    events: Events,
+}
+
+impl Wake for mio::Waker {
+    fn wake(&self) {
+        if let Err(error) = mio::Waker::wake(self) {
+            tracing::error!(%error, "a thread cannot be woken");
+        }
+    }
+}
+
+impl Network for Sockets {
+    type Stream = TcpStream;
+    type Listener = TcpListener;
+    type Waker = mio::Waker;
+
+    fn open() -> io::Result<Sockets> {
+        Ok(Sockets {
+            poll: Poll::new()?,
+            events: Events::with_capacity(EVENTS),
+        })
+    }
+
+    fn waker(&mut self) -> io::Result<mio::Waker> {
+        mio::Waker::new(self.poll.registry(), WAKER)
+    }
+
+    fn listen(&mut self, socket: std::net::TcpListener, token: usize) -> io::Result<TcpListener> {
+        socket.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(socket);
+        let registry = self.poll.registry();
+        registry.register(&mut listener, Token(token), Interest::READABLE)?;
+        Ok(listener)
+    }
+
+    fn accept(&mut self, listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+        let (stream, address) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        keep_client_alive(&SockRef::from(&stream))?;
+        Ok((stream, address))
+    }
+
+    fn watch(&mut self, stream: &mut TcpStream, token: usize) -> io::Result<()> {
+        let both = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(stream, Token(token), both)
+    }
+
+    fn connect(&mut self, address: SocketAddr, token: usize) -> io::Result<TcpStream> {
+        let mut stream = TcpStream::connect(address)?;
+        self.watch(&mut stream, token)?;
+        Ok(stream)
+    }
+
+    fn connected(&mut self, stream: &TcpStream) -> io::Result<()> {
+        if let Some(error) = stream.take_error()? {
+            return Err(error);
+        }
+        stream.peer_addr()?;
+        keep_node_alive(&SockRef::from(stream))?;
+        stream.set_nodelay(true)
+    }
+
+    fn read(&mut self, stream: &mut TcpStream, into: &mut [u8]) -> io::Result<usize> {
+        stream.read(into)
+    }
+
+    fn write(&mut self, stream: &mut TcpStream, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match pieces {
+            // A plain write costs the kernel less than a list with one piece.
+            [piece] => stream.write(piece),
+            _ => stream.write_vectored(pieces),
+        }
+    }
+
+    fn read_behind(&mut self, stream: &mut TcpStream, into: &mut Vec<u8>) -> io::Result<usize> {
+        Ok(rustix::io::read(
+            &*stream,
+            rustix::buffer::spare_capacity(into),
+        )?)
+    }
+
+    fn local_address(&self, stream: &TcpStream) -> io::Result<SocketAddr> {
+        stream.local_addr()
+    }
+
+    fn descriptor(&self, stream: &TcpStream) -> RawFd {
+        stream.as_raw_fd()
+    }
+
+    fn registry(&mut self) -> io::Result<&mio::Registry> {
+        Ok(self.poll.registry())
+    }
+
+    fn close(&mut self, mut stream: TcpStream) {
+        if let Err(error) = self.poll.registry().deregister(&mut stream) {
+            tracing::debug!(%error, "deregistering a connection");
+        }
+    }
+
+    fn wait(
+        &mut self,
+        happened: &mut Vec<SocketEvent>,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        let events = self.events.iter().filter(|event| event.token() != WAKER);
+        happened.extend(events.map(SocketEvent::from));
+        Ok(())
+    }
+}

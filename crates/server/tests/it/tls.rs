@@ -1,0 +1,203 @@
+//! Clients that speak TLS, over epoll and over io_uring.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kumiki_server::{Config, TlsListener};
+use reactor::Io;
+use reactor::tls::{CertificateFiles, ClientCertificates};
+use rustls::{ClientConnection, StreamOwned};
+use testkit::tls::Authority;
+use testkit::tls::rcgen::date_time_ymd;
+use testkit::{Client, Reply};
+
+use crate::support::{Served, bulk, config, ephemeral, ok};
+
+type Encrypted = StreamOwned<ClientConnection, TcpStream>;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn files(authority: &Authority, clients: ClientCertificates) -> CertificateFiles {
+    let (cert, key) = authority.sign("server", |_| {});
+    CertificateFiles { cert, key, clients }
+}
+
+fn served(io: Io, files: CertificateFiles) -> Served {
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    ephemeral(Config {
+        io,
+        tls: Some(TlsListener { listen, files }),
+        ..config()
+    })
+}
+
+fn tls_address(served: &Served) -> SocketAddr {
+    let server = served.server.as_ref().expect("it runs");
+    server.tls_address().expect("it speaks TLS")
+}
+
+fn stream(served: &Served) -> TcpStream {
+    let stream = TcpStream::connect(tls_address(served)).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    stream.set_nodelay(true).expect("no delay");
+    stream
+}
+
+fn client(
+    served: &Served,
+    authority: &Authority,
+    own: Option<&(PathBuf, PathBuf)>,
+) -> Client<Encrypted> {
+    Client::over(StreamOwned::new(authority.session(own), stream(served)))
+}
+
+/// Returns `true` if a client with the certificate `own` is served.
+fn is_served(served: &Served, authority: &Authority, own: Option<&(PathBuf, PathBuf)>) -> bool {
+    let mut stream = StreamOwned::new(authority.session(own), stream(served));
+    let mut reply = [0; 7];
+    let asked = stream.write_all(b"PING\r\n");
+    asked
+        .and_then(|()| stream.read_exact(&mut reply))
+        .is_ok_and(|()| &reply == b"+PONG\r\n")
+}
+
+#[test]
+fn values_of_all_sizes_and_pipelines_pass() {
+    let authority = Authority::new("one");
+    for io in [Io::Epoll, Io::Auto] {
+        let served = served(io, files(&authority, ClientCertificates::None));
+        let mut encrypted = client(&served, &authority, None);
+        let mut plain = served.client();
+        for length in [
+            0, 1, 100, 16_383, 16_384, 16_385, 65_536, 200_000, 5_000_000,
+        ] {
+            let value = "abcdefghijklmnopqrstuvw".repeat(length / 23 + 1)[..length].to_owned();
+            assert_eq!(encrypted.call(&["SET", "large", &value]), ok());
+            assert!(plain.call(&["GET", "large"]) == bulk(&value), "{length}");
+            assert!(
+                encrypted.call(&["GET", "large"]) == bulk(&value),
+                "{length}"
+            );
+        }
+        for number in 0..2000 {
+            let (key, value) = (format!("key{number}"), format!("value{number}"));
+            encrypted.send(&["SET", &key, &value]);
+            encrypted.send(&["GET", &key]);
+        }
+        for number in 0..2000 {
+            assert_eq!(encrypted.reply(), ok());
+            assert_eq!(encrypted.reply(), bulk(&format!("value{number}")));
+        }
+    }
+}
+
+/// Replies that the client does not take fill the socket, and ciphertext waits within the server.
+#[test]
+fn a_slow_reader_gets_everything_before_the_end() {
+    let authority = Authority::new("one");
+    for io in [Io::Epoll, Io::Auto] {
+        let served = served(io, files(&authority, ClientCertificates::None));
+        let mut client = client(&served, &authority, None);
+        let value = "v".repeat(1 << 20);
+        assert_eq!(client.call(&["SET", "large", &value]), ok());
+        for _ in 0..24 {
+            client.send(&["GET", "large"]);
+        }
+        client.send(&["QUIT"]);
+        std::thread::sleep(Duration::from_millis(300));
+        for number in 0..24 {
+            assert!(client.reply() == Reply::bulk(&value), "{number}");
+        }
+        assert_eq!(client.reply(), ok());
+        assert!(client.try_reply().is_err(), "it is closed");
+    }
+}
+
+#[test]
+fn certificates_of_clients_are_judged() {
+    let (authority, foreign) = (Authority::new("one"), Authority::new("another"));
+    let own = authority.sign("client", |_| {});
+    let stranger = foreign.sign("client", |_| {});
+    let expired = authority.sign("expired", |params| {
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2021, 1, 1);
+    });
+    let ca = authority.ca();
+    for (clients, without) in [
+        (ClientCertificates::Required(ca.clone()), false),
+        (ClientCertificates::Optional(ca), true),
+    ] {
+        let served = served(Io::Auto, files(&authority, clients));
+        assert!(is_served(&served, &authority, Some(&own)));
+        assert_eq!(is_served(&served, &authority, None), without);
+        assert!(!is_served(&served, &authority, Some(&stranger)));
+        assert!(!is_served(&served, &authority, Some(&expired)));
+    }
+}
+
+#[test]
+fn bytes_that_are_no_tls_close_the_connection_alone() {
+    let authority = Authority::new("one");
+    let served = served(Io::Auto, files(&authority, ClientCertificates::None));
+    let mut client = client(&served, &authority, None);
+    for bytes in [
+        &b"PING\r\n"[..],
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[0x16, 3, 1, 0xff, 0xff],
+    ] {
+        let mut other = stream(&served);
+        other.write_all(bytes).expect("it takes it");
+        other.shutdown(std::net::Shutdown::Write).expect("an end");
+        let mut rest = Vec::new();
+        // An alert may come before the end; a reset is an end, too.
+        let _ = other.read_to_end(&mut rest);
+        assert!(!rest.starts_with(b"+PONG"), "{bytes:?}");
+        assert_eq!(client.call(&["PING"]), Reply::status("PONG"));
+    }
+}
+
+#[test]
+fn a_new_certificate_is_taken_under_load() {
+    let (authority, next) = (Authority::new("one"), Authority::new("next"));
+    let served = served(Io::Auto, files(&authority, ClientCertificates::None));
+    let certificate = served
+        .server
+        .as_ref()
+        .and_then(|server| server.certificate());
+    let certificate = certificate.expect("it speaks TLS");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for process in 0..3 {
+            let (served, authority, stop) = (&served, &authority, &stop);
+            scope.spawn(move || {
+                let mut client = client(served, authority, None);
+                let key = format!("counter{process}");
+                for count in 1.. {
+                    assert_eq!(client.call(&["INCR", &key]), Reply::Int(count));
+                    if stop.load(Ordering::SeqCst) && count > 100 {
+                        break;
+                    }
+                }
+            });
+        }
+        for round in 0..20 {
+            let by = if round % 2 == 0 { &next } else { &authority };
+            let (cert, key) = by.sign("server", |_| {});
+            std::fs::copy(cert, authority.path("server.pem")).expect("a copy");
+            std::fs::copy(key, authority.path("server.key")).expect("a copy");
+            certificate.reload().expect("the files are whole");
+            assert!(is_served(&served, by, None), "round {round}");
+            let other = if round % 2 == 0 { &authority } else { &next };
+            assert!(!is_served(&served, other, None), "round {round}");
+        }
+        // What cannot be read changes nothing.
+        std::fs::write(authority.path("server.pem"), "nothing").expect("a file");
+        let error = certificate.reload().expect_err("no certificate");
+        assert!(error.to_string().contains("--tls-cert"), "{error}");
+        assert!(is_served(&served, &authority, None));
+        stop.store(true, Ordering::SeqCst);
+    });
+}

@@ -1,0 +1,103 @@
+//! Certificates for tests of TLS: an authority, the files that it signs, and sessions of clients.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+pub use rcgen;
+
+/// An authority, and the files that it has signed. They are removed when it is dropped.
+pub struct Authority {
+    dir: tempfile::TempDir,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// Creates an authority with a certificate of its own.
+    ///
+    /// # Panics
+    /// Panics if no temporary file can be written.
+    #[must_use]
+    pub fn new(name: &str) -> Authority {
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let issuer = CertifiedIssuer::self_signed(params, key).expect("a certificate");
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        std::fs::write(dir.path().join("ca.pem"), issuer.pem()).expect("a file");
+        Authority { dir, issuer }
+    }
+
+    /// Returns the path of a file in the authority's directory.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Returns the file of the authority's own certificate.
+    #[must_use]
+    pub fn ca(&self) -> PathBuf {
+        self.path("ca.pem")
+    }
+
+    /// Signs a certificate for 127.0.0.1 after `change`, and returns the files of it and its key: `NAME.pem` and
+    /// `NAME.key`.
+    ///
+    /// # Panics
+    /// Panics if the files cannot be written, or if the changed certificate cannot be signed.
+    pub fn sign(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (PathBuf, PathBuf) {
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        params.subject_alt_names = vec![SanType::IpAddress(address)];
+        params.distinguished_name.push(DnType::CommonName, name);
+        change(&mut params);
+        let key = KeyPair::generate().expect("a key");
+        let signed = params.signed_by(&key, &self.issuer).expect("a certificate");
+        let files = (
+            self.path(&format!("{name}.pem")),
+            self.path(&format!("{name}.key")),
+        );
+        std::fs::write(&files.0, signed.pem()).expect("a file");
+        crate::files::write_private(&files.1, key.serialize_pem());
+        files
+    }
+
+    /// Returns a client's session with a server that has a certificate of this authority. The client shows the
+    /// certificate `own`, if there is one.
+    ///
+    /// # Panics
+    /// Panics if the files cannot be read.
+    #[must_use]
+    pub fn session(&self, own: Option<&(PathBuf, PathBuf)>) -> ClientConnection {
+        let mut roots = RootCertStore::empty();
+        let ca = CertificateDer::from_pem_file(self.ca()).expect("a certificate");
+        roots.add(ca).expect("it is added");
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots);
+        let config = match own {
+            None => builder.with_no_client_auth(),
+            Some((cert, key)) => builder
+                .with_client_auth_cert(
+                    vec![CertificateDer::from_pem_file(cert).expect("a certificate")],
+                    PrivateKeyDer::from_pem_file(key).expect("a key"),
+                )
+                .expect("they match"),
+        };
+        let name = ServerName::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST).into());
+        ClientConnection::new(Arc::new(config), name).expect("a session")
+    }
+}

@@ -1,3 +1,0 @@
-//! Tests of io_uring rings with sockets.
-
-mod ring;
