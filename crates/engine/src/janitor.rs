@@ -167,7 +167,12 @@ impl Janitor {
 
     /// Looks at a record, and puts it into the place where it belongs. `forgotten` is
     /// the note about it in [`Retained`].
-    fn examine(&mut self, record: RecordRef, now: ReclaimHorizon, forgotten: Option<TransactionId>) {
+    fn examine(
+        &mut self,
+        record: RecordRef,
+        now: ReclaimHorizon,
+        forgotten: Option<TransactionId>,
+    ) {
         let seen = match record.word().lock() {
             Ok(seen) => seen,
             Err(LockRefusal::Busy | LockRefusal::Held) => return self.waiting.push_back(record),
