@@ -20,7 +20,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const OPS: usize = 10;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum Interface {
     OneShot,
     Closure,
 }
@@ -29,7 +29,7 @@ enum Way {
 struct Point {
     value: usize,
     reads: u64,
-    way: Way,
+    interface: Interface,
     threads: usize,
 }
 
@@ -75,14 +75,14 @@ fn main() {
 
 fn points(value: usize) -> impl Iterator<Item = Point> {
     let threads = [1, 2];
-    let ways = [Way::OneShot, Way::Closure];
+    let interfaces = [Interface::OneShot, Interface::Closure];
     let shares = [100, 50, 0];
     threads.into_iter().flat_map(move |threads| {
-        ways.into_iter().flat_map(move |way| {
+        interfaces.into_iter().flat_map(move |interface| {
             shares.into_iter().map(move |reads| Point {
                 value,
                 reads,
-                way,
+                interface,
                 threads,
             })
         })
@@ -173,8 +173,8 @@ fn transaction(worker: &mut Worker<NoLog>, random: &mut fastrand::Rng, records: 
     let reads: [bool; OPS] = std::array::from_fn(|_| random.u64(0..100) < point.reads);
     let value = [2; 100];
     let value = &value[..point.value];
-    match point.way {
-        Way::OneShot => {
+    match point.interface {
+        Interface::OneShot => {
             let ops: [Op<'_>; OPS] = std::array::from_fn(|i| {
                 if reads[i] {
                     Op::Get { key: &keys[i] }
@@ -190,7 +190,7 @@ fn transaction(worker: &mut Worker<NoLog>, random: &mut fastrand::Rng, records: 
                 .all(|reply| *reply != base::Reply::Nil);
             assert!(found, "a key is missing");
         }
-        Way::Closure => {
+        Interface::Closure => {
             let found = worker.transact(|txn| {
                 let mut found = true;
                 for (key, read) in keys.iter().zip(reads) {
@@ -217,7 +217,7 @@ fn show(point: Point, runs: &[Run]) {
         "{:>4}B  {:>4}%  {:<8}  {:>7}   {:>7.3}  {:>10.2}",
         point.value,
         point.reads,
-        if point.way == Way::OneShot {
+        if point.interface == Interface::OneShot {
             "one-shot"
         } else {
             "closure"

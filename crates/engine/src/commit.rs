@@ -46,7 +46,7 @@ pub(crate) fn commit(
     log: &mut impl RedoLog,
 ) -> Result<(), TransactionError> {
     let outcome = try_commit(thread, txn, log);
-    outcome.map_err(|stop| conflict::with_holder(&thread.engine, txn, stop))
+    outcome.map_err(|error| conflict::with_holder(&thread.engine, txn, error))
 }
 
 #[inline]
@@ -89,9 +89,9 @@ fn commit_writes(
             txn.edits.sort_unstable_by_key(|edit| edit.record);
             append(thread, log, writes, &txn.edits, tid)
         }
-        Err(stop) => {
+        Err(error) => {
             unlock(writes, &locked);
-            Err(stop)
+            Err(error)
         }
     };
     locked.clear();

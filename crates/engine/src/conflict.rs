@@ -18,9 +18,9 @@ use crate::word::{HELD, SHARED};
 pub(crate) fn with_holder(
     engine: &Engine,
     txn: &TransactionState,
-    stop: TransactionError,
+    error: TransactionError,
 ) -> TransactionError {
-    let holder = match &stop {
+    let holder = match &error {
         TransactionError::Conflict => {
             conflicting_holder(engine, txn).inspect(|_| mark_wanted_writes(engine, txn))
         }
@@ -38,7 +38,7 @@ pub(crate) fn with_holder(
     };
     match holder {
         Some(by) => TransactionError::Abort(Abort::Held { by }),
-        None => stop,
+        None => error,
     }
 }
 

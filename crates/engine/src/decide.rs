@@ -85,9 +85,9 @@ pub(crate) fn decide(
             txn.note_commit(tid);
             Ok((state, tid.epoch()))
         }
-        Err(stop) => {
+        Err(error) => {
             thread.engine.unlock_unwritten(record, seen);
-            Err(stop)
+            Err(error)
         }
     }
 }

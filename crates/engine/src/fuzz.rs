@@ -37,8 +37,8 @@ mod tests {
             let bytes = entry.encode();
             fuzz_system_record(&bytes);
             let path = corpus.join(name);
-            let there = std::fs::read(&path).unwrap_or_default();
-            assert!(there == bytes, "{} is out of date", path.display());
+            let written = std::fs::read(&path).unwrap_or_default();
+            assert!(written == bytes, "{} is out of date", path.display());
         }
     }
 

@@ -1,7 +1,7 @@
 //! Removes data that is not needed any more: tombstones, expired and flushed keys, versions that
 //! snapshots have left behind, memory that idle workers hold.
 //!
-//! A record that needs attention carries the mark `QUEUED` and is in exactly one of six places:
+//! A record that needs attention carries the mark `QUEUED` and is in exactly one place:
 //!
 //! | place | which records |
 //! |---|---|
@@ -10,19 +10,19 @@
 //! | `held` | those with versions that the oldest snapshot needs: nothing can be done until it goes |
 //! | `deadlines` | live keys that will expire, by the time they will |
 //! | `retained` | read-atomic keys with versions, or an absence, for which a reader may still ask |
-//! | the janitor's hands | while it looks at one |
+//! | none of these | the one that the janitor is looking at |
 //!
 //! Invariants:
-//! 1. Only the janitor takes records out of the index, and only those it has in its hands or meets
-//!    without the mark: no place ever holds a record that is gone.
+//! 1. Only the janitor takes records out of the index, and only those that it is looking at or
+//!    meets without the mark: no place ever holds a record that is gone.
 //! 2. A record leaves only when the write that made its key absent is durable and its epoch has
 //!    finished, and when no snapshot can see the key.
 //! 3. A key's TID goes into its floor first (module `floors`).
 //! 4. A record that is held under two-phase locking waits: it cannot be locked.
-//! 5. Of a read-atomic key, versions are kept for [`base::versions::ReadAtomic::KEPT`] after they were replaced, and
-//!    its record for as long after its transaction was forgotten, which is when all partitions have
-//!    committed it: from then on no reader meets another version of that transaction without having
-//!    begun before.
+//! 5. Of a read-atomic key, versions are kept for [`base::versions::ReadAtomic::KEPT`] after they were
+//!    replaced, and its record for as long after its transaction was forgotten, which is when all
+//!    partitions have committed it: from then on no reader meets another version of that transaction
+//!    without having begun before.
 
 mod age;
 mod horizon;
@@ -131,13 +131,13 @@ impl Janitor {
             let waiting = self.waiting.len().min(budget);
             for _ in 0..waiting {
                 let record = self.waiting.pop_front().expect("counted before");
-                self.attend(record, now, None);
+                self.examine(record, now, None);
             }
             for _ in 0..budget {
                 let Some(record) = engine.queue.pop() else {
                     break;
                 };
-                self.attend(record, now, None);
+                self.examine(record, now, None);
             }
             self.sweep_slice(now, budget);
             self.settle();
@@ -165,9 +165,14 @@ impl Janitor {
         }
     }
 
-    /// Takes a record into its hands and puts it into the place where it belongs. `forgotten` is
+    /// Looks at a record, and puts it into the place where it belongs. `forgotten` is
     /// the note about it in [`Retained`].
-    fn attend(&mut self, record: RecordRef, now: ReclaimHorizon, forgotten: Option<TransactionId>) {
+    fn examine(
+        &mut self,
+        record: RecordRef,
+        now: ReclaimHorizon,
+        forgotten: Option<TransactionId>,
+    ) {
         let seen = match record.word().lock() {
             Ok(seen) => seen,
             Err(LockRefusal::Busy | LockRefusal::Held) => return self.waiting.push_back(record),
@@ -265,7 +270,7 @@ impl Janitor {
             let Some(retained) = self.retained.pop_front_if(due) else {
                 return;
             };
-            self.attend(retained.record, now, retained.forgotten);
+            self.examine(retained.record, now, retained.forgotten);
         }
     }
 
@@ -276,7 +281,7 @@ impl Janitor {
                 _ => return,
             }
             let Reverse((_, record)) = self.deadlines.pop().expect("peeked");
-            self.attend(record, now, None);
+            self.examine(record, now, None);
         }
     }
 
@@ -330,7 +335,7 @@ impl Janitor {
                     let queued = seen.has(QUEUED);
                     record.word().unlock(seen, QUEUED);
                     if !queued {
-                        self.attend(record, now, None);
+                        self.examine(record, now, None);
                     }
                 }
                 Err(LockRefusal::Dead) => {}
@@ -455,7 +460,7 @@ mod tests {
         let snapshot = engine.snapshot();
         drop(worker.execute(&[put(b"new")]).unwrap());
         let record = engine.queue.pop().expect("it has a history");
-        janitor.attend(record, now, None);
+        janitor.examine(record, now, None);
         let seen = worker.read_snapshot(&snapshot, b"k", |entry| entry.value.to_vec());
         assert_eq!(seen.as_deref(), Some(&b"old"[..]));
         drop(snapshot);
@@ -491,7 +496,7 @@ mod tests {
         let snapshot = engine.snapshot();
         applier.apply(Epoch(2), 0, &[put(b"new")]);
         let record = engine.queue.pop().expect("it has a history");
-        janitor.attend(record, now, None);
+        janitor.examine(record, now, None);
         let seen = worker.read_snapshot(&snapshot, b"k", |entry| entry.value.to_vec());
         assert_eq!(seen.as_deref(), Some(&b"old"[..]));
     }

@@ -87,7 +87,7 @@ pub(crate) fn prepare(
         let held = hold_all(thread, txn, log, (prepare.holder, Some(prepare)), attempt);
         held.map(|()| replies)
     });
-    outcome.map_err(|stop| abandon_reads(&thread.engine, txn, stop))
+    outcome.map_err(|error| abandon_reads(&thread.engine, txn, error))
 }
 
 /// Leaves the records that were made to hold absences to the janitor. Returns the reason of the
@@ -95,13 +95,13 @@ pub(crate) fn prepare(
 pub(crate) fn abandon_reads(
     engine: &Engine,
     txn: &TransactionState,
-    stop: TransactionError,
+    error: TransactionError,
 ) -> TransactionError {
-    let stop = conflict::with_holder(engine, txn, stop);
+    let error = conflict::with_holder(engine, txn, error);
     for (record, _) in &txn.reads {
         engine.abandon(*record);
     }
-    stop
+    error
 }
 
 /// Takes the holds (steps 1 to 7); without a system record for a transaction of this partition
@@ -141,13 +141,13 @@ pub(crate) fn hold_all(
             settle(thread, txn, holder, (writes, own), acquired, tid);
             Ok(())
         }
-        (Err(stop), _) => {
+        (Err(error), _) => {
             unlock(&writes, &acquired.locked);
             let Acquired { shared, ranged, .. } = acquired;
             thread.engine.release_hold(holder.id, &shared, ranged);
             txn.released_holds |= ranged || !shared.is_empty();
             txn.writes = writes;
-            Err(stop)
+            Err(error)
         }
     }
 }

@@ -174,10 +174,10 @@ fn write_pending(
             version.free_unpublished();
         }
         Ok(tid) => txn.note_commit(tid),
-        Err(stop) => {
+        Err(error) => {
             version.free_unpublished();
             thread.engine.unlock_unwritten(record, seen);
-            return Err(stop);
+            return Err(error);
         }
     }
     Ok(())
@@ -206,17 +206,17 @@ pub(crate) fn lock_effects(
         match write.record.word().lock() {
             Ok(seen) => locked.push(seen),
             Err(refused) => {
-                let stop = engine.reason_of(write.record, refused);
+                let error = engine.reason_of(write.record, refused);
                 unlock_effects(thread, &writes, &locked);
-                return Err(stop);
+                return Err(error);
             }
         }
     }
-    if let Err(stop) = enters_no_range(engine, &writes, &locked, None) {
+    if let Err(error) = enters_no_range(engine, &writes, &locked, None) {
         let holder = |write: &RecordWrite| engine.holds.range_holder(write.record.key(), None);
         let by = writes.iter().find_map(holder);
         unlock_effects(thread, &writes, &locked);
-        return Err(by.map_or(stop, |by| TransactionError::Abort(Abort::Held { by })));
+        return Err(by.map_or(error, |by| TransactionError::Abort(Abort::Held { by })));
     }
     Ok((writes, locked))
 }
@@ -251,9 +251,9 @@ pub(crate) fn commit(
     let epoch = thread.engine.epochs.commit_epoch();
     let tid = match thread.draw_tid(epoch, newest(locked.iter().chain([&seen]))) {
         Ok(tid) => tid,
-        Err(stop) => {
+        Err(error) => {
             unlock_effects(thread, &writes, &locked);
-            return Err(stop);
+            return Err(error);
         }
     };
     let marker = system_record::new_version(&SystemRecord::Committed { note }.encode(), None);
@@ -268,10 +268,10 @@ pub(crate) fn commit(
         version: marker,
     });
     words.push(seen);
-    if let Err(stop) = append(thread, log, &newer, &[], tid) {
+    if let Err(error) = append(thread, log, &newer, &[], tid) {
         marker.free_unpublished();
         unlock_effects(thread, &writes, &locked);
-        return Err(stop);
+        return Err(error);
     }
     for (write, word) in writes.iter().zip(&locked).filter(|(_, s)| is_late(s)) {
         link_behind(thread, *write, *word, tid);

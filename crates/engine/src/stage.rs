@@ -1,7 +1,7 @@
 //! Staging: the leader of a replicated partition executes a transaction before consensus (paper 5:
 //! strict two-phase locking, then the log).
 //!
-//! The operations are executed and hold records exactly as in module [`crate::prepare`]. But
+//! The operations are executed and hold records exactly as in module `prepare`. But
 //! nothing is kept and nothing is published: the changes go to the worker's log, with TID zero and
 //! the transaction's time, and are forgotten. The owner of the log submits them as an entry. When
 //! that is applied (module [`crate::apply`]) the changes come back, on every replica alike.
@@ -80,7 +80,7 @@ pub(crate) fn stage(
         };
         done.map(|()| Staged { replies, writes })
     });
-    outcome.map_err(|stop| abandon_reads(&thread.engine, txn, stop))
+    outcome.map_err(|error| abandon_reads(&thread.engine, txn, error))
 }
 
 /// Prepares an attempt as [`prepare::prepare`].
@@ -162,9 +162,9 @@ fn stage_unheld(
     let logged = append_staged(thread, txn, log, &writes);
     version.free_unpublished();
     writes.pop();
-    if let Err(stop) = logged {
+    if let Err(error) = logged {
         unlock_effects(thread, &writes, &locked);
-        return Err(stop);
+        return Err(error);
     }
     let held = writes.iter().map(|write| write.record).collect();
     let staged = PreparedTransaction {

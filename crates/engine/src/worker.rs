@@ -135,10 +135,10 @@ impl<L: RedoLog> Worker<L> {
             let active = ActiveTransaction::begin(&mut self.thread, &mut self.txn);
             let outcome = match one_shot::run(active.thread, active.txn, ops) {
                 Ok(()) => commit(active.thread, active.txn, &mut self.log),
-                Err(stop) => Err(conflict::with_holder(
+                Err(error) => Err(conflict::with_holder(
                     &active.thread.engine,
                     active.txn,
-                    stop,
+                    error,
                 )),
             };
             match outcome {
@@ -175,10 +175,10 @@ impl<L: RedoLog> Worker<L> {
             let value = body(&mut Txn::new(active.thread, active.txn));
             let outcome = match value {
                 Ok(value) => commit(active.thread, active.txn, &mut self.log).map(|()| value),
-                Err(stop) => Err(conflict::with_holder(
+                Err(error) => Err(conflict::with_holder(
                     &active.thread.engine,
                     active.txn,
-                    stop,
+                    error,
                 )),
             };
             match outcome {

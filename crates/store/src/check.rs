@@ -55,7 +55,7 @@ pub fn check(
     progress: &(dyn Fn(&RecoveryProgress) + Sync),
 ) -> Result<CheckReport, OpenError> {
     let start = Instant::now();
-    let tell = |p: Progress| {
+    let report_progress = |p: Progress| {
         progress(&RecoveryProgress {
             bytes_read: p.bytes_read,
             bytes_total: p.bytes_total,
@@ -63,9 +63,11 @@ pub fn check(
             elapsed: start.elapsed(),
         });
     };
-    let found = Journal::check(disk, dir, threads, &tell).map_err(|source| OpenError::Recover {
-        dir: dir.to_owned(),
-        source,
+    let found = Journal::check(disk, dir, threads, &report_progress).map_err(|source| {
+        OpenError::Recover {
+            dir: dir.to_owned(),
+            source,
+        }
     })?;
     Ok(report(&found, start.elapsed()))
 }

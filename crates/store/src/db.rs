@@ -14,7 +14,7 @@ use base::versions::Watcher;
 use base::{Abort, Epoch};
 use engine::{Engine, Snapshot, Txn};
 use journal::{Journal, Recovered};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 pub use stats::Stats;
 
@@ -29,6 +29,7 @@ use crate::options::{EpochTime, Options};
 use crate::recovery::{RecoveryReport, recover};
 use crate::stop_signal::StopSignal;
 use crate::worker::Worker;
+use crate::worker_pool::WorkerPool;
 
 /// A database. Clones are handles to the same one; it closes with the last of them, or by
 /// [`Db::close`], which also returns an error if that failed.
@@ -40,17 +41,10 @@ pub struct Db {
 /// Stops the threads when the last handle is dropped.
 struct Owner {
     db: Arc<DbState>,
-    pool: Pool,
+    pool: WorkerPool,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The lock of the data directory.
     _lock: Option<Box<dyn disk::DirLock>>,
-}
-
-/// Workers of the embedded interface, lent for one transaction at a time.
-#[derive(Default)]
-struct Pool {
-    idle: Mutex<Vec<Worker>>,
-    returned: Condvar,
 }
 
 /// The progress of durability.
@@ -95,7 +89,7 @@ impl Db {
     /// # Errors
     /// Returns an [`OpenError`] that says what to do.
     pub fn open(options: Options) -> Result<Db, OpenError> {
-        check(&options)?;
+        options.check()?;
         let engine = Engine::new(&engine::Options {
             workers: options.workers + CheckpointWriter::workers(&options),
             clock: Arc::clone(&options.clock),
@@ -140,19 +134,11 @@ impl Db {
         // From here on an error closes everything that was opened.
         let owner = Owner {
             db: Arc::clone(&db),
-            pool: Pool::default(),
+            pool: WorkerPool::default(),
             threads: Mutex::default(),
             _lock: lock,
         };
-        let no_thread = |error| OpenError::Option(format!("cannot start a thread: {error}"));
-        let thread = housekeeping::start(&db, janitor, log_size).map_err(no_thread)?;
-        owner.threads.lock().push(thread);
-        if let Some(writer) = checkpoint_writer {
-            let last = db.report.checkpoint.clone();
-            db.checkpoints.recovered(last, db.report.bytes);
-            let thread = checkpoint::start(&db, writer).map_err(no_thread)?;
-            owner.threads.lock().push(thread);
-        }
+        owner.start_threads(janitor, log_size, checkpoint_writer)?;
         Ok(Db {
             owner: Arc::new(owner),
         })
@@ -242,21 +228,11 @@ impl Db {
 
     /// Returns a worker of the pool; waits for one when all are lent.
     pub(crate) fn lend(&self) -> Worker {
-        let pool = &self.owner.pool;
-        let mut idle = pool.idle.lock();
-        loop {
-            if let Some(worker) = idle.pop().or_else(|| self.worker()) {
-                return worker;
-            }
-            // Workers that threads keep for themselves come back without notice.
-            pool.returned
-                .wait_for(&mut idle, std::time::Duration::from_millis(1));
-        }
+        self.owner.pool.take(|| self.worker())
     }
 
     pub(crate) fn give_back(&self, worker: Worker) {
-        self.owner.pool.idle.lock().push(worker);
-        self.owner.pool.returned.notify_one();
+        self.owner.pool.put(worker);
     }
 
     /// Returns the progress of durability. An ephemeral database has nothing to wait for: its epoch
@@ -346,6 +322,24 @@ impl Db {
 }
 
 impl Owner {
+    fn start_threads(
+        &self,
+        janitor: engine::Janitor,
+        log_size: u64,
+        checkpoint_writer: Option<CheckpointWriter>,
+    ) -> Result<(), OpenError> {
+        let no_thread = |error| OpenError::Option(format!("cannot start a thread: {error}"));
+        let thread = housekeeping::start(&self.db, janitor, log_size).map_err(no_thread)?;
+        self.threads.lock().push(thread);
+        if let Some(writer) = checkpoint_writer {
+            let last = self.db.report.checkpoint.clone();
+            self.db.checkpoints.recovered(last, self.db.report.bytes);
+            let thread = checkpoint::start(&self.db, writer).map_err(no_thread)?;
+            self.threads.lock().push(thread);
+        }
+        Ok(())
+    }
+
     fn close(&self) -> Result<(), CloseError> {
         if self.db.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
@@ -369,25 +363,6 @@ impl Drop for Owner {
             tracing::error!("{error}");
         }
     }
-}
-
-fn check(options: &Options) -> Result<(), OpenError> {
-    let refuse = |what: &str| Err(OpenError::Option(what.to_owned()));
-    if options.workers == 0 {
-        return refuse("a database needs at least one worker");
-    }
-    if options.loggers == 0 || options.log_buffers == 0 {
-        return refuse("a database needs at least one logger and one log buffer for each worker");
-    }
-    if !(4096..=1 << 30).contains(&options.log_buffer_size) {
-        return refuse("a log buffer has between 4 KiB and 1 GiB");
-    }
-    let limits = &options.limits;
-    if limits.key > base::limits::Limits::MAX_KEY || limits.value > base::limits::Limits::MAX_VALUE
-    {
-        return refuse("keys are limited to 64 KiB and values to 512 MiB");
-    }
-    Ok(())
 }
 
 fn lock(options: &Options, dir: &Path) -> Result<Box<dyn disk::DirLock>, OpenError> {

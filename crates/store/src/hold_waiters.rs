@@ -1,4 +1,4 @@
-//! HoldWaiters until a prepared transaction gives its holds back.
+//! Callers that wait until a prepared transaction gives its holds back.
 //!
 //! Invariants:
 //! 1. A caller that waits is in no epoch and holds nothing.

@@ -39,6 +39,7 @@
 //! | `db_state` | the state that handles, workers and threads share |
 //! | `housekeeping`, `checkpoint` | the threads of a database |
 //! | `worker`, `participant` | a thread's own access, also for transactions over several partitions |
+//! | `worker_pool` | workers of the embedded interface, lent for one transaction |
 //! | `db`, `partition` | the database: composes all of these |
 //!
 //! Decision that binds this crate: `docs/decisions/0010-adaptive-epochs-are-the-default.md`.
@@ -62,6 +63,7 @@ mod partition;
 mod recovery;
 mod stop_signal;
 mod worker;
+mod worker_pool;
 
 pub use base::{Abort, Epoch, Op, Reply};
 pub use check::{CheckReport, check};

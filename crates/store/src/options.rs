@@ -13,6 +13,8 @@ use base::versions::ReadAtomic;
 
 pub use journal::EpochTime;
 
+use crate::error::OpenError;
+
 /// Options of a [`crate::Db`]. `Options::default()` is an ephemeral database; give it a `dir`.
 #[derive(Clone)]
 pub struct Options {
@@ -101,6 +103,30 @@ impl Options {
             dir: Some(dir.into()),
             ..Options::default()
         }
+    }
+
+    /// Refuses options that are out of range.
+    ///
+    /// # Errors
+    /// Returns [`OpenError::Option`].
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        let refuse = |what: &str| Err(OpenError::Option(what.to_owned()));
+        if self.workers == 0 {
+            return refuse("a database needs at least one worker");
+        }
+        if self.loggers == 0 || self.log_buffers == 0 {
+            return refuse(
+                "a database needs at least one logger and one log buffer for each worker",
+            );
+        }
+        if !(4096..=1 << 30).contains(&self.log_buffer_size) {
+            return refuse("a log buffer has between 4 KiB and 1 GiB");
+        }
+        let limits = &self.limits;
+        if limits.key > Limits::MAX_KEY || limits.value > Limits::MAX_VALUE {
+            return refuse("keys are limited to 64 KiB and values to 512 MiB");
+        }
+        Ok(())
     }
 
     pub(crate) fn journal(&self) -> journal::Options {

@@ -53,7 +53,7 @@ impl<L: RedoLog> Worker<L> {
 
     /// Visits records as [`Worker::walk_snapshot`], for a copy: it also visits the absences of
     /// read-atomic keys for which a reader may still ask, as keys that have expired at
-    /// [`ABSENT_MS`].
+    /// [`crate::ABSENT_MS`].
     pub fn copy_snapshot(
         &mut self,
         snapshot: &Snapshot,

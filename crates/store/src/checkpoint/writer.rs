@@ -69,7 +69,7 @@ pub(crate) fn start(
             tracing::debug!("checkpoint begun");
             // A caller that waits for the outcome must not wait for ever.
             let made = catch_unwind(AssertUnwindSafe(|| writer.make(&db)));
-            let outcome = made.unwrap_or_else(|_| Err(CheckpointError::Panicked));
+            let outcome = made.unwrap_or(Err(CheckpointError::Panicked));
             report(&db.checkpoints, &outcome);
             db.checkpoints.end(outcome, log_bytes);
         }
