@@ -41,7 +41,7 @@ pub(crate) enum ClientSnapshot {
 
 /// An open snapshot, and the position up to which it was read.
 pub(crate) struct OpenSnapshot {
-    pub(crate) snapshot: Snapshot,
+    pub(crate) view: Snapshot,
     /// The key at which the next slice begins.
     from: Vec<u8>,
     /// The upper bound of keys that match.
@@ -77,7 +77,7 @@ impl OpenSnapshot {
             pattern: pattern.map(<[u8]>::to_vec),
             shown: Epoch::ZERO,
             last_used: now,
-            snapshot: partition.snapshot(),
+            view: partition.snapshot(),
             _permit: permit,
         }
     }
@@ -91,7 +91,7 @@ impl OpenSnapshot {
         };
         let (pattern, mut seen, mut steps) = (self.pattern.as_deref(), 0, SLICE_STEPS);
         let to = self.to.as_deref();
-        let next = worker.walk_snapshot(&self.snapshot, &self.from, to, &mut |entry| {
+        let next = worker.walk_snapshot(&self.view, &self.from, to, &mut |entry| {
             let mut matches =
                 |key| pattern.is_none_or(|pattern| glob::matches_counted(pattern, key, &mut steps));
             if let Some(entry) = entry.filter(|one| !one.is_system() && matches(one.key)) {

@@ -13,6 +13,7 @@ use crate::refusal::{self, Refusal, WRONG_PASSWORD};
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
+/// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "connection";
     "hello" -1 "noscript loading stale fast no_auth allow_busy" NONE("") "connection" ""
         "6.0.0" "O(1)",

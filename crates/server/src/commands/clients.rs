@@ -16,6 +16,7 @@ use crate::runtime_context::RuntimeContext;
 use crate::runtime_signal::RuntimeSignal;
 use crate::session::{ClientSession, ReplyMode};
 
+/// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "connection";
     "client" -2 "" NONE("") "" ""
         "2.4.0" "Depends on subcommand.",

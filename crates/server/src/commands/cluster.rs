@@ -21,6 +21,7 @@ use crate::routing::Routes;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
+/// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "cluster";
     "cluster" -2 "" NONE("") "" ""
         "3.0.0" "Depends on subcommand.",

@@ -15,6 +15,7 @@ use crate::runtime_context::RuntimeContext;
 use crate::server_state::ServerState;
 use crate::session::ClientSession;
 
+/// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
     "config" -2 "" NONE("") "" ""
         "2.0.0" "Depends on subcommand.",

@@ -8,6 +8,7 @@ use crate::command::{CommandDefinition, commands};
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
+/// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "connection";
     "ping" -1 "fast" NONE("") "connection" "request_policy:all_shards response_policy:all_succeeded"
         "1.0.0" "O(1)",

@@ -10,6 +10,7 @@ use crate::glob;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
+/// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
     "command" -1 "loading stale" NONE("") "connection" "nondeterministic_output_order"
         "2.8.13" "O(N) where N is the number of commands.",

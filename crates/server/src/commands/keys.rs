@@ -14,6 +14,7 @@ use crate::glob;
 use crate::refusal::{Refusal, shown};
 use crate::render::{Deadline, Render, ScanPage};
 
+/// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "generic";
     "del" -2 "write" ALL("RM delete") "keyspace" ""
         "1.0.0" "O(N) where N is the number of keys.",

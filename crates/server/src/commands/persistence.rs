@@ -13,6 +13,7 @@ use crate::command::{CommandDefinition, DeferredAnswer, commands};
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
+/// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
     "bgsave" -1 "admin noscript no_async_loading" NONE("") "" ""
         "1.0.0" "O(1)",

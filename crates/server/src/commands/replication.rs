@@ -10,6 +10,7 @@ use crate::command::{CommandDefinition, commands};
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
+/// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
     "role" 1 "noscript loading stale fast" NONE("") "admin dangerous" ""
         "2.8.12" "O(1)",

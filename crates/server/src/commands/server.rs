@@ -14,6 +14,7 @@ use crate::render::Render;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
+/// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
     "dbsize" 1 "readonly fast" NONE("") "keyspace" "request_policy:all_shards response_policy:agg_sum"
         "1.0.0" "O(1)",

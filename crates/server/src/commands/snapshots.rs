@@ -9,6 +9,7 @@ use crate::command::{CommandDefinition, commands};
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
+/// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
     "kumiki.snapshot" -2 "readonly admin no_multi" NONE("") "" ""
         "0.1.0" "Depends on subcommand.",

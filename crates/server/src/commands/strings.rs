@@ -1,17 +1,21 @@
 //! Commands on strings.
 
+mod options;
+
 use base::Op;
 use base::limits::Limits;
 use base::number::parse_decimal;
 use base::transaction::{Expiry, When};
 use resp::Args;
 
-use super::arguments::{in_ms, in_ms_from_now, int, is};
+use super::arguments::int;
 use crate::command::CommandKind::{AllOrNothing, Store};
 use crate::command::{CommandDefinition, Ops, Planned, commands};
 use crate::refusal::Refusal;
 use crate::render::Render;
+use options::{ExpiryUnit, StringCommand, StringOptions, expiry_of};
 
+/// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "string";
     "get" 2 "readonly fast" ONE("RO access") "string" ""
         "1.0.0" "O(1)",
@@ -100,7 +104,7 @@ fn set<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
         ops.push(put(key, value, Expiry::Never));
         return Ok(Render::Plain);
     }
-    let options = StringOptions::parse(args.from(3), OptionsOf::Set)?;
+    let options = StringOptions::parse(args.from(3), StringCommand::Set)?;
     let expiry = options.expiry.unwrap_or_default();
     ops.push(Op::Put {
         key,
@@ -127,7 +131,7 @@ fn setnx<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
 fn setex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let expiry = expiry_of(
         args.at(2),
-        Unit {
+        ExpiryUnit {
             seconds: true,
             date: false,
         },
@@ -139,7 +143,7 @@ fn setex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
 fn psetex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let expiry = expiry_of(
         args.at(2),
-        Unit {
+        ExpiryUnit {
             seconds: false,
             date: false,
         },
@@ -167,7 +171,7 @@ fn getdel<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
 
 fn getex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let key = args.at(1);
-    match StringOptions::parse(args.from(2), OptionsOf::GetEx) {
+    match StringOptions::parse(args.from(2), StringCommand::GetEx) {
         Ok(options) => {
             let expiry = options.expiry.unwrap_or(Expiry::Keep);
             ops.push(Op::GetExpire { key, expiry });
@@ -284,115 +288,6 @@ fn incrbyfloat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
         delta,
     });
     Ok(Render::Plain)
-}
-
-/// The unit of an expiry, and its reference point.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Unit {
-    seconds: bool,
-    date: bool,
-}
-
-/// Parses the expiry of `SET` and its kin, which must lie in the future.
-fn expiry_of(arg: &[u8], unit: Unit) -> Result<Expiry, Refusal> {
-    let given = int(arg)?;
-    let expiry = if unit.date {
-        in_ms(given, unit.seconds).map(Expiry::AtMs)
-    } else {
-        in_ms_from_now(given, unit.seconds).map(Expiry::InMs)
-    };
-    expiry.filter(|_| given > 0).ok_or(Refusal::BadExpiry)
-}
-
-/// The command whose options are parsed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum OptionsOf {
-    Set,
-    GetEx,
-}
-
-/// The options of `SET` and `GETEX`.
-#[derive(Default)]
-struct StringOptions {
-    when: When,
-    get: bool,
-    expiry: Option<Expiry>,
-}
-
-/// An expiry as it is parsed: which option gave it, so that another one is refused.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ExpiryOption<'a> {
-    Keep,
-    Persist,
-    Given(Unit, &'a [u8]),
-}
-
-impl StringOptions {
-    fn parse(args: Args<'_>, dialect: OptionsOf) -> Result<StringOptions, Refusal> {
-        let mut options = StringOptions::default();
-        let mut expiry: Option<ExpiryOption<'_>> = None;
-        let mut at = 0;
-        while let Some(arg) = args.get(at) {
-            at += 1;
-            if dialect == OptionsOf::Set && is(arg, "nx") && options.when != When::Present {
-                options.when = When::Absent;
-            } else if dialect == OptionsOf::Set && is(arg, "xx") && options.when != When::Absent {
-                options.when = When::Present;
-            } else if dialect == OptionsOf::Set && is(arg, "get") {
-                options.get = true;
-            } else {
-                let (option, used) = expiry_option(arg, args.get(at), dialect)?;
-                let same = |other| same_option(other, option);
-                if !expiry.is_none_or(same) {
-                    return Err(Refusal::Syntax);
-                }
-                expiry = Some(option);
-                at += used;
-            }
-        }
-        options.expiry = match expiry {
-            None => None,
-            Some(ExpiryOption::Keep) => Some(Expiry::Keep),
-            Some(ExpiryOption::Persist) => Some(Expiry::Never),
-            Some(ExpiryOption::Given(unit, arg)) => Some(expiry_of(arg, unit)?),
-        };
-        Ok(options)
-    }
-}
-
-/// Parses the option at `arg`. Returns it and the number of arguments behind it that belong to it.
-fn expiry_option<'a>(
-    arg: &[u8],
-    next: Option<&'a [u8]>,
-    dialect: OptionsOf,
-) -> Result<(ExpiryOption<'a>, usize), Refusal> {
-    if dialect == OptionsOf::Set && is(arg, "keepttl") {
-        return Ok((ExpiryOption::Keep, 0));
-    }
-    if dialect == OptionsOf::GetEx && is(arg, "persist") {
-        return Ok((ExpiryOption::Persist, 0));
-    }
-    let units = [
-        ("ex", true, false),
-        ("px", false, false),
-        ("exat", true, true),
-        ("pxat", false, true),
-    ];
-    for (word, seconds, date) in units {
-        if is(arg, word) {
-            let next = next.ok_or(Refusal::Syntax)?;
-            return Ok((ExpiryOption::Given(Unit { seconds, date }, next), 1));
-        }
-    }
-    Err(Refusal::Syntax)
-}
-
-/// Returns `true` if both are the same option, which may be given again; the last one counts.
-fn same_option(a: ExpiryOption<'_>, b: ExpiryOption<'_>) -> bool {
-    match (a, b) {
-        (ExpiryOption::Given(a, _), ExpiryOption::Given(b, _)) => a == b,
-        (a, b) => a == b,
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::command::{CommandDefinition, Ops, Planned, commands};
 use crate::refusal::Refusal;
 use crate::render::Render;
 
+/// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "transactions";
     "multi" 1 "noscript loading stale fast allow_busy immediate" NONE("") "transaction" ""
         "1.2.0" "O(1)",

@@ -44,7 +44,7 @@ impl Executor {
         };
         let (partition, now) = (&shared.partition, self.context.now);
         let mut snapshot = Box::new(OpenSnapshot::new(partition, pattern, now, permit));
-        let epoch = snapshot.snapshot.epoch();
+        let epoch = snapshot.view.epoch();
         snapshot.shown = match self.worker.epoch_of(epoch, stale) {
             Ok(epoch) => epoch,
             Err(abort) => return self.answer_elsewhere(connection, &[], &abort),
@@ -68,8 +68,8 @@ impl Executor {
             ),
         };
         let fields = [
-            ("epoch", snapshot.snapshot.epoch().0 as i64),
-            ("time_ms", snapshot.snapshot.time_ms() as i64),
+            ("epoch", snapshot.view.epoch().0 as i64),
+            ("time_ms", snapshot.view.time_ms() as i64),
             ("keys", shared.partition.stats().keys as i64),
             ("partition", partition),
             ("partitions", partitions),
