@@ -77,14 +77,14 @@ const LEAPS: u64 = 64;
 const READ_ATTEMPTS: u32 = 8;
 
 /// A transaction under way, and its caller.
-struct Coordination<C> {
+struct CallerTransaction<C> {
     caller: TransactionCaller<C>,
     transaction: CoordinatedTransaction,
 }
 
 /// The coordinator's side of the protocol; see the module's description.
 pub(crate) struct Coordinator<C> {
-    transactions: Numbered<Coordination<C>>,
+    transactions: Numbered<CallerTransaction<C>>,
     next_number: u64,
     /// Transactions that pause before another attempt, by the time at which it begins.
     paused: BinaryHeap<Reverse<(Duration, u64)>>,
@@ -145,11 +145,14 @@ impl<C> Coordinator<C> {
             missing: 0,
             local_part_was_first: false,
         };
-        let coordination = self.transactions.entry(number).insert_entry(Coordination {
-            caller,
-            transaction,
-        });
-        attempt(router, &mut coordination.into_mut().transaction);
+        let caller_transaction = self
+            .transactions
+            .entry(number)
+            .insert_entry(CallerTransaction {
+                caller,
+                transaction,
+            });
+        attempt(router, &mut caller_transaction.into_mut().transaction);
     }
 
     /// Returns how operations are executed, and the partition of each, as in
@@ -214,8 +217,9 @@ impl<C> Coordinator<C> {
         step: AttemptStep,
         answer: Result<Answer, LostRequest>,
     ) {
-        let coordination = self.transactions.get_mut(&key.transaction);
-        let Some(transaction) = coordination.map(|coordination| &mut coordination.transaction)
+        let caller_transaction = self.transactions.get_mut(&key.transaction);
+        let Some(transaction) =
+            caller_transaction.map(|caller_transaction| &mut caller_transaction.transaction)
         else {
             return;
         };
@@ -277,7 +281,7 @@ impl<C> Coordinator<C> {
         number: u64,
         id: TransactionId,
     ) {
-        let Coordination {
+        let CallerTransaction {
             caller,
             mut transaction,
         } = self.remove(number);
@@ -297,9 +301,9 @@ impl<C> Coordinator<C> {
         self.commit_phase.begin(router, id, participants, awaiting);
     }
 
-    fn remove(&mut self, number: u64) -> Coordination<C> {
-        let coordination = self.transactions.remove(&number);
-        coordination.expect("the transaction is under way")
+    fn remove(&mut self, number: u64) -> CallerTransaction<C> {
+        let caller_transaction = self.transactions.remove(&number);
+        caller_transaction.expect("the transaction is under way")
     }
 
     /// Ends an attempt without effect: tries again if that may help, or answers the caller.
@@ -309,8 +313,8 @@ impl<C> Coordinator<C> {
         number: u64,
         abort: Abort,
     ) {
-        let coordination = self.transactions.get_mut(&number);
-        let transaction = &mut coordination.expect("it is under way").transaction;
+        let caller_transaction = self.transactions.get_mut(&number);
+        let transaction = &mut caller_transaction.expect("it is under way").transaction;
         let (abort, again) = may_try_again(router, transaction, abort);
         if !again {
             let caller = self.remove(number).caller;
@@ -340,10 +344,13 @@ impl<C> Coordinator<C> {
             && at <= router.context.now
         {
             self.paused.pop();
-            if let Some(coordination) = self.transactions.get_mut(&number)
-                && matches!(coordination.transaction.stage, TransactionStage::Paused)
+            if let Some(caller_transaction) = self.transactions.get_mut(&number)
+                && matches!(
+                    caller_transaction.transaction.stage,
+                    TransactionStage::Paused
+                )
             {
-                attempt(router, &mut coordination.transaction);
+                attempt(router, &mut caller_transaction.transaction);
             }
         }
     }
@@ -373,15 +380,15 @@ impl<C> Coordinator<C> {
         self.commit_phase.sweep(router, &mut self.outcomes);
     }
 
-    fn get_mut(&mut self, number: u64) -> &mut Coordination<C> {
-        let coordination = self.transactions.get_mut(&number);
-        coordination.expect("the transaction is under way")
+    fn get_mut(&mut self, number: u64) -> &mut CallerTransaction<C> {
+        let caller_transaction = self.transactions.get_mut(&number);
+        caller_transaction.expect("the transaction is under way")
     }
 
     /// Returns the transactions of which this is true, in the order of their numbers.
     fn numbers(&self, is_one: impl Fn(&CoordinatedTransaction) -> bool) -> Vec<u64> {
         let all = self.transactions.iter();
-        let all = all.filter(|(_, coordination)| is_one(&coordination.transaction));
+        let all = all.filter(|(_, caller_transaction)| is_one(&caller_transaction.transaction));
         let mut numbers: Vec<u64> = all.map(|(number, _)| *number).collect();
         numbers.sort_unstable();
         numbers

@@ -20,7 +20,7 @@ pub(super) struct At<T> {
 /// The file, with the values that make sense each by itself. Any other value is `None` or left out, and
 /// a mistake was noted.
 #[derive(Default)]
-pub(super) struct Draft {
+pub(super) struct TopologyDraft {
     pub(super) name: Option<At<String>>,
     pub(super) secret: SecretDraft,
     pub(super) client_secret: SecretDraft,
@@ -61,9 +61,9 @@ pub(super) struct PartitionDraft {
 }
 
 /// Reads `text`. Returns `None` if it is not TOML, so that its values cannot be relied on.
-pub(super) fn parse(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
+pub(super) fn parse(text: &str, found: &mut Vec<Mistake>) -> Option<TopologyDraft> {
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { text, found };
+    let mut reader = TopologyParser { text, found };
     if !errors.is_empty() {
         for error in errors {
             let at = error.span().map_or(0, |span| span.start);
@@ -71,7 +71,7 @@ pub(super) fn parse(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
         }
         return None;
     }
-    let mut draft = Draft::default();
+    let mut draft = TopologyDraft::default();
     for (key, value) in table.get_ref() {
         match &**key.get_ref() {
             "name" => draft.name = reader.text_of(value, "name"),
@@ -82,8 +82,8 @@ pub(super) fn parse(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
                 draft.client_secret.file = reader.path(value, "client-secret-file");
             }
             "read_atomic" => draft.read_atomic = reader.texts(value, "read_atomic"),
-            "node" => draft.nodes = reader.tables(value, "node", Reader::node),
-            "partition" => draft.partitions = reader.tables(value, "partition", Reader::partition),
+            "node" => draft.nodes = reader.tables(value, "node", TopologyParser::node),
+            "partition" => draft.partitions = reader.tables(value, "partition", TopologyParser::partition),
             other => reader.unknown(
                 key,
                 other,
@@ -100,12 +100,12 @@ const EXAMPLE: &str = "\"127.0.0.1:7001\"";
 
 type Value<'a> = Spanned<DeValue<'a>>;
 
-struct Reader<'t, 'm> {
+struct TopologyParser<'t, 'm> {
     text: &'t str,
     found: &'m mut Vec<Mistake>,
 }
 
-impl Reader<'_, '_> {
+impl TopologyParser<'_, '_> {
     fn line(&self, at: usize) -> usize {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         before.iter().filter(|&&byte| byte == b'\n').count() + 1
