@@ -303,7 +303,7 @@ impl TopologyParser<'_, '_> {
             for word in words.split(',') {
                 match range(word.trim()) {
                     Ok(range) => ranges.push(self.at(text, range)),
-                    Err(what) => self.note(text.span().start, what),
+                    Err(error) => self.note(text.span().start, error.to_string()),
                 }
             }
         }
@@ -322,22 +322,28 @@ impl TopologyParser<'_, '_> {
     }
 }
 
+/// Why a word names no slots.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum SlotRangeError {
+    #[error("\"{0}\" is neither a slot nor a range of slots; write 8000 or 0-4095")]
+    NoRange(String),
+    #[error("slot {0} does not exist: slots are 0 to {last}", last = SLOTS - 1)]
+    NoSuchSlot(String),
+    #[error("slots {first}-{last} run backwards; write {last}-{first}")]
+    Backwards { first: u16, last: u16 },
+}
+
 /// Parses a slot, or a range of them.
-fn range(word: &str) -> Result<RangeInclusive<u16>, String> {
+fn range(word: &str) -> Result<RangeInclusive<u16>, SlotRangeError> {
     let slot = |text: &str| {
         let digits = text.trim();
         let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         if !all_digits {
-            return Err(format!(
-                "\"{word}\" is neither a slot nor a range of slots; write 8000 or 0-4095"
-            ));
+            return Err(SlotRangeError::NoRange(word.to_owned()));
         }
         match digits.parse() {
             Ok(slot) if slot < SLOTS => Ok(slot),
-            _ => Err(format!(
-                "slot {digits} does not exist: slots are 0 to {}",
-                SLOTS - 1
-            )),
+            _ => Err(SlotRangeError::NoSuchSlot(digits.to_owned())),
         }
     };
     let (first, last) = match word.split_once('-') {
@@ -345,7 +351,7 @@ fn range(word: &str) -> Result<RangeInclusive<u16>, String> {
         None => (slot(word)?, slot(word)?),
     };
     if first > last {
-        return Err(format!("slots {word} run backwards; write {last}-{first}"));
+        return Err(SlotRangeError::Backwards { first, last });
     }
     Ok(first..=last)
 }
