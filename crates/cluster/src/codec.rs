@@ -172,7 +172,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
 const ISOLATIONS: [Isolation; 2] = [Isolation::Serializable, Isolation::ReadAtomic];
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::Fast, Algorithm::Small, Algorithm::Hybrid];
 
-fn place<T: PartialEq>(all: &[T], one: T) -> u8 {
+fn number_of<T: PartialEq>(all: &[T], one: T) -> u8 {
     let at = all.iter().position(|other| *other == one);
     at.expect("every variant is in its list") as u8
 }
@@ -217,7 +217,7 @@ fn encode_request(request: &Request<'_>, to: &mut Vec<u8>) {
             encode_ops(ops, to);
         }
         Request::Ramp { algorithm, ops } => {
-            to.push(place(&ALGORITHMS, *algorithm));
+            to.push(number_of(&ALGORITHMS, *algorithm));
             encode_ops(ops, to);
         }
         Request::Versions { asks } => write_asks(asks, to),
@@ -237,7 +237,7 @@ fn encode_request(request: &Request<'_>, to: &mut Vec<u8>) {
             put_u64(to, age.0);
             encode_participant_list(participant_list, to);
             put_bytes(to, siblings);
-            to.push(place(&ISOLATIONS, *isolation));
+            to.push(number_of(&ISOLATIONS, *isolation));
             encode_ops(ops, to);
         }
         Request::Commit { id, awaited } => {

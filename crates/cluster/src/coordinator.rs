@@ -2,7 +2,7 @@
 //!
 //! | the operations are | how they are executed | module |
 //! |---|---|---|
-//! | of one partition | there, as a transaction of its own | |
+//! | of one partition | there, as a transaction of its own | `single_partition` |
 //! | of several, and none writes | read everywhere, then checked for changes | `validated_read` |
 //! | of several | two-phase commit | `two_phase_commit` |
 //! | on read-atomic keys, and they read | read in rounds, also if all are of one partition | `read_atomic` |
@@ -10,7 +10,8 @@
 //!
 //! Each of these modules takes a [`CoordinatedTransaction`] through the stages of an attempt: an answer
 //! goes in, requests and an [`AttemptProgress`] come out. The coordinator keeps the transactions, and
-//! decides about further attempts. What has committed goes through the [`CommitPhase`].
+//! decides about further attempts (`plan`, `retry_policy`). What has committed goes through the
+//! [`CommitPhase`].
 //!
 //! Guards (`Op::Guard`) have no partition of their own: each participant executes them. A transaction of
 //! several partitions has no time of its own, so `Op::Now` is refused in it.
@@ -23,7 +24,10 @@
 
 mod callers;
 mod commit_phase;
+mod plan;
 mod read_atomic;
+mod retry_policy;
+mod single_partition;
 mod transaction;
 mod two_phase_commit;
 mod validated_read;
@@ -33,13 +37,11 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use base::participant::Participant;
-use base::transaction::check_guards;
-use base::{Abort, Op, PartitionId, Timestamp, TransactionId};
+use base::{Abort, Op, PartitionId, TransactionId};
 
 use crate::codec;
-use crate::context::NodeContext;
-use crate::message::{Answer, Request};
-use crate::ramp::{self, Algorithm, ReadAtomicRead, ReadAtomicRefusal, TransactionClass, classify};
+use crate::message::Answer;
+use crate::ramp::Algorithm;
 use crate::requester::{AttemptKey, AttemptStep, LostRequest, Numbered};
 use crate::router::PartitionRouter;
 
@@ -50,41 +52,20 @@ use transaction::{AttemptProgress, CoordinatedTransaction, ExecutionMode, Transa
 pub use callers::Finished;
 pub(crate) use callers::TransactionCaller;
 pub(crate) use commit_phase::CommitPhase;
+pub(crate) use plan::RequestedMode;
 
-/// What a caller wants besides its operations.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum RequestedMode {
-    Default,
-    /// Keys that are only read are held, too.
-    HoldReads,
-    /// The operations must read or write read-atomic keys, by this algorithm.
-    ReadAtomic(Algorithm),
-}
-
-/// Pauses between attempts double from the first to the longest.
-const FIRST_PAUSE: Duration = Duration::from_micros(300);
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// The least pause while no node is known to lead a partition.
-const LEADERLESS_PAUSE: Duration = Duration::from_millis(5);
-/// Number of attempts that follow each other at once when a timestamp was overtaken.
-const HASTY_ATTEMPTS: u32 = 4;
-/// How far a timestamp goes beyond one that has overtaken it, in points of the clock, for each time that
-/// it was overtaken; and how often that grows. It stays far below a millisecond, so that clocks that
-/// overtake each other do not leave the time of day behind.
-const LEAP: u64 = 64;
-const LEAPS: u64 = 64;
 /// A validated read that fails this often takes holds instead.
 const READ_ATTEMPTS: u32 = 8;
 
 /// A transaction under way, and its caller.
-struct Coordination<C> {
+struct CallerTransaction<C> {
     caller: TransactionCaller<C>,
     transaction: CoordinatedTransaction,
 }
 
 /// The coordinator's side of the protocol; see the module's description.
 pub(crate) struct Coordinator<C> {
-    transactions: Numbered<Coordination<C>>,
+    transactions: Numbered<CallerTransaction<C>>,
     next_number: u64,
     /// Transactions that pause before another attempt, by the time at which it begins.
     paused: BinaryHeap<Reverse<(Duration, u64)>>,
@@ -117,7 +98,7 @@ impl<C> Coordinator<C> {
         caller: TransactionCaller<C>,
     ) {
         let mut encoded = Vec::new();
-        let (mode, partitions) = match self.plan(router.context, ops, requested) {
+        let (mode, partitions) = match plan::plan(router.context, self.algorithm, ops, requested) {
             Ok(plan) => plan,
             Err(abort) => return self.outcomes.finish(router, caller, Err(abort)),
         };
@@ -145,65 +126,14 @@ impl<C> Coordinator<C> {
             missing: 0,
             local_part_was_first: false,
         };
-        let coordination = self.transactions.entry(number).insert_entry(Coordination {
-            caller,
-            transaction,
-        });
-        attempt(router, &mut coordination.into_mut().transaction);
-    }
-
-    /// Returns how operations are executed, and the partition of each, as in
-    /// [`CoordinatedTransaction::partitions`].
-    fn plan(
-        &self,
-        context: &NodeContext,
-        ops: &[Op<'_>],
-        requested: RequestedMode,
-    ) -> Result<(ExecutionMode, Vec<Option<PartitionId>>), Abort> {
-        let mode = self.mode(context, ops, requested)?;
-        let partitions = if let ExecutionMode::ReadAtomicRead(reading) = &mode {
-            let keys = reading.keys();
-            keys.map(|key| Some(context.topology.partition_of(key)))
-                .collect()
-        } else {
-            partitions_of(context, ops)?
-        };
-        Ok((mode, partitions))
-    }
-
-    /// Returns how operations are executed. Refusals do not depend on where keys lie.
-    fn mode(
-        &self,
-        context: &NodeContext,
-        ops: &[Op<'_>],
-        requested: RequestedMode,
-    ) -> Result<ExecutionMode, ReadAtomicRefusal> {
-        let declared = context.topology.read_atomic();
-        let reading = |algorithm| {
-            let reading = ReadAtomicRead::of_ops(algorithm, ops, context.now);
-            ExecutionMode::ReadAtomicRead(Box::new(reading))
-        };
-        let way = classify(declared, ops)?;
-        Ok(match (way, requested) {
-            (TransactionClass::Read | TransactionClass::Write, RequestedMode::HoldReads) => {
-                return Err(ReadAtomicRefusal::Holds);
-            }
-            (TransactionClass::Ordinary, RequestedMode::Default) => ExecutionMode::Serializable,
-            (TransactionClass::Ordinary, RequestedMode::HoldReads) => ExecutionMode::HoldingReads,
-            (TransactionClass::Read, RequestedMode::Default) => reading(self.algorithm),
-            (TransactionClass::Write, RequestedMode::Default) => {
-                ExecutionMode::ReadAtomicWrite(self.algorithm)
-            }
-            (way, RequestedMode::ReadAtomic(algorithm)) => {
-                ramp::check_one_kind(declared, ops)?;
-                match way {
-                    TransactionClass::Read => reading(algorithm),
-                    TransactionClass::Write => ExecutionMode::ReadAtomicWrite(algorithm),
-                    // A single key.
-                    TransactionClass::Ordinary => ExecutionMode::Serializable,
-                }
-            }
-        })
+        let caller_transaction = self
+            .transactions
+            .entry(number)
+            .insert_entry(CallerTransaction {
+                caller,
+                transaction,
+            });
+        attempt(router, &mut caller_transaction.into_mut().transaction);
     }
 
     /// Handles the answer to a request of an attempt.
@@ -214,8 +144,9 @@ impl<C> Coordinator<C> {
         step: AttemptStep,
         answer: Result<Answer, LostRequest>,
     ) {
-        let coordination = self.transactions.get_mut(&key.transaction);
-        let Some(transaction) = coordination.map(|coordination| &mut coordination.transaction)
+        let caller_transaction = self.transactions.get_mut(&key.transaction);
+        let Some(transaction) =
+            caller_transaction.map(|caller_transaction| &mut caller_transaction.transaction)
         else {
             return;
         };
@@ -223,7 +154,9 @@ impl<C> Coordinator<C> {
             return;
         }
         let progress = match step {
-            AttemptStep::Execute => on_executed(router.context, transaction, answer),
+            AttemptStep::Execute => {
+                single_partition::on_executed(router.context, transaction, answer)
+            }
             AttemptStep::Read { part } => {
                 validated_read::on_read(router, transaction, part, answer)
             }
@@ -277,7 +210,7 @@ impl<C> Coordinator<C> {
         number: u64,
         id: TransactionId,
     ) {
-        let Coordination {
+        let CallerTransaction {
             caller,
             mut transaction,
         } = self.remove(number);
@@ -297,9 +230,9 @@ impl<C> Coordinator<C> {
         self.commit_phase.begin(router, id, participants, awaiting);
     }
 
-    fn remove(&mut self, number: u64) -> Coordination<C> {
-        let coordination = self.transactions.remove(&number);
-        coordination.expect("the transaction is under way")
+    fn remove(&mut self, number: u64) -> CallerTransaction<C> {
+        let caller_transaction = self.transactions.remove(&number);
+        caller_transaction.expect("the transaction is under way")
     }
 
     /// Ends an attempt without effect: tries again if that may help, or answers the caller.
@@ -309,26 +242,17 @@ impl<C> Coordinator<C> {
         number: u64,
         abort: Abort,
     ) {
-        let coordination = self.transactions.get_mut(&number);
-        let transaction = &mut coordination.expect("it is under way").transaction;
-        let (abort, again) = may_try_again(router, transaction, abort);
+        let caller_transaction = self.transactions.get_mut(&number);
+        let transaction = &mut caller_transaction.expect("it is under way").transaction;
+        let (abort, again) = retry_policy::may_try_again(router, transaction, abort);
         if !again {
             let caller = self.remove(number).caller;
             return self.outcomes.finish(router, caller, Err(abort));
         }
         transaction.stage = TransactionStage::Paused;
-        let least = match abort {
-            Abort::Elsewhere { leader: None } => LEADERLESS_PAUSE,
-            _ => Duration::ZERO,
-        };
-        let longest = LONGEST_PAUSE.min(FIRST_PAUSE * (1 << (transaction.attempt - 1).min(10)));
-        let pause = match abort {
-            // No other transaction has to end first.
-            Abort::Overtaken { .. } if transaction.attempt <= HASTY_ATTEMPTS => Duration::ZERO,
-            _ => longest.mul_f64(0.5 + self.random.f64() / 2.0),
-        };
+        let pause = retry_policy::pause(transaction, &abort, &mut self.random);
         self.paused
-            .push(Reverse((router.context.now + pause.max(least), number)));
+            .push(Reverse((router.context.now + pause, number)));
     }
 
     /// Begins the attempts whose pause is over.
@@ -340,10 +264,13 @@ impl<C> Coordinator<C> {
             && at <= router.context.now
         {
             self.paused.pop();
-            if let Some(coordination) = self.transactions.get_mut(&number)
-                && matches!(coordination.transaction.stage, TransactionStage::Paused)
+            if let Some(caller_transaction) = self.transactions.get_mut(&number)
+                && matches!(
+                    caller_transaction.transaction.stage,
+                    TransactionStage::Paused
+                )
             {
-                attempt(router, &mut coordination.transaction);
+                attempt(router, &mut caller_transaction.transaction);
             }
         }
     }
@@ -373,15 +300,15 @@ impl<C> Coordinator<C> {
         self.commit_phase.sweep(router, &mut self.outcomes);
     }
 
-    fn get_mut(&mut self, number: u64) -> &mut Coordination<C> {
-        let coordination = self.transactions.get_mut(&number);
-        coordination.expect("the transaction is under way")
+    fn get_mut(&mut self, number: u64) -> &mut CallerTransaction<C> {
+        let caller_transaction = self.transactions.get_mut(&number);
+        caller_transaction.expect("the transaction is under way")
     }
 
     /// Returns the transactions of which this is true, in the order of their numbers.
     fn numbers(&self, is_one: impl Fn(&CoordinatedTransaction) -> bool) -> Vec<u64> {
         let all = self.transactions.iter();
-        let all = all.filter(|(_, coordination)| is_one(&coordination.transaction));
+        let all = all.filter(|(_, caller_transaction)| is_one(&caller_transaction.transaction));
         let mut numbers: Vec<u64> = all.map(|(number, _)| *number).collect();
         numbers.sort_unstable();
         numbers
@@ -437,11 +364,8 @@ fn attempt<P: Participant + ?Sized>(
     let bytes = std::mem::take(&mut transaction.ops);
     let ops = codec::decode_ops(&bytes).expect("it was encoded here");
     let ranges = |op: &Op<'_>| matches!(op, Op::Scan { .. });
-    if let [part] = &transaction.parts[..] {
-        let of = part.of;
-        transaction.stage = TransactionStage::Executing;
-        let purpose = transaction.purpose(AttemptStep::Execute);
-        router.request(of, Request::Execute { ops }, purpose);
+    if transaction.parts.len() == 1 {
+        single_partition::begin(router, transaction, ops);
     } else if matches!(transaction.mode, ExecutionMode::Serializable)
         && transaction.read_only
         && transaction.attempt <= READ_ATTEMPTS
@@ -452,34 +376,6 @@ fn attempt<P: Participant + ?Sized>(
         two_phase_commit::begin(router, transaction, &ops);
     }
     transaction.ops = bytes;
-}
-
-/// Handles the answer of the partition that executed the whole transaction.
-fn on_executed(
-    context: &NodeContext,
-    transaction: &CoordinatedTransaction,
-    answer: Result<Answer, LostRequest>,
-) -> AttemptProgress {
-    if !matches!(transaction.stage, TransactionStage::Executing) {
-        return AttemptProgress::Pending;
-    }
-    let safe = transaction.read_only;
-    let of = transaction.parts[0].of;
-    match answer {
-        Ok(Answer::Replies(replies)) if replies.len() == transaction.partitions.len() => {
-            AttemptProgress::Finished(Ok(replies))
-        }
-        Ok(Answer::Aborted(Abort::Unknown { what }) | Answer::Failed(what)) if safe => {
-            AttemptProgress::Failed(context.unanswered(of, what))
-        }
-        Ok(Answer::Aborted(abort)) => AttemptProgress::Failed(abort),
-        Err(LostRequest { sent, why }) if !sent || safe => {
-            AttemptProgress::Failed(context.unanswered(of, why))
-        }
-        Err(LostRequest { why, .. }) => AttemptProgress::unknown(why),
-        Ok(Answer::Failed(what)) => AttemptProgress::unknown(what),
-        Ok(other) => AttemptProgress::unknown(format!("a node answered {other:?}")),
-    }
 }
 
 /// Gives up an attempt that has waited for too long.
@@ -507,61 +403,4 @@ fn give_up<P: Participant + ?Sized>(
         | TransactionStage::ReadingVersions => AttemptProgress::Failed(Abort::Unavailable { what }),
         TransactionStage::Abandoning { .. } | TransactionStage::Paused => AttemptProgress::Pending,
     }
-}
-
-/// Decides if another attempt may help. Returns the abort for the caller if not.
-fn may_try_again<P: Participant + ?Sized>(
-    router: &mut PartitionRouter<'_, P>,
-    transaction: &CoordinatedTransaction,
-    abort: Abort,
-) -> (Abort, bool) {
-    let context = &mut *router.context;
-    let time = context.now.saturating_sub(transaction.begun);
-    let again = match &abort {
-        Abort::Overtaken { newest } => {
-            // A little more each time, so that a clock which is behind catches up with one that goes on.
-            let leaps = u64::from(transaction.attempt - 1).min(LEAPS);
-            let beyond = Timestamp(newest.0 + LEAP * leaps);
-            let time_ms = router.partition.time_ms();
-            if let Err(error) = context.clock.witness(beyond, time_ms) {
-                let what = error.to_string();
-                return (Abort::Unavailable { what }, false);
-            }
-            true
-        }
-        Abort::Held { .. } => time < context.timeouts.hold,
-        Abort::Refused | Abort::Conflict { .. } => true,
-        Abort::Unavailable { .. } => time < context.timeouts.unreachable,
-        Abort::Elsewhere { .. } => time < context.timeouts.answer,
-        _ => false,
-    };
-    (abort, again && time < context.timeouts.transaction)
-}
-
-/// Returns the partition of each operation, as in [`CoordinatedTransaction::partitions`].
-fn partitions_of(context: &NodeContext, ops: &[Op<'_>]) -> Result<Vec<Option<PartitionId>>, Abort> {
-    check_guards(ops)?;
-    let along = !ops.iter().all(Op::goes_along);
-    let mut partitions = Vec::with_capacity(ops.len());
-    for op in ops {
-        partitions.push(match op.key() {
-            Some(key) => Some(context.topology.partition_of(key)),
-            None if along && op.goes_along() => None,
-            None => Some(context.local_partition.ok_or_else(no_partition)?),
-        });
-    }
-    let mut named = partitions.iter().flatten();
-    let first = named.next();
-    if ops.contains(&Op::Now) && named.any(|of| Some(of) != first) {
-        let what = "each partition has a time of its own: ask for it in a transaction of one";
-        let what = what.to_owned();
-        return Err(Abort::Unsupported { what });
-    }
-    Ok(partitions)
-}
-
-fn no_partition() -> Abort {
-    let what = "a node without a partition was given an operation that names no key";
-    let what = what.to_owned();
-    Abort::Unavailable { what }
 }

@@ -19,11 +19,11 @@ use crate::topology::Topology;
 #[derive(Debug)]
 pub struct Leaders {
     /// The partitions, in the order of their ids.
-    places: Vec<Place>,
+    partitions: Vec<PartitionLeader>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct PartitionLeader {
     of: PartitionId,
     nodes: Vec<NodeId>,
     /// The leader's id; 0 while none is known. Nodes have ids from 1 on.
@@ -38,7 +38,7 @@ impl Leaders {
     /// Creates the list; no leader of a replicated partition is known yet.
     #[must_use]
     pub fn new(topology: &Topology) -> Leaders {
-        let place = |one: &crate::topology::PartitionInfo| Place {
+        let entry = |one: &crate::topology::PartitionInfo| PartitionLeader {
             of: one.id,
             nodes: one.nodes.clone(),
             leader: AtomicU16::new(match one.nodes[..] {
@@ -48,13 +48,13 @@ impl Leaders {
             next: AtomicUsize::new(0),
         };
         Leaders {
-            places: topology.partitions().iter().map(place).collect(),
+            partitions: topology.partitions().iter().map(entry).collect(),
         }
     }
 
-    fn place(&self, of: PartitionId) -> &Place {
-        let at = self.places.binary_search_by_key(&of, |place| place.of);
-        &self.places[at.expect("a partition of this cluster")]
+    fn entry(&self, of: PartitionId) -> &PartitionLeader {
+        let at = self.partitions.binary_search_by_key(&of, |entry| entry.of);
+        &self.partitions[at.expect("a partition of this cluster")]
     }
 
     /// Returns the node that is believed to lead a partition.
@@ -63,18 +63,18 @@ impl Leaders {
     /// If the cluster's file has no such partition. The other methods panic, too.
     #[must_use]
     pub fn leader(&self, of: PartitionId) -> Option<NodeId> {
-        let leader = self.place(of).leader.load(Ordering::Relaxed);
+        let leader = self.entry(of).leader.load(Ordering::Relaxed);
         (leader != NO_LEADER).then_some(NodeId(leader))
     }
 
     /// Notes the leader of a partition, or that none is known. Impossible news are ignored: a partition
     /// of one node is led by that node, and others by one of their nodes.
     pub fn learn(&self, of: PartitionId, leader: Option<NodeId>) {
-        let place = self.place(of);
-        let may_lead = leader.is_none_or(|leader| place.nodes.contains(&leader));
-        if place.nodes.len() > 1 && may_lead {
+        let entry = self.entry(of);
+        let may_lead = leader.is_none_or(|leader| entry.nodes.contains(&leader));
+        if entry.nodes.len() > 1 && may_lead {
             let leader = leader.map_or(NO_LEADER, |leader| leader.0);
-            place.leader.store(leader, Ordering::Relaxed);
+            entry.leader.store(leader, Ordering::Relaxed);
         }
     }
 
@@ -104,7 +104,7 @@ impl Leaders {
     /// Returns `true` if several nodes may lead a partition.
     #[must_use]
     pub fn is_replicated(&self, of: PartitionId) -> bool {
-        self.place(of).nodes.len() > 1
+        self.entry(of).nodes.len() > 1
     }
 
     /// Returns the node to ask for a partition: its leader, or the next one to try. `me` knows that it
@@ -114,8 +114,8 @@ impl Leaders {
         if let Some(leader) = self.leader(of).filter(|leader| *leader != me) {
             return leader;
         }
-        let place = self.place(of);
-        let next = || place.nodes[place.next.fetch_add(1, Ordering::Relaxed) % place.nodes.len()];
+        let entry = self.entry(of);
+        let next = || entry.nodes[entry.next.fetch_add(1, Ordering::Relaxed) % entry.nodes.len()];
         let first = next();
         if first == me { next() } else { first }
     }

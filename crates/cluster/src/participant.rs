@@ -36,8 +36,8 @@ use crate::requester::Requester;
 
 use attempts::Attempts;
 use pending_answers::{BatchOutcome, PendingAnswer, PendingAnswers, SyncUrgency};
-use served::Served;
-use wait_queue::{BlockedKind, BlockedRequest, WaitQueue};
+use served::ServedRequest;
+use wait_queue::{BlockedKind, BlockedRequest, HoldWaitQueue};
 
 pub(crate) use attempts::forget;
 pub use wait_queue::WaitingPrepares;
@@ -62,7 +62,7 @@ impl ParticipantService {
     ) -> ParticipantService {
         ParticipantService {
             pending_answers: PendingAnswers::default(),
-            attempts: Attempts::new(WaitQueue::new(prepares)),
+            attempts: Attempts::new(HoldWaitQueue::new(prepares)),
             releases: 0,
             published,
         }
@@ -131,16 +131,16 @@ impl ParticipantService {
             Request::Inquire { id } => Attempts::inquire(context, partition, id),
             Request::Versions { asks } => {
                 let (answer, epoch) = execution::read_versions(context, partition, &asks);
-                Served::after(answer, epoch)
+                ServedRequest::after(answer, epoch)
             }
             Request::Region { offer } => {
                 let region = self.published.as_ref().and_then(|own| own.grant(offer));
                 let region = region.map(|(grant, clock)| RegionInfo { grant, clock });
-                Served::at_once(Answer::Region(region))
+                ServedRequest::at_once(Answer::Region(region))
             }
             Request::Topology => {
                 let text = context.topology.text_for_clients();
-                Served::at_once(Answer::Topology(text))
+                ServedRequest::at_once(Answer::Topology(text))
             }
             // Only peers send these, and the node gives them to its coordinator.
             Request::Coordinate { .. } | Request::Ramp { .. } => {
@@ -379,15 +379,15 @@ impl ParticipantService {
         partition: &P,
         requester: Requester,
         ops: &[Op<'_>],
-        served: Served,
+        served: ServedRequest,
     ) {
         match served {
-            Served::Answered(answer, epoch, urgency) => {
+            ServedRequest::Answered(answer, epoch, urgency) => {
                 let when = (epoch, urgency);
                 self.pending_answers
                     .answer(context, partition, requester, answer, when);
             }
-            Served::Blocked(kind, by) => self.block(context, requester, ops, kind, by),
+            ServedRequest::Blocked(kind, by) => self.block(context, requester, ops, kind, by),
         }
     }
 

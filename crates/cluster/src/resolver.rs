@@ -317,20 +317,20 @@ fn on_outcome<P: Participant + ?Sized>(
 
 /// Returns the participants of a prepared or committed attempt.
 fn decode_note(context: &NodeContext, id: TransactionId, note: &[u8]) -> Option<ParticipantList> {
-    let participant_list = codec::decode_participant_list(note).map_err(|error| error.to_string());
-    let participant_list = participant_list.and_then(|participant_list| {
-        match context.unknown_participant(&participant_list) {
-            Some(unknown) => Err(unknown),
-            None => Ok(participant_list),
-        }
-    });
-    if let Err(error) = &participant_list {
+    let log = |error: &dyn std::fmt::Display| {
         tracing::error!(
             %id, %error,
             "a transaction cannot be decided: start the cluster with the file that it began with"
         );
+    };
+    match codec::decode_participant_list(note) {
+        Ok(participants) => match context.unknown_participant(&participants) {
+            None => return Some(participants),
+            Some(error) => log(&error),
+        },
+        Err(error) => log(&error),
     }
-    participant_list.ok()
+    None
 }
 
 /// Logs that a decision cannot be recorded now; the next scan tries again.

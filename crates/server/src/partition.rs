@@ -48,7 +48,9 @@ impl Partition {
     pub(crate) fn worker(&self) -> Option<Worker> {
         match self {
             Partition::Local(db) => db.worker().map(Worker::Local),
-            Partition::Replicated(own) => own.member().worker().map(Worker::Replicated),
+            Partition::Replicated(replicated) => {
+                replicated.member().worker().map(Worker::Replicated)
+            }
         }
     }
 
@@ -65,7 +67,7 @@ impl Partition {
     pub(crate) fn replicated(&self) -> Option<&Arc<Replicated>> {
         match self {
             Partition::Local(_) => None,
-            Partition::Replicated(own) => Some(own),
+            Partition::Replicated(replicated) => Some(replicated),
         }
     }
 
@@ -74,8 +76,8 @@ impl Partition {
         match self {
             Partition::Local(db) => db.durable(),
             // Without the member this node does not lead, and its tickets are lost, each by itself.
-            Partition::Replicated(own) => Durable {
-                epoch: own.member().durable(),
+            Partition::Replicated(replicated) => Durable {
+                epoch: replicated.member().durable(),
                 failed: None,
             },
         }
@@ -86,7 +88,7 @@ impl Partition {
     pub(crate) fn durable_epoch(&self) -> Epoch {
         match self {
             Partition::Local(db) => db.durable_epoch(),
-            Partition::Replicated(own) => own.member().durable(),
+            Partition::Replicated(replicated) => replicated.member().durable(),
         }
     }
 
@@ -94,7 +96,7 @@ impl Partition {
     pub(crate) fn failed(&self) -> Option<String> {
         match self {
             Partition::Local(db) => db.durable().failed,
-            Partition::Replicated(own) => own.member().failed(),
+            Partition::Replicated(replicated) => replicated.member().failed(),
         }
     }
 
@@ -112,7 +114,7 @@ impl Partition {
     pub(crate) fn is_lost(&self, epoch: Epoch) -> bool {
         match self {
             Partition::Local(_) => false,
-            Partition::Replicated(own) => own.member().is_lost(epoch),
+            Partition::Replicated(replicated) => replicated.member().is_lost(epoch),
         }
     }
 
@@ -138,7 +140,7 @@ impl Partition {
     pub(crate) fn on_change(&self, notify: Box<dyn Fn() + Send + Sync>) {
         match self {
             Partition::Local(db) => db.on_durable(notify),
-            Partition::Replicated(own) => own.member().on_change(notify),
+            Partition::Replicated(replicated) => replicated.member().on_change(notify),
         }
     }
 
@@ -146,7 +148,7 @@ impl Partition {
     pub(crate) fn on_release(&self, notify: Box<dyn Fn() + Send + Sync>) {
         match self {
             Partition::Local(db) => db.on_release(notify),
-            Partition::Replicated(own) => own.member().engine().on_release(notify),
+            Partition::Replicated(replicated) => replicated.member().engine().on_release(notify),
         }
     }
 
@@ -155,7 +157,7 @@ impl Partition {
     pub(crate) fn releases(&self) -> u64 {
         match self {
             Partition::Local(db) => db.releases(),
-            Partition::Replicated(own) => own.member().releases(),
+            Partition::Replicated(replicated) => replicated.member().releases(),
         }
     }
 
@@ -163,7 +165,7 @@ impl Partition {
     pub(crate) fn snapshot(&self) -> Snapshot {
         match self {
             Partition::Local(db) => db.snapshot(),
-            Partition::Replicated(own) => own.member().engine().snapshot(),
+            Partition::Replicated(replicated) => replicated.member().engine().snapshot(),
         }
     }
 
@@ -171,7 +173,7 @@ impl Partition {
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
             Partition::Local(db) => db.memory_bytes(),
-            Partition::Replicated(own) => own.member().engine().memory_bytes(),
+            Partition::Replicated(replicated) => replicated.member().engine().memory_bytes(),
         }
     }
 
@@ -179,14 +181,14 @@ impl Partition {
     pub(crate) fn limit_memory(&self, bytes: u64) {
         match self {
             Partition::Local(db) => db.limit_memory(bytes),
-            Partition::Replicated(own) => own.member().engine().limit_memory(bytes),
+            Partition::Replicated(replicated) => replicated.member().engine().limit_memory(bytes),
         }
     }
 
     pub(crate) fn stats(&self) -> Stats {
         match self {
             Partition::Local(db) => db.stats(),
-            Partition::Replicated(own) => own.stats(),
+            Partition::Replicated(replicated) => replicated.stats(),
         }
     }
 
@@ -194,7 +196,7 @@ impl Partition {
     pub(crate) fn recovery(&self) -> &RecoveryReport {
         match self {
             Partition::Local(db) => db.recovery(),
-            Partition::Replicated(own) => own.recovery(),
+            Partition::Replicated(replicated) => replicated.recovery(),
         }
     }
 
@@ -202,7 +204,7 @@ impl Partition {
     pub(crate) fn checkpoint_status(&self) -> CheckpointStatus {
         match self {
             Partition::Local(db) => db.checkpoint_status(),
-            Partition::Replicated(own) => own.checkpoint_status(),
+            Partition::Replicated(replicated) => replicated.checkpoint_status(),
         }
     }
 
@@ -210,7 +212,7 @@ impl Partition {
     pub(crate) fn request_checkpoint(&self) -> Result<(), CheckpointRefused> {
         match self {
             Partition::Local(db) => db.request_checkpoint(),
-            Partition::Replicated(own) => own.request_checkpoint(),
+            Partition::Replicated(replicated) => replicated.request_checkpoint(),
         }
     }
 
@@ -218,7 +220,9 @@ impl Partition {
     pub(crate) fn checkpoint(&self) -> Result<CheckpointReport, CheckpointError> {
         match self {
             Partition::Local(db) => db.checkpoint(),
-            Partition::Replicated(own) => own.checkpoint().map_err(CheckpointError::Failed),
+            Partition::Replicated(replicated) => replicated
+                .checkpoint()
+                .map_err(|error| CheckpointError::Failed(error.to_string())),
         }
     }
 }

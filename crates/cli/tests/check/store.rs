@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use base::participant::{Prepare, TransactionExecutor, TwoPhaseCommit};
+use base::participant::{Prepare, TwoPhaseCommit};
 use base::transaction::Holder;
 use base::{Op, Timestamp, TransactionId};
 use store::{CheckpointOptions, Db, Options};

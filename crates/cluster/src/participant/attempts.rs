@@ -9,8 +9,8 @@ use base::{Abort, Epoch, Timestamp, TransactionId};
 
 use super::execution;
 use super::pending_answers::SyncUrgency;
-use super::served::Served;
-use super::wait_queue::{BlockedKind, BlockedPrepare, WaitQueue};
+use super::served::ServedRequest;
+use super::wait_queue::{BlockedKind, BlockedPrepare, HoldWaitQueue};
 use crate::context::NodeContext;
 use crate::message::{Answer, AttemptOutcome};
 
@@ -23,7 +23,7 @@ const REFUSAL_MS: u64 = 2 * OLDEST_PREPARE_MS;
 /// Attempts of which this node's own partition is a participant. Their states are kept by the partition;
 /// this is what a node keeps besides.
 pub(super) struct Attempts {
-    pub(super) wait_queue: WaitQueue,
+    pub(super) wait_queue: HoldWaitQueue,
     /// Attempts that have aborted while a part of them was on its way into the log.
     unfinished_aborts: Vec<TransactionId>,
     /// Attempts whose outcome this partition, their home, was asked for while they were prepared here:
@@ -32,7 +32,7 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    pub(super) fn new(wait_queue: WaitQueue) -> Attempts {
+    pub(super) fn new(wait_queue: HoldWaitQueue) -> Attempts {
         Attempts {
             wait_queue,
             unfinished_aborts: Vec::new(),
@@ -46,9 +46,9 @@ impl Attempts {
         context: &mut NodeContext,
         partition: &mut P,
         prepare: &Prepare<'_>,
-    ) -> Served {
+    ) -> ServedRequest {
         if let Some(abort) = unfit_prepare(context, partition, prepare) {
-            return Served::aborted(abort);
+            return ServedRequest::aborted(abort);
         }
         let Holder { id, age } = prepare.holder;
         let is_older = |by: Holder| (age, id) < (by.age, by.id);
@@ -69,7 +69,7 @@ impl Attempts {
                     siblings: prepare.siblings.to_vec(),
                     note: prepare.note.to_vec(),
                 };
-                return Served::Blocked(BlockedKind::Prepare(blocked), by);
+                return ServedRequest::Blocked(BlockedKind::Prepare(blocked), by);
             }
             Err(abort) => {
                 context.counters.died += u64::from(matches!(abort, Abort::Held { .. }));
@@ -81,7 +81,7 @@ impl Attempts {
         } else {
             execution::shown_epoch(&answer, partition)
         };
-        Served::after(answer, epoch)
+        ServedRequest::after(answer, epoch)
     }
 
     /// Commits a prepared attempt. `awaited`: a caller waits for it.
@@ -90,7 +90,7 @@ impl Attempts {
         partition: &mut P,
         id: TransactionId,
         awaited: bool,
-    ) -> Served {
+    ) -> ServedRequest {
         match partition.commit(id) {
             Ok((state, epoch)) => {
                 if state == State::Refused {
@@ -101,12 +101,12 @@ impl Attempts {
                 } else {
                     SyncUrgency::Await
                 };
-                Served::Answered(Answer::Done, epoch, urgency)
+                ServedRequest::Answered(Answer::Done, epoch, urgency)
             }
             // Another transaction is just changing what this one must change.
             Err(Abort::Held { by }) if awaited => {
                 context.counters.commits_waited += 1;
-                Served::Blocked(BlockedKind::Commit { id, awaited }, by)
+                ServedRequest::Blocked(BlockedKind::Commit { id, awaited }, by)
             }
             Err(abort) => undone(abort),
         }
@@ -158,18 +158,18 @@ impl Attempts {
         context: &mut NodeContext,
         partition: &mut P,
         id: TransactionId,
-    ) -> Served {
+    ) -> ServedRequest {
         // It is undecided, but not because its coordinator is gone.
         if self.wait_queue.has_prepare(id) {
             let what = "it waits for keys that another transaction holds".to_owned();
-            return Served::at_once(Answer::Failed(what));
+            return ServedRequest::at_once(Answer::Failed(what));
         }
         let known = partition.refuse(id, partition.time_ms() + REFUSAL_MS);
         self.drop_waiting_prepare(context, id);
         match known {
             Ok((state, epoch)) => {
                 context.counters.refused += u64::from(state == State::Unknown);
-                Served::after(Answer::State(state), epoch)
+                ServedRequest::after(Answer::State(state), epoch)
             }
             Err(abort) => undone(abort),
         }
@@ -181,10 +181,10 @@ impl Attempts {
         context: &mut NodeContext,
         partition: &mut P,
         id: TransactionId,
-    ) -> Served {
+    ) -> ServedRequest {
         // It is undecided, but not because its coordinator is gone.
         if self.wait_queue.has_prepare(id) {
-            return Served::at_once(Answer::AttemptOutcome(AttemptOutcome::Open));
+            return ServedRequest::at_once(Answer::AttemptOutcome(AttemptOutcome::Open));
         }
         let (state, epoch) = match partition.refuse(id, partition.time_ms() + REFUSAL_MS) {
             Ok(known) => known,
@@ -203,7 +203,7 @@ impl Attempts {
                 AttemptOutcome::Open
             }
         };
-        Served::after(Answer::AttemptOutcome(fate), epoch)
+        ServedRequest::after(Answer::AttemptOutcome(fate), epoch)
     }
 
     /// Aborts an attempt whose home this is, unless it has committed, and answers the outcome.
@@ -212,11 +212,11 @@ impl Attempts {
         context: &mut NodeContext,
         partition: &mut P,
         id: TransactionId,
-    ) -> Served {
+    ) -> ServedRequest {
         self.drop_waiting_prepare(context, id);
         context.counters.abandoned += 1;
         match abort_unless_committed(partition, id) {
-            Ok((fate, epoch)) => Served::after(Answer::AttemptOutcome(fate), epoch),
+            Ok((fate, epoch)) => ServedRequest::after(Answer::AttemptOutcome(fate), epoch),
             Err(abort) => undone(abort),
         }
     }
@@ -226,18 +226,18 @@ impl Attempts {
         context: &mut NodeContext,
         partition: &mut P,
         id: TransactionId,
-    ) -> Served {
+    ) -> ServedRequest {
         let leadership = partition.leadership();
         let (state, epoch) = partition.state(id);
         // The leadership may have changed in between; then the state means nothing.
         match partition.leads() {
             Ok(()) if partition.leadership() == leadership => {
-                Served::after(Answer::State(state), epoch)
+                ServedRequest::after(Answer::State(state), epoch)
             }
             led => {
                 context.counters.redirected += 1;
                 let leader = led.err().flatten();
-                Served::aborted(Abort::Elsewhere { leader })
+                ServedRequest::aborted(Abort::Elsewhere { leader })
             }
         }
     }
@@ -304,11 +304,11 @@ fn abort_unless_committed<P: TransactionExecutor + TwoPhaseCommit + ?Sized>(
 
 /// Returns the answer when nothing was done: the abort itself if the sender may try again, here or
 /// elsewhere.
-fn undone(abort: Abort) -> Served {
+fn undone(abort: Abort) -> ServedRequest {
     match abort {
         Abort::Elsewhere { .. } | Abort::Held { .. } | Abort::Unknown { .. } => {
-            Served::aborted(abort)
+            ServedRequest::aborted(abort)
         }
-        other => Served::at_once(Answer::Failed(other.to_string())),
+        other => ServedRequest::at_once(Answer::Failed(other.to_string())),
     }
 }

@@ -8,7 +8,7 @@ use base::versions::{Ask, Found, OwnedFound};
 use base::{Abort, Epoch, Op};
 
 use super::pending_answers::BatchOutcome;
-use super::served::Served;
+use super::served::ServedRequest;
 use super::wait_queue::BlockedKind;
 use crate::context::NodeContext;
 use crate::message::Answer;
@@ -24,9 +24,9 @@ pub(super) fn execute<P: TransactionExecutor + ?Sized>(
     context: &NodeContext,
     partition: &mut P,
     ops: &[Op<'_>],
-) -> Served {
+) -> ServedRequest {
     if let Some(abort) = unfit_ops(context, ops) {
-        return Served::aborted(abort);
+        return ServedRequest::aborted(abort);
     }
     let mut replies = Vec::new();
     let outcome = partition.execute(ops, &mut |seen, _| {
@@ -45,9 +45,9 @@ pub(super) fn execute_once<P: TransactionExecutor + ?Sized>(
     partition: &mut P,
     ops: &[Op<'_>],
     of: Sequenced,
-) -> Served {
+) -> ServedRequest {
     if let Some(abort) = unfit_ops(context, ops) {
-        return Served::aborted(abort);
+        return ServedRequest::aborted(abort);
     }
     let outcome = partition.execute_once(ops, of);
     served(
@@ -62,13 +62,13 @@ pub(super) fn read<P: TransactionExecutor + ?Sized>(
     context: &NodeContext,
     partition: &mut P,
     ops: &[Op<'_>],
-) -> Served {
+) -> ServedRequest {
     if !ops.iter().all(Op::is_read_only) {
         let what = "a read was asked for that writes".to_owned();
-        return Served::at_once(Answer::Failed(what));
+        return ServedRequest::at_once(Answer::Failed(what));
     }
     if let Some(abort) = misplaced_ops(context, ops) {
-        return Served::aborted(abort);
+        return ServedRequest::aborted(abort);
     }
     let watches = ops.iter().filter_map(Op::key);
     let watches = watches.map(|key| Op::Watch { key });
@@ -175,14 +175,14 @@ fn served<P: TransactionExecutor + ?Sized>(
     partition: &P,
     kind: BlockedKind,
     outcome: Result<Answer, Abort>,
-) -> Served {
+) -> ServedRequest {
     let answer = match outcome {
         Ok(answer) => answer,
-        Err(Abort::Held { by }) => return Served::Blocked(kind, by),
+        Err(Abort::Held { by }) => return ServedRequest::Blocked(kind, by),
         Err(abort) => Answer::Aborted(abort),
     };
     let epoch = shown_epoch(&answer, partition);
-    Served::after(answer, epoch)
+    ServedRequest::after(answer, epoch)
 }
 
 /// Returns the epoch that an answer promises or shows. An answer that a request was blocked shows

@@ -81,14 +81,14 @@ impl WaitingPrepares {
 }
 
 /// The requests that wait for holds at one [`Node`](crate::Node).
-pub(super) struct WaitQueue {
+pub(super) struct HoldWaitQueue {
     requests: Vec<BlockedRequest>,
     prepares: WaitingPrepares,
 }
 
-impl WaitQueue {
-    pub(super) fn new(prepares: WaitingPrepares) -> WaitQueue {
-        WaitQueue {
+impl HoldWaitQueue {
+    pub(super) fn new(prepares: WaitingPrepares) -> HoldWaitQueue {
+        HoldWaitQueue {
             requests: Vec::new(),
             prepares,
         }

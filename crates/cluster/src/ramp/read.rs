@@ -80,12 +80,12 @@ pub struct ReadAtomicRead {
     algorithm: Algorithm,
     /// The question of each operation, in the caller's order, and the place of its key.
     wants: Vec<(KeyQuery, usize)>,
-    keys: Vec<KeyRead>,
+    keys: Vec<KeyProgress>,
     /// The keys' bytes.
     text: Vec<u8>,
     /// Counts rounds from 1 on.
     number: u32,
-    stage: Stage,
+    progress: ReadProgress,
     missing: usize,
     /// When the first round began, since the read last began again.
     begun: Duration,
@@ -94,7 +94,7 @@ pub struct ReadAtomicRead {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ReadProgress {
     First,
     Second,
     Done,
@@ -103,7 +103,7 @@ enum Stage {
 
 /// What is known of a key.
 #[derive(Clone, Debug)]
-struct KeyRead {
+struct KeyProgress {
     /// The place of its bytes.
     key: Range<usize>,
     version: Option<OwnedVersion>,
@@ -114,9 +114,9 @@ struct KeyRead {
     is_answered: bool,
 }
 
-impl KeyRead {
-    fn fresh(key: Range<usize>) -> KeyRead {
-        KeyRead {
+impl KeyProgress {
+    fn fresh(key: Range<usize>) -> KeyProgress {
+        KeyProgress {
             key,
             version: None,
             ids: Vec::new(),
@@ -169,14 +169,14 @@ impl ReadAtomicRead {
             .collect();
         asked.sort_unstable_by_key(|(key, ..)| *key);
         let mut wants = vec![(KeyQuery::IfString, 0); asked.len()];
-        let mut keys: Vec<KeyRead> = Vec::with_capacity(asked.len());
+        let mut keys: Vec<KeyProgress> = Vec::with_capacity(asked.len());
         let mut text: Vec<u8> = Vec::with_capacity(asked.iter().map(|(key, ..)| key.len()).sum());
         for (key, at, key_query) in asked {
             if keys
                 .last()
                 .is_none_or(|last| text[last.key.clone()] != *key)
             {
-                keys.push(KeyRead::fresh(text.len()..text.len() + key.len()));
+                keys.push(KeyProgress::fresh(text.len()..text.len() + key.len()));
                 text.extend_from_slice(key);
             }
             wants[at] = (key_query, keys.len() - 1);
@@ -191,7 +191,7 @@ impl ReadAtomicRead {
             keys,
             text,
             number: 0,
-            stage: Stage::Done,
+            progress: ReadProgress::Done,
             missing: 0,
             begun: now,
             has_second_round: !planted::is(Bug::OneRound),
@@ -216,11 +216,11 @@ impl ReadAtomicRead {
     /// Returns `true` if everything is read.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.stage == Stage::Done
+        self.progress == ReadProgress::Done
     }
 
     fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Done | Stage::GaveUp)
+        matches!(self.progress, ReadProgress::Done | ReadProgress::GaveUp)
     }
 
     /// Returns the keys, each once, in byte order.
@@ -237,7 +237,7 @@ impl ReadAtomicRead {
         self.key(&self.keys[place])
     }
 
-    fn key(&self, one: &KeyRead) -> &[u8] {
+    fn key(&self, one: &KeyProgress) -> &[u8] {
         &self.text[one.key.clone()]
     }
 
@@ -247,9 +247,9 @@ impl ReadAtomicRead {
         let open = keys.filter(|(_, one)| !self.is_over() && !one.is_answered);
         open.map(|(at, one)| {
             let key = self.key(one);
-            let ask = match (self.stage, self.algorithm) {
-                (Stage::First, Algorithm::Small) => Ask::Id { key },
-                (Stage::First, _) => Ask::Newest { key },
+            let ask = match (self.progress, self.algorithm) {
+                (ReadProgress::First, Algorithm::Small) => Ask::Id { key },
+                (ReadProgress::First, _) => Ask::Newest { key },
                 _ => Ask::OneOf {
                     key,
                     ids: one.ids.clone(),
@@ -286,10 +286,10 @@ impl ReadAtomicRead {
         if now.saturating_sub(self.begun) > LONGEST {
             return self.again(now);
         }
-        if self.stage == Stage::First {
+        if self.progress == ReadProgress::First {
             return self.second(now);
         }
-        self.stage = Stage::Done;
+        self.progress = ReadProgress::Done;
         ReadStep::Done
     }
 
@@ -331,7 +331,7 @@ impl ReadAtomicRead {
     /// Begins again, without counting it: the last round cannot be answered.
     pub fn begin(&mut self, now: Duration) {
         self.begun = now;
-        self.next(Stage::First);
+        self.next(ReadProgress::First);
         for one in &mut self.keys {
             one.version = None;
             one.ids.clear();
@@ -340,19 +340,19 @@ impl ReadAtomicRead {
         }
         self.missing = self.keys.len();
         if self.keys.is_empty() {
-            self.stage = Stage::Done;
+            self.progress = ReadProgress::Done;
         }
     }
 
-    fn next(&mut self, stage: Stage) {
-        self.stage = stage;
+    fn next(&mut self, progress: ReadProgress) {
+        self.progress = progress;
         self.number += 1;
         self.costs.rounds += 1;
     }
 
     fn again(&mut self, now: Duration) -> ReadStep {
         if self.costs.restarts == RESTARTS {
-            self.stage = Stage::GaveUp;
+            self.progress = ReadProgress::GaveUp;
             return ReadStep::GaveUp;
         }
         self.costs.restarts += 1;
@@ -364,11 +364,11 @@ impl ReadAtomicRead {
     fn take(&mut self, at: usize, found: OwnedFound) -> bool {
         let is_small = self.algorithm == Algorithm::Small;
         let one = &mut self.keys[at];
-        match (self.stage, found) {
+        match (self.progress, found) {
             (_, OwnedFound::Version(version)) => one.version = Some(version),
             // In the second round: a deletion that every partition has made and forgotten.
             (_, OwnedFound::Nothing) => one.version = None,
-            (Stage::First, _) | (_, OwnedFound::Gone) => return false,
+            (ReadProgress::First, _) | (_, OwnedFound::Gone) => return false,
             // The first round has only said that there is a version.
             (_, OwnedFound::NotThere) if is_small => return one.version.is_none(),
             (_, OwnedFound::NotThere) => self.costs.lost += u32::from(one.is_sure),
@@ -378,10 +378,10 @@ impl ReadAtomicRead {
 
     /// Begins the second round, if there is a question for it.
     fn second(&mut self, now: Duration) -> ReadStep {
-        let was_written = |one: &KeyRead| one.version.is_some();
+        let was_written = |one: &KeyProgress| one.version.is_some();
         if self.algorithm == Algorithm::Small {
             // A version without an id cannot be asked for: it is read with the first round instead.
-            let has_no_id = |one: &KeyRead| was_written(one) && one.id() == TransactionId::ZERO;
+            let has_no_id = |one: &KeyProgress| was_written(one) && one.id() == TransactionId::ZERO;
             if self.keys.iter().any(has_no_id) {
                 self.algorithm = Algorithm::Fast;
                 return self.again(now);
@@ -395,17 +395,17 @@ impl ReadAtomicRead {
         }
         self.missing = self.keys.iter().filter(|one| !one.is_answered).count();
         if self.missing == 0 {
-            self.stage = Stage::Done;
+            self.progress = ReadProgress::Done;
             return ReadStep::Done;
         }
         self.costs.second_asks += self.missing as u32;
-        self.next(Stage::Second);
+        self.next(ReadProgress::Second);
         ReadStep::Ask
     }
 
     /// Asks every key for the newest of the versions that the first round has found.
     fn ask_for_all(&mut self) {
-        let mut ids: Vec<TransactionId> = self.keys.iter().map(KeyRead::id).collect();
+        let mut ids: Vec<TransactionId> = self.keys.iter().map(KeyProgress::id).collect();
         ids.sort_unstable();
         ids.dedup();
         ids.retain(|id| *id > TransactionId::ZERO);

@@ -6,8 +6,8 @@
 //! | `header` | the first words of a region: what holds for all slots |
 //! | `image`, `state` | a slot's words |
 //! | `gate` | counts the writers of keys, against publishing old versions |
-//! | `room`, `classes` | free memory, and which slots give way |
-//! | `part` | a piece of the region with a lock of its own |
+//! | `slot_allocator`, `classes` | free memory, and which slots give way |
+//! | `region_part` | a piece of the region with a lock of its own |
 //! | `owner`, `options` | [`Slots`]: what the owner does |
 //! | `address` | [`Address`] of a key's slot |
 //! | `reader` | [`Reader`]: checks what it has read |
@@ -56,9 +56,9 @@ mod image;
 mod lease;
 mod options;
 mod owner;
-mod part;
 mod reader;
-mod room;
+mod region_part;
+mod slot_allocator;
 mod state;
 mod sync;
 
@@ -66,5 +66,5 @@ pub use address::Address;
 pub use lease::{DRIFT_PPM, OwnersClock, waits_until};
 pub use options::{Options, Unsuited};
 pub use owner::{Clock, Figures, Slots, Ticket};
-pub use part::Unpublished;
 pub use reader::{Ask, Fallback, Reader};
+pub use region_part::Unpublished;

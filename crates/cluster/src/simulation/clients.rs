@@ -14,7 +14,7 @@ use history::Outcome;
 use super::client_transaction::{ClientTransaction, TransactionGenerator, Watched};
 use super::coverage::Point;
 use super::environment::{CallerId, ClientAnswer, Environment, Event, Incarnation};
-use super::machines::Machines;
+use super::machines::SimulatedMachines;
 use super::uncertain_transaction::UncertainTransaction;
 use crate::codec;
 use crate::message::{Answer, Message, Request};
@@ -63,12 +63,12 @@ impl SimulatedClient {
 
 /// The clients, and the transactions about which they do not know everything.
 #[derive(Default)]
-pub(super) struct Clients {
+pub(super) struct SimulatedClients {
     pub(super) clients: Vec<SimulatedClient>,
     pub(super) uncertain: Vec<UncertainTransaction>,
 }
 
-impl Clients {
+impl SimulatedClients {
     pub(super) fn new_client(&mut self, env: &mut Environment) {
         let remote = env.random.bool().then(|| Self::connect_client(env));
         let client = SimulatedClient {
@@ -107,7 +107,7 @@ impl Clients {
     /// Lets a client begin a transaction.
     pub(super) fn think(
         &mut self,
-        (env, machines): (&mut Environment, &mut Machines),
+        (env, machines): (&mut Environment, &mut SimulatedMachines),
         at: usize,
         life: Incarnation,
     ) {
@@ -157,7 +157,7 @@ impl Clients {
     fn choose_node(
         &mut self,
         env: &mut Environment,
-        machines: &Machines,
+        machines: &SimulatedMachines,
         transaction: &ClientTransaction,
         node: usize,
         own: Option<PartitionId>,
@@ -177,7 +177,7 @@ impl Clients {
     /// Delivers the transaction of an attached client to its node.
     pub(super) fn submit(
         &mut self,
-        (env, machines): (&mut Environment, &mut Machines),
+        (env, machines): (&mut Environment, &mut SimulatedMachines),
         at: usize,
         life: Incarnation,
     ) {
@@ -350,7 +350,7 @@ impl Clients {
     }
 
     /// Sends the transaction of a client in the network.
-    fn send(&mut self, env: &mut Environment, machines: &Machines, at: usize) {
+    fn send(&mut self, env: &mut Environment, machines: &SimulatedMachines, at: usize) {
         let client = &self.clients[at];
         let node = client.current.as_ref().expect("it has just begun").node;
         let is_leader = machines.is_leader(node);

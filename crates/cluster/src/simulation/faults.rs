@@ -4,14 +4,18 @@ use std::time::Duration;
 
 use fabric::sim::NetworkHost;
 
-use super::clients::Clients;
+use super::clients::SimulatedClients;
 use super::coverage::Point;
 use super::environment::{Environment, Event};
-use super::machines::Machines;
+use super::machines::SimulatedMachines;
 use super::plan::TICK;
 
 /// Draws the faults of this moment.
-pub(super) fn draw_faults(env: &mut Environment, machines: &mut Machines, clients: &mut Clients) {
+pub(super) fn draw_faults(
+    env: &mut Environment,
+    machines: &mut SimulatedMachines,
+    clients: &mut SimulatedClients,
+) {
     if env.have_faults_stopped() {
         return;
     }
@@ -69,7 +73,7 @@ fn draw(env: &mut Environment, share: u32) -> bool {
     ::simulation::draw::chance(&mut env.random, share)
 }
 
-fn separate(env: &mut Environment, machines: &Machines, node: usize, other: usize) {
+fn separate(env: &mut Environment, machines: &SimulatedMachines, node: usize, other: usize) {
     let (a, b): (NetworkHost, NetworkHost) = (
         machines.machines[node].id.into(),
         machines.machines[other].id.into(),
@@ -89,18 +93,23 @@ fn separate(env: &mut Environment, machines: &Machines, node: usize, other: usiz
     env.after(time, Event::Heal(node, other));
 }
 
-pub(super) fn heal(env: &mut Environment, machines: &Machines, node: usize, other: usize) {
+pub(super) fn heal(env: &mut Environment, machines: &SimulatedMachines, node: usize, other: usize) {
     let (a, b) = (machines.machines[node].id, machines.machines[other].id);
     env.network.heal_between(a, b);
 }
 
-pub(super) fn fast_link(env: &mut Environment, machines: &Machines, node: usize, other: usize) {
+pub(super) fn fast_link(
+    env: &mut Environment,
+    machines: &SimulatedMachines,
+    node: usize,
+    other: usize,
+) {
     let (a, b) = (machines.machines[node].id, machines.machines[other].id);
     env.network.slow(a, b, None);
 }
 
 /// Stops the faults: all nodes and links work again, and clocks are set right.
-pub(super) fn faults_stop(env: &mut Environment, machines: &mut Machines) {
+pub(super) fn faults_stop(env: &mut Environment, machines: &mut SimulatedMachines) {
     env.trace.note(env.now, format_args!("faults stop"));
     env.network.heal();
     for node in 0..machines.machines.len() {

@@ -16,9 +16,9 @@ use base::participant::TwoPhaseCommit;
 use base::partition::OwnedReply;
 
 use super::client_transaction::{ClientStep, ClientTransaction};
-use super::clients::{Clients, SimulatedClient};
+use super::clients::{SimulatedClient, SimulatedClients};
 use super::environment::{CallerId, ClientAnswer, Environment, Event};
-use super::machines::Machines;
+use super::machines::SimulatedMachines;
 use super::uncertain_transaction::UncertainTransaction;
 
 /// Everything must have ended within this time after the faults.
@@ -60,7 +60,11 @@ impl FinalCheck {
     /// Goes on to the next stage if everything has come to rest.
     pub(super) fn advance(
         &mut self,
-        (env, machines, clients): (&mut Environment, &mut Machines, &mut Clients),
+        (env, machines, clients): (
+            &mut Environment,
+            &mut SimulatedMachines,
+            &mut SimulatedClients,
+        ),
     ) {
         if env.now > env.plan.faults_stop + WITHIN {
             let left = what_is_left(machines, clients);
@@ -107,7 +111,7 @@ impl FinalCheck {
         }
     }
 
-    fn next_flush(&mut self, env: &mut Environment, machines: &mut Machines, node: usize) {
+    fn next_flush(&mut self, env: &mut Environment, machines: &mut SimulatedMachines, node: usize) {
         self.stage = if node + 1 < machines.machines.len() {
             FinalStage::Flushing(node + 1)
         } else {
@@ -117,7 +121,13 @@ impl FinalCheck {
         };
     }
 
-    fn ask(&mut self, env: &mut Environment, machines: &mut Machines, node: usize, ops: &[Op<'_>]) {
+    fn ask(
+        &mut self,
+        env: &mut Environment,
+        machines: &mut SimulatedMachines,
+        node: usize,
+        ops: &[Op<'_>],
+    ) {
         self.asked = Some(env.now);
         self.number += 1;
         let number = self.number;
@@ -145,7 +155,11 @@ impl FinalCheck {
 
     pub(super) fn answered(
         &mut self,
-        (env, machines, clients): (&mut Environment, &mut Machines, &mut Clients),
+        (env, machines, clients): (
+            &mut Environment,
+            &mut SimulatedMachines,
+            &mut SimulatedClients,
+        ),
         node: usize,
         number: u32,
         answered: ClientAnswer,
@@ -194,7 +208,11 @@ impl FinalCheck {
     /// Adds a read to the history, and begins the next one.
     fn next_read(
         &mut self,
-        (env, machines, clients): (&mut Environment, &mut Machines, &mut Clients),
+        (env, machines, clients): (
+            &mut Environment,
+            &mut SimulatedMachines,
+            &mut SimulatedClients,
+        ),
         replies: Vec<OwnedReply>,
     ) {
         let covered = env.keys.read_atomic;
@@ -245,7 +263,7 @@ impl FinalCheck {
         }
     }
 
-    fn count_machines(env: &mut Environment, machines: &mut Machines) {
+    fn count_machines(env: &mut Environment, machines: &mut SimulatedMachines) {
         for at in 0..machines.machines.len() {
             if let Some(running) = machines.machines[at].running.take() {
                 machines.count(env, &running);
@@ -255,7 +273,7 @@ impl FinalCheck {
 }
 
 /// Describes what has not ended; empty if everything has.
-fn what_is_left(machines: &mut Machines, clients: &Clients) -> String {
+fn what_is_left(machines: &mut SimulatedMachines, clients: &SimulatedClients) -> String {
     let busy = clients
         .clients
         .iter()

@@ -37,7 +37,7 @@ pub(super) enum MachineOutput {
 }
 
 /// The machines, and the groups of them that hold a partition together.
-pub(super) struct Machines {
+pub(super) struct SimulatedMachines {
     pub(super) machines: Vec<SimulatedMachine>,
     pub(super) groups: Vec<ReplicaGroup>,
     pub(super) outputs: Vec<MachineOutput>,
@@ -50,12 +50,12 @@ enum Task<'a> {
     Begin(&'a [Op<'a>], CallerId),
 }
 
-impl Machines {
+impl SimulatedMachines {
     /// Creates the machines of a topology; none of them runs.
-    pub(super) fn new(env: &mut Environment) -> Machines {
+    pub(super) fn new(env: &mut Environment) -> SimulatedMachines {
         let nodes = env.topology.nodes().to_vec().into_iter();
         let machines = nodes.map(|info| SimulatedMachine::new(info.id, &mut env.random));
-        Machines {
+        SimulatedMachines {
             machines: machines.collect(),
             groups: ReplicaGroup::of_topology(&env.topology),
             outputs: Vec::new(),

@@ -15,7 +15,7 @@ use history::Outcome;
 use super::client_transaction::{ClientStep, ClientTransaction, HistoryOps, text_of};
 use super::environment::Environment;
 use super::keys::Keys;
-use super::machines::Machines;
+use super::machines::SimulatedMachines;
 use super::memory_log::LogPosition;
 use crate::topology::Topology;
 
@@ -41,7 +41,7 @@ impl UncertainTransaction {
     /// Records transactions in doubt.
     pub(super) fn record_all(
         env: &mut Environment,
-        machines: &Machines,
+        machines: &SimulatedMachines,
         uncertain: Vec<UncertainTransaction>,
     ) {
         for uncertain_transaction in uncertain {
@@ -52,7 +52,7 @@ impl UncertainTransaction {
         }
     }
 
-    fn record(self, env: &mut Environment, machines: &Machines) {
+    fn record(self, env: &mut Environment, machines: &SimulatedMachines) {
         let logs = PartitionLogs {
             keys: &env.keys,
             topology: &env.topology,
@@ -82,7 +82,7 @@ impl UncertainTransaction {
 struct PartitionLogs<'w> {
     keys: &'w Keys,
     topology: &'w Topology,
-    machines: &'w Machines,
+    machines: &'w SimulatedMachines,
 }
 
 impl PartitionLogs<'_> {

@@ -1,18 +1,18 @@
 //! A cluster, its clients and the network in virtual time: the events in their order.
 
-use super::clients::Clients;
+use super::clients::SimulatedClients;
 use super::environment::{CallerId, Environment, Event};
 use super::faults;
 use super::final_check::FinalCheck;
-use super::machines::{MachineOutput, Machines};
+use super::machines::{MachineOutput, SimulatedMachines};
 use super::plan::TICK;
 use super::scenario::Scenario;
 
 /// The simulated world.
 pub(super) struct World {
     pub(super) env: Environment,
-    machines: Machines,
-    clients: Clients,
+    machines: SimulatedMachines,
+    clients: SimulatedClients,
     final_check: FinalCheck,
 }
 
@@ -23,8 +23,8 @@ impl World {
     pub(super) fn new(scenario: Scenario, seed: u64, keep_trace: bool) -> World {
         let mut env = Environment::new(scenario, seed, keep_trace);
         World {
-            machines: Machines::new(&mut env),
-            clients: Clients::default(),
+            machines: SimulatedMachines::new(&mut env),
+            clients: SimulatedClients::default(),
             final_check: FinalCheck::default(),
             env,
         }

@@ -20,7 +20,7 @@ pub(super) struct At<T> {
 /// The file, with the values that make sense each by itself. Any other value is `None` or left out, and
 /// a mistake was noted.
 #[derive(Default)]
-pub(super) struct Draft {
+pub(super) struct TopologyDraft {
     pub(super) name: Option<At<String>>,
     pub(super) secret: SecretDraft,
     pub(super) client_secret: SecretDraft,
@@ -61,9 +61,9 @@ pub(super) struct PartitionDraft {
 }
 
 /// Reads `text`. Returns `None` if it is not TOML, so that its values cannot be relied on.
-pub(super) fn parse(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
+pub(super) fn parse(text: &str, found: &mut Vec<Mistake>) -> Option<TopologyDraft> {
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { text, found };
+    let mut reader = TopologyParser { text, found };
     if !errors.is_empty() {
         for error in errors {
             let at = error.span().map_or(0, |span| span.start);
@@ -71,7 +71,7 @@ pub(super) fn parse(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
         }
         return None;
     }
-    let mut draft = Draft::default();
+    let mut draft = TopologyDraft::default();
     for (key, value) in table.get_ref() {
         match &**key.get_ref() {
             "name" => draft.name = reader.text_of(value, "name"),
@@ -82,8 +82,8 @@ pub(super) fn parse(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
                 draft.client_secret.file = reader.path(value, "client-secret-file");
             }
             "read_atomic" => draft.read_atomic = reader.texts(value, "read_atomic"),
-            "node" => draft.nodes = reader.tables(value, "node", Reader::node),
-            "partition" => draft.partitions = reader.tables(value, "partition", Reader::partition),
+            "node" => draft.nodes = reader.tables(value, "node", TopologyParser::node),
+            "partition" => draft.partitions = reader.tables(value, "partition", TopologyParser::partition),
             other => reader.unknown(
                 key,
                 other,
@@ -100,12 +100,12 @@ const EXAMPLE: &str = "\"127.0.0.1:7001\"";
 
 type Value<'a> = Spanned<DeValue<'a>>;
 
-struct Reader<'t, 'm> {
+struct TopologyParser<'t, 'm> {
     text: &'t str,
     found: &'m mut Vec<Mistake>,
 }
 
-impl Reader<'_, '_> {
+impl TopologyParser<'_, '_> {
     fn line(&self, at: usize) -> usize {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         before.iter().filter(|&&byte| byte == b'\n').count() + 1
@@ -303,7 +303,7 @@ impl Reader<'_, '_> {
             for word in words.split(',') {
                 match range(word.trim()) {
                     Ok(range) => ranges.push(self.at(text, range)),
-                    Err(what) => self.note(text.span().start, what),
+                    Err(error) => self.note(text.span().start, error.to_string()),
                 }
             }
         }
@@ -322,22 +322,28 @@ impl Reader<'_, '_> {
     }
 }
 
+/// Why a word names no slots.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum SlotRangeError {
+    #[error("\"{0}\" is neither a slot nor a range of slots; write 8000 or 0-4095")]
+    NoRange(String),
+    #[error("slot {0} does not exist: slots are 0 to {last}", last = SLOTS - 1)]
+    NoSuchSlot(String),
+    #[error("slots {first}-{last} run backwards; write {last}-{first}")]
+    Backwards { first: u16, last: u16 },
+}
+
 /// Parses a slot, or a range of them.
-fn range(word: &str) -> Result<RangeInclusive<u16>, String> {
+fn range(word: &str) -> Result<RangeInclusive<u16>, SlotRangeError> {
     let slot = |text: &str| {
         let digits = text.trim();
         let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         if !all_digits {
-            return Err(format!(
-                "\"{word}\" is neither a slot nor a range of slots; write 8000 or 0-4095"
-            ));
+            return Err(SlotRangeError::NoRange(word.to_owned()));
         }
         match digits.parse() {
             Ok(slot) if slot < SLOTS => Ok(slot),
-            _ => Err(format!(
-                "slot {digits} does not exist: slots are 0 to {}",
-                SLOTS - 1
-            )),
+            _ => Err(SlotRangeError::NoSuchSlot(digits.to_owned())),
         }
     };
     let (first, last) = match word.split_once('-') {
@@ -345,7 +351,7 @@ fn range(word: &str) -> Result<RangeInclusive<u16>, String> {
         None => (slot(word)?, slot(word)?),
     };
     if first > last {
-        return Err(format!("slots {word} run backwards; write {last}-{first}"));
+        return Err(SlotRangeError::Backwards { first, last });
     }
     Ok(first..=last)
 }

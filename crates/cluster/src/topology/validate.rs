@@ -9,36 +9,40 @@ use base::{NodeId, PartitionId};
 
 use super::cluster_map::{NodeInfo, PartitionInfo, SHORTEST_SECRET, SecretPlace, Topology};
 use super::errors::Mistake;
-use super::parse::{At, Draft, NodeDraft, PartitionDraft, SecretDraft};
+use super::parse::{At, NodeDraft, PartitionDraft, SecretDraft, TopologyDraft};
 use crate::slot::SLOTS;
 
 /// Notes all mistakes of `draft`. Returns the topology if there are none.
-pub(super) fn validate(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Option<Topology> {
+pub(super) fn validate(
+    draft: TopologyDraft,
+    text: &str,
+    found: &mut Vec<Mistake>,
+) -> Option<Topology> {
     let is_read_whole = found.is_empty();
-    let mut checker = Checker { found };
+    let mut validator = TopologyValidator { found };
     let counts = [
         ("node", draft.nodes.len()),
         ("partition", draft.partitions.len()),
     ];
     for (of, count) in counts {
         if count == 0 && is_read_whole {
-            checker.note(1, format!("there is no {of}: add one with [[{of}]]"));
+            validator.note(1, format!("there is no {of}: add one with [[{of}]]"));
         }
     }
-    checker.secret(&draft.secret, "secret");
-    checker.secret(&draft.client_secret, "client-secret");
-    checker.open_to_strangers(&draft);
-    checker.prefixes(&draft.read_atomic);
-    checker.ids(draft.nodes.iter().map(|node| &node.value.id), "node");
-    checker.ids(
+    validator.secret(&draft.secret, "secret");
+    validator.secret(&draft.client_secret, "client-secret");
+    validator.open_to_strangers(&draft);
+    validator.prefixes(&draft.read_atomic);
+    validator.ids(draft.nodes.iter().map(|node| &node.value.id), "node");
+    validator.ids(
         draft.partitions.iter().map(|one| &one.value.id),
         "partition",
     );
-    checker.addresses(&draft.nodes);
-    checker.placement(&draft);
-    checker.replicas(&draft);
-    let owners = checker.owners(&draft);
-    if !checker.found.is_empty() {
+    validator.addresses(&draft.nodes);
+    validator.placement(&draft);
+    validator.replicas(&draft);
+    let owners = validator.owners(&draft);
+    if !validator.found.is_empty() {
         return None;
     }
     let mut nodes: Vec<NodeInfo> = draft.nodes.iter().filter_map(node).collect();
@@ -127,11 +131,11 @@ pub(super) fn short_secret(bytes: usize) -> String {
     )
 }
 
-struct Checker<'m> {
+struct TopologyValidator<'m> {
     found: &'m mut Vec<Mistake>,
 }
 
-impl Checker<'_> {
+impl TopologyValidator<'_> {
     fn note(&mut self, line: usize, what: String) {
         self.found.push(Mistake { line, what });
     }
@@ -150,7 +154,7 @@ impl Checker<'_> {
     }
 
     /// Without a secret, notes the first address that other machines can reach.
-    fn open_to_strangers(&mut self, draft: &Draft) {
+    fn open_to_strangers(&mut self, draft: &TopologyDraft) {
         if draft.secret.is_given() || draft.client_secret.is_given() {
             return;
         }
@@ -211,7 +215,7 @@ impl Checker<'_> {
         }
     }
 
-    fn placement(&mut self, draft: &Draft) {
+    fn placement(&mut self, draft: &TopologyDraft) {
         let ids = draft.nodes.iter().flat_map(|node| &node.value.id);
         let known: Vec<u16> = ids.map(|id| id.value).collect();
         let are_all_known = known.len() == draft.nodes.len() && !known.is_empty();
@@ -247,7 +251,7 @@ impl Checker<'_> {
     }
 
     /// Checks that nodes of replicated partitions have an address for each other.
-    fn replicas(&mut self, draft: &Draft) {
+    fn replicas(&mut self, draft: &TopologyDraft) {
         let lists = draft.partitions.iter().flat_map(|one| &one.value.nodes);
         let replicated = lists.filter(|list| list.value.len() > 2);
         let lines: BTreeMap<u16, usize> = replicated
@@ -267,7 +271,7 @@ impl Checker<'_> {
     }
 
     /// Returns the owner of each slot; notes overlaps and gaps.
-    fn owners(&mut self, draft: &Draft) -> Option<Box<[PartitionId]>> {
+    fn owners(&mut self, draft: &TopologyDraft) -> Option<Box<[PartitionId]>> {
         // For each slot the partition's id and the line; filled in the order of the file.
         let mut owners: Vec<Option<(u16, usize)>> = vec![None; SLOTS.into()];
         for partition in &draft.partitions {
@@ -306,7 +310,7 @@ impl Checker<'_> {
         }
     }
 
-    fn gaps(&mut self, owners: &[Option<(u16, usize)>], draft: &Draft) {
+    fn gaps(&mut self, owners: &[Option<(u16, usize)>], draft: &TopologyDraft) {
         let first_line = draft.partitions[0].line;
         let lines = owners.iter().map(|owner| owner.map(|(_, line)| line));
         let mut before = None;

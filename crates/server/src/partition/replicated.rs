@@ -13,11 +13,28 @@ use crate::replication::{Member, Progress, Report};
 use crate::unix_time::unix_ms;
 
 /// How long a requested snapshot may take.
-const PATIENCE: Duration = Duration::from_secs(600);
+const LONGEST_SNAPSHOT: Duration = Duration::from_secs(600);
 /// The interval at which the server checks if the snapshot is there.
-const LOOK: Duration = Duration::from_millis(10);
+const SNAPSHOT_POLL: Duration = Duration::from_millis(10);
 /// How long handing over the leadership may delay a server that stops.
 pub(crate) const HANDOVER: Duration = Duration::from_secs(3);
+
+/// Why there is no snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SnapshotError {
+    /// Another one is under way; it may be awaited.
+    #[error("one is being made")]
+    AlreadyRunning,
+    /// The node has no data yet. A later call may succeed.
+    #[error("this node is no member of its partition yet")]
+    NoMember,
+    /// The member has failed, or could not write the snapshot.
+    #[error("{0}")]
+    Failed(String),
+    /// It was not there after [`LONGEST_SNAPSHOT`]; it may still be made.
+    #[error("it takes too long; the server's log may say why")]
+    TimedOut,
+}
 
 /// See the module's description.
 pub struct Replicated {
@@ -111,9 +128,9 @@ impl Replicated {
     }
 
     /// Makes a snapshot of the applied entries, and waits for it.
-    pub(crate) fn checkpoint(&self) -> Result<CheckpointReport, String> {
+    pub(crate) fn checkpoint(&self) -> Result<CheckpointReport, SnapshotError> {
         if self.saving.swap(true, Ordering::SeqCst) {
-            return Err("one is being made".to_owned());
+            return Err(SnapshotError::AlreadyRunning);
         }
         let (start, started_at) = (Instant::now(), SystemTime::now());
         self.saves.lock().started_ms = Some(unix_ms(started_at));
@@ -135,7 +152,7 @@ impl Replicated {
             }
             Err(reason) => {
                 saves.failed += 1;
-                saves.last_error = Some(reason.clone());
+                saves.last_error = Some(reason.to_string());
                 Err(reason)
             }
         };
@@ -146,30 +163,30 @@ impl Replicated {
     }
 
     /// Makes a snapshot of everything that is applied now. Returns its index.
-    fn make(&self) -> Result<u64, String> {
+    fn make(&self) -> Result<u64, SnapshotError> {
         let before = self.member.status();
         if before.role == Role::Blank {
-            return Err("this node is no member of its partition yet".to_owned());
+            return Err(SnapshotError::NoMember);
         }
         let wanted = self.member.engine().applied().0;
         self.member.snapshot();
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < LONGEST_SNAPSHOT {
             let status = self.member.status();
             let made = status.snapshot;
             if made >= wanted {
                 return Ok(made);
             }
             if let Some(reason) = self.member.failed() {
-                return Err(reason);
+                return Err(SnapshotError::Failed(reason));
             }
             if status.snapshot_failures.0 > before.snapshot_failures.0 {
                 let reason = status.snapshot_failures.1;
-                return Err(reason.unwrap_or_default());
+                return Err(SnapshotError::Failed(reason.unwrap_or_default()));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(SNAPSHOT_POLL);
         }
-        Err("it takes too long; the server's log may say why".to_owned())
+        Err(SnapshotError::TimedOut)
     }
 
     /// Returns what the node reports about its replica.

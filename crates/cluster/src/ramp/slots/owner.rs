@@ -9,8 +9,8 @@ use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
 use super::gate::{Gate, Pass};
-use super::part::{Owner, Part, Publication, Unpublished};
-use super::room::Room;
+use super::region_part::{Publication, RegionOwner, RegionPart, Unpublished};
+use super::slot_allocator::SlotAllocator;
 use super::{Address, Options, Unsuited, classes, header, image};
 
 /// Taken before a version is read, and needed to publish it; see [`Slots::ticket`].
@@ -58,7 +58,7 @@ pub struct Slots {
     gates: Box<[Gate]>,
     /// The gate of writers of all keys.
     all: Gate,
-    parts: Box<[Mutex<Part>]>,
+    parts: Box<[Mutex<RegionPart>]>,
     /// The number of the next publication.
     sequence: AtomicU64,
     published: AtomicU64,
@@ -100,8 +100,9 @@ impl Slots {
             // The first parts get the remaining pages.
             let (each, more) = (pages / number, pages % number);
             let first = header::WORDS + (at * each + at.min(more)) * page_words;
-            let room = Room::new(first, each + usize::from(at < more), page_words, grace);
-            Mutex::new(Part::new(at, options.incarnation, room))
+            let allocator =
+                SlotAllocator::new(first, each + usize::from(at < more), page_words, grace);
+            Mutex::new(RegionPart::new(at, options.incarnation, allocator))
         };
         let gates = options.gates.next_power_of_two();
         Ok(Slots {
@@ -242,7 +243,7 @@ impl Slots {
     fn look(
         &self,
         key: &[u8],
-        find: impl FnOnce(&mut Part, &[AtomicU64], u64) -> Option<Address>,
+        find: impl FnOnce(&mut RegionPart, &[AtomicU64], u64) -> Option<Address>,
     ) -> Option<Address> {
         let hash = self.hash(key);
         let may_have = self.owner(0).gate(hash).has_slots();
@@ -313,12 +314,12 @@ impl Slots {
     }
 
     /// Selects the part by other bits of the hash than the gate and the table use.
-    fn part(&self, hash: u64) -> &Mutex<Part> {
+    fn part(&self, hash: u64) -> &Mutex<RegionPart> {
         &self.parts[(hash >> 32) as u16 as usize % self.parts.len()]
     }
 
-    fn owner(&self, now: u64) -> Owner<'_> {
-        Owner {
+    fn owner(&self, now: u64) -> RegionOwner<'_> {
+        RegionOwner {
             words: self.memory.words(),
             gates: &self.gates,
             all: &self.all,

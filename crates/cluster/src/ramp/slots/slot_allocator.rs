@@ -31,13 +31,13 @@ const IDLE: u64 = 64;
 
 /// A slot of this part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct SlotIndex {
     page: u32,
     slot: u32,
 }
 
 /// The key that has a slot.
-pub(super) struct Holder {
+pub(super) struct SlotHolder {
     pub(super) key: Box<[u8]>,
     pub(super) hash: u64,
     /// The key was asked for since the hand came by.
@@ -45,21 +45,21 @@ pub(super) struct Holder {
 }
 
 #[derive(Default)]
-struct Page {
+struct SlotPage {
     class: usize,
     /// Empty if the page is not divided.
-    slots: Vec<Option<Holder>>,
+    slots: Vec<Option<SlotHolder>>,
     /// Number of slots that are not free and have not rested, while the page leaves its class.
     leaving: Option<usize>,
     was_divided: bool,
 }
 
-struct Class {
+struct SizeClass {
     words: u32,
     pages: Vec<u32>,
-    free: Vec<Spot>,
+    free: Vec<SlotIndex>,
     /// Slots that rest, with the times when they were freed.
-    resting: VecDeque<(u64, Spot)>,
+    resting: VecDeque<(u64, SlotIndex)>,
     slots: usize,
     hand: (usize, usize),
     /// When a slot was taken last.
@@ -67,21 +67,26 @@ struct Class {
 }
 
 /// The memory of a part; see the module.
-pub(super) struct Room {
+pub(super) struct SlotAllocator {
     first_word: usize,
     page_words: usize,
     grace_ns: u64,
-    pages: Vec<Page>,
+    pages: Vec<SlotPage>,
     empty: Vec<u32>,
-    classes: Vec<Class>,
+    classes: Vec<SizeClass>,
     /// The page that leaves its class.
     leaving: Option<u32>,
     layout: u32,
 }
 
-impl Room {
-    pub(super) fn new(first_word: usize, pages: usize, page_words: usize, grace_ns: u64) -> Room {
-        let class = |words| Class {
+impl SlotAllocator {
+    pub(super) fn new(
+        first_word: usize,
+        pages: usize,
+        page_words: usize,
+        grace_ns: u64,
+    ) -> SlotAllocator {
+        let class = |words| SizeClass {
             words,
             pages: Vec::new(),
             free: Vec::new(),
@@ -90,11 +95,11 @@ impl Room {
             hand: (0, 0),
             used: 0,
         };
-        Room {
+        SlotAllocator {
             first_word,
             page_words,
             grace_ns,
-            pages: (0..pages).map(|_| Page::default()).collect(),
+            pages: (0..pages).map(|_| SlotPage::default()).collect(),
             empty: (0..pages as u32).rev().collect(),
             classes: classes::of_page(page_words)
                 .into_iter()
@@ -118,72 +123,78 @@ impl Room {
     }
 
     /// Returns the first word of a slot in the region, and the number of its words.
-    pub(super) fn place(&self, spot: Spot) -> (usize, usize) {
-        let words = self.classes[self.class_of(spot)].words as usize;
-        let page = self.first_word + spot.page as usize * self.page_words;
-        (page + spot.slot as usize * words, words)
+    pub(super) fn location(&self, index: SlotIndex) -> (usize, usize) {
+        let words = self.classes[self.class_of(index)].words as usize;
+        let page = self.first_word + index.page as usize * self.page_words;
+        (page + index.slot as usize * words, words)
     }
 
-    pub(super) fn class_of(&self, spot: Spot) -> usize {
-        self.pages[spot.page as usize].class
+    pub(super) fn class_of(&self, index: SlotIndex) -> usize {
+        self.pages[index.page as usize].class
     }
 
     /// Returns the key that has this slot.
     ///
     /// # Panics
     /// If the slot is not taken.
-    pub(super) fn holder(&self, spot: Spot) -> &Holder {
-        let holder = &self.pages[spot.page as usize].slots[spot.slot as usize];
+    pub(super) fn holder(&self, index: SlotIndex) -> &SlotHolder {
+        let holder = &self.pages[index.page as usize].slots[index.slot as usize];
         holder.as_ref().expect("the slot is taken")
     }
 
     /// Marks the key of a slot as asked for.
-    pub(super) fn ask(&mut self, spot: Spot) {
-        let holder = &mut self.pages[spot.page as usize].slots[spot.slot as usize];
+    pub(super) fn ask(&mut self, index: SlotIndex) {
+        let holder = &mut self.pages[index.page as usize].slots[index.slot as usize];
         holder.as_mut().expect("the slot is taken").is_asked = true;
     }
 
     /// Takes a slot of a class for a key.
-    pub(super) fn take(&mut self, class: usize, now: u64, key: &[u8], hash: u64) -> Option<Spot> {
+    pub(super) fn take(
+        &mut self,
+        class: usize,
+        now: u64,
+        key: &[u8],
+        hash: u64,
+    ) -> Option<SlotIndex> {
         self.end_rests(class, now);
-        let mut spot = self.classes[class].free.pop();
-        if spot.is_none() {
+        let mut index = self.classes[class].free.pop();
+        if index.is_none() {
             // A page that leaves another class rests there.
             if let Some(leaving) = self.leaving {
                 self.end_rests(self.pages[leaving as usize].class, now);
             }
             self.divide(class);
-            spot = self.classes[class].free.pop();
+            index = self.classes[class].free.pop();
         }
-        let spot = spot?;
+        let index = index?;
         self.classes[class].used = now;
-        self.pages[spot.page as usize].slots[spot.slot as usize] = Some(Holder {
+        self.pages[index.page as usize].slots[index.slot as usize] = Some(SlotHolder {
             key: key.into(),
             hash,
             is_asked: true,
         });
-        Some(spot)
+        Some(index)
     }
 
     /// Frees a slot, which rests from now on.
-    pub(super) fn free(&mut self, spot: Spot, now: u64) {
-        let class = self.class_of(spot);
-        self.pages[spot.page as usize].slots[spot.slot as usize] = None;
-        self.classes[class].resting.push_back((now, spot));
+    pub(super) fn free(&mut self, index: SlotIndex, now: u64) {
+        let class = self.class_of(index);
+        self.pages[index.page as usize].slots[index.slot as usize] = None;
+        self.classes[class].resting.push_back((now, index));
     }
 
     /// Returns the slots that must be freed, so that there will be room in this class.
-    pub(super) fn who_gives_way(&mut self, class: usize, now: u64) -> Vec<Spot> {
-        let mut spots = self.sweep(class);
+    pub(super) fn evict_candidates(&mut self, class: usize, now: u64) -> Vec<SlotIndex> {
+        let mut indexes = self.sweep(class);
         if self.leaving.is_none() {
-            spots.extend(self.page_of_another(class, now));
+            indexes.extend(self.page_of_another(class, now));
         }
-        spots
+        indexes
     }
 
     /// Returns how many slots are taken.
     pub(super) fn taken(&self) -> usize {
-        let away = |class: &Class| class.free.len() + class.resting.len();
+        let away = |class: &SizeClass| class.free.len() + class.resting.len();
         let slots: usize = self.classes.iter().map(|class| class.slots).sum();
         slots - self.classes.iter().map(away).sum::<usize>() - self.left()
     }
@@ -198,18 +209,18 @@ impl Room {
 
     /// Ends the rests whose time is over.
     fn end_rests(&mut self, class: usize, now: u64) {
-        while let Some((freed, spot)) = self.classes[class].resting.front().copied() {
+        while let Some((freed, index)) = self.classes[class].resting.front().copied() {
             // A clock that was set back makes a rest longer.
             if now.saturating_sub(freed) < self.grace_ns {
                 break;
             }
             self.classes[class].resting.pop_front();
-            match &mut self.pages[spot.page as usize].leaving {
-                None => self.classes[class].free.push(spot),
+            match &mut self.pages[index.page as usize].leaving {
+                None => self.classes[class].free.push(index),
                 Some(remaining) => {
                     *remaining -= 1;
                     if *remaining == 0 {
-                        self.leave(spot.page);
+                        self.leave(index.page);
                     }
                 }
             }
@@ -231,7 +242,7 @@ impl Room {
         owner.slots += slots as usize;
         owner
             .free
-            .extend((0..slots).rev().map(|slot| Spot { page, slot }));
+            .extend((0..slots).rev().map(|slot| SlotIndex { page, slot }));
     }
 
     /// Makes a page empty.
@@ -247,7 +258,7 @@ impl Room {
 
     /// Returns the slots that the hand takes of a class, in one round at most: keys that were asked for
     /// since the last round stay.
-    fn sweep(&mut self, class: usize) -> Vec<Spot> {
+    fn sweep(&mut self, class: usize) -> Vec<SlotIndex> {
         let it = &mut self.classes[class];
         let most = (it.slots / 8)
             .max(1)
@@ -276,7 +287,7 @@ impl Room {
             };
             if !std::mem::replace(&mut holder.is_asked, false) {
                 let slot = slot as u32;
-                taken.push(Spot { page, slot });
+                taken.push(SlotIndex { page, slot });
             }
         }
         taken
@@ -284,10 +295,10 @@ impl Room {
 
     /// Takes a page from another class, if this one has less than its share. Returns the page's slots
     /// that are taken.
-    fn page_of_another(&mut self, class: usize, now: u64) -> Vec<Spot> {
-        let idle = |it: &Class| now.saturating_sub(it.used) > IDLE * self.grace_ns.max(1);
+    fn page_of_another(&mut self, class: usize, now: u64) -> Vec<SlotIndex> {
+        let idle = |it: &SizeClass| now.saturating_sub(it.used) > IDLE * self.grace_ns.max(1);
         let own = self.classes[class].pages.len();
-        let busy = |it: &&Class| !it.pages.is_empty() && !idle(it);
+        let busy = |it: &&SizeClass| !it.pages.is_empty() && !idle(it);
         let busy = self.classes.iter().filter(busy).count() + usize::from(own == 0);
         if own > 0 && own >= self.pages.len() / busy.max(1) {
             return Vec::new();
@@ -301,7 +312,7 @@ impl Room {
         let Some((victim, it)) = most else {
             return Vec::new();
         };
-        let is_asked = |slot: &&Option<Holder>| slot.as_ref().is_some_and(|it| it.is_asked);
+        let is_asked = |slot: &&Option<SlotHolder>| slot.as_ref().is_some_and(|it| it.is_asked);
         let asked = |page: &u32| {
             self.pages[*page as usize]
                 .slots
@@ -325,25 +336,25 @@ impl Room {
         Vec::new()
     }
 
-    fn begin_leaving(&mut self, class: usize, at: usize) -> Vec<Spot> {
+    fn begin_leaving(&mut self, class: usize, at: usize) -> Vec<SlotIndex> {
         let owner = &mut self.classes[class];
         let page = owner.pages.swap_remove(at);
         let before = owner.free.len();
-        owner.free.retain(|spot| spot.page != page);
+        owner.free.retain(|index| index.page != page);
         let free = before - owner.free.len();
         let it = &mut self.pages[page as usize];
         it.leaving = Some(it.slots.len() - free);
         self.leaving = Some(page);
         let slots = it.slots.iter().enumerate();
         let taken = slots.filter_map(|(slot, holder)| holder.as_ref().map(|_| slot as u32));
-        let spots = taken.map(|slot| Spot { page, slot }).collect();
+        let indexes = taken.map(|slot| SlotIndex { page, slot }).collect();
         if it.leaving == Some(0) {
             self.leave(page);
         }
-        spots
+        indexes
     }
 }
 
 #[cfg(test)]
-#[path = "room_tests.rs"]
+#[path = "slot_allocator_tests.rs"]
 mod tests;

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hashbrown::HashTable;
 
 use super::gate::{Gate, Pass};
-use super::room::{Room, Spot};
+use super::slot_allocator::{SlotAllocator, SlotIndex};
 use super::{Address, classes, header, image, state};
 
 /// The owner of the part.
 #[derive(Clone, Copy)]
-pub(super) struct Owner<'o> {
+pub(super) struct RegionOwner<'o> {
     /// The whole region.
     pub(super) words: &'o [AtomicU64],
     pub(super) gates: &'o [Gate],
@@ -21,7 +21,7 @@ pub(super) struct Owner<'o> {
     pub(super) now: u64,
 }
 
-impl<'o> Owner<'o> {
+impl<'o> RegionOwner<'o> {
     pub(super) fn gate(self, hash: u64) -> &'o Gate {
         &self.gates[hash as usize & (self.gates.len() - 1)]
     }
@@ -54,38 +54,38 @@ pub enum Unpublished {
 }
 
 /// A part of a region; see the module.
-pub(super) struct Part {
+pub(super) struct RegionPart {
     number: usize,
     incarnation: u64,
-    table: HashTable<Spot>,
-    room: Room,
+    table: HashTable<SlotIndex>,
+    allocator: SlotAllocator,
     layout: u32,
     pub(super) evicted: u64,
 }
 
-impl Part {
-    pub(super) fn new(number: usize, incarnation: u64, room: Room) -> Part {
-        Part {
+impl RegionPart {
+    pub(super) fn new(number: usize, incarnation: u64, allocator: SlotAllocator) -> RegionPart {
+        RegionPart {
             number,
             incarnation,
             table: HashTable::new(),
-            room,
+            allocator,
             layout: 0,
             evicted: 0,
         }
     }
 
     /// Clears the key's slot, because a writer has begun.
-    pub(super) fn clear(&self, owner: Owner<'_>, key: &[u8], hash: u64) {
-        if let Some(spot) = self.find(key, hash) {
-            state::clear(self.slot(owner.words, spot));
+    pub(super) fn clear(&self, owner: RegionOwner<'_>, key: &[u8], hash: u64) {
+        if let Some(index) = self.find(key, hash) {
+            state::clear(self.slot(owner.words, index));
         }
     }
 
     /// Clears all slots, because a writer of all keys has begun.
     pub(super) fn clear_all(&self, words: &[AtomicU64]) {
-        let spots = self.table.iter();
-        spots.for_each(|spot| state::clear(self.slot(words, *spot)));
+        let indexes = self.table.iter();
+        indexes.for_each(|index| state::clear(self.slot(words, *index)));
     }
 
     pub(super) fn has(&self, key: &[u8], hash: u64) -> bool {
@@ -99,12 +99,12 @@ impl Part {
         key: &[u8],
         hash: u64,
     ) -> Option<Address> {
-        let spot = self.find(key, hash)?;
-        self.room.ask(spot);
-        Some(self.address_of(words, spot))
+        let index = self.find(key, hash)?;
+        self.allocator.ask(index);
+        Some(self.address_of(words, index))
     }
 
-    /// As [`Part::address`], if the slot is valid and has not expired.
+    /// As [`RegionPart::address`], if the slot is valid and has not expired.
     pub(super) fn current(
         &mut self,
         words: &[AtomicU64],
@@ -120,10 +120,10 @@ impl Part {
     /// Puts a version into the key's slot, if no writer has begun since it was read.
     pub(super) fn publish(
         &mut self,
-        owner: Owner<'_>,
+        owner: RegionOwner<'_>,
         it: &Publication<'_>,
     ) -> Result<Address, Unpublished> {
-        let class = self.room.class_for(it.image.len());
+        let class = self.allocator.class_for(it.image.len());
         let class = class.expect("the caller has asked whether a slot is so large");
         let mut found = self.find(it.key, it.hash);
         let gate = owner.gate(it.hash);
@@ -136,55 +136,60 @@ impl Part {
         if !admitted {
             return Err(Unpublished::Overtaken);
         }
-        if let Some(spot) = found {
-            let slot = self.slot(owner.words, spot);
+        if let Some(index) = found {
+            let slot = self.slot(owner.words, index);
             if image::is_same(it.image, |at| slot[at].load(Ordering::Relaxed)) {
-                return Ok(self.address_of(owner.words, spot));
+                return Ok(self.address_of(owner.words, index));
             }
-            if self.room.class_of(spot) != class {
+            if self.allocator.class_of(index) != class {
                 // The gate goes on counting the slot, for the new one.
-                self.free(owner, spot);
+                self.free(owner, index);
                 found = None;
             }
         }
-        let Some(spot) = found.or_else(|| self.take(owner, class, it)) else {
+        let Some(index) = found.or_else(|| self.take(owner, class, it)) else {
             gate.withdraw();
             self.make_room(owner, class);
             return Err(Unpublished::Full);
         };
-        state::publish(self.slot(owner.words, spot), it.image);
-        Ok(self.address_of(owner.words, spot))
+        state::publish(self.slot(owner.words, index), it.image);
+        Ok(self.address_of(owner.words, index))
     }
 
     /// Takes the key's slot away: it gets none for its present version.
-    pub(super) fn give_up(&mut self, owner: Owner<'_>, key: &[u8], hash: u64) {
-        if let Some(spot) = self.find(key, hash) {
-            self.free(owner, spot);
+    pub(super) fn give_up(&mut self, owner: RegionOwner<'_>, key: &[u8], hash: u64) {
+        if let Some(index) = self.find(key, hash) {
+            self.free(owner, index);
             owner.gate(hash).withdraw();
         }
     }
 
     /// Returns how many slots keys have.
     pub(super) fn taken(&self) -> usize {
-        self.room.taken()
+        self.allocator.taken()
     }
 
-    fn take(&mut self, owner: Owner<'_>, class: usize, it: &Publication<'_>) -> Option<Spot> {
-        let spot = self.room.take(class, owner.now, it.key, it.hash)?;
-        if self.layout != self.room.layout() {
-            self.layout = self.room.layout();
+    fn take(
+        &mut self,
+        owner: RegionOwner<'_>,
+        class: usize,
+        it: &Publication<'_>,
+    ) -> Option<SlotIndex> {
+        let index = self.allocator.take(class, owner.now, it.key, it.hash)?;
+        if self.layout != self.allocator.layout() {
+            self.layout = self.allocator.layout();
             header::change_layout(owner.words, self.number, self.layout);
         }
-        let room = &self.room;
-        let hash_of = |spot: &Spot| room.holder(*spot).hash;
-        self.table.insert_unique(it.hash, spot, hash_of);
-        Some(spot)
+        let allocator = &self.allocator;
+        let hash_of = |index: &SlotIndex| allocator.holder(*index).hash;
+        self.table.insert_unique(it.hash, index, hash_of);
+        Some(index)
     }
 
-    fn make_room(&mut self, owner: Owner<'_>, class: usize) {
-        for spot in self.room.who_gives_way(class, owner.now) {
-            let hash = self.room.holder(spot).hash;
-            self.free(owner, spot);
+    fn make_room(&mut self, owner: RegionOwner<'_>, class: usize) {
+        for index in self.allocator.evict_candidates(class, owner.now) {
+            let hash = self.allocator.holder(index).hash;
+            self.free(owner, index);
             owner.gate(hash).withdraw();
             self.evicted += 1;
         }
@@ -192,30 +197,30 @@ impl Part {
 
     /// Frees a key's slot. Its words are wiped, so that a deleted value cannot be read for longer than
     /// it must, and a late reader finds that the slot is another key's.
-    fn free(&mut self, owner: Owner<'_>, spot: Spot) {
-        let slot = self.slot(owner.words, spot);
+    fn free(&mut self, owner: RegionOwner<'_>, index: SlotIndex) {
+        let slot = self.slot(owner.words, index);
         state::clear(slot);
         slot[1..]
             .iter()
             .for_each(|word| word.store(0, Ordering::Relaxed));
-        let hash = self.room.holder(spot).hash;
-        let entry = self.table.find_entry(hash, |other| *other == spot);
+        let hash = self.allocator.holder(index).hash;
+        let entry = self.table.find_entry(hash, |other| *other == index);
         entry.expect("who has a slot is in the table").remove();
-        self.room.free(spot, owner.now);
+        self.allocator.free(index, owner.now);
     }
 
-    fn find(&self, key: &[u8], hash: u64) -> Option<Spot> {
-        let is_it = |spot: &Spot| *self.room.holder(*spot).key == *key;
+    fn find(&self, key: &[u8], hash: u64) -> Option<SlotIndex> {
+        let is_it = |index: &SlotIndex| *self.allocator.holder(*index).key == *key;
         self.table.find(hash, is_it).copied()
     }
 
-    fn slot<'w>(&self, words: &'w [AtomicU64], spot: Spot) -> &'w [AtomicU64] {
-        let (at, len) = self.room.place(spot);
+    fn slot<'w>(&self, words: &'w [AtomicU64], index: SlotIndex) -> &'w [AtomicU64] {
+        let (at, len) = self.allocator.location(index);
         &words[at..at + len]
     }
 
-    fn address_of(&self, words: &[AtomicU64], spot: Spot) -> Address {
-        let (at, len) = self.room.place(spot);
+    fn address_of(&self, words: &[AtomicU64], index: SlotIndex) -> Address {
+        let (at, len) = self.allocator.location(index);
         let told = image::LENGTHS.map(|word| words[at + word].load(Ordering::Relaxed));
         let used = image::words_used(told);
         let with_some_to_grow = (used + used / 8).next_multiple_of(classes::LINE);

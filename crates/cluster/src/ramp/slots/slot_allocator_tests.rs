@@ -10,12 +10,12 @@ const GRACE: u64 = 100;
 
 /// The state that a room must keep, kept in another way.
 struct Model {
-    room: Room,
+    allocator: SlotAllocator,
     /// Words of a page.
     page: usize,
     now: u64,
     /// Slots that are taken, with their keys.
-    taken: Vec<(Spot, u64)>,
+    taken: Vec<(SlotIndex, u64)>,
     /// When each word was freed last.
     freed: HashMap<usize, u64>,
     /// The size of the slot to which each word belonged last, and the layout then.
@@ -24,21 +24,24 @@ struct Model {
 
 impl Model {
     fn take(&mut self, words: usize, key: u64) -> bool {
-        let class = self.room.class_for(words).expect("there is one");
-        let Some(spot) = self.room.take(class, self.now, &key.to_le_bytes(), key) else {
+        let class = self.allocator.class_for(words).expect("there is one");
+        let Some(index) = self
+            .allocator
+            .take(class, self.now, &key.to_le_bytes(), key)
+        else {
             return false;
         };
-        let (at, len) = self.room.place(spot);
+        let (at, len) = self.allocator.location(index);
         assert!(
             len >= words
                 && at >= FIRST
                 && (at - FIRST) / self.page == (at + len - 1 - FIRST) / self.page
         );
         for (other, _) in &self.taken {
-            let (from, more) = self.room.place(*other);
+            let (from, more) = self.allocator.location(*other);
             assert!(
                 at + len <= from || from + more <= at,
-                "{spot:?} and {other:?} overlap"
+                "{index:?} and {other:?} overlap"
             );
         }
         for word in at..at + len {
@@ -47,7 +50,7 @@ impl Model {
                 .get(&word)
                 .is_none_or(|it| self.now - it >= GRACE);
             assert!(rested, "word {word} has not rested");
-            let layout = self.room.layout();
+            let layout = self.allocator.layout();
             let before = self.sizes.insert(word, (len, layout));
             if let Some((size, under)) = before {
                 assert!(
@@ -56,20 +59,20 @@ impl Model {
                 );
             }
         }
-        assert_eq!(*self.room.holder(spot).key, key.to_le_bytes());
-        self.taken.push((spot, key));
+        assert_eq!(*self.allocator.holder(index).key, key.to_le_bytes());
+        self.taken.push((index, key));
         true
     }
 
-    fn free(&mut self, spot: Spot) {
-        let at = self.taken.iter().position(|(it, _)| *it == spot);
+    fn free(&mut self, index: SlotIndex) {
+        let at = self.taken.iter().position(|(it, _)| *it == index);
         self.taken
             .swap_remove(at.expect("only what is taken gives way"));
-        let (at, len) = self.room.place(spot);
+        let (at, len) = self.allocator.location(index);
         (at..at + len).for_each(|word| {
             self.freed.insert(word, self.now);
         });
-        self.room.free(spot, self.now);
+        self.allocator.free(index, self.now);
     }
 }
 
@@ -86,7 +89,7 @@ fn use_at_random(seeds: u64, (pages, page, most): (usize, usize, usize)) {
     for seed in 0..seeds {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut model = Model {
-            room: Room::new(FIRST, pages, page, GRACE),
+            allocator: SlotAllocator::new(FIRST, pages, page, GRACE),
             page,
             now: 0,
             taken: Vec::new(),
@@ -106,63 +109,63 @@ fn use_at_random(seeds: u64, (pages, page, most): (usize, usize, usize)) {
                 placed += 1;
             } else {
                 full += 1;
-                let class = model.room.class_for(words).expect("there is one");
-                for spot in model.room.who_gives_way(class, model.now) {
-                    model.free(spot);
+                let class = model.allocator.class_for(words).expect("there is one");
+                for index in model.allocator.evict_candidates(class, model.now) {
+                    model.free(index);
                 }
             }
             if random.u8(..) < 30 && !model.taken.is_empty() {
-                let (spot, _) = model.taken[random.usize(..model.taken.len())];
-                model.free(spot);
+                let (index, _) = model.taken[random.usize(..model.taken.len())];
+                model.free(index);
             }
             for _ in 0..random.usize(..3) {
-                if let Some((spot, _)) = random.choice(&model.taken) {
-                    model.room.ask(*spot);
+                if let Some((index, _)) = random.choice(&model.taken) {
+                    model.allocator.ask(*index);
                 }
             }
             model.now += random.u64(..40);
-            assert_eq!(model.room.taken(), model.taken.len());
+            assert_eq!(model.allocator.taken(), model.taken.len());
         }
         assert!(full > 100 && placed > 300, "full {full}, placed {placed}");
-        changes += model.room.layout();
+        changes += model.allocator.layout();
     }
     assert!(changes > seeds as u32 / 2, "pages hardly change hands");
 }
 
 #[test]
 fn little_gives_way_at_a_time() {
-    let mut room = Room::new(FIRST, 16, PAGE, GRACE);
-    let class = room.class_for(16).expect("there is one");
-    let take = |room: &mut Room, now| room.take(class, now, b"k", 1);
-    while take(&mut room, 0).is_some() {}
-    let slots = room.taken();
+    let mut allocator = SlotAllocator::new(FIRST, 16, PAGE, GRACE);
+    let class = allocator.class_for(16).expect("there is one");
+    let take = |allocator: &mut SlotAllocator, now| allocator.take(class, now, b"k", 1);
+    while take(&mut allocator, 0).is_some() {}
+    let slots = allocator.taken();
     assert_eq!(slots, 16 * PAGE / 16);
     let mut gone = 0;
     for _ in 0..1000 {
-        for spot in room.who_gives_way(class, 0) {
-            room.free(spot, 0);
+        for index in allocator.evict_candidates(class, 0) {
+            allocator.free(index, 0);
             gone += 1;
         }
     }
     assert_eq!(gone, slots / 8, "the others stay as long as these rest");
-    assert!(take(&mut room, GRACE - 1).is_none() && take(&mut room, GRACE).is_some());
+    assert!(take(&mut allocator, GRACE - 1).is_none() && take(&mut allocator, GRACE).is_some());
 }
 
 #[test]
 fn an_unused_size_leaves_its_pages_to_others() {
-    let mut room = Room::new(FIRST, 16, PAGE, GRACE);
-    let [small, large] = [16, 64].map(|words| room.class_for(words).expect("there is one"));
-    while room.take(small, 0, b"small", 1).is_some() {}
+    let mut allocator = SlotAllocator::new(FIRST, 16, PAGE, GRACE);
+    let [small, large] = [16, 64].map(|words| allocator.class_for(words).expect("there is one"));
+    while allocator.take(small, 0, b"small", 1).is_some() {}
     let mut now = 0;
     for _ in 0..4000 {
         now += GRACE / 2;
         // Each key is asked for while it is there, as hot keys are.
-        if room.take(large, now, b"large", 2).is_none() {
-            for spot in room.who_gives_way(large, now) {
-                room.free(spot, now);
+        if allocator.take(large, now, b"large", 2).is_none() {
+            for index in allocator.evict_candidates(large, now) {
+                allocator.free(index, now);
             }
         }
     }
-    assert_eq!(room.classes[large].pages.len(), 16);
-    assert_eq!(room.layout(), 16);
+    assert_eq!(allocator.classes[large].pages.len(), 16);
+    assert_eq!(allocator.layout(), 16);
 }
