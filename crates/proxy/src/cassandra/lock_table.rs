@@ -234,10 +234,12 @@ impl CqlProtocol {
 }
 
 impl Judged {
-    fn verdict(self) -> ::locks::Verdict {
+    fn verdict(self) -> ::locks::ChangeVerdict {
         match self {
             Judged::Applied(verdict) => verdict,
-            Judged::Missing | Judged::Differs(_) | Judged::Refused(_) => ::locks::Verdict::Keep,
+            Judged::Missing | Judged::Differs(_) | Judged::Refused(_) => {
+                ::locks::ChangeVerdict::Keep
+            }
         }
     }
 }

@@ -14,11 +14,11 @@
 
 use std::sync::Arc;
 
-use ::locks::{Lease, Lock, Verdict};
+use ::locks::{ChangeVerdict, Lock, LockLease};
 use cql::response::{ColumnSpec, Columns, RowsBuilder};
 use cql::statement::lock::SUPPORTED;
 use cql::statement::{LockStatement, LockVerb};
-use cql::{BoundValues, DataType, Value};
+use cql::{BoundValues, CqlValue, DataType};
 
 use super::reading::{Must, Reading, Set};
 use super::row::{Mixed, Row};
@@ -46,11 +46,11 @@ pub(crate) struct Step {
 enum Action {
     Insert {
         values: Vec<Set>,
-        lease: Lease,
+        lease: LockLease,
     },
     Update {
         values: Vec<Set>,
-        lease: Lease,
+        lease: LockLease,
         condition: Must,
     },
     Delete(Option<Must>),
@@ -62,7 +62,7 @@ enum Action {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Judged {
     /// The step is applied, with this verdict.
-    Applied(Verdict),
+    Applied(ChangeVerdict),
     /// No effect: there is no row.
     Missing,
     /// No effect: the row differs from the condition.
@@ -136,7 +136,7 @@ impl Step {
     /// a lock.
     pub(crate) fn aim(&self) -> WhenAbandoned {
         match self.judge(None) {
-            Judged::Applied(Verdict::Set { .. }) => WhenAbandoned::Holds,
+            Judged::Applied(ChangeVerdict::Set { .. }) => WhenAbandoned::Holds,
             _ => WhenAbandoned::Other,
         }
     }
@@ -166,19 +166,19 @@ impl Step {
         }
         match &self.action {
             Action::Update { values, lease, .. } => self.set(row, values, *lease),
-            _ => Judged::Applied(Verdict::Remove),
+            _ => Judged::Applied(ChangeVerdict::Remove),
         }
     }
 
-    fn set(&self, mut row: Row, values: &[Set], lease: Lease) -> Judged {
+    fn set(&self, mut row: Row, values: &[Set], lease: LockLease) -> Judged {
         for (at, value) in values {
             row.set(self.name(*at), value.as_deref(), lease);
         }
         if row.is_gone() {
-            return Judged::Applied(Verdict::Remove);
+            return Judged::Applied(ChangeVerdict::Remove);
         }
         match row.encode() {
-            Ok((value, lease)) => Judged::Applied(Verdict::Set { value, lease }),
+            Ok((value, lease)) => Judged::Applied(ChangeVerdict::Set { value, lease }),
             Err(Mixed) => Judged::Refused(MIXED),
         }
     }
@@ -219,7 +219,7 @@ impl Step {
             data_type: DataType::Boolean,
             ..first.clone()
         }];
-        let mut values = vec![Value::Boolean(applied)];
+        let mut values = vec![CqlValue::Boolean(applied)];
         for place in places {
             columns.push(self.schema.columns.0[place].clone());
             values.push(self.value(row, place));
@@ -242,13 +242,13 @@ impl Step {
         builder
     }
 
-    fn value(&self, row: Option<&Row>, place: usize) -> Value {
+    fn value(&self, row: Option<&Row>, place: usize) -> CqlValue {
         let of_key = self.schema.key.iter().position(|&one| one == place);
         let bytes = match of_key {
             Some(at) => Some(&*self.key[at]),
             None => row.and_then(|row| row.value(self.name(place))),
         };
-        bytes.map_or(Value::Null, |bytes| Value::Blob(bytes.to_vec()))
+        bytes.map_or(CqlValue::Null, |bytes| CqlValue::Blob(bytes.to_vec()))
     }
 }
 
