@@ -12,7 +12,7 @@
 //! Invariant: a [`BoundValues`] has been read through once, so that reading it again cannot fail.
 
 use crate::envelope::Version;
-use crate::notation::{Malformed, Reader, put_bytes, put_int, put_short_len, put_string};
+use crate::notation::{Malformed, NotationReader, put_bytes, put_int, put_short_len, put_string};
 
 /// A value for a marker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -26,7 +26,7 @@ pub enum Bound<'a> {
 }
 
 impl<'a> Bound<'a> {
-    fn read(reader: &mut Reader<'a>, version: Version) -> Result<Bound<'a>, Malformed> {
+    fn read(reader: &mut NotationReader<'a>, version: Version) -> Result<Bound<'a>, Malformed> {
         let error = reader.malformed("a value whose length is below -2");
         match reader.int()? {
             -1 => Ok(Bound::Null),
@@ -84,7 +84,7 @@ impl<'a> BoundValues<'a> {
     /// # Errors
     /// The bytes are no such list, or end too early.
     pub fn read(
-        reader: &mut Reader<'a>,
+        reader: &mut NotationReader<'a>,
         named: bool,
         version: Version,
     ) -> Result<BoundValues<'a>, Malformed> {
@@ -137,7 +137,7 @@ impl<'a> BoundValues<'a> {
             version,
             bytes,
         } = *self;
-        let mut reader = Reader::new(bytes);
+        let mut reader = NotationReader::new(bytes);
         (0..count).map_while(move |_| {
             let name = if named {
                 Some(reader.string().ok()?)
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn values_are_found_where_they_lie() {
-        let mut reader = Reader::new(LIST);
+        let mut reader = NotationReader::new(LIST);
         let values = BoundValues::read(&mut reader, false, Version::V5).unwrap();
         assert_eq!(reader.rest(), b"tail");
         let all: Vec<_> = values.iter().map(|(_, value)| value).collect();
@@ -249,12 +249,12 @@ mod tests {
 
     #[test]
     fn version_3_knows_null_only() {
-        let values = BoundValues::read(&mut Reader::new(LIST), false, Version::V3).unwrap();
+        let values = BoundValues::read(&mut NotationReader::new(LIST), false, Version::V3).unwrap();
         assert_eq!(values.get(2), Some(Bound::Null));
         let odd = b"\0\x01\xff\xff\xff\xf0";
-        let old = BoundValues::read(&mut Reader::new(odd), false, Version::V3).unwrap();
+        let old = BoundValues::read(&mut NotationReader::new(odd), false, Version::V3).unwrap();
         assert_eq!(old.get(0), Some(Bound::Null));
-        let new = BoundValues::read(&mut Reader::new(odd), false, Version::V4).unwrap_err();
+        let new = BoundValues::read(&mut NotationReader::new(odd), false, Version::V4).unwrap_err();
         assert_eq!((new.at, new.what), (2, "a value whose length is below -2"));
     }
 
@@ -270,13 +270,17 @@ mod tests {
         let mut out = Vec::new();
         values.write(&mut out);
         assert_eq!(out, b"\0\x02\0\x05owner\0\0\0\x02me\0\x01b\xff\xff\xff\xfe");
-        let read = BoundValues::read(&mut Reader::new(&out), true, Version::V4);
+        let read = BoundValues::read(&mut NotationReader::new(&out), true, Version::V4);
         assert_eq!(read, Ok(values));
     }
 
     #[test]
     fn an_announced_count_is_not_believed() {
-        let error = BoundValues::read(&mut Reader::new(b"\xff\xff\0\0\0\0"), false, Version::V4);
+        let error = BoundValues::read(
+            &mut NotationReader::new(b"\xff\xff\0\0\0\0"),
+            false,
+            Version::V4,
+        );
         assert_eq!(error.unwrap_err().at, 6);
     }
 }

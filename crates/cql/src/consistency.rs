@@ -1,6 +1,6 @@
 //! Consistency levels: the number of replicas that must have answered.
 
-use crate::notation::{Malformed, Reader};
+use crate::notation::{Malformed, NotationReader};
 
 /// The number of replicas that must have answered before a request counts as done.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -39,7 +39,7 @@ impl Consistency {
     ///
     /// # Errors
     /// The body ends too early, or there is no such level.
-    pub fn read(reader: &mut Reader<'_>) -> Result<Consistency, Malformed> {
+    pub fn read(reader: &mut NotationReader<'_>) -> Result<Consistency, Malformed> {
         let error = reader.malformed("a consistency level that is none");
         let number = reader.short()?;
         Consistency::ALL
@@ -64,9 +64,9 @@ mod tests {
             assert_eq!(level as usize, number);
             let mut out = Vec::new();
             level.write(&mut out);
-            assert_eq!(Consistency::read(&mut Reader::new(&out)), Ok(level));
+            assert_eq!(Consistency::read(&mut NotationReader::new(&out)), Ok(level));
         }
-        let none = Consistency::read(&mut Reader::new(&[0, 11])).unwrap_err();
+        let none = Consistency::read(&mut NotationReader::new(&[0, 11])).unwrap_err();
         assert_eq!(
             (none.at, none.what),
             (0, "a consistency level that is none")

@@ -12,7 +12,7 @@
 
 use std::net::SocketAddr;
 
-use crate::notation::{Malformed, Reader, put_socket_address, put_string, put_string_list};
+use crate::notation::{Malformed, NotationReader, put_socket_address, put_string, put_string_list};
 
 /// The kinds of events that a client can register for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -43,7 +43,7 @@ impl EventKind {
     ///
     /// # Errors
     /// There is no such kind.
-    pub fn read(reader: &mut Reader<'_>) -> Result<EventKind, Malformed> {
+    pub fn read(reader: &mut NotationReader<'_>) -> Result<EventKind, Malformed> {
         let all = EventKind::ALL.map(|kind| (kind.name(), kind));
         read_name(reader, &all, "a kind of events that there is not")
     }
@@ -51,7 +51,7 @@ impl EventKind {
 
 /// Reads one of several names.
 fn read_name<T: Copy>(
-    reader: &mut Reader<'_>,
+    reader: &mut NotationReader<'_>,
     names: &[(&str, T)],
     what: &'static str,
 ) -> Result<T, Malformed> {
@@ -152,7 +152,7 @@ impl<'a> SchemaChange<'a> {
     ///
     /// # Errors
     /// It is malformed.
-    pub fn read(reader: &mut Reader<'a>) -> Result<SchemaChange<'a>, Malformed> {
+    pub fn read(reader: &mut NotationReader<'a>) -> Result<SchemaChange<'a>, Malformed> {
         let change = read_name(reader, &CHANGES, "a change that there is not")?;
         let no_target = reader.malformed("a part of a schema that there is not");
         let target = reader.string()?;
@@ -230,7 +230,7 @@ impl<'a> Event<'a> {
     ///
     /// # Errors
     /// It is malformed.
-    pub fn read(reader: &mut Reader<'a>) -> Result<Event<'a>, Malformed> {
+    pub fn read(reader: &mut NotationReader<'a>) -> Result<Event<'a>, Malformed> {
         let what = "a change that there is not";
         Ok(match EventKind::read(reader)? {
             EventKind::Topology => Event::Topology(
@@ -270,7 +270,10 @@ mod tests {
     use super::*;
 
     fn check(bytes: &[u8], event: &Event<'_>) {
-        assert_eq!(Event::read(&mut Reader::new(bytes)).as_ref(), Ok(event));
+        assert_eq!(
+            Event::read(&mut NotationReader::new(bytes)).as_ref(),
+            Ok(event)
+        );
         let mut out = Vec::new();
         event.write(&mut out);
         assert_eq!(out, bytes);
@@ -313,7 +316,11 @@ mod tests {
 
     #[test]
     fn unknown_changes_are_refused() {
-        let what = |bytes: &[u8]| Event::read(&mut Reader::new(bytes)).unwrap_err().what;
+        let what = |bytes: &[u8]| {
+            Event::read(&mut NotationReader::new(bytes))
+                .unwrap_err()
+                .what
+        };
         assert_eq!(what(b"\0\x01x"), "a kind of events that there is not");
         assert_eq!(
             what(b"\0\x0dSTATUS_CHANGE\0\x04SIDE"),

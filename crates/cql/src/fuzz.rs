@@ -13,7 +13,7 @@ use crate::statement::{
 };
 use crate::token::{Token, named_partition_key, partition_key};
 use crate::unpacker::{StreamError, Unpacker};
-use crate::value::Value;
+use crate::value::CqlValue;
 
 /// Small, so that inputs reach it.
 const LIMITS: Limits = Limits { body: 64 * 1024 };
@@ -268,7 +268,7 @@ fn check_rows(rows: &Rows<'_>) {
     };
     for row in rows.iter() {
         for (column, bytes) in columns.0.iter().zip(row) {
-            if let Ok(value) = Value::decode(&column.data_type, bytes) {
+            if let Ok(value) = CqlValue::decode(&column.data_type, bytes) {
                 assert!(value.is_of(&column.data_type), "{value:?}");
             }
         }

@@ -73,4 +73,4 @@ pub use request::{Request, RequestMessage};
 pub use response::{ErrorBody, ErrorKind, Response, ResponseMessage, ResultBody};
 pub use types::DataType;
 pub use unpacker::{StreamError, Unpacked, Unpacker};
-pub use value::Value;
+pub use value::CqlValue;

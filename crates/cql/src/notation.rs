@@ -46,16 +46,16 @@ pub type BytesMap<'a> = Vec<(&'a str, Option<&'a [u8]>)>;
 
 /// Reads notations one after the other.
 #[derive(Clone, Debug)]
-pub struct Reader<'a> {
+pub struct NotationReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> NotationReader<'a> {
     /// Creates a reader at the start of `bytes`.
     #[must_use]
-    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes, at: 0 }
+    pub fn new(bytes: &'a [u8]) -> NotationReader<'a> {
+        NotationReader { bytes, at: 0 }
     }
 
     /// Returns the number of bytes that have been read.
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
     /// Returns a `[short]`.
     ///
     /// # Errors
-    /// As [`Reader::byte`].
+    /// As [`NotationReader::byte`].
     #[inline]
     pub fn short(&mut self) -> Result<u16, Malformed> {
         self.array().map(u16::from_be_bytes)
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
     /// Returns an `[int]`.
     ///
     /// # Errors
-    /// As [`Reader::byte`].
+    /// As [`NotationReader::byte`].
     #[inline]
     pub fn int(&mut self) -> Result<i32, Malformed> {
         self.array().map(i32::from_be_bytes)
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
     /// Returns a `[long]`.
     ///
     /// # Errors
-    /// As [`Reader::byte`].
+    /// As [`NotationReader::byte`].
     pub fn long(&mut self) -> Result<i64, Malformed> {
         self.array().map(i64::from_be_bytes)
     }
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
     /// Returns a `[uuid]`.
     ///
     /// # Errors
-    /// As [`Reader::byte`].
+    /// As [`NotationReader::byte`].
     pub fn uuid(&mut self) -> Result<Uuid, Malformed> {
         self.array()
     }
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
     /// Returns a `[string]`.
     ///
     /// # Errors
-    /// As [`Reader::byte`], and for bytes that are not UTF-8.
+    /// As [`NotationReader::byte`], and for bytes that are not UTF-8.
     pub fn string(&mut self) -> Result<&'a str, Malformed> {
         let len = self.short()?;
         self.text(len.into())
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
     /// Returns a `[long string]`.
     ///
     /// # Errors
-    /// As [`Reader::string`], and for a negative length.
+    /// As [`NotationReader::string`], and for a negative length.
     pub fn long_string(&mut self) -> Result<&'a str, Malformed> {
         let len = self.count("a text of negative length")?;
         self.text(len)
@@ -183,7 +183,7 @@ impl<'a> Reader<'a> {
     /// Returns `[bytes]`; `None` is null.
     ///
     /// # Errors
-    /// As [`Reader::byte`].
+    /// As [`NotationReader::byte`].
     #[inline]
     pub fn bytes(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
         match usize::try_from(self.int()?) {
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
     /// Returns `[short bytes]`.
     ///
     /// # Errors
-    /// As [`Reader::byte`].
+    /// As [`NotationReader::byte`].
     #[inline]
     pub fn short_bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let len = self.short()?;
@@ -205,7 +205,7 @@ impl<'a> Reader<'a> {
     /// Returns an `[inetaddr]`.
     ///
     /// # Errors
-    /// As [`Reader::byte`], and for a length that is neither 4 nor 16.
+    /// As [`NotationReader::byte`], and for a length that is neither 4 nor 16.
     pub fn ip_address(&mut self) -> Result<IpAddr, Malformed> {
         match self.byte()? {
             4 => Ok(IpAddr::from(self.array::<4>()?)),
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
     /// Returns an `[inet]`.
     ///
     /// # Errors
-    /// As [`Reader::ip_address`], and for a port above 65,535.
+    /// As [`NotationReader::ip_address`], and for a port above 65,535.
     pub fn socket_address(&mut self) -> Result<SocketAddr, Malformed> {
         let ip = self.ip_address()?;
         let at = self.at;
@@ -232,7 +232,7 @@ impl<'a> Reader<'a> {
     /// Those of the elements.
     pub fn list<T>(
         &mut self,
-        mut element: impl FnMut(&mut Reader<'a>) -> Result<T, Malformed>,
+        mut element: impl FnMut(&mut NotationReader<'a>) -> Result<T, Malformed>,
     ) -> Result<Vec<T>, Malformed> {
         let count = self.short()?;
         let mut elements = Vec::new();
@@ -245,15 +245,15 @@ impl<'a> Reader<'a> {
     /// Returns a `[string list]`.
     ///
     /// # Errors
-    /// As [`Reader::string`].
+    /// As [`NotationReader::string`].
     pub fn string_list(&mut self) -> Result<Vec<&'a str>, Malformed> {
-        self.list(Reader::string)
+        self.list(NotationReader::string)
     }
 
     /// Returns a `[string map]`.
     ///
     /// # Errors
-    /// As [`Reader::string`].
+    /// As [`NotationReader::string`].
     pub fn string_map(&mut self) -> Result<StringMap<'a>, Malformed> {
         self.list(|reader| Ok((reader.string()?, reader.string()?)))
     }
@@ -261,7 +261,7 @@ impl<'a> Reader<'a> {
     /// Returns a `[string multimap]`.
     ///
     /// # Errors
-    /// As [`Reader::string`].
+    /// As [`NotationReader::string`].
     pub fn string_multimap(&mut self) -> Result<StringMultimap<'a>, Malformed> {
         self.list(|reader| Ok((reader.string()?, reader.string_list()?)))
     }
@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
     /// Returns a `[bytes map]`.
     ///
     /// # Errors
-    /// As [`Reader::string`].
+    /// As [`NotationReader::string`].
     pub fn bytes_map(&mut self) -> Result<BytesMap<'a>, Malformed> {
         self.list(|reader| Ok((reader.string()?, reader.bytes()?)))
     }
@@ -277,7 +277,7 @@ impl<'a> Reader<'a> {
     /// Skips a `[bytes map]`.
     ///
     /// # Errors
-    /// As [`Reader::bytes_map`].
+    /// As [`NotationReader::bytes_map`].
     pub fn skip_bytes_map(&mut self) -> Result<(), Malformed> {
         for _ in 0..self.short()? {
             self.string()?;
@@ -444,7 +444,7 @@ mod tests {
         put_bytes_map(&mut out, &map);
         put_bytes_map(&mut out, &map);
         put_long(&mut out, -2);
-        let mut reader = Reader::new(&out);
+        let mut reader = NotationReader::new(&out);
         assert_eq!(reader.string(), Ok("é"));
         assert_eq!(reader.long_string(), Ok("SELECT"));
         assert_eq!(reader.bytes(), Ok(None));
@@ -461,8 +461,8 @@ mod tests {
 
     #[test]
     fn what_is_malformed_says_where() {
-        let error = |bytes: &[u8], read: fn(&mut Reader<'_>) -> Result<(), Malformed>| {
-            let mut reader = Reader::new(bytes);
+        let error = |bytes: &[u8], read: fn(&mut NotationReader<'_>) -> Result<(), Malformed>| {
+            let mut reader = NotationReader::new(bytes);
             read(&mut reader).unwrap_err()
         };
         let early = error(b"\0\x05abcd", |reader| reader.string().map(drop));

@@ -27,8 +27,8 @@ pub use parameters::Parameters;
 use crate::envelope::{Envelope, Flags, Header, Opcode, StreamId, Version, write_envelope};
 use crate::event::EventKind;
 use crate::notation::{
-    BytesMap, Malformed, Reader, StringMap, put_bytes, put_bytes_map, put_int, put_long_string,
-    put_short_bytes, put_short_len, put_string, put_string_map,
+    BytesMap, Malformed, NotationReader, StringMap, put_bytes, put_bytes_map, put_int,
+    put_long_string, put_short_bytes, put_short_len, put_string, put_string_map,
 };
 
 /// PREPARE has a keyspace.
@@ -100,7 +100,7 @@ impl<'a> RequestMessage<'a> {
     /// # Errors
     /// The body does not match its header.
     pub fn decode(envelope: Envelope<'a>) -> Result<RequestMessage<'a>, Malformed> {
-        let mut reader = Reader::new(envelope.body);
+        let mut reader = NotationReader::new(envelope.body);
         refuse_compression(&envelope.header, &reader)?;
         let custom_payload = envelope.header.flags.has(Flags::CUSTOM_PAYLOAD);
         let custom_payload = custom_payload.then(|| reader.bytes_map()).transpose()?;
@@ -151,7 +151,10 @@ impl<'a> RequestMessage<'a> {
 
 /// Returns an error if the body is compressed: this connection has not agreed on compression. The
 /// flag means nothing in version 5, where frames are compressed.
-pub(crate) fn refuse_compression(header: &Header, reader: &Reader<'_>) -> Result<(), Malformed> {
+pub(crate) fn refuse_compression(
+    header: &Header,
+    reader: &NotationReader<'_>,
+) -> Result<(), Malformed> {
     if header.version < Version::V5 && header.flags.has(Flags::COMPRESSED) {
         return Err(reader.malformed("a compressed body, and no compression was agreed on"));
     }
@@ -159,8 +162,8 @@ pub(crate) fn refuse_compression(header: &Header, reader: &Reader<'_>) -> Result
 }
 
 /// Returns a reader at the start of the message proper.
-fn message_reader<'a>(envelope: &Envelope<'a>) -> Result<Reader<'a>, Malformed> {
-    let mut reader = Reader::new(envelope.body);
+fn message_reader<'a>(envelope: &Envelope<'a>) -> Result<NotationReader<'a>, Malformed> {
+    let mut reader = NotationReader::new(envelope.body);
     refuse_compression(&envelope.header, &reader)?;
     if envelope.header.flags.has(Flags::CUSTOM_PAYLOAD) {
         reader.skip_bytes_map()?;
@@ -226,7 +229,7 @@ impl<'a> Query<'a> {
         Query::read(&mut message_reader(envelope)?, envelope.header.version)
     }
 
-    fn read(reader: &mut Reader<'a>, version: Version) -> Result<Query<'a>, Malformed> {
+    fn read(reader: &mut NotationReader<'a>, version: Version) -> Result<Query<'a>, Malformed> {
         Ok(Query {
             text: reader.long_string()?,
             parameters: Parameters::read(reader, version)?,
@@ -235,7 +238,7 @@ impl<'a> Query<'a> {
 }
 
 impl<'a> Prepare<'a> {
-    fn read(reader: &mut Reader<'a>, version: Version) -> Result<Prepare<'a>, Malformed> {
+    fn read(reader: &mut NotationReader<'a>, version: Version) -> Result<Prepare<'a>, Malformed> {
         let text = reader.long_string()?;
         let keyspace = if version >= Version::V5 && reader.int()? & WITH_KEYSPACE != 0 {
             Some(reader.string()?)
@@ -271,7 +274,7 @@ impl<'a> Execute<'a> {
         Execute::read(&mut message_reader(envelope)?, envelope.header.version)
     }
 
-    fn read(reader: &mut Reader<'a>, version: Version) -> Result<Execute<'a>, Malformed> {
+    fn read(reader: &mut NotationReader<'a>, version: Version) -> Result<Execute<'a>, Malformed> {
         let id = reader.short_bytes()?;
         let result_metadata_id = if version >= Version::V5 {
             Some(reader.short_bytes()?)

@@ -32,8 +32,8 @@ pub use rows::{ColumnSpec, Columns, Row, Rows, RowsBuilder, RowsMetadata};
 use crate::envelope::{Envelope, Flags, Header, Opcode, StreamId, Version, write_envelope};
 use crate::event::Event;
 use crate::notation::{
-    BytesMap, Malformed, Reader, StringMultimap, Uuid, put_bytes, put_bytes_map, put_string,
-    put_string_list, put_string_multimap,
+    BytesMap, Malformed, NotationReader, StringMultimap, Uuid, put_bytes, put_bytes_map,
+    put_string, put_string_list, put_string_multimap,
 };
 use crate::request::refuse_compression;
 
@@ -77,7 +77,7 @@ impl<'a> ResponseMessage<'a> {
     /// # Errors
     /// The body does not match its header.
     pub fn decode(envelope: Envelope<'a>) -> Result<ResponseMessage<'a>, Malformed> {
-        let mut reader = Reader::new(envelope.body);
+        let mut reader = NotationReader::new(envelope.body);
         refuse_compression(&envelope.header, &reader)?;
         let version = envelope.header.version;
         let has = |flag| envelope.header.flags.has(flag);
@@ -239,8 +239,8 @@ pub fn peek_error_code(envelope: &Envelope<'_>) -> Result<i32, Malformed> {
 }
 
 /// Returns a reader at the start of the message proper.
-fn message_reader<'a>(envelope: &Envelope<'a>) -> Result<Reader<'a>, Malformed> {
-    let mut reader = Reader::new(envelope.body);
+fn message_reader<'a>(envelope: &Envelope<'a>) -> Result<NotationReader<'a>, Malformed> {
+    let mut reader = NotationReader::new(envelope.body);
     refuse_compression(&envelope.header, &reader)?;
     let has = |flag| envelope.header.flags.has(flag);
     if has(Flags::TRACING) {

@@ -132,7 +132,7 @@ impl Ring {
 
     /// Returns the replicas under `replication`, for every token at once.
     #[must_use]
-    pub fn placement(&self, replication: &Replication) -> Placement {
+    pub fn placement(&self, replication: &Replication) -> ReplicaPlacement {
         let place = |start| match replication {
             Replication::Simple(factor) => self.simple(start, *factor),
             Replication::NetworkTopology(factors) => self.network_topology(start, factors),
@@ -140,7 +140,7 @@ impl Ring {
         };
         let ends = self.tokens.iter().map(|(token, _)| *token).collect();
         let replicas = (0..self.tokens.len()).map(place).collect();
-        Placement { ends, replicas }
+        ReplicaPlacement { ends, replicas }
     }
 
     /// Returns the nodes from a token on, once around; some come more than once.
@@ -230,14 +230,14 @@ impl<'r> Datacenter<'r> {
 
 /// The nodes that keep the keys of a keyspace.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Placement {
+pub struct ReplicaPlacement {
     /// The tokens of the ring in order: each ends a range.
     ends: Vec<Token>,
     /// The replicas of each range.
     replicas: Vec<Vec<NodeIndex>>,
 }
 
-impl Placement {
+impl ReplicaPlacement {
     /// Returns the nodes that keep the keys of `token`, that of the first replica first; none if
     /// any node will do, or there are no nodes.
     #[must_use]
@@ -260,7 +260,7 @@ mod tests {
         }
     }
 
-    fn indexes(placement: &Placement, token: i64) -> Vec<usize> {
+    fn indexes(placement: &ReplicaPlacement, token: i64) -> Vec<usize> {
         let replicas = placement.replicas(Token(token));
         replicas.iter().map(|node| node.0).collect()
     }

@@ -22,7 +22,7 @@ mod syntax_error;
 pub mod term;
 
 pub use idempotence::is_idempotent;
-pub use lexer::{Lexer, Token, TokenKind};
+pub use lexer::{Lexer, LexerToken, TokenKind};
 pub use lock::{Condition, LockStatement, LockVerb};
 pub use name::{Name, TableName};
 pub use select::{Select, SelectedColumn, Selection, SystemTable};

@@ -11,7 +11,7 @@
 //! | 0x30 | user's type | `[string]` keyspace, `[string]` name, `[short]` *n*, *n* × (`[string]` field, type) |
 //! | 0x31 | tuple | `[short]` *n*, *n* × type |
 
-use crate::notation::{Malformed, Reader, put_short_len, put_string};
+use crate::notation::{Malformed, NotationReader, put_short_len, put_string};
 
 /// The deepest nesting of types. Cassandra's own types are written by people.
 const MAX_DEPTH: usize = 32;
@@ -107,7 +107,7 @@ impl DataType {
     ///
     /// # Errors
     /// There is none, or it is nested too deeply.
-    pub fn read(reader: &mut Reader<'_>) -> Result<DataType, Malformed> {
+    pub fn read(reader: &mut NotationReader<'_>) -> Result<DataType, Malformed> {
         read_at(reader, MAX_DEPTH)
     }
 
@@ -164,12 +164,12 @@ impl UserType {
     }
 }
 
-fn read_at(reader: &mut Reader<'_>, depth: usize) -> Result<DataType, Malformed> {
+fn read_at(reader: &mut NotationReader<'_>, depth: usize) -> Result<DataType, Malformed> {
     let unknown = reader.malformed("a type that there is not");
     let Some(depth) = depth.checked_sub(1) else {
         return Err(reader.malformed("types that lie too deep in each other"));
     };
-    let inner = |reader: &mut Reader<'_>| read_at(reader, depth);
+    let inner = |reader: &mut NotationReader<'_>| read_at(reader, depth);
     Ok(match reader.short()? {
         0x00 => DataType::Custom(reader.string()?.to_owned()),
         0x20 => DataType::list(inner(reader)?),
@@ -216,7 +216,7 @@ mod tests {
         for data_type in simple.chain(composed) {
             let mut out = Vec::new();
             data_type.write(&mut out);
-            let mut reader = Reader::new(&out);
+            let mut reader = NotationReader::new(&out);
             assert_eq!(DataType::read(&mut reader), Ok(data_type));
             assert_eq!(reader.rest(), b"");
         }
@@ -231,7 +231,11 @@ mod tests {
 
     #[test]
     fn depth_is_bounded_and_unknown_ids_are_refused() {
-        let what = |bytes: &[u8]| DataType::read(&mut Reader::new(bytes)).unwrap_err().what;
+        let what = |bytes: &[u8]| {
+            DataType::read(&mut NotationReader::new(bytes))
+                .unwrap_err()
+                .what
+        };
         let nested = b"\0\x20".repeat(100_000);
         assert_eq!(what(&nested), "types that lie too deep in each other");
         assert_eq!(what(b"\0\x0a"), "a type that there is not");

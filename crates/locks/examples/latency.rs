@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use kumiki_locks::authority::{Authority, Command, Options};
-use kumiki_locks::{Answer, Lease, Moment, Request, Ticket};
+use kumiki_locks::{Answer, LockLease, MonotonicTime, Request, Ticket};
 
 const KEYS: usize = 1_000;
 const ROUNDS: usize = 2_000;
@@ -18,7 +18,13 @@ fn main() {
     let threads = words.and_then(|word| word.parse().ok()).unwrap_or(2);
     for threads in [1, threads] {
         let mut out = Vec::new();
-        let table = Authority::new(&Options::default(), None, 0, Moment::default(), &mut out);
+        let table = Authority::new(
+            &Options::default(),
+            None,
+            0,
+            MonotonicTime::default(),
+            &mut out,
+        );
         carry_out(&table, &mut out);
         let begin = Instant::now();
         let means: Vec<[Duration; 4]> = std::thread::scope(|scope| {
@@ -41,7 +47,7 @@ fn main() {
 fn carry_out(table: &Authority, out: &mut Vec<Command>) {
     while let Some(command) = out.pop() {
         if matches!(command, Command::KeepLedger(_)) {
-            table.ledger_kept(Ok(()), Moment::default(), out);
+            table.ledger_kept(Ok(()), MonotonicTime::default(), out);
         }
     }
 }
@@ -51,7 +57,7 @@ fn carry_out(table: &Authority, out: &mut Vec<Command>) {
 fn measure(table: &Authority, thread: usize, begin: Instant) -> [Duration; 4] {
     let keys: Vec<String> = (0..KEYS).map(|key| format!("{thread}:{key}")).collect();
     let owner = b"somebody".as_slice();
-    let lease = Lease::For(Duration::from_secs(10));
+    let lease = LockLease::For(Duration::from_secs(10));
     let wait = Duration::ZERO;
     let requests = [
         Request::Acquire { owner, lease, wait },
@@ -65,7 +71,7 @@ fn measure(table: &Authority, thread: usize, begin: Instant) -> [Duration; 4] {
         for (request, best) in requests.iter().zip(&mut best) {
             let start = Instant::now();
             for key in &keys {
-                let now = Moment::default() + begin.elapsed();
+                let now = MonotonicTime::default() + begin.elapsed();
                 let outcome = table.request(Ticket(0), key.as_bytes(), request, now, &mut out);
                 let held = matches!(outcome, Some(Ok(Answer::Held(_) | Answer::NotHeld(_))));
                 assert!(outcome.is_some() && !held, "{outcome:?}");

@@ -33,9 +33,9 @@ use foldhash::quality::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::LockError;
-use crate::limits::Limits;
+use crate::limits::LockLimits;
 use crate::lock::{Answer, Lock, Request, Ticket, Wanted};
-use crate::moment::Moment;
+use crate::moment::MonotonicTime;
 pub use command::Command;
 use gate::{GrantGate, ParkedRequest, WaitSpan};
 pub use ledger::Ledger;
@@ -44,7 +44,7 @@ use shard::{Served, Shard, ShardCall};
 
 /// A table of locks in memory. Any thread may call it; the caller reads `now` before the call.
 pub struct Authority {
-    limits: Limits,
+    limits: LockLimits,
     shards: Box<[ShardSlot]>,
     hasher: RandomState,
     held: AtomicUsize,
@@ -78,7 +78,7 @@ impl Authority {
         options: &Options,
         last: Option<Ledger>,
         wall_ms: u64,
-        now: Moment,
+        now: MonotonicTime,
         out: &mut Vec<Command>,
     ) -> Authority {
         assert!(options.shards.is_power_of_two(), "shards: a power of two");
@@ -112,7 +112,7 @@ impl Authority {
         ticket: Ticket,
         key: &[u8],
         request: &Request<'_>,
-        now: Moment,
+        now: MonotonicTime,
         out: &mut Vec<Command>,
     ) -> Option<Result<Answer, LockError>> {
         let open = self
@@ -136,7 +136,7 @@ impl Authority {
         key: &[u8],
         request: &Request<'_>,
         span: WaitSpan,
-        now: Moment,
+        now: MonotonicTime,
         out: &mut Vec<Command>,
     ) -> Option<Result<Answer, LockError>> {
         loop {
@@ -178,7 +178,12 @@ impl Authority {
     ///
     /// # Panics
     /// If no ledger is under way.
-    pub fn ledger_kept(&self, kept: Result<(), LockError>, now: Moment, out: &mut Vec<Command>) {
+    pub fn ledger_kept(
+        &self,
+        kept: Result<(), LockError>,
+        now: MonotonicTime,
+        out: &mut Vec<Command>,
+    ) {
         let parked = self.gate.kept(kept.is_ok(), now, out);
         for ParkedRequest {
             ticket,
@@ -199,7 +204,7 @@ impl Authority {
 
     /// Ends the leases and waits whose time has come. The driver calls it when
     /// [`Authority::next_due`] has come.
-    pub fn expire(&self, now: Moment, out: &mut Vec<Command>) {
+    pub fn expire(&self, now: MonotonicTime, out: &mut Vec<Command>) {
         self.gate.expire(now, out);
         for part in &self.shards {
             if part.due_us.load(Ordering::Acquire) <= now.as_us() {
@@ -213,7 +218,7 @@ impl Authority {
     /// Returns when the next lease or wait ends. A lock for which no request waits also ends without
     /// this call, when the next request for its key comes.
     #[must_use]
-    pub fn next_due(&self) -> Option<Moment> {
+    pub fn next_due(&self) -> Option<MonotonicTime> {
         let due = self
             .shards
             .iter()
@@ -221,7 +226,7 @@ impl Authority {
         let due = due
             .filter(|&us| us != NOTHING_DUE)
             .min()
-            .map(Moment::from_us);
+            .map(MonotonicTime::from_us);
         due.into_iter().chain(self.gate.next_due()).min()
     }
 
@@ -234,7 +239,7 @@ impl Authority {
         &self,
         prefix: &[u8],
         limit: usize,
-        now: Moment,
+        now: MonotonicTime,
     ) -> Result<Vec<(Vec<u8>, Lock)>, LockError> {
         self.gate.open(now)?;
         let mut found = Vec::new();
@@ -267,7 +272,7 @@ impl Authority {
     /// Stops the table: nothing is granted any more, and requests that wait get
     /// [`LockError::Stopping`]. If nothing is held, it asks for a ledger that says so, which lets
     /// the next life grant at once.
-    pub fn stop(&self, now: Moment, out: &mut Vec<Command>) {
+    pub fn stop(&self, now: MonotonicTime, out: &mut Vec<Command>) {
         self.gate.stop(out);
         let mut clean = true;
         for part in &self.shards {
@@ -282,7 +287,7 @@ impl Authority {
         }
     }
 
-    fn turn<'a>(&'a self, now: Moment, out: &'a mut Vec<Command>) -> ShardCall<'a> {
+    fn turn<'a>(&'a self, now: MonotonicTime, out: &'a mut Vec<Command>) -> ShardCall<'a> {
         ShardCall {
             now,
             gate: &self.gate,
@@ -297,7 +302,7 @@ impl Authority {
 
     /// Stores what other threads read without the shard's lock.
     fn note(&self, part: &ShardSlot, shard: &MutexGuard<'_, Shard>) {
-        let due = shard.next_due().map_or(NOTHING_DUE, Moment::as_us);
+        let due = shard.next_due().map_or(NOTHING_DUE, MonotonicTime::as_us);
         part.due_us.store(due, Ordering::Release);
         let (now, before) = (shard.waiters(), part.waiting.load(Ordering::Relaxed));
         if now != before {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::error::LockError;
-use crate::limits::Limits;
-use crate::lock::{Answer, Effect, Lease, Lock, Request, Token, Verdict};
+use crate::limits::LockLimits;
+use crate::lock::{Answer, ChangeEffect, ChangeVerdict, FencingToken, Lock, LockLease, Request};
 
 /// What the table must do.
 #[derive(Debug)]
@@ -23,21 +23,21 @@ pub(crate) enum Decision {
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) value: Arc<[u8]>,
-    pub(crate) lease: Lease,
+    pub(crate) lease: LockLease,
     /// The token to keep; `None`: a new one is drawn.
-    pub(crate) token: Option<Token>,
+    pub(crate) token: Option<FencingToken>,
     /// The lock that a change found; `None` for requests that answer `Granted`.
     pub(crate) found: Option<Option<Lock>>,
 }
 
 impl Setting {
     /// Returns the answer to the request, given the token and the lease that the holder gets.
-    pub(crate) fn answer(&self, token: Token, lease: Lease) -> Answer {
+    pub(crate) fn answer(&self, token: FencingToken, lease: LockLease) -> Answer {
         match &self.found {
             None => Answer::Granted { token, lease },
             Some(found) => Answer::Changed {
                 found: found.clone(),
-                effect: Effect::Set(token),
+                effect: ChangeEffect::Set(token),
             },
         }
     }
@@ -45,7 +45,7 @@ impl Setting {
 
 /// Decides what `request` does to a key with this lock. A lock whose lease has ended counts as
 /// `None`.
-pub(crate) fn decide(request: &Request<'_>, lock: Option<Lock>, limits: &Limits) -> Decision {
+pub(crate) fn decide(request: &Request<'_>, lock: Option<Lock>, limits: &LockLimits) -> Decision {
     match *request {
         Request::Acquire { owner, lease, .. } => match lock {
             None => Decision::Set(granted(owner.into(), lease, None)),
@@ -65,7 +65,7 @@ pub(crate) fn decide(request: &Request<'_>, lock: Option<Lock>, limits: &Limits)
     }
 }
 
-fn granted(value: Arc<[u8]>, lease: Lease, token: Option<Token>) -> Setting {
+fn granted(value: Arc<[u8]>, lease: LockLease, token: Option<FencingToken>) -> Setting {
     Setting {
         value,
         lease,
@@ -74,18 +74,20 @@ fn granted(value: Arc<[u8]>, lease: Lease, token: Option<Token>) -> Setting {
     }
 }
 
-fn extend(lock: Lock, lease: Lease) -> Decision {
+fn extend(lock: Lock, lease: LockLease) -> Decision {
     let lease = lease.max(lock.left);
     Decision::Set(granted(lock.value, lease, Some(lock.token)))
 }
 
-fn judged(verdict: Verdict, found: Option<Lock>, limits: &Limits) -> Decision {
+fn judged(verdict: ChangeVerdict, found: Option<Lock>, limits: &LockLimits) -> Decision {
     let changed = |found, effect| Answer::Changed { found, effect };
     match verdict {
-        Verdict::Keep => Decision::Answer(Ok(changed(found, Effect::Kept))),
-        Verdict::Remove if found.is_none() => Decision::Answer(Ok(changed(found, Effect::Kept))),
-        Verdict::Remove => Decision::Remove(changed(found, Effect::Removed)),
-        Verdict::Set { value, lease } => match limits.check_value(&value, lease) {
+        ChangeVerdict::Keep => Decision::Answer(Ok(changed(found, ChangeEffect::Kept))),
+        ChangeVerdict::Remove if found.is_none() => {
+            Decision::Answer(Ok(changed(found, ChangeEffect::Kept)))
+        }
+        ChangeVerdict::Remove => Decision::Remove(changed(found, ChangeEffect::Removed)),
+        ChangeVerdict::Set { value, lease } => match limits.check_value(&value, lease) {
             Err(error) => Decision::Answer(Err(error)),
             Ok(()) => Decision::Set(Setting {
                 token: found

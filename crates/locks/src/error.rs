@@ -6,21 +6,21 @@ use std::time::Duration;
 /// [`LockError::Uncertain`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
-    /// The key is longer than [`Limits::key`](crate::Limits::key), or empty.
+    /// The key is longer than [`LockLimits::key`](crate::LockLimits::key), or empty.
     #[error("the key of a lock has 1 to {limit} bytes")]
     KeyLength {
         /// The longest, in bytes.
         limit: usize,
     },
-    /// The owner is longer than [`Limits::owner`](crate::Limits::owner), or the value that a change
-    /// sets is longer than [`Limits::value`](crate::Limits::value).
+    /// The owner is longer than [`LockLimits::owner`](crate::LockLimits::owner), or the value that a change
+    /// sets is longer than [`LockLimits::value`](crate::LockLimits::value).
     #[error("the owner of a lock has at most {limit} bytes")]
     ValueLength {
         /// The longest, in bytes.
         limit: usize,
     },
     /// The lease is shorter than a millisecond or longer than
-    /// [`Limits::lease`](crate::Limits::lease).
+    /// [`LockLimits::lease`](crate::LockLimits::lease).
     #[error("a lease lasts from 1 ms to {} ms", limit.as_millis())]
     LeaseLength {
         /// The longest lease.

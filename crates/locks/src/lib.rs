@@ -8,7 +8,7 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | `lock` | what is asked and answered: [`Request`], [`Answer`], [`Lease`], [`Token`], [`Change`] |
+//! | `lock` | what is asked and answered: [`Request`], [`Answer`], [`LockLease`], [`FencingToken`], [`Change`] |
 //! | `decision` | what a request does to a key, given what is there |
 //! | [`authority`] | a table in the memory of one process: many threads, answers at once |
 //! | [`shared`] | a table that a partition keeps, for one proxy (durable) or several (highly available) |
@@ -40,7 +40,7 @@
 //!    until its lease ends or it releases it, whichever proxy dies meanwhile; in memory, as long as
 //!    the process lives.
 //! 4. **Order.** Clients that wait for a key at one proxy get it in the order of arrival.
-//! 5. **Bounds.** Keys, values, leases, locks and waiters are limited ([`Limits`]), and every
+//! 5. **Bounds.** Keys, values, leases, locks and waiters are limited ([`LockLimits`]), and every
 //!    request is answered in bounded time, with [`LockError::Uncertain`] if its outcome is unknown.
 //!
 //! The crate does not depend on clients or protocols.
@@ -62,7 +62,9 @@ pub mod simulation;
 
 pub use authority::Authority;
 pub use error::LockError;
-pub use limits::Limits;
-pub use lock::{Answer, Change, Effect, Lease, Lock, Request, Ticket, Token, Verdict};
-pub use moment::Moment;
+pub use limits::LockLimits;
+pub use lock::{
+    Answer, Change, ChangeEffect, ChangeVerdict, FencingToken, Lock, LockLease, Request, Ticket,
+};
+pub use moment::MonotonicTime;
 pub use shared::Shared;

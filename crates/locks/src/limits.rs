@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use crate::error::LockError;
-use crate::lock::{Lease, Request};
+use crate::lock::{LockLease, Request};
 
 /// The shortest lease: records have leases in milliseconds.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Limits on what clients may ask for.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct LockLimits {
     /// The longest key, in bytes.
     pub key: usize,
     /// The longest owner, in bytes.
@@ -32,9 +32,9 @@ pub struct Limits {
     pub all_waiters: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for LockLimits {
+    fn default() -> LockLimits {
+        LockLimits {
             key: 1024,
             owner: 1024,
             value: 64 * 1024,
@@ -47,7 +47,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl LockLimits {
     pub(crate) fn check(&self, key: &[u8], request: &Request<'_>) -> Result<(), LockError> {
         if key.is_empty() || key.len() > self.key {
             return Err(LockError::KeyLength { limit: self.key });
@@ -65,19 +65,19 @@ impl Limits {
         }
     }
 
-    pub(crate) fn check_value(&self, value: &[u8], lease: Lease) -> Result<(), LockError> {
+    pub(crate) fn check_value(&self, value: &[u8], lease: LockLease) -> Result<(), LockError> {
         if value.len() > self.value {
             return Err(LockError::ValueLength { limit: self.value });
         }
         self.check_lease(lease)
     }
 
-    fn check_lease(&self, lease: Lease) -> Result<(), LockError> {
+    fn check_lease(&self, lease: LockLease) -> Result<(), LockError> {
         match lease {
-            Lease::For(time) if time < SHORTEST || time > self.lease => {
+            LockLease::For(time) if time < SHORTEST || time > self.lease => {
                 Err(LockError::LeaseLength { limit: self.lease })
             }
-            Lease::For(_) | Lease::Endless => Ok(()),
+            LockLease::For(_) | LockLease::Endless => Ok(()),
         }
     }
 }

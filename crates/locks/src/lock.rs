@@ -4,20 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::moment::{Moment, by_one_clock};
+use crate::moment::{MonotonicTime, by_one_clock};
 
 /// A fencing token. The tokens that are granted for one key grow, whichever proxy grants them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Token(pub u64);
+pub struct FencingToken(pub u64);
 
-impl Token {
+impl FencingToken {
     /// Low bits that count the tokens of one millisecond.
     pub const COUNTER_BITS: u32 = 20;
 
     /// Returns the first token of a millisecond since the Unix epoch.
     #[must_use]
-    pub fn at_ms(ms: u64) -> Token {
-        Token(ms << Self::COUNTER_BITS)
+    pub fn at_ms(ms: u64) -> FencingToken {
+        FencingToken(ms << Self::COUNTER_BITS)
     }
 
     /// Returns the millisecond to which the token belongs.
@@ -27,7 +27,7 @@ impl Token {
     }
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -40,7 +40,7 @@ pub struct Ticket(pub u64);
 
 /// How long a lock is held if it is not released.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Lease {
+pub enum LockLease {
     /// This time from the grant on. The holder counts from when it *sent* its request, and uses the
     /// lease in [`Answer::Granted`].
     For(Duration),
@@ -48,24 +48,26 @@ pub enum Lease {
     Endless,
 }
 
-impl Lease {
+impl LockLease {
     /// Returns the lease for the answer to a holder whose request came at `came` and was granted at
     /// `began`. The holder counts from when it sent its request, so the lease lasts that much
     /// longer. The time between counts as it would on the slowest clock, so that no holder counts
     /// longer than the table does.
-    pub(crate) fn told(self, came: Moment, began: Moment) -> Lease {
+    pub(crate) fn told(self, came: MonotonicTime, began: MonotonicTime) -> LockLease {
         match self {
-            Lease::For(time) => Lease::For(time.saturating_add(by_one_clock(began.since(came)))),
-            Lease::Endless => Lease::Endless,
+            LockLease::For(time) => {
+                LockLease::For(time.saturating_add(by_one_clock(began.since(came))))
+            }
+            LockLease::Endless => LockLease::Endless,
         }
     }
 
     /// Returns the longer of the two.
     #[must_use]
-    pub fn max(self, other: Lease) -> Lease {
+    pub fn max(self, other: LockLease) -> LockLease {
         match (self, other) {
-            (Lease::For(one), Lease::For(two)) => Lease::For(one.max(two)),
-            _ => Lease::Endless,
+            (LockLease::For(one), LockLease::For(two)) => LockLease::For(one.max(two)),
+            _ => LockLease::Endless,
         }
     }
 }
@@ -76,16 +78,16 @@ pub struct Lock {
     /// The owner, or the value that a [`Change`] has set.
     pub value: Arc<[u8]>,
     /// The token of the grant.
-    pub token: Token,
+    pub token: FencingToken,
     /// The most that is left of the lease.
-    pub left: Lease,
+    pub left: LockLease,
     /// Number of requests that wait for the key at this proxy.
     pub waiters: usize,
 }
 
 /// The decision of a [`Change`] about its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ChangeVerdict {
     /// The key stays as it is.
     Keep,
     /// The key is held with this value from now on. The token is a new one, unless the same value
@@ -94,7 +96,7 @@ pub enum Verdict {
         /// The value.
         value: Vec<u8>,
         /// The lease, which replaces the one before and may be shorter.
-        lease: Lease,
+        lease: LockLease,
     },
     /// The key is free from now on.
     Remove,
@@ -102,11 +104,11 @@ pub enum Verdict {
 
 /// The effect of a [`Change`] on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum ChangeEffect {
     /// Nothing: that was the verdict, or the key to be freed was not held.
     Kept,
     /// It set the key, which has this token.
-    Set(Token),
+    Set(FencingToken),
     /// It freed the key.
     Removed,
 }
@@ -116,16 +118,16 @@ pub enum Effect {
 #[derive(Clone)]
 pub struct Change(Arc<Decide>);
 
-type Decide = dyn Fn(Option<&Lock>) -> Verdict + Send + Sync;
+type Decide = dyn Fn(Option<&Lock>) -> ChangeVerdict + Send + Sync;
 
 impl Change {
     /// Creates a change that `decide` decides. A table in memory calls it with a part of the table
     /// locked, so it should be short.
-    pub fn new(decide: impl Fn(Option<&Lock>) -> Verdict + Send + Sync + 'static) -> Change {
+    pub fn new(decide: impl Fn(Option<&Lock>) -> ChangeVerdict + Send + Sync + 'static) -> Change {
         Change(Arc::new(decide))
     }
 
-    pub(crate) fn decide(&self, lock: Option<&Lock>) -> Verdict {
+    pub(crate) fn decide(&self, lock: Option<&Lock>) -> ChangeVerdict {
         (self.0)(lock)
     }
 }
@@ -145,7 +147,7 @@ pub enum Request<'a> {
         /// The new holder.
         owner: &'a [u8],
         /// The lease, from the grant on.
-        lease: Lease,
+        lease: LockLease,
         /// The longest time to wait, first come first served, while others hold the key.
         wait: Duration,
     },
@@ -154,7 +156,7 @@ pub enum Request<'a> {
         /// The holder.
         owner: &'a [u8],
         /// The lease from now on.
-        lease: Lease,
+        lease: LockLease,
     },
     /// Frees the key. Answers `Released` or `NotHeld`.
     Release {
@@ -173,10 +175,10 @@ pub enum Answer {
     /// The owner holds the key.
     Granted {
         /// The token.
-        token: Token,
+        token: FencingToken,
         /// The lease, counted from when the holder sent the request: it includes the time that the
         /// request had waited when the lease began.
-        lease: Lease,
+        lease: LockLease,
     },
     /// Another owner holds the key, and has held it for as long as the request could wait.
     Held(Lock),
@@ -191,7 +193,7 @@ pub enum Answer {
         /// The lock that it found.
         found: Option<Lock>,
         /// What it did.
-        effect: Effect,
+        effect: ChangeEffect,
     },
     /// The locks that were asked for, in the order of their keys.
     Listing(Vec<(Vec<u8>, Lock)>),
@@ -202,12 +204,12 @@ pub enum Answer {
 pub(crate) enum Wanted {
     Acquire {
         owner: Arc<[u8]>,
-        lease: Lease,
+        lease: LockLease,
         wait: Duration,
     },
     Renew {
         owner: Arc<[u8]>,
-        lease: Lease,
+        lease: LockLease,
     },
     Release {
         owner: Arc<[u8]>,

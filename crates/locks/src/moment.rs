@@ -8,13 +8,13 @@ use std::time::Duration;
 /// Linux), in microseconds since a beginning that the caller chooses. Points of different machines
 /// cannot be compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Moment(u64);
+pub struct MonotonicTime(u64);
 
-impl Moment {
+impl MonotonicTime {
     /// Returns the point that many microseconds after the beginning.
     #[must_use]
-    pub const fn from_us(us: u64) -> Moment {
-        Moment(us)
+    pub const fn from_us(us: u64) -> MonotonicTime {
+        MonotonicTime(us)
     }
 
     /// Returns the microseconds since the beginning.
@@ -25,7 +25,7 @@ impl Moment {
 
     /// Returns the time from `earlier` to this point; zero if it is not later.
     #[must_use]
-    pub fn since(self, earlier: Moment) -> Duration {
+    pub fn since(self, earlier: MonotonicTime) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 }
@@ -45,17 +45,17 @@ pub(crate) fn by_one_clock(time: Duration) -> Duration {
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
-impl Add<Duration> for Moment {
-    type Output = Moment;
+impl Add<Duration> for MonotonicTime {
+    type Output = MonotonicTime;
 
     /// Returns the end of the clock if the sum is beyond it.
-    fn add(self, by: Duration) -> Moment {
+    fn add(self, by: Duration) -> MonotonicTime {
         let us = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
-        Moment(self.0.saturating_add(us))
+        MonotonicTime(self.0.saturating_add(us))
     }
 }
 
-impl fmt::Display for Moment {
+impl fmt::Display for MonotonicTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} us", self.0)
     }
@@ -83,7 +83,7 @@ mod tests {
             let time = Duration::from_millis(ms);
             // In real time: ours is fast, the other one is slow.
             let (here, there) = (65.0 / 64.0, 63.0 / 64.0);
-            let begin = Moment::default();
+            let begin = MonotonicTime::default();
             let waited = (begin + by_every_clock(time)).since(begin);
             assert!(waited.as_secs_f64() / here >= time.as_secs_f64() / there);
             // The time that passes on the slowest clock while this passes on the fastest.
@@ -94,8 +94,11 @@ mod tests {
 
     #[test]
     fn moments_do_not_leave_the_clock() {
-        let end = Moment::from_us(u64::MAX);
+        let end = MonotonicTime::from_us(u64::MAX);
         assert_eq!(end + Duration::MAX, end);
-        assert_eq!(Moment::from_us(3).since(Moment::from_us(5)), Duration::ZERO);
+        assert_eq!(
+            MonotonicTime::from_us(3).since(MonotonicTime::from_us(5)),
+            Duration::ZERO
+        );
     }
 }

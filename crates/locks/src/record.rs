@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use base::codec::Reader;
 
-use crate::lock::{Lease, Token};
+use crate::lock::{FencingToken, LockLease};
 
 const FORMAT: u8 = 1;
 const HEADER: usize = 34;
@@ -38,7 +38,7 @@ pub(crate) struct WriteId {
 /// A lock as a partition keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    pub(crate) token: Token,
+    pub(crate) token: FencingToken,
     pub(crate) id: WriteId,
     pub(crate) state: State,
 }
@@ -47,14 +47,14 @@ pub(crate) struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Released,
-    Held { value: Arc<[u8]>, lease: Lease },
+    Held { value: Arc<[u8]>, lease: LockLease },
 }
 
 /// Returns the lease in whole milliseconds, rounded up.
-pub(crate) fn whole_ms(lease: Lease) -> Lease {
+pub(crate) fn whole_ms(lease: LockLease) -> LockLease {
     match lease {
-        Lease::For(time) => Lease::For(Duration::from_millis(lease_ms(time))),
-        Lease::Endless => Lease::Endless,
+        LockLease::For(time) => LockLease::For(Duration::from_millis(lease_ms(time))),
+        LockLease::Endless => LockLease::Endless,
     }
 }
 
@@ -67,8 +67,8 @@ impl Record {
         let (state, lease, value): (u8, u64, &[u8]) = match &self.state {
             State::Released => (0, 0, &[]),
             State::Held { value, lease } => match *lease {
-                Lease::For(time) => (1, lease_ms(time), value),
-                Lease::Endless => (1, ENDLESS, value),
+                LockLease::For(time) => (1, lease_ms(time), value),
+                LockLease::Endless => (1, ENDLESS, value),
             },
         };
         let mut bytes = Vec::with_capacity(HEADER + value.len());
@@ -84,7 +84,7 @@ impl Record {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Record> {
         let mut from = Reader::new(bytes);
         let (format, state) = (from.u8().ok()?, from.u8().ok()?);
-        let token = Token(from.u64().ok()?);
+        let token = FencingToken(from.u64().ok()?);
         let lease = from.u64().ok()?;
         let id = WriteId {
             incarnation: from.u64().ok()?,
@@ -95,11 +95,11 @@ impl Record {
             (FORMAT, 0, 0) if value.is_empty() => State::Released,
             (FORMAT, 1, ENDLESS) => State::Held {
                 value: value.into(),
-                lease: Lease::Endless,
+                lease: LockLease::Endless,
             },
             (FORMAT, 1, ms @ 1..) => State::Held {
                 value: value.into(),
-                lease: Lease::For(Duration::from_millis(ms)),
+                lease: LockLease::For(Duration::from_millis(ms)),
             },
             _ => return None,
         };
@@ -129,7 +129,7 @@ mod tests {
 
     fn record(state: State) -> Record {
         Record {
-            token: Token(0x0102_0304_0506_0708),
+            token: FencingToken(0x0102_0304_0506_0708),
             id: WriteId {
                 incarnation: 7,
                 sequence: 9,
@@ -138,14 +138,14 @@ mod tests {
         }
     }
 
-    fn held(value: &[u8], lease: Lease) -> Record {
+    fn held(value: &[u8], lease: LockLease) -> Record {
         let value = value.into();
         record(State::Held { value, lease })
     }
 
     #[test]
     fn a_record_is_laid_out_as_the_table_says() {
-        let bytes = held(b"me", Lease::For(Duration::from_millis(500))).encode();
+        let bytes = held(b"me", LockLease::For(Duration::from_millis(500))).encode();
         let mut expected = vec![1, 1, 8, 7, 6, 5, 4, 3, 2, 1];
         expected.extend(500u64.to_le_bytes());
         expected.extend(7u64.to_le_bytes());
@@ -158,8 +158,8 @@ mod tests {
     fn records_come_back_as_they_were() {
         for one in [
             record(State::Released),
-            held(b"", Lease::Endless),
-            held(&[0xff; 300], Lease::For(Duration::from_millis(1))),
+            held(b"", LockLease::Endless),
+            held(&[0xff; 300], LockLease::For(Duration::from_millis(1))),
         ] {
             assert_eq!(Record::decode(&one.encode()), Some(one));
         }
@@ -167,14 +167,14 @@ mod tests {
 
     #[test]
     fn a_lease_is_never_shorter_in_the_record() {
-        let bytes = held(b"x", Lease::For(Duration::from_micros(1001))).encode();
-        let expected = held(b"x", Lease::For(Duration::from_millis(2)));
+        let bytes = held(b"x", LockLease::For(Duration::from_micros(1001))).encode();
+        let expected = held(b"x", LockLease::For(Duration::from_millis(2)));
         assert_eq!(Record::decode(&bytes), Some(expected));
     }
 
     #[test]
     fn other_bytes_are_no_record() {
-        let good = held(b"me", Lease::Endless).encode();
+        let good = held(b"me", LockLease::Endless).encode();
         for cut in 0..HEADER {
             assert_eq!(Record::decode(&good[..cut]), None, "{cut} bytes");
         }

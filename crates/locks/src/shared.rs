@@ -75,7 +75,7 @@ use base::transaction::Abort;
 
 use crate::error::LockError;
 use crate::lock::{Answer, Request, Ticket, Wanted};
-use crate::moment::Moment;
+use crate::moment::MonotonicTime;
 pub use command::{Command, TransactionNumber};
 pub use counters::Counters;
 use entry::{Entry, Pending, Phase, Work};
@@ -89,9 +89,9 @@ use scan::{Listing, Sweep};
 pub struct Shared {
     options: Options,
     incarnation: u64,
-    now: Moment,
+    now: MonotonicTime,
     entries: BTreeMap<Arc<[u8]>, Entry>,
-    due: BTreeSet<(Moment, Arc<[u8]>)>,
+    due: BTreeSet<(MonotonicTime, Arc<[u8]>)>,
     /// Keys that wait to be sent. Each was in the phase `Ready` when it was added; some have left it
     /// since.
     ready: VecDeque<Arc<[u8]>>,
@@ -100,7 +100,7 @@ pub struct Shared {
     era: Era,
     sweep: Sweep,
     /// Nothing is sent before this time, because the partition was in trouble.
-    pause_until: Moment,
+    pause_until: MonotonicTime,
     pause: Duration,
     trouble: String,
     /// Numbers of writes, requests and transactions so far.
@@ -124,7 +124,7 @@ impl Shared {
     /// Creates a proxy's part of the table. No two lives of proxies may have the same `incarnation`:
     /// draw it at random.
     #[must_use]
-    pub fn new(options: Options, incarnation: u64, now: Moment) -> Shared {
+    pub fn new(options: Options, incarnation: u64, now: MonotonicTime) -> Shared {
         Shared {
             sweep: Sweep::new(now + options.sweep),
             options,
@@ -159,7 +159,7 @@ impl Shared {
         ticket: Ticket,
         key: &[u8],
         request: &Request<'_>,
-        now: Moment,
+        now: MonotonicTime,
     ) -> Result<(), LockError> {
         self.tick(now);
         let limits = &self.options.limits;
@@ -194,7 +194,7 @@ impl Shared {
 
     /// Lists the locks whose keys begin with `prefix`, at most `limit`: fewer if released ones lie
     /// between them. Answers `Listing` as a later command.
-    pub fn scan(&mut self, ticket: Ticket, prefix: &[u8], limit: usize, now: Moment) {
+    pub fn scan(&mut self, ticket: Ticket, prefix: &[u8], limit: usize, now: MonotonicTime) {
         self.tick(now);
         self.open += 1;
         self.listings.push_back(Listing {
@@ -207,7 +207,7 @@ impl Shared {
 
     /// Forgets a request: its client has gone. If it has acquired the lock meanwhile, that is
     /// released. Returns `false` if the request was not found, because it has its answer already.
-    pub fn cancel(&mut self, key: &[u8], ticket: Ticket, now: Moment) -> bool {
+    pub fn cancel(&mut self, key: &[u8], ticket: Ticket, now: MonotonicTime) -> bool {
         self.tick(now);
         let Some(entry) = self.entries.get_mut(key) else {
             return false;
@@ -238,7 +238,7 @@ impl Shared {
         &mut self,
         number: TransactionNumber,
         result: Result<Vec<OwnedReply>, Abort>,
-        now: Moment,
+        now: MonotonicTime,
     ) {
         self.tick(now);
         // One that was given up already counts as unknown.
@@ -250,7 +250,7 @@ impl Shared {
     /// Does what is due, and adds the commands to `out`. To be called after requests and results,
     /// once for all that came together, and when [`Shared::next_due`] has come. `now` must have been
     /// read before the commands are carried out.
-    pub fn step(&mut self, now: Moment, out: &mut Vec<Command>) {
+    pub fn step(&mut self, now: MonotonicTime, out: &mut Vec<Command>) {
         self.tick(now);
         self.give_up_flights();
         while let Some((at, key)) = self.due.first()
@@ -266,7 +266,7 @@ impl Shared {
 
     /// Returns the latest time for the next call of [`Shared::step`].
     #[must_use]
-    pub fn next_due(&self) -> Option<Moment> {
+    pub fn next_due(&self) -> Option<MonotonicTime> {
         let timeout = self.options.transaction_timeout;
         let flight = self
             .flights
@@ -333,7 +333,7 @@ impl Shared {
     }
 
     /// Advances the time. It does not go back, even if a caller has read an earlier one.
-    fn tick(&mut self, now: Moment) {
+    fn tick(&mut self, now: MonotonicTime) {
         self.now = self.now.max(now);
     }
 

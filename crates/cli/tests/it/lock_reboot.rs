@@ -14,7 +14,7 @@ use base::clock::ManualClock;
 use base::partition::Partition;
 use disk::{Crash, FaultDisk};
 use locks::shared::{self, Shared, transaction};
-use locks::{Answer, Lease, Moment, Request, Ticket, Token};
+use locks::{Answer, FencingToken, LockLease, MonotonicTime, Request, Ticket};
 use store::Db;
 use testkit::process::Server;
 use testkit::{Client, Frame, free_address};
@@ -46,7 +46,7 @@ impl Life {
             ..shared::Options::default()
         };
         Life {
-            table: Shared::new(table, number, Moment::default() + since_boot),
+            table: Shared::new(table, number, MonotonicTime::default() + since_boot),
             db: Db::open(options).expect("the disk is sound"),
             wall,
             since_boot,
@@ -61,7 +61,10 @@ impl Life {
 
     fn ask(&mut self, key: &str, request: &Request<'_>) -> Answer {
         self.tickets += 1;
-        let (asked, now) = (Ticket(self.tickets), Moment::default() + self.since_boot);
+        let (asked, now) = (
+            Ticket(self.tickets),
+            MonotonicTime::default() + self.since_boot,
+        );
         let taken = self.table.request(asked, key.as_bytes(), request, now);
         taken.expect("it is taken");
         for _ in 0..100 {
@@ -83,10 +86,10 @@ impl Life {
         panic!("{request:?} was not answered");
     }
 
-    fn acquire(&mut self, key: &str, owner: &str, lease: Duration) -> Result<Token, String> {
+    fn acquire(&mut self, key: &str, owner: &str, lease: Duration) -> Result<FencingToken, String> {
         let request = Request::Acquire {
             owner: owner.as_bytes(),
-            lease: Lease::For(lease),
+            lease: LockLease::For(lease),
             wait: Duration::ZERO,
         };
         match self.ask(key, &request) {

@@ -15,7 +15,7 @@ use crate::support::drivers::{Drivers, lines};
 use crate::support::process::proxy;
 use crate::support::replicas::Replicas;
 use cql::response::{INVALID, UNPREPARED};
-use cql::{Value, Version};
+use cql::{CqlValue, Version};
 use testkit::SetOnDrop;
 use testkit::eventually;
 use testkit::process::Server;
@@ -153,7 +153,7 @@ fn what_is_no_recipe_is_refused(stage: &Stage, address: SocketAddr) {
         &mut connection,
         "SELECT owner FROM python4.locks WHERE name = 'a'",
     );
-    let me = ("owner".to_owned(), Value::text("me"));
+    let me = ("owner".to_owned(), CqlValue::text("me"));
     assert_eq!(owner, Told::Rows(vec![vec![me]]));
 }
 

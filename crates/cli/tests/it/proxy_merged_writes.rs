@@ -11,7 +11,7 @@ use crate::support::cql::{Connection, Told};
 use crate::support::process::proxy;
 use ::cassandra::{CassandraNodes, Installed, Options};
 use cql::response::INVALID;
-use cql::{Value, Version};
+use cql::{CqlValue, Version};
 use testkit::peers::{self, Group};
 
 /// Keys of one connection.
@@ -66,7 +66,7 @@ fn rows(connection: &mut Connection, table: &str) -> Vec<(i32, i32)> {
     let mut rows: Vec<(i32, i32)> = rows
         .iter()
         .map(|row| match &row[..] {
-            [(_, Value::Int(key)), (_, Value::Int(value))] => (*key, *value),
+            [(_, CqlValue::Int(key)), (_, CqlValue::Int(value))] => (*key, *value),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -80,9 +80,9 @@ fn largest_batch(connection: &mut Connection) -> f64 {
     let Told::Rows(rows) = connection.query(text).expect("it answers") else {
         panic!("the node tells nothing of batches");
     };
-    let is_unlogged = |row: &&Vec<(String, Value)>| {
+    let is_unlogged = |row: &&Vec<(String, CqlValue)>| {
         row.iter()
-            .any(|(_, value)| matches!(value, Value::Text(name) if name.contains("unlogged")))
+            .any(|(_, value)| matches!(value, CqlValue::Text(name) if name.contains("unlogged")))
     };
     let row = rows.iter().find(is_unlogged).expect("unlogged batches");
     match row
@@ -90,8 +90,8 @@ fn largest_batch(connection: &mut Connection) -> f64 {
         .find(|(name, _)| name == "max")
         .map(|(_, value)| value)
     {
-        Some(Value::Bigint(most)) => *most as f64,
-        Some(Value::Double(most)) => *most,
+        Some(CqlValue::Bigint(most)) => *most as f64,
+        Some(CqlValue::Double(most)) => *most,
         other => panic!("{other:?}"),
     }
 }

@@ -3,7 +3,7 @@
 use super::Parameters;
 use crate::bound::BoundValues;
 use crate::envelope::Version;
-use crate::notation::{Malformed, Reader, put_long_string, put_short_bytes, put_short_len};
+use crate::notation::{Malformed, NotationReader, put_long_string, put_short_bytes, put_short_len};
 
 /// The guarantee of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +46,10 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn read(reader: &mut Reader<'a>, version: Version) -> Result<Batch<'a>, Malformed> {
+    pub(super) fn read(
+        reader: &mut NotationReader<'a>,
+        version: Version,
+    ) -> Result<Batch<'a>, Malformed> {
         let no_kind = reader.malformed("a batch of a kind that there is not");
         let kind = match reader.byte()? {
             0 => BatchKind::Logged,
@@ -72,7 +75,10 @@ impl<'a> Batch<'a> {
 }
 
 impl<'a> BatchStatement<'a> {
-    fn read(reader: &mut Reader<'a>, version: Version) -> Result<BatchStatement<'a>, Malformed> {
+    fn read(
+        reader: &mut NotationReader<'a>,
+        version: Version,
+    ) -> Result<BatchStatement<'a>, Malformed> {
         let no_kind = reader.malformed("a statement that is neither text nor prepared");
         let statement = match reader.byte()? {
             0 => Statement::Text(reader.long_string()?),

@@ -20,7 +20,7 @@
 use crate::bound::BoundValues;
 use crate::consistency::Consistency;
 use crate::envelope::Version;
-use crate::notation::{Malformed, Reader, put_bytes, put_int, put_long, put_string};
+use crate::notation::{Malformed, NotationReader, put_bytes, put_int, put_long, put_string};
 
 const VALUES: u32 = 0x01;
 const SKIP_METADATA: u32 = 0x02;
@@ -76,7 +76,10 @@ impl<'a> Parameters<'a> {
     ///
     /// # Errors
     /// They are malformed.
-    pub fn read(reader: &mut Reader<'a>, version: Version) -> Result<Parameters<'a>, Malformed> {
+    pub fn read(
+        reader: &mut NotationReader<'a>,
+        version: Version,
+    ) -> Result<Parameters<'a>, Malformed> {
         let consistency = Consistency::read(reader)?;
         let flags = if version >= Version::V5 {
             reader.int()? as u32

@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use crate::consistency::Consistency;
 use crate::envelope::Version;
 use crate::notation::{
-    Malformed, Reader, put_int, put_int_len, put_ip_address, put_short_bytes, put_string,
+    Malformed, NotationReader, put_int, put_int_len, put_ip_address, put_short_bytes, put_string,
     put_string_list,
 };
 
@@ -194,7 +194,7 @@ impl<'a> ErrorBody<'a> {
     }
 
     pub(super) fn read(
-        reader: &mut Reader<'a>,
+        reader: &mut NotationReader<'a>,
         version: Version,
     ) -> Result<ErrorBody<'a>, Malformed> {
         let code = reader.int()?;
@@ -222,7 +222,7 @@ fn start_of(text: &str, max: usize) -> &str {
 }
 
 impl Failures {
-    fn read(reader: &mut Reader<'_>, version: Version) -> Result<Failures, Malformed> {
+    fn read(reader: &mut NotationReader<'_>, version: Version) -> Result<Failures, Malformed> {
         let mut reasons = Vec::new();
         let count = reader.count("a negative number of failures")?;
         if version >= Version::V5 {
@@ -246,12 +246,12 @@ impl Failures {
 }
 
 /// Reads level, received and required, with which several codes begin.
-fn read_counts(reader: &mut Reader<'_>) -> Result<(Consistency, i32, i32), Malformed> {
+fn read_counts(reader: &mut NotationReader<'_>) -> Result<(Consistency, i32, i32), Malformed> {
     Ok((Consistency::read(reader)?, reader.int()?, reader.int()?))
 }
 
 fn read_kind<'a>(
-    reader: &mut Reader<'a>,
+    reader: &mut NotationReader<'a>,
     code: i32,
     version: Version,
 ) -> Result<ErrorKind<'a>, Malformed> {

@@ -9,7 +9,7 @@
 
 use super::{Columns, RowsMetadata};
 use crate::envelope::Version;
-use crate::notation::{Malformed, Reader, put_int, put_int_len, put_short_bytes};
+use crate::notation::{Malformed, NotationReader, put_int, put_int_len, put_short_bytes};
 
 /// A statement that a node has prepared.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,7 +35,10 @@ pub struct PreparedMetadata {
 }
 
 impl PreparedMetadata {
-    fn read(reader: &mut Reader<'_>, version: Version) -> Result<PreparedMetadata, Malformed> {
+    fn read(
+        reader: &mut NotationReader<'_>,
+        version: Version,
+    ) -> Result<PreparedMetadata, Malformed> {
         let flags = reader.int()?;
         let count = reader.count("a negative number of markers")?;
         let mut partition_key = Vec::new();
@@ -65,7 +68,7 @@ impl PreparedMetadata {
 
 impl<'a> Prepared<'a> {
     pub(super) fn read(
-        reader: &mut Reader<'a>,
+        reader: &mut NotationReader<'a>,
         version: Version,
     ) -> Result<Prepared<'a>, Malformed> {
         let id = reader.short_bytes()?;

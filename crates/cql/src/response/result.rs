@@ -11,7 +11,7 @@
 use super::{Prepared, Rows};
 use crate::envelope::Version;
 use crate::event::SchemaChange;
-use crate::notation::{Malformed, Reader, put_int, put_string};
+use crate::notation::{Malformed, NotationReader, put_int, put_string};
 
 const VOID: i32 = 1;
 const ROWS: i32 = 2;
@@ -36,7 +36,7 @@ pub enum ResultBody<'a> {
 
 impl<'a> ResultBody<'a> {
     pub(super) fn read(
-        reader: &mut Reader<'a>,
+        reader: &mut NotationReader<'a>,
         version: Version,
     ) -> Result<ResultBody<'a>, Malformed> {
         let no_kind = reader.malformed("a result of a kind that there is not");

@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use crate::envelope::Version;
 use crate::notation::{
-    Malformed, Reader, put_bytes, put_int, put_int_len, put_short_bytes, put_string,
+    Malformed, NotationReader, put_bytes, put_int, put_int_len, put_short_bytes, put_string,
 };
 use crate::types::DataType;
-use crate::value::Value;
+use crate::value::CqlValue;
 
 const GLOBAL_TABLE: i32 = 0x01;
 const MORE_PAGES: i32 = 0x02;
@@ -79,12 +79,12 @@ impl Columns {
     }
 
     pub(super) fn read(
-        reader: &mut Reader<'_>,
+        reader: &mut NotationReader<'_>,
         flags: i32,
         count: usize,
     ) -> Result<Columns, Malformed> {
         let mut columns = Vec::new();
-        let names = |reader: &mut Reader<'_>| -> Result<(Arc<str>, Arc<str>), Malformed> {
+        let names = |reader: &mut NotationReader<'_>| -> Result<(Arc<str>, Arc<str>), Malformed> {
             Ok((reader.string()?.into(), reader.string()?.into()))
         };
         // Shared by all columns: names may be long, and a column of theirs takes few bytes.
@@ -164,7 +164,7 @@ impl RowsMetadata {
     }
 
     pub(super) fn read(
-        reader: &mut Reader<'_>,
+        reader: &mut NotationReader<'_>,
         version: Version,
     ) -> Result<RowsMetadata, Malformed> {
         let flags = reader.int()?;
@@ -226,7 +226,10 @@ pub struct Rows<'a> {
 pub type Row<'a> = Vec<Option<&'a [u8]>>;
 
 impl<'a> Rows<'a> {
-    pub(super) fn read(reader: &mut Reader<'a>, version: Version) -> Result<Rows<'a>, Malformed> {
+    pub(super) fn read(
+        reader: &mut NotationReader<'a>,
+        version: Version,
+    ) -> Result<Rows<'a>, Malformed> {
         let metadata = RowsMetadata::read(reader, version)?;
         let row_count = reader.count("a negative number of rows")?;
         // Rows without columns would take no bytes: any number of them could be announced.
@@ -266,7 +269,7 @@ impl<'a> Rows<'a> {
 
     /// Returns the rows in order.
     pub fn iter(&self) -> impl Iterator<Item = Row<'a>> + use<'a> {
-        let mut reader = Reader::new(self.content);
+        let mut reader = NotationReader::new(self.content);
         let columns = self.metadata.column_count;
         (0..self.row_count).map_while(move |_| {
             let row: Result<Row<'a>, _> = (0..columns).map(|_| reader.bytes()).collect();
@@ -280,11 +283,13 @@ impl<'a> Rows<'a> {
     /// # Errors
     /// A value is not of the column's type.
     #[must_use]
-    pub fn column(&self, name: &str) -> Option<Result<Vec<Value>, Malformed>> {
+    pub fn column(&self, name: &str) -> Option<Result<Vec<CqlValue>, Malformed>> {
         let columns = self.metadata.columns.as_ref()?;
         let index = columns.position(name)?;
         let data_type = &columns.0[index].data_type;
-        let values = self.iter().map(|row| Value::decode(data_type, row[index]));
+        let values = self
+            .iter()
+            .map(|row| CqlValue::decode(data_type, row[index]));
         Some(values.collect())
     }
 }
@@ -313,7 +318,7 @@ impl RowsBuilder {
     /// # Panics
     /// Panics if the number of values is not that of the columns, or a value is not of its column's
     /// type.
-    pub fn push(&mut self, values: &[Value]) {
+    pub fn push(&mut self, values: &[CqlValue]) {
         let columns = self.metadata.columns.iter().flat_map(|columns| &columns.0);
         assert_eq!(values.len(), self.metadata.column_count, "a value a column");
         for (value, column) in values.iter().zip(columns) {

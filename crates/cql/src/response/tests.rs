@@ -7,7 +7,7 @@ use crate::consistency::Consistency;
 use crate::envelope::{Direction, Limits};
 use crate::event::{Change, SchemaChange, SchemaTarget, StatusChange};
 use crate::types::DataType;
-use crate::value::Value;
+use crate::value::CqlValue;
 
 fn envelope(bytes: &[u8]) -> Envelope<'_> {
     let envelope = Envelope::split(bytes, Direction::Response, &Limits::default());
@@ -212,9 +212,9 @@ const NOT_APPLIED: &[u8] = b"\0\0\0\x02\0\0\0\x01\0\0\0\x02\0\x03app\0\x05locks\
 fn rows_are_built_as_cassandra_builds_them() {
     let columns = [("[applied]", DataType::Boolean), ("owner", DataType::Text)];
     let mut builder = RowsBuilder::new(Columns::of_table("app", "locks", &columns));
-    builder.push(&[Value::Boolean(false), Value::text("me")]);
+    builder.push(&[CqlValue::Boolean(false), CqlValue::text("me")]);
     let rows = builder.rows(false);
-    assert_eq!(rows.column("owner"), Some(Ok(vec![Value::text("me")])));
+    assert_eq!(rows.column("owner"), Some(Ok(vec![CqlValue::text("me")])));
     assert_eq!(rows.column("other"), None);
     assert_eq!(rows.iter().next(), Some(vec![Some(&[0][..]), Some(b"me")]));
     check(4, 8, NOT_APPLIED, Response::Result(ResultBody::Rows(rows)));
@@ -228,7 +228,7 @@ fn rows_are_built_as_cassandra_builds_them() {
 fn a_row_of_other_types_is_a_bug() {
     let columns = [("owner", DataType::Text)];
     let mut builder = RowsBuilder::new(Columns::of_table("app", "locks", &columns));
-    builder.push(&[Value::Int(1)]);
+    builder.push(&[CqlValue::Int(1)]);
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn columns_of_several_tables_name_theirs() {
     metadata.write(&mut out, Version::V4);
     let expected = b"\0\0\0\0\0\0\0\x02\0\x01k\0\x01a\0\x01c\0\x09\0\x01k\0\x01b\0\x01c\0\x09";
     assert_eq!(out, expected);
-    let read = RowsMetadata::read(&mut Reader::new(&out), Version::V4);
+    let read = RowsMetadata::read(&mut NotationReader::new(&out), Version::V4);
     assert_eq!(read, Ok(metadata));
 }
 

@@ -1,6 +1,6 @@
 //! Decides if a statement can be executed again when it is unknown whether it was executed.
 
-use super::lexer::{Lexer, Token, TokenKind};
+use super::lexer::{Lexer, LexerToken, TokenKind};
 use super::summary::{StatementKind, Summary};
 
 /// Returns `true` if executing the statement twice has the same effect as executing it once, as far
@@ -23,7 +23,7 @@ pub fn is_idempotent(text: &str) -> bool {
 /// behind a name are no calls: an INSERT has its columns behind its table's name.
 fn only_sets(text: &str, mut columns: usize) -> bool {
     let mut lexer = Lexer::new(text);
-    let mut before: Option<Token<'_>> = None;
+    let mut before: Option<LexerToken<'_>> = None;
     while let Ok(Some(token)) = lexer.next() {
         let after_name = before.as_ref().is_some_and(may_be_function);
         if token.is_symbol('(') && after_name {
@@ -46,7 +46,7 @@ fn only_sets(text: &str, mut columns: usize) -> bool {
 }
 
 /// Returns `true` if the word can be a name; the keywords that parentheses follow cannot.
-fn may_be_function(token: &Token<'_>) -> bool {
+fn may_be_function(token: &LexerToken<'_>) -> bool {
     match token.kind {
         TokenKind::Word => !["IN", "VALUES", "AND", "WHERE", "TTL", "TIMESTAMP"]
             .iter()

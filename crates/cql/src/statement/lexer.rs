@@ -34,7 +34,7 @@ pub enum TokenKind {
 
 /// A word of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Token<'a> {
+pub struct LexerToken<'a> {
     /// Its kind.
     pub kind: TokenKind,
     /// Its text, quotes included.
@@ -43,7 +43,7 @@ pub struct Token<'a> {
     pub at: usize,
 }
 
-impl Token<'_> {
+impl LexerToken<'_> {
     /// Returns `true` if it is this word, in any case. A quoted name is not.
     #[must_use]
     pub fn is_word(&self, word: &str) -> bool {
@@ -76,7 +76,7 @@ impl<'a> Lexer<'a> {
     /// # Errors
     /// A comment, a string or a name has no end.
     #[allow(clippy::should_implement_trait)] // An iterator that can fail reads worse.
-    pub fn next(&mut self) -> Result<Option<Token<'a>>, SyntaxError> {
+    pub fn next(&mut self) -> Result<Option<LexerToken<'a>>, SyntaxError> {
         self.skip_blanks()?;
         let at = self.at;
         let rest = &self.text.as_bytes()[at..];
@@ -94,7 +94,7 @@ impl<'a> Lexer<'a> {
         };
         self.at += len;
         let text = &self.text[at..self.at];
-        Ok(Some(Token { kind, text, at }))
+        Ok(Some(LexerToken { kind, text, at }))
     }
 
     fn skip_blanks(&mut self) -> Result<(), SyntaxError> {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::lexer::{Token, TokenKind};
+use super::lexer::{LexerToken, TokenKind};
 
 /// A name as CQL interprets it: in lower case, unless it was quoted.
 pub type Name<'a> = Cow<'a, str>;
@@ -58,7 +58,7 @@ const RESERVED: [&str; 18] = [
 ];
 
 /// Returns the name in a word or a quoted name. `None`: it is a reserved keyword, or no word.
-pub(crate) fn name<'a>(token: &Token<'a>) -> Option<Name<'a>> {
+pub(crate) fn name<'a>(token: &LexerToken<'a>) -> Option<Name<'a>> {
     match token.kind {
         TokenKind::Word if RESERVED.iter().any(|word| token.is_word(word)) => None,
         TokenKind::Word if token.text.bytes().any(|byte| byte.is_ascii_uppercase()) => {

@@ -1,6 +1,6 @@
 //! Words in order: shared by the parsers of statements.
 
-use super::lexer::{Lexer, Token};
+use super::lexer::{Lexer, LexerToken};
 use super::name::{Name, TableName, name};
 use super::syntax_error::{SHOWN, SyntaxError};
 use super::term::{Marker, Term};
@@ -9,7 +9,7 @@ use super::term::{Marker, Term};
 #[derive(Debug)]
 pub(crate) struct Parser<'a> {
     lexer: Lexer<'a>,
-    next: Option<Token<'a>>,
+    next: Option<LexerToken<'a>>,
     end: usize,
     markers: u16,
 }
@@ -28,12 +28,12 @@ impl<'a> Parser<'a> {
     }
 
     /// Returns the next word.
-    pub(crate) fn peek(&self) -> Option<&Token<'a>> {
+    pub(crate) fn peek(&self) -> Option<&LexerToken<'a>> {
         self.next.as_ref()
     }
 
     /// Takes the next word.
-    pub(crate) fn take(&mut self) -> Result<Option<Token<'a>>, SyntaxError> {
+    pub(crate) fn take(&mut self) -> Result<Option<LexerToken<'a>>, SyntaxError> {
         let next = match self.next {
             Some(_) => self.lexer.next()?,
             None => None,

@@ -4,7 +4,7 @@
 //! `DELETE … FROM t`, `TRUNCATE [TABLE] t`, `USE k`, and in each statement of a `BEGIN … BATCH …
 //! APPLY BATCH`. `FROM` and `IF` are reserved: as words without quotes they are never names.
 
-use super::lexer::Token;
+use super::lexer::LexerToken;
 use super::name::{Name, TableName};
 use super::parser::Parser;
 use super::syntax_error::SyntaxError;
@@ -119,7 +119,7 @@ fn skip_to_from(parser: &mut Parser<'_>) -> Result<(), SyntaxError> {
     Ok(())
 }
 
-fn kind(first: Option<&Token<'_>>) -> StatementKind {
+fn kind(first: Option<&LexerToken<'_>>) -> StatementKind {
     const KINDS: [(&str, StatementKind); 7] = [
         ("SELECT", StatementKind::Select),
         ("INSERT", StatementKind::Insert),
@@ -135,7 +135,7 @@ fn kind(first: Option<&Token<'_>>) -> StatementKind {
 }
 
 /// Returns `true` if it is a reserved word with which a statement of a batch begins.
-fn starts_another(token: &Token<'_>) -> bool {
+fn starts_another(token: &LexerToken<'_>) -> bool {
     ["INSERT", "UPDATE", "DELETE"]
         .iter()
         .any(|word| token.is_word(word))

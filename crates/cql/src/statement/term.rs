@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::lexer::{Token, TokenKind};
+use super::lexer::{LexerToken, TokenKind};
 use super::name::{Name, unquoted};
 use crate::bound::{Bound, BoundValues};
 use crate::notation::Uuid;
 use crate::types::DataType;
-use crate::value::Value;
+use crate::value::CqlValue;
 
 /// A place for a value that comes with the request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -59,7 +59,7 @@ pub enum Term<'a> {
 
 impl<'a> Term<'a> {
     /// Returns the literal in a word.
-    pub(crate) fn literal(token: &Token<'a>) -> Option<Term<'a>> {
+    pub(crate) fn literal(token: &LexerToken<'a>) -> Option<Term<'a>> {
         let text = token.text;
         let literal = match token.kind {
             TokenKind::String => Literal::Text(unquoted(text, "'")),
@@ -79,25 +79,27 @@ impl<'a> Term<'a> {
 impl Literal<'_> {
     /// Returns its value in a column of `data_type`; `None` if it is not a value of that type.
     #[must_use]
-    pub fn to_value(&self, data_type: &DataType) -> Option<Value> {
+    pub fn to_value(&self, data_type: &DataType) -> Option<CqlValue> {
         Some(match (self, data_type) {
-            (Literal::Null, _) => Value::Null,
-            (Literal::Text(text), DataType::Text) => Value::text(text.as_ref()),
-            (Literal::Text(text), DataType::Ascii) if text.is_ascii() => Value::text(text.as_ref()),
-            (Literal::Text(text), DataType::Inet) => Value::Inet(text.parse().ok()?),
-            (Literal::Number(text), DataType::Tinyint) => Value::Tinyint(text.parse().ok()?),
-            (Literal::Number(text), DataType::Smallint) => Value::Smallint(text.parse().ok()?),
-            (Literal::Number(text), DataType::Int) => Value::Int(text.parse().ok()?),
-            (Literal::Number(text), DataType::Bigint | DataType::Counter) => {
-                Value::Bigint(text.parse().ok()?)
+            (Literal::Null, _) => CqlValue::Null,
+            (Literal::Text(text), DataType::Text) => CqlValue::text(text.as_ref()),
+            (Literal::Text(text), DataType::Ascii) if text.is_ascii() => {
+                CqlValue::text(text.as_ref())
             }
-            (Literal::Number(text), DataType::Timestamp) => Value::Timestamp(text.parse().ok()?),
-            (Literal::Number(text), DataType::Double) => Value::Double(text.parse().ok()?),
-            (Literal::Uuid(uuid), DataType::Uuid) => Value::Uuid(*uuid),
+            (Literal::Text(text), DataType::Inet) => CqlValue::Inet(text.parse().ok()?),
+            (Literal::Number(text), DataType::Tinyint) => CqlValue::Tinyint(text.parse().ok()?),
+            (Literal::Number(text), DataType::Smallint) => CqlValue::Smallint(text.parse().ok()?),
+            (Literal::Number(text), DataType::Int) => CqlValue::Int(text.parse().ok()?),
+            (Literal::Number(text), DataType::Bigint | DataType::Counter) => {
+                CqlValue::Bigint(text.parse().ok()?)
+            }
+            (Literal::Number(text), DataType::Timestamp) => CqlValue::Timestamp(text.parse().ok()?),
+            (Literal::Number(text), DataType::Double) => CqlValue::Double(text.parse().ok()?),
+            (Literal::Uuid(uuid), DataType::Uuid) => CqlValue::Uuid(*uuid),
             // A timeuuid is a uuid of version 1.
-            (Literal::Uuid(uuid), DataType::Timeuuid) if uuid[6] >> 4 == 1 => Value::Uuid(*uuid),
-            (Literal::Blob(bytes), DataType::Blob) => Value::Blob(bytes.clone()),
-            (Literal::Boolean(truth), DataType::Boolean) => Value::Boolean(*truth),
+            (Literal::Uuid(uuid), DataType::Timeuuid) if uuid[6] >> 4 == 1 => CqlValue::Uuid(*uuid),
+            (Literal::Blob(bytes), DataType::Blob) => CqlValue::Blob(bytes.clone()),
+            (Literal::Boolean(truth), DataType::Boolean) => CqlValue::Boolean(*truth),
             _ => return None,
         })
     }
@@ -139,23 +141,38 @@ mod tests {
     #[test]
     fn literals_become_values_of_their_columns() {
         let value = |text: &'static str, data_type| literal(text).to_value(&data_type);
-        assert_eq!(value("'it''s'", DataType::Text), Some(Value::text("it's")));
-        assert_eq!(value("$$it's$$", DataType::Text), Some(Value::text("it's")));
-        assert_eq!(value("-7", DataType::Int), Some(Value::Int(-7)));
-        assert_eq!(value("-7", DataType::Bigint), Some(Value::Bigint(-7)));
-        assert_eq!(value("7", DataType::Timestamp), Some(Value::Timestamp(7)));
-        assert_eq!(value("TRUE", DataType::Boolean), Some(Value::Boolean(true)));
-        assert_eq!(value("null", DataType::Int), Some(Value::Null));
+        assert_eq!(
+            value("'it''s'", DataType::Text),
+            Some(CqlValue::text("it's"))
+        );
+        assert_eq!(
+            value("$$it's$$", DataType::Text),
+            Some(CqlValue::text("it's"))
+        );
+        assert_eq!(value("-7", DataType::Int), Some(CqlValue::Int(-7)));
+        assert_eq!(value("-7", DataType::Bigint), Some(CqlValue::Bigint(-7)));
+        assert_eq!(
+            value("7", DataType::Timestamp),
+            Some(CqlValue::Timestamp(7))
+        );
+        assert_eq!(
+            value("TRUE", DataType::Boolean),
+            Some(CqlValue::Boolean(true))
+        );
+        assert_eq!(value("null", DataType::Int), Some(CqlValue::Null));
         assert_eq!(
             value("0xCaFe", DataType::Blob),
-            Some(Value::Blob(vec![0xca, 0xfe]))
+            Some(CqlValue::Blob(vec![0xca, 0xfe]))
         );
         let uuid = "00112233-4455-6677-8899-aabbccddeeff";
         let bytes: Uuid = std::array::from_fn(|i| 0x11 * i as u8);
-        assert_eq!(value(uuid, DataType::Uuid), Some(Value::Uuid(bytes)));
+        assert_eq!(value(uuid, DataType::Uuid), Some(CqlValue::Uuid(bytes)));
         assert_eq!(value(uuid, DataType::Timeuuid), None);
         let address = "::1".parse().unwrap();
-        assert_eq!(value("'::1'", DataType::Inet), Some(Value::Inet(address)));
+        assert_eq!(
+            value("'::1'", DataType::Inet),
+            Some(CqlValue::Inet(address))
+        );
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::path::Path;
 use kumiki_cql::response::{Columns, Rows, RowsBuilder};
 use kumiki_cql::token::{Token, partition_key};
 use kumiki_cql::{
-    Bound, DataType, Direction, Envelope, ErrorKind, Limits, Response, ResponseMessage, ResultBody,
-    Value, ValueList, Version,
+    Bound, CqlValue, DataType, Direction, Envelope, ErrorKind, Limits, Response, ResponseMessage,
+    ResultBody, ValueList, Version,
 };
 
 const VERSIONS: [(Version, &str); 2] = [(Version::V4, "app4"), (Version::V5, "app5")];
@@ -52,7 +52,7 @@ fn tokens_are_those_that_cassandra_says() {
         let values = values.values(version);
         let key = partition_key(&values, &prepared.bind.partition_key, &mut scratch).unwrap();
         let Token(token) = Token::of_key(key);
-        assert_eq!(column("system.token(k1, k2)"), [Value::Bigint(token)]);
+        assert_eq!(column("system.token(k1, k2)"), [CqlValue::Bigint(token)]);
     }
 }
 
@@ -61,10 +61,14 @@ fn rows_of_locks_are_built_byte_for_byte() {
     let applied = || ("[applied]", DataType::Boolean);
     let name = || ("name", DataType::Text);
     let owner = || ("owner", DataType::Text);
-    let (yes, no) = (Value::Boolean(true), Value::Boolean(false));
-    let (fix, me, other) = (Value::text("fix"), Value::text("me"), Value::text("x"));
+    let (yes, no) = (CqlValue::Boolean(true), CqlValue::Boolean(false));
+    let (fix, me, other) = (
+        CqlValue::text("fix"),
+        CqlValue::text("me"),
+        CqlValue::text("x"),
+    );
     for (version, keyspace) in VERSIONS {
-        let check = |file: &str, columns: &[(&str, DataType)], row: Option<&[Value]>| {
+        let check = |file: &str, columns: &[(&str, DataType)], row: Option<&[CqlValue]>| {
             let mut builder = RowsBuilder::new(Columns::of_table(keyspace, "locks", columns));
             row.iter().for_each(|row| builder.push(row));
             let mut written = Vec::new();
@@ -99,14 +103,17 @@ fn every_value_of_a_row_is_read() {
         let message = decode(&bytes);
         let rows = rows(&message);
         let column = |name| rows.column(name).unwrap().unwrap().remove(0);
-        assert_eq!(column("k1"), Value::text("a"));
-        assert_eq!(column("b"), Value::Blob(vec![0xca, 0xfe]));
-        assert_eq!(column("i"), Value::Inet([127, 0, 0, 1].into()));
-        assert_eq!(column("ts"), Value::Timestamp(5));
-        let pair = (Value::text("x"), Value::Int(1));
-        assert_eq!(column("m"), Value::Map(vec![pair]));
-        assert_eq!(column("s"), Value::text_set(["p", "q"]));
-        assert_eq!(column("v"), Value::List(vec![Value::Int(1), Value::Int(2)]));
+        assert_eq!(column("k1"), CqlValue::text("a"));
+        assert_eq!(column("b"), CqlValue::Blob(vec![0xca, 0xfe]));
+        assert_eq!(column("i"), CqlValue::Inet([127, 0, 0, 1].into()));
+        assert_eq!(column("ts"), CqlValue::Timestamp(5));
+        let pair = (CqlValue::text("x"), CqlValue::Int(1));
+        assert_eq!(column("m"), CqlValue::Map(vec![pair]));
+        assert_eq!(column("s"), CqlValue::text_set(["p", "q"]));
+        assert_eq!(
+            column("v"),
+            CqlValue::List(vec![CqlValue::Int(1), CqlValue::Int(2)])
+        );
     }
 }
 
@@ -117,7 +124,7 @@ fn a_node_describes_itself() {
         let message = decode(&bytes);
         let rows = rows(&message);
         let text = |name| match rows.column(name).unwrap().unwrap().remove(0) {
-            Value::Text(text) => text,
+            CqlValue::Text(text) => text,
             other => panic!("{name} is {other:?}"),
         };
         assert_eq!(
@@ -125,12 +132,12 @@ fn a_node_describes_itself() {
             "org.apache.cassandra.dht.Murmur3Partitioner"
         );
         assert_eq!(text("data_center"), "datacenter1");
-        let Value::Set(tokens) = rows.column("tokens").unwrap().unwrap().remove(0) else {
+        let CqlValue::Set(tokens) = rows.column("tokens").unwrap().unwrap().remove(0) else {
             panic!("tokens are a set");
         };
         assert_eq!(tokens.len(), 4);
         for token in tokens {
-            let Value::Text(token) = token else {
+            let CqlValue::Text(token) = token else {
                 panic!("tokens are texts");
             };
             assert!(token.parse::<Token>().is_ok(), "{token}");

@@ -24,14 +24,14 @@ use super::command::Command;
 use super::ledger::Ledger;
 use super::options::Options;
 use crate::error::LockError;
-use crate::lock::{Ticket, Token, Wanted};
-use crate::moment::{Moment, by_every_clock};
+use crate::lock::{FencingToken, Ticket, Wanted};
+use crate::moment::{MonotonicTime, by_every_clock};
 
 /// When a request came, and how long it may wait for others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitSpan {
-    pub(super) came: Moment,
-    pub(super) until: Moment,
+    pub(super) came: MonotonicTime,
+    pub(super) until: MonotonicTime,
 }
 
 /// A request that waits for a ledger.
@@ -79,11 +79,11 @@ impl GrantGate {
         options: &Options,
         last: Option<Ledger>,
         wall_ms: u64,
-        now: Moment,
+        now: MonotonicTime,
         out: &mut Vec<Command>,
     ) -> GrantGate {
-        let reserved = last.map_or(Token(0), |last| last.reserved);
-        let start = reserved.max(Token::at_ms(wall_ms)).0;
+        let reserved = last.map_or(FencingToken(0), |last| last.reserved);
+        let start = reserved.max(FencingToken::at_ms(wall_ms)).0;
         let running = last.filter(|last| !last.clean);
         let before = running.map_or(Duration::ZERO, |last| {
             by_every_clock(last.longest) + options.margin
@@ -120,8 +120,8 @@ impl GrantGate {
     }
 
     /// Returns an error while leases of the life before may still run.
-    pub(super) fn open(&self, now: Moment) -> Result<(), LockError> {
-        let left = Moment::from_us(self.opens_us).since(now);
+    pub(super) fn open(&self, now: MonotonicTime) -> Result<(), LockError> {
+        let left = MonotonicTime::from_us(self.opens_us).since(now);
         if left.is_zero() {
             Ok(())
         } else {
@@ -130,7 +130,7 @@ impl GrantGate {
     }
 
     /// Returns `true` if a lease of this length may be granted, now or until `latest`.
-    pub(super) fn admits(&self, lease: Duration, latest: Moment) -> bool {
+    pub(super) fn admits(&self, lease: Duration, latest: MonotonicTime) -> bool {
         if ms(lease) > self.least_ms {
             let ends = (latest + by_every_clock(lease)).as_us();
             self.long_until_us.fetch_max(ends, Ordering::SeqCst);
@@ -144,7 +144,7 @@ impl GrantGate {
     }
 
     /// Draws a token. Returns `None` if a block has to be reserved first.
-    pub(super) fn token(&self, now: Moment, out: &mut Vec<Command>) -> Option<Token> {
+    pub(super) fn token(&self, now: MonotonicTime, out: &mut Vec<Command>) -> Option<FencingToken> {
         let end = self.end.load(Ordering::Acquire);
         let draw = |next| (next < end).then(|| next + 1);
         let drawn = self
@@ -155,7 +155,7 @@ impl GrantGate {
         if end - token == self.block / 2 {
             self.ask(&mut self.state.lock(), now, out);
         }
-        Some(Token(token))
+        Some(FencingToken(token))
     }
 
     /// Lets a request wait for a ledger that allows `lease` and has tokens. Returns the request if
@@ -164,7 +164,7 @@ impl GrantGate {
         &self,
         parked: ParkedRequest,
         lease: Duration,
-        now: Moment,
+        now: MonotonicTime,
         out: &mut Vec<Command>,
     ) -> Result<(), ParkedRequest> {
         let mut state = self.state.lock();
@@ -185,13 +185,19 @@ impl GrantGate {
     pub(super) fn park_in_any_case(
         &self,
         parked: ParkedRequest,
-        now: Moment,
+        now: MonotonicTime,
         out: &mut Vec<Command>,
     ) {
         self.push(&mut self.state.lock(), parked, now, out);
     }
 
-    fn push(&self, state: &mut State, parked: ParkedRequest, now: Moment, out: &mut Vec<Command>) {
+    fn push(
+        &self,
+        state: &mut State,
+        parked: ParkedRequest,
+        now: MonotonicTime,
+        out: &mut Vec<Command>,
+    ) {
         let limit = self.waiting;
         let refusal = if self.is_stopping() {
             Some(LockError::Stopping)
@@ -223,7 +229,7 @@ impl GrantGate {
     pub(super) fn kept(
         &self,
         kept: bool,
-        now: Moment,
+        now: MonotonicTime,
         out: &mut Vec<Command>,
     ) -> Vec<ParkedRequest> {
         let mut state = self.state.lock();
@@ -240,22 +246,23 @@ impl GrantGate {
     }
 
     /// Returns when the ledger may say less, if it will.
-    pub(super) fn next_due(&self) -> Option<Moment> {
+    pub(super) fn next_due(&self) -> Option<MonotonicTime> {
         let is_high = self.bound_ms.load(Ordering::SeqCst) > self.least_ms
             && self.state.lock().under_way.is_none();
-        let lowers = is_high.then(|| Moment::from_us(self.long_until_us.load(Ordering::SeqCst)));
+        let lowers =
+            is_high.then(|| MonotonicTime::from_us(self.long_until_us.load(Ordering::SeqCst)));
         self.settles().into_iter().chain(lowers).min()
     }
 
     /// Lets the ledger say less, once longer leases have ended: those of the life before, or of this
     /// one.
-    pub(super) fn expire(&self, now: Moment, out: &mut Vec<Command>) {
+    pub(super) fn expire(&self, now: MonotonicTime, out: &mut Vec<Command>) {
         self.settle(now, out);
         self.lower(now, out);
     }
 
     /// Lowers the bound if no lease needs it any more.
-    fn lower(&self, now: Moment, out: &mut Vec<Command>) {
+    fn lower(&self, now: MonotonicTime, out: &mut Vec<Command>) {
         let bound = self.bound_ms.load(Ordering::SeqCst);
         let is_over = || self.long_until_us.load(Ordering::SeqCst) <= now.as_us();
         if bound <= self.least_ms || !is_over() {
@@ -277,13 +284,13 @@ impl GrantGate {
 
     /// Returns when the leases of the life before will have ended, if the ledger does not say so
     /// yet.
-    fn settles(&self) -> Option<Moment> {
+    fn settles(&self) -> Option<MonotonicTime> {
         let settled = self.settled.load(Ordering::Acquire);
-        (!settled).then_some(Moment::from_us(self.opens_us))
+        (!settled).then_some(MonotonicTime::from_us(self.opens_us))
     }
 
     /// Lets the ledger say that the leases of the life before have ended.
-    fn settle(&self, now: Moment, out: &mut Vec<Command>) {
+    fn settle(&self, now: MonotonicTime, out: &mut Vec<Command>) {
         if self.settles().is_none_or(|at| at > now) {
             return;
         }
@@ -314,7 +321,7 @@ impl GrantGate {
         // A ledger that is under way would be kept after this one; then the stop is not a clean one.
         if state.under_way.is_none() && self.settles().is_none() {
             let ledger = Ledger {
-                reserved: Token(self.end.load(Ordering::Acquire)),
+                reserved: FencingToken(self.end.load(Ordering::Acquire)),
                 longest: Duration::ZERO,
                 clean: true,
             };
@@ -323,7 +330,7 @@ impl GrantGate {
         }
     }
 
-    fn ask(&self, state: &mut State, now: Moment, out: &mut Vec<Command>) {
+    fn ask(&self, state: &mut State, now: MonotonicTime, out: &mut Vec<Command>) {
         if state.under_way.is_some() || self.is_stopping() {
             return;
         }
@@ -339,7 +346,7 @@ impl GrantGate {
         };
         let bound = self.bound_ms.load(Ordering::SeqCst).max(state.wanted_ms);
         let ledger = Ledger {
-            reserved: Token(if is_low { end + self.block } else { end }),
+            reserved: FencingToken(if is_low { end + self.block } else { end }),
             longest: Duration::from_millis(bound.max(before)),
             clean: false,
         };

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use base::codec::Reader;
 
-use crate::lock::Token;
+use crate::lock::FencingToken;
 
 const FORMAT: u8 = 1;
 
@@ -21,7 +21,7 @@ const FORMAT: u8 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ledger {
     /// Every token that was ever granted is below it.
-    pub reserved: Token,
+    pub reserved: FencingToken,
     /// No lease that was granted and may still run is longer. Whole milliseconds.
     pub longest: Duration,
     /// The table was stopped, and no lock was held.
@@ -48,7 +48,7 @@ impl Ledger {
         let mut from = Reader::new(bytes);
         let format = from.u8().ok()?;
         let clean = from.bool().ok()?;
-        let reserved = Token(from.u64().ok()?);
+        let reserved = FencingToken(from.u64().ok()?);
         let longest = Duration::from_millis(from.u64().ok()?);
         from.end().ok()?;
         (format == FORMAT).then_some(Ledger {
@@ -67,7 +67,7 @@ mod tests {
     fn a_ledger_comes_back_as_it_was_and_other_bytes_are_none() {
         for clean in [false, true] {
             let ledger = Ledger {
-                reserved: Token(u64::MAX - 3),
+                reserved: FencingToken(u64::MAX - 3),
                 longest: Duration::from_millis(12_345),
                 clean,
             };

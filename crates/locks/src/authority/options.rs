@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::limits::Limits;
+use crate::limits::LockLimits;
 
 /// How a table in memory is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What clients may ask for.
-    pub limits: Limits,
+    pub limits: LockLimits,
     /// Number of parts of the table; a power of two.
     pub shards: usize,
     /// Number of tokens that are reserved at a time; even.
@@ -23,7 +23,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            limits: Limits::default(),
+            limits: LockLimits::default(),
             shards: 64,
             block: 1 << 20,
             first_bound: Duration::from_secs(10),

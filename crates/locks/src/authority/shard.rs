@@ -17,15 +17,15 @@ use super::command::Command;
 use super::gate::{GrantGate, ParkedRequest, WaitSpan};
 use crate::decision::{Decision, Setting, decide};
 use crate::error::LockError;
-use crate::limits::Limits;
-use crate::lock::{Answer, Lease, Lock, Request, Ticket, Token, Wanted};
-use crate::moment::{Moment, by_every_clock, by_one_clock};
+use crate::limits::LockLimits;
+use crate::lock::{Answer, FencingToken, Lock, LockLease, Request, Ticket, Wanted};
+use crate::moment::{MonotonicTime, by_every_clock, by_one_clock};
 
 /// What a call needs besides the shard.
 pub(super) struct ShardCall<'a> {
-    pub(super) now: Moment,
+    pub(super) now: MonotonicTime,
     pub(super) gate: &'a GrantGate,
-    pub(super) limits: &'a Limits,
+    pub(super) limits: &'a LockLimits,
     /// Locks of all shards.
     pub(super) held: &'a AtomicUsize,
     /// Bytes of the keys and values of all locks.
@@ -53,10 +53,10 @@ pub(super) struct Shard {
     /// number distinguishes entries of one moment without a look at their keys.
     due: BTreeMap<Due, (Arc<[u8]>, Option<Ticket>)>,
     dues: u64,
-    latest: Moment,
+    latest: MonotonicTime,
 }
 
-type Due = (Moment, u64);
+type Due = (MonotonicTime, u64);
 
 #[derive(Default)]
 struct Entry {
@@ -66,9 +66,9 @@ struct Entry {
 
 struct Held {
     value: Arc<[u8]>,
-    token: Token,
+    token: FencingToken,
     /// At this moment the lease is over by every clock.
-    ends: Moment,
+    ends: MonotonicTime,
     due: Due,
 }
 
@@ -87,12 +87,12 @@ impl Entry {
         held.map_or(0, |held| key.len() + held.value.len())
     }
 
-    fn lock(&self, now: Moment) -> Option<Lock> {
+    fn lock(&self, now: MonotonicTime) -> Option<Lock> {
         let held = self.held.as_ref()?;
         Some(Lock {
             value: Arc::clone(&held.value),
             token: held.token,
-            left: Lease::For(by_one_clock(held.ends.since(now))),
+            left: LockLease::For(by_one_clock(held.ends.since(now))),
             waiters: self.waiters.len(),
         })
     }
@@ -100,7 +100,7 @@ impl Entry {
 
 impl Shard {
     /// Returns when the next lease or wait ends.
-    pub(super) fn next_due(&self) -> Option<Moment> {
+    pub(super) fn next_due(&self) -> Option<MonotonicTime> {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
@@ -114,7 +114,7 @@ impl Shard {
     }
 
     /// Returns the moment at which a call with `now` is served.
-    fn tick(&mut self, now: Moment) -> Moment {
+    fn tick(&mut self, now: MonotonicTime) -> MonotonicTime {
         self.latest = self.latest.max(now);
         self.latest
     }
@@ -195,7 +195,7 @@ impl Shard {
         let Request::Acquire { owner, lease, .. } = *request else {
             unreachable!("nothing else waits")
         };
-        let Lease::For(lease) = lease else {
+        let LockLease::For(lease) = lease else {
             return Served::Now(Err(LockError::NeedsLease));
         };
         if !turn.gate.admits(lease, span.until) {
@@ -232,7 +232,7 @@ impl Shard {
         span: WaitSpan,
         turn: &mut ShardCall<'_>,
     ) -> Served {
-        let Lease::For(lease) = setting.lease else {
+        let LockLease::For(lease) = setting.lease else {
             return Served::Now(Err(LockError::NeedsLease));
         };
         if !turn.gate.admits(lease, turn.now) {
@@ -270,7 +270,7 @@ impl Shard {
         &mut self,
         key: Arc<[u8]>,
         value: Arc<[u8]>,
-        token: Token,
+        token: FencingToken,
         lease: Duration,
         turn: &ShardCall<'_>,
     ) {
@@ -347,7 +347,7 @@ impl Shard {
         key: Arc<[u8]>,
         waiters: VecDeque<Waiter>,
         first: Waiter,
-        token: Token,
+        token: FencingToken,
         turn: &mut ShardCall<'_>,
     ) {
         let is_same = |waiter: &Waiter| waiter.owner == first.owner;
@@ -358,7 +358,7 @@ impl Shard {
         }
         for waiter in std::iter::once(&first).chain(&same) {
             longest = longest.max(waiter.lease);
-            let lease = Lease::For(waiter.lease).told(waiter.span.came, turn.now);
+            let lease = LockLease::For(waiter.lease).told(waiter.span.came, turn.now);
             turn.out.push(Command::Answer {
                 ticket: waiter.ticket,
                 outcome: Ok(Answer::Granted { token, lease }),
@@ -376,7 +376,7 @@ impl Shard {
             key: key.into(),
             wanted: Wanted::Acquire {
                 owner: waiter.owner,
-                lease: Lease::For(lease),
+                lease: LockLease::For(lease),
                 wait: waiter.span.until.since(turn.now),
             },
             span: waiter.span,
@@ -426,7 +426,12 @@ impl Shard {
     }
 
     /// Adds the locks whose keys begin with `prefix`.
-    pub(super) fn list(&mut self, prefix: &[u8], now: Moment, into: &mut Vec<(Vec<u8>, Lock)>) {
+    pub(super) fn list(
+        &mut self,
+        prefix: &[u8],
+        now: MonotonicTime,
+        into: &mut Vec<(Vec<u8>, Lock)>,
+    ) {
         let now = self.tick(now);
         let of_prefix = |(key, _): &(&Arc<[u8]>, &Entry)| key.starts_with(prefix);
         let locks = self

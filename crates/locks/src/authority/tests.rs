@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::lock::{Change, Effect, Lease, Token, Verdict};
+use crate::lock::{Change, ChangeEffect, ChangeVerdict, FencingToken, LockLease};
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn at(ms: u64) -> Moment {
-    Moment::from_us(ms * 1000)
+fn at(ms: u64) -> MonotonicTime {
+    MonotonicTime::from_us(ms * 1000)
 }
 
 /// A table whose ledgers are kept at once.
@@ -39,7 +39,7 @@ impl Kept {
         kept
     }
 
-    fn carry_out(&mut self, mut commands: Vec<Command>, now: Moment) {
+    fn carry_out(&mut self, mut commands: Vec<Command>, now: MonotonicTime) {
         while let Some(command) = commands.pop() {
             match command {
                 Command::KeepLedger(ledger) => {
@@ -55,7 +55,7 @@ impl Kept {
     }
 
     /// Sends a request. Returns its ticket; the answer, if there is one, is among `answers`.
-    fn ask(&mut self, key: &str, request: &Request<'_>, now: Moment) -> Ticket {
+    fn ask(&mut self, key: &str, request: &Request<'_>, now: MonotonicTime) -> Ticket {
         self.tickets += 1;
         let (ticket, mut out) = (Ticket(self.tickets), Vec::new());
         let outcome = self
@@ -69,12 +69,17 @@ impl Kept {
         ticket
     }
 
-    fn now(&mut self, key: &str, request: &Request<'_>, now: Moment) -> Result<Answer, LockError> {
+    fn now(
+        &mut self,
+        key: &str,
+        request: &Request<'_>,
+        now: MonotonicTime,
+    ) -> Result<Answer, LockError> {
         let ticket = self.ask(key, request, now);
         self.answers.remove(&ticket).expect("an answer at once")
     }
 
-    fn expire(&mut self, now: Moment) {
+    fn expire(&mut self, now: MonotonicTime) {
         let mut out = Vec::new();
         self.table.expire(now, &mut out);
         self.carry_out(out, now);
@@ -85,7 +90,7 @@ impl Kept {
         for part in &self.table.shards {
             let shard = part.shard.lock();
             shard.verify();
-            let due = shard.next_due().map_or(NOTHING_DUE, Moment::as_us);
+            let due = shard.next_due().map_or(NOTHING_DUE, MonotonicTime::as_us);
             assert_eq!(part.due_us.load(Ordering::Acquire), due);
         }
     }
@@ -94,7 +99,7 @@ impl Kept {
 fn acquire(owner: &str, lease_ms: u64, wait_ms: u64) -> Request<'_> {
     Request::Acquire {
         owner: owner.as_bytes(),
-        lease: Lease::For(ms(lease_ms)),
+        lease: LockLease::For(ms(lease_ms)),
         wait: ms(wait_ms),
     }
 }
@@ -102,7 +107,7 @@ fn acquire(owner: &str, lease_ms: u64, wait_ms: u64) -> Request<'_> {
 fn renew(owner: &str, lease_ms: u64) -> Request<'_> {
     Request::Renew {
         owner: owner.as_bytes(),
-        lease: Lease::For(ms(lease_ms)),
+        lease: LockLease::For(ms(lease_ms)),
     }
 }
 
@@ -111,7 +116,7 @@ fn release(owner: &str) -> Request<'_> {
     Request::Release { owner }
 }
 
-fn token(outcome: &Result<Answer, LockError>) -> Token {
+fn token(outcome: &Result<Answer, LockError>) -> FencingToken {
     match outcome {
         Ok(Answer::Granted { token, .. }) => *token,
         other => panic!("not granted: {other:?}"),
@@ -132,13 +137,13 @@ fn small() -> Options {
 fn a_lock_is_held_until_it_is_released() {
     let mut table = Kept::new(&small(), None, 7);
     let first = token(&table.now("k", &acquire("a", 1000, 0), at(0)));
-    assert_eq!(first, Token::at_ms(7));
+    assert_eq!(first, FencingToken::at_ms(7));
     let held = table.now("k", &acquire("b", 1000, 0), at(1));
     let Ok(Answer::Held(lock)) = held else {
         panic!("{held:?}")
     };
     assert_eq!((&*lock.value, lock.token), (&b"a"[..], first));
-    assert!(matches!(lock.left, Lease::For(left) if left >= ms(999) && left < ms(1000)));
+    assert!(matches!(lock.left, LockLease::For(left) if left >= ms(999) && left < ms(1000)));
     let not = table.now("k", &release("b"), at(2));
     assert!(matches!(not, Ok(Answer::NotHeld(Some(_)))), "{not:?}");
     assert_eq!(table.now("k", &release("a"), at(3)), Ok(Answer::Released));
@@ -210,7 +215,7 @@ fn the_lease_of_who_has_waited_begins_with_the_grant() {
     let told = table.answers[&waiting].clone();
     // The holder counts this lease from when it sent the request, which has waited 640 ms, or 620 ms
     // by the slowest clock.
-    let expected = Lease::For(ms(620 + 100));
+    let expected = LockLease::For(ms(620 + 100));
     assert!(
         matches!(told, Ok(Answer::Granted { lease, .. }) if lease == expected),
         "{told:?}"
@@ -247,15 +252,15 @@ fn changes_decide_about_what_is_there() {
     let mut table = Kept::new(&small(), None, 0);
     let insert = |value: &'static [u8], lease_ms: u64| {
         Change::new(move |lock| match lock {
-            Some(_) => Verdict::Keep,
-            None => Verdict::Set {
+            Some(_) => ChangeVerdict::Keep,
+            None => ChangeVerdict::Set {
                 value: value.to_vec(),
-                lease: Lease::For(ms(lease_ms)),
+                lease: LockLease::For(ms(lease_ms)),
             },
         })
     };
-    let set = |value: &'static [u8], lease: Lease| {
-        Change::new(move |_| Verdict::Set {
+    let set = |value: &'static [u8], lease: LockLease| {
+        Change::new(move |_| ChangeVerdict::Set {
             value: value.to_vec(),
             lease,
         })
@@ -263,41 +268,41 @@ fn changes_decide_about_what_is_there() {
     let applied = table.now("k", &Request::Change(&insert(b"a", 5000)), at(0));
     let Ok(Answer::Changed {
         found: None,
-        effect: Effect::Set(first),
+        effect: ChangeEffect::Set(first),
     }) = applied
     else {
         panic!("{applied:?}")
     };
     let refused = table.now("k", &Request::Change(&insert(b"b", 5000)), at(1));
     assert!(
-        matches!(&refused, Ok(Answer::Changed { found: Some(lock), effect: Effect::Kept }) if *lock.value == *b"a")
+        matches!(&refused, Ok(Answer::Changed { found: Some(lock), effect: ChangeEffect::Kept }) if *lock.value == *b"a")
     );
     // The same value keeps its token, and its lease may become shorter.
     let same = table.now(
         "k",
-        &Request::Change(&set(b"a", Lease::For(ms(320)))),
+        &Request::Change(&set(b"a", LockLease::For(ms(320)))),
         at(2),
     );
     assert!(
-        matches!(same, Ok(Answer::Changed { effect: Effect::Set(token), .. }) if token == first)
+        matches!(same, Ok(Answer::Changed { effect: ChangeEffect::Set(token), .. }) if token == first)
     );
     let other = table.now(
         "k",
-        &Request::Change(&set(b"b", Lease::For(ms(320)))),
+        &Request::Change(&set(b"b", LockLease::For(ms(320)))),
         at(3),
     );
     assert!(
-        matches!(other, Ok(Answer::Changed { effect: Effect::Set(token), .. }) if token > first)
+        matches!(other, Ok(Answer::Changed { effect: ChangeEffect::Set(token), .. }) if token > first)
     );
-    let endless = table.now("k", &Request::Change(&set(b"b", Lease::Endless)), at(4));
+    let endless = table.now("k", &Request::Change(&set(b"b", LockLease::Endless)), at(4));
     assert_eq!(endless, Err(LockError::NeedsLease));
-    let remove = Change::new(|_| Verdict::Remove);
+    let remove = Change::new(|_| ChangeVerdict::Remove);
     let removed = table.now("k", &Request::Change(&remove), at(5));
     assert!(matches!(
         removed,
         Ok(Answer::Changed {
             found: Some(_),
-            effect: Effect::Removed
+            effect: ChangeEffect::Removed
         })
     ));
     let nothing = table.now("k", &Request::Change(&remove), at(6));
@@ -305,7 +310,7 @@ fn changes_decide_about_what_is_there() {
         nothing,
         Ok(Answer::Changed {
             found: None,
-            effect: Effect::Kept
+            effect: ChangeEffect::Kept
         })
     ));
     assert_eq!(table.table.locks(), 0);
@@ -313,14 +318,14 @@ fn changes_decide_about_what_is_there() {
 
 #[test]
 fn requests_beyond_the_limits_are_refused() {
-    let limits = Limits {
+    let limits = LockLimits {
         key: 4,
         owner: 4,
         lease: ms(5000),
         locks: 2,
         waiters: 1,
         all_waiters: 100,
-        ..Limits::default()
+        ..LockLimits::default()
     };
     let mut table = Kept::new(&Options { limits, ..small() }, None, 0);
     for key in ["", "12345"] {
@@ -335,7 +340,7 @@ fn requests_beyond_the_limits_are_refused() {
     }
     let endless = Request::Acquire {
         owner: b"a",
-        lease: Lease::Endless,
+        lease: LockLease::Endless,
         wait: ms(0),
     };
     assert_eq!(table.now("k", &endless, at(0)), Err(LockError::NeedsLease));
@@ -350,9 +355,9 @@ fn requests_beyond_the_limits_are_refused() {
 
 #[test]
 fn locks_have_so_many_bytes_together() {
-    let limits = Limits {
+    let limits = LockLimits {
         bytes: 10,
-        ..Limits::default()
+        ..LockLimits::default()
     };
     let mut table = Kept::new(&Options { limits, ..small() }, None, 0);
     table.ask("k1", &acquire("abcd", 1000, 0), at(0));
@@ -371,9 +376,9 @@ fn locks_have_so_many_bytes_together() {
 
 #[test]
 fn so_many_wait_for_all_keys_and_places_are_given_up() {
-    let limits = Limits {
+    let limits = LockLimits {
         all_waiters: 3,
-        ..Limits::default()
+        ..LockLimits::default()
     };
     let mut table = Kept::new(&Options { limits, ..small() }, None, 0);
     let keys = ["1", "2", "3", "4", "5"];
@@ -431,7 +436,7 @@ fn threads_never_hold_a_key_at_once_and_see_tokens_grow() {
     let mut out = Vec::new();
     let table = Authority::new(&options, None, 0, at(0), &mut out);
     let begin = Instant::now();
-    let clock = || Moment::default() + begin.elapsed();
+    let clock = || MonotonicTime::default() + begin.elapsed();
     // In a proxy, another thread keeps the ledgers; here the thread that gets the command does.
     let carry_out = |out: &mut Vec<Command>, answers: &mut Vec<(Ticket, Answer)>| {
         while let Some(command) = out.pop() {

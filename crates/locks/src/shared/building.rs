@@ -11,7 +11,7 @@ use super::entry::{Over, Phase, Plan, What, Write};
 use super::era::{LENGTH_MS, TOMBSTONE_MS};
 use super::in_flight::{InFlightTransaction, KeyInTransaction, RecordWrite, TransactionContent};
 use super::operation::Operation;
-use crate::lock::Token;
+use crate::lock::FencingToken;
 use crate::record::{Record, State, WriteId, era_key, record_key, whole_ms};
 
 impl Shared {
@@ -157,7 +157,7 @@ impl Shared {
     }
 
     /// Draws the token of a write. Returns `None` if that takes a newer era.
-    fn draw(&mut self, write: &Write) -> Option<Token> {
+    fn draw(&mut self, write: &Write) -> Option<FencingToken> {
         let last = match write.over {
             Over::Absent => None,
             Over::Version(_, last) => Some(last),
@@ -169,7 +169,7 @@ impl Shared {
                 self.era.usable(self.now)?;
                 let token = if planted::is(Bug::ForgottenToken) {
                     let first = self.era.token(None);
-                    first.map(|first| Token(first.0 + self.writes))
+                    first.map(|first| FencingToken(first.0 + self.writes))
                 } else {
                     self.era.token(last)
                 };
@@ -181,7 +181,7 @@ impl Shared {
         }
     }
 
-    fn write(&mut self, write: &Write, token: Token) -> (RecordWrite, Vec<u8>) {
+    fn write(&mut self, write: &Write, token: FencingToken) -> (RecordWrite, Vec<u8>) {
         self.writes += 1;
         let id = WriteId {
             incarnation: self.incarnation,

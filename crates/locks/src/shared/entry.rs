@@ -7,8 +7,8 @@ use std::time::Duration;
 use base::ids::Version;
 
 use crate::decision::Setting;
-use crate::lock::{Answer, Lease, Lock, Ticket, Token, Wanted};
-use crate::moment::{Moment, by_one_clock};
+use crate::lock::{Answer, FencingToken, Lock, LockLease, Ticket, Wanted};
+use crate::moment::{MonotonicTime, by_one_clock};
 use crate::record::{Record, WriteId};
 
 /// The state of one key.
@@ -19,10 +19,10 @@ pub(super) struct Entry {
     pub(super) pending: VecDeque<Pending>,
     pub(super) phase: Phase,
     /// When the partition is asked again for the requests that wait.
-    pub(super) poll_at: Option<Moment>,
+    pub(super) poll_at: Option<MonotonicTime>,
     pub(super) patience: Duration,
     /// The key's time in the table's list `due`.
-    pub(super) due: Option<Moment>,
+    pub(super) due: Option<MonotonicTime>,
     /// The table counts the key as held.
     pub(super) is_counted: bool,
 }
@@ -35,7 +35,7 @@ pub(super) enum Known {
     /// A held record.
     Held(Sighting),
     /// A released record, which is there until about this moment.
-    Released(Moment),
+    Released(MonotonicTime),
 }
 
 /// A held record, and when its lease ends.
@@ -44,9 +44,9 @@ pub(super) struct Sighting {
     pub(super) id: WriteId,
     /// When the lease is over by every clock: counted from before the record was sent if this proxy
     /// wrote it, and from when it was seen first if another one did. `None`: endless.
-    pub(super) ends: Option<Moment>,
+    pub(super) ends: Option<MonotonicTime>,
     /// When to look at the record, to release it if its lease has ended.
-    pub(super) look_at: Option<Moment>,
+    pub(super) look_at: Option<MonotonicTime>,
 }
 
 /// State of a key between its requests and transactions.
@@ -79,7 +79,7 @@ pub(super) struct Write {
 pub(super) enum Over {
     Absent,
     /// This version, whose record has this token.
-    Version(Version, Token),
+    Version(Version, FencingToken),
 }
 
 #[derive(Clone, Debug)]
@@ -94,11 +94,11 @@ pub(super) struct Pending {
     /// Its number among all requests.
     pub(super) arrival: u64,
     pub(super) work: Work,
-    pub(super) came: Moment,
+    pub(super) came: MonotonicTime,
     /// When it stops waiting for other holders.
-    pub(super) until: Moment,
+    pub(super) until: MonotonicTime,
     /// The latest time for its answer.
-    pub(super) limit: Moment,
+    pub(super) limit: MonotonicTime,
     /// It has been tried, and another owner held the key.
     pub(super) waits: bool,
     /// Writes for it whose outcome is unknown.
@@ -122,7 +122,7 @@ pub(super) struct Attempt {
     pub(super) over: Over,
     /// It would grant a lock that was free.
     pub(super) is_new: bool,
-    pub(super) sent: Moment,
+    pub(super) sent: MonotonicTime,
     pub(super) answer: Option<Answer>,
 }
 
@@ -156,7 +156,7 @@ impl Entry {
     }
 
     /// Returns when the key needs attention, if nothing comes before.
-    pub(super) fn next_due(&self) -> Option<Moment> {
+    pub(super) fn next_due(&self) -> Option<MonotonicTime> {
         let limits = self.pending.iter().map(|one| one.limit).min();
         if !self.is_idle() {
             return limits;
@@ -186,15 +186,15 @@ impl Entry {
 
 impl Sighting {
     /// Returns `true` if the lease has ended by every clock.
-    pub(super) fn has_ended(&self, now: Moment) -> bool {
+    pub(super) fn has_ended(&self, now: MonotonicTime) -> bool {
         self.ends.is_some_and(|ends| ends <= now)
     }
 
     /// Returns what is left of the lease. A lease of this length, with `margin` and from now on,
     /// ends no earlier.
-    pub(super) fn left(&self, margin: Duration, now: Moment) -> Lease {
-        self.ends.map_or(Lease::Endless, |ends| {
-            Lease::For(by_one_clock(ends.since(now).saturating_sub(margin)))
+    pub(super) fn left(&self, margin: Duration, now: MonotonicTime) -> LockLease {
+        self.ends.map_or(LockLease::Endless, |ends| {
+            LockLease::For(by_one_clock(ends.since(now).saturating_sub(margin)))
         })
     }
 
@@ -203,7 +203,7 @@ impl Sighting {
         value: &Arc<[u8]>,
         record: &Record,
         margin: Duration,
-        now: Moment,
+        now: MonotonicTime,
     ) -> Lock {
         Lock {
             value: Arc::clone(value),

@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use crate::lock::Token;
-use crate::moment::Moment;
+use crate::lock::FencingToken;
+use crate::moment::MonotonicTime;
 
 /// Length of an era, in milliseconds of the partition's time.
 pub(super) const LENGTH_MS: i64 = 5_000;
@@ -43,11 +43,11 @@ struct Open {
     /// Milliseconds since the Unix epoch, as the partition counts them.
     stamp_ms: u64,
     /// When the era was asked for, by this proxy's clock.
-    asked: Moment,
+    asked: MonotonicTime,
 }
 
 impl Era {
-    pub(super) fn opened(&mut self, number: u64, deadline_ms: u64, asked: Moment) {
+    pub(super) fn opened(&mut self, number: u64, deadline_ms: u64, asked: MonotonicTime) {
         self.open = Some(Open {
             number,
             stamp_ms: deadline_ms.saturating_sub(LENGTH_MS as u64),
@@ -60,17 +60,17 @@ impl Era {
     }
 
     /// Returns the number of an era that is open and not about to end, by this proxy's clock.
-    pub(super) fn usable(&self, now: Moment) -> Option<u64> {
+    pub(super) fn usable(&self, now: MonotonicTime) -> Option<u64> {
         let open = self.open.filter(|open| now.since(open.asked) < FRESH)?;
         Some(open.number)
     }
 
     /// Returns a token for a key whose record has the token `last`, or has none. Returns `None` if a
     /// newer era is needed.
-    pub(super) fn token(&self, last: Option<Token>) -> Option<Token> {
+    pub(super) fn token(&self, last: Option<FencingToken>) -> Option<FencingToken> {
         let stamp = self.open?.stamp_ms;
         let next = last.map_or(0, |last| last.0 + 1);
-        let token = Token::at_ms(stamp).max(Token(next));
+        let token = FencingToken::at_ms(stamp).max(FencingToken(next));
         let is_of_last = last.is_some_and(|last| last.ms() == token.ms());
         (is_of_last || token.ms() <= stamp + AHEAD_MS).then_some(token)
     }
@@ -84,19 +84,19 @@ mod tests {
     fn tokens_grow_beyond_the_last_and_never_tell_the_future() {
         let mut era = Era::default();
         assert_eq!(era.token(None), None, "no era is open");
-        era.opened(1, 10_000, Moment::from_us(0));
+        era.opened(1, 10_000, MonotonicTime::from_us(0));
         let stamp = 10_000 - LENGTH_MS as u64;
-        assert_eq!(era.token(None), Some(Token::at_ms(stamp)));
-        let older = Token::at_ms(stamp - 1);
-        assert_eq!(era.token(Some(older)), Some(Token::at_ms(stamp)));
+        assert_eq!(era.token(None), Some(FencingToken::at_ms(stamp)));
+        let older = FencingToken::at_ms(stamp - 1);
+        assert_eq!(era.token(Some(older)), Some(FencingToken::at_ms(stamp)));
         // Another proxy has seen a later time, and granted then.
-        let newer = Token::at_ms(stamp + 7);
-        assert_eq!(era.token(Some(newer)), Some(Token(newer.0 + 1)));
-        let last_of_ms = Token(Token::at_ms(stamp + 8).0 - 1);
-        let first_of_next = Token::at_ms(stamp + 8);
+        let newer = FencingToken::at_ms(stamp + 7);
+        assert_eq!(era.token(Some(newer)), Some(FencingToken(newer.0 + 1)));
+        let last_of_ms = FencingToken(FencingToken::at_ms(stamp + 8).0 - 1);
+        let first_of_next = FencingToken::at_ms(stamp + 8);
         assert_eq!(era.token(Some(last_of_ms)), Some(first_of_next));
-        let farthest = Token(Token::at_ms(stamp + AHEAD_MS + 1).0 - 1);
-        let before = Token(farthest.0 - 1);
+        let farthest = FencingToken(FencingToken::at_ms(stamp + AHEAD_MS + 1).0 - 1);
+        let before = FencingToken(farthest.0 - 1);
         assert_eq!(era.token(Some(before)), Some(farthest));
         assert_eq!(era.token(Some(farthest)), None);
     }
@@ -104,10 +104,10 @@ mod tests {
     #[test]
     fn an_era_is_used_only_while_it_is_fresh() {
         let mut era = Era::default();
-        era.opened(3, 10_000, Moment::from_us(1_000));
-        assert_eq!(era.usable(Moment::from_us(2_000)), Some(3));
-        assert_eq!(era.usable(Moment::from_us(1_000) + FRESH), None);
+        era.opened(3, 10_000, MonotonicTime::from_us(1_000));
+        assert_eq!(era.usable(MonotonicTime::from_us(2_000)), Some(3));
+        assert_eq!(era.usable(MonotonicTime::from_us(1_000) + FRESH), None);
         era.close();
-        assert_eq!(era.usable(Moment::from_us(2_000)), None);
+        assert_eq!(era.usable(MonotonicTime::from_us(2_000)), None);
     }
 }

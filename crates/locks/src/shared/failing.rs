@@ -8,7 +8,7 @@ use super::Shared;
 use super::entry::{Pending, Phase, Work};
 use super::in_flight::{InFlightTransaction, KeyInTransaction, TransactionContent};
 use crate::error::LockError;
-use crate::moment::Moment;
+use crate::moment::MonotonicTime;
 
 /// Outcome of a transaction that did not commit.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ impl Shared {
         }
     }
 
-    fn fail_item(&mut self, item: KeyInTransaction, sent: Moment, failure: &Failure) {
+    fn fail_item(&mut self, item: KeyInTransaction, sent: MonotonicTime, failure: &Failure) {
         let entry = self.entries.get_mut(&item.key).expect("it was under way");
         entry.phase = Phase::Idle;
         // The requests that wait are served again, too.

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::entry::Over;
 use super::scan::Listing;
-use crate::lock::{Answer, Lease};
-use crate::moment::Moment;
+use crate::lock::{Answer, LockLease};
+use crate::moment::MonotonicTime;
 use crate::record::WriteId;
 
 /// A transaction that is under way.
 #[derive(Debug)]
 pub(super) struct InFlightTransaction {
-    pub(super) sent: Moment,
+    pub(super) sent: MonotonicTime,
     pub(super) freight: TransactionContent,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct RecordWrite {
     /// It grants a lock that was free.
     pub(super) is_new: bool,
     /// The lease of a held record; `None` for a released one.
-    pub(super) lease: Option<Lease>,
+    pub(super) lease: Option<LockLease>,
     pub(super) answer: Option<Answer>,
 }
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::limits::Limits;
+use crate::limits::LockLimits;
 
 /// How a table that a partition keeps is set up. All proxies of a table have the same `prefix`, and
 /// should have the same margins.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What clients may ask for.
-    pub limits: Limits,
+    pub limits: LockLimits,
     /// The prefix of the table's keys in the partition.
     pub prefix: Vec<u8>,
     /// Time to wait after a lease, besides a thirty-first part of it: clocks differ in speed.
@@ -33,7 +33,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            limits: Limits::default(),
+            limits: LockLimits::default(),
             prefix: b"lock/".to_vec(),
             margin: Duration::from_millis(50),
             request_timeout: Duration::from_secs(5),

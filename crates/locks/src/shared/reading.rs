@@ -12,7 +12,7 @@ use super::entry::{Known, Over, Pending, Phase, Plan, Sighting, What, Work, Writ
 use super::era::TOMBSTONE;
 use crate::decision::{Decision, decide};
 use crate::error::LockError;
-use crate::lock::{Answer, Lease, Lock, Wanted};
+use crate::lock::{Answer, Lock, LockLease, Wanted};
 use crate::record::{Record, State, WriteId};
 
 /// A record as it was read.
@@ -77,7 +77,7 @@ impl Shared {
         self.entries.get_mut(key).expect("it was read").known = known;
     }
 
-    fn sight(&mut self, key: &Arc<[u8]>, id: WriteId, lease: Lease) -> Sighting {
+    fn sight(&mut self, key: &Arc<[u8]>, id: WriteId, lease: LockLease) -> Sighting {
         let entry = self.entries.get_mut(key).expect("it was read");
         if let Known::Held(sighting) = std::mem::replace(&mut entry.known, Known::Nothing)
             && sighting.id == id
@@ -264,7 +264,7 @@ impl Shared {
         }
         match record.state {
             State::Held {
-                lease: Lease::For(time),
+                lease: LockLease::For(time),
                 ..
             } if record.id.incarnation != self.incarnation => {
                 u128::from(record.token.ms()) + time.as_millis() <= u128::from(self.wall_ms)

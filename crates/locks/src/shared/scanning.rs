@@ -11,8 +11,8 @@ use super::in_flight::TransactionContent;
 use super::operation::Operation;
 use super::scan::Listing;
 use crate::error::LockError;
-use crate::lock::{Answer, Lease, Lock};
-use crate::moment::Moment;
+use crate::lock::{Answer, Lock, LockLease};
+use crate::moment::MonotonicTime;
 use crate::record::{Record, State, record_key};
 
 /// Number of records that a sweep scans in one transaction, and its pause between two transactions.
@@ -69,7 +69,12 @@ impl Shared {
         }
     }
 
-    pub(super) fn listed(&mut self, listing: &Listing, sent: Moment, replies: &[OwnedReply]) {
+    pub(super) fn listed(
+        &mut self,
+        listing: &Listing,
+        sent: MonotonicTime,
+        replies: &[OwnedReply],
+    ) {
         let [OwnedReply::Pairs(pairs)] = replies else {
             let what = format!("a scan was answered by {replies:?}");
             self.answer(listing.ticket, Err(LockError::Refused { what }));
@@ -84,7 +89,7 @@ impl Shared {
         self.answer(listing.ticket, Ok(Answer::Listing(locks)));
     }
 
-    fn lock_of(&self, key: &[u8], record: &Record, sent: Moment) -> Option<Lock> {
+    fn lock_of(&self, key: &[u8], record: &Record, sent: MonotonicTime) -> Option<Lock> {
         let State::Held { value, lease } = &record.state else {
             return None;
         };
@@ -121,7 +126,7 @@ impl Shared {
             };
             let is_known = self.entries.contains_key(&key[skip..]);
             let is_full = self.entries.len() >= self.options.limits.locks;
-            if is_known || is_full || matches!(lease, Lease::Endless) {
+            if is_known || is_full || matches!(lease, LockLease::Endless) {
                 continue;
             }
             self.counters.swept += 1;

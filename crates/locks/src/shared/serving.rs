@@ -7,8 +7,8 @@ use super::Shared;
 use super::entry::{Entry, Known, Over, Pending, Phase, Plan, Sighting, What, Work, Write};
 use crate::decision::{Decision, decide};
 use crate::error::LockError;
-use crate::lock::Lease;
-use crate::moment::{Moment, by_every_clock};
+use crate::lock::LockLease;
+use crate::moment::{MonotonicTime, by_every_clock};
 use crate::record::WriteId;
 
 /// Time for which other proxies leave the release of a record to the proxy that wrote it.
@@ -19,7 +19,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Puts a request in its key's queue.
-    pub(super) fn ask(&mut self, key: &Arc<[u8]>, work: Work, until: Moment) {
+    pub(super) fn ask(&mut self, key: &Arc<[u8]>, work: Work, until: MonotonicTime) {
         self.arrivals += 1;
         let pending = Pending {
             arrival: self.arrivals,
@@ -144,18 +144,24 @@ impl Shared {
     }
 
     /// Returns what is known of a record that this proxy has put; `sent` is a moment before that.
-    pub(super) fn own(&self, id: WriteId, lease: Lease, sent: Moment) -> Sighting {
+    pub(super) fn own(&self, id: WriteId, lease: LockLease, sent: MonotonicTime) -> Sighting {
         self.sighting(id, lease, sent, Duration::ZERO)
     }
 
     /// Returns what is known of a record that another proxy has put, and that is seen for the first
     /// time.
-    pub(super) fn first_sight(&self, id: WriteId, lease: Lease) -> Sighting {
+    pub(super) fn first_sight(&self, id: WriteId, lease: LockLease) -> Sighting {
         self.sighting(id, lease, self.now, COURTESY)
     }
 
-    fn sighting(&self, id: WriteId, lease: Lease, from: Moment, courtesy: Duration) -> Sighting {
-        let Lease::For(time) = lease else {
+    fn sighting(
+        &self,
+        id: WriteId,
+        lease: LockLease,
+        from: MonotonicTime,
+        courtesy: Duration,
+    ) -> Sighting {
+        let LockLease::For(time) = lease else {
             return Sighting {
                 id,
                 ends: None,
@@ -173,7 +179,7 @@ impl Shared {
 
 /// Returns the write with which a request may begin if there is no record, or `None` if it would not
 /// write.
-fn creation(one: &Pending, limits: &crate::Limits) -> Option<Write> {
+fn creation(one: &Pending, limits: &crate::LockLimits) -> Option<Write> {
     let Work::Client(_, wanted) = &one.work else {
         return None;
     };

@@ -16,7 +16,7 @@ use super::failing::Failure;
 use super::in_flight::{InFlightTransaction, KeyInTransaction, RecordWrite, TransactionContent};
 use crate::error::LockError;
 use crate::lock::{Answer, Wanted};
-use crate::moment::Moment;
+use crate::moment::MonotonicTime;
 
 impl Shared {
     pub(super) fn settle(
@@ -50,7 +50,7 @@ impl Shared {
         }
     }
 
-    fn settle_item(&mut self, item: KeyInTransaction, sent: Moment, replies: &[OwnedReply]) {
+    fn settle_item(&mut self, item: KeyInTransaction, sent: MonotonicTime, replies: &[OwnedReply]) {
         let Some(written) = item.writes else {
             return self.read(&item.key, replies, item.before);
         };
@@ -74,7 +74,7 @@ impl Shared {
     }
 
     /// Handles a write that has taken effect.
-    fn written(&mut self, key: &Arc<[u8]>, written: RecordWrite, sent: Moment) {
+    fn written(&mut self, key: &Arc<[u8]>, written: RecordWrite, sent: MonotonicTime) {
         let now = self.now;
         let known = match written.lease {
             Some(lease) => Known::Held(self.own(written.id, lease, sent)),
@@ -123,7 +123,7 @@ impl Shared {
 }
 
 impl RecordWrite {
-    pub(super) fn attempt(self, sent: Moment) -> Attempt {
+    pub(super) fn attempt(self, sent: MonotonicTime) -> Attempt {
         Attempt {
             id: self.id,
             over: self.over,

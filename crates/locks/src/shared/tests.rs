@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::era::{LENGTH_MS, TOMBSTONE_MS};
 use super::*;
-use crate::limits::Limits;
-use crate::lock::{Change, Effect, Lease, Lock, Token, Verdict};
+use crate::limits::LockLimits;
+use crate::lock::{Change, ChangeEffect, ChangeVerdict, FencingToken, Lock, LockLease};
 use crate::model::Partition;
 
 fn ms(ms: u64) -> Duration {
@@ -54,7 +54,7 @@ fn writes_locks(operations: &[Operation]) -> bool {
 impl Rig {
     fn new(proxies: u64) -> Rig {
         let proxy = |number| {
-            let begin = Moment::from_us(number * 1_000_000_000);
+            let begin = MonotonicTime::from_us(number * 1_000_000_000);
             Shared::new(Options::default(), number + 77, begin)
         };
         Rig {
@@ -70,8 +70,8 @@ impl Rig {
         }
     }
 
-    fn local(&self, proxy: usize) -> Moment {
-        Moment::from_us(proxy as u64 * 1_000_000_000) + self.now
+    fn local(&self, proxy: usize) -> MonotonicTime {
+        MonotonicTime::from_us(proxy as u64 * 1_000_000_000) + self.now
     }
 
     /// Lets a proxy run until it has nothing to do.
@@ -151,7 +151,7 @@ impl Rig {
         outcome.expect("it was carried out")
     }
 
-    fn acquire(&mut self, proxy: usize, key: &str, owner: &str, lease: u64) -> Token {
+    fn acquire(&mut self, proxy: usize, key: &str, owner: &str, lease: u64) -> FencingToken {
         token(&self.now(proxy, key, &acquire(owner, lease, 0)))
     }
 
@@ -167,7 +167,7 @@ impl Rig {
         let late = std::mem::take(&mut self.late);
         let execute = |(proxy, number, operations): Late| {
             let result = self.partition.execute(&operations, self.wall_ms);
-            let local = Moment::from_us(proxy as u64 * 1_000_000_000) + self.now;
+            let local = MonotonicTime::from_us(proxy as u64 * 1_000_000_000) + self.now;
             self.proxies[proxy].transacted(number, result.clone(), local);
             result
         };
@@ -178,7 +178,7 @@ impl Rig {
 fn acquire(owner: &str, lease: u64, wait: u64) -> Request<'_> {
     Request::Acquire {
         owner: owner.as_bytes(),
-        lease: Lease::For(ms(lease)),
+        lease: LockLease::For(ms(lease)),
         wait: ms(wait),
     }
 }
@@ -188,7 +188,7 @@ fn release(owner: &str) -> Request<'_> {
     Request::Release { owner }
 }
 
-fn token(answer: &Answer) -> Token {
+fn token(answer: &Answer) -> FencingToken {
     match answer {
         Answer::Granted { token, .. } => *token,
         other => panic!("not granted: {other:?}"),
@@ -247,8 +247,10 @@ fn the_lock_of_a_dead_proxy_ends_a_lease_after_it_is_first_seen() {
     // Its proxy dies, and the wall clock jumps far ahead.
     rig.wall_ms += 60_000;
     let dead = rig.proxies.remove(0);
-    rig.proxies
-        .insert(0, Shared::new(Options::default(), 1, Moment::default()));
+    rig.proxies.insert(
+        0,
+        Shared::new(Options::default(), 1, MonotonicTime::default()),
+    );
     drop(dead);
     rig.now += ms(200);
     let waiting = rig.ask(1, "k", &acquire("b", 1000, 2000));
@@ -272,10 +274,10 @@ fn the_lease_of_who_has_waited_begins_with_the_grant() {
     let told = rig.answers[&waiting].clone();
     // The request has waited 640 ms, which are 620 by the slowest clock, and then for the
     // transaction.
-    let (least, most) = (Lease::For(ms(320 + 620)), ms(320 + 620 + 100));
+    let (least, most) = (LockLease::For(ms(320 + 620)), ms(320 + 620 + 100));
     assert!(
         matches!(&told, Ok(Answer::Granted { lease, .. })
-            if lease.max(least) == *lease && lease.max(Lease::For(most)) == Lease::For(most)),
+            if lease.max(least) == *lease && lease.max(LockLease::For(most)) == LockLease::For(most)),
         "{told:?}"
     );
     // It is held for the requested lease from then on.
@@ -300,7 +302,7 @@ fn a_refusal_does_not_prolong_a_lease() {
     rig.mood = Mood::Obeys;
     let left = rig.info(1, "k").map(|lock| lock.left);
     assert!(
-        matches!(left, Some(Lease::For(left)) if left <= ms(230)),
+        matches!(left, Some(LockLease::For(left)) if left <= ms(230)),
         "{left:?}"
     );
 }
@@ -362,10 +364,10 @@ fn a_change_with_an_unknown_outcome_is_not_made_twice() {
     rig.acquire(0, "other", "a", 1000);
     rig.mood = Mood::Forgets;
     let insert = Change::new(|lock| match lock {
-        Some(_) => Verdict::Keep,
-        None => Verdict::Set {
+        Some(_) => ChangeVerdict::Keep,
+        None => ChangeVerdict::Set {
             value: b"row".to_vec(),
-            lease: Lease::Endless,
+            lease: LockLease::Endless,
         },
     });
     // The second change finds its own write, and answers what that had found.
@@ -377,7 +379,7 @@ fn a_change_with_an_unknown_outcome_is_not_made_twice() {
             answer,
             Ok(Answer::Changed {
                 found: None,
-                effect: Effect::Set(_)
+                effect: ChangeEffect::Set(_)
             })
         ),
         "{answer:?}"
@@ -392,15 +394,19 @@ fn a_change_with_an_unknown_outcome_is_not_made_twice() {
     ));
     rig.mood = Mood::Obeys;
     let endless = rig.info(0, "k").expect("it is held");
-    assert_eq!(endless.left, Lease::Endless);
+    assert_eq!(endless.left, LockLease::Endless);
     rig.pass(ms(60_000));
     assert_eq!(rig.info(0, "k"), Some(endless));
-    let removed = rig.now(0, "k", &Request::Change(&Change::new(|_| Verdict::Remove)));
+    let removed = rig.now(
+        0,
+        "k",
+        &Request::Change(&Change::new(|_| ChangeVerdict::Remove)),
+    );
     assert!(matches!(
         removed,
         Answer::Changed {
             found: Some(_),
-            effect: Effect::Removed
+            effect: ChangeEffect::Removed
         }
     ));
     assert_eq!(rig.info(0, "k"), None);
@@ -415,7 +421,7 @@ fn a_write_that_comes_late_changes_nothing() {
     rig.ask(0, "held", &release("a"));
     // Its proxy dies. The owner goes on at the other proxy, and another owner takes and releases the
     // other key.
-    rig.proxies[0] = Shared::new(Options::default(), 9, Moment::default());
+    rig.proxies[0] = Shared::new(Options::default(), 9, MonotonicTime::default());
     rig.mood = Mood::Obeys;
     assert_eq!(rig.acquire(1, "held", "a", 30_000), held);
     rig.acquire(1, "k", "b", 1000);
@@ -449,7 +455,7 @@ fn a_creation_that_comes_after_its_era_changes_nothing() {
 #[test]
 fn tokens_grow_where_nothing_is_left_of_the_last_lock() {
     let mut rig = Rig::new(3);
-    let mut last = Token(0);
+    let mut last = FencingToken(0);
     for round in 0..12 {
         let proxy = round % 3;
         let granted = rig.acquire(proxy, "k", "a", 1000);
@@ -490,7 +496,7 @@ fn requests_end_in_time_without_a_partition() {
     rig.mood = Mood::Refuses;
     let refused = rig.ask(0, "k", &acquire("a", 1000, 0));
     let listed = Ticket(1000);
-    rig.proxies[0].scan(listed, b"", 10, Moment::default());
+    rig.proxies[0].scan(listed, b"", 10, MonotonicTime::default());
     rig.pass(Options::default().request_timeout + ms(10));
     for ticket in [refused, listed] {
         let outcome = rig.answers.remove(&ticket);
@@ -568,22 +574,22 @@ fn a_listing_has_what_is_held_in_order() {
 
 #[test]
 fn requests_beyond_the_limits_are_not_taken() {
-    let limits = Limits {
+    let limits = LockLimits {
         key: 3,
         owner: 3,
         lease: ms(1000),
         locks: 1,
         waiters: 1,
         all_waiters: 100,
-        ..Limits::default()
+        ..LockLimits::default()
     };
     let options = Options {
         limits,
         ..Options::default()
     };
-    let mut table = Shared::new(options, 1, Moment::default());
+    let mut table = Shared::new(options, 1, MonotonicTime::default());
     let mut ask = |key: &str, request: &Request<'_>| {
-        table.request(Ticket(1), key.as_bytes(), request, Moment::default())
+        table.request(Ticket(1), key.as_bytes(), request, MonotonicTime::default())
     };
     let error = ask("1234", &Request::Info);
     assert_eq!(error, Err(LockError::KeyLength { limit: 3 }));
@@ -645,10 +651,10 @@ fn who_holds_a_lock_can_release_it_however_many_wait() {
 
 #[test]
 fn who_holds_a_lock_can_give_it_up_however_many_ask() {
-    let limits = Limits {
+    let limits = LockLimits {
         locks: 2,
         waiters: 2,
-        ..Limits::default()
+        ..LockLimits::default()
     };
     let options = Options {
         limits,

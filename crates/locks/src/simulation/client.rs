@@ -7,8 +7,8 @@ use super::judge::{Grant, Judge, Violation};
 use super::plan::{LONGEST_LEASE_MS, LONGEST_WAIT_MS, REQUEST_TIMEOUT};
 use super::reached::Point;
 use crate::error::LockError;
-use crate::lock::{Answer, Effect, Lease, Lock, Ticket, Token};
-use crate::moment::Moment;
+use crate::lock::{Answer, ChangeEffect, FencingToken, Lock, LockLease, Ticket};
+use crate::moment::MonotonicTime;
 use ::simulation::Coverage;
 
 /// A request without an answer.
@@ -18,10 +18,10 @@ pub(super) struct Open {
     pub(super) proxy: usize,
     pub(super) key: String,
     pub(super) ask: ClientRequest,
-    pub(super) sent: Moment,
-    pub(super) gives_up: Moment,
+    pub(super) sent: MonotonicTime,
+    pub(super) gives_up: MonotonicTime,
     /// The greatest token that was known when the request was sent.
-    floor: Token,
+    floor: FencingToken,
 }
 
 /// What a client does in the last round: it takes the keys one after the other.
@@ -62,7 +62,7 @@ impl Client {
     }
 
     /// Returns the end of a lease in the world's time; the client counts it from `sent` on.
-    fn until(&self, sent: Moment, lease: Duration) -> Moment {
+    fn until(&self, sent: MonotonicTime, lease: Duration) -> MonotonicTime {
         sent + lease.div_f64(self.rate)
     }
 
@@ -72,7 +72,7 @@ impl Client {
         key: &str,
         judge: &Judge,
         rng: &mut fastrand::Rng,
-        now: Moment,
+        now: MonotonicTime,
     ) -> ClientRequest {
         let lease = Duration::from_millis(rng.u64(20..=LONGEST_LEASE_MS));
         let wait = match rng.u8(0..2) {
@@ -120,7 +120,7 @@ impl Client {
         key: &str,
         ask: ClientRequest,
         judge: &mut Judge,
-        now: Moment,
+        now: MonotonicTime,
     ) {
         let floor = judge.newest(key);
         if matches!(ask.what, What::Release | What::Delete) {
@@ -143,7 +143,7 @@ impl Client {
         outcome: &Result<Answer, LockError>,
         judge: &mut Judge,
         reached: &mut Coverage<Point>,
-        now: Moment,
+        now: MonotonicTime,
     ) -> Result<(), Violation> {
         let open = self.open.take().expect("an answer to a request");
         let is_release = matches!(open.ask.what, What::Release | What::Delete);
@@ -169,7 +169,7 @@ impl Client {
         answer: &Answer,
         judge: &mut Judge,
         reached: &mut Coverage<Point>,
-        now: Moment,
+        now: MonotonicTime,
     ) -> Result<(), Violation> {
         let owner = &*open.ask.owner;
         let granted = match (open.ask.what, answer) {
@@ -177,7 +177,7 @@ impl Client {
                 What::Acquire { lease: asked, .. } | What::Renew { lease: asked },
                 Answer::Granted { token, lease },
             ) => {
-                let Lease::For(told) = *lease else {
+                let LockLease::For(told) = *lease else {
                     return Err(Violation(format!("{open:?} was granted without end")));
                 };
                 if told < asked {
@@ -188,7 +188,7 @@ impl Client {
             (
                 What::Insert { lease },
                 Answer::Changed {
-                    effect: Effect::Set(token),
+                    effect: ChangeEffect::Set(token),
                     found: None,
                 },
             ) => Some((lease, *token)),

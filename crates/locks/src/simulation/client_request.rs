@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lock::{Change, Lease, Request, Verdict};
+use crate::lock::{Change, ChangeVerdict, LockLease, Request};
 
 /// A client's request, under one of its names.
 #[derive(Clone, Debug)]
@@ -44,29 +44,29 @@ impl ClientRequest {
         let name = owner.to_vec();
         match self.what {
             What::Acquire { lease, wait } => {
-                let lease = Lease::For(lease);
+                let lease = LockLease::For(lease);
                 f(&Request::Acquire { owner, lease, wait })
             }
             What::Renew { lease } => {
-                let lease = Lease::For(lease);
+                let lease = LockLease::For(lease);
                 f(&Request::Renew { owner, lease })
             }
             What::Release => f(&Request::Release { owner }),
             What::Info => f(&Request::Info),
             What::Insert { lease } => {
                 let change = Change::new(move |lock| match lock {
-                    Some(_) => Verdict::Keep,
-                    None => Verdict::Set {
+                    Some(_) => ChangeVerdict::Keep,
+                    None => ChangeVerdict::Set {
                         value: name.clone(),
-                        lease: Lease::For(lease),
+                        lease: LockLease::For(lease),
                     },
                 });
                 f(&Request::Change(&change))
             }
             What::Delete => {
                 let change = Change::new(move |lock| match lock {
-                    Some(lock) if *lock.value == *name => Verdict::Remove,
-                    _ => Verdict::Keep,
+                    Some(lock) if *lock.value == *name => ChangeVerdict::Remove,
+                    _ => ChangeVerdict::Keep,
                 });
                 f(&Request::Change(&change))
             }

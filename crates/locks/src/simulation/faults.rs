@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::proxy::Table;
 use super::reached::Point;
 use super::world::{Event, World};
-use crate::moment::Moment;
+use crate::moment::MonotonicTime;
 
 impl World {
     /// Causes one fault, and plans the next.
@@ -147,7 +147,7 @@ impl World {
         self.trace.note(self.now, format_args!("the faults stop"));
         self.leaderless_until = self.now;
         for number in 0..self.proxies.len() {
-            self.proxies[number].cut_until = Moment::default();
+            self.proxies[number].cut_until = MonotonicTime::default();
             let life = self.proxies[number].life;
             self.resume(number, life);
             if self.proxies[number].table.is_none() {

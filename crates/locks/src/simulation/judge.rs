@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::lock::Token;
-use crate::moment::Moment;
+use crate::lock::FencingToken;
+use crate::moment::MonotonicTime;
 
 /// A promise of the table that was broken, in words.
 #[derive(Debug)]
@@ -22,38 +22,42 @@ pub(super) struct Judge {
 struct Key {
     beliefs: Vec<Belief>,
     /// The greatest token that a client has got in an answer.
-    newest: Token,
-    owners: BTreeMap<Token, String>,
+    newest: FencingToken,
+    owners: BTreeMap<FencingToken, String>,
 }
 
 /// A client's belief that it holds a key.
 #[derive(Clone, Debug)]
 pub(super) struct Belief {
     pub(super) owner: String,
-    pub(super) token: Token,
-    pub(super) from: Moment,
-    pub(super) until: Moment,
+    pub(super) token: FencingToken,
+    pub(super) from: MonotonicTime,
+    pub(super) until: MonotonicTime,
 }
 
 /// A grant as its client sees it.
 pub(super) struct Grant<'a> {
     pub(super) key: &'a str,
     pub(super) owner: &'a str,
-    pub(super) token: Token,
+    pub(super) token: FencingToken,
     /// The greatest token that any client had got when the request was sent.
-    pub(super) floor: Token,
+    pub(super) floor: FencingToken,
     /// When the client's belief ends.
-    pub(super) until: Moment,
+    pub(super) until: MonotonicTime,
 }
 
 impl Judge {
     /// Returns the greatest token of a key that a client has got.
-    pub(super) fn newest(&self, key: &str) -> Token {
-        self.keys.get(key).map_or(Token(0), |key| key.newest)
+    pub(super) fn newest(&self, key: &str) -> FencingToken {
+        self.keys.get(key).map_or(FencingToken(0), |key| key.newest)
     }
 
     /// Judges the answer that a client holds a key.
-    pub(super) fn granted(&mut self, grant: &Grant<'_>, now: Moment) -> Result<(), Violation> {
+    pub(super) fn granted(
+        &mut self,
+        grant: &Grant<'_>,
+        now: MonotonicTime,
+    ) -> Result<(), Violation> {
         let Grant {
             key: name,
             owner,
@@ -104,7 +108,7 @@ impl Judge {
     }
 
     /// Returns what an owner believes about a key.
-    pub(super) fn belief(&self, key: &str, owner: &str, now: Moment) -> Option<&Belief> {
+    pub(super) fn belief(&self, key: &str, owner: &str, now: MonotonicTime) -> Option<&Belief> {
         let beliefs = &self.keys.get(key)?.beliefs;
         let mut own = beliefs.iter().filter(|belief| belief.owner == owner);
         own.find(|belief| belief.until > now)
@@ -118,7 +122,7 @@ impl Judge {
     }
 
     /// Returns `true` if any client believes that it holds a key.
-    pub(super) fn is_any_held(&self, now: Moment) -> bool {
+    pub(super) fn is_any_held(&self, now: MonotonicTime) -> bool {
         let mut beliefs = self.keys.values().flat_map(|key| &key.beliefs);
         beliefs.any(|belief| belief.until > now)
     }

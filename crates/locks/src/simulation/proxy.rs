@@ -12,7 +12,7 @@ use super::plan::{Plan, REQUEST_TIMEOUT};
 use crate::authority::{self, Authority, Ledger};
 use crate::error::LockError;
 use crate::lock::{Answer, Request, Ticket};
-use crate::moment::Moment;
+use crate::moment::MonotonicTime;
 use crate::shared::{self, Operation, Shared, TransactionNumber};
 
 /// A message to a proxy.
@@ -43,7 +43,7 @@ pub(super) struct Proxy {
     pub(super) life: u64,
     pub(super) table: Option<Table>,
     pub(super) paused: bool,
-    pub(super) cut_until: Moment,
+    pub(super) cut_until: MonotonicTime,
     /// Messages that came while it was paused.
     pub(super) mailbox: VecDeque<Mail>,
     /// Speed of its clock.
@@ -52,16 +52,16 @@ pub(super) struct Proxy {
     pub(super) offset_us: i64,
     /// Error of its wall clock, in milliseconds.
     pub(super) skew_ms: i64,
-    pub(super) wake_at: Option<Moment>,
+    pub(super) wake_at: Option<MonotonicTime>,
     /// The ledger that is durable.
     pub(super) ledger: Option<Ledger>,
     /// Actions that it was about to carry out when it was paused.
     pub(super) held_back: Vec<Doing>,
     /// When each request came, by a clock that stops during pauses, and how long it waits.
-    pub(super) open: BTreeMap<Ticket, (Moment, Duration)>,
+    pub(super) open: BTreeMap<Ticket, (MonotonicTime, Duration)>,
     /// Length of all pauses so far.
     pub(super) lost: Duration,
-    pub(super) paused_at: Moment,
+    pub(super) paused_at: MonotonicTime,
 }
 
 /// Draws the speed of a clock: it is as wrong as allowed, or less.
@@ -80,7 +80,7 @@ impl Proxy {
             life: 0,
             table: None,
             paused: false,
-            cut_until: Moment::default(),
+            cut_until: MonotonicTime::default(),
             mailbox: VecDeque::new(),
             rate: rate(rng),
             offset_us: rng.i64(0..1_000_000_000),
@@ -90,30 +90,30 @@ impl Proxy {
             held_back: Vec::new(),
             open: BTreeMap::new(),
             lost: Duration::ZERO,
-            paused_at: Moment::default(),
+            paused_at: MonotonicTime::default(),
         }
     }
 
     /// Returns the time of the proxy's clock.
-    pub(super) fn local(&self, now: Moment) -> Moment {
+    pub(super) fn local(&self, now: MonotonicTime) -> MonotonicTime {
         let passed = (now.as_us() as f64 * self.rate) as i64;
-        Moment::from_us(u64::try_from(self.offset_us + passed).unwrap_or(0))
+        MonotonicTime::from_us(u64::try_from(self.offset_us + passed).unwrap_or(0))
     }
 
     /// Returns the time that the proxy's clock would show if it stopped during pauses.
-    pub(super) fn unpaused(&self, now: Moment) -> Moment {
-        let paused = now.since(Moment::default() + self.lost);
-        self.local(Moment::default() + paused)
+    pub(super) fn unpaused(&self, now: MonotonicTime) -> MonotonicTime {
+        let paused = now.since(MonotonicTime::default() + self.lost);
+        self.local(MonotonicTime::default() + paused)
     }
 
     /// Returns when the proxy's clock will show this time, rounded up.
-    pub(super) fn world(&self, local: Moment) -> Moment {
+    pub(super) fn world(&self, local: MonotonicTime) -> MonotonicTime {
         let us = (local.as_us() as i64).saturating_sub(self.offset_us).max(0);
-        Moment::from_us((us as f64 / self.rate) as u64 + 1)
+        MonotonicTime::from_us((us as f64 / self.rate) as u64 + 1)
     }
 
     /// Starts the clock again, as a start of the machine does.
-    pub(super) fn reboot(&mut self, now: Moment) {
+    pub(super) fn reboot(&mut self, now: MonotonicTime) {
         self.offset_us = -((now.as_us() as f64 * self.rate) as i64);
     }
 
@@ -122,7 +122,7 @@ impl Proxy {
         &mut self,
         plan: &Plan,
         incarnation: u64,
-        now: Moment,
+        now: MonotonicTime,
         wall_ms: u64,
     ) -> Vec<Doing> {
         self.life += 1;
@@ -161,7 +161,7 @@ impl Proxy {
     }
 
     /// Handles a message. Returns the actions that follow.
-    pub(super) fn handle(&mut self, mail: Mail, now: Moment, wall_ms: u64) -> Vec<Doing> {
+    pub(super) fn handle(&mut self, mail: Mail, now: MonotonicTime, wall_ms: u64) -> Vec<Doing> {
         let (local, came) = (self.local(now), self.unpaused(now));
         let mut doings = Vec::new();
         match self.table.as_mut() {
@@ -218,7 +218,7 @@ impl Proxy {
     }
 
     /// Returns when it wants to be woken.
-    pub(super) fn next_due(&self) -> Option<Moment> {
+    pub(super) fn next_due(&self) -> Option<MonotonicTime> {
         let local = match self.table.as_ref()? {
             Table::Shared(table) => table.next_due(),
             Table::Authority(table) => table.next_due(),

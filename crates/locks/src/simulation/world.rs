@@ -14,7 +14,7 @@ use crate::authority::Ledger;
 use crate::error::LockError;
 use crate::lock::{Answer, Ticket};
 use crate::model::Partition;
-use crate::moment::Moment;
+use crate::moment::MonotonicTime;
 use crate::shared::{Operation, TransactionNumber};
 
 /// Milliseconds since the Unix epoch when a run begins.
@@ -25,7 +25,7 @@ pub(super) enum Event {
     /// A message reaches a life of a proxy.
     Mail(usize, u64, Mail),
     /// A transaction of a life of a proxy reaches the partition.
-    Execute(usize, u64, TransactionNumber, Vec<Operation>, Moment),
+    Execute(usize, u64, TransactionNumber, Vec<Operation>, MonotonicTime),
     /// A ledger of a life of a proxy is kept, or is not.
     Ledger(usize, u64, Ledger, bool),
     Answer(usize, Ticket, Result<Answer, LockError>),
@@ -47,15 +47,15 @@ pub(super) enum Event {
 pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) rng: fastrand::Rng,
-    pub(super) now: Moment,
-    queue: EventQueue<Moment, Event>,
+    pub(super) now: MonotonicTime,
+    queue: EventQueue<MonotonicTime, Event>,
     /// Number of requests that clients have sent.
     tickets: u64,
     pub(super) proxies: Vec<Proxy>,
     clients: Vec<Client>,
     partition: Partition,
     /// Before this time the partition has no leader.
-    pub(super) leaderless_until: Moment,
+    pub(super) leaderless_until: MonotonicTime,
     /// Error of the wall clock of the partition's leader, in milliseconds.
     pub(super) skew_ms: i64,
     pub(super) judge: Judge,
@@ -64,14 +64,14 @@ pub(super) struct World {
     pub(super) failure: Option<String>,
 }
 
-impl VirtualTime for Moment {
+impl VirtualTime for MonotonicTime {
     fn as_us(self) -> u128 {
-        u128::from(Moment::as_us(self))
+        u128::from(MonotonicTime::as_us(self))
     }
 }
 
-fn at(time: Duration) -> Moment {
-    Moment::default() + time
+fn at(time: Duration) -> MonotonicTime {
+    MonotonicTime::default() + time
 }
 
 impl World {
@@ -85,13 +85,13 @@ impl World {
         World {
             plan,
             rng,
-            now: Moment::default(),
+            now: MonotonicTime::default(),
             queue: EventQueue::new(),
             tickets: 0,
             proxies,
             clients,
             partition: Partition::default(),
-            leaderless_until: Moment::default(),
+            leaderless_until: MonotonicTime::default(),
             skew_ms: 0,
             judge: Judge::default(),
             trace: Trace::new(keep_trace),
@@ -131,7 +131,7 @@ impl World {
         self.failure.get_or_insert(what);
     }
 
-    pub(super) fn push(&mut self, moment: Moment, event: Event) {
+    pub(super) fn push(&mut self, moment: MonotonicTime, event: Event) {
         self.queue.push(moment, event);
     }
 
@@ -307,7 +307,7 @@ impl World {
         life: u64,
         number: TransactionNumber,
         operations: &[Operation],
-        sent: Moment,
+        sent: MonotonicTime,
     ) {
         let nowhere = self.leaderless_until > self.now;
         let result = if nowhere && self.rng.bool() {

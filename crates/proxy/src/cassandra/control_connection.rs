@@ -9,8 +9,8 @@ use bytes::{Bytes, BytesMut};
 use cql::request::Request;
 use cql::response::{Columns, ErrorKind};
 use cql::{
-    Direction, Envelope, Flags, HEADER_LEN, Header, Limits, Response, ResponseMessage, ResultBody,
-    StreamId, Unpacker, Value, Version,
+    CqlValue, Direction, Envelope, Flags, HEADER_LEN, Header, Limits, Response, ResponseMessage,
+    ResultBody, StreamId, Unpacker, Version,
 };
 
 use super::credentials::Credential;
@@ -39,19 +39,19 @@ pub(crate) struct ControlConnection {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Table {
     pub(crate) columns: Columns,
-    pub(crate) rows: Vec<Vec<Value>>,
+    pub(crate) rows: Vec<Vec<CqlValue>>,
 }
 
 impl Table {
     /// Returns the value of a row's column.
-    pub(crate) fn value<'a>(&self, row: &'a [Value], name: &str) -> Option<&'a Value> {
+    pub(crate) fn value<'a>(&self, row: &'a [CqlValue], name: &str) -> Option<&'a CqlValue> {
         row.get(self.columns.position(name)?)
     }
 
     /// Returns the text of a row's column.
-    pub(crate) fn text<'a>(&self, row: &'a [Value], name: &str) -> Option<&'a str> {
+    pub(crate) fn text<'a>(&self, row: &'a [CqlValue], name: &str) -> Option<&'a str> {
         match self.value(row, name)? {
-            Value::Text(text) => Some(text),
+            CqlValue::Text(text) => Some(text),
             _ => None,
         }
     }
@@ -160,8 +160,8 @@ impl ControlConnection {
             let decoded = rows.iter().map(|row| {
                 let values = columns.0.iter().zip(row);
                 values
-                    .map(|(column, value)| Value::decode(&column.data_type, value))
-                    .collect::<Result<Vec<Value>, _>>()
+                    .map(|(column, value)| CqlValue::decode(&column.data_type, value))
+                    .collect::<Result<Vec<CqlValue>, _>>()
             });
             let decoded = decoded.collect::<Result<Vec<_>, _>>();
             let rows = decoded.map_err(|error| {

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cql::event::{Change, SchemaChange, SchemaTarget};
-use cql::notation::Reader;
+use cql::notation::NotationReader;
 use cql::request::Request;
-use cql::{Event, EventKind, Response, Value};
+use cql::{CqlValue, Event, EventKind, Response};
 
 use super::control_connection::ControlConnection;
 use super::topology_refresher::State;
@@ -33,7 +33,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// The schema as last seen.
 #[derive(Default)]
 struct Schema {
-    version: Option<Value>,
+    version: Option<CqlValue>,
     keyspaces: BTreeSet<String>,
 }
 
@@ -134,7 +134,7 @@ fn listen_to(state: &State, address: SocketAddr, schema: &mut Schema) -> Result<
 }
 
 fn happened(state: &State, body: Bytes) {
-    match Event::read(&mut Reader::new(&body)) {
+    match Event::read(&mut NotationReader::new(&body)) {
         Ok(Event::Schema(_)) => state.schema_changed(body.clone()),
         Ok(Event::Status(_, address)) => {
             state.setting.nodes.hint(address);

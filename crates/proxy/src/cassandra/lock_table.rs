@@ -67,11 +67,11 @@ impl LockTable {
 }
 
 impl StepOutcome {
-    pub(super) fn verdict(self) -> ::locks::Verdict {
+    pub(super) fn verdict(self) -> ::locks::ChangeVerdict {
         match self {
             StepOutcome::Applied(verdict) => verdict,
             StepOutcome::Missing | StepOutcome::Differs(_) | StepOutcome::Refused(_) => {
-                ::locks::Verdict::Keep
+                ::locks::ChangeVerdict::Keep
             }
         }
     }

@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use cql::response::{ColumnSpec, Columns, RowsBuilder};
 use cql::statement::{Select, Selection, SystemTable, Term};
 use cql::token::Token;
-use cql::{Bound, BoundValues, DataType, Value};
+use cql::{Bound, BoundValues, CqlValue, DataType};
 
 use super::control_connection::Table;
 use super::topology::Topology;
@@ -41,7 +41,7 @@ pub(crate) enum Refused {
     Twice,
     /// A value is missing, null, or not of its column's type.
     #[error("a bound value is missing, or is not of the type of its column")]
-    Value,
+    CqlValue,
     /// The limit is no number of rows.
     #[error("LIMIT must be a number of rows")]
     Limit,
@@ -99,13 +99,13 @@ pub(crate) fn answer(
         let at = columns.position(name)?;
         match value(term, &columns.0[at].data_type, values) {
             Some(value) => wanted.push((at, value)),
-            None => return Some(Err(Refused::Value)),
+            None => return Some(Err(Refused::CqlValue)),
         }
     }
     let most = match &select.limit {
         None => usize::MAX,
         Some(term) => match value(term, &DataType::Int, values) {
-            Some(Value::Int(most)) if most >= 0 => most as usize,
+            Some(CqlValue::Int(most)) if most >= 0 => most as usize,
             _ => return Some(Err(Refused::Limit)),
         },
     };
@@ -116,7 +116,7 @@ pub(crate) fn answer(
 fn select_from(
     selection: &Selection<'_>,
     columns: &Columns,
-    rows: Vec<Vec<Value>>,
+    rows: Vec<Vec<CqlValue>>,
     most: usize,
 ) -> Option<Result<RowsBuilder, Refused>> {
     let chosen: Vec<(usize, Option<&str>)> = match selection {
@@ -147,7 +147,7 @@ fn select_from(
                 ..first.clone()
             };
             let mut builder = RowsBuilder::new(Columns(vec![count]));
-            builder.push(&[Value::Bigint(rows.len() as i64)]);
+            builder.push(&[CqlValue::Bigint(rows.len() as i64)]);
             return Some(Ok(builder));
         }
     };
@@ -160,17 +160,17 @@ fn select_from(
     };
     let mut builder = RowsBuilder::new(Columns(chosen.iter().map(spec).collect()));
     for row in rows.into_iter().take(most) {
-        let values: Vec<Value> = chosen.iter().map(|(at, _)| row[*at].clone()).collect();
+        let values: Vec<CqlValue> = chosen.iter().map(|(at, _)| row[*at].clone()).collect();
         builder.push(&values);
     }
     Some(Ok(builder))
 }
 
 /// Returns the value of a term in a column of this type.
-fn value(term: &Term<'_>, data_type: &DataType, values: &BoundValues<'_>) -> Option<Value> {
+fn value(term: &Term<'_>, data_type: &DataType, values: &BoundValues<'_>) -> Option<CqlValue> {
     match term {
         Term::Marker(marker) => match marker.value(values)? {
-            Bound::Bytes(bytes) => Value::decode(data_type, Some(bytes)).ok(),
+            Bound::Bytes(bytes) => CqlValue::decode(data_type, Some(bytes)).ok(),
             Bound::Null | Bound::Unset => None,
         },
         Term::Literal(literal) => literal.to_value(data_type),
@@ -178,7 +178,7 @@ fn value(term: &Term<'_>, data_type: &DataType, values: &BoundValues<'_>) -> Opt
 }
 
 /// Returns the row of `system.local`.
-fn local(known: &Topology, proxies: Proxies<'_>) -> Option<Vec<Value>> {
+fn local(known: &Topology, proxies: Proxies<'_>) -> Option<Vec<CqlValue>> {
     let row = known.local.rows.first()?;
     let columns = known.local.columns.0.iter();
     let one = Proxy::new(known, proxies, 0);
@@ -192,7 +192,7 @@ fn local(known: &Topology, proxies: Proxies<'_>) -> Option<Vec<Value>> {
 }
 
 /// Returns the rows of `system.peers` or `system.peers_v2`: the other proxies.
-fn peers(known: &Topology, table: &Table, proxies: Proxies<'_>) -> Vec<Vec<Value>> {
+fn peers(known: &Topology, table: &Table, proxies: Proxies<'_>) -> Vec<Vec<CqlValue>> {
     let (local, no_row) = (&known.local, Vec::new());
     let row = local.rows.first().unwrap_or(&no_row);
     let one = |at| {
@@ -202,7 +202,7 @@ fn peers(known: &Topology, table: &Table, proxies: Proxies<'_>) -> Vec<Vec<Value
             None => local
                 .value(row, &column.name)
                 .cloned()
-                .unwrap_or(Value::Null),
+                .unwrap_or(CqlValue::Null),
         };
         table.columns.0.iter().map(value).collect()
     };
@@ -233,18 +233,18 @@ impl<'a> Proxy<'a> {
     }
 
     /// Returns the value of a column that each proxy has of its own.
-    fn value(&self, column: &str) -> Option<Value> {
+    fn value(&self, column: &str) -> Option<CqlValue> {
         Some(match column {
             "broadcast_address" | "listen_address" | "rpc_address" | "peer" | "native_address" => {
-                Value::Inet(self.address.ip())
+                CqlValue::Inet(self.address.ip())
             }
-            "rpc_port" | "native_port" => Value::Int(self.address.port().into()),
+            "rpc_port" | "native_port" => CqlValue::Int(self.address.port().into()),
             // This is the nodes' port for each other, and a proxy has none. Drivers distinguish nodes
             // by it.
-            "peer_port" => Value::Int(self.address.port().into()),
-            "preferred_ip" | "preferred_port" => Value::Null,
-            "host_id" => Value::Uuid(host_id(self.address)),
-            "tokens" => Value::text_set(self.tokens.iter().map(|token| token.as_str())),
+            "peer_port" => CqlValue::Int(self.address.port().into()),
+            "preferred_ip" | "preferred_port" => CqlValue::Null,
+            "host_id" => CqlValue::Uuid(host_id(self.address)),
+            "tokens" => CqlValue::text_set(self.tokens.iter().map(|token| token.as_str())),
             _ => return None,
         })
     }
@@ -300,11 +300,11 @@ mod tests {
             local: Table {
                 columns: local,
                 rows: vec![vec![
-                    Value::text("local"),
-                    Value::text("the cluster"),
-                    Value::Uuid([1; 16]),
-                    Value::Inet(node),
-                    Value::text_set(["5"]),
+                    CqlValue::text("local"),
+                    CqlValue::text("the cluster"),
+                    CqlValue::Uuid([1; 16]),
+                    CqlValue::Inet(node),
+                    CqlValue::text_set(["5"]),
                 ]],
             },
             peers: Table {
@@ -316,7 +316,7 @@ mod tests {
         }
     }
 
-    fn ask(text: &str, others: &[SocketAddr]) -> Option<(Vec<String>, Vec<Vec<Value>>)> {
+    fn ask(text: &str, others: &[SocketAddr]) -> Option<(Vec<String>, Vec<Vec<CqlValue>>)> {
         let this = SocketAddr::from(([127, 0, 0, 1], 9043));
         let proxies = Proxies { this, others };
         let values = BoundValues::none(Version::V4);
@@ -325,7 +325,7 @@ mod tests {
         let columns = rows.metadata.columns.clone().expect("they are told").0;
         let decoded = rows.iter().map(|row| {
             let values = columns.iter().zip(row);
-            let values = values.map(|(column, value)| Value::decode(&column.data_type, value));
+            let values = values.map(|(column, value)| CqlValue::decode(&column.data_type, value));
             values.map(|value| value.expect("of its type")).collect()
         });
         let decoded = decoded.collect();
@@ -341,9 +341,9 @@ mod tests {
             "SELECT cluster_name, rpc_address AS a, tokens FROM system.local WHERE key='local'";
         let (columns, rows) = ask(text, &[]).expect("an answer");
         assert_eq!(columns, ["cluster_name", "a", "tokens"]);
-        let this = Value::Inet([127, 0, 0, 1].into());
-        let tokens = Value::text_set(["1", "2", "3"]);
-        assert_eq!(rows, [[Value::text("the cluster"), this, tokens]]);
+        let this = CqlValue::Inet([127, 0, 0, 1].into());
+        let tokens = CqlValue::text_set(["1", "2", "3"]);
+        assert_eq!(rows, [[CqlValue::text("the cluster"), this, tokens]]);
         assert_eq!(
             ask("SELECT * FROM system.peers", &[]).expect("rows").1,
             [[]; 0]
@@ -356,12 +356,12 @@ mod tests {
     fn several_proxies_share_the_tokens() {
         let other = SocketAddr::from(([127, 0, 0, 2], 9043));
         let (_, rows) = ask("SELECT peer, tokens FROM system.peers", &[other]).expect("rows");
-        let peer = Value::Inet(other.ip());
-        assert_eq!(rows, [[peer, Value::text_set(["2"])]]);
+        let peer = CqlValue::Inet(other.ip());
+        assert_eq!(rows, [[peer, CqlValue::text_set(["2"])]]);
         let (_, rows) = ask("SELECT tokens FROM system.local", &[other]).expect("rows");
-        assert_eq!(rows, [[Value::text_set(["1", "3"])]]);
+        assert_eq!(rows, [[CqlValue::text_set(["1", "3"])]]);
         let (_, rows) = ask("SELECT count(*) FROM system.peers", &[other]).expect("rows");
-        assert_eq!(rows, [[Value::Bigint(1)]]);
+        assert_eq!(rows, [[CqlValue::Bigint(1)]]);
         let (_, rows) = ask("SELECT peer FROM system.peers LIMIT 0", &[other]).expect("rows");
         assert!(rows.is_empty());
     }
@@ -421,12 +421,12 @@ mod tests {
         let none = BoundValues::none(Version::V4);
         let text = "SELECT * FROM system.peers WHERE peer = ?";
         for values in [&wrong, &null, &none] {
-            assert_eq!(refused(text, values), Some(Refused::Value));
+            assert_eq!(refused(text, values), Some(Refused::CqlValue));
             let text = "SELECT * FROM system.local LIMIT ?";
             assert_eq!(refused(text, values), Some(Refused::Limit));
         }
         let text = "SELECT * FROM system.local WHERE host_id = 5";
-        assert_eq!(refused(text, &none), Some(Refused::Value));
+        assert_eq!(refused(text, &none), Some(Refused::CqlValue));
         let text = "SELECT * FROM system.local LIMIT -1";
         assert_ne!(refused(text, &none), None);
     }

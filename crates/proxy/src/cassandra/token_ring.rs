@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cql::ring::{Placement, Replication, Ring};
+use cql::ring::{ReplicaPlacement, Replication, Ring};
 use cql::token::Token;
 
 use crate::runtime::query::NodeIndex;
@@ -12,7 +12,7 @@ use crate::runtime::query::NodeIndex;
 pub(crate) struct Map {
     /// By their place in the ring.
     nodes: Vec<NodeIndex>,
-    placements: HashMap<String, Placement>,
+    placements: HashMap<String, ReplicaPlacement>,
 }
 
 impl Map {
@@ -23,7 +23,7 @@ impl Map {
         keyspaces: impl IntoIterator<Item = (String, Replication)>,
     ) -> Map {
         // Many keyspaces have the same replication.
-        let mut known: HashMap<Replication, Placement> = HashMap::new();
+        let mut known: HashMap<Replication, ReplicaPlacement> = HashMap::new();
         let placements = keyspaces.into_iter().map(|(keyspace, replication)| {
             let placement = known
                 .entry(replication)

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use cql::request::Request;
 use cql::ring::{Replication, Ring, RingNode};
-use cql::{Response, Value, Version};
+use cql::{CqlValue, Response, Version};
 
 use super::control_connection::{ControlConnection, Table};
 use super::lock_table::schema;
@@ -146,14 +146,14 @@ pub(super) fn topology(
     })
 }
 
-fn ring_node(table: &Table, row: &[Value]) -> RingNode {
+fn ring_node(table: &Table, row: &[CqlValue]) -> RingNode {
     let text = |name| table.text(row, name).unwrap_or_default().to_owned();
     let tokens = match table.value(row, "tokens") {
-        Some(Value::Set(tokens)) => tokens.iter(),
+        Some(CqlValue::Set(tokens)) => tokens.iter(),
         _ => [].iter(),
     };
     let tokens = tokens.filter_map(|token| match token {
-        Value::Text(text) => text.parse().ok(),
+        CqlValue::Text(text) => text.parse().ok(),
         _ => None,
     });
     RingNode {
@@ -165,27 +165,27 @@ fn ring_node(table: &Table, row: &[Value]) -> RingNode {
 
 /// Returns the index of another node. If its row has no port, it has the port of the node that was
 /// asked.
-fn place(table: &Table, row: &[Value], asked: SocketAddr, nodes: &Nodes) -> Option<NodeIndex> {
+fn place(table: &Table, row: &[CqlValue], asked: SocketAddr, nodes: &Nodes) -> Option<NodeIndex> {
     let address = |name| match table.value(row, name) {
-        Some(Value::Inet(address)) => Some(*address),
+        Some(CqlValue::Inet(address)) => Some(*address),
         _ => None,
     };
     let public = address("native_address").or_else(|| address("rpc_address"));
     let public = public.filter(|address: &IpAddr| !address.is_unspecified());
     let port = match table.value(row, "native_port") {
-        Some(Value::Int(port)) => u16::try_from(*port).ok()?,
+        Some(CqlValue::Int(port)) => u16::try_from(*port).ok()?,
         _ => asked.port(),
     };
     let ip = public.or_else(|| address("peer"))?;
     Some(nodes.place(SocketAddr::new(ip, port)))
 }
 
-fn replication(value: &Value) -> Option<Replication> {
-    let Value::Map(pairs) = value else {
+fn replication(value: &CqlValue) -> Option<Replication> {
+    let CqlValue::Map(pairs) = value else {
         return None;
     };
     let pairs = pairs.iter().filter_map(|pair| match pair {
-        (Value::Text(key), Value::Text(value)) => Some((key.as_str(), value.as_str())),
+        (CqlValue::Text(key), CqlValue::Text(value)) => Some((key.as_str(), value.as_str())),
         _ => None,
     });
     Replication::parse(pairs).ok()

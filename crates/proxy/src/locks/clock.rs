@@ -2,15 +2,15 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ::locks::Moment;
+use ::locks::MonotonicTime;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Returns the time of a clock that goes on while the host is suspended and that cannot be set.
-pub(crate) fn now() -> Moment {
+pub(crate) fn now() -> MonotonicTime {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let micros = u64::try_from(time.tv_nsec).unwrap_or(0) / 1000;
-    Moment::from_us(seconds * 1_000_000 + micros)
+    MonotonicTime::from_us(seconds * 1_000_000 + micros)
 }
 
 /// Returns the time of day in milliseconds since the Unix epoch. Tokens begin there; nothing else

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use ::locks::{Answer, Effect};
+use ::locks::{Answer, ChangeEffect};
 
 use super::Outcome;
 
@@ -152,10 +152,10 @@ impl Counts {
             Ok(Answer::Released) => &self.released,
             // A row changes with its lease, so its token does not tell the holder.
             Ok(Answer::Changed { found, effect }) => match (effect, found) {
-                (Effect::Set(_), None) => &self.acquired,
-                (Effect::Set(_), Some(_)) => &self.renewed,
-                (Effect::Removed, _) => &self.released,
-                (Effect::Kept, _) => &self.refused,
+                (ChangeEffect::Set(_), None) => &self.acquired,
+                (ChangeEffect::Set(_), Some(_)) => &self.renewed,
+                (ChangeEffect::Removed, _) => &self.released,
+                (ChangeEffect::Kept, _) => &self.refused,
             },
             Ok(Answer::Info(_) | Answer::Listing(_)) => return,
             Err(_) => &self.failed,
@@ -210,7 +210,7 @@ impl Times {
 
 #[cfg(test)]
 mod tests {
-    use ::locks::{Lease, Lock, LockError, Token};
+    use ::locks::{FencingToken, Lock, LockError, LockLease};
 
     use super::*;
 
@@ -232,17 +232,17 @@ mod tests {
         let counts = Counts::default();
         let row = Lock {
             value: b"row".as_slice().into(),
-            token: Token(1),
-            left: Lease::Endless,
+            token: FencingToken(1),
+            left: LockLease::Endless,
             waiters: 0,
         };
-        let set = Effect::Set(Token(2));
+        let set = ChangeEffect::Set(FencingToken(2));
         for (found, effect, times) in [
             (None, set, 1),
             (Some(row.clone()), set, 2),
-            (Some(row.clone()), Effect::Removed, 3),
-            (Some(row), Effect::Kept, 2),
-            (None, Effect::Kept, 2),
+            (Some(row.clone()), ChangeEffect::Removed, 3),
+            (Some(row), ChangeEffect::Kept, 2),
+            (None, ChangeEffect::Kept, 2),
         ] {
             for _ in 0..times {
                 let found = found.clone();
@@ -265,8 +265,8 @@ mod tests {
     fn each_outcome_is_counted_as_what_it_is() {
         let counts = Counts::default();
         let granted = Ok(Answer::Granted {
-            token: Token(1),
-            lease: Lease::Endless,
+            token: FencingToken(1),
+            lease: LockLease::Endless,
         });
         counts.asked(true);
         counts.answered(true, &granted);

@@ -110,14 +110,14 @@ fn decode(bytes: &[u8]) -> Option<Ledger> {
 mod tests {
     use std::time::Duration;
 
-    use ::locks::Token;
+    use ::locks::FencingToken;
     use disk::{Crash, Fault, FaultDisk, FaultKind, OpKind, RealDisk};
 
     use super::*;
 
     fn ledger(number: u64) -> Ledger {
         Ledger {
-            reserved: Token(number),
+            reserved: FencingToken(number),
             longest: Duration::from_millis(number),
             clean: false,
         }

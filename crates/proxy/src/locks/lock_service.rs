@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::locks::{Limits, Request, Ticket};
+use ::locks::{LockLimits, Request, Ticket};
 use crossbeam_utils::CachePadded;
 
 use super::figures::{Counts, Figures};
@@ -44,9 +44,9 @@ impl LockService {
     /// Returns a [`LockStartError`].
     pub(crate) fn start(options: &Options, threads: usize) -> Result<LockService, LockStartError> {
         let mail = Arc::new(Mailboxes::new(threads));
-        let limits = Limits {
+        let limits = LockLimits {
             lease: options.longest_lease,
-            ..Limits::default()
+            ..LockLimits::default()
         };
         let to = Arc::clone(&mail);
         let (name, table) = match &options.keeping {

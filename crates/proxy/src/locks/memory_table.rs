@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ::locks::authority::{self, Authority, Command, Ledger};
-use ::locks::{Limits, LockError, Moment, Request, Ticket};
+use ::locks::{LockError, LockLimits, MonotonicTime, Request, Ticket};
 use disk::Disk;
 use parking_lot::{Condvar, Mutex};
 
@@ -62,7 +62,7 @@ impl MemoryTable {
     pub(crate) fn start(
         disk: Arc<dyn Disk>,
         directory: &Path,
-        limits: Limits,
+        limits: LockLimits,
         mail: Arc<Mailboxes>,
     ) -> Result<MemoryTable, LockStartError> {
         let (file, last) = LedgerFile::open(disk, directory)?;
@@ -110,7 +110,7 @@ impl MemoryTable {
         ticket: Ticket,
         key: &[u8],
         request: &Request<'_>,
-        now: Moment,
+        now: MonotonicTime,
     ) -> Option<Outcome> {
         let mut out = Vec::new();
         let outcome = self

@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ::locks::shared::{self, Command, Operation, Shared, TransactionNumber};
-use ::locks::{Limits, Moment, Request, Ticket};
+use ::locks::{LockLimits, MonotonicTime, Request, Ticket};
 use base::transaction::Abort;
 use parking_lot::{Condvar, Mutex};
 
@@ -64,7 +64,7 @@ struct Inner {
 struct Job {
     number: TransactionNumber,
     operations: Vec<Operation>,
-    since: Moment,
+    since: MonotonicTime,
 }
 
 #[derive(Default)]
@@ -76,14 +76,14 @@ struct Jobs {
 /// The time at which the machine wants to be called.
 #[derive(Default)]
 struct Alarm {
-    due: Option<Moment>,
+    due: Option<MonotonicTime>,
     stop: bool,
 }
 
 /// The results of a call of the machine.
 struct PendingActions {
     answers: Vec<(Ticket, Outcome)>,
-    due: Option<Moment>,
+    due: Option<MonotonicTime>,
 }
 
 impl PartitionTable {
@@ -94,10 +94,10 @@ impl PartitionTable {
     pub(crate) fn start(
         executor: Arc<dyn Execute>,
         prefix: Vec<u8>,
-        limits: Limits,
+        limits: LockLimits,
         mail: Arc<Mailboxes>,
     ) -> Result<PartitionTable, LockStartError> {
-        let limits = Limits {
+        let limits = LockLimits {
             waiters: limits.waiters.min(WAITERS),
             ..limits
         };
@@ -153,7 +153,7 @@ impl PartitionTable {
         ticket: Ticket,
         key: &[u8],
         request: &Request<'_>,
-        now: Moment,
+        now: MonotonicTime,
     ) -> Option<Outcome> {
         let orders = {
             let mut machine = self.inner.machine.lock();
@@ -338,7 +338,7 @@ mod tests {
     fn what_was_sent_is_carried_out_before_it_stops() {
         let mail = Arc::new(Mailboxes::new(1));
         let (prefix, to) = (b"locks/".to_vec(), Arc::clone(&mail));
-        let kept = PartitionTable::start(Arc::new(Slow), prefix, Limits::default(), to);
+        let kept = PartitionTable::start(Arc::new(Slow), prefix, LockLimits::default(), to);
         let kept = kept.expect("it starts");
         for key in 0..12 {
             let (ticket, owner) = (mail.ticket(0, false), &b"me"[..]);

@@ -158,7 +158,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use ::locks::{Answer, Lease};
+    use ::locks::{Answer, LockLease};
     use base::partition::OwnedReply;
     use base::transaction::{Abort, Transaction};
     use disk::RealDisk;
@@ -175,7 +175,7 @@ mod tests {
     fn acquire(owner: &[u8], wait_s: u64) -> Request<'_> {
         Request::Acquire {
             owner,
-            lease: Lease::For(Duration::from_secs(5)),
+            lease: LockLease::For(Duration::from_secs(5)),
             wait: Duration::from_secs(wait_s),
         }
     }

@@ -213,7 +213,7 @@ fn applied(body: ResultBody<'_>) -> Result<(bool, Vec<u8>), String> {
 #[cfg(test)]
 mod tests {
     use cql::response::{Columns, RowsBuilder};
-    use cql::{DataType, Value as Cell};
+    use cql::{CqlValue as Cell, DataType};
 
     use super::*;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use cql::request::{Execute, Parameters, Prepare, Query, Request};
 use cql::{
-    Bound, BoundValues, Consistency, Direction, Envelope, ErrorKind, Flags, Framing, HEADER_LEN,
-    Limits, Packer, Response, ResponseMessage, ResultBody, StreamId, Unpacker, Value, ValueList,
-    Version,
+    Bound, BoundValues, Consistency, CqlValue, Direction, Envelope, ErrorKind, Flags, Framing,
+    HEADER_LEN, Limits, Packer, Response, ResponseMessage, ResultBody, StreamId, Unpacker,
+    ValueList, Version,
 };
 
 /// See the module's page.
@@ -24,7 +24,7 @@ pub(crate) struct Connection {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Told {
     /// Rows, each with the names of its columns.
-    Rows(Vec<Vec<(String, Value)>>),
+    Rows(Vec<Vec<(String, CqlValue)>>),
     /// Success without rows.
     Done,
     /// A code, and words.
@@ -44,7 +44,7 @@ impl Told {
             return None;
         };
         match rows.first()?.first()? {
-            (name, Value::Boolean(applied)) if name == "[applied]" => Some(*applied),
+            (name, CqlValue::Boolean(applied)) if name == "[applied]" => Some(*applied),
             _ => None,
         }
     }
@@ -245,7 +245,7 @@ pub(crate) fn told(response: Response<'_>) -> Told {
             let columns = rows.metadata.columns.clone().unwrap_or_default().0;
             let one = |row: Vec<Option<&[u8]>>| {
                 let values = columns.iter().zip(row).map(|(column, value)| {
-                    let value = Value::decode(&column.data_type, value).expect("of its type");
+                    let value = CqlValue::decode(&column.data_type, value).expect("of its type");
                     (column.name.clone(), value)
                 });
                 values.collect()

@@ -26,7 +26,7 @@ fn what_waits_for_a_ledger_is_told_when_the_table_stops() {
 #[test]
 fn a_ledger_that_was_under_way_does_not_keep_what_has_ended() {
     let last = Ledger {
-        reserved: Token(0),
+        reserved: FencingToken(0),
         longest: ms(40_000),
         clean: false,
     };
@@ -51,8 +51,8 @@ fn nothing_is_granted_before_a_ledger_is_kept() {
     let [Command::KeepLedger(ledger)] = out[..] else {
         panic!("{out:?}")
     };
-    assert_eq!((ledger.reserved, ledger.clean), (Token(4), false));
-    let ask = |ticket, now: Moment, out: &mut Vec<Command>| {
+    assert_eq!((ledger.reserved, ledger.clean), (FencingToken(4), false));
+    let ask = |ticket, now: MonotonicTime, out: &mut Vec<Command>| {
         table.request(Ticket(ticket), b"k", &acquire("a", 1000, 0), now, out)
     };
     let mut out = Vec::new();
@@ -75,7 +75,7 @@ fn nothing_is_granted_before_a_ledger_is_kept() {
     let [Command::Answer { outcome, .. }] = &out[..] else {
         panic!("{out:?}")
     };
-    assert_eq!(token(outcome), Token(0));
+    assert_eq!(token(outcome), FencingToken(0));
 }
 
 #[test]
@@ -92,16 +92,16 @@ fn a_longer_lease_waits_for_a_ledger_that_tells_of_it() {
 
 #[test]
 fn the_ledger_tells_of_no_lease_longer_than_any_may_be() {
-    let limits = Limits {
+    let limits = LockLimits {
         lease: ms(40_000),
-        ..Limits::default()
+        ..LockLimits::default()
     };
     let mut table = Kept::new(&Options { limits, ..small() }, None, 0);
     table.ask("k", &acquire("a", 40_000, 0), at(0));
     assert_eq!(table.ledger.unwrap().longest, ms(40_000));
-    let limits = Limits {
+    let limits = LockLimits {
         lease: ms(4_000),
-        ..Limits::default()
+        ..LockLimits::default()
     };
     let table = Kept::new(&Options { limits, ..small() }, None, 0);
     assert_eq!(table.ledger.unwrap().longest, ms(4_000));
@@ -145,7 +145,7 @@ fn a_table_that_lost_its_memory_waits_for_the_longest_lease() {
             Err(LockError::Settling { left })
         );
     }
-    let opens = Moment::default() + left;
+    let opens = MonotonicTime::default() + left;
     assert_eq!(next.table.next_due(), Some(opens));
     assert_eq!(next.ledger.unwrap().longest, ms(32_768), "they still run");
     next.expire(opens);

@@ -7,13 +7,13 @@ use super::*;
 /// What a table should do, as simply as possible.
 #[derive(Default)]
 struct Model {
-    keys: BTreeMap<String, (String, Moment)>,
-    queues: BTreeMap<String, VecDeque<(Ticket, String, u64, Moment)>>,
+    keys: BTreeMap<String, (String, MonotonicTime)>,
+    queues: BTreeMap<String, VecDeque<(Ticket, String, u64, MonotonicTime)>>,
     granted: Vec<(Ticket, bool)>,
 }
 
 impl Model {
-    fn hold(&mut self, key: &str, owner: &str, lease: u64, now: Moment) {
+    fn hold(&mut self, key: &str, owner: &str, lease: u64, now: MonotonicTime) {
         let mut ends = now + (ms(lease) + ms(lease) / 31);
         if let Some((holder, before)) = self.keys.get(key)
             && holder == owner
@@ -23,7 +23,7 @@ impl Model {
         self.keys.insert(key.to_owned(), (owner.to_owned(), ends));
     }
 
-    fn free(&mut self, key: &str, now: Moment) {
+    fn free(&mut self, key: &str, now: MonotonicTime) {
         self.keys.remove(key);
         let queue = self.queues.remove(key).unwrap_or_default();
         let (late, queue): (VecDeque<_>, VecDeque<_>) =
@@ -42,7 +42,7 @@ impl Model {
     }
 
     /// Ends what has ended, in the order of the ends.
-    fn tick(&mut self, now: Moment) {
+    fn tick(&mut self, now: MonotonicTime) {
         loop {
             let locks = self
                 .keys
@@ -77,7 +77,7 @@ impl Model {
         owner: &str,
         lease: u64,
         wait: u64,
-        now: Moment,
+        now: MonotonicTime,
     ) -> Option<bool> {
         match self.keys.get(key) {
             Some((holder, ..)) if holder != owner => {

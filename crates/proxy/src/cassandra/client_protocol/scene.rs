@@ -8,8 +8,8 @@ use cql::response::{
     RowsMetadata,
 };
 use cql::{
-    Bound, DataType, Direction, Envelope, Framing, HEADER_LEN, Limits, Packer, Response,
-    ResponseMessage, ResultBody, Unpacker, Value, Version,
+    Bound, CqlValue, DataType, Direction, Envelope, Framing, HEADER_LEN, Limits, Packer, Response,
+    ResponseMessage, ResultBody, Unpacker, Version,
 };
 
 use std::sync::Arc;
@@ -417,6 +417,6 @@ fn echo(text: &str, value: Option<Bound<'_>>) -> Echo {
     let columns = ["text", "value"].map(|name| (name, DataType::Text));
     let mut rows = RowsBuilder::new(Columns::of_table("app", "t", &columns));
     let value = String::from_utf8_lossy(value);
-    rows.push(&[Value::text(text), Value::text(value)]);
+    rows.push(&[CqlValue::text(text), CqlValue::text(value)]);
     Echo(rows)
 }

@@ -397,7 +397,7 @@ fn a_keyspace_is_used_by_one_client_alone() {
         &[("keyspace_name", DataType::Text)],
     );
     let mut rows = cql::response::RowsBuilder::new(columns);
-    rows.push(&[cql::Value::text("app")]);
+    rows.push(&[cql::CqlValue::text("app")]);
     let rows = ResultBody::Rows(rows.rows(false));
     stage.answer(query, Response::Result(rows));
     let told = stage.told();

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use ::locks::Lease;
+use ::locks::LockLease;
 use cql::statement::lock::{Equalities, SUPPORTED};
 use cql::statement::{Condition, Literal, Selection, Term};
-use cql::{Bound, BoundValues, DataType, Value};
+use cql::{Bound, BoundValues, CqlValue, DataType};
 
 use super::schema::Schema;
 use crate::error::ProxyError;
@@ -243,7 +243,7 @@ impl StatementReader<'_> {
     }
 
     /// Returns the lease that `USING TTL` gives, or else the table's default.
-    pub(super) fn lease(&self, ttl: Option<&Term<'_>>) -> Result<Lease, ProxyError> {
+    pub(super) fn lease(&self, ttl: Option<&Term<'_>>) -> Result<LockLease, ProxyError> {
         let default = self.schema.default_ttl;
         let term_value = ttl.map(|term| self.term_value(term, "[ttl]", &DataType::Int));
         let seconds = match term_value.transpose()? {
@@ -252,14 +252,14 @@ impl StatementReader<'_> {
             Some(TermValue::Bytes(bytes)) => bytes.try_into().map_or(0, i32::from_be_bytes),
         };
         match seconds {
-            0 => Ok(Lease::Endless),
+            0 => Ok(LockLease::Endless),
             ..0 => Err(ProxyError::invalid_request(format!(
                 "A TTL must be greater or equal to 0, but was {seconds}"
             ))),
             _ if seconds > MAX_TTL => Err(ProxyError::invalid_request(format!(
                 "ttl is too large. requested ({seconds}) maximum ({MAX_TTL})"
             ))),
-            _ => Ok(Lease::For(Duration::from_secs(
+            _ => Ok(LockLease::For(Duration::from_secs(
                 seconds.unsigned_abs().into(),
             ))),
         }
@@ -306,7 +306,7 @@ fn fits(bytes: &[u8], data_type: &DataType) -> bool {
         DataType::Ascii => bytes.is_ascii(),
         DataType::Date => [0, 4].contains(&bytes.len()),
         DataType::Time => [0, 8].contains(&bytes.len()),
-        _ => Value::decode(data_type, Some(bytes)).is_ok(),
+        _ => CqlValue::decode(data_type, Some(bytes)).is_ok(),
     }
 }
 

@@ -20,8 +20,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ::locks::{Lease, Lock};
-use cql::notation::Reader;
+use ::locks::{Lock, LockLease};
+use cql::notation::NotationReader;
 
 const FORMAT: u8 = 1;
 
@@ -32,7 +32,7 @@ const MARKER: &str = "";
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Part {
     value: Vec<u8>,
-    left: Lease,
+    left: LockLease,
 }
 
 /// The living parts of a row, besides its key.
@@ -46,7 +46,7 @@ pub(crate) struct Mixed;
 impl Row {
     /// Returns the row in a lock's value; `None`: the value is no row.
     pub(crate) fn of(lock: &Lock) -> Option<Row> {
-        let mut reader = Reader::new(&lock.value);
+        let mut reader = NotationReader::new(&lock.value);
         if reader.byte().ok()? != FORMAT {
             return None;
         }
@@ -56,9 +56,9 @@ impl Row {
             let earlier = Duration::from_micros(reader.long().ok()?.try_into().ok()?);
             let value = reader.bytes().ok()??.to_vec();
             let left = match lock.left {
-                Lease::Endless => Lease::Endless,
-                Lease::For(left) if left > earlier => Lease::For(left - earlier),
-                Lease::For(_) => continue,
+                LockLease::Endless => LockLease::Endless,
+                LockLease::For(left) if left > earlier => LockLease::For(left - earlier),
+                LockLease::For(_) => continue,
             };
             parts.insert(name, Part { value, left });
         }
@@ -76,7 +76,7 @@ impl Row {
     }
 
     /// Sets a column; `None` removes it.
-    pub(crate) fn set(&mut self, column: &str, value: Option<&[u8]>, left: Lease) {
+    pub(crate) fn set(&mut self, column: &str, value: Option<&[u8]>, left: LockLease) {
         match value {
             None => drop(self.0.remove(column)),
             Some(value) => {
@@ -87,7 +87,7 @@ impl Row {
     }
 
     /// Marks that the row is there even if no column has a value.
-    pub(crate) fn mark(&mut self, left: Lease) {
+    pub(crate) fn mark(&mut self, left: LockLease) {
         self.set(MARKER, Some(b""), left);
     }
 
@@ -95,16 +95,16 @@ impl Row {
     ///
     /// # Errors
     /// Returns [`Mixed`] if one lease cannot express the parts' ends.
-    pub(crate) fn encode(&self) -> Result<(Vec<u8>, Lease), Mixed> {
-        let longest = self.0.values().map(|part| part.left).reduce(Lease::max);
-        let lease = longest.unwrap_or(Lease::Endless);
+    pub(crate) fn encode(&self) -> Result<(Vec<u8>, LockLease), Mixed> {
+        let longest = self.0.values().map(|part| part.left).reduce(LockLease::max);
+        let lease = longest.unwrap_or(LockLease::Endless);
         let mut bytes = vec![FORMAT];
         for (name, part) in &self.0 {
             let earlier = match (lease, part.left) {
-                (Lease::For(lease), Lease::For(left)) => lease - left,
-                (Lease::Endless, Lease::Endless) => Duration::ZERO,
+                (LockLease::For(lease), LockLease::For(left)) => lease - left,
+                (LockLease::Endless, LockLease::Endless) => Duration::ZERO,
                 // The row stays without the marker, unless all of its columns are removed one by one.
-                (Lease::Endless, Lease::For(_)) if name == MARKER => continue,
+                (LockLease::Endless, LockLease::For(_)) if name == MARKER => continue,
                 _ => return Err(Mixed),
             };
             bytes.extend((name.len() as u16).to_be_bytes());
@@ -120,16 +120,16 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::locks::Token;
+    use ::locks::FencingToken;
 
-    fn seconds(seconds: u64) -> Lease {
-        Lease::For(Duration::from_secs(seconds))
+    fn seconds(seconds: u64) -> LockLease {
+        LockLease::For(Duration::from_secs(seconds))
     }
 
-    fn lock(value: &[u8], left: Lease) -> Lock {
+    fn lock(value: &[u8], left: LockLease) -> Lock {
         Lock {
             value: value.into(),
-            token: Token(1),
+            token: FencingToken(1),
             left,
             waiters: 0,
         }
@@ -156,11 +156,11 @@ mod tests {
     #[test]
     fn a_row_of_columns_alone_goes_with_the_last() {
         let mut row = Row::default();
-        row.set("owner", Some(b""), Lease::Endless);
+        row.set("owner", Some(b""), LockLease::Endless);
         let (bytes, lease) = row.encode().expect("none ends");
-        assert_eq!(lease, Lease::Endless);
+        assert_eq!(lease, LockLease::Endless);
         assert_eq!(Row::of(&lock(&bytes, lease)).expect("a row"), row);
-        row.set("owner", None, Lease::Endless);
+        row.set("owner", None, LockLease::Endless);
         assert!(row.is_gone());
     }
 
@@ -168,9 +168,9 @@ mod tests {
     fn what_one_lease_cannot_say_is_told() {
         let mut row = Row::default();
         row.mark(seconds(5));
-        row.set("owner", Some(b"me"), Lease::Endless);
+        row.set("owner", Some(b"me"), LockLease::Endless);
         let (bytes, lease) = row.encode().expect("the marker does not matter");
-        assert_eq!(lease, Lease::Endless);
+        assert_eq!(lease, LockLease::Endless);
         let read = Row::of(&lock(&bytes, lease)).expect("a row");
         assert_eq!(read.0.len(), 1);
         row.set("note", Some(b""), seconds(5));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cql::request::{Prepare, Request};
 use cql::response::{ColumnSpec, Columns};
-use cql::{DataType, Response, ResultBody, Value};
+use cql::{CqlValue, DataType, Response, ResultBody};
 
 use super::super::control_connection::{ControlConnection, Table};
 use super::super::node_connection::quoted;
@@ -142,11 +142,11 @@ pub(crate) fn of_answers(
         ))
     };
     let row = tables.rows.first().ok_or_else(wrong)?;
-    let Some(Value::Uuid(id)) = tables.value(row, "id") else {
+    let Some(CqlValue::Uuid(id)) = tables.value(row, "id") else {
         return Err(wrong());
     };
     let default_ttl = match tables.value(row, "default_time_to_live") {
-        Some(Value::Int(seconds)) => *seconds,
+        Some(CqlValue::Int(seconds)) => *seconds,
         _ => 0,
     };
     let mut key = Vec::new();
@@ -155,7 +155,7 @@ pub(crate) fn of_answers(
         let kind = kinds.text(row, "kind").ok_or_else(wrong)?;
         let place = columns.position(column).ok_or_else(wrong)?;
         let position = match kinds.value(row, "position") {
-            Some(Value::Int(position)) => *position,
+            Some(CqlValue::Int(position)) => *position,
             _ => return Err(wrong()),
         };
         match kind {
@@ -219,7 +219,7 @@ pub(crate) mod tests {
         "app.locks".parse().expect("a name")
     }
 
-    fn table(columns: &[(&str, DataType)], rows: Vec<Vec<Value>>) -> Table {
+    fn table(columns: &[(&str, DataType)], rows: Vec<Vec<CqlValue>>) -> Table {
         Table {
             columns: Columns::of_table("system_schema", "t", columns),
             rows,
@@ -233,13 +233,13 @@ pub(crate) mod tests {
                 ("id", DataType::Uuid),
                 ("default_time_to_live", DataType::Int),
             ],
-            vec![vec![Value::Uuid([7; 16]), Value::Int(0)]],
+            vec![vec![CqlValue::Uuid([7; 16]), CqlValue::Int(0)]],
         );
         let kinds = columns.iter().map(|(column, _, kind, position)| {
             vec![
-                Value::text(*column),
-                Value::text(*kind),
-                Value::Int(*position),
+                CqlValue::text(*column),
+                CqlValue::text(*kind),
+                CqlValue::Int(*position),
             ]
         });
         let kinds = table(

@@ -14,11 +14,11 @@
 
 use std::sync::Arc;
 
-use ::locks::{Lease, Lock, Verdict};
+use ::locks::{ChangeVerdict, Lock, LockLease};
 use cql::response::{ColumnSpec, Columns, RowsBuilder};
 use cql::statement::lock::SUPPORTED;
 use cql::statement::{LockStatement, LockVerb};
-use cql::{BoundValues, DataType, Value};
+use cql::{BoundValues, CqlValue, DataType};
 
 use super::reading::{ColumnValue, RowCondition, StatementReader};
 use super::row::{Mixed, Row};
@@ -47,11 +47,11 @@ pub(crate) struct Step {
 enum StepAction {
     Insert {
         values: Vec<ColumnValue>,
-        lease: Lease,
+        lease: LockLease,
     },
     Update {
         values: Vec<ColumnValue>,
-        lease: Lease,
+        lease: LockLease,
         condition: RowCondition,
     },
     Delete(Option<RowCondition>),
@@ -63,7 +63,7 @@ enum StepAction {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum StepOutcome {
     /// The step is applied, with this verdict.
-    Applied(Verdict),
+    Applied(ChangeVerdict),
     /// No effect: there is no row.
     Missing,
     /// No effect: the row differs from the condition.
@@ -176,7 +176,7 @@ impl Step {
         }
     }
 
-    fn set(&self, mut row: Row, values: &[ColumnValue], lease: Lease) -> StepOutcome {
+    fn set(&self, mut row: Row, values: &[ColumnValue], lease: LockLease) -> StepOutcome {
         for (at, value) in values {
             row.set(self.name(*at), value.as_deref(), lease);
         }
@@ -225,7 +225,7 @@ impl Step {
             data_type: DataType::Boolean,
             ..first.clone()
         }];
-        let mut values = vec![Value::Boolean(applied)];
+        let mut values = vec![CqlValue::Boolean(applied)];
         for place in places {
             columns.push(self.schema.columns.0[place].clone());
             values.push(self.value(row, place));
@@ -248,13 +248,13 @@ impl Step {
         builder
     }
 
-    fn value(&self, row: Option<&Row>, place: usize) -> Value {
+    fn value(&self, row: Option<&Row>, place: usize) -> CqlValue {
         let of_key = self.schema.key.iter().position(|&one| one == place);
         let bytes = match of_key {
             Some(at) => Some(&*self.key[at]),
             None => row.and_then(|row| row.value(self.name(place))),
         };
-        bytes.map_or(Value::Null, |bytes| Value::Blob(bytes.to_vec()))
+        bytes.map_or(CqlValue::Null, |bytes| CqlValue::Blob(bytes.to_vec()))
     }
 }
 

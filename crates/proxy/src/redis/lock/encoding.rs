@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::locks::{Answer, Lease, Lock, LockError, Request};
+use ::locks::{Answer, Lock, LockError, LockLease, Request};
 use base::number::parse_int;
 use bytes::Bytes;
 use resp::{Args, Protocol, Writer};
@@ -25,12 +25,12 @@ pub(super) fn read<'a>(kind: LockCommand, args: Args<'a>) -> Result<Request<'a>,
     match kind {
         LockCommand::Acquire => {
             let (lease, wait) = times(args, true)?;
-            let (owner, lease) = (owner(), Lease::For(lease));
+            let (owner, lease) = (owner(), LockLease::For(lease));
             Ok(Request::Acquire { owner, lease, wait })
         }
         LockCommand::Renew => {
             let (lease, _) = times(args, false)?;
-            let (owner, lease) = (owner(), Lease::For(lease));
+            let (owner, lease) = (owner(), LockLease::For(lease));
             Ok(Request::Renew { owner, lease })
         }
         LockCommand::Release => Ok(Request::Release { owner: owner() }),
@@ -123,10 +123,10 @@ fn left(lock: &Lock) -> i64 {
     milliseconds(lock.left, |time| time.as_nanos().div_ceil(1_000_000))
 }
 
-fn milliseconds(lease: Lease, round: impl FnOnce(&Duration) -> u128) -> i64 {
+fn milliseconds(lease: LockLease, round: impl FnOnce(&Duration) -> u128) -> i64 {
     match lease {
-        Lease::For(time) => i64::try_from(round(&time)).unwrap_or(i64::MAX),
-        Lease::Endless => -1,
+        LockLease::For(time) => i64::try_from(round(&time)).unwrap_or(i64::MAX),
+        LockLease::Endless => -1,
     }
 }
 
@@ -148,7 +148,7 @@ fn code(error: &LockError) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use ::locks::Token;
+    use ::locks::FencingToken;
 
     use super::*;
     use crate::redis::commands::tests::with_args;
@@ -193,15 +193,15 @@ mod tests {
     fn replies_have_their_shapes() {
         let lock = |left| Lock {
             value: b"you".as_slice().into(),
-            token: Token(9),
+            token: FencingToken(9),
             left,
             waiters: 2,
         };
-        let some = lock(Lease::For(Duration::from_micros(1500)));
-        let endless = lock(Lease::Endless);
+        let some = lock(LockLease::For(Duration::from_micros(1500)));
+        let endless = lock(LockLease::Endless);
         let granted = Answer::Granted {
-            token: Token(8),
-            lease: Lease::For(Duration::from_micros(1900)),
+            token: FencingToken(8),
+            lease: LockLease::For(Duration::from_micros(1900)),
         };
         use LockCommand::{Acquire, Info, Release, Renew};
         for (answer, kind, two, three) in [

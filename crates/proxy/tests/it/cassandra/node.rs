@@ -24,8 +24,8 @@ use cql::response::{
     RowsBuilder, RowsMetadata,
 };
 use cql::{
-    Bound, BoundValues, DataType, Direction, Envelope, Framing, HEADER_LEN, Limits, Packer,
-    Response, ResultBody, StreamId, Unpacker, Value, Version,
+    Bound, BoundValues, CqlValue, DataType, Direction, Envelope, Framing, HEADER_LEN, Limits,
+    Packer, Response, ResultBody, StreamId, Unpacker, Version,
 };
 
 /// The delay of a late answer.
@@ -253,7 +253,7 @@ impl Connection {
         drop(asked);
         let columns = ["asked", "user"].map(|name| (name, DataType::Text));
         let mut rows = RowsBuilder::new(Columns::of_table("app", "echo", &columns));
-        rows.push(&[Value::text(&value[..]), Value::text(&self.user[..])]);
+        rows.push(&[CqlValue::text(&value[..]), CqlValue::text(&self.user[..])]);
         let response = Response::Result(ResultBody::Rows(rows.rows(false)));
         let both = format!("{text} {value}");
         if both.contains("never") {
@@ -278,7 +278,7 @@ impl Connection {
             let mut rows =
                 RowsBuilder::new(Columns::of_table("system_schema", "keyspaces", &columns));
             if text.contains("'app'") {
-                rows.push(&[Value::text("app")]);
+                rows.push(&[CqlValue::text("app")]);
             }
             return Some(rows);
         }
@@ -341,8 +341,8 @@ fn keyspaces() -> RowsBuilder {
     ];
     let mut rows = RowsBuilder::new(Columns::of_table("system_schema", "keyspaces", &columns));
     let replication = [("class", "SimpleStrategy"), ("replication_factor", "3")];
-    let replication = replication.map(|(key, value)| (Value::text(key), Value::text(value)));
-    rows.push(&[Value::text("app"), Value::Map(replication.to_vec())]);
+    let replication = replication.map(|(key, value)| (CqlValue::text(key), CqlValue::text(value)));
+    rows.push(&[CqlValue::text("app"), CqlValue::Map(replication.to_vec())]);
     rows
 }
 
@@ -360,17 +360,17 @@ fn nodes(table: &str, nodes: &[(usize, SocketAddr)], version: usize) -> RowsBuil
     ];
     let mut rows = RowsBuilder::new(Columns::of_table("system", table, &columns));
     for (number, address) in nodes {
-        let ip = Value::Inet(address.ip());
+        let ip = CqlValue::Inet(address.ip());
         rows.push(&[
-            Value::text("local"),
+            CqlValue::text("local"),
             ip.clone(),
             ip.clone(),
             ip,
-            Value::Int(address.port().into()),
-            Value::text("dc"),
-            Value::text("rack"),
-            Value::text(version.to_string()),
-            Value::text_set([(*number as i64 * 1000).to_string()]),
+            CqlValue::Int(address.port().into()),
+            CqlValue::text("dc"),
+            CqlValue::text("rack"),
+            CqlValue::text(version.to_string()),
+            CqlValue::text_set([(*number as i64 * 1000).to_string()]),
         ]);
     }
     rows

@@ -7,7 +7,7 @@ use base::partition::OwnedReply;
 use base::transaction::{Abort, Transaction};
 use cql::request::{Batch, BatchKind, BatchStatement, Query as CqlQuery, Statement as Part};
 use cql::response::{INVALID, Row};
-use cql::{BoundValues, Value};
+use cql::{BoundValues, CqlValue};
 use disk::RealDisk;
 
 use super::super::super::lock_table::schema::{self, tests::simple};
@@ -140,7 +140,7 @@ impl Stage {
                 let columns = rows.metadata.columns.clone().expect("they are told").0;
                 let one = |row: Row<'_>| {
                     let values = columns.iter().zip(row).map(|(column, value)| {
-                        let value = Value::decode(&column.data_type, value).expect("a value");
+                        let value = CqlValue::decode(&column.data_type, value).expect("a value");
                         format!("{}={value:?}", column.name)
                     });
                     values.collect::<Vec<_>>().join(" ")

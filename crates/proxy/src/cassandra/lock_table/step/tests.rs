@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ::locks::Token;
+use ::locks::FencingToken;
 use cql::{Bound, ValueList, Version};
 
 use super::super::schema::tests::{schema, simple};
@@ -67,20 +67,20 @@ fn who_makes_a_row_would_hold_a_lock() {
 
 /// A table of one lock, whose time stands still except for [`OneLock::pass`].
 #[derive(Default)]
-struct OneLock(Option<(Vec<u8>, Lease)>);
+struct OneLock(Option<(Vec<u8>, LockLease)>);
 
 impl OneLock {
     fn lock(&self) -> Option<Lock> {
         self.0.as_ref().map(|(value, left)| Lock {
             value: value.as_slice().into(),
-            token: Token(1),
+            token: FencingToken(1),
             left: *left,
             waiters: 0,
         })
     }
 
     fn pass(&mut self, seconds: u64) {
-        if let Some((_, Lease::For(left))) = &mut self.0 {
+        if let Some((_, LockLease::For(left))) = &mut self.0 {
             *left = left.saturating_sub(Duration::from_secs(seconds));
             if left.is_zero() {
                 self.0 = None;
@@ -107,10 +107,10 @@ impl OneLock {
         let mut lines: Vec<String> = Vec::new();
         for row in rows.iter() {
             let one = |(column, value): (&ColumnSpec, Option<&[u8]>)| {
-                let value = Value::decode(&column.data_type, value).expect("of its type");
+                let value = CqlValue::decode(&column.data_type, value).expect("of its type");
                 let value = match value {
-                    Value::Text(text) => text,
-                    Value::Boolean(truth) => truth.to_string(),
+                    CqlValue::Text(text) => text,
+                    CqlValue::Boolean(truth) => truth.to_string(),
                     other => format!("{other:?}"),
                 };
                 format!("{}={value}", column.name)
@@ -260,14 +260,14 @@ fn values_are_bound() {
     );
     assert_eq!(
         lock.0.as_ref().expect("held").1,
-        Lease::For(Duration::from_secs(5))
+        LockLease::For(Duration::from_secs(5))
     );
     let reply_rows = lock.run("SELECT * FROM t WHERE name = 'a'");
     assert_eq!(reply_rows, "name=a note=Null owner=me");
     for none in [Bound::Null, Bound::Unset, Bound::Bytes(b"")] {
         let mut lock = OneLock::default();
         lock.take(&insert(Bound::Null, none).expect("right"));
-        assert_eq!(lock.0.expect("held").1, Lease::Endless);
+        assert_eq!(lock.0.expect("held").1, LockLease::Endless);
     }
     assert!(insert(Bound::Bytes(b"me"), Bound::Bytes(b"12345")).is_err());
     assert!(insert(Bound::Bytes(b"\xff"), ttl).is_err(), "no UTF-8");
