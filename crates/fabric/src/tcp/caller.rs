@@ -16,7 +16,7 @@ use super::options::{Limits, Transport};
 use super::{nonce, socket};
 use crate::frame::{BODY_MAX, HEADER, LENGTH, message_head, message_len};
 use crate::handshake::{AuthenticatedPeer, HandshakeRefusal, Identity, Secret};
-use crate::messages::Peer;
+use crate::link::Peer;
 use crate::shm::Shm;
 use crate::verbs::Domain;
 pub use error::CallError;

@@ -147,7 +147,7 @@ impl CqlProtocol {
             )));
         };
         if known.schema.is_err() {
-            self.state.ask_for_news();
+            self.state.request_refresh();
         }
         Step::new(
             known.schema.as_ref().map_err(ProxyError::clone)?,

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use cql::{Header, Limits, StreamId};
 
 use super::client::Step;
+use super::shared_state::CassandraState;
 use super::suspect_nodes::SuspectNodes;
 use super::topology::Topology;
-use super::topology_refresher::State;
 use crate::locks::pending_requests::PendingRequests;
 use crate::runtime::protocol::Progress;
 use crate::runtime::query::NodeIndex;
@@ -21,7 +21,7 @@ const STRANGERS: usize = 16 * 1024;
 
 /// See the module documentation.
 pub(crate) struct CqlProtocol {
-    pub(crate) state: Arc<State>,
+    pub(crate) state: Arc<CassandraState>,
     pub(crate) known: Arc<Topology>,
     pub(super) version: u64,
     /// The agreements and the changes of the schema that this thread has seen.
@@ -87,7 +87,7 @@ impl Task {
 }
 
 impl CqlProtocol {
-    pub(crate) fn new(state: Arc<State>) -> CqlProtocol {
+    pub(crate) fn new(state: Arc<CassandraState>) -> CqlProtocol {
         let agreements = state.agreements();
         CqlProtocol {
             version: state.version.load(std::sync::atomic::Ordering::Acquire),

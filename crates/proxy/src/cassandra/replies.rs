@@ -92,7 +92,7 @@ impl CqlProtocol {
         };
         if !node_serves {
             self.avoided.has_failed(query.node, context.now);
-            self.state.ask_for_news();
+            self.state.request_refresh();
         }
         let (task, stream) = Task::of(query.sequence);
         if task == Task::PrepareAgain {

@@ -71,7 +71,8 @@ impl SuspectNodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::{BackendFigures, Now};
+    use crate::figures::BackendFigures;
+    use crate::node_figures::ConnectionState;
     use std::net::SocketAddr;
 
     fn avoided() -> (SuspectNodes, Arc<Nodes>, NodeIndex) {
@@ -110,10 +111,10 @@ mod tests {
         let (mut avoided, nodes, node) = avoided();
         let figures = BackendFigures::new(0, Arc::clone(&nodes));
         let see = |connections, awaited| {
-            let now = Now {
+            let now = ConnectionState {
                 connections,
                 awaited,
-                ..Now::default()
+                ..ConnectionState::default()
             };
             figures.set(node, now);
         };

@@ -7,7 +7,7 @@ use resp::{Args, Protocol, Writer};
 use super::client::Client;
 use super::commands::Command;
 use super::outcome::CommandOutcome;
-use super::topology_refresher::State;
+use super::shared_state::RedisState;
 use crate::error::ProxyError;
 use crate::runtime::protocol::{Progress, RequestContext};
 
@@ -57,7 +57,7 @@ pub(crate) fn unknown(args: Args<'_>) -> String {
 
 /// Answers a command.
 pub(crate) fn run(
-    state: &State,
+    state: &RedisState,
     client: &mut Client,
     command: &Command,
     args: Args<'_>,
@@ -128,7 +128,7 @@ fn wrong_number(name: &str) -> String {
 
 /// Returns `true` if the user's name and password are right, and counts the attempt otherwise. There is
 /// one user.
-fn is_user(state: &State, user: &[u8], password: &[u8]) -> bool {
+fn is_user(state: &RedisState, user: &[u8], password: &[u8]) -> bool {
     let expected = state.password.as_deref().map(str::as_bytes);
     let right = user == b"default" && expected.is_none_or(|expected| same(expected, password));
     if !right {
@@ -143,7 +143,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     differ == 0 && a.len() == b.len()
 }
 
-fn auth(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
+fn auth(state: &RedisState, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out, client.protocol);
     let (user, password): (&[u8], &[u8]) = match (args.get(1), args.get(2), args.len()) {
         (Some(password), None, 2) => (b"default", password),
@@ -165,7 +165,7 @@ fn auth(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
     }
 }
 
-fn hello(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
+fn hello(state: &RedisState, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
     let error = say_hello(state, client, args).err();
     let mut writer = Writer::new(out, client.protocol);
     if let Some(error) = error {
@@ -195,7 +195,7 @@ fn changes_protocol(client: &Client, args: Args<'_>) -> bool {
         .is_some_and(|version| version != client.protocol.number().to_string().as_bytes())
 }
 
-fn say_hello(state: &State, client: &mut Client, args: Args<'_>) -> Result<(), ProxyError> {
+fn say_hello(state: &RedisState, client: &mut Client, args: Args<'_>) -> Result<(), ProxyError> {
     let protocol = match args.get(1) {
         None => client.protocol,
         Some(b"2") => Protocol::Resp2,
@@ -253,7 +253,7 @@ fn id(client: &Client) -> i64 {
     i64::from(client.id.thread) << 32 | i64::from(client.id.number)
 }
 
-fn about_client(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
+fn about_client(state: &RedisState, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
     let protocol = client.protocol;
     let mut writer = Writer::new(out, protocol);
     let sub = args.get(1).unwrap_or_default().to_ascii_lowercase();

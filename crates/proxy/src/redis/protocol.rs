@@ -17,8 +17,8 @@ use super::outcome::CommandOutcome;
 use super::reply_merge::{MergeRule, ReplyMerge};
 use super::retry_policy;
 use super::route::{self, CommandPart, CommandRoute};
+use super::shared_state::RedisState;
 use super::slot_map::Map;
-use super::topology_refresher::State;
 use super::wire::ConnectionProperties;
 use super::{command_docs, local_commands};
 use crate::locks::Outcome;
@@ -29,7 +29,7 @@ use crate::runtime::query::{ClientId, ConnectionKey, NodeIndex, Reply};
 
 /// See the module documentation.
 pub(crate) struct RedisProtocol {
-    pub(crate) state: Arc<State>,
+    pub(crate) state: Arc<RedisState>,
     commands: Arc<Commands>,
     pub(super) map: Map,
     version: u64,
@@ -182,7 +182,7 @@ impl ClientProtocol for RedisProtocol {
 }
 
 impl RedisProtocol {
-    pub(crate) fn new(state: Arc<State>) -> RedisProtocol {
+    pub(crate) fn new(state: Arc<RedisState>) -> RedisProtocol {
         let known = state.known();
         RedisProtocol {
             version: state.version.load(Ordering::Acquire),

@@ -107,7 +107,7 @@ impl RedisProtocol {
         match hint {
             // The watched keys of a connection do not move with it.
             _ if own => {
-                self.state.ask_for_news();
+                self.state.request_refresh();
                 let reply = lost_watch(client, &query);
                 self.settle_failed(client, &query, reply, context);
             }
@@ -119,7 +119,7 @@ impl RedisProtocol {
                 if route::slot_of(query.route).is_some() && !route::is_script(query.route) {
                     self.learn(slot, node);
                 }
-                self.state.ask_for_news();
+                self.state.request_refresh();
                 let pause = if query.retries == 0 {
                     Duration::ZERO
                 } else {
@@ -141,7 +141,7 @@ impl RedisProtocol {
                 send_again(client, asking, node, Duration::ZERO, context);
             }
             RetryHint::Moved { .. } | RetryHint::Ask { .. } | RetryHint::Later => {
-                self.state.ask_for_news();
+                self.state.request_refresh();
                 let node = self.node_again(client, &query);
                 send_again(client, query, node, pause, context);
             }
@@ -171,7 +171,7 @@ impl RedisProtocol {
         context: &mut RequestContext<'_>,
     ) {
         let query = plain(query);
-        self.state.ask_for_news();
+        self.state.request_refresh();
         if query.connection.is_some() {
             // The connection that watched is gone: the watched keys may have changed.
             let lost = matches!(failure, Failure::Unsent(_)) || query.safe;

@@ -13,8 +13,9 @@ use super::link::{Link, LinkContext, LinkLimits};
 use super::query::{BackendCommand, ConnectionKey, NodeError, NodeIndex, Query, Reply};
 use super::thread_waker::ThreadWaker;
 use super::wire::Wire;
-use crate::figures::{BackendFigures, Now};
+use crate::figures::BackendFigures;
 use crate::net::{Network, SocketEvent};
+use crate::node_figures::ConnectionState;
 use crate::nodes::Nodes;
 use crate::queue::{Consumer, Producer};
 
@@ -245,8 +246,11 @@ impl<N: Network, W: Wire> Backend<N, W> {
             now,
             replies: &mut self.replies,
         };
-        let gone = self.seen.drain(..).map(|node| (node, Now::default()));
-        let mut in_hand: HashMap<NodeIndex, Now> = gone.collect();
+        let gone = self
+            .seen
+            .drain(..)
+            .map(|node| (node, ConnectionState::default()));
+        let mut in_hand: HashMap<NodeIndex, ConnectionState> = gone.collect();
         let (mut unneeded, mut released) = (Vec::new(), Vec::new());
         for (_, link) in &mut self.links {
             let node = self.nodes.figures(link.node);

@@ -216,7 +216,7 @@ fn settle(scene: &mut Scene) {
         let wanted = scene.state.agreed() + 1;
         let held = |person: &Person| !person.client.held.is_empty();
         if scene.people.iter().any(held) {
-            scene.state.tell(wanted, Vec::new());
+            scene.state.record_agreement(wanted, Vec::new());
         }
         if !scene.turn() && !scene.turn() && !scene.people.iter().any(held) {
             return;

@@ -18,7 +18,7 @@ use bytes::Bytes;
 
 use super::super::frames;
 use super::super::node_connection::Options;
-use super::super::topology_refresher::State;
+use super::super::shared_state::CassandraState;
 use super::super::wire::CqlWire;
 use super::tests::state;
 use super::*;
@@ -130,7 +130,7 @@ pub(super) struct Link {
 
 pub(super) struct Scene {
     pub(super) protocol: CqlProtocol,
-    pub(super) state: Arc<State>,
+    pub(super) state: Arc<CassandraState>,
     pub(super) options: Arc<Options>,
     pub(super) asks_who: bool,
     pub(super) people: Vec<Person>,

@@ -24,9 +24,9 @@ use super::super::frames::header_of;
 use super::super::lock_table::LockTables;
 use super::super::node_connection::{Options, plain_query};
 use super::super::protocol::Task;
+use super::super::shared_state::{CassandraOptions, CassandraState};
 use super::super::token_ring::Map;
 use super::super::topology::{ClusterProperties, Topology};
-use super::super::topology_refresher::{RefresherOptions, State};
 use super::super::{connection_key, frames};
 use super::*;
 use crate::nodes::Nodes;
@@ -54,7 +54,7 @@ struct Stage {
     framing: Framing,
 }
 
-pub(super) fn state(authenticator: Option<&str>, newest: Version) -> Arc<State> {
+pub(super) fn state(authenticator: Option<&str>, newest: Version) -> Arc<CassandraState> {
     let nodes = Arc::new(Nodes::default());
     let places: Vec<NodeIndex> = (1..4)
         .map(|host| nodes.place(SocketAddr::from(([127, 0, 0, host], 9042))))
@@ -66,7 +66,7 @@ pub(super) fn state(authenticator: Option<&str>, newest: Version) -> Arc<State> 
     });
     let keyspaces = [("app".to_owned(), Replication::Simple(3))];
     let map = Map::new(&Ring::new(ring.collect()), places, keyspaces);
-    let setting = RefresherOptions {
+    let setting = CassandraOptions {
         nodes,
         options: Arc::new(Options::default()),
         limits: crate::config::Limits::default(),
@@ -85,11 +85,11 @@ pub(super) fn state(authenticator: Option<&str>, newest: Version) -> Arc<State> 
         map,
         ..Topology::default()
     };
-    Arc::new(State::new(setting, nature, known))
+    Arc::new(CassandraState::new(setting, nature, known))
 }
 
 impl Stage {
-    fn new(state: Arc<State>, version: Version) -> Stage {
+    fn new(state: Arc<CassandraState>, version: Version) -> Stage {
         let mut protocol = CqlProtocol::new(state);
         let client = protocol.admit(ID, SocketAddr::from(([127, 0, 0, 1], 1)));
         Stage {
@@ -440,7 +440,7 @@ fn a_change_of_the_schema_is_answered_when_nodes_agree() {
     stage
         .protocol
         .state
-        .tell(1, vec![Bytes::from_static(b"an event")]);
+        .record_agreement(1, vec![Bytes::from_static(b"an event")]);
     assert!(stage.protocol.has_news());
     stage.protocol.refresh(stage.now);
     stage.with(|protocol, client, context| protocol.tell(client, context));
