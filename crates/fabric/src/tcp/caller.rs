@@ -2,6 +2,7 @@
 
 mod error;
 mod memory_link;
+mod ring_io;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::MaybeUninit;

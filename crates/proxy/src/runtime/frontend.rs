@@ -36,8 +36,7 @@ use super::wait_queue::WaitQueue;
 use crate::config::Limits;
 use crate::figures::FrontendFigures;
 use crate::net::{Network, SocketEvent};
-use admission::due;
-use connection::{Connection, list};
+use connection::{Connection, due, list};
 
 /// A piece of a request of at most this many bytes is copied, so that it does not keep its block in
 /// memory.
