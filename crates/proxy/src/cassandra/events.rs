@@ -126,7 +126,7 @@ fn listen_to(
             .event(LOOK)
             .map_err(|error| ProxyError::unavailable(error.to_string()))?;
         if let Some(body) = event {
-            happened(state, body);
+            handle_event(state, body);
             heard = Instant::now();
         } else if heard.elapsed() >= SILENCE {
             // The node has sent the events for these changes.
@@ -137,7 +137,7 @@ fn listen_to(
     Ok(())
 }
 
-fn happened(state: &CassandraState, body: Bytes) {
+fn handle_event(state: &CassandraState, body: Bytes) {
     match Event::read(&mut Reader::new(&body)) {
         Ok(Event::Schema(_)) => state.schema_changed(body.clone()),
         Ok(Event::Status(_, address)) => {

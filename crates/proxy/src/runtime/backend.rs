@@ -155,7 +155,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
         if now >= self.ticked + TICK {
             self.tick(network, arena, now);
         }
-        self.tell();
+        self.report_state();
         more
     }
 
@@ -299,7 +299,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
     }
 
     /// Puts the replies into the queues of the threads that wait for them.
-    fn tell(&mut self) {
+    fn report_state(&mut self) {
         for reply in self.replies.drain(..) {
             let thread = reply.query.client.thread;
             let front = self
@@ -360,6 +360,6 @@ impl<N: Network, W: Wire> Backend<N, W> {
         for (_, link) in &mut self.links {
             link.fail(NodeError::Stopping, &mut around);
         }
-        self.tell();
+        self.report_state();
     }
 }

@@ -42,7 +42,7 @@ const ID: ClientId = ClientId {
 /// A client of a proxy with three nodes, each of which has all keys of `app`.
 struct Stage {
     protocol: CqlProtocol,
-    client: Client,
+    client: CqlClient,
     out: OutBatch,
     orders: Vec<BackendCommand>,
     later: Vec<(Duration, Query)>,
@@ -113,11 +113,11 @@ impl Stage {
         let startup = Request::Startup(vec![("CQL_VERSION", "3.0.0")]);
         assert_eq!(stage.send(0, startup), Progress::Done);
         assert_eq!(stage.told()[0].1, Opcode::Ready);
-        stage.frames_follow();
+        stage.switch_to_frames();
         stage
     }
 
-    fn frames_follow(&mut self) {
+    fn switch_to_frames(&mut self) {
         if self.version == Version::V5 {
             self.framing = Framing::Frames;
             self.unpacker.expect_frames();
@@ -126,7 +126,7 @@ impl Stage {
 
     fn with<T>(
         &mut self,
-        act: impl FnOnce(&mut CqlProtocol, &mut Client, &mut RequestContext<'_>) -> T,
+        act: impl FnOnce(&mut CqlProtocol, &mut CqlClient, &mut RequestContext<'_>) -> T,
     ) -> T {
         let mut context = RequestContext {
             id: ID,
@@ -441,13 +441,13 @@ fn a_change_of_the_schema_is_answered_when_nodes_agree() {
         .protocol
         .state
         .record_agreement(1, vec![Bytes::from_static(b"an event")]);
-    assert!(stage.protocol.has_news());
+    assert!(stage.protocol.has_notices());
     stage.protocol.refresh(stage.now);
-    stage.with(|protocol, client, context| protocol.tell(client, context));
+    stage.with(|protocol, client, context| protocol.deliver_notices(client, context));
     let told = stage.told();
     let streams: Vec<(i16, Opcode)> = told.iter().map(|one| (one.0.0, one.1)).collect();
     assert_eq!(streams, [(-1, Opcode::Event), (5, Opcode::Result)]);
-    assert_eq!((stage.under_way, stage.protocol.has_news()), (0, false));
+    assert_eq!((stage.under_way, stage.protocol.has_notices()), (0, false));
 }
 
 #[test]
@@ -539,7 +539,7 @@ fn nodes_are_asked_who_a_client_is() {
     let mut stage = Stage::new(state(Some(class), Version::V5), Version::V5);
     stage.send(0, Request::Startup(vec![("CQL_VERSION", "3.0.0")]));
     assert_eq!(stage.told()[0].1, Opcode::Authenticate);
-    stage.frames_follow();
+    stage.switch_to_frames();
     let answer = Request::AuthResponse(Some(b"\0user\0secret"));
     assert_eq!(stage.send(1, answer), Progress::AwaitsReply);
     let query = stage.order();
@@ -633,7 +633,7 @@ fn a_read_on_a_connection_that_was_spoilt_is_repeated() {
     let spoilt = NodeError::Spoilt("it uses another keyspace".to_owned());
     stage.give(query, Err(Failure::Lost(spoilt.clone())));
     assert_eq!(stage.told(), []);
-    assert!(!stage.protocol.avoided.avoids(node, stage.now), "it lives");
+    assert!(!stage.protocol.suspects.avoids(node, stage.now), "it lives");
     let query = stage.order();
     stage.answer(query, Response::Result(ResultBody::Void));
     assert_eq!(stage.told()[0].1, Opcode::Result);

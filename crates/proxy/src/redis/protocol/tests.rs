@@ -43,7 +43,7 @@ fn state(kind: NodeKind) -> Arc<RedisState> {
 /// A client of a protocol, and the queries and replies that were made of its commands.
 struct Stage {
     protocol: RedisProtocol,
-    client: Client,
+    client: RedisClient,
     input: BytesMut,
     out: OutBatch,
     orders: Vec<BackendCommand>,
@@ -72,7 +72,12 @@ impl Stage {
 
     fn with<T>(
         &mut self,
-        act: impl FnOnce(&mut RedisProtocol, &mut Client, &mut BytesMut, &mut RequestContext<'_>) -> T,
+        act: impl FnOnce(
+            &mut RedisProtocol,
+            &mut RedisClient,
+            &mut BytesMut,
+            &mut RequestContext<'_>,
+        ) -> T,
     ) -> T {
         let mut context = RequestContext {
             id: ID,

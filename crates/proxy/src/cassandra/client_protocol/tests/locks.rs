@@ -97,7 +97,7 @@ fn begun(state: &Arc<CassandraState>, version: Version) -> Stage {
     let startup = Request::Startup(vec![("CQL_VERSION", "3.0.0")]);
     assert_eq!(stage.send(0, startup), Progress::Done);
     assert_eq!(stage.told()[0].1, Opcode::Ready);
-    stage.frames_follow();
+    stage.switch_to_frames();
     stage
 }
 
