@@ -14,14 +14,14 @@
 //! any thread. It needs Linux 6.1 or later.
 
 mod buffers;
-mod done;
+mod completion;
 mod request;
 mod ring;
 mod sockets;
 mod waker;
 
 pub use buffers::BufferId;
-pub use done::{Done, Finish};
+pub use completion::{ReceiveEnd, SocketCompletion};
 pub use ring::Ring;
 pub use sockets::SocketId;
 pub use waker::Waker;

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BytesMut};
 use slab::Slab;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use uring::{Done, Ring, Waker};
+use uring::{Ring, SocketCompletion, Waker};
 
 use super::buffered::{LINGER, LOOK, MOST};
 use super::{Network, SocketEvent, Wake};
@@ -54,7 +54,7 @@ pub struct Uring {
     lingering: Vec<usize>,
     /// Events that the next wait reports.
     told: Vec<SocketEvent>,
-    done: Vec<Done>,
+    done: Vec<SocketCompletion>,
     /// The last wait did not ask the kernel.
     spared: bool,
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Instant;
 
 use socket2::SockRef;
-use uring::{Done, Finish};
+use uring::{ReceiveEnd, SocketCompletion};
 
 use super::watched_connection::{WatchedConnection, mark};
 use super::{LISTENERS, Uring, is_passing};
@@ -32,7 +32,7 @@ impl Uring {
             }
             if line.kept.len() >= MOST && line.receiving && !line.holding_off {
                 line.holding_off = true;
-                self.ring.hold(line.socket)?;
+                self.ring.pause(line.socket)?;
             }
         }
         for place in std::mem::take(&mut self.resuming) {
@@ -84,9 +84,9 @@ impl Uring {
         self.sending = sending;
     }
 
-    pub(super) fn note(&mut self, done: Done) -> io::Result<()> {
+    pub(super) fn note(&mut self, done: SocketCompletion) -> io::Result<()> {
         match done {
-            Done::Received { key, buffer } => match self.lines.get_mut(key) {
+            SocketCompletion::Received { key, buffer } => match self.lines.get_mut(key) {
                 Some(line) if line.closing.is_none() => {
                     if line.arrived.is_empty() {
                         self.holding.push(key);
@@ -96,10 +96,10 @@ impl Uring {
                 }
                 _ => self.ring.give_back(buffer),
             },
-            Done::Finished { key, why } => self.finished(key, why),
-            Done::Unsent { key, bytes, result } => self.unsent(key, bytes, result)?,
-            Done::Room { key } => self.has_room(key)?,
-            Done::Coming { key } => {
+            SocketCompletion::Finished { key, why } => self.finished(key, why),
+            SocketCompletion::Unsent { key, bytes, result } => self.unsent(key, bytes, result)?,
+            SocketCompletion::Room { key } => self.has_room(key)?,
+            SocketCompletion::Incoming { key } => {
                 let token = self.listeners[key - LISTENERS];
                 self.told.push(event(token, true, false, false));
             }
@@ -107,18 +107,18 @@ impl Uring {
         Ok(())
     }
 
-    fn finished(&mut self, place: usize, why: Finish) {
+    fn finished(&mut self, place: usize, why: ReceiveEnd) {
         let Some(line) = self.lines.get_mut(place) else {
             return;
         };
         (line.receiving, line.holding_off) = (false, false);
         match why {
-            Finish::Held => self.resuming.push(place),
-            Finish::End => {
+            ReceiveEnd::Paused => self.resuming.push(place),
+            ReceiveEnd::ClosedByPeer => {
                 line.ended = true;
                 self.told.push(event(line.token, true, false, true));
             }
-            Finish::Broken(error) => self.fail(place, &error),
+            ReceiveEnd::Broken(error) => self.fail(place, &error),
         }
     }
 
