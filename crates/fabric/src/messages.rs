@@ -6,8 +6,9 @@
 //!    the link is up. Between links there is no order.
 //! 2. When a link goes down, messages that were sent may have arrived or not; those that arrived
 //!    are a prefix of those that were sent. Nothing arrives on it afterwards.
-//! 3. [`Event::Up`](crate::Event::Up) comes before a link's messages and [`Event::Down`](crate::Event::Down) after them, once each; a
-//!    link that could not be made has `Down` alone.
+//! 3. [`Event::Up`](crate::Event::Up) comes before a link's messages and
+//!    [`Event::Down`](crate::Event::Down) after them, once each; a link that could not be made has
+//!    `Down` alone.
 //! 4. No call blocks. A link takes messages up to a bound and then returns [`SendError::Full`]; an
 //!    [`Event::Drained`](crate::Event::Drained) comes when it takes some again.
 //! 5. Numbers of links are never used again.

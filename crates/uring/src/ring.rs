@@ -168,8 +168,8 @@ impl Ring {
         self.push_request(id, request::coming(self.sockets.fd(id), id.0))
     }
 
-    /// Sends with the next wait. [`SocketCompletion::Unsent`] follows if that is not possible, no outcome if it
-    /// is.
+    /// Sends with the next wait. [`SocketCompletion::Unsent`] follows if that is not possible, no
+    /// outcome if it is.
     ///
     /// # Errors
     /// Returns an error if the kernel takes no requests.

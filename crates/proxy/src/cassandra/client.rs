@@ -28,7 +28,8 @@ pub(crate) enum HandshakeStage {
 /// A reply that is held back until the nodes agree on the schema.
 #[derive(Debug)]
 pub(crate) struct HeldReply {
-    /// The number that [`CassandraState::want_agreement`](super::shared_state::CassandraState::want_agreement) has
+    /// The number that
+    /// [`CassandraState::want_agreement`](super::shared_state::CassandraState::want_agreement) has
     /// returned.
     pub(crate) number: u64,
     pub(crate) stream: StreamId,

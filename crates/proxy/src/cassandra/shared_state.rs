@@ -108,8 +108,8 @@ impl CassandraState {
         self.want_agreement();
     }
 
-    /// Requests that all nodes have one schema. Returns the number at which [`CassandraState::agreed`] reports
-    /// that they do.
+    /// Requests that all nodes have one schema. Returns the number at which [`CassandraState::agreed`]
+    /// reports that they do.
     pub(crate) fn want_agreement(&self) -> u64 {
         let number = self.agreement.wanted.fetch_add(1, Ordering::SeqCst) + 1;
         self.request_refresh();
